@@ -100,11 +100,13 @@ class Node:
         self.agent.deleted(kind, {"metadata": {"name": name, "uid": self._uids.pop((namespace, name))}})
 
     def said(self, name: str) -> dict[str, Any]:
-        """Return the entry of a model in the record of the node."""
+        """Return the entry of a model in the NodeModels object of the node."""
         return next((item for item in self.record.get("models") or () if item["name"] == name), {})
 
     async def settled(self, **states: str) -> None:
-        """Wait until the record reports these states. Underscores in names of models stand for dashes."""
+        """Wait until the NodeModels object of the node reports these states, by the name of the model. An underscore in a
+        name stands for a dash.
+        """
         await until(lambda: all(self.said(name.replace("_", "-")).get("state") == state for name, state in states.items()))
 
     def files(self, path: Path | str) -> dict[str, bytes]:

@@ -202,7 +202,7 @@ def node(name: str, *, gpus: int = 8, ready: bool = True, cordoned: bool = False
 
 
 def record(name: str, *models: Manifest) -> Manifest:
-    """Return the record that an agent writes about its node."""
+    """Return the NodeModels object in which an agent reports about its node."""
     return {
         "apiVersion": keys.API_VERSION,
         "kind": "NodeModels",
@@ -212,7 +212,7 @@ def record(name: str, *models: Manifest) -> Manifest:
 
 
 def held(model: str, state: str = "Ready", part: float = 1.0, **more: Any) -> Manifest:
-    """Return the entry of one model in the record that an agent writes about its node."""
+    """Return the entry of one model in the NodeModels object of a node."""
     found = {"kind": "ClusterBaseModel", "name": model, "uri": f"hf://x/{model}", "revision": "abc", "state": state}
     return {**found, "bytes": int(BYTES * part), "total": BYTES, **more}
 

@@ -56,7 +56,9 @@ class Demanded(World):
         self.samples: list[DemandSample] = []
         self.scaling: dict[str, Any] | None = None
         self.gone = float("-inf")
-        """Time of the last decision that a schedule scales the groups to zero now; minus infinity if there is none."""
+        """Time of the last decision, in seconds since the epoch, if it was to remove all groups because of the schedule;
+        minus infinity after any other decision.
+        """
         self.free = 100
         """Number of further groups that the free nodes can hold."""
         self.task: DemandTask | None = None

@@ -218,7 +218,8 @@ def frozen(field: Field, chance: random.Random) -> Disturb:
 
             yield poke
             field.rig.wait("it was thawed and has ended", lambda: poke(0) or (thawed >= 0 and field.pid() != victim))
-            assert field.proxy.writes == thawed, f"it had lost its Lease, and wrote {field.proxy.writes - thawed} times"
+            late = field.proxy.writes - thawed
+            assert not late, f"an operator that had lost its Lease wrote {late} times after it continued"
 
     return disturb
 

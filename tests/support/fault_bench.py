@@ -162,8 +162,8 @@ class Field:
                     self._step(life, number, poke)
             self.quiet()
             wrong = difference(life.state(), self.right[-1])
-            assert not wrong, f"the state did not stay correct: {wrong}"
-            assert life.strangers() == life.theirs, "foreign objects changed"
+            assert not wrong, f"the state changed after the last step, although it was correct then: {wrong}"
+            assert life.strangers() == life.theirs, "objects of other users changed"
         finally:
             for service in self.rig.all("InferenceService", namespace):
                 self.rig.delete("InferenceService", namespace, service["metadata"]["name"])
@@ -178,7 +178,7 @@ class Field:
         cost = Cost(right_at - self._struck, self.proxy.requests - requests, self.proxy.writes - writes)
         after = life.starts()
         lost = {place for place, start in before.items() if not step.concerns(place) and after.get(place) != start}
-        assert not lost, f"{self._kind}, {step.name}: these pods had to stay: {lost}"
+        assert not lost, f"{self._kind}, {step.name}: pods were replaced that the step does not concern: {lost}"
         if number == len(self.usual):
             self.usual.append(cost)
         above = (here - usual for here, usual in zip(cost[1:], self.usual[number][1:], strict=True))

@@ -59,12 +59,14 @@ def a_service_that_is_held_is_only_told_of(service: InferenceService, deps: Deps
     )
     if not observed and not deps.frozen and not service.annotations.get(keys.FREEZE):
         return
-    assert not (plan.first or plan.ensure_secret or plan.create or plan.delete or plan.recycle), "a held service is changed"
+    changed = plan.first or plan.ensure_secret or plan.create or plan.delete or plan.recycle
+    assert not changed, "pods or objects of a frozen or observed service are changed"
     assert {item.kind for item in plan.apply} <= {"Service", "ServiceAccount", "Role", "RoleBinding"}
-    assert all(item.body == {"metadata": {"annotations": {keys.DRAINING: None}}} for item in plan.patch), "a pod is marked"
+    unmarked = {"metadata": {"annotations": {keys.DRAINING: None}}}
+    assert all(item.body == unmarked for item in plan.patch), "a patch does more than to remove the mark of draining"
     assert not observed or not (plan.check or plan.apply or plan.apply_status or plan.patch or plan.events)
     told = [item["reason"] for item in plan.status["conditions"] if item["type"] == "Frozen"]
-    assert told == ["Observed" if observed else "Frozen"], "the status does not report it"
+    assert told == ["Observed" if observed else "Frozen"], "the condition Frozen does not report the freeze or observation"
 
 
 def a_change_meets_the_object_that_is_meant(key: Key, found: Live | None, uid: str) -> None:

@@ -144,7 +144,8 @@ class Fleet(Scheduler):
             if done():
                 return count
             self.run()
-            assert not whole or self.whole(), f"not whole: {self.world.service.status.get('moves')}\n{self.world.log[-20:]}"
+            moves = f"{self.world.service.status.get('moves')}\n{self.world.log[-20:]}"
+            assert not whole or self.whole(), f"a role does not serve with all of its groups: {moves}"
         raise AssertionError(f"never {what}: {self.world.service.status.get('moves')}\n{self.world.log[-20:]}")
 
 

@@ -52,7 +52,7 @@ BOOT = code.BOOT.replace(_MAIN, f"sys.modules['ome_operator.preflight.group'].CO
 """The start code of the check, changed so that ranks measure copies of memory for a third of the usual time, because this
 machine does the work of all ranks: 1.4 s of a core for each.
 """
-assert code.BOOT != BOOT and hasattr(group_module, "COPY_SECONDS"), "copies are not shortened"
+assert code.BOOT != BOOT and hasattr(group_module, "COPY_SECONDS"), "the duration of copies could not be shortened"
 
 
 class Done(NamedTuple):
@@ -131,7 +131,7 @@ def done(folder: Path, rank: int, process: subprocess.Popen[str]) -> Done:
     """Wait for the check of a rank, and return its result."""
     log, _ = process.communicate(timeout=90)
     text = (folder / f"message-{rank}").read_text()
-    assert len(text.encode()) <= 4096, "the kubelet would truncate it"
+    assert len(text.encode()) <= 4096, "the kubelet would truncate the termination message"
     return Done(process.returncode, json.loads(text), log)
 
 

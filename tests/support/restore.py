@@ -1,4 +1,4 @@
-"""Restores the objects of a namespace in the way of Velero (`pkg/restore` of its source): kinds in Velero's order, with
+"""Restores the objects of a namespace as Velero does (`pkg/restore` of its source): kinds in Velero's order, with
 reset metadata. Pods and ReplicaSets come before all other kinds, then Services, and the rest in alphabetical order. Owner
 references, UIDs, versions and statuses are removed; managed fields are kept. Objects that exist are skipped.
 """

@@ -221,7 +221,9 @@ class Rig:
                 raise
 
     def clear(self, namespace: str) -> None:
-        """Delete services and workloads. Kubernetes' garbage collector takes 30 s to learn a new kind of owner."""
+        """Delete services and their workloads. The workloads are deleted here, because Kubernetes' garbage collector, which
+        would delete them after their service, takes up to 30 s to learn that a new kind can be an owner.
+        """
         for kind in ("InferenceService", "StatefulSet", "Deployment"):
             for one in self.all(kind, namespace):
                 self.delete(kind, namespace, one["metadata"]["name"])
@@ -296,7 +298,9 @@ class Rig:
 
     # --- counting ---------------------------------------------------------------------------------------------------
     def requests(self, since: int) -> list[Request]:
-        """Return the operator's requests since a mark, without those for its Lease, its name and the admission policies."""
+        """Return the operator's requests since a mark of the audit log, without those for its Lease, those that ask for its
+        user name, and those that test the admission policies.
+        """
         aside = ("leases", "selfsubjectreviews")  # the operator reads these to report its own user name
         sent = [each for each in self.cluster.audit(since) if each.user == USER and each.resource not in aside]
         return [each for each in sent if not probes(each)]

@@ -142,10 +142,11 @@ class Rollout:
             held = sum(roles[role].left for roles in seen.values() if role in roles)
             most = count + self.bounds.surge.get(role, 0)
             alone = not seen.keys() - {self.target}  # a lost group is created again while its pods still terminate
-            assert alone or left <= max(held, most), f"{role}: {left} groups, {most} allowed: {seen} -> {said}"
+            assert alone or left <= max(held, most), f"{left} groups of {role} exist, {most} are allowed: {seen} -> {said}"
         for name, share in said.items():
             whole = name not in seen or all(one.have for one in seen[name].values())
-            assert not whole or len({bool(count) for count in share.values()}) == 1, f"one role alone: {seen} -> {said}"
+            both = len({bool(count) for count in share.values()}) == 1
+            assert not whole or both, f"slice {name} keeps groups of one role and none of another: {seen} -> {said}"
 
     @property
     def done(self) -> bool:
@@ -169,8 +170,10 @@ class Rollout:
                     had = before.get(name, {}).get(role, 0)
                     has = len(one.order())
                     rising = has >= min(had, self.wanted[role])
-                    assert rising if name == self.target else has <= had, f"{name} {role}: {had} -> {has}"
-        raise AssertionError(f"not done after {steps} steps: {self.target} of {self.wanted}, {self.bounds}: {self.slices}")
+                    wrong = f"{role} of slice {name} went from {had} to {has} groups; the target is {self.target}"
+                    assert rising if name == self.target else has <= had, wrong
+        asked = f"target {self.target}, groups {self.wanted}, bounds {self.bounds}"
+        raise AssertionError(f"the rollout is not done after {steps} steps ({asked}): {self.slices}")
 
 
 def ready(kept: Mapping[str, Share], seen: Mapping[str, Mapping[str, GroupCounts]], name: str, role: str) -> int:

@@ -44,7 +44,7 @@ def a_route_leads_away_before_a_router_goes(
     weights, passed = route.weights(found.manifest), (now - datetime.fromisoformat(found.changed)).total_seconds()
     for name in goes & can if stay else ():
         assert not weights.get(name), f"router {name} is removed while the route leads to it: {weights}, {sorted(stay)} stay"
-        assert passed >= NOTICE, f"router {name} goes {passed} s after the route was changed: {weights}"
+        assert passed >= NOTICE, f"router {name} is removed only {passed} s after the route was changed: {weights}"
 
 
 def a_route_leads_to_what_serves(objects: Mapping[Key, Live], pods: Iterable[LivePod]) -> None:
@@ -53,13 +53,14 @@ def a_route_leads_to_what_serves(objects: Mapping[Key, Live], pods: Iterable[Liv
     if found is None:
         return
     leads = led(objects)
-    assert leads, "the route leads nowhere"
-    assert all(("Service", name) in objects for name in leads), f"the route leads to {leads}, which do not all exist"
+    assert leads, "the route refers to no Service"
+    assert all(("Service", name) in objects for name in leads), f"the route refers to {leads}, some of which do not exist"
     if _service(found) in leads:
-        assert leads == {_service(found)}, f"the route leads to all routers, and to some again: {leads}"
+        both = f"the route refers to the Service of all routers and also to Services of single slices: {leads}"
+        assert leads == {_service(found)}, both
         return  # that Service selects every ready router
     can = {names.router(_service(found), revision) for revision in serving(objects.values(), pods)}
-    assert not can or leads <= can, f"the route leads to {leads}, and {can} can answer"
+    assert not can or leads <= can, f"the route refers to {leads}, but only {can} can answer"
 
 
 def led(objects: Mapping[Key, Live]) -> set[str]:
@@ -86,7 +87,7 @@ def requests_move_to_what_has_settled(
     can = {names.router(_service(found), revision) for revision in serving(objects.values(), pods)}
     new = led(objects) - before
     if any(("Deployment", name) in objects for name in can & before):
-        assert new <= ripe, f"the route leads to {new}, whose routers are new, and led to {before}, which can answer"
+        assert new <= ripe, f"the route now refers to {new}, whose routers are new, although {before} can still answer"
 
 
 def _route(objects: Mapping[Key, Live]) -> Live | None:
