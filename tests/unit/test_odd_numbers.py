@@ -125,7 +125,9 @@ def uses(pattern: str, without: str = "$^") -> dict[str, list[str]]:
 
 
 def test_times_are_read_in_one_place() -> None:
-    """`datetime.fromisoformat` accepts times that raise OverflowError when they are converted: use `quantity.instant`."""
+    """Only the listed modules call `datetime.fromisoformat`, which accepts times that raise OverflowError when they are
+    converted. All other code uses `quantity.instant`.
+    """
     found = uses(r"\bfromisoformat\(")
     assert found.keys() == {"quantity.py", "cli/kubeconfig.py"}, found  # kubeconfig: a time that the API server has made
 

@@ -141,7 +141,9 @@ def test_the_tree_of_a_service_names_moving_groups() -> None:
 
 @pytest.mark.parametrize("phase", [phase for phase in Phase if phase is not Phase.RETURNED])
 def test_the_condition_and_the_commands_say_the_same(phase: Phase) -> None:
-    """The condition Moved knows more (the number of GPUs, what a move waits for), but has the same sentence."""
+    """The commands describe a move with the sentence of the condition Moved, which adds the number of GPUs and what the move
+    waits for.
+    """
     found = board({"timeout": "20m"}, phase=str(phase), replacement="")
     (move,) = read(found.bodies[KEY]["status"]).values()
     service = InferenceService.parse(found.bodies[KEY])

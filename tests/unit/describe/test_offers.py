@@ -46,7 +46,9 @@ def test_a_condition_that_names_a_taint_offers_the_toleration(role: str, compone
 
 
 def test_a_new_revision_that_needs_a_person_can_be_undone() -> None:
-    """The last complete revision is offered once, for each reason that an older revision may not have."""
+    """The way back to the last complete revision is offered if the pods have a reason that may come from the new revision,
+    such as a wrong image. It is not offered for other reasons, for a pinned revision, or if there is nothing to go back to.
+    """
     world = grown(World(*parts.kimi(), seed=1))
     one, observed = body(world), world.observed()
 

@@ -140,7 +140,9 @@ def test_who_waits_for_what_is_told_once_for_alike_groups() -> None:
 
 
 def test_a_rollout_does_not_wait_since_its_service_became_complete() -> None:
-    """A service that is complete may wait with its next revision. Then the time is that of the condition RolledOut."""
+    """The age of a wait is that of the condition RolledOut, if a service that is complete waits with its next revision. It
+    is not the time since which the service is complete.
+    """
     tree = next(tree for tree in board().trees.values() if tree.ready)
     told = [
         {"type": kind, "status": status, "reason": reason, "message": "m", "lastTransitionTime": f"2026-01-{day}T00:00:00Z"}
@@ -181,7 +183,9 @@ def rolled(status: str, reason: str) -> list[StageState]:
 
 
 def test_the_groups_are_not_ready_while_old_pods_end_first() -> None:
-    """With the strategy `recreate`, the old revision is gone before the new revision has groups."""
+    """With the strategy `recreate`, the step in which groups become ready has not begun while old pods end, whichever
+    revisions have groups at the moment.
+    """
     for tree in (of_revisions(old=True), of_revisions(old=True, new=False), of_revisions()):
         found = steps("False", "RetiringOldSlice", tree)
         assert [(step.title, step.progress) for step in found[-2:]] == [

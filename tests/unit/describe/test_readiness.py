@@ -36,14 +36,16 @@ def test_a_lease_that_was_not_renewed_is_named() -> None:
 
 
 def test_the_patience_is_that_of_the_lease() -> None:
-    """An operator with another duration of its Lease is not considered gone sooner or later than it says itself."""
+    """How long a Lease may go without a renewal before its operator is reported depends on the duration in that Lease."""
     assert overdue([lease(120, leaseDurationSeconds=60)], NOW) == ""
     assert overdue([lease(20, leaseDurationSeconds=5)], NOW).startswith("No operator has renewed its Lease for 20 s")
 
 
 @pytest.mark.parametrize("leases", [[], [lease(40)], [lease(-300)], [lease(999), lease(5)], [{"metadata": {}}]])
 def test_an_operator_that_may_work_is_not_reported(leases: list[dict[str, Any]]) -> None:
-    """Without leader election there is no Lease, or one that was never renewed. Operators of other namespaces count."""
+    """No operator is reported as gone if one may work: if there is no Lease, or one without a time of renewal, because
+    leader election is off; or if any Lease, also that of an operator of other namespaces, was renewed recently.
+    """
     assert overdue(leases, NOW) == ""
 
 
@@ -77,7 +79,7 @@ def test_some_ready_groups_of_each_role_are_no_contradiction() -> None:
 
 
 def test_an_old_revision_that_serves_is_no_contradiction() -> None:
-    """While a rollout replaces a revision, the new one has no ready group for a while."""
+    """A service stays Ready while its old revision serves, although the new revision has no ready group yet."""
     world = grown(World(*parts.kimi(), seed=1))
     seen = tree(body(world), world.observed())
     (part,) = seen.slices

@@ -11,7 +11,9 @@ from tests.unit.describe.test_tree import body, grown
 
 
 def test_a_time_is_said_of_the_status_and_not_of_the_reason() -> None:
-    """A condition that stays False keeps its time when its reason changes, so the time is not the age of the reason."""
+    """The time next to a condition is described as the age of its status ("not True for 57 s"), not of its reason: a
+    condition that stays False keeps its time when its reason changes.
+    """
     since = (NOW - timedelta(seconds=57)).isoformat()
     both = [
         {

@@ -67,8 +67,9 @@ def test_modules_that_are_listed_keep_their_two_bytes(unchanged: list[str], more
 
 
 def test_only_a_part_of_latent_attention_is_listed() -> None:
-    """In nvidia/DeepSeek-V3.1-NVFP4, the output matrices of the attention are quantized. In gigabytes: experts 367.8, the
-    listed part of the attention 8.5, its output 4.0, dense layers 0.7, shared experts 1.4, embeddings 3.7, routers 0.2.
+    """Only the listed matrices of the attention keep 16 bits, and its output matrices are quantized, as in
+    nvidia/DeepSeek-V3.1-NVFP4. The expected sum in gigabytes: experts 367.8, the listed part of the attention 8.5, its
+    output 4.0, dense layers 0.7, shared experts 1.4, embeddings 3.7, routers 0.2.
     """
     names = ("kv_a_proj_with_mqa", "kv_b_proj", "q_a_proj", "q_b_proj")
     listed = [f"model.layers.{layer}.self_attn.{name}" for layer in range(61) for name in names]
@@ -116,7 +117,9 @@ def mixed(modules: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def test_modules_of_several_quantizations_have_their_own_sizes() -> None:
-    """nvidia/Qwen3.6-27B-NVFP4 has the networks and the output matrix in 4 bits, and the attention in FP8."""
+    """Modules with several quantizations are each counted with their own, as in nvidia/Qwen3.6-27B-NVFP4: the feed-forward
+    networks and the output matrix have 4 bits, and the attention FP8.
+    """
     names = ("self_attn.q_proj", "self_attn.o_proj")
     modules = {f"model.layers.{layer}.{name}": EIGHT for layer in range(80) for name in names}
     modules |= {f"model.layers.{layer}.mlp.up_proj": FOUR for layer in range(80)} | {"lm_head": FOUR}
@@ -142,7 +145,9 @@ def test_parts_of_unlisted_modules_and_of_draft_layers_are_not_counted() -> None
 
 
 def test_a_list_beside_fp8_does_not_change_what_is_not_in_it() -> None:
-    """In nvidia/DeepSeek-V4-Flash-NVFP4, `quantized_layers` lists the experts, and the other matrices stay FP8."""
+    """Matrices that `quantized_layers` does not list stay FP8, as in nvidia/DeepSeek-V4-Flash-NVFP4, which lists only the
+    experts.
+    """
     listed = {**mixed({"layers.0.ffn.experts": FOUR}), **FP8, "moe_quant_algo": "NVFP4", "group_size": 16}
     found = weight_bytes(configs.DEEPSEEK_V3 | {"quantization_config": listed})
     assert found is not None

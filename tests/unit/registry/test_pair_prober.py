@@ -118,8 +118,8 @@ async def test_a_busy_decode_that_lets_all_wait_is_not_to_blame(three: Slice) ->
 
 
 async def test_late_probes_of_a_busy_decode_do_not_hide_that_transfers_fail(three: Slice) -> None:
-    """While packets are dropped, the first probes are late and requests that began before still run. Then the engine answers
-    that transfers fail.
+    """A decode leader is found to be the cause although its first failed probes do not count: they were late while requests
+    that had begun before still ran. The later probes are answered with 500, because packets are dropped.
     """
     three.status["d1"], three.memories["d1"] = 0, BUSY
     await three.seconds(6)
@@ -130,7 +130,9 @@ async def test_late_probes_of_a_busy_decode_do_not_hide_that_transfers_fail(thre
 
 
 async def test_a_decode_whose_transfers_fail_is_not_busy(three: Slice) -> None:
-    """The decode engine finishes requests only because their transfers fail, so load does not explain its late probes."""
+    """A decode leader that finishes requests only because their transfers fail does not count as busy, so its late probes
+    count against it.
+    """
     counters = ({"requests": 7.0, "failedTransfers": 2.0}, {"requests": 9.0, "failedTransfers": 4.0})
     work = tuple(WorkReading(float(at), each, {}) for at, each in enumerate(counters))
     three.status["d1"], three.memories["d1"] = 0, LeaderMemory(work=work)

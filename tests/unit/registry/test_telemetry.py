@@ -296,7 +296,9 @@ def test_a_leader_without_answers_is_silent_only_if_that_is_proven(is_proven: bo
 
 
 def test_no_number_of_an_engine_makes_the_operator_refuse_the_summary() -> None:
-    """300 ranks report the largest number, and a bucket has a bound that the operator refuses."""
+    """No number in the summary is larger than the operator accepts, although each of 300 ranks reports the largest number,
+    and a bucket of a histogram has a larger bound.
+    """
     names = ("sglang:num_running_reqs", "sglang:num_requests_total", "sglang:generation_tokens_total")
     lines = [f'{name}{{dp_rank="{rank}"}} {value}' for name in names for rank in range(300) for value in (2**53,)]
     first = "sglang:time_to_first_token_seconds_bucket"

@@ -39,8 +39,9 @@ NAMES = json.loads((ROOT / "ome_operator/sizing/data/published_configs.json").re
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ("Kimi-K3", "MiniMax-M3") and "FP8" not in name])
 def test_a_model_by_its_name_has_the_sizes_of_its_file(name: str) -> None:
-    """The files in tests/data/models were compared with the real classes. That of Step 3.7 lacks the biases of its routers,
-    12,096 numbers, which the classes do not count.
+    """A model that is given by its name has the same sizes as its config.json in tests/data/models, whose sizes were
+    compared with the real classes. For Step 3.7 the difference may be 12,096 numbers: its file lacks the biases of its
+    routers.
     """
     (file,) = [from_config(name, config) for model, config in MODELS.items() if model.endswith(f"/{name}")]
     found = shape(name, "bf16")
@@ -62,7 +63,9 @@ def test_a_model_by_its_name_has_the_sizes_of_its_file(name: str) -> None:
     ],
 )
 def test_a_model_by_its_name_has_the_precision_of_its_weights(name: str, precision: str, gigabytes: int) -> None:
-    """`gigabytes` are the weights that a step may read: all but the input embedding."""
+    """A model that is given by its name has the precision of its published weights. `gigabytes` is the size of the weights
+    that a step may read: all but the input embedding.
+    """
     found = shape(name)
     assert found.precision == precision
     assert (found.routed_bytes + found.rest_bytes) / 1e9 == pytest.approx(gigabytes, abs=1)
@@ -75,7 +78,9 @@ def test_an_asked_precision_replaces_that_of_every_part() -> None:
 
 
 def test_operations_have_the_precision_of_their_weights() -> None:
-    """In DeepSeek V4, the experts have 4 bits, the other matrices FP8, and the output matrix BF16."""
+    """The operations of each part of a model are counted in the precision of its weights: in DeepSeek V4, the experts have 4
+    bits, the output matrix BF16, and the other matrices FP8.
+    """
     found, head = shape("DeepSeek-V4-Flash"), 2 * 129280 * 4096
     assert set(found.rest_flops) == {"fp8", "bf16"}
     assert head < found.rest_flops["bf16"] < 2 * head < found.rest_flops["fp8"]
@@ -131,8 +136,8 @@ def test_sparse_attention_reads_the_chosen_tokens_and_the_keys_of_all(model: str
 
 
 def test_deepseek_v4_reads_windows_chosen_vectors_and_heavily_compressed_vectors() -> None:
-    """The sizes are those of V4-Flash: 43 layers, of which 21 compress 4 tokens to a vector, 20 compress 128, and 2 have
-    only a window of 128 tokens; an indexer chooses 512 vectors.
+    """A decode step of DeepSeek V4 reads the bytes that follow from the sizes of V4-Flash: 43 layers, of which 21 compress 4
+    tokens to a vector, 20 compress 128, and 2 have only a window of 128 tokens; an indexer chooses 512 vectors.
     """
     latent, key = 512 + 64 + 8, 128 + 4
     near, full, far, farther = attention("deepseek-ai/DeepSeek-V4-Flash", (64, 128, 100_000, 200_000))
@@ -146,7 +151,9 @@ def test_deepseek_v4_reads_windows_chosen_vectors_and_heavily_compressed_vectors
 
 @pytest.mark.parametrize("model", ["nvidia/MiniMax-M3-NVFP4"])
 def test_minimax_m3_reads_the_chosen_blocks_and_the_keys_of_all(model: str) -> None:
-    """57 of 60 layers have an indexer, which chooses 16 blocks of 128 tokens; each has keys of 128 numbers in BF16."""
+    """A decode step of MiniMax M3 reads 16 blocks of 128 tokens, and the keys of all tokens, in the 57 of 60 layers that
+    have an indexer, and all tokens in the other 3. A key has 128 numbers in BF16.
+    """
     few, more, far, farther = attention(model, (1000, 2000, 20_000, 40_000))
     layer, keys = 2 * 128 * 4 / 4, 57 * 128 * 2
     assert more[0] - few[0] == pytest.approx(1000 * (60 * layer + keys))

@@ -60,8 +60,8 @@ def test_several_gpus_are_ordered_by_price_or_by_a_figure() -> None:
 
 
 def test_smaller_nodes_within_a_link_domain_divide_a_model_as_larger_ones() -> None:
-    """Nodes of GB200 have 4 GPUs, but their links join 72, so a GPU that is better in every number than B200 is not slower
-    because of the size of its nodes.
+    """A model is divided over 8 GPUs of GB200 as over 8 of B200, so GB200, which is better in every number, is not slower.
+    Its nodes have only 4 GPUs, but its links join 72.
     """
     asked = ("--model", "DeepSeek-R1", "--hardware", "b200,gb200", "--gpus", 8, "--workload", "8k/1k", "--concurrency", 64)
     said = {each["gpu"]: each for each in json.loads(run(*asked, "-o", "json").stdout)["gpus"]}

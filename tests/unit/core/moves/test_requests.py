@@ -11,8 +11,8 @@ from tests.support.moving import PAIR, Movable, node, said, serving
 
 @pytest.mark.parametrize("size", [1, 2])
 def test_the_new_group_is_placed_on_the_node_that_comes_back(size: int) -> None:
-    """No other node is free. A group leaves the cordoned node without a replacement, and the node is back after an upgrade:
-    the new group waits for it and does not exclude it.
+    """A group has left its node because of `ome move --now`, and no other node is free. When the node is back after an
+    upgrade, the new group, which has waited, is placed there, because it does not exclude the node.
     """
     fleet = serving(Movable(size=size, engines=1, decoders=1), spare=0)
     gone = min(fleet.nodes_of("decoder", 0))
@@ -65,7 +65,9 @@ def test_now_does_not_wait_for_the_move_of_another_group(phase: str) -> None:
 
 
 def test_every_group_that_ome_move_named_moves_in_turn() -> None:
-    """The annotation has the requests of several commands. While the first group moves, the others wait."""
+    """If the annotation contains the requests of several commands, the groups move one after the other: while the first
+    moves, the others wait.
+    """
     fleet = serving(Movable(size=1, engines=1, decoders=3), spare=1)
     fleet.run(3)
     before = {pod.uid for pod in fleet.world.pods.values() if pod.labels[keys.COMPONENT] == "decoder" and pod.group != 1}

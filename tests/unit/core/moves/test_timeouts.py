@@ -54,8 +54,8 @@ def test_the_message_of_one_gpu_has_the_singular() -> None:
 @pytest.mark.parametrize("size", [1, 2])
 @pytest.mark.parametrize("phase", ["Replacing", "Leaving"])
 def test_a_node_that_is_deleted_during_the_move_leaves_no_second_replacement(phase: str, size: int, passes: int) -> None:
-    """A managed upgrade does not wait any longer: it deletes the Node object, at once or some passes later its pods, too.
-    Only the group of the node is lost. There is never a second replacement, and no object of the old group is left.
+    """During a move, a managed upgrade deletes the Node object, and its pods at once or some passes later. Only the group of
+    the node is lost. There is never a second replacement, and no object of the old group is left.
     """
     fleet = serving(Movable(size=size, engines=1, decoders=1), spare=2 * size)
     others = {pod.uid for pod in fleet.world.pods.values() if pod.labels[keys.COMPONENT] != "decoder"}

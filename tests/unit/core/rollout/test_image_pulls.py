@@ -179,7 +179,7 @@ def test_every_strategy_that_removes_groups_first_waits(strategy: str) -> None:
 
 
 def test_a_service_that_has_lost_a_group_is_not_held_up() -> None:
-    """The edit may be the repair. While images are pulled, the loss of a group ends the wait."""
+    """The loss of a group ends the wait for images, because the edit may be the repair."""
     world = pulling()
     lost = next(pod for pod in world.pods.values() if pod.rank == 0 and pod.labels[keys.COMPONENT] == keys.ENGINE)
     lost.ready = False
@@ -284,7 +284,9 @@ def test_an_edit_during_the_pull_pulls_what_is_asked_now() -> None:
     ],
 )
 def test_what_a_job_shows(status: dict[str, object], wanted: PullOutcome) -> None:
-    """A container that exits with any code shows that the image was pulled; a pod that ends without a code does not."""
+    """A Job whose container exits with any code shows that the image was pulled; a Job whose pod ends without an exit code
+    does not.
+    """
     world = pulling()
     job = world.jobs()[0].facts(world.service)
     assert outcome(job._replace(content={"status": status, "generation": 0}), START + timedelta(seconds=100)) is wanted
