@@ -35,7 +35,7 @@ async def measure(services: int, lanes: int) -> Churned:
 
 
 async def _live(at: Bed, service: Manifest) -> None:
-    """Wait until the service was Ready, and its deletion was accepted."""
+    """Create a service, wait until it has been Ready, and request its deletion."""
     name = service["metadata"]["name"]
     await at.api.create(service)
     await at.watching.until(f"{name} ready", lambda: name in at.watching.services_ready, WITHIN_S)

@@ -175,7 +175,7 @@ class _Fleet(Client):
     # --- the loop ---------------------------------------------------------------------------------------------------
 
     async def wave(self, what: str, work: Callable[[], Any]) -> Wave:
-        """Return the cost of a wave of events with the following passes."""
+        """Deliver the events of a wave and run the passes that follow, as `work` does. Return the cost of both."""
         watch = self.watch
         watch.longest, began = Longest(), watch.now()
         await work()

@@ -51,7 +51,8 @@ class Options:
     sides: tuple[str, ...] = SIDES
     idle_s: float = 60.0
     pairs: int = 100
-    """Number of services with a group of two nodes, and of services with several groups."""
+    """Number of services in each of two measurements: of services with a group of two nodes, and of services with several
+    groups."""
     scaled: int = 50
     crowd: tuple[int, int] = (2000, 5000)
     """Numbers of BaseModels and of waiting services of the tenants next to a quiet tenant."""
