@@ -78,7 +78,7 @@ def storage() -> Path:
 
 
 def require() -> None:
-    """Install the package unless it is installed."""
+    """Install Debian's package buildah unless it is installed. Raises UserError if this machine cannot run buildah."""
     if reason := why_not():
         raise UserError(f"Images cannot be built here: {reason}.")
     if shutil.which(PROGRAM) is None:
