@@ -1,4 +1,6 @@
-"""For tests of the options of `ome agent`: a value of each option, and the options with which an agent would start."""
+"""Helps tests of the options of `ome agent`: it has a sample value of each option, and returns the settings and options with
+which an agent would start.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

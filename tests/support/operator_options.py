@@ -1,5 +1,5 @@
-"""For tests of the options of `ome operator`: two values of each option, the flags for them, and the settings with which an
-operator would start.
+"""Helps tests of the options of `ome operator`: it has two sample values of each option, and returns the flags for a value,
+and the settings with which an operator would start.
 """
 
 from typing import Any

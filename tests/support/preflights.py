@@ -43,7 +43,9 @@ def all_reduce(data): data[:] = [float(size)]
 def send(data, to): time.sleep(0.01)
 recv = send
 """
-"""Source of a torch, and of its torch.distributed, without arithmetic."""
+"""Source code of stand-ins for torch and torch.distributed, which compute nothing. `fake_torch` replaces HOW by code of a
+test.
+"""
 QUICK = 29.0
 """Time limit in seconds with which rank 0 waits only 2 s for the other ranks."""
 ENGINE = ("python3", "-m", "sglang.launch_server")
