@@ -14,10 +14,10 @@ from tests.support.parts import ROOT
 
 UNIT = ROOT / "tests/unit"
 BESIDE = {"bench", "examples", "images", "release"}
-"""Folders of the repository that are no packages of ours, but are tested too."""
+"""Folders of the repository outside of the packages ome_operator and ome_local that have unit tests, too."""
 
 SHARED = 31
-"""The most names that several classes of both packages may share."""
+"""Largest number of class names that may belong to more than one class of the packages ome_operator and ome_local."""
 
 FUNCTION, PARAMETERS, MODULE = 50, 8, 350
 """The most lines of a function, parameters of a function and lines of a module. A command (`cli`) has as many options as
@@ -32,7 +32,9 @@ def folders(root: Path, files: str = "*.py") -> set[str]:
 
 
 def packages() -> set[str]:
-    """Return the folders in which the unit tests of the packages belong. Those of the operator have no package name."""
+    """Return the folders below tests/unit in which the unit tests of each package belong. Folders for packages of
+    ome_operator do not begin with its name.
+    """
     return folders(ROOT / "ome_operator") | {"ome_local"} | {f"ome_local/{one}" for one in folders(ROOT / "ome_local")}
 
 
@@ -46,7 +48,7 @@ def test_every_package_has_its_unit_tests() -> None:
 
 
 def shared(files: Iterable[Path]) -> set[str]:
-    """Return the names that several classes in these files have."""
+    """Return the class names that these files define more than once."""
     trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files]
     names = Counter(node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
     return {name for name, times in names.items() if times > 1}

@@ -287,7 +287,7 @@ def test_a_benchmark_names_what_it_tests() -> None:
     ],
 )
 def test_the_other_kinds(kind: type[Object[Any]], spec: dict[str, Any]) -> None:
-    """The kinds of sglang.ai, as the announcement writes them, and the RoleScale of the operator are parsed and dumped."""
+    """Objects of the kinds of sglang.ai, as in docs/seeds.md, and a RoleScale of the operator are parsed and dumped."""
     one = kind.parse({"metadata": {"name": "kimi-k2-chat"}, "spec": spec})
     assert not isinstance(one, Invalid)
     assert one.dump() == {

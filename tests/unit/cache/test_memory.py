@@ -63,7 +63,7 @@ class Life:
         return body(name, self.version, **parts)
 
     def later(self) -> None:
-        """Let so much time pass that tombstones expire."""
+        """Let so much time pass that the cache forgets the versions of deleted objects (`TOMBSTONE_SECONDS`)."""
         self.now += TOMBSTONE_SECONDS + 1
         self.cluster.cache.tidy()
         self.cluster.cache.deps()

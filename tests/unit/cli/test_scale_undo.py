@@ -28,8 +28,8 @@ def told(
     decisions: list[dict[str, Any]] = DECISIONS,
     spec: dict[str, Any] | None = None,
 ) -> tuple[str, list[Any], list[str]]:
-    """Run a command. Return its output, the values that were written into the annotation, and the names of the deleted
-    objects. `generation` is that of the RoleScale.
+    """Run `ome scale` with an option. Return its output, the values that it has written into the annotation, and the names
+    of the objects that it has deleted. `generation` is that of the RoleScale.
     """
     scaling = {"mode": mode, "wanted": NOW, "decisions": decisions, "applied": {"decoder": 2}}
     labels = {keys.COMPONENT: "decoder"}

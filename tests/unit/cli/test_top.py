@@ -54,7 +54,7 @@ def run(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> Run:
     api.connection = SimpleNamespace(namespace="chat")  # type: ignore[assignment]
 
     class Pages:
-        """Return the metrics pages of the simulated pods."""
+        """A stand-in for `PodPages`, which returns the metrics pages of the simulated pods."""
 
         def __init__(self, _: Any) -> None:
             self.text = cluster.page

@@ -169,8 +169,9 @@ def test_a_service_that_lost_a_group_keeps_its_place_and_holds_up_the_next_wave(
     [(EditState.IDLE, False, 1, 20), (EditState.EQUAL, True, 1, 20), (EditState.EQUAL, False, 20, 120)],
 )
 def test_what_services_prove_that_need_not_do_anything(state: EditState, narrow: bool, begin: int, counted: int) -> None:
-    """A runtime is edited and reverted. The services that the edit had not reached are complete with the reverted runtime,
-    so all others may begin. This is not so if the edit only concerns the accelerators of the others.
+    """Services that the edit of a runtime had not reached when it was reverted are complete with the reverted runtime, and
+    count as the first waves, so all other services may begin. They do not count if the edit does not change them, or if it
+    only concerns the accelerators of the other services.
     """
     fleet = Fleet(20)
     others = [service(number) for number in range(100, 200)]

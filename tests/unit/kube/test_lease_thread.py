@@ -17,7 +17,7 @@ from ome_operator.kube.lease_thread import LeaseThread
 from tests.unit.kube.test_leader_election import NOW, Server
 
 QUICK = ElectionSettings("ns", "lease", "me", duration=0.003, renew=1000.0, retry=0.001)
-"""Renewed each millisecond."""
+"""Settings with which the Lease is renewed each millisecond."""
 
 
 class Counting(Server):

@@ -17,8 +17,8 @@ ADDRESS = "127.0.0.1"
 FEW = 4
 LARGE = 2**24
 ELSEWHERE = {Path("cli/ui/server.py"), Path("agent/peers.py")}
-"""A server of a single user, on loopback; and the server of an agent, which sends files after its handlers have returned,
-and limits the number of transfers itself.
+"""Modules whose servers may run without `BoundedRunner`: `ome ui` serves a single user on loopback; an agent sends files
+after its handlers have returned, and limits the number of transfers itself.
 """
 
 

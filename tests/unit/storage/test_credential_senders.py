@@ -38,7 +38,9 @@ _CLIENTS = {"ClientSession", "GCSStore", "AzureStore", "S3Store"}
 
 
 def senders(tree: ast.AST, function: str = "") -> Iterator[str]:
-    """Yield the name of the function around each use of the header, of a session and of a store's client."""
+    """Yield the name of the function around each use of the header Authorization, of aiohttp's session, and of the client of
+    an object store.
+    """
     for node in ast.iter_child_nodes(tree):
         inner = node.name if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else function
         called = node.func if isinstance(node, ast.Call) else None

@@ -42,12 +42,12 @@ class Server:
         self.events: asyncio.Queue[bytes] = asyncio.Queue()
         """Lines of the watch; b"" ends the watch."""
         self.breaks = False
-        """Whether a watch that ends takes its connection with it."""
+        """Whether the connection is cut when a watch ends."""
         self.loop = asyncio.new_event_loop()
         self.levels = 0
-        """Nesting depth that replaces HERE."""
+        """Number of nested maps that replace the placeholder HERE in bodies."""
         self.refuse: list[tuple[str, int]] = []
-        """Paths of watches, and the code that the next one is refused with."""
+        """(path of a watch, status code with which the next request for this watch is refused)."""
         self.page = 0
         """Number of services on a page; 0 for all."""
         self.later: list[int] = []

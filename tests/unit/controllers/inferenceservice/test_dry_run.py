@@ -55,7 +55,7 @@ class Bench:
 
     async def ask(self, *questions: PodQuestion, quotas: QuotaChange | None = None) -> tuple[str | None, str]:
         """Run the dry runs. Return the result as the next pass sees it ("" if the pods were accepted, None if it is
-        unknown), and the remark.
+        unknown), and the text about the dry runs for the condition Advice.
         """
         check = Check(KEY, (SET,), questions or (QUESTION,), quotas)
         try:

@@ -27,7 +27,7 @@ from tests.unit.core.demand.loads import KNOWN, NOW, TARGETS, samples, state
 
 OLD, NEW, OTHER = (Configuration(template, "8x H200") for template in ("old", "new", "other"))
 EARLIER = KNOWN._replace(configurations=(OLD, OLD))
-"""What the groups of the configuration `OLD` have shown."""
+"""The speeds that were measured with groups of the configuration `OLD`."""
 SLOW = PlannedSpeeds(PrefillWork(0.0, 0.5 / 1000), ((10.0, 0.03), (90.0, 0.06)))
 """A prediction that is twice as slow for prefill as `KNOWN`."""
 SHOWS_NOTHING: dict[str, Any] = {"running_now": 10**6, "late": None}

@@ -15,7 +15,7 @@ from tests.unit.core.demand.loads import NOW, TARGETS, fleet, sample, samples, s
 DAYS = frozenset(range(7))
 NIGHT = PeakTime(DAYS, 0, 0, {PREFILL: 0, DECODE: 0})
 OVER = NIGHT._replace(start=(int(NOW % 86400 // 60) + 1) % 1440, end=int(NOW % 86400 // 60))
-"""A night that has ended a minute before `NOW`, until it begins again a minute later."""
+"""The times of a schedule whose period without groups has just ended, and begins again a minute after `NOW`."""
 LOW = TARGETS._replace(bounds={PREFILL: GroupBounds(0, 9), DECODE: GroupBounds(0, 9), ROUTER: GroupBounds(1, 9)})
 SERVED = {"running": 0.0, "running_now": 0, "requests": 0.0, "prompt_tokens": 0.0, "ended": 0.0, "output_tokens": 0.0}
 

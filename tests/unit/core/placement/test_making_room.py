@@ -154,8 +154,8 @@ def test_a_service_that_never_ran_has_not_waited_for_capacity() -> None:
 
 
 def test_a_status_of_an_earlier_version_is_read_by_its_hold() -> None:
-    """A status of version 0.1.0 or earlier is understood: it stores `rolloutHold` in every component, with the gate and the
-    target.
+    """A status that version 0.1.0 or an earlier one has stored is read correctly: it has the field `rolloutHold`, with the
+    gate and the target, in every component and not only once.
     """
     hold = {"gate": "WaitingForRoom", "reason": "waits", "target": "tiny-1", "since": "2026-11-25T00:00:00+00:00"}
     stored = {"components": {"engine": {"ready": "4/4"}, "decoder": {"ready": "4/4", "rolloutHold": hold}}}

@@ -168,8 +168,8 @@ def test_the_groups_that_are_named_are_those_that_go() -> None:
 
 
 def test_a_service_that_serves_asks_for_no_more_than_its_pods_had() -> None:
-    """A service that serves does not need more nodes than its existing pods had. Its next revision has groups of 16 pods,
-    and the old pod, on one node, is being deleted.
+    """A service that serves is not expected to take more nodes than its existing pods had, although its next revision has
+    groups of 16 pods: its single pod, which is on one node, is being deleted.
     """
     template = Demand(requests=(("nvidia.com/gpu", 8),))
     needs = (Need(("engine",), "engine", template, 1), Need(("engine",), "engine", template, 15))

@@ -43,7 +43,7 @@ ABOUT = "failed to create typed patch object (team/svc-engine-0; apps/v1, Kind=S
 
 
 def refusal(*paths: str) -> str:
-    """Return the answer of an API server of Kubernetes 1.34."""
+    """Return the message with which an API server of Kubernetes 1.34 refuses fields of a pod at these paths."""
     said = [f".spec.template.spec{path}: field not declared in schema" for path in paths]
     return ABOUT + (said[0] if len(said) == 1 else "errors:\n  " + "\n  ".join(said))
 

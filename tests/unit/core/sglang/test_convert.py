@@ -21,14 +21,14 @@ NOW = datetime(2026, 1, 1)
 
 
 def short(repo: str = "kimi-ai/Kimi-K2-Chat", **spec: Any) -> SglangModel:
-    """Return the model of the announcement."""
+    """Return a ClusterBaseModel of sglang.ai, by default that of the shorter text in docs/seeds.md."""
     body = {"source": {"huggingface": {"repo": repo}}, **spec}
     metadata = {"name": "kimi-k2-chat", "uid": "u", "generation": 3}
     return parts.good(SglangModel.parse({"kind": "ClusterBaseModel", "metadata": metadata, "spec": body}))
 
 
 def serving(runtime: str | None = "sglang") -> Serving:
-    """Return the service of the announcement."""
+    """Return a Serving of sglang.ai, by default that of the shorter text in docs/seeds.md."""
     spec = {"baseModel": "kimi-k2-chat"} | ({"runtime": runtime} if runtime else {})
     metadata = {"name": "kimi-k2-chat", "namespace": "team", "uid": "u", "generation": 3}
     return parts.good(Serving.parse({"kind": "Serving", "metadata": metadata, "spec": spec}))
@@ -168,8 +168,8 @@ def test_without_a_fitting_runtime_it_is_said_where_to_name_one_and_who_would_re
 
 
 def test_the_announcement_is_served_before_anybody_has_read_a_file() -> None:
-    """The objects of the announcement serve before an agent has read any file. Two models and a Serving run on the shipped
-    runtimes; the models are well known, so their facts are available without their files.
+    """The two models and the Serving of sglang.ai in docs/seeds.md run on the shipped runtimes before an agent has read any
+    file: the models are well known, so their facts are available without their files.
     """
     for repo in ("kimi-ai/Kimi-K2-Chat", "kimi-ai/Kimi-K2-Base"):
         model = parts.good(Model.parse(made(short(repo))))
