@@ -180,7 +180,7 @@ def _foreign() -> str | None:
 
 
 def _by_docker(name: str, root: Path, out: Path, log: Path) -> None:
-    """Build the same Dockerfile with `docker build` instead of buildah."""
+    """Build the Dockerfile of an image with `docker build` instead of buildah, and write the docker-archive `out`."""
     part = out.with_suffix(".part")
     commands = (
         ["docker", "build", "--platform=linux/amd64", "-f", f"images/{name}/Dockerfile", "-t", REFERENCES[name], "."],
