@@ -117,8 +117,8 @@ def a_leader_that_routers_know_is_drained_before_it_stops(
     (decisions 9). Only a leader whose UID is in `empty` may stop at once, because all routers report that it has no
     requests.
 
-    If gangs release their nodes (docs/placement.md), a leader that cannot serve needs no mark: another of the `roles` of its
-    slice has no ready leader.
+    If gangs release their nodes (docs/placement.md), a leader needs no mark if it cannot serve because another of the
+    `roles` of its slice has no ready leader.
 
     When a whole slice is removed, its routers are removed first (decisions 6). The law is checked only if the reconciliation
     sees the current pods: in an older state a leader may not be ready yet, and then it needs no mark.
@@ -139,8 +139,8 @@ def a_leader_that_routers_know_is_drained_before_it_stops(
 def leaders_go_before_their_workers(pods: Iterable[LivePod], found: Live, roles: Collection[str] = ()) -> None:
     """The StatefulSet of a group's workers is deleted after the leader of this group is gone (decisions 9).
 
-    If gangs release their nodes (docs/placement.md), a group that cannot serve is deleted at once: its leader is not ready,
-    or another of the `roles` of its slice has no ready leader.
+    If gangs release their nodes (docs/placement.md), a group is deleted at once if it cannot serve, because its leader is
+    not ready, or because another of the `roles` of its slice has no ready leader.
     """
     if found.key[0] != "StatefulSet" or _leads(found):
         return
