@@ -68,7 +68,9 @@ def _raised(base: str, known: set[str]) -> bool:
 
 
 def sources() -> dict[str, str]:
-    """Return the text of every file of both packages by its path. Paths in the operator have no package name."""
+    """Return the text of every file of ome_operator and ome_local by its path, which begins with `ome_local/`, or, in
+    ome_operator, below the package.
+    """
     paths = [path for package in ("ome_operator", "ome_local") for path in (ROOT / package).rglob("*.py")]
     return {str(path.relative_to(ROOT)).removeprefix("ome_operator/"): path.read_text(encoding="utf-8") for path in paths}
 

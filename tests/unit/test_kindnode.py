@@ -63,8 +63,8 @@ RULES = """\
 
 
 def test_only_rules_of_docker_go() -> None:
-    """Only Docker's rules in chains of others are removed. Rules in Docker's own chains are removed with the chains. A
-    bridge of another program does not belong to Docker.
+    """When the session's Docker daemon is removed, its rules in chains of other programs are removed, and no other rules.
+    Rules in Docker's own chains are removed with the chains. A bridge of another program does not belong to Docker.
     """
     assert [" ".join(rule) for rule in docker.rules_of_docker(RULES)] == [
         "FORWARD -j DOCKER-USER",

@@ -21,7 +21,9 @@ def meta(name: str, **more: Any) -> Body:
 
 
 def record(node: str = "n", *, on: bool = True, told: tuple[str, ...] = ()) -> Body:
-    """Return the record of an agent, which was told to read directories."""
+    """Return the NodeModels object of an agent that reads into the page cache, if `on` is true. `told` are the directories
+    that the operator has listed in it.
+    """
     status = {"summary": "none", **({"prefetch": {"limit": 10}} if on else {})}
     spec = {"prefetch": list(told)} if told else {}
     return {"apiVersion": keys.API_VERSION, "kind": "NodeModels", "metadata": meta(node), "spec": spec, "status": status}
@@ -97,7 +99,7 @@ REVISION = revision({"engine": PLACE, "decoder": OTHER})
 
 
 async def told(handler: EventHandler) -> list[Any]:
-    """Reconcile the record, and return the `prefetch` of each write of it."""
+    """Reconcile the NodeModels object `n`, and return the field `prefetch` in each write of this object."""
     api = FakeApi({"list_objects Pod": []})
     reconciler = NodeModelsReconciler(handler, api, makers.queue(), 600.0, roots=("/mnt/models",))
     await reconciler.reconcile(Ref("NodeModels", "", "n"))

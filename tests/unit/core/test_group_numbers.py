@@ -212,8 +212,8 @@ def without(labels: object, key: str) -> dict[str, str]:
 
 
 def test_other_objects_of_the_slice_are_no_groups() -> None:
-    """The name of a disruption budget, and that of the StatefulSet of all leaders in earlier versions, consists of the stem
-    alone.
+    """Other objects of the slice do not count as groups. The names of a disruption budget, and of the StatefulSet that had
+    all leaders in earlier versions, have no group number behind the stem, and a Deployment is no group whatever its name.
     """
     others = (child("StatefulSet", STEM, index="0"), child("PodDisruptionBudget", STEM), child("Deployment", f"{STEM}-7"))
     part = Slice("r1", (*sets(0), *others), ())

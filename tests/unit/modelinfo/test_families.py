@@ -112,7 +112,9 @@ TIES = {  # three values of the outer field (absent, false, true), each with the
     "qwen2_5_vl": "--t" "--t" "ttt",
     "llava": "--t" "--t" "ttt",
 }  # fmt: skip
-"""Type of a config in two parts → whether its class of transformers 5.24.0 ties the two matrices."""
+"""Type of a config in two parts → whether its class of transformers 5.24.0 uses the input embedding as output matrix, too
+(t), or not (-).
+"""
 _VALUES = ({}, {"tie_word_embeddings": False}, {"tie_word_embeddings": True})
 
 

@@ -21,8 +21,8 @@ def header(content: bytes) -> tuple[dict[str, Any], bytes]:
 
 
 def test_the_same_bytes_every_time() -> None:
-    """The model consists of the same bytes every time, so that recorded answers stay valid. An intended change of the model
-    changes this digest.
+    """The model consists of the same bytes every time, so that recorded answers stay valid. After an intended change of the
+    model, the digest in this test has to be replaced.
     """
     digest = hashlib.sha256(tinymodel.files()["model.safetensors"]).hexdigest()
     assert digest.startswith("f781e95d9e5f87ca")

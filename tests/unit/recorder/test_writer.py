@@ -12,7 +12,7 @@ HEAD = b'{"version": 1}\n'
 
 
 def line(service: str, text: str) -> bytes:
-    """Return the line of a service with a recording of this JSON text."""
+    """Return the input line about a service whose passes are this JSON text, as the operator sends it to the process."""
     return f'{{"service": "{service}", "names": [], "passes": {text}}}\n'.encode()
 
 

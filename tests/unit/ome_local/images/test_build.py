@@ -117,7 +117,7 @@ class TestKeys:
         return tmp_path
 
     def test_same_input_same_key(self, root: Path) -> None:
-        """The key stays the same if files are compiled or get another time."""
+        """The key stays the same if Python files are compiled, or if a file gets another modification time."""
         before = build.key("x", root)
         (root / "src" / "__pycache__").mkdir()
         (root / "src" / "__pycache__" / "a.cpython-311.pyc").write_bytes(b"x")
