@@ -122,7 +122,9 @@ def labels(owner: str) -> dict[str, str]:
 
 
 def small_role(name: str, owner: str, uid: str = "") -> dict[str, Any]:
-    """Return a child object."""
+    """Return a Role with the labels of a child of the InferenceService `owner`, whose controller is this service if `uid` is
+    given.
+    """
     metadata: dict[str, Any] = {"name": name, "namespace": "default", "labels": labels(owner)}
     if uid:
         reference = {"apiVersion": keys.API_VERSION, "kind": "InferenceService", "name": owner, "uid": uid}

@@ -24,7 +24,7 @@ EXAMPLES: dict[tuple[str, str], tuple[tuple[Any, ...], tuple[Any, ...]]] = {
 
 
 def pod(box: Json | None = None, **spec: Any) -> Json:
-    """Return a valid pod spec with these fields in its container and in itself."""
+    """Return a valid pod spec. Its container has the fields `box`, and the pod spec itself the other fields."""
     return {"containers": [{"name": "main", "image": "engine:1", **(box or {})}], **spec}
 
 

@@ -37,7 +37,7 @@ class Prometheus:
         self.url = url
 
     def get(self, path: str, **query: str) -> Any:
-        """Return the data of a response. An error response raises."""
+        """Return the data of a response. Raises an error if Prometheus answers with an error."""
         with _DIRECT.open(f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(query)}", timeout=10) as answer:
             return json.loads(answer.read())["data"]
 
