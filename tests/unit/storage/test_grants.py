@@ -101,8 +101,8 @@ class Evil:
     "challenge", ["Basic", 'Bearer realm="URL/token",service="x"', 'Bearer realm="https://evil.example/token"']
 )
 def test_a_registrys_password_goes_to_no_endpoint_and_no_realm_that_others_name(challenge: str) -> None:
-    """The password of a registry is sent only to the host of its grant. It was sent to the tenant's endpoint (S2), or to the
-    realm that the endpoint names (S15), as `Basic Y2k6UkVHUEFTUw==`.
+    """The password of a registry is sent only to the host of its grant. Previously, it was sent to the tenant's endpoint
+    (S2), or to the realm that the endpoint names (S15), as `Basic Y2k6UkVHUEFTUw==`.
     """
     host = "registry.corp.example:5000"
     trust = Trust(

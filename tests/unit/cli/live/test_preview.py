@@ -292,7 +292,9 @@ def sglang(*args: str) -> dict[str, Any]:
 
 
 async def test_an_edit_that_would_be_refused_restarts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The arguments of an edit are validated as by the operator, which would not roll the edit out."""
+    """`ome diff` validates the arguments of an edit as the operator does. It reports that nothing restarts if the operator
+    would not roll the edit out.
+    """
     monkeypatch.setattr(sys.modules[__name__], "RUNTIME", sglang())
     (found,) = (await preview(live(NODES), [sglang("--tp-sized=2")])).services
     assert found.before == found.after and not found.restarts and "nothing serves meanwhile" not in found.sentence

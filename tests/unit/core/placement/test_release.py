@@ -73,7 +73,7 @@ def test_for_who_waits_and_is_placed_then(waiting: Claim, free: tuple[str, ...],
 
 
 def test_who_finds_its_own_node_gives_nothing_back() -> None:
-    """A group that finds a free node for its lost rank releases nothing. The scheduler has just not bound the pod yet."""
+    """A group releases nothing if there is a free node for its lost rank: the scheduler only has to bind the pod to it."""
     assert asked([lost("a", ["n1"], 1), waits("w", 2)], nodes("n3", held="n1")) == set()
     assert asked([lost("a", ["n1", "n2"], 1, units=2)], nodes("n3", held="n1 n2")) == set()
 

@@ -1,4 +1,4 @@
-"""Tests of which models a node has to download, and of the contents of its record."""
+"""Tests of which models a node has to download, and of the contents of its NodeModels object."""
 
 from typing import Any
 
