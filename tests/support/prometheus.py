@@ -80,8 +80,8 @@ def until(what: str, seen: Callable[[], T], within_s: float = 30.0, every_s: flo
 
 @contextmanager
 def running(folder: Path, rules: Mapping[str, Any] | None = None) -> Iterator[tuple[Prometheus, Layout, Kept]]:
-    """Run the real program without a cluster, with these rules or the chart's. It scrapes each second. Skips the test if
-    the program is not available.
+    """Run the real Prometheus without a cluster, with these rules or the chart's. It scrapes each second. Skips the test if
+    Prometheus is not available.
     """
     try:
         debian.prometheus()
