@@ -1,4 +1,4 @@
-"""A fixture with the library of this checkout, which is read once."""
+"""A fixture with the models, hardware and recipes of this checkout (`Library`), which are read once."""
 
 import pytest
 

@@ -36,8 +36,8 @@ def test_the_wanted_groups_are_drawn_in_steps_beside_those_that_exist() -> None:
 
 
 def test_ready_groups_are_drawn_beside_the_wanted_ones_over_time() -> None:
-    """The plot shows the ready and the wanted groups over time. The samples are taken while the page is open, as those of
-    the traffic.
+    """A plot shows the ready and the wanted groups over time. Its samples, like those of the plots of traffic, are taken
+    while the page is open.
     """
     bodies = [service(wanted={"prefill": 2, "decode": wanted, "routers": 1}) for wanted in (2, 4, 4)]
     bodies[-1]["status"]["components"]["decoder"]["readyReplicas"] = 3

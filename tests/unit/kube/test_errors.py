@@ -9,7 +9,8 @@ def answered(code: int, message: str) -> errors.KubeError:
 
 def test_an_object_of_another_shape_is_not_tried_again_though_the_code_is_500() -> None:
     """An error with the code 500 about an object of the wrong form is not retried, unlike other errors with this code, such
-    as that about a webhook that is down. The API server answers with such an error if an applied object has an unknown field.
+    as that about a webhook that is down. The API server answers with such an error if an applied object has an unknown
+    field.
     """
     said = (
         "failed to create typed patch object (team/a; apps/v1, Kind=StatefulSet): .spec.template.spec.minReplica: field not "

@@ -33,9 +33,9 @@ def test_counters_and_buckets_of_sglang() -> None:
 
 
 def test_what_a_real_engine_reports_is_what_its_clients_counted() -> None:
-    """The numbers that the registry reads from a real engine's metrics are those that its clients counted. The file contains
-    the metrics of SGLang 0.5.23 on CPUs with two data-parallel ranks (DP attention), after 13 requests. The clients counted
-    175 prompt tokens and 336 generated tokens.
+    """The numbers that the registry reads from a real engine's metrics are those that its clients counted: 175 prompt tokens
+    and 336 generated tokens. The recorded page is that of SGLang 0.5.23 on CPUs with two data-parallel ranks (DP attention),
+    after 13 requests.
     """
     page = engine_page((DATA / "sglang-0.5.23-dp2.prom").read_text())
     assert page.counters == {"requests": 13.0, "promptTokens": 175.0, "outputTokens": 336.0}

@@ -75,7 +75,7 @@ def test_long_names_still_fit_a_label() -> None:
 
 
 def tenants(namespaces: int, models: int, state: str = "Ready") -> list[Holding]:
-    """Return models of several namespaces, as the record of a node contains them."""
+    """Return models of several namespaces, as the NodeModels object of a node contains them."""
     refs = [Ref("BaseModel", f"team-{place:03}", f"m-{name:03}") for place in range(namespaces) for name in range(models)]
     digests = [f"{number:032x}" for number in range(len(refs))]
     profile_of = {"revision": "c1", "state": state, "directories": ("",)}

@@ -62,8 +62,8 @@ def test_a_number_without_room_makes_no_scale() -> None:
 
 @pytest.mark.parametrize("number", [1, 3, 6])
 def test_the_shares_of_a_rollout_multiply_the_number_of_the_scale(number: int) -> None:
-    """During a rollout, the number of routers in the RoleScale is divided between the slices: the share of each slice is that
-    of its ready groups (decisions 11).
+    """During a rollout, the number of routers in the RoleScale is divided between the slices: the share of each slice is
+    that of its ready groups (decisions 11).
     """
     world = settled(asked(3, minReplicas=1, maxReplicas=8))
     scale(world, number)
