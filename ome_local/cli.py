@@ -42,7 +42,8 @@ _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_int
 
 
 _KEPT = ("accelerator", "gpus_per_node", "start_delay_s", "audit", "fast", "kind")
-"""Options that take effect only when a cluster is created, by the names of their fields in Spec."""
+"""Options that an existing cluster may be unable to follow, by the names of their fields in Spec. `up` reports differences.
+"""
 
 
 @app.command(epilog="Example: ome local up --name mine --nodes 16 --accelerator h200")
@@ -84,7 +85,8 @@ def up(
 ) -> None:
     """Create the cluster, or start the parts of it that do not run.
 
-    All options except --nodes, --kubernetes and --with take effect only when the cluster is created.
+    --nodes, --kubernetes and --with can change an existing cluster, and --accelerator and --gpus-per-node take effect when
+    it gets its first simulated nodes. All other options take effect only when the cluster is created.
     """
     besides = options.extras(extras or ())
     cluster = Cluster.up(
