@@ -32,7 +32,7 @@ def of(rule: str, bodies: list[Body]) -> list[str]:
 
 
 def with_engine(name: str = "minimal-one-node", **fields: Any) -> list[Body]:
-    """Return a base with these fields of its engine."""
+    """Return the documents of a base in tests/lint/base, with these fields in the engine of its runtime."""
     bodies = copy.deepcopy(base(name))
     bodies[0]["spec"]["engineConfig"] |= fields
     return bodies

@@ -117,8 +117,8 @@ def mixed(modules: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def test_modules_of_several_quantizations_have_their_own_sizes() -> None:
-    """Modules with several quantizations are each counted with their own, as in nvidia/Qwen3.6-27B-NVFP4: the feed-forward
-    networks and the output matrix have 4 bits, and the attention FP8.
+    """If the modules of a model have different quantizations, each module is counted with its own, as in
+    nvidia/Qwen3.6-27B-NVFP4: the feed-forward networks and the output matrix have 4 bits, and the attention FP8.
     """
     names = ("self_attn.q_proj", "self_attn.o_proj")
     modules = {f"model.layers.{layer}.{name}": EIGHT for layer in range(80) for name in names}

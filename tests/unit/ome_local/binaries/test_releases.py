@@ -196,8 +196,8 @@ def test_two_at_once_get_it_once(host: Host, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_every_program_is_pinned() -> None:
-    """Every program has a pinned version: its module has go.mod and go.sum. It has either a release path without unfilled
-    placeholders, or its source is in this repository.
+    """Every program has a pinned version: its module has go.mod and go.sum, and go.mod requires the version in the table,
+    unless the program's source is in this repository. Paths of releases have no unfilled placeholders.
     """
     for tool in TOOLS.values():
         for file in ("go.mod", "go.sum"):
