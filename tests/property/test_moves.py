@@ -36,8 +36,10 @@ def interrupted(fleet: Fleet, chance: random.Random) -> None:
 
 
 def rolled_out(fleet: Fleet) -> bool:
-    """Return whether the newest revision is complete and the only one."""
-    return fleet.world.condition("RolledOut").get("status") == "True"
+    """Return whether the newest revision is complete and the only one, according to a pass over the present spec."""
+    service = fleet.world.service
+    current = service.status.get("observedGeneration") == service.generation
+    return current and fleet.world.condition("RolledOut").get("status") == "True"
 
 
 def ends_whole(fleet: Fleet) -> None:

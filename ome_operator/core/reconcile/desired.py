@@ -196,9 +196,9 @@ def _held(snapshot: Snapshot, intent: Intent, step: RolloutStep, placing: Placin
             order = ordered(moving, revision, name, by_worth(name, role.size, found, moving.leaving.get(name, ())))
             if revision == intent.target and placing.withheld:
                 order = served_first(placing, name, order)
-            goes = leaving(snapshot, intent.fit.excluded, found, name, role) if revision == step.grows(intent.target) else ()
-            order = tuple(number for number in order if number not in goes)
-            wanted = chosen(share[name], order, taken(name, found))
+            replaces = revision == step.grows(intent.target) and not moving.extra.get(name)
+            goes = leaving(snapshot, intent.fit.excluded, found, name, role) if replaces else ()
+            wanted = chosen(share[name], [number for number in order if number not in goes], taken(name, found))
             known = found if revision != intent.target else without_gangs(placing, name, found)
             grace = role.leader["spec"]["template"]["spec"].get("terminationGracePeriodSeconds", GRACE)
             drain = Drain(snapshot.observed.drains, float(grace))

@@ -26,10 +26,10 @@ def test_the_new_group_is_placed_on_the_node_that_comes_back(size: int) -> None:
 
 @pytest.mark.parametrize("size", [1, 2])
 def test_a_node_that_is_not_cordoned_is_used_again_if_no_other_node_is_free(size: int) -> None:
-    """A group leaves its node without a replacement, and nobody cordons the node. The new group first waits for other
-    nodes.
+    """A group leaves its node without a replacement, and nobody cordons the node. The new group waits for other nodes until
+    the exclusion of the node ends.
     """
-    fleet = serving(Movable(size=size, engines=1, decoders=1), spare=0)
+    fleet = serving(Movable(size=size, engines=1, decoders=1, moves=(("timeout", "3m"),)), spare=0)
     gone = min(fleet.nodes_of("decoder", 0))
     fleet.change(gone, move=f"{fleet.world.now.isoformat()} now")
     fleet.until("gone", lambda: gone not in fleet.nodes_of("decoder"))
@@ -62,6 +62,22 @@ def test_now_does_not_wait_for_the_move_of_another_group(phase: str) -> None:
     fleet.untaint(waits)
     fleet.until("whole again", lambda: fleet.whole() and not fleet.moves())
     assert len(fleet.groups("decoder")) == 2
+
+
+def test_a_moving_group_that_fails_has_one_replacement() -> None:
+    """The replacement of a group waits for nodes, and the group has been recycled on the node that it leaves. A group that
+    fails on a node that new groups exclude is replaced under another number, unless it has a replacement already.
+    """
+    fleet = serving(Movable(size=2, engines=1, decoders=2), spare=1)
+    fleet.change(min(fleet.nodes_of("decoder", 0)), move=fleet.world.now.isoformat())
+    fleet.until("begun", lambda: len(fleet.groups("decoder")) == 3)
+    status = fleet.world.service.status
+    recycled = {"recycles": 1, "recyclesInARow": 1}
+    groups = [{**one, **(recycled if one["name"].endswith("-0-0") else {})} for one in status["groups"]]
+    fleet.world.service = replace(fleet.world.service, status={**status, "groups": groups})
+    for pod in fleet.world.pods.values():
+        pod.ready = pod.ready and (pod.labels[keys.COMPONENT], pod.group, pod.rank) != ("decoder", 0, 0)
+    assert [apply.manifest["metadata"]["name"] for apply in fleet.world.sync().apply if apply.kind == "StatefulSet"] == []
 
 
 def test_every_group_that_ome_move_named_moves_in_turn() -> None:
