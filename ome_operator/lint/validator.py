@@ -174,11 +174,11 @@ def _refused(rule: Rule, says: str, remedy: str, places: Iterable[Location]) -> 
     fields: dict[str, list[str]] = {}
     for place in places:
         fields.setdefault(visible(place.object), []).append(visible(place.field))
-    where = "; ".join(f"{name}: {', '.join(of)}" for name, of in fields.items())
-    return Objection(rule.id, says, f"{_short(f'{rule.id}: {says}; {remedy}')} ({where})")
+    where = _short("; ".join(f"{name}: {', '.join(of)}" for name, of in fields.items()), LONGEST // 2)
+    return Objection(rule.id, says, f"{_short(f'{rule.id}: {says}; {remedy}', LONGEST - len(where))} ({where})")
 
 
-def _short(text: str) -> str:
-    """Return a sentence for a condition: shortened to LONGEST characters, and with control characters made visible."""
+def _short(text: str, longest: int = LONGEST) -> str:
+    """Return a sentence for a condition: shortened to `longest` characters, and with control characters made visible."""
     text = visible(text)
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 2]} …"
+    return text if len(text) <= longest else f"{text[: longest - 2]} …"

@@ -128,9 +128,9 @@ def test_a_rollout_does_not_replace_groups_of_the_revision_that_it_removes() -> 
     ("passes", "change", "stays"),
     [
         (4, {}, True),  # the group waits for less than a minute
-        (12, {}, False),
-        (12, {"ready": False}, True),  # the node accepts no pods
-        (12, {"taints": (Taint("ToBeDeletedByClusterAutoscaler", "", "NoSchedule"),)}, True),
+        (20, {}, False),
+        (20, {"ready": False}, True),  # the node accepts no pods
+        (20, {"taints": (Taint("ToBeDeletedByClusterAutoscaler", "", "NoSchedule"),)}, True),
     ],
 )
 def test_a_group_that_waits_for_nodes_is_replaced_if_it_excludes_a_free_node(
