@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ome_operator.api import Facts, Model
 from ome_operator.cookbook.library import published_config
-from ome_operator.cookbook.own_model import OwnModel
+from ome_operator.cookbook.own_model import OwnModel, names_code
 from ome_operator.errors import UserError
 from ome_operator.modelinfo.extract import CONFIG, FILES, MEMORY, MODELOPT, facts
 from ome_operator.util.json_limits import parsed
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _REPOSITORY = re.compile(r"(?:hf://)?[\w.-]+/[\w.-]+")
 _HUB = "https://huggingface.co/"
 """Beginning of the address of a repository's page, which users copy from a browser."""
+_WITH_CODE = ("tokenizer_config.json", "preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
+"""Files beside config.json that may name Python code that is stored with the weights."""
 _ROOT = "/raid/models"
 """Directory of models on the nodes, as in config/models."""
 
@@ -47,6 +49,7 @@ def _of_files(folder: Path, config: Path | None = None) -> OwnModel:
         raise UserError(f"--from {folder}: there is no {CONFIG} in this directory")
     content = _object(paths[CONFIG])
     modelopt = _object(folder / MODELOPT) if MODELOPT in paths else None
+    others = [] if config else [_object(folder / name) for name in _WITH_CODE if (folder / name).is_file()]
     weights = [] if config else sorted(folder.glob("*.safetensors"))
     title = config.stem if config and config.name != CONFIG else folder.name or "model"
     return OwnModel(
@@ -57,6 +60,7 @@ def _of_files(folder: Path, config: Path | None = None) -> OwnModel:
         config=content,
         modelopt=modelopt,
         stored_bytes=sum(file.stat().st_size for file in weights) or None,
+        remote_code=names_code([content, *others]),
     )
 
 
@@ -79,7 +83,14 @@ def _of_repository(repository: str) -> OwnModel:
 
     uri, title = f"hf://{repository}", repository.rpartition("/")[2]
     if (config := published_config(repository)) is not None:
-        return OwnModel(title, uri, f"{_ROOT}/{repository}", facts({CONFIG: json.dumps(config)}), config)
+        return OwnModel(
+            title,
+            uri,
+            f"{_ROOT}/{repository}",
+            facts({CONFIG: json.dumps(config)}),
+            config,
+            remote_code=names_code([config]),
+        )
     found = _on_the_cluster(uri)
     if found is None:
         raise UserError(

@@ -227,6 +227,16 @@ def _hints(
             "chosen at random, and each rank has its own cache: a prefix that all requests share is usually cached, "
             "the history of a single conversation often is not."
         )
+    if served.own and served.remote_code:
+        yield (
+            f"The files of {served.name} name Python code that is stored with the weights (auto_map). The arguments contain "
+            "--trust-remote-code, so that the engine runs this code: read it before."
+        )
+    if served.own and served.remote_code is None:
+        yield (
+            f"Whether {served.name} has Python code of its own is not known, because its files were not read: if the engine "
+            "exits with `contains custom code`, add --trust-remote-code."
+        )
     if request.model_type:
         yield (
             f"The engine loads {served.name} as {request.model_type}: use --model-type only if the engine does not "

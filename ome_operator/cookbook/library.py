@@ -43,8 +43,9 @@ class Served:
     """The reason why the model has no parser of reasoning or tool calls; "" if it has one."""
     strategies: tuple[str, ...]
     """The strategies for which the model has recipes; empty if it has recipes for all."""
-    remote_code: bool
-    """Whether the model's tokenizer is Python code that is stored with the weights (--trust-remote-code)."""
+    remote_code: bool | None
+    """Whether the model's configuration or tokenizer is Python code that is stored with the weights, which engines run only
+    with --trust-remote-code; None if it is not known."""
     wide_nodes: int
     """Number of nodes in the published recipe with disaggregation. A quarter of them are for prefill."""
     wide_batch: int

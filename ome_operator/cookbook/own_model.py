@@ -3,7 +3,7 @@ read.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ome_operator.api import Facts, Model, propose_name
@@ -35,6 +35,8 @@ class OwnModel(NamedTuple):
     """Content of NVIDIA's hf_quant_config.json if it exists."""
     stored_bytes: int | None = None
     """Bytes of all safetensors files; None if they were not read."""
+    remote_code: bool | None = None
+    """Whether the files name Python code that is stored with the weights; None if they were not read."""
 
 
 def with_own_model(known: Library, own: OwnModel) -> Library:
@@ -49,6 +51,13 @@ def with_own_model(known: Library, own: OwnModel) -> Library:
         )
     served = _served(own, weights)
     return Library({served.name.lower(): served}, known.hardware, {})
+
+
+def names_code(files: Iterable[Mapping[str, Any]]) -> bool:
+    """Return whether a JSON file of a model names Python code for its configuration, model, tokenizer or processor
+    (`auto_map`), also in a part of a config such as `text_config`.
+    """
+    return any("auto_map" in part for file in files for part in (file, *file.values()) if isinstance(part, Mapping))
 
 
 def _weights(own: OwnModel) -> WeightBytes | None:
@@ -90,7 +99,7 @@ def _served(own: OwnModel, weights: WeightBytes) -> Served:
         reasoning_parser=None,
         why=_NO_PARSER,
         strategies=_WITH_EXPERTS if own.facts.experts else _DENSE,
-        remote_code=bool(own.config and "auto_map" in own.config),
+        remote_code=own.remote_code,
         wide_nodes=0,
         wide_batch=0,
         own=True,

@@ -75,6 +75,42 @@ def test_a_directory_becomes_three_files_without_a_finding(
     assert grave(found([model, runtime, service], whole=False)) == []
 
 
+CODE = {"auto_map": {"AutoConfig": "configuration_mine.MyConfig"}}
+ENGINES = {
+    "sglang": ("tp", "--trust-remote-code"),
+    "vllm": ("tp", "--trust-remote-code"),
+    "tensorrt-llm": ("tp+ep", "--trust_remote_code"),
+}
+"""Engine -> a strategy, and the flag that permits Python code of a model."""
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("place", ["config.json", "tokenizer_config.json", "processor_config.json", "vision_config", ""])
+def test_python_code_of_a_model_is_named_and_permitted(engine: str, place: str, tmp_path: Path) -> None:
+    """If a file of the model names Python code, the arguments permit it, and the user is told. Otherwise, no engine gets the
+    permission.
+    """
+    strategy, flag = ENGINES[engine]
+    inside: dict[str, Any] = {"config.json": CODE, "vision_config": {"vision_config": CODE}}
+    more = inside.get(place, {})
+    model = folder(tmp_path / "Mine", {**configs.QWEN3_30B, "quantization_config": {"quant_method": "fp8"}, **more})
+    if place in ("tokenizer_config.json", "processor_config.json"):
+        (model / place).write_text(json.dumps(CODE))
+    said = run("--from", str(model), "--hardware", "h200", "--engine", engine, "--strategy", strategy, "-o", "yaml")
+    assert said.exit_code == 0, told(said)
+    _, runtime, _ = written(said.stdout)
+    assert (flag in str(runtime)) is bool(place)
+    assert ("name Python code that is stored with the weights (auto_map)" in told(said)) is bool(place)
+
+
+def test_a_model_of_which_only_facts_are_known_may_need_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    learned = Facts(architecture="NewForCausalLM", weight_bytes=80 * 2**30)
+    monkeypatch.setattr(generate_from, "_on_the_cluster", lambda _: (learned, "/models/new"))
+    said = run("--from", "org/New-Model", "--hardware", "h200", "-o", "yaml")
+    assert said.exit_code == 0 and "--trust-remote-code" not in said.stdout
+    assert "if the engine exits with `contains custom code`, add --trust-remote-code" in told(said)
+
+
 def test_a_config_alone_is_enough_for_a_family_that_is_counted(tmp_path: Path) -> None:
     file = folder(tmp_path / "Mine", configs.QWEN3_30B) / "config.json"
     said = run("--from", str(file), "--hardware", "h100", "--strategy", "tp+ep", "--tool-call-parser", "qwen25")
