@@ -5,8 +5,9 @@ Only its public names are used, so that pyproject.toml needs no upper bound for 
 client, most of which is not used, and costs each process 0.25 s of CPU time and 9 MiB of memory (docs/performance.md). This
 cost is accepted because a separate loader, or a way to import only a part of the package, would be more to maintain.
 
-When the API server refuses a token, the credentials are loaded again once for all sessions: the sessions of the client, and
-the sessions through which kopf watches.
+When the API server refuses the credentials, or its certificate cannot be verified, credentials and certificates are loaded
+again once for all sessions: the sessions of the client, and the sessions through which kopf watches. So a token, a client
+certificate and a CA may be renewed while the process runs.
 """
 
 import asyncio
@@ -46,6 +47,8 @@ class Connection:
         self._configuration = Configuration()
         self._token = ""
         self._context_of_tls: ssl.SSLContext | bool = True
+        self._certificates: tuple[bytes, ...] = ()
+        """The contents of the files from which the TLS context was made."""
         self.namespace = ""
         """Namespace of the kubeconfig's context; "" if the context names none."""
         self._loading = asyncio.Lock()
@@ -55,15 +58,14 @@ class Connection:
         """Load a kubeconfig; if there is none, load the ServiceAccount of this process's pod. Raises NoConnection."""
         connection = cls(kubeconfig, context)
         try:
-            plugin = files.check(kubeconfig, context) if kubeconfig is not None else ""
-            await connection._load()
+            plugin = await connection._load()
         except files.KubeconfigMistake as mistake:
             raise NoConnection(str(mistake)) from mistake
         except (loading.ConfigException, OSError) as error:
             message = str(error).rstrip(".")  # the caller that prints the message ends the sentence
             raise NoConnection(f"{kubeconfig or 'the ServiceAccount of this pod'}: {message}") from error
         except Exception as error:
-            # What `check` does not know (auth-provider) leads to whatever the client library raises.
+            # What the module kubeconfig does not know (auth-provider) leads to whatever the client library raises.
             if kubeconfig is None or isinstance(error, NoConnection):
                 raise
             why = " ".join(f"{type(error).__name__}: {error}".split())
@@ -91,44 +93,61 @@ class Connection:
             out["proxy-url"] = found.proxy
         return out
 
-    async def _load(self) -> None:
-        fresh = Configuration()
+    async def _load(self) -> str:
+        """Load the credentials. Return the file and the field that declare the plugin for credentials; "" if none does."""
+        fresh, plugin = Configuration(), ""
         if self._kubeconfig is None:
             loading.load_incluster_config(fresh)
         else:
-            loaded = await loading.load_kube_config(
-                config_file=str(self._kubeconfig),
-                context=self._context,
-                client_configuration=fresh,
-                persist_config=False,
-            )
-            self.namespace = str((loaded.current_context.get("context") or {}).get("namespace") or "")
-        token, tls = await _authorization(fresh), self._tls(fresh)
-        self._configuration, self._token, self._context_of_tls = fresh, token, tls
+            content, self.namespace, plugin = files.read(self._kubeconfig, self._context)
+            await loading.load_kube_config_from_dict(content, client_configuration=fresh)
+        token, certificates = await _authorization(fresh), _certificates(fresh)
+        # With an equal context, open connections stay in use.
+        same = self._configuration.host == fresh.host and self._certificates == certificates
+        tls = self._context_of_tls if same else self._tls(fresh)
+        self._configuration, self._token, self._context_of_tls, self._certificates = fresh, token, tls, certificates
+        return plugin
 
-    async def _renew(self, refused: str) -> bool:
-        """Load the credentials again unless another request has just done so. Return whether there is a new token."""
+    @property
+    def _credentials(self) -> tuple[str, ssl.SSLContext | bool]:
+        return self._token, self._context_of_tls
+
+    async def _renew(self, refused: tuple[str, ssl.SSLContext | bool]) -> bool:
+        """Load the credentials again unless another request has just done so. Return whether there are new ones."""
         async with self._loading:
-            if self._token == refused:
+            if self._credentials == refused:
                 try:
                     await self._load()
-                except Exception:  # a half-written file must not end the operator: keep the old token
+                except Exception:  # a half-written file must not end the operator: keep the old credentials
                     logger.exception("reloading the credentials failed; the previous credentials stay in use")
-            return self._token != refused
+            return self._credentials != refused
 
     async def _authorize(self, request: aiohttp.ClientRequest, handler: Handler) -> aiohttp.ClientResponse:
         """Add the credentials to a request; this is an aiohttp client middleware."""
-        # The name in the certificate, if it differs from the address:
-        request.server_hostname = self._configuration.tls_server_name
-        token = self._token
-        if token:
-            request.headers["Authorization"] = token
-        response = await handler(request)
-        if response.status == 401 and token and await self._renew(token):
+        used = self._identify(request)
+        try:
+            response = await handler(request)
+        except aiohttp.ClientSSLError:  # the server has a certificate of another CA, or refuses the client's certificate
+            if not await self._renew(used):
+                raise
+            self._identify(request)
+            return await handler(request)
+        known = self._token or self._configuration.cert_file
+        if response.status == 401 and known and await self._renew(used):
             response.release()
-            request.headers["Authorization"] = self._token
+            self._identify(request)
             response = await handler(request)
         return response
+
+    def _identify(self, request: aiohttp.ClientRequest) -> tuple[str, ssl.SSLContext | bool]:
+        """Add the present credentials to a request, and return them."""
+        # The name in the certificate, if it differs from the address:
+        request.server_hostname = self._configuration.tls_server_name
+        if self._token:
+            request.headers["Authorization"] = self._token
+        # aiohttp has no public way to change the context of a session. A connection is only reused with its own context.
+        request._ssl = self._context_of_tls
+        return self._credentials
 
     def session(
         self,
@@ -175,6 +194,16 @@ class Connection:
         if not settings.verify_ssl:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         return context
+
+
+def _certificates(settings: Configuration) -> tuple[bytes, ...]:
+    """Return the contents of the files with the CA, the client certificate and its key, and whether the server is verified;
+    () for a server without TLS.
+    """
+    if not str(settings.host).startswith("https:"):
+        return ()
+    names = (settings.ssl_ca_cert, settings.cert_file, settings.key_file)
+    return (*(Path(name).read_bytes() if name else b"" for name in names), str(settings.verify_ssl).encode())
 
 
 def _reason(error: ssl.SSLError) -> str:

@@ -1,4 +1,4 @@
-"""Find what is wrong with a kubeconfig, and say in one sentence which field of which file to correct.
+"""Read a kubeconfig, or find what is wrong with it, and say in one sentence which field of which file to correct.
 
 The client library assumes the form of the file: most wrong values lead to exceptions that name neither file nor field, and
 some are used as if they were right (`insecure-skip-tls-verify: "false"` switches the checks of certificates off).
@@ -53,9 +53,19 @@ class KubeconfigMistake(OmeError):
     """A part of a kubeconfig that cannot be used. The text is a sentence without a full stop."""
 
 
-def check(path: Path, context: str | None) -> str:
-    """Check the settings that a context of a kubeconfig uses. Return the file and the field that declare the context's
-    plugin for credentials; "" if the context uses no plugin.
+class Kubeconfig(NamedTuple):
+    """The settings that a context uses."""
+
+    content: dict[str, Any]
+    """A kubeconfig with this context, its cluster and its user alone. The names of files are absolute."""
+    namespace: str
+    """Namespace of the context; "" if it names none."""
+    plugin: str
+    """File and field that declare the plugin for credentials; "" if the context uses no plugin."""
+
+
+def read(path: Path, context: str | None) -> Kubeconfig:
+    """Read and check the settings that a context of a kubeconfig uses.
 
     `path` is one file, or several files in the format of KUBECONFIG. If `context` is None, `current-context` is used.
     Raises KubeconfigMistake if the context cannot be used.
@@ -73,10 +83,26 @@ def check(path: Path, context: str | None) -> str:
     _cluster(cluster)
     # The client library ignores the name of a user that does not exist.
     user = _referred(entries, chosen, "user", "users") if chosen.settings.get("user") in entries["users"] else None
-    if user is None:
-        return ""
-    _user(user, secure=str(cluster.settings["server"]).startswith("https:"))
-    return f"{user.file}: {user.where}.exec" if "exec" in user.settings else ""
+    if user is not None:
+        _user(user, secure=str(cluster.settings["server"]).startswith("https:"))
+    content = {
+        "current-context": "context",
+        "contexts": [{"name": "context", "context": {"cluster": "cluster", "user": "user"}}],
+        "clusters": [{"name": "cluster", "cluster": _with_absolute_names(cluster)}],
+        "users": [{"name": "user", "user": _with_absolute_names(user) if user is not None else {}}],
+    }
+    plugin = f"{user.file}: {user.where}.exec" if user is not None and "exec" in user.settings else ""
+    return Kubeconfig(content, chosen.settings.get("namespace") or "", plugin)
+
+
+def _with_absolute_names(entry: _Entry) -> dict[str, Any]:
+    """Return the settings with the names of files relative to the folder of the kubeconfig that contains them."""
+    names = {field: entry.settings[field] for field in (*PEM, "tokenFile") if entry.settings.get(field)}
+    return {**entry.settings, **{field: str(_file(entry, name)) for field, name in names.items()}}
+
+
+def _file(entry: _Entry, name: str) -> Path:
+    return Path(os.path.normpath(entry.file.absolute().parent / name))
 
 
 def _body(file: Path) -> Mapping[str, Any]:
@@ -235,7 +261,7 @@ def _contents(entry: _Entry, field: str) -> None:
         if data and marker not in content and b"BEGIN TRUSTED CERTIFICATE" not in content:
             raise KubeconfigMistake(f"{place}-data does not contain {what}: {fix}")
     elif entry.settings.get(field):
-        file = Path(os.path.normpath(entry.file.absolute().parent / entry.settings[field]))
+        file = _file(entry, entry.settings[field])
         try:
             content = file.read_bytes()
         except OSError as error:

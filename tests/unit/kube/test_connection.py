@@ -28,14 +28,16 @@ class Api:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        authority = Authority(folder)
-        authority.server("server")
-        authority.client("person", "jo")
+        self.authority = Authority(folder)
+        self.authority.server("server")
+        self.authority.client("person", "jo")
         self.tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=folder / "ca.crt")
         self.tls.load_cert_chain(folder / "server.crt", folder / "server.key")
         self.tls.verify_mode = ssl.CERT_OPTIONAL
         self.port = 0
         self.current = ""
+        self.person = ""
+        """Common name of the only certificate that is accepted; "" for any."""
         self.sent: list[str] = []
 
     async def answer(self, request: web.Request) -> web.Response:
@@ -45,7 +47,8 @@ class Api:
         assert request.transport is not None
         peer = request.transport.get_extra_info("peercert") or {}
         name = next((value for ((key, value),) in peer.get("subject", ()) if key == "commonName"), "")
-        return web.Response(text=name, status=200 if sent == self.current else 401)
+        accepted = sent == self.current and self.person in ("", name)
+        return web.Response(text=name, status=200 if accepted else 401)
 
     def data(self, name: str) -> str:
         """Return a file of the certificate authority, encoded as in a kubeconfig."""
@@ -95,6 +98,66 @@ def test_a_client_certificate_identifies_us(api: Api) -> None:
     files = {"client-certificate": "person.crt", "client-key": "person.key"}
     assert asked(api.config(api.folder / "files", files, **{"certificate-authority": "ca.crt"})) == (200, "jo")
     assert api.sent == ["", ""]
+
+
+@pytest.mark.parametrize("inline", [False, True])
+def test_a_renewed_client_certificate_is_used_in_open_sessions(api: Api, inline: bool) -> None:
+    """If the API server refuses the certificate, the certificate is read again, and the request is repeated over a new
+    connection. The open connections of the session have the former certificate.
+    """
+
+    def user() -> dict[str, str]:
+        if inline:
+            return {"client-certificate-data": api.data("person.crt"), "client-key-data": api.data("person.key")}
+        return {"client-certificate": "person.crt", "client-key": "person.key"}
+
+    async def run() -> list[tuple[int, str]]:
+        connection = await Connection.open(api.config(api.folder / "config", user()))
+        answers = []
+        async with connection.session(limit=2, agent="test") as session:
+            for name in ("jo", "ann", "ann"):
+                if name != api.person:
+                    api.authority.client("person", name)
+                    api.config(api.folder / "config", user())
+                    api.person = name
+                async with session.get(connection.server) as answer:
+                    answers.append((answer.status, await answer.text()))
+        return answers
+
+    api.person = "jo"
+    assert asyncio.run(run()) == [(200, "jo"), (200, "ann"), (200, "ann")]
+    assert len(api.sent) == 4, "only the first request after the renewal is sent twice"
+
+
+def test_a_renewed_certificate_authority_is_used(api: Api, tmp_path_factory: pytest.TempPathFactory) -> None:
+    other = tmp_path_factory.mktemp("other")
+    renewed = Authority(other)
+    renewed.server("server")
+
+    async def run() -> list[int]:
+        config = api.config(api.folder / "config", {"token": "abc"}, **{"certificate-authority": "trusted.crt"})
+        (api.folder / "trusted.crt").write_bytes((api.folder / "ca.crt").read_bytes())
+        connection = await Connection.open(config)
+        before, _ = await ask(connection)
+        api.tls.load_cert_chain(other / "server.crt", other / "server.key")
+        (api.folder / "trusted.crt").write_bytes((other / "ca.crt").read_bytes())
+        return [before, (await ask(connection))[0]]
+
+    api.current = "Bearer abc"
+    assert asyncio.run(run()) == [200, 200]
+
+
+def test_a_kubeconfig_is_parsed_once(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    loads, parse = [], yaml.safe_load
+
+    def counted(text: str) -> Any:
+        loads.append(text)
+        return parse(text)
+
+    monkeypatch.setattr(yaml, "safe_load", counted)
+    api.current = "Bearer abc"
+    assert asked(api.config(api.folder / "config", {"token": "abc"})) == (200, "")
+    assert len(loads) == 1
 
 
 def test_a_token_and_a_password_are_sent_in_a_header(api: Api) -> None:
