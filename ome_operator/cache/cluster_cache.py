@@ -44,6 +44,7 @@ from ome_operator.core.freeze.hold import Hold, active_hold
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed import nodes as node_facts
 from ome_operator.core.observed.objects import Child, Deps, Holding, Manifest, NodeRecord, Pod, Ref
+from ome_operator.core.observed.slices import made_by_workload
 from ome_operator.core.waves import terms as wave_terms
 from ome_operator.core.waves.terms import Terms
 from ome_operator.kube.resources import CHILDREN, ON_DEMAND
@@ -208,24 +209,27 @@ class ClusterCache:
         return next((job for job in found if job.owner == benchmark.uid), None)
 
     def pods_of(self, namespace: str, service: str) -> tuple[Pod, ...]:
-        """Return all pods with the label of a service, sorted by name."""
-        return tuple(sorted(self.pods.group((namespace, service)), key=lambda pod: pod.name))
+        """Return the pods that workloads of a service created, sorted by name (`slices.made_by_workload`)."""
+        pods = filter(made_by_workload, self.pods.group((namespace, service)))
+        return tuple(sorted(pods, key=lambda pod: pod.name))
 
     def occupies_node(self, body: Mapping[str, Any], namespaces: Collection[str] = ()) -> bool:
         """Return whether `occupancy` counts a pod once the pod is bound to a node.
 
         Known pods are counted, and pods with the operator's labels in a watched namespace (all if `namespaces` is empty),
-        but no routers. An event of the pod, including its deletion, may not have arrived yet.
+        but no routers, and no copies of pods. An event of the pod, including its deletion, may not have arrived yet.
         """
         metadata = body.get("metadata") or {}
-        labels = metadata.get("labels") or {}
-        if (pod := self.pods.get(metadata.get("uid") or "")) is not None:
-            return pod.component != keys.ROUTER
-        ours = labels.get(keys.MANAGED_BY) == keys.MANAGER and (not namespaces or metadata.get("namespace") in namespaces)
-        return ours and labels.get(keys.COMPONENT) != keys.ROUTER
+        pod = self.pods.get(metadata.get("uid") or "")
+        if pod is None:
+            labels = metadata.get("labels") or {}
+            if labels.get(keys.MANAGED_BY) != keys.MANAGER or (namespaces and metadata.get("namespace") not in namespaces):
+                return False
+            pod = from_api.pod(body)
+        return pod.component != keys.ROUTER and made_by_workload(pod)
 
     def pods_on(self, node: str) -> list[Pod]:
-        """Return the known pods on a node."""
+        """Return the pods on a node that workloads of services created."""
         return [pod for uid in self._index.on_node(node) if (pod := self.pods.get(uid)) is not None]
 
     def benchmarks(self, kind: str, namespace: str, name: str) -> tuple[Ref, ...]:
@@ -296,6 +300,7 @@ class ClusterCache:
         return found
 
     def _pod_noted(self, old: Pod | None, new: Pod | None) -> None:
+        old, new = (pod if pod is not None and made_by_workload(pod) else None for pod in (old, new))
         self._index.pod(old, new)
         self.occupancy.pod(old, new)
 

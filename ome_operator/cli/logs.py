@@ -112,10 +112,11 @@ async def _sources(
     from ome_operator.cli.live.logs import Source
     from ome_operator.cli.live.trees import selector
     from ome_operator.core.observed import from_api
+    from ome_operator.core.observed.slices import made_by_workload
     from ome_operator.describe.log_selection import labelled
 
     bodies = await client.list_objects("Pod", namespace, label_selector=selector(service))
-    labels = labelled(map(from_api.pod, bodies), choice)
+    labels = labelled(filter(made_by_workload, map(from_api.pod, bodies)), choice)
     boxes = {item["metadata"]["name"]: _container(item["spec"], container) for item in bodies}
     nodes = {item["metadata"]["name"]: item["spec"].get("nodeName") or "" for item in bodies}
     return [Source(label, namespace, pod, boxes[pod], nodes[pod]) for pod, label in labels.items() if boxes[pod]]
@@ -136,6 +137,7 @@ async def _nothing(
     from ome_operator.cache.resources import SERVICE
     from ome_operator.cli.live.trees import selector
     from ome_operator.core.observed import from_api
+    from ome_operator.core.observed.slices import made_by_workload
     from ome_operator.describe.log_selection import explain_no_pods, labelled
     from ome_operator.describe.text import together
     from ome_operator.kube.errors import NotFound
@@ -145,7 +147,7 @@ async def _nothing(
     except NotFound as error:
         raise no_such_service(service, namespace) from error
     bodies = await client.list_objects("Pod", namespace, label_selector=selector(service))
-    pods = [*map(from_api.pod, bodies)]
+    pods = [*filter(made_by_workload, map(from_api.pod, bodies))]
     on = {item["spec"].get("nodeName") for item in bodies} & simulated
     if on and labelled(pods, choice):
         are = "is simulated" if len(on) == 1 else "are simulated"

@@ -58,14 +58,17 @@ def move(
 
 
 async def _node(client: "Client", name: str, *, now: bool) -> None:
+    from ome_operator.core.observed import from_api
+    from ome_operator.core.observed.slices import made_by_workload
+
     await _read_node(client, name)
     pods = await client.list_objects("Pod", label_selector=keys.SERVICE, field_selector=f"spec.nodeName={name}")
-    found = sorted({(pod["metadata"]["namespace"], pod["metadata"]["labels"][keys.SERVICE]) for pod in pods})
+    found = sorted({(pod.namespace, pod.service) for pod in map(from_api.pod, pods) if made_by_workload(pod)})
     if not found:
         raise UserError(f"no pod of a service runs on node {name}: nothing was changed.")
-    bodies = {place: await client.get("InferenceService", *place) for place in found}
-    movable = [place for place, body in bodies.items() if "moves" in body["spec"]]
-    for (where, service), body in bodies.items():
+    services = {place: await client.get("InferenceService", *place) for place in found}
+    movable = [place for place, body in services.items() if "moves" in body["spec"]]
+    for (where, service), body in services.items():
         typer.echo(f"{where}/{service} {_outlook(body, where, service, now=now)}")
     if not movable:
         raise UserError(

@@ -20,7 +20,7 @@ def starting_directories(cluster: ClusterCache, node: str, roots: tuple[str, ...
     """Return the directories below `roots` that starting pods of a node mount, sorted."""
     found = set[str]()
     for pod in cluster.pods_on(node):
-        if starts(pod, cluster.pods.group(pod_group(pod))):
+        if starts(pod, cluster.pods_of(*pod_group(pod))):
             found |= mounted(revision_of_pods(cluster, *pod_group(pod), pod.revision), pod.component)
     return tuple(sorted(place for place in found if root_of(place, roots)))[:LISTED]
 

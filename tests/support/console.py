@@ -248,16 +248,20 @@ def many(services: int = 100, pods: int = 1000) -> Cluster:
 def _renamed(world: World, name: str) -> World:
     """Return the world under another name."""
     uid = f"uid-{name}"
+
+    def called(was: str) -> str:
+        return name + was.removeprefix(world.service.name)
+
     copy = World(replace(world.service, name=name, uid=uid, namespace="team"), world.deps, seed=1)
     for (kind, was), live in world.children.items():
         labels = {**live.manifest["metadata"].get("labels", {}), keys.SERVICE: name}
-        metadata = {**live.manifest["metadata"], "name": f"{name}-{was}", "namespace": "team", "labels": labels}
+        metadata = {**live.manifest["metadata"], "name": called(was), "namespace": "team", "labels": labels}
         moved = replace(live, manifest={**live.manifest, "metadata": metadata}, uid=f"{uid}-{live.uid}", owner=uid)
-        copy.children[kind, f"{name}-{was}"] = moved
+        copy.children[kind, called(was)] = moved
     for was, live_pod in world.pods.items():
         labels = {**live_pod.labels, keys.SERVICE: name}
-        copy.pods[f"{name}-{was}"] = replace(
-            live_pod, name=f"{name}-{was}", uid=f"{uid}-{live_pod.uid}", labels=labels,
-            workload=f"{name}-{live_pod.workload}", workload_uid=f"{uid}-{live_pod.workload_uid}",
+        copy.pods[called(was)] = replace(
+            live_pod, name=called(was), uid=f"{uid}-{live_pod.uid}", labels=labels,
+            workload=called(live_pod.workload), workload_uid=f"{uid}-{live_pod.workload_uid}",
         )  # fmt: skip
     return copy

@@ -7,13 +7,12 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.cache.event_handler import EventHandler
-from ome_operator.controllers.inferenceservice import controller_ref, dry_run, secret_data
+from ome_operator.controllers.inferenceservice import controller_ref, dry_run, guards, secret_data
 from ome_operator.controllers.inferenceservice.execution import Execution
 from ome_operator.controllers.inferenceservice.journal import DELETED
 from ome_operator.controllers.inferenceservice.memory import PATIENCE, Key
 from ome_operator.controllers.pod_dry_runs import PodDryRuns
 from ome_operator.core.observed import from_api, managed_fields
-from ome_operator.core.observed import nodes as node_facts
 from ome_operator.core.observed.objects import Child, Manifest, Refusal
 from ome_operator.core.reasons import Reason
 from ome_operator.core.reconcile.plan import (
@@ -27,7 +26,6 @@ from ome_operator.core.reconcile.plan import (
     Patch,
     Plan,
     Recycle,
-    fingerprint,
 )
 from ome_operator.kube.client import Applied, Client
 from ome_operator.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, KubeError, NotFound, ServerError
@@ -80,13 +78,18 @@ class Executor:
 
     def _stored(self, execution: Execution, manifest: Manifest) -> bool:
         """Return whether the API server stores a ControllerRevision as wanted."""
-        child = self._cluster.children_of(execution.namespace, execution.service.ref.name).get(_key(manifest))
+        child = self._own(execution, _key(manifest))
         return child is not None and child.hash == _hash(manifest)
 
     def _exists(self, execution: Execution, key: Key) -> bool:
         """Return whether an object of the service exists and is not being deleted."""
+        found = self._own(execution, key)
+        return found is not None and not found.deleting
+
+    def _own(self, execution: Execution, key: Key) -> Child | None:
+        """Return the object of this kind and name if the service controls it; otherwise None."""
         found = self._cluster.children_of(execution.namespace, execution.service.ref.name).get(key)
-        return found is not None and found.owner == execution.service.uid and not found.deleting
+        return found if found is not None and found.owner == execution.service.uid else None
 
     async def _together(self, execution: Execution, effects: Iterable[Coroutine[Any, Any, None]]) -> None:
         """Execute effects, at most `AT_ONCE` at the same time."""
@@ -225,7 +228,7 @@ class Executor:
 
     async def _status(self, execution: Execution, status: ApplyStatus) -> None:
         kind, name = _key(status.manifest)
-        child = self._cluster.children_of(execution.namespace, execution.service.ref.name).get((kind, name))
+        child = self._own(execution, (kind, name))
         if child is None or child.content == status.manifest.get("status"):
             return
         applied = await self._client.apply(status.manifest, child.uid, subresource="status")
@@ -267,30 +270,10 @@ class Executor:
         execution.result.did[DELETED, delete.kind] += 1
 
     async def _recycle(self, execution: Execution, recycle: Recycle) -> None:
-        if await self._as_seen(execution, recycle):
+        if await guards.as_seen(self._client, self._handler, execution.namespace, recycle):
             await self._together(execution, (self._delete(execution, delete) for delete in recycle.delete))
         else:
             execution.result.requeue_within(self._guard_delay)
-
-    async def _as_seen(self, execution: Execution, recycle: Recycle) -> bool:
-        """Return whether the live pods and the live scale match those on which the decision to recycle was based. Store
-        the live objects in the cache.
-        """
-        bodies = await self._client.list_objects("Pod", execution.namespace, label_selector=recycle.selector)
-        live = {fingerprint(from_api.pod(body)) for body in bodies}
-        for body in bodies:
-            self._handler.wrote("Pod", body)
-        for uid in {pod.uid for pod in recycle.pods} - {pod.uid for pod in live}:
-            self._handler.gone("Pod", uid)
-        if recycle.scale is None or live != recycle.pods:
-            return live == recycle.pods
-        name, replicas = recycle.scale
-        try:
-            scale = await self._client.get("RoleScale", execution.namespace, name)
-        except NotFound:
-            return False
-        self._handler.wrote("RoleScale", scale)
-        return bool(scale["spec"].get("replicas") == replicas)
 
     async def _blocked(self, execution: Execution, guard: Guard | NodeLost | None) -> bool:
         """Return whether a guard forbids an effect: a live read finds a pod that must not exist, or a node that is alive
@@ -301,20 +284,11 @@ class Executor:
         if guard is None:
             return False
         if guard not in execution.guards:
-            execution.guards[guard] = asyncio.create_task(self._stands(execution, guard))
-        return await execution.guards[guard]
-
-    async def _stands(self, execution: Execution, guard: Guard | NodeLost) -> bool:
-        if isinstance(guard, NodeLost):
-            nodes = await self._client.list_objects("Node", field_selector=f"metadata.name={guard.node}", limit=1)
-            return any(node_facts.node(body).alive for body in nodes)
-        field = f"metadata.name={guard.name}" if guard.name else ""
-        found = await self._client.list_objects(
-            "Pod", execution.namespace, label_selector=guard.selector, field_selector=field, limit=1
-        )
-        if found:
+            execution.guards[guard] = asyncio.create_task(guards.stands(self._client, execution.namespace, guard))
+        stands = await execution.guards[guard]
+        if stands and isinstance(guard, Guard):
             execution.result.requeue_within(self._guard_delay)
-        return bool(found)
+        return stands
 
 
 def _stages(applies: Iterable[Apply]) -> tuple[list[Apply], list[Apply]]:

@@ -1,5 +1,6 @@
 """Group the existing objects of a service by revision. The existing objects of one revision are called a slice."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -23,6 +24,25 @@ def controlled_or_adoptable(child: Child, uid: str) -> bool:
     return child.owner == uid or (not child.owner and bool(child.owned))
 
 
+_OF_SET = re.compile(r"(\d{1,5}(-w)?-)?\d+")
+_OF_ROUTER = re.compile(r"[a-z0-9]+-[a-z0-9]+")
+"""The ends of the names of a StatefulSet's pods, and of a Deployment's pods, after the stem of the role."""
+
+
+def made_by_workload(pod: Pod) -> bool:
+    """Return whether the operator's workload for the role and revision in the labels of a pod created it.
+
+    Names decide, because the UID of a deleted workload is not known any more, while its pods still hold accelerators. The
+    pods of a former service of the same name are included. Copies of pods, such as those of `kubectl debug`, and pods of
+    other controllers have the labels, too, and are left out. A pod without a controller counts if a workload adopts it.
+    """
+    stem = names.stem(pod.service, pod.component, pod.revision)
+    if pod.workload:
+        return pod.workload == stem or pod.workload.startswith(f"{stem}-")
+    form = _OF_ROUTER if pod.component == keys.ROUTER else _OF_SET
+    return pod.name.startswith(f"{stem}-") and form.fullmatch(pod.name, len(stem) + 1) is not None
+
+
 def slices(observed: Observed, uid: str) -> dict[str, Slice]:
     """Return the existing objects of the service with this UID, by revision."""
     workloads: dict[str, list[Child]] = {}
@@ -30,7 +50,7 @@ def slices(observed: Observed, uid: str) -> dict[str, Slice]:
         if child.kind in ("StatefulSet", "Deployment", "PodDisruptionBudget") and controlled_or_adoptable(child, uid):
             workloads.setdefault(child.labels.get(keys.REVISION, ""), []).append(child)
     pods: dict[str, list[Pod]] = {}
-    for pod in observed.pods:
+    for pod in filter(made_by_workload, observed.pods):
         pods.setdefault(pod.revision, []).append(pod)
     return {
         name: Slice(name, tuple(workloads.get(name, ())), tuple(pods.get(name, ())))

@@ -6,7 +6,7 @@ from typing import Any
 from ome_operator import keys, names
 from ome_operator.api import InferenceService
 from ome_operator.core.observed.objects import Observed
-from ome_operator.core.observed.slices import started
+from ome_operator.core.observed.slices import made_by_workload, started
 from ome_operator.core.placement.gangs import Placing
 from ome_operator.core.podspec.spelling import translated
 from ome_operator.core.preflight import status as preflight_status
@@ -68,7 +68,7 @@ def report(decided: Decided, work: Plan) -> Report:
         drift=resolved.drift,
         tokens=sync_tokens(service, done=intent.ledger.current),
         rejected=_rejected(decided),
-        pods=snapshot.observed.pods,
+        pods=tuple(filter(made_by_workload, snapshot.observed.pods)),
         component_urls=_urls(intent, want),
         groups=preflight_status.beside(decided.recovery.groups, checked),
         preflight=preflight_status.condition(checked),

@@ -29,7 +29,8 @@ class Snapshot:
     @cached_property
     def slices(self) -> Mapping[str, Slice]:
         """The slice of each revision: its workloads and pods on the cluster. Pods of a former service of the same name are
-        included, because they hold accelerators too. Slices of `restored` revisions are left out.
+        included, because they hold accelerators too. Copies of pods, and pods of other controllers, are not included.
+        Slices of `restored` revisions are left out.
         """
         return {name: found for name, found in self._all_slices.items() if name not in self.restored}
 

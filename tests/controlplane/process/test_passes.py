@@ -138,10 +138,11 @@ async def test_a_poisoned_service_says_so_and_stops_no_other(connection: Connect
 async def test_a_guard_is_read_live_and_holds_the_effect_back(connection: Connection, client: Client) -> None:
     one = service()
     name = one["metadata"]["name"]
+    labels = {keys.SERVICE: name, keys.COMPONENT: "engine", keys.REVISION: "r"}
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": f"{name}-pod", "namespace": "default", "labels": {"guard": name}},
+        "metadata": {"name": f"{name}-engine-r-0-0", "namespace": "default", "labels": {**labels, "guard": name}},
         "spec": {"containers": [{"name": "c", "image": "i:1"}], "nodeName": "nowhere"},
     }
     blocker = await client.create(pod)

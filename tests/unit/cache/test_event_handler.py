@@ -228,7 +228,8 @@ def test_a_node_that_is_seen_after_its_record_gets_its_labels(told: QueuedEvents
 @pytest.mark.parametrize("status", ["Unknown", None])
 def test_a_node_that_comes_or_goes_concerns_the_services_of_its_pods(told: QueuedEvents, status: str | None) -> None:
     told.see("Node", "n", status={"conditions": [{"type": "Ready", "status": "True"}]})
-    told.see("Pod", "p", metadata=child_labels(), spec={"nodeName": "n"})
+    labels = child_labels()["labels"] | {keys.COMPONENT: "engine", keys.REVISION: "r1"}
+    told.see("Pod", "kimi-engine-r1-0-0", metadata={"labels": labels}, spec={"nodeName": "n"})
     told.dirty.clear()
     if status is None:
         told.cluster.gone("Node", "uid-n")

@@ -85,6 +85,9 @@ def _told(kind: str, uid: str, name: str, models: list[str], version: int) -> di
     made = body(name, version, metadata={"uid": f"{kind}-{name}-{uid}", "namespace": ""})
     if kind == "Node":
         made["metadata"]["labels"] = labels
+    if kind == "Pod":
+        made["metadata"]["labels"] = {keys.SERVICE: "s", keys.COMPONENT: "engine", keys.REVISION: "r"}
+        made["metadata"]["ownerReferences"] = [{"name": "s-engine-r-0", "uid": "set", "controller": True}]
     made["status"] = {"models": [{"kind": "ClusterBaseModel", "name": model, "bytes": version} for model in models]}
     made["spec"] = {"nodeName": name}
     return made

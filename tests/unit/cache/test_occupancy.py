@@ -74,9 +74,13 @@ def test_a_pod_of_which_an_event_is_on_its_way_is_no_stranger(
     cluster = ClusterCache(Deps())
     for name, role in (("known", "engine"), ("router", keys.ROUTER)):
         cluster.pods.see(pod(name, component=role)._replace(uid=name))
-    labels = {keys.MANAGED_BY: manager, keys.COMPONENT: component}
-    body = {"metadata": {"uid": uid or "new", "namespace": "team", "labels": labels}}
-    assert cluster.occupies_node(body, namespaces) == counts
+    labels = {keys.MANAGED_BY: manager, keys.COMPONENT: component, keys.SERVICE: "svc", keys.REVISION: "r1"}
+    owner = {"kind": "StatefulSet", "name": f"svc-{component}-r1-0", "uid": "x", "controller": True}
+    metadata = {"uid": uid or "new", "name": f"svc-{component}-r1-0-0", "namespace": "team", "labels": labels}
+    assert cluster.occupies_node({"metadata": {**metadata, "ownerReferences": [owner]}}, namespaces) == counts
+    if not uid:
+        copy = {**metadata, "name": f"svc-{component}-r1-0-0-debug"}
+        assert not cluster.occupies_node({"metadata": copy}, namespaces), "a copy of a pod, which has its labels"
 
 
 def test_a_pod_without_anything_is_a_stranger() -> None:

@@ -33,7 +33,8 @@ def service(name: str, movable: bool = True, annotation: str = "", **status: Any
 
 
 def pod(name: str) -> Manifest:
-    return {"metadata": {"namespace": "team", "labels": {keys.SERVICE: name}}}
+    labels = {keys.SERVICE: name, keys.COMPONENT: "engine", keys.REVISION: "r1"}
+    return {"metadata": {"name": f"{name}-engine-r1-0-0", "namespace": "team", "labels": labels}}
 
 
 @pytest.fixture

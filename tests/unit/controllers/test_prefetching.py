@@ -85,11 +85,16 @@ def pod(
         **({keys.WORKER_INDEX: "0"} if rank == 0 else {}),
     }
     conditions = [{"type": "Ready", "status": "True" if ready else "False", "lastTransitionTime": second(since)}]
+    owner = {"kind": "StatefulSet", "name": f"svc-{component}-r1-0", "uid": "set", "controller": True}
     state = {"waiting": {}} if began is None else {"running": {"startedAt": second(began)}}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {**meta(name, namespace="ns", labels=labels), "resourceVersion": str(version)},
+        "metadata": {
+            **meta(name, namespace="ns", labels=labels),
+            "resourceVersion": str(version),
+            "ownerReferences": [owner],
+        },
         "spec": {"nodeName": on, "containers": []},
         "status": {"phase": "Running", "conditions": conditions, "containerStatuses": [{"name": "main", "state": state}]},
     }

@@ -24,7 +24,13 @@ class MeasuredService:
         self.handler, self.now, self.rate, self.news = cluster(), START, 5.0, list[Ref]()
         self.see(status=status)
         labels = {"ome.io/inferenceservice": "svc", "component": "router", "ome.io/revision": "r1"}
-        metadata = {"namespace": "ns", "name": "r", "uid": "r", "labels": labels, "resourceVersion": "1"}
+        metadata = {
+            "namespace": "ns",
+            "name": "svc-router-r1-5b9f8-x2x4z",
+            "uid": "r",
+            "labels": labels,
+            "resourceVersion": "1",
+        }
         self.handler.seen("Pod", {"metadata": metadata, "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
         self.samples = TrafficSampler(self.handler.cache, self.reports, self.news.append, lambda: self.now, interval)
 

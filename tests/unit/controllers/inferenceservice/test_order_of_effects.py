@@ -16,6 +16,7 @@ from tests.unit.controllers import makers
 
 def manifest(kind: str) -> dict[str, Any]:
     metadata = {"name": "svc-1", "namespace": "ns", "labels": {keys.SERVICE: "svc"}, "annotations": {keys.HASH: "h"}}
+    metadata |= {"ownerReferences": [makers.OWNER]}
     return {"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": {}}
 
 
@@ -39,6 +40,16 @@ async def test_a_slice_is_stamped_from_what_is_stored() -> None:
 async def test_nothing_is_stamped_from_a_revision_that_somebody_deleted_just_now() -> None:
     applied, outcome = await kinds("StatefulSet", gone=True)
     assert applied == ["ControllerRevision"] and outcome.requeue_after == 1.0, "the next pass stores it first"
+
+
+async def test_nothing_is_stamped_from_a_revision_of_somebody_else() -> None:
+    """A revision of this name and hash belongs to a former service, with which the garbage collector removes it."""
+    former = manifest("ControllerRevision")
+    former["metadata"] |= {"uid": "x", "resourceVersion": "4", "ownerReferences": [{**makers.OWNER, "uid": "former"}]}
+    api, cluster = FakeApi({"apply ControllerRevision": former, "get": former}), makers.cluster()
+    plan = Plan(first=(Apply(manifest("ControllerRevision"), ""),), apply=wants("StatefulSet"))
+    await makers.executor(api, cluster).effects(plan, makers.execution())
+    assert "StatefulSet" not in api.kinds("apply")
 
 
 async def test_what_selects_pods_comes_after_what_makes_them() -> None:

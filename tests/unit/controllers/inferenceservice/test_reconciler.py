@@ -131,9 +131,10 @@ async def test_a_pod_of_a_namespace_that_is_not_watched_is_a_strangers() -> None
     cluster, api = makers.cluster(), FakeApi()
     settings = Settings(watch_namespaces=("ns",))
     services = makers.services(cluster, api, makers.queue(), Core(), settings=settings)
-    labels = {keys.MANAGED_BY: keys.MANAGER, keys.COMPONENT: "engine"}
+    labels = {keys.MANAGED_BY: keys.MANAGER, keys.SERVICE: "svc", keys.COMPONENT: "engine", keys.REVISION: "r"}
     box = {"resources": {"limits": {"nvidia.com/gpu": "2"}}}
-    metadata = [{"uid": space, "namespace": space, "labels": labels} for space in ("ns", "other")]
+    pod = {"name": "svc-engine-r-0-0", "labels": labels}
+    metadata = [{**pod, "uid": space, "namespace": space} for space in ("ns", "other")]
     api.answers["list_objects Pod"] = [{"metadata": each, "spec": {"containers": [box]}} for each in metadata]
     foreign = services._gangs._foreign
     await foreign.read(["n1"])

@@ -18,7 +18,9 @@ from tests.support.fake_api import Call, FakeApi
 from tests.unit.controllers import makers
 
 ALONE = Guard("ome.io/inferenceservice=svc,ome.io/revision!=r1")
-POD = {"kind": "Pod", "metadata": {"name": "p", "namespace": "ns", "uid": "p", "labels": {keys.SERVICE: "svc"}}}
+LABELS = {keys.SERVICE: "svc", keys.COMPONENT: "engine", keys.REVISION: "r"}
+POD = {"kind": "Pod", "metadata": {"name": "svc-engine-r-0-0", "namespace": "ns", "uid": "p", "labels": LABELS}}
+COPY = {"kind": "Pod", "metadata": {**POD["metadata"], "name": "svc-engine-r-0-0-debug"}}  # type: ignore[dict-item]
 GROUPS = (0, 1, 2)
 
 
@@ -170,6 +172,12 @@ async def test_a_guard_that_stands_keeps_everything_back() -> None:
     names, execution = await applied(api, Plan(apply=pairs(guard=ALONE)))
     assert names == [] and api.kinds("list_objects") == ["Pod"]
     assert execution.result.requeue_after == 1.0
+
+
+async def test_a_copy_of_a_pod_keeps_nothing_back() -> None:
+    """`kubectl debug --copy-to` with `--keep-labels` makes a pod with the labels of a pod of the service."""
+    names, execution = await applied(answers(list_objects=[COPY]), Plan(apply=pairs(guard=ALONE)))
+    assert len(names) == 6 and not execution.result.requeue_after
 
 
 async def test_a_guard_is_asked_anew_before_what_comes_later() -> None:

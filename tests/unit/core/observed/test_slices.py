@@ -1,7 +1,9 @@
 """Tests of which objects belong to a service, and which objects form a slice of it."""
 
+import pytest
+
 from ome_operator.core.observed.objects import Observed
-from ome_operator.core.observed.slices import Slice, group_number, is_leader_set, own_pods, slices, started
+from ome_operator.core.observed.slices import Slice, group_number, is_leader_set, made_by_workload, own_pods, slices, started
 from tests.unit.core.rollout.makers import LEADERS, ROUTER, STEM, UID, WORKERS, child, leader_set, pod, worker_set
 
 
@@ -25,9 +27,9 @@ def test_other_objects_are_of_no_group() -> None:
         assert (group_number(one), is_leader_set(one)) == (None, False)
 
 
-def test_slices_are_made_of_what_is_ours_and_of_every_pod() -> None:
-    """A slice consists of the service's own objects and of every pod with its labels. A Terminating pod holds its GPUs,
-    whoever owns it. A StatefulSet of another owner is ignored.
+def test_slices_are_made_of_what_is_ours_and_of_every_pod_of_a_workload() -> None:
+    """A slice consists of the service's own objects and of every pod that a workload of its role and revision created. A
+    Terminating pod holds its GPUs, even if its workload is gone. A StatefulSet of another owner is ignored.
     """
     theirs, orphan = (
         child("StatefulSet", "theirs", owner="x", revision="r2"),
@@ -35,8 +37,31 @@ def test_slices_are_made_of_what_is_ours_and_of_every_pod() -> None:
     )
     never = child("StatefulSet", "never", owner="", revision="r4")._replace(owned="")
     children = {(one.kind, one.name): one for one in (LEADERS, theirs, orphan, never)}
-    found = slices(Observed(children=children, pods=(pod("p", revision="r5"),)), UID)
+    gone = pod("svc-engine-r5-0-0", revision="r5", workload="svc-engine-r5-0", workload_uid="gone")
+    found = slices(Observed(children=children, pods=(gone, pod("p", revision="r6", workload="x"))), UID)
     assert list(found) == ["r1", "r3", "r5"]
+
+
+@pytest.mark.parametrize(
+    ("name", "workload", "component", "made"),
+    [
+        (f"{STEM}-0-0", f"{STEM}-0", "engine", True),
+        (f"{STEM}-0-w-3", f"{STEM}-0-w", "engine", True),
+        (f"{STEM}-3", STEM, "engine", True),  # a StatefulSet of all leaders, as older versions made it
+        (f"{STEM}-0-0", "", "engine", True),  # its StatefulSet was deleted with --cascade=orphan
+        (f"{STEM}-0-w-3", "", "engine", True),
+        (f"{STEM}-0-0-debug", "", "engine", False),  # kubectl debug --copy-to with --keep-labels
+        (f"{STEM}-0-0", "other-set", "engine", False),
+        (f"{STEM}x-0-0", f"{STEM}x-0", "engine", False),
+        ("svc-router-r1-5b9f8c7d6f-x2x4z", "svc-router-r1-5b9f8c7d6f", "router", True),
+        ("svc-router-r1-5b9f8c7d6f-x2x4z", "", "router", True),
+        ("svc-router-r1-5b9f8c7d6f-x2x4z-debug", "", "router", False),
+        ("svc-router-r1-5b9f8c7d6f-x2x4z", "svc-router-r2-5b9f8c7d6f", "router", False),
+        ("copy", "", "router", False),
+    ],
+)
+def test_a_workload_made_a_pod_if_the_names_say_so(name: str, workload: str, component: str, made: bool) -> None:
+    assert made_by_workload(pod(name, component=component, workload=workload)) is made
 
 
 def test_pods_that_count_belong_to_workloads_of_this_very_service() -> None:

@@ -13,7 +13,8 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 def snapshot(*children: Child) -> Snapshot:
     """Return the snapshot of a service with these objects, a pod of its own, and a pod of a workload that is gone."""
-    mine, former = pod("mine", workload_uid=LEADERS.uid), pod("former", workload_uid="gone", revision="r0")
+    mine = pod("mine", workload=LEADERS.name, workload_uid=LEADERS.uid)
+    former = pod("former", workload="svc-engine-r0-0", workload_uid="gone", revision="r0")
     observed = Observed(children={(one.kind, one.name): one for one in children}, pods=(mine, former))
     return Snapshot(parts.service(engine={}), Deps(), observed, NOW)
 

@@ -23,7 +23,7 @@ def pod(name: str, rank: int = 0, group: int = 0, component: str = "engine", **m
     """Return a pod of a slice."""
     fields = {
         "revision": "r1",
-        "workload": "w",
+        "workload": names.leader(names.stem("svc", component, more.get("revision", "r1")), group),
         "node": "n1",
         "ready": True,
         "deleting": False,

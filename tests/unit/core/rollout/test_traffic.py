@@ -199,11 +199,11 @@ def test_slices_keep_their_share_while_their_routers_are_replaced() -> None:
     ids=str,
 )
 def test_a_slice_settles_with_the_first_of_its_routers(since: tuple[float | None, ...], left: float) -> None:
-    """A slice may receive requests when the first of its routers has been ready for long enough. `since` contains how many
-    seconds ago each router became ready. A node whose clock is ahead delays the slice only briefly.
+    """A slice may receive requests when the first of its routers has been ready for long enough. A node whose clock is ahead
+    delays the slice only briefly. `since` contains how many seconds ago each router became ready.
     """
     now = datetime.fromisoformat("2026-01-01T00:00:00+00:00")
-    pod = LivePod("router", "uid", {keys.COMPONENT: keys.ROUTER, keys.REVISION: "r"}, "set", "uid-of-set", 30, ready=True)
+    pod = LivePod("r", "u", {keys.COMPONENT: keys.ROUTER, keys.REVISION: "r"}, "svc-router-r-5b9", "u-set", 30, ready=True)
     moments = ["" if ago is None else (now - timedelta(seconds=ago)).isoformat() for ago in since]
     pods = tuple(replace(pod, since=moment).facts(parts.service()) for moment in moments)
     seen = Snapshot(parts.service(), Deps(), Observed(pods=pods), now)
