@@ -3,27 +3,21 @@ ControllerRevisions of its StatefulSets, copies of its pods, and pods of other c
 """
 
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from copy import deepcopy
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from ome_operator.cli import connect
-from ome_operator.cli.app import app
 from ome_operator.core.observed.objects import Child, Observed, Pod
 from ome_operator.core.reconcile.sync import sync
-from ome_operator.kube import podproxy
 from tests.support import console
+from tests.support.answered import answered
 from tests.support.bodies import Cluster, Manifest
 from tests.support.heard import hear
 from tests.support.shapes import Shape
 from tests.support.simulator import World
 
+TIMES = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(Z|\+00:00)|\b\d+ ?(s|min|h|d)\b|\"(age|at|seconds)\": [^,]*")
 KINDS = ("StatefulSet", "Deployment", "ControllerRevision")
 
 
@@ -129,36 +123,9 @@ COMMANDS = (
 @pytest.mark.parametrize("words", COMMANDS)
 def test_every_command_answers_the_same_beside_foreign_objects(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     there = hear(console.fleet(kimi=False, hostile=False))
-    alone = answered(there, words, monkeypatch)
+    alone = TIMES.sub("T", answered(there, words, monkeypatch))
     assert "Usage" not in alone and len(alone) > 20
-    assert answered(beside(there), words, monkeypatch) == alone
-
-
-TIMES = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(Z|\+00:00)|\b\d+ ?(s|min|h|d)\b|\"(age|at|seconds)\": [^,]*")
-
-
-def answered(cluster: Cluster, words: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return the output of a command without times."""
-    api = cluster.api()
-    api.connection = SimpleNamespace(namespace="chat", context="c", server="s")  # type: ignore[assignment]
-
-    class Pages:
-        """Return the metrics pages of the simulated pods."""
-
-        def __init__(self, _: Any) -> None:
-            self.text = cluster.page
-
-        async def close(self) -> None:
-            """Do nothing."""
-
-    @asynccontextmanager
-    async def opened(*_: Any) -> AsyncIterator[Any]:
-        yield api
-
-    monkeypatch.setattr(connect, "open_client", opened)
-    monkeypatch.setattr(podproxy, "PodPages", Pages)
-    result = CliRunner().invoke(app, words.split())
-    return TIMES.sub("T", result.output + (f"\n{result.exception}" if result.exception else ""))
+    assert TIMES.sub("T", answered(beside(there), words, monkeypatch)) == alone
 
 
 def test_the_pages_show_the_same_beside_foreign_objects() -> None:
