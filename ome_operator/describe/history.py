@@ -62,8 +62,10 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str
         if part == CHOSEN or equivalent({part: before.get(part)}, {part: after.get(part)}):
             continue
         subject = f"{_FIELDS.get(part, part)} {called[part][1] if part in called else ''}".strip()
+        joint = "." if part in (keys.ENGINE, keys.DECODER) else " "
         if part in before and part in after:
-            found += [f"{subject} {edit}" for edit in edits(before[part], after[part]) if edit.path != "name"]
+            every = [edit for edit in edits(before[part], after[part]) if edit.path != "name"]
+            found += [f"{subject}{joint if edit.path else ' '}{edit}" for edit in every]
         else:
             found.append(f"{subject} {'added' if part in after else 'removed'}")
     return found
@@ -74,7 +76,7 @@ def _name(part: str, inputs: Mapping[str, Any]) -> str:
     return str((inputs.get(CHOSEN if part == "runtime" else part) or {}).get("name") or "")
 
 
-_FIELDS = {keys.ENGINE: "spec.engine", keys.DECODER: "spec.decoder", "restartedAt": "spec.rollout.restartedAt"}
+_FIELDS = {keys.ENGINE: "spec.engine", keys.DECODER: "spec.decoder", "restartedAt": "restarted: spec.rollout.restartedAt"}
 
 
 def _state(revision: str, aim: TargetRevision, slices: Iterable[Mapping[str, Any]]) -> str:
@@ -82,7 +84,7 @@ def _state(revision: str, aim: TargetRevision, slices: Iterable[Mapping[str, Any
     for item in slices:
         if item.get("revision") == revision:
             counts = (f"{role} {item[role]}" for role in _ROLES if role in item)
-            out.append(f"runs ({', '.join(counts)})")
+            out.append(f"runs ({', '.join(counts)} pods ready)")
     if revision == aim.pin:
         out.append("pinned")
     elif revision == aim.revision:

@@ -70,8 +70,8 @@ def test_history_undo_restart_and_pause(rig: Rig, namespace: str, single: str) -
     listed = ome(rig, namespace, "history", "one").splitlines()
     assert [line.split()[:1] for line in listed] == [["NUMBER"], ["1"], ["2"]]
     assert "the oldest stored revision" in listed[1] and first in listed[1]
-    assert "runs (engine 1/1, router 1/1), wanted" in listed[2]
-    assert listed[2].endswith('spec.engine runner added: {"image": "engine:2"}')
+    assert "runs (engine 1/1, router 1/1 pods ready), wanted" in listed[2]
+    assert listed[2].endswith('spec.engine.runner added: {"image": "engine:2"}')
     said = ome(rig, namespace, "undo", "one")
     assert f"is now pinned to revision {first}, which is rolled out" in said and "If the service is managed from Git" in said
     rig.wait("undone", lambda: runs(rig, namespace) == ["engine:1"] and whole(rig, namespace, "one", first), 40)

@@ -21,13 +21,13 @@ BASE: dict[str, Any] = {
     ("part", "said"),
     [
         ({}, ""),
-        ({"restartedAt": "today"}, "spec.rollout.restartedAt added"),
+        ({"restartedAt": "today"}, "restarted: spec.rollout.restartedAt added"),
         ({"model": {"uri": "hf://a/c"}}, "model uri hf://a/b → hf://a/c"),
         ({"chosen": {**BASE["chosen"], "name": "other"}}, "runtime rt → other"),
-        ({"engine": {}}, 'spec.engine runner removed, was {"env": [{"name": "A", "value": "1"}, {"name": "B", "value"…'),
+        ({"engine": {}}, 'spec.engine.runner removed, was {"env": [{"name": "A", "value": "1"}, {"name": "B", "value"…'),
         (
             {"engine": {"runner": {"env": [{"name": "A", "value": "9"}]}}},
-            'spec.engine runner.env[A].value 1 → 9, spec.engine runner.env[B] removed, was {"name": "B", "value": "2"}',
+            'spec.engine.runner.env[A].value 1 → 9, spec.engine.runner.env[B] removed, was {"name": "B", "value": "2"}',
         ),
         (
             {"runtime": {"engineConfig": {"runner": {"image": "e:1", "args": ["x"]}}}},
@@ -53,8 +53,8 @@ def test_every_revision_with_what_it_is_now() -> None:
     slices = [{"revision": "b", "prefill": "1/2", "decode": "0/4"}, {"revision": "a", "prefill": "1/1"}]
     found = {one.revision: (one.state, one.changed) for one in history_entries(KNOWN, aim, slices)}
     assert found == {
-        "a": ("runs (prefill 1/1)", "the oldest stored revision"),
-        "b": ("runs (prefill 1/2, decode 0/4), pinned", "n a → b"),
+        "a": ("runs (prefill 1/1 pods ready)", "the oldest stored revision"),
+        "b": ("runs (prefill 1/2, decode 0/4 pods ready), pinned", "n a → b"),
         "c": ("", "n b → c"),
         "d": ("rejected", "n c → d"),
     }
