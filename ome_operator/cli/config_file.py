@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from ome_operator.cli.file_errors import why_unreadable
 from ome_operator.errors import UserError
 from ome_operator.settings.option import Declared, Form
 from ome_operator.util import kubeyaml
@@ -48,7 +49,9 @@ def _text(path: Path) -> str:
         with path.open(encoding="utf-8") as file:
             text = file.read(_MOST + 1)
     except (OSError, ValueError) as error:
-        raise UserError(f"--config {path} cannot be read: {error}. Correct the path, or make the file readable.") from error
+        raise UserError(
+            f"--config {path} cannot be read: {why_unreadable(error)}. Correct the path, or make the file readable."
+        ) from error
     if len(text) > _MOST:
         raise UserError(f"{path} has more than {_MOST} characters: write only options of `ome operator` there.")
     return text

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ome_operator.api import Facts, Model
+from ome_operator.cli.file_errors import why_unreadable
 from ome_operator.cookbook.library import published_config
 from ome_operator.cookbook.own_model import OwnModel, names_code
 from ome_operator.errors import UserError
@@ -69,7 +70,7 @@ def _object(path: Path) -> Mapping[str, Any]:
     try:
         content = parsed(path.read_bytes(), str(path), memory=MEMORY[CONFIG], take=lambda value: value)
     except (OSError, ValueError) as error:
-        raise UserError(f"--from {path}: the file cannot be read: {error}") from error
+        raise UserError(f"--from {path}: the file cannot be read: {why_unreadable(error)}") from error
     if not isinstance(content, dict):
         raise UserError(f"--from {path}: the file contains no JSON object")
     return content

@@ -10,6 +10,7 @@ import yaml
 from ome_operator.api import InferenceService
 from ome_operator.api.invalid import shown
 from ome_operator.cli import gate
+from ome_operator.cli.file_errors import why_unreadable
 from ome_operator.cli.live.cluster_from_manifests import KNOWN
 from ome_operator.cli.output import complain
 from ome_operator.core.observed.objects import Manifest, Ref
@@ -223,7 +224,7 @@ def _documents(path: Path) -> Iterator[tuple[str, Document]]:
             text = sys.stdin.read() if entry == STDIN else entry.read_text()
             yield from ((where, document) for document in documents_with_repeats(text))
         except (OSError, ValueError, yaml.YAMLError) as error:
-            why = str(error).replace('in "<unicode string>", ', "in ")
+            why = why_unreadable(error).replace('in "<unicode string>", ', "in ")
             hint = next((f"\n{told}" for mark, told in _TEMPLATES.items() if mark in text), "")
             raise Unanswered(f"{where} cannot be read: {why}{hint}") from error
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from ome_operator.cli.file_errors import why_unreadable
+
 if TYPE_CHECKING:
     from ome_operator.sizing.calibration import Row
     from ome_operator.sizing.constants import Constants
@@ -176,8 +178,7 @@ def text(path: Path, most: int = LARGEST) -> str:
             raise PlanRefused(f"{path} is larger than {most >> 20} MiB, the limit for this kind of file.")
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
-        raise PlanRefused(f"{path} cannot be read: {why}.") from error
+        raise PlanRefused(f"{path} cannot be read: {why_unreadable(error)}.") from error
 
 
 def write(path: Path, content: str) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ome_operator.cli.file_errors import why_unreadable
 from ome_operator.cli.output import Output, emit, say
 from ome_operator.errors import Unanswered
 from ome_operator.util.visible import visible
@@ -60,7 +61,7 @@ def _read(file: Path) -> "Recording":
             content = opened.read(LARGEST + 1)
         return decode(content)
     except OSError as error:
-        raise Unanswered(f"{file} cannot be read: {error.strerror}.") from error
+        raise Unanswered(f"{file} cannot be read: {why_unreadable(error)}.") from error
     except Unreadable as error:
         raise Unanswered(f"{file} cannot be replayed: {error}.") from error
 
