@@ -17,6 +17,7 @@ def main() -> None:
     """
     stack.widen()
     garbage_collection.collect_rarely()  # before the imports: collections took 1/12 of a start
+    garbage_collection.collect_nothing_at_exit()
     try:
         app(prog_name="kubectl ome" if Path(sys.argv[0]).name == "kubectl-ome" else None)
     except UserError as error:

@@ -7,6 +7,7 @@ collection that finally starts took 0.4 to 0.9 s with 5,000 nodes and 1,820 serv
 collected at regular intervals.
 """
 
+import atexit
 import gc
 import itertools
 import math
@@ -32,6 +33,14 @@ def collect_rarely() -> None:
     because bodies of events are short-lived and contain no cycles.
     """
     gc.set_threshold(20_000, 10, 100)
+
+
+def collect_nothing_at_exit() -> None:
+    """Exempt the objects that exist at the end of the process from garbage collection. The interpreter collects all
+    objects several times while it exits. This takes a tenth of the CPU time of a short command, and frees only memory that
+    the kernel takes back anyway.
+    """
+    atexit.register(gc.freeze)
 
 
 def freeze_existing() -> None:

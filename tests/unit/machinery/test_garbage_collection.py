@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import subprocess
 import sys
 import weakref
 from collections.abc import Callable, Iterator
@@ -134,3 +135,19 @@ def test_the_toll_is_the_time_of_each_collection() -> None:
         toll("stop", {})
         now += 10.0
     assert toll.seconds == 4.0
+
+
+AT_EXIT = """
+import atexit, gc, sys
+atexit.register(lambda: print("frozen" if gc.get_freeze_count() else "not frozen"))  # runs after what is registered later
+if "main" in sys.argv:
+    from ome_operator.__main__ import main
+    sys.argv = ["ome", "--version"]
+    main()
+"""
+
+
+@pytest.mark.parametrize(("of", "shown"), [("main", "frozen"), ("nothing", "not frozen")])
+def test_a_command_collects_nothing_at_its_exit(of: str, shown: str) -> None:
+    done = subprocess.run([sys.executable, "-c", AT_EXIT, of], check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == shown
