@@ -114,22 +114,36 @@ def engine(name: str) -> str:
 
 @cache
 def shipped() -> tuple[Row, ...]:
-    """Return the rows of the shipped calibration file, on which the constants are fitted. The result is cached, because
-    each plan needs the rows for its error bars.
+    """Return the rows of the shipped calibration file, on which the constants are fitted."""
+    return _shipped_rows(lambda fields: True)
+
+
+@cache
+def shipped_of(engine_name: str, family: str) -> tuple[Row, ...]:
+    """Return the rows of `shipped` with this engine and this family of GPUs. A plan needs them for its error bars. The other
+    rows are not converted, because this takes longer than the rest of a plan's error bars.
     """
-    text = package_data.text("ome_operator.sizing", "calibration.csv")
-    return tuple(row for row in read(text, "calibration.csv") if isinstance(row, Row))
+    return _shipped_rows(lambda fields: (engine(fields["engine"]), gpus.gpu(fields["gpu"]).family) == (engine_name, family))
 
 
+Fields = Mapping[str, str]
+"""A line of a calibration file: name of a column -> text of the cell."""
 Models = Callable[[str, str], shapes.Shape]
 """A function from the name of a model and a precision to the model's sizes."""
 
 
-def read(text: str, name: str, models: Models = shapes.shape) -> Iterator[Row | tuple[str, str]]:
+def _shipped_rows(wanted: Callable[[Fields], bool]) -> tuple[Row, ...]:
+    text = package_data.text("ome_operator.sizing", "calibration.csv")
+    return tuple(row for row in read(text, "calibration.csv", wanted=wanted) if isinstance(row, Row))
+
+
+def read(
+    text: str, name: str, models: Models = shapes.shape, wanted: Callable[[Fields], bool] = lambda fields: True
+) -> Iterator[Row | tuple[str, str]]:
     """Yield each row of a calibration file. For a row that cannot be used, yield its id and the reason.
 
     Raises PlanRefused if the text is not CSV or lacks a required column. `name` is the name of the file for the message.
-    `models` finds the models that rows name.
+    `models` finds the models that rows name. Lines for which `wanted` returns false are skipped.
     """
     lines = csv.reader(io.StringIO(text, newline=""), strict=False)
     try:
@@ -143,14 +157,15 @@ def read(text: str, name: str, models: Models = shapes.shape) -> Iterator[Row | 
                 continue
             title = fields["id"] or f"line {number}"
             try:
-                yield row(fields | {"id": title}, models)
+                if wanted(fields):
+                    yield row(fields | {"id": title}, models)
             except PlanRefused as error:
                 yield title, str(error)
     except csv.Error as error:
         raise PlanRefused(f"{name} cannot be read as CSV: {error}.") from error
 
 
-def row(fields: Mapping[str, str], models: Models = shapes.shape) -> Row:
+def row(fields: Fields, models: Models = shapes.shape) -> Row:
     """Return the row of a calibration file. `fields` maps the name of each column to the text of the row's cell. Raises
     PlanRefused with the reason if the row cannot be used.
     """
@@ -209,7 +224,7 @@ def _with_whole_experts(role: Role | None) -> Role | None:
     return Role(role.copies, Worker(1, role.worker.dp, role.worker.dp))
 
 
-def _role(fields: Mapping[str, str], column: str, count: str) -> Role | None:
+def _role(fields: Fields, column: str, count: str) -> Role | None:
     if not fields[column]:
         return None
     role = Role(*workers(fields[column]))
@@ -226,19 +241,19 @@ def _hit(text: str) -> float:
         raise PlanRefused(f"hit is {text!r}, which is not a number.") from None
 
 
-def _needed(fields: Mapping[str, str], column: str) -> float:
+def _needed(fields: Fields, column: str) -> float:
     found = _number(fields, column)
     if found is None:
         raise PlanRefused(f"{column} is empty.")
     return found
 
 
-def _scaled(fields: Mapping[str, str], column: str) -> float | None:
+def _scaled(fields: Fields, column: str) -> float | None:
     found = _number(fields, column)
     return None if found is None else found / 1000
 
 
-def _number(fields: Mapping[str, str], column: str) -> float | None:
+def _number(fields: Fields, column: str) -> float | None:
     text = fields[column]
     if not text:
         return None

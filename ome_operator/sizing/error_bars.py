@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from ome_operator.sizing.calibration import Row, shipped
+from ome_operator.sizing.calibration import Row, shipped, shipped_of
 from ome_operator.sizing.queueing import Load, Role
 from ome_operator.sizing.steps import ServingStack
 from ome_operator.util import package_data
@@ -145,7 +145,7 @@ def trust(place: ServingStack, prefill: Role | None, decode: Role | None, load: 
         why = f"the family of {place.shape.name} is unknown: its sizes are estimated from its files"
         return Trust({}, f"no rows of this model, and {why}, so the figures are a bound at the rates of the data sheet", why)
     together = prefill is None
-    here = [row for row in shipped() if _same_family(row, place) and row.together == together]
+    here = [row for row in shipped_of(place.engine, place.gpu.family) if row.together == together]
     mode = "engines that do both prefill and decode" if together else "disaggregation"
     family = f"{place.engine} on {place.gpu.family.capitalize()} GPUs, {mode}"
     if len(here) < ENOUGH:
@@ -167,10 +167,6 @@ def trust(place: ServingStack, prefill: Role | None, decode: Role | None, load: 
 
 
 _NOUN = {DEPLOYMENT: "deployment", GPU: "GPU", ENGINE: "engine", MODEL: "model"}
-
-
-def _same_family(row: Row, place: ServingStack) -> bool:
-    return (row.place.engine, row.place.gpu.family) == (place.engine, place.gpu.family)
 
 
 def _gpu_and_precision(place: ServingStack) -> tuple[str, str]:
@@ -236,6 +232,5 @@ def version_key(version: str) -> tuple[int, ...]:
 @cache
 def newest_version(engine: str, family: str, together: bool) -> str:
     """Return the newest version of an engine that has rows on a family of GPUs in a mode; "" if there is none."""
-    rows = [row for row in shipped() if row.together == together and row.place.engine == engine]
-    known = {row.place.version for row in rows if row.place.gpu.family == family}
+    known = {row.place.version for row in shipped_of(engine, family) if row.together == together}
     return max(known, key=version_key, default="")

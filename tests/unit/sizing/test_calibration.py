@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ome_operator.capacity.memory import BOTH, DECODE, PREFILL
-from ome_operator.sizing.calibration import COLUMNS, ENGINES, row, shipped
+from ome_operator.sizing.calibration import COLUMNS, ENGINES, row, shipped, shipped_of
 from ome_operator.sizing.constants import fitted
 from ome_operator.sizing.errors import PlanRefused
 from ome_operator.sizing.learn import learn
@@ -40,6 +40,16 @@ def test_all_shipped_rows_are_understood() -> None:
     assert len(shipped()) == 1308
     assert len({found.group for found in shipped() if not found.together}) == 75
     assert {found.place.engine for found in shipped()} == set(ENGINES)
+
+
+def test_the_rows_of_an_engine_on_a_family_of_gpus_are_those_among_all_rows() -> None:
+    kinds = {(found.place.engine, found.place.gpu.family) for found in shipped()}
+    assert len(kinds) == 6
+    for kind in kinds:
+        assert shipped_of(*kind) == tuple(
+            found for found in shipped() if (found.place.engine, found.place.gpu.family) == kind
+        )
+    assert shipped_of("sglang", "no such family") == ()
 
 
 def test_a_row() -> None:
