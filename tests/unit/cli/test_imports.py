@@ -1,0 +1,66 @@
+"""Tests which packages a command imports. Imports take most of the CPU time of a short command, so a command must not
+import a package that it does not need. Unlike CPU time, the imports do not depend on the load of the machine.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+SERVICE = "config/samples/isvc/moonshotai/kimi-k2-pd.yaml"
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: nowhere
+clusters: [{name: nowhere, cluster: {server: "http://127.0.0.1:9"}}]
+contexts: [{name: nowhere, context: {cluster: nowhere}}]
+"""
+SERVERS = {"kopf", "obstore", "ome_operator.controllers", "ome_operator.watch", "ome_operator.agent"}
+"""Packages that only operator and agent need."""
+CLUSTER = {"kubernetes", "aiohttp", "asyncio", "ssl", "ome_operator.kube.client"}
+"""Packages that only commands with a cluster need."""
+FILES = {"pydantic", "yaml", "ome_operator.api", "ome_operator.core"}
+"""Packages that only commands with objects need."""
+LATER = {"numpy", "rich"}
+"""Packages that only some outputs or `sizing.fit` need."""
+COMMANDS = {
+    "--help": SERVERS | CLUSTER | FILES | LATER,
+    "--version": SERVERS | CLUSTER | FILES | LATER,
+    f"lint -f {SERVICE}": SERVERS | CLUSTER | LATER,
+    f"render -f {SERVICE}": SERVERS | CLUSTER | LATER,
+    "plan --model Kimi-K2-Instruct --hardware h200 --nodes 4 --workload 2000/100": SERVERS
+    | CLUSTER
+    | LATER
+    | {"ome_operator.core", "ome_operator.cache"},
+    "generate --model Kimi-K2-Instruct --hardware h200 --strategy pd": SERVERS | CLUSTER | LATER,
+    "status --kubeconfig {kubeconfig}": SERVERS | LATER | {"ome_operator.lint", "ome_operator.core.reconcile"},
+}
+"""Command -> the packages that it must not import."""
+
+
+def imported(words: list[str]) -> set[str]:
+    """Return the names of the modules that a command imports."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "ome_operator", *words], cwd=ROOT, capture_output=True, text=True
+    )
+    lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
+    return {line.rpartition("|")[2].strip() for line in lines}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_does_not_import_what_it_does_not_need(command: str, tmp_path: Path) -> None:
+    file = tmp_path / "kubeconfig"
+    file.write_text(KUBECONFIG)
+    found = imported(command.format(kubeconfig=file).split())
+    assert "ome_operator.cli.app" in found
+    assert found & COMMANDS[command] == set()
+
+
+def test_a_command_with_a_cluster_imports_the_client(tmp_path: Path) -> None:
+    """Proves that the packages of the other test are named as the imports are listed."""
+    file = tmp_path / "kubeconfig"
+    file.write_text(KUBECONFIG)
+    found = imported(["status", "--kubeconfig", str(file)])
+    assert found >= CLUSTER | FILES
