@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from ome_operator import keys
@@ -68,6 +69,7 @@ def worker(stem: str, group: int | str) -> str:
 _GROUP = re.compile(r".+-(\d{1,5})(-w)?")
 
 
+@lru_cache(maxsize=4096)
 def group(stateful_set: str) -> tuple[int, bool] | None:
     """Return the number of the group of a StatefulSet, and whether the StatefulSet is the leader's, from its name; None
     for other names.

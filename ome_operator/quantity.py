@@ -35,7 +35,8 @@ _DURATION = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.
 _QUANTITY = re.compile(r"^([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:([eE][+-]?0*[0-9]{1,3})|([KMGTPE]i)|([numkMGTPE]))?$")
 """Matches a quantity. An exponent has at most three digits, because more would keep a processor busy for minutes."""
 _LONGEST = 128
-"""Maximum length of a quantity in characters. A whole number has at most as many digits as 64 bits can represent."""
+"""Maximum length of a quantity in characters. A whole number has at most as many digits as 64 bits can represent. Texts of
+times that are longer are not cached."""
 
 
 def _split(quantity: Any) -> tuple[Fraction, str] | None:
@@ -179,11 +180,19 @@ def instant(text: object) -> datetime | None:
 
 def _time(text: object) -> datetime | None:
     """Parse a time with or without a time zone, as `instant` does."""
+    if not isinstance(text, str):
+        return None
+    return _parsed(text) if len(text) <= _LONGEST else _parsed.__wrapped__(text)
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> datetime | None:
+    """Parse a time. A pass reads the same times of pods and of the status again and again, so results are cached."""
     try:
-        when = datetime.fromisoformat(text) if isinstance(text, str) else None
+        when = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return when if when is not None and _EARLIEST <= when.replace(tzinfo=when.tzinfo or UTC) < _LATEST else None
+    return when if _EARLIEST <= when.replace(tzinfo=when.tzinfo or UTC) < _LATEST else None
 
 
 def moment(text: object, now: datetime) -> datetime | None:

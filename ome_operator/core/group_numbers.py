@@ -11,10 +11,11 @@ waits for pods that cannot end.
 from collections.abc import Collection, Sequence
 from itertools import count, islice
 
-from ome_operator import keys, names
+from ome_operator import names
 from ome_operator.core.observed.exclusions import Exclusion
 from ome_operator.core.observed.objects import Child, Pod
 from ome_operator.core.observed.slices import Slice, group_number, is_leader_set
+from ome_operator.util.memoize import memoize_by_identity
 
 WORKER_GRACE = 1
 """Grace period in seconds of a rank above 0 whose leader is gone, and of all ranks of a group that releases its nodes."""
@@ -24,12 +25,13 @@ def by_worth(role: str, size: int, slice_: Slice, leaving: Collection[int] = ())
     """Return the numbers of the existing groups of a role, the most valuable group first. `size` is the number of pods of
     a group. Groups in `leaving` are on nodes that will go away, so they are less valuable than equal groups.
     """
-    ready, placed = ready_groups(role, size, slice_), on_nodes(role, size, slice_, ending=True)
+    ready, placed = ready_groups(role, size, slice_), on_nodes(role, size, slice_, True)
     marked = {pod.group for pod in pods(role, slice_) if pod.rank == 0 and pod.draining and not pod.deleting}
     worth = {number: (number in marked, number not in ready, number not in placed) for number in existing(role, slice_)}
     return tuple(sorted(worth, key=lambda number: (worth[number], number in leaving, number)))
 
 
+@memoize_by_identity(64, grows=False)
 def existing(role: str, slice_: Slice) -> frozenset[int]:
     """Return the numbers of the groups whose leader has a StatefulSet, or whose leader pod was left behind when its
     StatefulSet was deleted.
@@ -37,7 +39,7 @@ def existing(role: str, slice_: Slice) -> frozenset[int]:
     A pod without a controller is adopted by its StatefulSet as soon as the StatefulSet is created again.
     """
     led = {group_number(child) for child in sets(role, slice_) if is_leader_set(child) and not child.deleting}
-    orphans = {pod.group for pod in pods(role, slice_) if is_leader(pod) and not pod.deleting and not pod.workload_uid}
+    orphans = {pod.group for pod in pods(role, slice_) if not pod.workload_uid and not pod.deleting and is_leader(pod)}
     return frozenset(number for number in led | orphans if number is not None)
 
 
@@ -79,6 +81,7 @@ def left(role: str, slice_: Slice) -> int:
     return len({*map(group_number, sets(role, slice_)), *(pod.group for pod in pods(role, slice_))} - {None})
 
 
+@memoize_by_identity(64, grows=False)
 def ready_groups(role: str, size: int, slice_: Slice) -> frozenset[int]:
     """Return the numbers of the groups in which every rank has a ready pod of an existing StatefulSet."""
     uids = {child.uid for child in sets(role, slice_)}
@@ -89,6 +92,7 @@ def ready_groups(role: str, size: int, slice_: Slice) -> frozenset[int]:
     return frozenset(group for group, ready in ranks.items() if len(ready) == size)
 
 
+@memoize_by_identity(64, grows=False)
 def on_nodes(role: str, size: int, slice_: Slice, ending: bool = False) -> frozenset[int]:
     """Return the numbers of the groups in which every rank has a pod on a node. If `ending` is true, terminating pods are
     included.
@@ -109,9 +113,9 @@ def chosen(wanted: int, order: Sequence[int], used: Collection[int]) -> tuple[in
     return tuple(sorted((*kept, *islice(free, wanted - len(kept)))))
 
 
-def sets(role: str, slice_: Slice) -> list[Child]:
+def sets(role: str, slice_: Slice) -> Sequence[Child]:
     """Return the StatefulSets of a role of a revision, including those that are being deleted."""
-    return [child for child in slice_.workloads if child.kind == "StatefulSet" and child.labels.get(keys.COMPONENT) == role]
+    return slice_.sets.get(role, ())
 
 
 def exclusions(role: str, slice_: Slice) -> dict[int, Exclusion]:
@@ -121,9 +125,9 @@ def exclusions(role: str, slice_: Slice) -> dict[int, Exclusion]:
     return {number: child.excluded for child in sets(role, slice_) if (number := group_number(child)) is not None}
 
 
-def pods(role: str, slice_: Slice) -> list[Pod]:
+def pods(role: str, slice_: Slice) -> Sequence[Pod]:
     """Return the pods of the groups of a role of a revision. Pods whose labels name no group are left out."""
-    return [pod for pod in slice_.pods if pod.component == role and pod.group >= 0]
+    return slice_.group_pods.get(role, ())
 
 
 def is_leader(pod: Pod) -> bool:

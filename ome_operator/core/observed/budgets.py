@@ -39,7 +39,8 @@ def second_budgets(budgets: Iterable[Budget], manifests: Iterable[Mapping[str, A
     objects of the service.
     """
     found: dict[str, list[str]] = {}
-    templates = _templates(manifests)
+    budgets = tuple(budgets)
+    templates = _templates(manifests) if budgets else []
     for one in budgets:
         for component in sorted({each.component for each in templates if _selects(one.selector, each)}):
             found.setdefault(component, []).append(one.name)

@@ -1,20 +1,41 @@
 """Group the existing objects of a service by revision. The existing objects of one revision are called a slice."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from ome_operator import keys, names
 from ome_operator.core.observed.objects import Child, Observed, Pod
 
 
-class Slice(NamedTuple):
-    """The existing objects of one revision."""
+@dataclass(frozen=True)
+class Slice:
+    """The existing objects of one revision. Derived values are computed when they are first read."""
 
     revision: str
     workloads: tuple[Child, ...]
     """StatefulSets, Deployments and disruption budgets of this revision."""
     pods: tuple[Pod, ...]
+
+    @cached_property
+    def sets(self) -> Mapping[str, Sequence[Child]]:
+        """The StatefulSets by component, including those that are being deleted."""
+        found: dict[str, list[Child]] = {}
+        for child in self.workloads:
+            if child.kind == "StatefulSet":
+                found.setdefault(child.labels.get(keys.COMPONENT, ""), []).append(child)
+        return found
+
+    @cached_property
+    def group_pods(self) -> Mapping[str, Sequence[Pod]]:
+        """The pods whose labels name a group, by component."""
+        found: dict[str, list[Pod]] = {}
+        for pod in self.pods:
+            if pod.group >= 0:
+                found.setdefault(pod.component, []).append(pod)
+        return found
 
 
 def controlled_or_adoptable(child: Child, uid: str) -> bool:

@@ -8,6 +8,7 @@ Gangs in a queue of Kueue are in `core/placement/kueue.py`.
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -320,7 +321,7 @@ def without_gangs(placing: Placing, component: str, found: Slice) -> Slice:
     if not placing.withheld:
         return found
     served = placing.served.get(component, ())
-    return found._replace(pods=tuple(pod for pod in found.pods if pod.component != component or pod.group in served))
+    return replace(found, pods=tuple(pod for pod in found.pods if pod.component != component or pod.group in served))
 
 
 def give_back(placing: Placing, component: str, kept: tuple[int, ...], found: Slice) -> tuple[Delete, ...]:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ome_operator import keys
-from ome_operator.api import Component, InferenceService, Runtime
+from ome_operator.api import Component, InferenceService, Runtime, ServiceSpec
+from ome_operator.util.memoize import memoize_by_identity
 
 ENGINES = (keys.ENGINE, keys.DECODER)
 EVERYTHING = (*ENGINES, keys.ROUTER)
@@ -39,22 +40,38 @@ def invalid_values(
     """Return one sentence for each value of the annotation that is invalid and therefore ignored. `wanted` describes valid
     values, and is the end of the sentence.
     """
+    return _invalid_values(service.spec, service.annotations, runtime, note, read, wanted, components)
+
+
+@memoize_by_identity(4096)
+def _invalid_values(
+    spec: ServiceSpec,
+    annotations: Mapping[str, str],
+    runtime: Runtime | None,
+    note: str,
+    read: Read,
+    wanted: str,
+    components: tuple[str, ...],
+) -> tuple[str, ...]:
+    """Return the result of `invalid_values`. The arguments exclude the status of the service, so that the cached result
+    stays valid when only the status changes.
+    """
     return tuple(
         f"annotation {note} of {where} is ignored: {str(value)[:40]!r} {wanted}"
-        for where, notes in _written(service, runtime, components)
+        for where, notes in _written(spec, annotations, runtime, components)
         if (value := (notes or {}).get(note)) is not None and not read(value)
     )
 
 
 def _written(
-    service: InferenceService, runtime: Runtime | None, components: tuple[str, ...]
+    spec: ServiceSpec, annotations: Mapping[str, str], runtime: Runtime | None, components: tuple[str, ...]
 ) -> Iterator[tuple[str, Mapping[str, str] | None]]:
     def of(part: Component | None) -> Mapping[str, str] | None:
         return part.annotations if part is not None else None
 
-    yield "the service", service.annotations
+    yield "the service", annotations
     for name in components:
-        yield f"spec.{name}", of(getattr(service.spec, name))
+        yield f"spec.{name}", of(getattr(spec, name))
     if runtime is not None:
         yield f"spec of runtime {runtime.name}", runtime.spec.annotations
         for name in components:

@@ -166,12 +166,15 @@ def _carried(
 def _groups(snapshot: Snapshot, role: RoleGroups) -> list[Group]:
     """Return the groups of a role, without groups that are being drained."""
     observed = snapshot.observed
-    mine = [pod for pod in snapshot.pods if pod.component == role.component and pod.revision == role.revision]
+    mine: dict[int, list[Pod]] = {}
+    for pod in snapshot.pods:
+        if pod.component == role.component and pod.revision == role.revision and 0 <= pod.rank < role.size:
+            mine.setdefault(pod.group, []).append(pod)
     service, stored = snapshot.service, [one for one in snapshot.revisions if one.name == role.revision]
     right = not any(other_namespace(one, service.name, service.namespace) for one in stored)
     out = []
     for number in role.numbers:
-        members = ranks(pod for pod in mine if pod.group == number and 0 <= pod.rank < role.size)
+        members = ranks(mine.get(number, ()))
         if 0 in members and members[0].draining:
             continue
         sets = {pod.uid: observed.children.get(("StatefulSet", pod.workload)) for pod in members.values()}

@@ -1,5 +1,6 @@
 """Decide about all groups of a role together: a fault that many groups share is no reason to recycle all of them."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from types import MappingProxyType
@@ -37,17 +38,19 @@ def together(
     """Return the next state of every group of a component, and messages. A fault of at least half of the groups is only
     reported. At most one group at a time is recycled because of a hang. `silences` is `Observed.silences`.
     """
-    new = {one.name: GroupRecord(one.name, one.component, one.revision, one.number) for one in groups}
-    records = {name: before.get(name, record).believed(now) for name, record in new.items()}
+    stored = {one.name: before.get(one.name) or _new(one) for one in groups}
+    records = {name: record.believed(now) for name, record in stored.items()}
     stopped = {one.name: silences[one.leader.uid] for one in groups if one.leader and one.leader.uid in silences}
     down = [one for one in groups if _is_down(one, records[one.name], policy, stopped.get(one.name))]
     known = [one for one in groups if records[one.name].incarnation]
     systemic = len(down) > 1 and 2 * len(down) >= len(known)
     pending = any(_pending(one, now) for one in records.values())
+    serving = [one for one in groups if one.ready and one.name not in stopped]
+    per_revision = Counter(one.revision for one in serving)
+    answers = {one.name for one in serving}
     steps: dict[str, Transition] = {}
     for one in groups:
-        beside = [other for other in groups if other.name != one.name and other.revision == one.revision]
-        is_last = not any(other.ready and other.name not in stopped for other in beside)
+        is_last = per_revision[one.revision] == (one.name in answers)
         ground = Circumstances(policy, lost, now, systemic, pending, stopped.get(one.name), is_last)
         steps[one.name] = advance(one, records[one.name], ground)
         pending = pending or steps[one.name].record.phase == RECYCLING
@@ -65,6 +68,11 @@ def together(
             ),
         )
     ]
+
+
+def _new(group: Group) -> GroupRecord:
+    """Return the record of a group that has no stored record."""
+    return GroupRecord(group.name, group.component, group.revision, group.number)
 
 
 def _is_down(group: Group, record: GroupRecord, policy: RecoveryPolicy, silence: Silence | None) -> bool:

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ome_operator import keys, quantity
-from ome_operator.api import Component, InferenceService, Runtime
+from ome_operator.api import Component, InferenceService, Runtime, ServiceSpec
+from ome_operator.util.memoize import memoize_by_identity
 
 WEEK = 7 * 86400.0
 
@@ -46,10 +47,19 @@ def usable(written: str | None, limits: DurationLimits) -> float | None:
     return found if found is not None and found >= limits.least else None
 
 
-def advice(service: InferenceService, runtime: Runtime | None) -> Iterator[str]:
-    """Yield a sentence for each duration that is not used because it is too short, or that is longer than a week."""
+def advice(service: InferenceService, runtime: Runtime | None) -> tuple[str, ...]:
+    """Return a sentence for each duration that is not used because it is too short, or that is longer than a week."""
+    return _advice(service.spec, runtime)
+
+
+@memoize_by_identity(1024)
+def _advice(spec: ServiceSpec, runtime: Runtime | None) -> tuple[str, ...]:
+    return tuple(_sentences(spec, runtime))
+
+
+def _sentences(spec: ServiceSpec, runtime: Runtime | None) -> Iterator[str]:
     for component in (keys.ENGINE, keys.DECODER):
-        own = _lifecycle(getattr(service.spec, component))
+        own = _lifecycle(getattr(spec, component))
         below = _lifecycle(getattr(runtime.spec, f"{component}_config")) if runtime is not None else {}
         for name, limits in LIFECYCLE.items():
             if own.get(name) is not None:
@@ -57,7 +67,7 @@ def advice(service: InferenceService, runtime: Runtime | None) -> Iterator[str]:
             elif runtime is not None:
                 field = f"runtime {runtime.name}: spec.{component}Config.lifecycle.{name}"
                 yield from _sentence(field, below.get(name), limits)
-    rollout, scaling = service.spec.rollout, service.spec.scaling_policy
+    rollout, scaling = spec.rollout, spec.scaling_policy
     if rollout is not None:
         yield from _sentence("spec.rollout.readyTimeout", rollout.ready_timeout, READY_TIMEOUT)
     if scaling is not None and scaling.demand is not None:

@@ -61,10 +61,10 @@ def progress(role: RoleProgressSpec, pods: Iterable[Pod], failures: Mapping[tupl
     ready_by_group = Counter((pod.revision, pod.workload if role.size == 1 else "", pod.group) for pod in ready)
     groups = len(ready) if role.size == 1 else sum(1 for count in ready_by_group.values() if count >= role.size)
     missing = max(0, role.groups * role.size - len(present))
-    reason, sentence = _explain(role, role_pods, missing, failures)
     head = f"{role.title} {min(len(ready), role.groups * role.size)}/{role.groups * role.size}"
     if groups >= role.groups:
         return RoleProgress(role, len(ready), groups, Reason.READY, f"{head} pods ready", missing)
+    reason, sentence = _explain(role, role_pods, missing, failures)
     return RoleProgress(role, len(ready), groups, reason, f"{head}: {sentence}" if sentence else head, missing)
 
 

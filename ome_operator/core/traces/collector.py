@@ -12,6 +12,7 @@ from typing import Any
 from ome_operator import keys
 from ome_operator.api import InferenceService, Runtime
 from ome_operator.core.podspec import layered_annotations as layers
+from ome_operator.util.memoize import memoize_by_identity
 
 OFF = "Off"
 STORED = "traces"
@@ -42,6 +43,7 @@ def endpoint(inputs: Mapping[str, Any], component: str) -> str:
     return "" if setting == OFF else setting
 
 
+@memoize_by_identity(1024)
 def of_router(inputs: Mapping[str, Any], config: Mapping[str, Any], written: Mapping[str, Any]) -> str:
     """Return the endpoint to which the router of a revision sends its spans, as HOST:PORT; "" if it sends none. `config` and
     `written` are the router's current definitions in the runtime and in the service (`Resolved.router`).
