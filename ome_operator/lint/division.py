@@ -9,7 +9,7 @@ from ome_operator.capacity import division
 from ome_operator.lint import locations
 from ome_operator.lint.finding import Hit, Location, Rule, Severity, rule
 from ome_operator.lint.launch import Launch
-from ome_operator.lint.sglang import SIZE_FLAGS, Sizes, sizes
+from ome_operator.lint.sglang import Sizes, sizes, unknown_sizes
 from ome_operator.lint.subject import Role, Subject, below
 from ome_operator.util.wording import count
 
@@ -22,8 +22,7 @@ _CHUNKS = (2048, 4096, 8192, 16384)
 def engines(subject: Subject) -> Iterator[tuple[Role, Launch, Sizes]]:
     """Yield every SGLang server with its parallel sizes."""
     for role, start in subject.launched(_PROGRAM):
-        for name in SIZE_FLAGS:
-            start.text(name)  # `sizes` is cached, so each rule has to read the flags again in order to note unknown values
+        start.doubted.update(unknown_sizes(start))  # `sizes` is cached, and notes nothing when its result is known
         yield role, start, sizes(start)
 
 

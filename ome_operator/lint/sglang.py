@@ -100,6 +100,18 @@ def sizes(start: Launch) -> Sizes:
     )
 
 
+@memoize_by_identity(64, grows=False)
+def unknown_sizes(start: Launch) -> frozenset[str]:
+    """Return the names of the flags in `SIZE_FLAGS` that `Launch.text` notes in `doubted`."""
+    before = frozenset(start.doubted)
+    start.doubted.clear()
+    for name in SIZE_FLAGS:
+        start.text(name)
+    found = frozenset(start.doubted)
+    start.doubted.update(before)
+    return found
+
+
 def _size(start: Launch, name: str) -> int | None:
     """Return the number of ranks that the flag `name` sets; 1 if this SGLang version lacks the flag."""
     text = start.text(name)

@@ -69,7 +69,7 @@ class Validator:
     def _looked_up(self, asked: RevisionUnderTest) -> ValidationResult:
         service = asked.service
         # The name of a revision is a digest of its inputs, and its templates are rendered from these inputs.
-        key = service.namespace, service.name, service.uid, asked.revision, len(asked.parts)
+        key = service.namespace, service.name, service.uid, asked.revision, len(asked.parts), asked.refusals_only
         known = (
             tuple(service.annotations.get(name) for name in _ON_SERVICE),
             tuple(part.pods for part in asked.parts if part.component == keys.ROUTER),
@@ -82,7 +82,8 @@ class Validator:
             self.looked += 1
             _, _, model, memory, labels = known
             looked_at = subject(service, asked.runtime, asked.parts, model, packaged(), memory, labels)
-            self._kept[key] = before = known, _verdict(looked_at)
+            found = ValidationResult(refused=refusals(looked_at)) if asked.refusals_only else _verdict(looked_at)
+            self._kept[key] = before = known, found
             if len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)

@@ -36,6 +36,9 @@ class RevisionUnderTest(NamedTuple):
     """The model whose weights the revision contains; None if that is not the current model."""
     accelerators: Mapping[str, AcceleratorClass]
     well_known: WellKnown
+    refusals_only: bool = False
+    """Whether only `ValidationResult.refused` is needed. Finding out whether a revision is refused takes a small part of the
+    time in which all rules are applied."""
 
 
 class Objection(NamedTuple):

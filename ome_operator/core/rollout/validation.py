@@ -50,14 +50,14 @@ def refusal(
     revision has too was accepted before, so it is no reason for a refusal.
     """
     judge = snapshot.deps.judge
-    refused = judge(_asked(snapshot, owner, resolved, revision, data)).refused
+    refused = judge(_asked(snapshot, owner, resolved, revision, data, refusals_only=True)).refused
     if not refused:
         return None
     known = {
         (each.rule, each.says)
         for one in snapshot.revisions
         if not former(one)
-        for each in judge(_asked(snapshot, owner, resolved, one.name, one.data)).refused
+        for each in judge(_asked(snapshot, owner, resolved, one.name, one.data, refusals_only=True)).refused
     }
     new = [each for each in refused if (each.rule, each.says) not in known]
     if not new:
@@ -82,6 +82,8 @@ def _asked(
     revision: str,
     data: Mapping[str, Any],
     router: Manifest | None = None,
+    *,
+    refusals_only: bool = False,
 ) -> RevisionUnderTest:
     inputs = data.get("inputs") or {}
     of, model = inputs.get(BASE) or inputs.get("model") or {}, resolved.model
@@ -95,6 +97,7 @@ def _asked(
         model=model if same else None,
         accelerators=snapshot.deps.accelerators,
         well_known=snapshot.deps.well_known,
+        refusals_only=refusals_only,
     )
 
 
