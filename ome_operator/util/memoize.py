@@ -110,13 +110,14 @@ def _key(values: tuple[Any, ...]) -> Hashable:
     """Return the cache key for the arguments of a call. A pass needs more than a hundred keys, so values are handled
     without a function call where possible; most values are strings.
     """
-    return tuple([value if value.__class__ is str or value is None else _part(value) for value in values])
-
-
-def _part(value: object) -> Hashable:
-    """Return what stands for an argument, or for an item of a tuple, in a cache key."""
-    if isinstance(value, tuple):
-        return _key(value)
-    if isinstance(value, int):
-        return type(value), value
-    return value if isinstance(value, str) else (object, id(value))
+    parts: list[Hashable] = []
+    for value in values:
+        if value is None or isinstance(value, str):
+            parts.append(value)
+        elif isinstance(value, tuple):
+            parts.append(_key(value))
+        elif isinstance(value, int):
+            parts.append((type(value), value))
+        else:
+            parts.append((object, id(value)))
+    return tuple(parts)

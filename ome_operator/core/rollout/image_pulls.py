@@ -60,11 +60,9 @@ def pulled_first(snapshot: Snapshot, intent: Intent, counts: ReplicaCounts, *, b
     wave, and has not waited for free capacity.
     """
     jobs, now = _jobs(snapshot), snapshot.now
-    intent = replace(
-        intent,
-        pulls=ImagePulls(active=_active(jobs, now)),
-        advice=(*intent.advice, *_failures(snapshot, jobs, intent.target)),
-    )
+    failures = tuple(_failures(snapshot, jobs, intent.target))
+    if jobs or failures:  # hardly ever
+        intent = replace(intent, pulls=ImagePulls(active=_active(jobs, now)), advice=(*intent.advice, *failures))
     serving = _replaced(snapshot, intent, counts) if begins and snapshot.deps.policy.image_pulls else None
     if serving is None:
         return intent

@@ -159,7 +159,8 @@ def choose(snapshot: Snapshot, resolved: Resolved) -> Intent:
     intent = replace(intent, fit=fit, advice=(*intent.advice, *fit.advice, *_untraced(intent)))
     if snapshot.started(aim.revision):
         return replace(intent, gate=_no_capacity(intent)) if fit.held else intent
-    return replace(intent, gate=_gate(snapshot, intent))
+    gate = _gate(snapshot, intent)
+    return intent if gate is OPEN else replace(intent, gate=gate)
 
 
 def _untraced(intent: Intent) -> tuple[str, ...]:

@@ -174,4 +174,4 @@ def test_an_edit_of_the_model_or_of_the_gpus_is_looked_at_anew() -> None:
     annotated = replace(service, annotations={keys.LINT_IGNORE: "flag-unknown"})
     for changed in (service, annotated, replace(annotated, status={"conditions": []})):
         sync(changed, deps, Observed(), datetime(2026, 1, 1, tzinfo=UTC))
-    assert judge.looked == before + 1, "only the annotation causes another check"
+    assert judge.looked == before + 2, "only the annotation causes another check: of the refusals, and of all rules"
