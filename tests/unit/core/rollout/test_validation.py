@@ -11,6 +11,7 @@ import pytest
 from ome_operator import keys
 from ome_operator.controllers.base import CORE
 from ome_operator.controllers.manager import Manager
+from ome_operator.core.observed.validation import RevisionUnderTest, ValidationResult
 from ome_operator.core.reconcile.plan import EditState
 from ome_operator.lint import rules
 from ome_operator.lint.validator import Validator
@@ -213,14 +214,30 @@ def test_hostile_words_move_no_cursor() -> None:
 def test_the_rules_run_once_for_a_revision_and_never_for_a_pass() -> None:
     judge = Validator()
     found = world(GOOD, judge=judge)
-    assert judge.looked == 1
+    assert judge.looked == 2, "the rules that refuse a new revision, and all rules for a stored one"
     for groups in (2, 3, 1):
         found.edit(service(groups))
         found.settle()
-    assert judge.looked == 1
+    assert judge.looked == 2
     edited(found, BAD)
     found.run(50)
-    assert judge.looked == 2, "a refused revision is remembered, too"
+    assert judge.looked == 3, "a refused revision is remembered, too"
+
+
+def test_a_new_revision_is_only_asked_for_refusals() -> None:
+    """The refusals are those that all rules find. Advice is needed once the revision is stored."""
+    asked, validator = list[RevisionUnderTest](), Validator()
+
+    def judge(question: RevisionUnderTest) -> ValidationResult:
+        asked.append(question)
+        return validator(question)
+
+    assert refused(edited(world(GOOD, judge=judge), BAD))
+    new = [question for question in asked if question.refusals_only]
+    assert {question.revision for question in new} - {question.revision for question in asked if not question.refusals_only}
+    for question in new:
+        found, complete = validator(question), validator(question._replace(refusals_only=False))
+        assert found == ValidationResult(refused=complete.refused)
 
 
 def test_a_rule_that_fails_leaves_the_service_alone(monkeypatch: pytest.MonkeyPatch) -> None:
