@@ -227,16 +227,8 @@ def _hints(
             "chosen at random, and each rank has its own cache: a prefix that all requests share is usually cached, "
             "the history of a single conversation often is not."
         )
-    if served.own and served.remote_code:
-        yield (
-            f"The files of {served.name} name Python code that is stored with the weights (auto_map). The arguments contain "
-            "--trust-remote-code, so that the engine runs this code: read it before."
-        )
-    if served.own and served.remote_code is None:
-        yield (
-            f"Whether {served.name} has Python code of its own is not known, because its files were not read: if the engine "
-            "exits with `contains custom code`, add --trust-remote-code."
-        )
+    if served.own:
+        yield from _about_code(served)
     if request.model_type:
         yield (
             f"The engine loads {served.name} as {request.model_type}: use --model-type only if the engine does not "
@@ -254,3 +246,17 @@ def _hints(
         yield f"Without --reasoning-parser, the reasoning of {served.name} is part of its answers."
     if served.tool_call_parser and not request.tool_call_parser:
         yield "Without --tool-call-parser, tool calls are returned as text."
+
+
+def _about_code(served: Served) -> Iterator[str]:
+    """Yield what to know of Python code that is stored with the weights of a model from `--from`."""
+    if served.remote_code:
+        yield (
+            f"The files of {served.name} name Python code that is stored with the weights (auto_map). The arguments contain "
+            "--trust-remote-code, so that the engine runs this code: read it before."
+        )
+    if served.remote_code is None:
+        yield (
+            f"Whether {served.name} has Python code of its own is not known, because its files were not read: if the engine "
+            "exits with `contains custom code`, add --trust-remote-code."
+        )
