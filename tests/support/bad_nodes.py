@@ -45,7 +45,8 @@ class LiveGroup:
         return Pod(
             namespace=self.namespace, name=f"{self.service}-{self.number}-{rank}", version=1, service=self.service,
             uid=f"{self.service}-{self.number}-{self.starts}-{rank}", component="engine", revision="r1", group=self.number,
-            rank=rank, workload="w", node=node, ready=up, deleting=self.deleting, grace=0, restarts=0, reason="", message="",
+            rank=rank, workload=f"{self.service}-engine-r1-{self.number}", node=node, ready=up, deleting=self.deleting,
+            grace=0, restarts=0, reason="", message="",
             ending=ending, running=up,
             times=Times(created=stamp(self.created), ready=stamp(self.created + 60) if up else ""),
         )  # fmt: skip

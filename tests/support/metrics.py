@@ -62,6 +62,7 @@ def pod(name: str = "svc-0-0", service: str = "svc", namespace: str = "team", gp
         "metadata": {
             "name": name, "namespace": namespace, "uid": f"{namespace}-{name}", "resourceVersion": "1", "labels": labels,
             "creationTimestamp": "2026-01-01T11:01:00Z",
+            "ownerReferences": [{"kind": "StatefulSet", "name": f"{service}-engine-r1-0", "uid": "set", "controller": True}],
         },
         "spec": {"nodeName": node, "containers": [yamls.container(gpus=gpus)]},
         "status": {

@@ -50,9 +50,9 @@ class Follower:
         labels = {"ome.io/inferenceservice": name, "component": "router", "ome.io/revision": "r1"}
         service = {"kind": SERVICE, "name": name, "uid": metadata["uid"], "controller": True}
         about = {"namespace": namespace, "labels": labels, "resourceVersion": "1"}
-        deployment = {**about, "name": f"{name}-router", "uid": f"{metadata['uid']}-d", "ownerReferences": [service]}
+        deployment = {**about, "name": f"{name}-router-r1", "uid": f"{metadata['uid']}-d", "ownerReferences": [service]}
         self.handler.seen("Deployment", {"metadata": deployment})
-        replica_set = {"kind": "ReplicaSet", "name": f"{name}-router-5f4d", "uid": "rs", "controller": True}
+        replica_set = {"kind": "ReplicaSet", "name": f"{name}-router-r1-5f4d", "uid": "rs", "controller": True}
         uid = f"{name}-r" if namespace == "ns" else f"{namespace}-{name}-r"
         metadata = {**about, "name": f"{name}-r", "uid": uid, "ownerReferences": [replica_set]}
         self.handler.seen("Pod", {"metadata": metadata, "status": {"conditions": [{"type": "Ready", "status": "True"}]}})

@@ -344,6 +344,7 @@ def test_only_pods_of_deployments_that_the_service_owns_by_uid_are_asked() -> No
         cache.seen("Deployment", {"metadata": {**meta, "name": name, "uid": name, "labels": labels, "ownerReferences": ref}})
     for number, workload in enumerate(("svc-router-r1-5f4d", "svc-router-r2-5f4d", "svc-router-r1", "mine-5f4d", "")):
         ref = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": workload, "uid": "x", "controller": True}]
-        about = {**meta, "name": f"p{number}", "uid": f"p{number}", "labels": labels, "ownerReferences": ref}
+        of = {**labels, "ome.io/revision": "r2" if "r2" in workload else "r1"}
+        about = {**meta, "name": f"p{number}", "uid": f"p{number}", "labels": of, "ownerReferences": ref}
         cache.seen("Pod", {"metadata": about, "status": {"podIP": "10.0.0.1"}})
     assert [each.uid for each in owned_routers(cache)] == ["p0"]
