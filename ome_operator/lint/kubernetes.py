@@ -9,9 +9,10 @@ from ome_operator.lint import locations
 from ome_operator.lint.division import locate
 from ome_operator.lint.finding import Hit, Rule, Severity, rule
 from ome_operator.lint.launch import number, references
-from ome_operator.lint.pod_values import refusals
+from ome_operator.lint.pod_values import RefusedValue, refusals
 from ome_operator.lint.pods import DEVICES, SHM, needs_rdma
 from ome_operator.lint.subject import Manifest, Role, Subject, below, items
+from ome_operator.util.memoize import memoize_by_identity
 
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _ABSENT = frozenset({"/readiness", "/liveness", "/healthz", "/readyz", "/livez", "/healthcheck"})
@@ -56,11 +57,17 @@ def _refusals(subject: Subject, *, late: bool) -> Iterator[Hit]:
     """Yield the values that the API server refuses. With `late`, yield the values that the API server accepts and the node
     refuses.
     """
-    refused = dict.fromkeys((role.component, found) for role, pod in _pods(subject) for found in refusals(pod["spec"]))
+    refused = dict.fromkeys((role.component, found) for role, pod in _pods(subject) for found in _values(pod["spec"]))
     for component, found in refused:
         if found.late is late:
             role = next(role for role in subject.roles if role.component == component)
             yield Hit(locations.in_pod(role, found.path), f"{role.title}: {found.says}", found.remedy)
+
+
+@memoize_by_identity(64, grows=False)
+def _values(spec: Manifest) -> tuple[RefusedValue, ...]:
+    """Return the result of `refusals`, which two rules need."""
+    return tuple(refusals(spec))
 
 
 @rule(

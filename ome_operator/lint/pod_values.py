@@ -23,7 +23,6 @@ from ome_operator.lint.pod_tables import (
     UNIQUE,
 )
 from ome_operator.lint.subject import Manifest, below, items
-from ome_operator.util.memoize import memoize_by_identity
 
 
 class RefusedValue(NamedTuple):
@@ -55,15 +54,8 @@ _FORMS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 not."""
 
 
-@memoize_by_identity(64, grows=False)
-def refusals(spec: Manifest) -> tuple[RefusedValue, ...]:
-    """Return the values that the API server or the node refuses in a pod spec, in the form in which the operator sends it.
-    Two rules need the result, so it is cached.
-    """
-    return tuple(_refusals(spec))
-
-
-def _refusals(spec: Manifest) -> Iterator[RefusedValue]:
+def refusals(spec: Manifest) -> Iterator[RefusedValue]:
+    """Yield the values that the API server or the node refuses in a pod spec, in the form in which the operator sends it."""
     yield from _object(spec, pod_fields.POD, (), "")
     if spec.get("priority") and not spec.get("priorityClassName"):
         message = f"the pod has the priority {spec['priority']}"
