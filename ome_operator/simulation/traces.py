@@ -3,13 +3,18 @@
 import csv
 import math
 import random
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from ome_operator.errors import UserError
 
+COLUMNS = ("seconds", "rate", "prompt", "answer")
+"""The columns of a CSV file."""
 MOST_ROWS = 10_000
+MOST = 1_000_000_000
+"""Largest number in a CSV file."""
 MOST_REQUESTS = 2_000_000
 LEAST_SECONDS, MOST_SECONDS = 10, 7 * 86_400
 """Shortest and longest trace in seconds: controllers decide every 10 s."""
@@ -143,42 +148,63 @@ def named(name: str) -> Trace:
     if name in TRACES:
         return TRACES[name]()
     path = Path(name)
-    if not path.is_file():
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
+    except OSError as error:
+        raise UserError(f"{name} cannot be read ({error.strerror}): write the name of another CSV file.") from error
+    if text is None:
         raise UserError(f"there is no trace {name}: write {', '.join(TRACES)}, or the name of a CSV file.")
-    return read(path.read_text(encoding="utf-8", errors="replace"), path.name)
+    return read(text, path.name)
 
 
 def read(text: str, name: str) -> Trace:
     """Return the trace of a CSV file with the columns `seconds`, `rate`, `prompt` and `answer`. Each row is valid for its
     number of seconds: requests per second, tokens in and tokens out of a request. Raises UserError.
     """
-    rows = list[tuple[float, float, RequestKind]]()
-    end = 0.0
-    for number, row in enumerate(csv.DictReader(text.splitlines()), start=2):
-        try:
-            length, rate, prompt, answer = (float(row[column] or "") for column in ("seconds", "rate", "prompt", "answer"))
-        except (KeyError, ValueError) as error:
-            raise UserError(f"{name}, line {number}: seconds, rate, prompt and answer must be numbers.") from error
-        known = all(math.isfinite(value) for value in (length, rate, prompt, answer))
-        if not known or length <= 0 or rate < 0 or prompt < 1 or answer < 2:
-            raise UserError(f"{name}, line {number}: seconds must be above 0, rate at least 0, prompt 1 and answer 2.")
-        end += length
-        rows.append((end, rate, RequestKind(1.0, prompt, answer)))
+    rows = list[tuple[float, RequestKind]]()
+    ends = list[float]()
+    for length, rate, prompt, answer in _numbers(text, name):
+        ends.append((ends[-1] if ends else 0.0) + length)
+        rows.append((rate, RequestKind(1.0, prompt, answer)))
         if len(rows) > MOST_ROWS:
             raise UserError(f"{name} has more than {MOST_ROWS:,} rows: leave some out.")
-    peak = max((rate for _, rate, _ in rows), default=0.0)
+    peak, end = max((rate for rate, _ in rows), default=0.0), ends[-1] if ends else 0.0
     if peak <= 0:
-        raise UserError(f"{name} has no row with a rate above 0: write the columns seconds, rate, prompt, answer.")
+        raise UserError(f"{name} has no row with a rate above 0: write a row such as 600,2,8000,1000.")
     if not LEAST_SECONDS <= end <= MOST_SECONDS:
         most = f"{MOST_SECONDS / 86_400:.0f} days"
         raise UserError(f"{name} lasts {end:,.3g} s, but a trace has to last {LEAST_SECONDS} s to {most}: edit seconds.")
     if peak * end > MOST_REQUESTS:
         raise UserError(f"{name} has up to {peak * end:,.0f} requests, more than {MOST_REQUESTS:,}: shorten it.")
 
-    def row_at(at: float) -> tuple[float, float, RequestKind]:
-        return next((row for row in rows if at < row[0]), rows[-1])
+    def row_at(at: float) -> tuple[float, RequestKind]:
+        return rows[min(bisect_right(ends, at), len(rows) - 1)]
 
-    found = Trace(name, name, end, lambda at: row_at(at)[1], peak, kinds=lambda at: (row_at(at)[2],))
+    found = Trace(name, name, end, lambda at: row_at(at)[0], peak, kinds=lambda at: (row_at(at)[1],))
     if next(requests(found), None) is None:
         raise UserError(f"{name} is so short that no request arrives: raise rate or seconds.")
     return found
+
+
+def _numbers(text: str, name: str) -> Iterator[tuple[float, ...]]:
+    """Yield the numbers of each row of a CSV file in the order of `COLUMNS`. Raises UserError."""
+    reader = csv.DictReader(text.removeprefix("\ufeff").splitlines(), skipinitialspace=True)
+    columns = ", ".join(COLUMNS)
+    try:
+        if missing := [column for column in COLUMNS if column not in (reader.fieldnames or ())]:
+            raise UserError(f"{name}, line 1: there is no column {' or '.join(missing)}: write {','.join(COLUMNS)}.")
+        for row in reader:
+            line = f"{name}, line {reader.line_num}"
+            if None in row:
+                raise UserError(f"{line}: there are more values than columns: write decimals with a point, such as 1.5.")
+            try:
+                found = tuple(float(row[column] or "") for column in COLUMNS)
+            except ValueError as error:
+                raise UserError(f"{line}: {columns} must be numbers: write a row such as 600,2,8000,1000.") from error
+            length, rate, prompt, answer = found
+            if not (0 < length <= MOST and 0 <= rate <= MOST and 1 <= prompt <= MOST and 2 <= answer <= MOST):
+                least = "seconds must be above 0, rate at least 0, prompt at least 1 and answer at least 2"
+                raise UserError(f"{line}: {least}, and all of them at most {MOST:,}.")
+            yield found
+    except csv.Error as error:
+        raise UserError(f"{name}, line {reader.line_num + 1}: {error}: write {columns} as numbers.") from error

@@ -1,5 +1,7 @@
 """Tests of the loads of the simulator, and of loads that users write."""
 
+from pathlib import Path
+
 import pytest
 
 from ome_operator.errors import UserError
@@ -29,24 +31,83 @@ def test_a_file_is_a_trace() -> None:
     assert trace.kinds(100.0) == (traces.RequestKind(1.0, 4000.0, 50.0),)
 
 
+HEAD = "seconds,rate,prompt,answer\n"
+REFUSED = [
+    ("", "line 1: there is no column seconds or rate or prompt or answer: write seconds,rate,prompt,answer"),
+    ("60,2,1000,100\n", "line 1: there is no column seconds or rate"),
+    ("a,b\n1,2\n", "line 1: there is no column seconds or rate"),
+    ("Seconds,Rate,Prompt,Answer\n60,2,1000,100\n", "line 1: there is no column seconds"),
+    ("seconds;rate;prompt;answer\n60;2;1000;100\n", "line 1: there is no column seconds"),
+    ("seconds,rate,prompt\n60,2,1000\n", "line 1: there is no column answer: write seconds,rate,prompt,answer"),
+    ("\0\x01\ufffd\n", "line 1: there is no column seconds"),
+    (FILE + "x,1,1,2\n", "line 4: seconds, rate, prompt, answer must be numbers: write a row such as 600,2,8000,1000"),
+    (FILE + "\n\n50%,1,1,2\n", "line 6: seconds, rate, prompt, answer must be numbers"),
+    (FILE + "60,\0,1,2\n", "line 4: seconds, rate, prompt, answer must be numbers"),
+    (FILE + "60,1\n", "line 4: seconds, rate, prompt, answer must be numbers"),
+    (FILE + '60,"1,5",1,2\n', "line 4: seconds, rate, prompt, answer must be numbers"),
+    (FILE + "60,1,5,1000,100\n", "line 4: there are more values than columns: write decimals with a point"),
+    (HEAD + "6" * 200_000 + ",1,1,2\n", "line 2: field larger than field limit"),
+    (HEAD + '"60,1,1,2\n' * 20_000, "seconds, rate, prompt, answer"),
+    (FILE + "0,1,1,2\n", "line 4: seconds must be above 0, rate at least 0, prompt at least 1 and answer at least 2"),
+    (FILE + "nan,1,1,2\n", "line 4: seconds must be above 0"),
+    (FILE + "60,inf,1,2\n", "line 4: seconds must be above 0"),
+    (FILE + "60,-1,1,2\n", "line 4: seconds must be above 0"),
+    (FILE + "60,1,0,2\n", "line 4: seconds must be above 0"),
+    (FILE + "60,1,1,1\n", "line 4: seconds must be above 0"),
+    (FILE + "60,1e300,1,2\n", "line 4: .*at most 1,000,000,000"),
+    (FILE + "60,1,1e300,2\n", "line 4: .*at most 1,000,000,000"),
+    (FILE + "60,1,1,1e300\n", "line 4: .*at most 1,000,000,000"),
+    (HEAD, "has no row with a rate above 0: write a row such as"),
+    (HEAD + "60,0,1000,100\n", "has no row with a rate above 0"),
+    (HEAD + "1,1,1,2\n" * (traces.MOST_ROWS + 1), "has more than 10,000 rows: leave some out"),
+    (HEAD + "86400,1000,1,2\n", "more than 2,000,000: shorten it"),
+    (HEAD + "0.5,10,100,10\n", "lasts 0.5 s, but a trace has to last 10 s to 7 days: edit seconds"),
+    (HEAD + "1e8,1e-7,100,10\n", "lasts 1e[+]08 s, but a trace has to last 10 s to 7 days"),
+    (HEAD + "10,1e-7,100,10\n", "so short that no request arrives: raise rate or seconds"),
+    (HEAD + "10,1e-320,100,10\n", "so short that no request arrives"),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), REFUSED)
+def test_a_file_that_is_no_trace_is_refused_with_one_sentence(text: str, said: str) -> None:
+    with pytest.raises(UserError, match=said) as refused:
+        traces.read(text, "load.csv")
+    assert len(str(refused.value)) < 200
+
+
 @pytest.mark.parametrize(
-    ("text", "said"),
+    "text",
     [
-        ("a,b\n1,2\n", "line 2: seconds, rate, prompt and answer must be numbers"),
-        (FILE + "x,1,1,2\n", "line 4: seconds, rate, prompt and answer must be numbers"),
-        (FILE + "0,1,1,2\n", "line 4: seconds must be above 0, rate at least 0, prompt 1 and answer 2"),
-        (FILE + "nan,1,1,2\n", "line 4: seconds must be above 0"),
-        ("seconds,rate,prompt,answer\n", "has no row with a rate above 0"),
-        ("seconds,rate,prompt,answer\n86400,1000,1,2\n", "more than 2,000,000: shorten it"),
-        ("seconds,rate,prompt,answer\n0.5,10,100,10\n", "lasts 0.5 s, but a trace has to last 10 s to 7 days"),
-        ("seconds,rate,prompt,answer\n1e12,1e-7,100,10\n", "lasts 1e[+]12 s, but a trace has to last 10 s to 7 days"),
-        ("seconds,rate,prompt,answer\n10,1e-7,100,10\n", "so short that no request arrives"),
-        ("seconds,rate,prompt,answer\n10,1e-320,100,10\n", "so short that no request arrives"),
+        "\ufeff" + FILE,
+        FILE.replace(",", ", "),
+        FILE.replace("\n", "\r\n"),
+        FILE.replace("\n", "\n\n"),
+        "answer,note,prompt,seconds,rate\n100,a,1000,60,2\n50,b,4000,120,6\n",
     ],
 )
-def test_a_file_that_is_no_trace_is_refused_with_one_sentence(text: str, said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        traces.read(text, "load.csv")
+def test_files_of_spreadsheets_are_traces(text: str) -> None:
+    trace = traces.read(text, "load.csv")
+    assert [(trace.rate(at), trace.kinds(at)[0].prompt) for at in (0, 59.9, 60, 179, 500)] == [
+        (2.0, 1000.0), (2.0, 1000.0), (6.0, 4000.0), (6.0, 4000.0), (6.0, 4000.0)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["", "steeps", "/tmp", "a" * 300, "a\0b"])
+def test_the_name_of_no_file_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match=r"there is no trace|cannot be read .* write the name of another CSV file"):
+        traces.named(name)
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "load.csv"
+    path.write_text(FILE)
+
+    def refuse(*_args: object, **_options: object) -> str:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    with pytest.raises(UserError, match=r"cannot be read [(]Permission denied[)]: write the name of another CSV file"):
+        traces.named(str(path))
 
 
 def test_an_unknown_trace_is_refused() -> None:
