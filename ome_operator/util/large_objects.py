@@ -83,7 +83,7 @@ def refusal(body: Mapping[str, Any]) -> str:
     return (
         f"spec, labels and annotations need {needed // 1024:,} KiB of the operator's memory, and at most "
         f"{LARGEST // 1024} KiB are permitted: move large values (chat templates, configuration files) to a ConfigMap and "
-        "mount it"
+        "mount it, and shorten long lists"
     )
 
 

@@ -14,7 +14,7 @@ from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.render import exposure, probes, queue_advice, rdma, router, scaled_object, scaling, services, ssh
 from ome_operator.core.render.statefulsets import stored
 from ome_operator.core.resolve import durations
-from ome_operator.core.resolve.scaling import unused_settings
+from ome_operator.core.resolve.scaling import unused_classes, unused_settings
 from ome_operator.core.rollout import demand_fields, zero
 from ome_operator.core.rollout.applied import applied_groups, overridden
 from ome_operator.core.rollout.intent import Intent
@@ -49,6 +49,7 @@ def advice(snapshot: Snapshot, intent: Intent, scaled: Mapping[str, object]) -> 
         messages += scaling.advice(intent.owner, name, one, intent.groups[name], asked, moves=moving.enabled(snapshot))
         messages += scaled_object.advice(intent.owner, name, one, enabled=snapshot.deps.policy.keda)
         messages += unused_settings(service, name, one)
+    messages += unused_classes(service, intent.policies)
     messages += demand_fields.advice(service, intent.policies, intent.gpus)
     messages += zero.never_zero(service, intent.policies)
     messages += durations.advice(service, intent.resolved.runtime)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ome_operator import keys, names
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.render import meta
-from ome_operator.core.resolve.scaling import SCALERS, ReplicaPolicy
+from ome_operator.core.resolve.scaling import ReplicaPolicy
 from ome_operator.quantity import part
 from ome_operator.util.memoize import memoize_by_identity
 from ome_operator.util.wording import count
@@ -117,11 +117,6 @@ def advice(
         sentences.append(
             f"the disruption budget of {component} allows no eviction at {count(groups, 'group')}, so node drains never "
             "finish: lower minAvailable or raise maxUnavailable"
-        )
-    if policy.scaler not in ("", *SCALERS) and not policy.demand:
-        sentences.append(
-            f"annotation {keys.AUTOSCALER_CLASS} is {policy.scaler!r}, which is not an autoscaler class, so nothing "
-            f"scales {component}; write {', '.join(SCALERS[:-1])} or {SCALERS[-1]}"
         )
     if policy.waits:
         sentences.append(

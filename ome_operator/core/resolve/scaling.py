@@ -1,6 +1,6 @@
 """Replica counts, autoscaling and disruption limits of a component, which are never part of a revision."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ome_operator import keys
@@ -14,6 +14,9 @@ FIELDS = (
 )  # fmt: skip
 
 SCALERS = ("hpa", "keda", "external", "none")
+_WITHOUT_KEDA = (
+    "has no effect without the autoscaler class KEDA and a maxReplicas above minReplicas: write both, or remove kedaConfig"
+)
 
 
 class ReplicaPolicy(NamedTuple):
@@ -81,18 +84,70 @@ def unused_settings(service: InferenceService, component: str, policy: ReplicaPo
     its class or of its bounds. The bounds of the classes KEDA and Demand are checked where their objects are made.
     """
     written: Component | None = getattr(service.spec, component)
-    scaler = written.autoscaler if written is not None else None
-    if scaler is None:
+    if written is None:
         return
-    field = f"spec.{component}"
-    for block, value, class_ in (("hpa", scaler.hpa, "HPA"), ("keda", scaler.keda, "KEDA")):
+    scaler, field = written.autoscaler, f"spec.{component}"
+    checked = policy.demand or policy.scaler == "keda" or (scaler is not None and scaler.class_ in ("HPA", "External"))
+    if written.max_replicas and written.max_replicas < policy.low and not checked:
+        yield (
+            f"{field}.maxReplicas is {written.max_replicas}, but minReplicas of the runtime is {policy.low}, which is used: "
+            f"write {field}.minReplicas, too"
+        )
+    config = written.keda_config
+    if scaler is None:
+        if config is not None and config.enable_keda and policy.scaler != "keda":
+            yield f"{field}.kedaConfig {_WITHOUT_KEDA}"
+        return
+    for name, value, class_ in (
+        ("autoscaler.hpa", scaler.hpa, "HPA"),
+        ("autoscaler.keda", scaler.keda, "KEDA"),
+        ("scaleMetric" if written.scale_metric else "scaleTarget", written.scale_metric or written.scale_target, "HPA"),
+        ("kedaConfig", config if config is not None and config.enable_keda is not False else None, "KEDA"),
+    ):
         if value is not None and scaler.class_ != class_:
             yield (
-                f"{field}.autoscaler.{block} has no effect, because {field}.autoscaler.class is {scaler.class_}: write "
-                f"{class_}, or remove {block}"
+                f"{field}.{name} has no effect, because {field}.autoscaler.class is {scaler.class_}: write {class_}, or "
+                f"remove {name.removeprefix('autoscaler.')}"
             )
     if scaler.class_ in ("HPA", "External") and policy.low >= policy.high:
         yield f"class {scaler.class_} scales nothing for {component}: {field}.maxReplicas has to be greater than minReplicas"
+
+
+def unused_classes(service: InferenceService, policies: Mapping[str, ReplicaPolicy]) -> Iterator[str]:
+    """Yield sentences about the annotation with the class of the autoscalers, and about `spec.kedaConfig`, if no component
+    uses them. `policies` are those of the components.
+    """
+    written = service.annotations.get(keys.AUTOSCALER_CLASS) or ""
+    unscaled = [name for name, one in policies.items() if one.scaler not in ("", *SCALERS) and not one.demand]
+    used = any(
+        one.scaler == written.lower() and not one.demand and (one.low < one.high or one.scaler == "keda")
+        for one in policies.values()
+    )
+    other = [f"spec.{name}.autoscaler.class" for name in policies if _class(service, name) not in ("", written.lower())]
+    if unscaled:
+        demand = f", or autoscaler.class: Demand into spec.{unscaled[0]}" if written.lower() == "demand" else ""
+        yield (
+            f"annotation {keys.AUTOSCALER_CLASS} is {written.lower()!r}, which is not an autoscaler class, so nothing "
+            f"scales {_listed(unscaled)}; write {', '.join(SCALERS[:-1])} or {SCALERS[-1]}{demand}"
+        )
+    elif written and other and not used:
+        yield (
+            f"annotation {keys.AUTOSCALER_CLASS} has no effect, because {_listed(other)} "
+            f"{'takes' if len(other) == 1 else 'take'} precedence: remove the annotation"
+        )
+    config = service.spec.keda_config
+    if config is not None and config.enable_keda and all(one.scaler != "keda" for one in policies.values()):
+        yield f"spec.kedaConfig {_WITHOUT_KEDA}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join((", ".join(names[:-1]), names[-1])) if len(names) > 1 else names[0]
+
+
+def _class(service: InferenceService, component: str) -> str:
+    """Return the class in `autoscaler` of a component, in lower case; "" if the service does not write it."""
+    written: Component | None = getattr(service.spec, component)
+    return written.autoscaler.class_.lower() if written is not None and written.autoscaler is not None else ""
 
 
 @memoize_by_identity(2048)

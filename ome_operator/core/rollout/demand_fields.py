@@ -102,48 +102,70 @@ def advice(
             "Demand"
         )
         return
-    yield from _routers(policy, scaled)
-    yield from _spare(policy, scaled)
+    yield from _late(policy)
+    yield from _routers(policy, policies)
+    yield from _spare(policy, policies)
     for number, peak in enumerate(policy.schedule or ()):
-        yield from _peak(f"{_FIELD}.schedule[{number}]", peak, scaled)
+        yield from _peak(f"{_FIELD}.schedule[{number}].minimum", peak, policies)
         yield from _rest(f"{_FIELD}.schedule[{number}].minimum", peak, policies)
     yield from _beyond_budget(policy, policies, gpus)
 
 
-def _routers(policy: DemandPolicy, scaled: Mapping[str, ReplicaPolicy]) -> Iterator[str]:
-    router = scaled.get(keys.ROUTER)
-    if router is not None and router.scaled and policy.requests_per_router is None:
+def _late(policy: DemandPolicy) -> Iterator[str]:
+    """Yield a sentence about a target for the first token that is longer than the histogram of SGLang can show."""
+    if quantity.seconds(policy.time_to_first_token) > BOUNDS[-1]:
+        yield (
+            f"{_FIELD}.timeToFirstToken is {policy.time_to_first_token}, but SGLang does not count how many requests were "
+            f"slower than {BOUNDS[-1]:g} s, so it is treated as {BOUNDS[-1]:g} s: write {BOUNDS[-1]:g}s or less"
+        )
+
+
+def _routers(policy: DemandPolicy, policies: Mapping[str, ReplicaPolicy]) -> Iterator[str]:
+    router = policies.get(keys.ROUTER)
+    if router is None:
+        return
+    if router.demand and router.scaled and policy.requests_per_router is None:
         yield (
             f"spec.{keys.ROUTER} has the autoscaler class Demand, but the number of routers never changes without "
             f"{_FIELD}.requestsPerRouter: set it"
         )
-    if router is None and policy.requests_per_router is not None:
+    if not router.demand and policy.requests_per_router is not None:
         yield _unscaled(f"{_FIELD}.requestsPerRouter", keys.ROUTER)
 
 
-def _spare(policy: DemandPolicy, scaled: Mapping[str, ReplicaPolicy]) -> Iterator[str]:
-    for name, groups in _numbers(policy.spare).items():
-        if groups and name not in scaled:
+def _spare(policy: DemandPolicy, policies: Mapping[str, ReplicaPolicy]) -> Iterator[str]:
+    """Yield sentences about spare groups of roles that do not follow the demand, and about so many spare groups that the
+    role always has its maximum, because the demand needs at least one group.
+    """
+    written = {name: groups for name, groups in _numbers(policy.spare).items() if groups and name in policies}
+    for name, groups in written.items():
+        if not policies[name].demand:
             yield _unscaled(f"{_FIELD}.spare.{name}", name)
-        elif groups and groups >= scaled[name].high:
+        elif policies[name].scaled and groups + 1 >= policies[name].high:
             yield (
-                f"{_FIELD}.spare.{name} is {groups}, but spec.{name}.maxReplicas is {scaled[name].high}, so the service "
+                f"{_FIELD}.spare.{name} is {groups}, but spec.{name}.maxReplicas is {policies[name].high}, so the service "
                 "always has the maximum: lower spare, or raise maxReplicas"
             )
 
 
-def _peak(field: str, peak: Peak, scaled: Mapping[str, ReplicaPolicy]) -> Iterator[str]:
-    minimum = _numbers(peak.minimum)
+def _peak(field: str, peak: Peak, policies: Mapping[str, ReplicaPolicy]) -> Iterator[str]:
+    """Yield sentences about an entry of the schedule whose minimum is not used. Roles that do not exist, or whose bounds are
+    equal, are left out: there are other sentences about them.
+    """
     if not peak.minimum.dump():
-        yield f"{field}.minimum is empty, so the time has no effect: write minimum.{keys.ENGINE}"
-    for name, groups in minimum.items():
-        if groups and name not in scaled:
-            yield _unscaled(f"{field}.minimum.{name}", name)
-        elif groups and groups > scaled[name].high:
+        yield f"{field} is empty, so the time has no effect: write {field}.{keys.ENGINE}"
+    written = {name: groups for name, groups in _numbers(peak.minimum).items() if groups and name in policies}
+    asked = {name: groups for name, groups in written.items() if policies[name].demand and policies[name].scaled}
+    for name, groups in written.items():
+        if not policies[name].demand:
+            yield _unscaled(f"{field}.{name}", name)
+        elif name in asked and groups > policies[name].high:
             yield (
-                f"{field}.minimum.{name} is {groups}, but spec.{name}.maxReplicas is {scaled[name].high}, which is used: "
-                "raise maxReplicas"
+                f"{field}.{name} is {groups}, but spec.{name}.maxReplicas is {policies[name].high}, which is used: raise "
+                "maxReplicas"
             )
+    if asked and all(groups <= policies[name].low for name, groups in asked.items()):
+        yield f"{field} has no effect, because none of its numbers is above minReplicas: raise it, or remove the entry"
 
 
 def _rest(field: str, peak: Peak, policies: Mapping[str, ReplicaPolicy]) -> Iterator[str]:
@@ -154,12 +176,12 @@ def _rest(field: str, peak: Peak, policies: Mapping[str, ReplicaPolicy]) -> Iter
     if {*written.values()} != {0}:
         yield f"{field} is 0 for one role only, which has no effect: write 0 for {' and '.join(_GROUPS)}, or remove it"
         return
-    for name, one in policies.items():
-        if name in _GROUPS and (one.low or not one.demand):
-            yield (
-                f"{field} is 0, but spec.{name} keeps its groups: write spec.{name}.minReplicas: 0 and the autoscaler class "
-                "Demand"
-            )
+    kept = [f"spec.{name}" for name, one in policies.items() if name in _GROUPS and (one.low or not one.demand)]
+    if kept:
+        yield (
+            f"{field} is 0, but {' and '.join(kept)} {'keeps its' if len(kept) == 1 else 'keep their'} groups: write "
+            f"minReplicas: 0 and autoscaler.class: Demand for {' and '.join(kept)}"
+        )
 
 
 def _beyond_budget(policy: DemandPolicy, policies: Mapping[str, ReplicaPolicy], gpus: Mapping[str, int]) -> Iterator[str]:

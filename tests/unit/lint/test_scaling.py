@@ -75,7 +75,7 @@ PEAK = {"start": "08:00", "end": "18:00"}
         ({}, {"router": DEMAND}, "the number of routers never changes without spec.scalingPolicy.demand.requestsPerRouter"),
         ({"requestsPerRouter": 9}, {"router": DEMAND}, ""),
         ({"requestsPerRouter": 9}, {}, "requestsPerRouter has no effect, because spec.router does not have the autoscaler"),
-        ({"spare": {"decoder": 1}}, {}, ""),
+        ({"spare": {"decoder": 1}}, {"decoder": {**DEMAND, "maxReplicas": 3}}, ""),
         ({"spare": {"decoder": 2}}, {}, "spare.decoder is 2, but spec.decoder.maxReplicas is 2, so the service always has"),
         ({"spare": {"engine": 1}}, {}, "spare.engine has no effect, because spec.engine does not have the autoscaler class"),
         (
@@ -88,7 +88,7 @@ PEAK = {"start": "08:00", "end": "18:00"}
             {},
             "with spec.scalingPolicy.demand.spare, the smallest size of the ser",
         ),
-        ({"gpuBudget": 24, "spare": {"decoder": 1}}, {}, ""),
+        ({"gpuBudget": 24, "spare": {"decoder": 1}}, {"decoder": {**DEMAND, "maxReplicas": 3}}, ""),
         (
             {"gpuBudget": 16, "schedule": [{**PEAK, "minimum": {"decoder": 1}}, {**PEAK, "minimum": {"decoder": 2}}]},
             {},
