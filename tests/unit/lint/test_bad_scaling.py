@@ -195,16 +195,12 @@ SERVICES = {
     ),
     "unknown class in the annotation": Written(
         "nothing scales engine, decoder and router; write hpa, keda, external or none$",
-        None,
-        BOUNDS,
-        BOUNDS,
+        *(None, BOUNDS, BOUNDS),
         notes={CLASS: "magic"},
     ),
     "Demand in the annotation": Written(
         "nothing scales engine, decoder and router; write hpa, .*or autoscaler.class: Demand into spec.engine",
-        None,
-        BOUNDS,
-        BOUNDS,
+        *(None, BOUNDS, BOUNDS),
         notes={CLASS: "Demand"},
     ),
     "annotation without a value": Written("", notes={CLASS: ""}),
@@ -233,15 +229,13 @@ SERVICES = {
     },
     "minReplicas of the runtime above maxReplicas": Written(
         "spec.decoder.maxReplicas is 2, but minReplicas of the runtime is 3.*write spec.decoder.minReplicas",
-        None,
-        {},
+        *(None, {}),
         {"maxReplicas": 2},
         runtime={"decoderConfig": {"minReplicas": 3}},
     ),
     "minReplicas of the runtime above maxReplicas, with a metric": Written(
         "write spec.decoder.minReplicas",
-        None,
-        {},
+        *(None, {}),
         {"maxReplicas": 2, "scaleMetric": "cpu"},
         runtime={"decoderConfig": {"minReplicas": 3}},
     ),
@@ -288,8 +282,8 @@ def findings(case: Written) -> list[Finding]:
     policy = {} if case.demand is None else {"demand": case.demand}
     policy |= {"wakeOnRequest": True} if "wakes" in case.spec else {}
     policy |= {"mode": case.spec["mode"]} if "mode" in case.spec else {}
-    whole["spec"] |= {"scalingPolicy": policy} if policy else {}
-    whole["spec"] |= {name: value for name, value in case.spec.items() if name == "kedaConfig"}
+    more = {"scalingPolicy": policy, "kedaConfig": case.spec.get("kedaConfig")}
+    whole["spec"] |= {name: value for name, value in more.items() if value}
     whole["metadata"]["annotations"] = dict(case.notes)
     below = runtime("rt", gpus=8, decoder=True)
     for name, part in case.runtime.items():
