@@ -99,10 +99,11 @@ def _pod(namespace: str, service: str, number: int, node: str, restarts: int, no
         keys.MANAGED_BY: keys.MANAGER, keys.SERVICE: service, keys.COMPONENT: keys.ENGINE, keys.REVISION: "r1",
         keys.GROUP_INDEX: str(number % PODS), keys.WORKER_INDEX: "0", keys.POD_INDEX: "0",
     }  # fmt: skip
-    owner = {"kind": "StatefulSet", "name": f"{service}-{number}", "uid": f"set-{number}", "controller": True}
+    workload = f"{names.stem(service, keys.ENGINE, 'r1')}-{number % PODS}"
+    owner = {"kind": "StatefulSet", "name": workload, "uid": f"set-{number}", "controller": True}
     when = quantity.rfc3339(now)
     metadata = {
-        "name": f"{service}-{number}", "namespace": namespace, "uid": f"pod-{number}", "labels": labels,
+        "name": f"{workload}-0", "namespace": namespace, "uid": f"pod-{number}", "labels": labels,
         "resourceVersion": str(number + 100_000 * restarts), "creationTimestamp": quantity.rfc3339(START - 50 * PERIOD),
         "ownerReferences": [owner],
     }  # fmt: skip

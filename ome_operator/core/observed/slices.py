@@ -46,7 +46,7 @@ def controlled_or_adoptable(child: Child, uid: str) -> bool:
 
 
 _OF_SET = re.compile(r"(\d{1,5}(-w)?-)?\d+")
-_OF_ROUTER = re.compile(r"[a-z0-9]+-[a-z0-9]+")
+_OF_ROUTER = re.compile(r"[a-z0-9]{1,63}-[a-z0-9]{1,63}")
 """The ends of the names of a StatefulSet's pods, and of a Deployment's pods, after the stem of the role."""
 
 

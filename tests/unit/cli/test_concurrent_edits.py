@@ -100,7 +100,8 @@ class Cluster(FakeApi):
         self.stored, self.versions = objects(), count(2)
         self.interrupt: Callable[[int], None] = lambda _: None
         """Called before each request, with the number of requests so far."""
-        pod = {"metadata": {"namespace": "team", "labels": {keys.SERVICE: "svc"}}}
+        labels = {keys.SERVICE: "svc", keys.COMPONENT: "engine", keys.REVISION: "1" * 8}
+        pod = {"metadata": metadata("svc-engine-11111111-0-0", labels=labels)}
         listed: dict[str, Callable[[], list[Manifest]]] = {
             "Pod": lambda: [pod],
             "ControllerRevision": lambda: [revision(1), revision(2)],

@@ -18,7 +18,7 @@ SENDERS = {
     "agent/peers.py:_is_signed": READS,
     "controllers/telemetry.py:new_session": NONE,
     "kube/connection.py:_authorization": "reads the credentials of a kubeconfig",
-    "kube/connection.py:_authorize": API,
+    "kube/connection.py:_identify": API,
     "kube/connection.py:session": API,
     "machinery/health.py:handle": READS,
     "recorder/secret_texts.py:": "names the headers that recordings redact",

@@ -27,7 +27,7 @@ async def test_the_last_complete_revision_is_offered_for_a_new_one_that_fails() 
     }  # fmt: skip
     waiting = {"reason": "ImagePullBackOff", "message": "no such image"}
     pod = {
-        "metadata": {"name": "svc-engine-0-0", "namespace": "team", "uid": "p", "labels": labels},
+        "metadata": {"name": "svc-engine-new-0-0", "namespace": "team", "uid": "p", "labels": labels},
         "spec": {"nodeName": "n", "containers": [{"name": "ome-container"}]},
         "status": {
             "phase": "Pending",
