@@ -13,7 +13,7 @@ from typing import NamedTuple
 from bench.alone import kimi, steady
 from bench.crowd import NODE, SERVICE, Crowd, Size
 from bench.scenarios import Manifest
-from ome_operator import keys, quantity
+from ome_operator import keys, names, quantity
 from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.event_handler import EventHandler
 from ome_operator.controllers.bad_nodes import BadNodes
@@ -66,14 +66,14 @@ def _with_nodes() -> tuple[ClusterCache, EventHandler]:
 
 async def _looks() -> tuple[float, float, int]:
     now, (cache, handler) = START, _with_nodes()
-    names = sorted(cache.deps().nodes)
+    nodes = sorted(cache.deps().nodes)
     for number in range(SERVICES):
         handler.seen(SERVICE, CROWD.service(number))
     services = [resource.ref for resource in cache.services()]
-    assert len(names) == NODES and len(services) == SERVICES
+    assert len(nodes) == NODES and len(services) == SERVICES
     for number in range(SERVICES * PODS):
         ref = services[number // PODS]
-        handler.seen("Pod", _pod(ref.namespace, ref.name, number, names[number % NODES], 0, now))
+        handler.seen("Pod", _pod(ref.namespace, ref.name, number, nodes[number % NODES], 0, now))
     memory = BadNodes(cache, Client.__new__(Client), lambda _: None, lambda: now, acts=True, stores=False)
     await memory.look()
     quiet, loud = list[float](), list[float]()
@@ -82,7 +82,7 @@ async def _looks() -> tuple[float, float, int]:
         quiet.append(await _cpu(memory))
         for number in range(FAILURES):
             ref = services[number // PODS]
-            handler.seen("Pod", _pod(ref.namespace, ref.name, number, names[number], restarts, now))
+            handler.seen("Pod", _pod(ref.namespace, ref.name, number, nodes[number], restarts, now))
         loud.append(await _cpu(memory))
     return statistics.median(quiet), statistics.median(loud), memory.remembered
 

@@ -37,8 +37,8 @@ READ_S, EVERY_S = 50.0, 2.0
 """The registry states the output tokens per second over about `READ_S` seconds. Running requests are read every `EVERY_S`
 seconds.
 """
-QUIET_S = 60.0
-"""Seconds between the two bursts."""
+QUIET_S, DECIDES_S = 60.0, 30.0
+"""Seconds without requests after the first burst, and seconds in which the operator decides with the new target."""
 ABOVE = 1.1
 """The target, divided by the time between tokens during the first burst. A smaller factor could make the target unreachable,
 and with more than 1 / 0.9 the burst would count as served in time (`core/demand/curves.py`)."""
@@ -89,8 +89,9 @@ async def test_a_burst_of_long_answers_adds_a_second_decode_group(service: Decod
         between = await seconds_between_tokens(service)
     assert wanted(service) == 1
     target = {"timeBetweenTokens": f"{round(ABOVE * between * 1000)}ms"}
+    await asyncio.sleep(QUIET_S)  # with the target, the requests of the first burst would need a second group
     service.rig.patch("InferenceService", NAME, NAME, {"spec": {"scalingPolicy": {"demand": target}}})
-    await asyncio.sleep(QUIET_S)
+    await asyncio.sleep(DECIDES_S)
     assert wanted(service) == 1
     async with busy(service.url, **LONG) as second:
         began = time.monotonic()

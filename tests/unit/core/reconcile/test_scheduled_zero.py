@@ -238,4 +238,7 @@ def test_fields_that_keep_the_groups_are_named() -> None:
     night = {"start": "01:00", "end": "05:00", "minimum": {"engine": 0, "decoder": 0}}
     policy = {"demand": {**DEMAND, "mode": "Apply", "schedule": [night]}}
     world.edited(engine=role, decoder=role, router={}, scalingPolicy=policy)
-    assert "keep their groups: write minReplicas: 0 and autoscaler.class: Demand for spec.engine and spec.decoder" in world.condition("Advice")["message"]
+    assert (
+        "keep their groups: write minReplicas: 0 and autoscaler.class: Demand for spec.engine and spec.decoder"
+        in world.condition("Advice")["message"]
+    )
