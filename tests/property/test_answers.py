@@ -21,15 +21,16 @@ from ome_operator.registry.answers import (
     probed,
 )
 from ome_operator.registry.engine_load import EngineLoad
-from ome_operator.registry.silence import FAILURES
+from ome_operator.registry.silence import FAILURES, RETRY_SILENT
 
 STORIES = int(os.environ.get("OME_STORIES") or 200)
 BLOCKS = 4
 """Number of tests among which the stories are divided. In about one of ten stories, the engine stops answering."""
 SECONDS, TICK = 120.0, 0.05
-OUT_WITHIN, BACK_WITHIN = 20.0, 10.0
+OUT_WITHIN, BACK_WITHIN = 20.0, PROBE + RETRY_SILENT + PROBE + 1.0
 """Seconds from the first request after the fault until the engine is reported as silent, and seconds until it is no longer
-reported after it answers again.
+reported after it answers again. A probe that begins just before it answers again may still fail, and only the next probe, at
+most a second late, succeeds.
 """
 UNHEALTHY = 20.0
 """Seconds after which SGLang reports itself as unhealthy if a health request is not answered."""
