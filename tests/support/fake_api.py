@@ -25,6 +25,8 @@ class Call(NamedTuple):
     """Label or field selector."""
     namespace: str = ""
     """Namespace of a list."""
+    limit: int = 0
+    """Maximum number of objects in a list; 0 for all."""
     dry_run: bool = False
     """Whether a creation is a dry run."""
 
@@ -80,7 +82,8 @@ class FakeApi(Client):
         self, kind: str, namespace: str = "", *, label_selector: str = "", field_selector: str = "", limit: int = 0
     ) -> list[Manifest]:
         selector = label_selector or field_selector
-        return list(await self._answer(Call("list_objects", kind, "", selector=selector, namespace=namespace)))
+        call = Call("list_objects", kind, "", selector=selector, namespace=namespace, limit=limit)
+        return list(await self._answer(call))[: limit or None]
 
     async def list_some(
         self, kind: str, namespace: str, *, label_selector: str = "", field_selector: str = ""

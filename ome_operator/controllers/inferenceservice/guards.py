@@ -20,8 +20,13 @@ async def stands(client: Client, namespace: str, guard: Guard | NodeLost) -> boo
         nodes = await client.list_objects("Node", field_selector=f"metadata.name={guard.node}", limit=1)
         return any(node_facts.node(body).alive for body in nodes)
     field = f"metadata.name={guard.name}" if guard.name else ""
-    found = await client.list_objects("Pod", namespace, label_selector=guard.selector, field_selector=field)
-    return any(made_by_workload(from_api.pod(body)) for body in found)
+    for limit in (1, 0):  # one pod decides unless it is a copy, and a slice may have hundreds of large pods
+        found = await client.list_objects(
+            "Pod", namespace, label_selector=guard.selector, field_selector=field, limit=limit
+        )
+        if not found or any(made_by_workload(from_api.pod(body)) for body in found):
+            return bool(found)
+    return False
 
 
 async def as_seen(client: Client, handler: EventHandler, namespace: str, recycle: Recycle) -> bool:

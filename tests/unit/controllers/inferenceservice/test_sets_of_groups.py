@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ome_operator import keys
-from ome_operator.controllers.inferenceservice import executor
+from ome_operator.controllers.inferenceservice import executor, guards
 from ome_operator.controllers.inferenceservice.execution import Execution
 from ome_operator.core.reconcile.plan import Apply, Delete, Guard, NodeLost, Plan
 from ome_operator.kube.errors import Conflict, Forbidden, Invalid, KubeError, NotFound, ServerError
@@ -178,6 +178,19 @@ async def test_a_copy_of_a_pod_keeps_nothing_back() -> None:
     """`kubectl debug --copy-to` with `--keep-labels` makes a pod with the labels of a pod of the service."""
     names, execution = await applied(answers(list_objects=[COPY]), Plan(apply=pairs(guard=ALONE)))
     assert len(names) == 6 and not execution.result.requeue_after
+
+
+@pytest.mark.parametrize(
+    ("found", "limits", "stands"),
+    [([], [1], False), ([POD, COPY], [1], True), ([COPY, POD], [1, 0], True), ([COPY, COPY], [1, 0], False)],
+)
+async def test_all_pods_are_read_only_if_the_first_is_a_copy(
+    found: list[dict[str, Any]], limits: list[int], stands: bool
+) -> None:
+    """While an old slice ends, its pods are read every second. A slice may have hundreds of pods."""
+    api = answers(list_objects=found)
+    assert await guards.stands(api, "ns", ALONE) is stands
+    assert [call.limit for call in api.calls] == limits
 
 
 async def test_a_guard_is_asked_anew_before_what_comes_later() -> None:
