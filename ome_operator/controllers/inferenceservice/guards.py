@@ -21,9 +21,7 @@ async def stands(client: Client, namespace: str, guard: Guard | NodeLost) -> boo
         return any(node_facts.node(body).alive for body in nodes)
     field = f"metadata.name={guard.name}" if guard.name else ""
     for limit in (1, 0):  # one pod decides unless it is a copy, and a slice may have hundreds of large pods
-        found = await client.list_objects(
-            "Pod", namespace, label_selector=guard.selector, field_selector=field, limit=limit
-        )
+        found = await client.list_objects("Pod", namespace, label_selector=guard.selector, field_selector=field, limit=limit)
         if not found or any(made_by_workload(from_api.pod(body)) for body in found):
             return bool(found)
     return False

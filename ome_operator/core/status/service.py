@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from ome_operator import keys
 from ome_operator.core.observed.objects import Pod
 from ome_operator.core.problem import Problem
 from ome_operator.core.reasons import (
@@ -250,7 +251,9 @@ def _ready(report: Report, causes: list[cond.Condition], problems: list[Problem]
     empty = " and ".join(progress.role.title for progress in report.progress if not progress.role.groups)
     if report.serves and not empty:
         return cond.Condition(READY, True, Reason.SERVING, f"{report.url} serves")
-    if causes:
+    # A router that lists no engine is not ready, so its readiness does not explain why a service has no engine.
+    waits = CONDITION[keys.ROUTER], Reason.PROGRESSING
+    if causes := [cause for cause in causes if not (empty and (cause.type, cause.reason) == waits)]:
         return cond.Condition(READY, False, causes[0].reason, _messages(causes))
     if empty:
         return cond.Condition(READY, False, Reason.SCALED_TO_ZERO, f"{empty} scaled to zero: raise minReplicas")

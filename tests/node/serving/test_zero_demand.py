@@ -22,13 +22,22 @@ TARGETS = {"timeToFirstToken": "2s", "timeBetweenTokens": "10s", "coolDown": "10
 @pytest.fixture
 def scheduled(hasty: Rig, tiny: str) -> Iterator[str]:
     """Yield the URL of the service, whose groups follow the demand, and which has no minimum now."""
-    role = {"minReplicas": 0, "maxReplicas": 1, "autoscaler": {"class": "Demand"}}
+    role = {"minReplicas": 1, "maxReplicas": 1, "autoscaler": {"class": "Demand"}}
     policy = {"demand": {**TARGETS, "schedule": yamls.night(True)}, "wakeOnRequest": True}
     hasty.patch("InferenceService", NAME, NAME, {"spec": {**dict.fromkeys(ROLES, role), "scalingPolicy": policy}})
+    hasty.wait("the demand decides", lambda: decided(hasty) == dict.fromkeys(ROLES, 1), 90)
+    least = {name: {"minReplicas": 0} for name in ROLES}  # new RoleScales with 0 would begin at zero
+    hasty.patch("InferenceService", NAME, NAME, {"spec": least})
     yield tiny
     one = {"minReplicas": 1, "maxReplicas": 1, "autoscaler": None}
     hasty.patch("InferenceService", NAME, NAME, {"spec": {**dict.fromkeys(ROLES, one), "scalingPolicy": None}})
     hasty.ready(NAME, NAME, READY_WITHIN_S)
+
+
+def decided(rig: Rig) -> dict[str, int]:
+    """Return the numbers of groups that the demand has decided, by role."""
+    status = (rig.get("InferenceService", NAME, NAME) or {})["status"]
+    return dict((status.get("scaling") or {}).get("applied") or {})
 
 
 def condition(rig: Rig, kind: str) -> dict[str, Any]:

@@ -161,6 +161,8 @@ def test_scaled_to_zero() -> None:
     found = ready(progress=none)
     assert found[:2] == ("False", "ScaledToZero") and found[2].startswith("engine scaled to zero")
     assert ready(progress=none, serves=True) == found, "while the last group is still terminating"
+    assert ready(progress=(none[0], far("router", 0))) == found, "a router without engines is not ready"
+    assert ready(progress=(none[0], far("router", 0, reason="ImagePullBackOff")))[1] == "ImagePullBackOff"
     assert condition(SCALED, progress=none)[:2] == ("True", "Complete"), "it has as many groups as it should"
 
 
