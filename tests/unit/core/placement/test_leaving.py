@@ -127,10 +127,10 @@ def test_a_rollout_does_not_replace_groups_of_the_revision_that_it_removes() -> 
 @pytest.mark.parametrize(
     ("passes", "change", "stays"),
     [
-        (4, {}, True),  # the group waits for less than a minute
-        (20, {}, False),
-        (20, {"ready": False}, True),  # the node accepts no pods
-        (20, {"taints": (Taint("ToBeDeletedByClusterAutoscaler", "", "NoSchedule"),)}, True),
+        (20, {}, True),  # the group waits for less than five minutes
+        (40, {}, False),
+        (40, {"ready": False}, True),  # the node accepts no pods
+        (40, {"taints": (Taint("ToBeDeletedByClusterAutoscaler", "", "NoSchedule"),)}, True),
     ],
 )
 def test_a_group_that_waits_for_nodes_is_replaced_if_it_excludes_a_free_node(
