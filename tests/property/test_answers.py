@@ -235,7 +235,7 @@ class Story:
         may_be = stops <= now < works + BACK_WITHIN
         if signs.is_mute and signs.is_proven:
             assert may_be, f"{at}: reported as silent"
-            updates = engine.update <= now or 0 < engine.updated <= now  # the silence may have begun with the update
+            updates = engine.update <= now or engine.updated > 0  # the silence may have begun with the update
             assert (updates and signs.proofs >= FAILURES) or (signs.proven_since or 0.0) >= stops - PROBE, f"{at}: too early"
             self.found += 1
         has_ended = now >= works or 0 < engine.updated <= now
