@@ -11,7 +11,7 @@ class StartPart(Spec):
     """A part of the start of a group."""
 
     name: str
-    """scheduled, volumes, init, image, imports, weights, cache, graphs, engine, warmup, probe or listed."""
+    """scheduled, volumes, init, image, imports, weights, cache, graphs, engine, warmup, probe, listed or firstToken."""
     seconds: float
     """Seconds of the part, for the rank that took longest."""
     rank: int | None = None

@@ -1,5 +1,6 @@
-"""Record when an engine that is starting answers its first HTTP request, when it first reports that it is healthy, and when
-the router lists it. Pure functions; all times are seconds of a monotonic clock (docs/telemetry.md).
+"""Record when an engine that is starting answers its first HTTP request, when it first reports that it is healthy, when the
+router lists it, and when the router counts the first request that it has answered. Pure functions; all times are seconds of
+a monotonic clock (docs/telemetry.md).
 
 The time of a change is recorded only if the registry has also seen the state before the change, so that the time is exact to
 the second.
@@ -14,6 +15,9 @@ STARTING_STATUS = 503
 SOON = 60.0
 """Seconds for which a leader is expected to become ready at any time, from its first answer with a status other than
 STARTING_STATUS."""
+READ_WITHIN = 5.0
+"""Maximum seconds between two readings of the router's metrics for which the time of a change between them counts as known.
+The router is read every 2 s."""
 SILENCE = 5.0
 """Seconds without an answer after which an engine is not treated as healthy any more. A single answer may be late."""
 
@@ -42,18 +46,35 @@ class StartSigns(NamedTuple):
     """Whether the registry has seen the leader missing in the router's list."""
     listed_at: float | None = None
     """First time at which the leader was in the router's list."""
+    succeeded: float | None = None
+    """`RouterCounts.succeeded` in the last reading before the router listed the leader. None if it is unknown, for example
+    because the router has restarted since."""
+    succeeded_at: float | None = None
+    """Time of the first reading in which the router had counted a further request that the leader had answered."""
 
 
-def passed(signs: StartSigns, leader: LeaderState, now: float) -> StartSigns:
+def passed(signs: StartSigns, leader: LeaderState, now: float, succeeded: float | None = None) -> StartSigns:
     """Return the updated signs after a pass of the registry. If the leader is starting again, all earlier signs are
-    discarded.
+    discarded. `succeeded` is `RouterCounts.succeeded` of the last reading; None before the first one.
     """
     if leader.is_starting and (not signs.is_starting or leader.started != signs.started):
         signs = StartSigns(started=leader.started)
     signs = signs._replace(is_starting=leader.is_starting)
     if not leader.listed:
-        return signs._replace(was_unlisted=True)
+        known = succeeded if signs.listed_at is None else signs.succeeded
+        return signs._replace(was_unlisted=True, succeeded=known)
     return signs._replace(listed_at=now) if signs.was_unlisted and signs.listed_at is None else signs
+
+
+def counted(signs: StartSigns, succeeded: float, now: float, before: float) -> StartSigns:
+    """Return the updated signs after a reading of the router's metrics with this `RouterCounts.succeeded`. `before` is the
+    time of the reading before it.
+    """
+    if signs.succeeded is None or signs.succeeded_at is not None or succeeded == signs.succeeded:
+        return signs
+    if succeeded < signs.succeeded or now - before > READ_WITHIN:  # the router has restarted, or the time is not known
+        return signs._replace(succeeded=None)
+    return signs._replace(succeeded_at=now)
 
 
 def answered(signs: StartSigns, status: int | None, now: float) -> StartSigns:
@@ -102,5 +123,10 @@ def healthy_for(signs: StartSigns, now: float) -> float | None:
 
 def ages(signs: StartSigns, now: float) -> dict[str, float]:
     """Return event of the start -> how many seconds ago the event happened, for the events whose time is known."""
-    moments = {"answersFor": signs.answers_at, "healthyFor": signs.healthy_at, "listedFor": signs.listed_at}
+    moments = {
+        "answersFor": signs.answers_at,
+        "healthyFor": signs.healthy_at,
+        "listedFor": signs.listed_at,
+        "succeededFor": signs.succeeded_at,
+    }
     return {name: now - at for name, at in moments.items() if at is not None}

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ome_operator.names import mark
 from ome_operator.registry import starting
-from ome_operator.registry.answers import AnswerSigns
+from ome_operator.registry.answers import AnswerSigns, RouterCounts, counted
 from ome_operator.registry.engine_load import EngineLoad
 from ome_operator.registry.exposition import LARGEST, EnginePage
 from ome_operator.registry.records import LeaderState
@@ -73,12 +73,20 @@ def passed(memory: LeaderMemory, leader: LeaderState, now: float) -> LeaderMemor
     A leader that is only not listed, for example because it is not ready, may be listed again at any time; a leader that is
     also marked for draining gets no request from this router any more.
     """
-    memory = memory._replace(signs=starting.passed(memory.signs, leader, now))
+    memory = memory._replace(signs=starting.passed(memory.signs, leader, now, memory.answers.succeeded))
     if leader.is_starting:
         memory = memory._replace(start={})
     if leader.state != "draining" or leader.listed:
         return memory._replace(forgotten_at=None, empty_readings=0)
     return memory if memory.forgotten_at is not None else memory._replace(forgotten_at=now, empty_readings=0)
+
+
+def with_counts(memory: LeaderMemory, counts: RouterCounts, now: float) -> LeaderMemory:
+    """Return the leader's updated memory after a reading of the router's metrics; `counts` are the router's numbers for
+    this leader.
+    """
+    signs = starting.counted(memory.signs, counts.succeeded, now, memory.answers.read_at)
+    return memory._replace(signs=signs, answers=counted(memory.answers, counts, now))
 
 
 def with_load(memory: LeaderMemory, load: EngineLoad | None, began: float, now: float) -> LeaderMemory:

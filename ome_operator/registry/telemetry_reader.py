@@ -8,14 +8,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from functools import partial
 from typing import Any
 
 import aiohttp
 
 from ome_operator.registry import starting
 from ome_operator.registry.answer_prober import AnswerProber
-from ome_operator.registry.answers import AnswerSigns, RouterCounts, counted
+from ome_operator.registry.answers import AnswerSigns, RouterCounts
 from ome_operator.registry.engine_client import AFTER_PROBE, HEALTHY_PATH, PAGE_BYTES, EngineClient
 from ome_operator.registry.engine_load import UNKNOWN, EngineLoad, for_role, gauges
 from ome_operator.registry.exposition import NOTHING, EnginePage
@@ -31,6 +30,7 @@ from ome_operator.registry.telemetry import (
     RouterReading,
     passed,
     summary,
+    with_counts,
     with_load,
     with_page,
     with_work,
@@ -291,8 +291,10 @@ class TelemetryReader:
             now, workers = self._clock(), worker_counts(text)
             self._router = self._router._replace(readings=with_work(self._router.readings, page, now))
             for leader in self._leaders():
-                counts = workers.get(leader.url.rstrip("/"), RouterCounts())
-                self._learn_answers(leader.uid, partial(counted, counts=counts, now=now))
+                memory = self._memories.get(leader.uid)
+                if memory is not None and leader.url:
+                    counts = workers.get(leader.url.rstrip("/"), RouterCounts())
+                    self._learn(leader.uid, with_counts(memory, counts, now))
 
     def _count_unserved(self, requests: float) -> None:
         """Count the requests that the router itself has received while it had no engine: a client with an open connection

@@ -81,6 +81,8 @@ class LeaderStart(NamedTuple):
     """Time at which the engine first called itself healthy."""
     listed_at: float | None = None
     """Time at which a router first listed the leader."""
+    succeeded_at: float | None = None
+    """Time at which a registry first read that its router had counted an answer of the leader to a request."""
 
     @property
     def known(self) -> tuple[str, ...]:
@@ -221,7 +223,7 @@ def _pair(pair: Mapping[str, Any]) -> FailingPair:
 
 def _start(start: Mapping[str, Any], now: float) -> LeaderStart:
     parts = {name: seconds for name in START_PARTS if (seconds := _number(start, name))}
-    ages = (_number(start, name) for name in ("answersFor", "healthyFor", "listedFor"))
+    ages = (_number(start, name) for name in ("answersFor", "healthyFor", "listedFor", "succeededFor"))
     return LeaderStart(parts, *(None if age is None else now - age for age in ages))
 
 

@@ -16,6 +16,8 @@ from ome_operator.core.observed.telemetry import LeaderStart
 from ome_operator.core.recovery.group import Group
 from ome_operator.core.recovery.record import READY, GroupRecord
 
+FIRST_TOKEN = "firstToken"
+"""The only part that does not count for the duration of a start, because it depends on when a client sends a request."""
 PARTS = (
     "scheduled",
     "volumes",
@@ -29,6 +31,7 @@ PARTS = (
     "warmup",
     "probe",
     "listed",
+    FIRST_TOKEN,
 )
 """The parts of a start, in their order.
 
@@ -41,7 +44,9 @@ PARTS = (
 * engine: the rest of the start as the engine measures it.
 * warmup: from the first answer of the HTTP server until the engine calls itself healthy.
 * probe: until Kubernetes reports the leader as ready.
-* listed: until a router may send requests to the leader; 0 if that was earlier."""
+* listed: until a router may send requests to the leader; 0 if that was earlier.
+* firstToken: from the moment at which a router lists the leader until a registry reads that its router has counted the first
+  answer of the leader to a request."""
 RECENT = 300.0
 """Seconds after the leader became ready within which parts are added to the record of a start."""
 TOLERANCE = 2.0
@@ -137,7 +142,7 @@ def _completed(start: Mapping[str, Any], leader: Pod, seen: LeaderStart | None) 
 def _of_engine(leader: Pod, seen: LeaderStart) -> dict[str, float | None]:
     own, reported = seen.parts.get("own"), {name: seen.parts.get(name) for name in ("weights", "cache", "graphs")}
     ready, nan = _seconds(leader.times.ready), float("nan")
-    answers, healthy, listed = (nan if at is None else at for at in (seen.answers_at, seen.healthy_at, seen.listed_at))
+    answers, healthy, listed, succeeded = (nan if at is None else at for at in seen[1:])
     return {
         **reported,
         "imports": None if own is None else _part(_seconds(leader.times.began) + own, answers),
@@ -146,12 +151,13 @@ def _of_engine(leader: Pod, seen: LeaderStart) -> dict[str, float | None]:
         "probe": _part(healthy, ready),
         # Registries list a healthy engine before Kubernetes reports its leader as ready.
         "listed": 0.0 if listed < ready else _part(ready, listed),
+        FIRST_TOKEN: _part(listed, succeeded),
     }
 
 
 def total(start: Mapping[str, Any]) -> float:
     """Return the duration of a start in seconds. The start ends when the leader is ready and a router can send requests to
-    it or, if the time of the latter is unknown, when the leader is ready.
+    it or, if the time of the latter is unknown, when the leader is ready. The part firstToken is not included.
     """
     listed = next((part["seconds"] for part in start.get("parts") or () if part.get("name") == "listed"), 0.0)
     return float(start.get("seconds") or 0.0) + float(listed)

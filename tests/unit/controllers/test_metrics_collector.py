@@ -136,9 +136,10 @@ def test_recycles_are_counted_from_when_we_came() -> None:
 def test_a_start_of_a_group_and_each_of_its_parts_count_once() -> None:
     made = rig()
     imports, listed = {"name": "imports", "seconds": 20}, {"name": "listed", "seconds": 2}
+    first_token = {"name": "firstToken", "seconds": 7}
     first = {"time": "2026-11-28T12:00:00Z", "seconds": 50, "parts": [imports]}
     made.see(SERVICE, body := service("svc", "team", READY, groups=[group()]))
-    for start in (first, first, first | {"parts": [imports, listed]}, first | {"time": "2026-11-28T13:00:00Z"}):
+    for start in (first, first, first | {"parts": [imports, listed, first_token]}, first | {"time": "2026-11-28T13:00:00Z"}):
         made.see(SERVICE, body := again(body, groups=[group(start=start, incarnation=1)]))
     never_ready = group(name="svc-engine-new-0-0", start=first)
     made.see(SERVICE, again(body, groups=[group(start=start, incarnation=1), never_ready]))
@@ -146,6 +147,7 @@ def test_a_start_of_a_group_and_each_of_its_parts_count_once() -> None:
     assert (samples["ome_group_start_seconds_count"], samples["ome_group_start_seconds_sum"]) == (2, 100)
     assert samples['ome_group_start_part_seconds_sum{part="imports"}'] == 40
     assert samples['ome_group_start_part_seconds_count{part="listed"}'] == 1
+    assert samples['ome_group_start_part_seconds_sum{part="firstToken"}'] == 7
 
 
 def test_recycles_of_nodes_that_are_gone_are_not_told_any_more() -> None:

@@ -51,3 +51,11 @@ def test_a_group_that_serves_says_what_took_how_long() -> None:
 
 def test_without_a_time_nothing_is_said_about_the_present_start() -> None:
     assert said(starting(), now=None)[0] == said(starting(since="soon"))[0] == ""
+
+
+def test_the_first_token_is_named_apart_because_it_is_no_part_of_the_duration() -> None:
+    parts = [*START["parts"], {"name": "firstToken", "seconds": 0.4}]
+    begins = "started in 55 s: image 3 s (rank 2), imports 20.5 s, listed 2 s"
+    assert said(entry(start=START | {"parts": parts}))[1] == f"{begins}; first token 0.4 s after a router listed it"
+    short = {"time": "x", "seconds": 4, "parts": parts[-1:]}
+    assert said(entry(start=short))[1] == "started in 4 s; first token 0.4 s after a router listed it"

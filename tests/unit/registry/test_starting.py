@@ -6,11 +6,13 @@ import pytest
 
 from ome_operator.registry.records import LeaderState
 from ome_operator.registry.starting import (
+    READ_WITHIN,
     SILENCE,
     SOON,
     StartSigns,
     ages,
     answered,
+    counted,
     healthy_for,
     is_due,
     is_expected,
@@ -109,3 +111,54 @@ def test_silence_ends_the_health_of_an_engine_and_one_late_answer_does_not() -> 
     heard = answered(answered(signs, 200, 9.0), None, 9.0 + SILENCE)
     assert healthy_for(heard, 20.0) == 19.0, "a new silence begins"
     assert healthy_for(answered(signs, None, 3.0 + SILENCE), 20.0) is None
+
+
+# --- the first answer to a request --------------------------------------------------------------------------------------
+
+LISTED = leader(is_starting=False, listed=True)
+
+
+def served(*counts: float, before: float | None = 7.0, every: float = 2.0) -> StartSigns:
+    """Return what is known about a leader that was listed at second 2, after these readings from second 3 on. `before` is
+    the number of answers in the last reading before the router listed the leader.
+    """
+    signs = passed(passed(StartSigns(), leader(), 0.0, before), LISTED, 2.0, before)
+    for number, succeeded in enumerate(counts):
+        now = 3.0 + number * every
+        signs = counted(signs, succeeded, now, now - every)
+    return signs
+
+
+def test_the_first_answer_is_the_first_one_since_the_router_listed_the_leader() -> None:
+    assert ages(served(7, 7, 8, 30), 10.0) == {"listedFor": 8.0, "succeededFor": 3.0}, "7 are of an earlier pod or container"
+    assert ages(served(1, before=0.0), 10.0)["succeededFor"] == 7.0
+
+
+def test_without_an_answer_the_first_one_is_unknown() -> None:
+    assert served(7, 7, 7).succeeded_at is None and served().succeeded_at is None
+
+
+def test_the_first_answer_is_unknown_without_a_reading_before_it() -> None:
+    assert served(7, 8, before=None).succeeded_at is None, "the router was not read before it listed the leader"
+    was_listed = counted(passed(StartSigns(), LISTED, 2.0, 7.0), 8.0, 3.0, 1.0)
+    assert was_listed.succeeded_at is None, "the router listed it before this registry ran"
+    assert served(8, every=READ_WITHIN + 0.1).succeeded_at is None, "the router was not read in time"
+    assert served(8, every=READ_WITHIN).succeeded_at == 3.0
+
+
+def test_a_router_that_restarts_ends_the_wait_for_the_first_answer() -> None:
+    assert served(7, 0, 0, 9).succeeded_at is None
+    assert served(7, 8, 0).succeeded_at == 5.0, "it was known before"
+
+
+def test_an_answer_before_the_registry_sees_the_leader_in_the_list_counts() -> None:
+    signs = counted(passed(StartSigns(), leader(), 0.0, 7.0), 8.0, 1.5, 0.0)
+    assert ages(passed(signs, LISTED, 2.0, 8.0), 3.0) == {"listedFor": 1.0, "succeededFor": 1.5}
+
+
+def test_a_later_absence_from_the_list_changes_no_first_answer() -> None:
+    signs = passed(served(7), leader(is_starting=False), 6.0, 7.0)
+    assert counted(passed(signs, LISTED, 7.0, 7.0), 8.0, 8.0, 6.0).succeeded_at == 8.0
+    assert passed(served(8), leader(started=5.0), 9.0, 8.0) == StartSigns(
+        is_starting=True, started=5.0, was_unlisted=True, succeeded=8.0
+    ), "a container that starts again begins with the present number"

@@ -297,3 +297,26 @@ async def test_what_an_engine_reports_about_its_start_is_in_the_summary(engine: 
     )
     found = (await engine.read())["leaders"][0]["start"]
     assert found == {"weights": 12.5, "own": 30, "graphs": 8}, "a phase without any time is left out"
+
+
+async def test_the_first_request_that_a_router_counts_as_answered_is_in_the_summary(engine: Engine) -> None:
+    (ready,) = engine.leaders
+    page = f'smg_worker_cb_outcomes_total{{worker="{ready.url}",outcome="success"}} %d\n'
+    starts = ready._replace(state="waiting", listed=False, is_starting=True)
+    found = []
+    for leader, succeeded in ((starts, 3), (starts, 3), (ready, 3), (ready, 4), (ready, 9)):
+        engine.pages["/router"] = 200, page % succeeded
+        engine.leaders = [leader]
+        engine.reader.passed(engine.leaders, [])
+        found.append((await engine.read(after=2.0))["leaders"][0].get("start", {}))
+    assert found == [{}, {}, {"listedFor": 2}, {"listedFor": 4, "succeededFor": 0}, {"listedFor": 6, "succeededFor": 2}]
+    assert engine.times("/router") == 5
+
+
+async def test_numbers_of_a_router_are_not_those_of_a_leader_without_an_address(engine: Engine) -> None:
+    starts = engine.leaders[0]._replace(url="", state="waiting", listed=False)
+    engine.pages["/router"] = 200, 'smg_worker_cb_outcomes_total{worker="",outcome="success"} 3\n'
+    engine.leaders = [starts]
+    engine.reader.passed(engine.leaders, [])
+    await engine.read()
+    assert engine.reader._memories["u"].answers.succeeded is None

@@ -178,22 +178,28 @@ def with_start(start: Any) -> dict[str, Any]:
 
 
 def test_the_start_of_a_leader_has_its_parts_and_moments() -> None:
-    start = {"own": 30, "weights": 12.5, "cache": 0, "other": 3, "healthyFor": 4.0, "listedFor": 1}
+    start = {"own": 30, "weights": 12.5, "cache": 0, "other": 3, "healthyFor": 4.0, "listedFor": 3, "succeededFor": 1}
     found = parse(with_start(start), "s", NOW).leaders["m"].start
-    assert found == LeaderStart({"own": 30.0, "weights": 12.5}, None, NOW - 4, NOW - 1)
-    assert found is not None and found.known == ("own", "weights", "healthy_at", "listed_at")
+    assert found == LeaderStart({"own": 30.0, "weights": 12.5}, None, NOW - 4, NOW - 3, NOW - 1)
+    assert found is not None and found.known == ("own", "weights", "healthy_at", "listed_at", "succeeded_at")
 
 
-@pytest.mark.parametrize("wrong", [7, {"own": "30"}, {"listedFor": -1}, {"weights": math.nan}])
+def test_a_registry_of_the_version_before_reports_no_first_answer() -> None:
+    found = parse(with_start({"listedFor": 3}), "s", NOW).leaders["m"].start
+    assert found == LeaderStart({}, None, None, NOW - 3, None)
+    assert combined_start([found, LeaderStart({}, None, None, NOW - 2, NOW - 1)]) == found._replace(succeeded_at=NOW - 1)
+
+
+@pytest.mark.parametrize("wrong", [7, {"own": "30"}, {"listedFor": -1}, {"succeededFor": "1"}, {"weights": math.nan}])
 def test_a_start_with_another_value_makes_the_summary_unusable(wrong: Any) -> None:
     with pytest.raises(Unusable):
         parse(with_start(wrong), "s", NOW)
 
 
 def test_several_registries_together_know_the_earliest_moments() -> None:
-    one = LeaderStart({"own": 30.0}, None, 990.0, 1005.0)
-    other = LeaderStart({}, 980.0, 991.0, 1001.0)
-    assert combined_start([one, other]) == LeaderStart({"own": 30.0}, 980.0, 990.0, 1001.0)
+    one = LeaderStart({"own": 30.0}, None, 990.0, 1005.0, 1006.0)
+    other = LeaderStart({}, 980.0, 991.0, 1001.0, 1009.0)
+    assert combined_start([one, other]) == LeaderStart({"own": 30.0}, 980.0, 990.0, 1001.0, 1006.0)
     assert combined_start([]) is None
 
 

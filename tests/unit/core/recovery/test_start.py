@@ -45,7 +45,9 @@ def moment(seconds: float) -> float:
     return (T0 + timedelta(seconds=seconds)).timestamp()
 
 
-SEEN = LeaderStart({"own": 30.0, "weights": 12.0, "cache": 0.25, "graphs": 8.0}, moment(47), moment(57.5), moment(62))
+SEEN = LeaderStart(
+    {"own": 30.0, "weights": 12.0, "cache": 0.25, "graphs": 8.0}, moment(47), moment(57.5), moment(62), moment(75.5)
+)
 
 
 def start(*pods: Pod, seen: LeaderStart | None = SEEN, now: float = 65.0) -> dict[str, Any]:
@@ -64,7 +66,7 @@ def test_a_start_has_all_parts_in_their_order() -> None:
     assert list(parts(found)) == list(PARTS)
     assert parts(found) == {
         "scheduled": 1, "volumes": 2, "init": 2, "image": 5, "imports": 7, "weights": 12, "cache": 0.2, "graphs": 8,
-        "engine": 9.8, "warmup": 10.5, "probe": 2.5, "listed": 2,
+        "engine": 9.8, "warmup": 10.5, "probe": 2.5, "listed": 2, "firstToken": 13.5,
     }  # fmt: skip
 
 
@@ -89,7 +91,8 @@ def test_what_a_pod_does_not_report_is_left_out(missing: str) -> None:
         (SEEN._replace(parts={}), {"imports", "weights", "cache", "graphs", "engine"}),
         (SEEN._replace(answers_at=None), {"imports", "warmup"}),
         (SEEN._replace(healthy_at=None), {"warmup", "probe"}),
-        (SEEN._replace(listed_at=None), {"listed"}),
+        (SEEN._replace(listed_at=None), {"listed", "firstToken"}),
+        (SEEN._replace(succeeded_at=None), {"firstToken"}),
         (None, set(PARTS) - {"scheduled", "volumes", "image"}),
     ],
 )
@@ -100,6 +103,22 @@ def test_what_no_registry_has_seen_is_left_out(seen: LeaderStart | None, lost: s
 def test_clocks_that_differ_make_no_part_negative() -> None:
     assert parts(start(seen=SEEN._replace(listed_at=moment(58.5))))["listed"] == 0
     assert parts(start(seen=SEEN._replace(listed_at=moment(50))))["listed"] == 0, "registries list healthy engines early"
+
+
+def test_the_first_token_does_not_count_for_the_duration_and_may_be_known_later_than_the_rest() -> None:
+    waits = SEEN._replace(succeeded_at=None)
+    first = with_start(group(pod()), BEFORE, RECORD, waits, T0 + timedelta(seconds=65))
+    later = with_start(group(pod()), first, first, SEEN, T0 + timedelta(seconds=80))
+    assert parts(later.start or {}) == parts(start()) and total(later.start or {}) == total(first.start or {}) == 62
+    idle = with_start(group(pod()), first, first, SEEN, T0 + timedelta(seconds=READY_AT + RECENT + 1))
+    assert idle == first, "no request came in time"
+
+
+def test_the_first_token_begins_when_a_router_lists_the_leader_even_before_it_is_ready() -> None:
+    found = parts(start(seen=SEEN._replace(listed_at=moment(58), succeeded_at=moment(59))))
+    assert (found["listed"], found["firstToken"]) == (0, 1)
+    assert parts(start(seen=SEEN._replace(succeeded_at=moment(61))))["firstToken"] == 0, "the list was read later"
+    assert "firstToken" not in parts(start(seen=SEEN._replace(succeeded_at=moment(50))))
 
 
 def test_a_restarted_container_has_its_image_already() -> None:
