@@ -20,7 +20,7 @@ from ome_operator.core.recovery.record import (
     STARTING,
     SYSTEMIC,
 )
-from ome_operator.core.recovery.start import FIRST_TOKEN, total
+from ome_operator.core.recovery.start import AFTER_START, total
 from ome_operator.quantity import moment
 from ome_operator.util.wording import count
 
@@ -94,10 +94,10 @@ def parts(start: Mapping[str, Any] | None, phase: Any = READY) -> str:
     found = [
         f"{part['name']} {part['seconds']:g} s" + (f" (rank {part['rank']})" if part.get("rank") else "")
         for part in start.get("parts") or ()
-        if part["seconds"] >= LEAST and part["name"] != FIRST_TOKEN
+        if part["seconds"] >= LEAST and part["name"] != AFTER_START
     ]
     head = "the last start took" if phase in _STARTS else "started in"
-    first = next((part["seconds"] for part in start.get("parts") or () if part["name"] == FIRST_TOKEN), None)
+    first = next((part["seconds"] for part in start.get("parts") or () if part["name"] == AFTER_START), None)
     last = "" if first is None else f"; first token {first:g} s after a router listed it"
     return f"{head} {duration(total(start))}" + (f": {', '.join(found)}" if found else "") + last
 

@@ -16,7 +16,7 @@ from ome_operator.core.observed.telemetry import LeaderStart
 from ome_operator.core.recovery.group import Group
 from ome_operator.core.recovery.record import READY, GroupRecord
 
-FIRST_TOKEN = "firstToken"
+AFTER_START = "firstToken"
 """The only part that does not count for the duration of a start, because it depends on when a client sends a request."""
 PARTS = (
     "scheduled",
@@ -31,7 +31,7 @@ PARTS = (
     "warmup",
     "probe",
     "listed",
-    FIRST_TOKEN,
+    AFTER_START,
 )
 """The parts of a start, in their order.
 
@@ -151,7 +151,7 @@ def _of_engine(leader: Pod, seen: LeaderStart) -> dict[str, float | None]:
         "probe": _part(healthy, ready),
         # Registries list a healthy engine before Kubernetes reports its leader as ready.
         "listed": 0.0 if listed < ready else _part(ready, listed),
-        FIRST_TOKEN: _part(listed, succeeded),
+        AFTER_START: _part(listed, succeeded),
     }
 
 
