@@ -172,7 +172,7 @@ def over(rig: Rig, name: str, before: dict[str, int], leaders: list[str], what: 
 def row(what: str, group: dict[str, Any], own: dict[str, float], names: tuple[str, ...], total: float) -> str:
     """Return a line of a table: the total, and the seconds of the parts that are known."""
     role = {"engine": "prefill", "decoder": "decode"}[group["component"]]
-    said = "".join(f"{'':>10}" if math.isnan(own.get(name, NAN)) else f"{own[name]:>10.1f}" for name in names)
+    said = "".join(f"{'':>11}" if math.isnan(own.get(name, NAN)) else f"{own[name]:>11.1f}" for name in names)
     return f"{what:<14}{role:<8}{total:>7.1f}{said}"
 
 
@@ -185,10 +185,10 @@ async def test_the_parts_of_starts(serving: Rig, services: dict[str, Start], ste
     for what in ("kill", "revision"):
         starts.append((what, await restart(serving, NEW, what)))
     head = f"{'':<22}{'total':>7}"
-    tables["parts of starts"] = [head + "".join(f"{name:>10}" for name in PARTS)] + [
+    tables["parts of starts"] = [head + "".join(f"{name:>11}" for name in PARTS)] + [
         row(what, each, parts(each), PARTS, each["start"]["seconds"]) for what, start in starts for each in start.groups
     ]
-    tables["steps of starts"] = [head + "".join(f"{name:>10}" for name in STEPS)] + [
+    tables["steps of starts"] = [head + "".join(f"{name:>11}" for name in STEPS)] + [
         row(what, each, own, STEPS, start.seconds)
         for what, start in starts
         for each, own in zip(start.groups, start.steps, strict=True)
