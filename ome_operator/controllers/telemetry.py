@@ -2,8 +2,8 @@
 
 A registry must not write anything to the cluster. Its ServiceAccount may only get, list and watch pods, so that an attacker
 who takes over a router gets no more rights. The registry therefore serves a summary, which the operator requests. The
-responding pod belongs to a tenant: the operator uses no text of the response, bounds its length, follows no redirect, sends
-no token, and keeps at most a quarter of its connections for the routers of one namespace.
+responding pod belongs to a tenant: the operator uses no text of the response, and keeps at most a quarter of its connections
+for the routers of one namespace. `router_pages` has the other bounds.
 """
 
 import asyncio
@@ -13,14 +13,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-import aiohttp
-
 from ome_operator import keys, names
 from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.facts import pod_group
 from ome_operator.cache.owned import own_routers
 from ome_operator.cache.resources import SERVICE
 from ome_operator.controllers.registry_page import foreign_workers
+from ome_operator.controllers.router_pages import AT_ONCE, DirectPages, Opened, RouterPages
 from ome_operator.core.observed.arrivals import Arrivals, apart, arrivals
 from ome_operator.core.observed.objects import Pod, Ref
 from ome_operator.core.observed.silence import Silence, hold, silence_of
@@ -41,26 +40,20 @@ from ome_operator.core.recovery.start import is_recent
 from ome_operator.core.render import meta
 from ome_operator.core.rollout.drain import EMPTY_READINGS
 from ome_operator.machinery.background import repeat
-from ome_operator.util.bounded import content
 from ome_operator.util.json_limits import MIB
 from ome_operator.util.wall_clock import WallClock
 
 logger = logging.getLogger(__name__)
 
-PAGE = 256 * 1024
-"""Maximum bytes of a summary."""
 OF_NAMESPACE = 2 * MIB
 """Maximum bytes of the last summaries of all routers of a namespace. The values of a summary take up to ten times as much
 memory as its text, and parsing 2 MiB takes less than 0.1 s (measured with CPython 3.11)."""
-TIMEOUT = aiohttp.ClientTimeout(total=2.0)
-AT_ONCE, OF_A_NAMESPACE = 32, 8
-"""Maximum number of requests at the same time, in total and to routers of one namespace."""
+OF_A_NAMESPACE = 8
+"""Maximum number of requests at the same time to routers of one namespace."""
 SLOW_AFTER, SLOW = 3, 30.0
 """Number of failures in a row after which a router is asked only every `SLOW` seconds."""
 OLD = 60.0
 """Seconds between two requests to a registry of a version without a summary."""
-KEPT = 30.0
-"""Seconds for which an unused connection is kept: longer than the interval, so that a router costs no new connection."""
 FRESH, WITHOUT, SILENT = "fresh", "old", "silent"
 STATES = (FRESH, WITHOUT, SILENT)
 """States of a router: its numbers are fresh; its registry serves no summary; it sends no usable response."""
@@ -87,16 +80,9 @@ class _Known(NamedTuple):
     """Time of a request that no engine could serve; replaced by that of a request at least `arrivals.APART` s later."""
 
 
-def new_session() -> aiohttp.ClientSession:
-    """Return a session for requests to routers. It accepts no compressed responses, whose length would not be bounded."""
-    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT)
-    headers = {"User-Agent": keys.MANAGER, "Accept-Encoding": "identity"}
-    return aiohttp.ClientSession(connector=connector, timeout=TIMEOUT, headers=headers, auto_decompress=False)
-
-
 class Telemetry:
-    """Requests the summaries of all routers repeatedly. `changed` is called with a service if a fact on which decisions
-    depend has changed, and not for other numbers.
+    """Requests the summaries of all routers repeatedly, each every `interval` seconds. `changed` is called with a service if
+    a fact on which decisions depend has changed, and not for other numbers. `opened` opens the connections to the routers.
     """
 
     def __init__(
@@ -105,9 +91,9 @@ class Telemetry:
         changed: Callable[[Ref], None],
         wall: WallClock,
         interval: float,
-        port: int = keys.REGISTRY_PORT,
+        opened: Opened = DirectPages,
     ) -> None:
-        self._routers, self._changed, self._wall, self._interval, self._port = routers, changed, wall, interval, port
+        self._routers, self._changed, self._wall, self._interval, self._opened = routers, changed, wall, interval, opened
         self._known: dict[str, _Known] = {}
         self._slots = asyncio.Semaphore(AT_ONCE)  # first come, first served: namespaces take turns
         self._busy: dict[str, asyncio.Task[None]] = {}
@@ -130,9 +116,9 @@ class Telemetry:
                 "router-watch is 0: no numbers are requested from routers; groups wait a fixed time for their last requests"
             )
             return
-        async with new_session() as session:
+        async with self._opened() as pages:
             try:
-                await repeat("the reading of routers' summaries", lambda: self._begin(session), lambda: self._pause)
+                await repeat("the reading of routers' summaries", lambda: self._begin(pages), lambda: self._pause)
             finally:
                 for task in self._busy.values():
                     task.cancel()
@@ -141,7 +127,7 @@ class Telemetry:
     def _pause(self) -> float:
         return min(1.0, self._interval / 4)
 
-    async def _begin(self, session: aiohttp.ClientSession) -> None:
+    async def _begin(self, pages: RouterPages) -> None:
         """Begin a round of requests for each namespace that has due routers and whose previous round has ended."""
         self._busy = {name: task for name, task in self._busy.items() if not task.done()}
         now = asyncio.get_running_loop().time()
@@ -149,19 +135,19 @@ class Telemetry:
             self._look_at, self._pods = now + self._interval, self._present()
         due: dict[str, list[Pod]] = {}
         for pod in self._pods:
-            if pod.namespace not in self._busy and self._known.setdefault(pod.uid, self._new(pod, now)).due <= now:
+            if pod.namespace not in self._busy and self._known.setdefault(pod.uid, self._new(pod, now, pages.spread)).due <= now:
                 due.setdefault(pod.namespace, []).append(pod)
         for namespace, pods in due.items():
-            self._busy[namespace] = asyncio.create_task(self._round(session, pods), name=f"routers of {namespace}")
+            self._busy[namespace] = asyncio.create_task(self._round(pages, pods), name=f"routers of {namespace}")
 
-    def _new(self, pod: Pod, now: float) -> _Known:
-        """Return the state of a new router. The first requests are spread over the interval."""
-        return _Known(due=now + zlib.crc32(pod.uid.encode()) % 1000 / 1000 * min(self._interval, 5.0))
+    def _new(self, pod: Pod, now: float, spread: float) -> _Known:
+        """Return the state of a new router. The first requests are spread over the interval, but at most `spread` seconds."""
+        return _Known(due=now + zlib.crc32(pod.uid.encode()) % 1000 / 1000 * min(self._interval, spread))
 
-    async def walk(self, session: aiohttp.ClientSession) -> None:
+    async def walk(self, pages: RouterPages) -> None:
         """Request the summary of every router once."""
         self._pods = self._present()
-        await self._round(session, self._pods)
+        await self._round(pages, self._pods)
 
     def _present(self) -> list[Pod]:
         """Return the pods of the existing routers, and forget what is known about routers that no longer exist."""
@@ -175,23 +161,23 @@ class Telemetry:
                 self._of_namespace[pod.namespace] += self._sizes.get(pod.uid, 0)
         return routers
 
-    async def _round(self, session: aiohttp.ClientSession, pods: Iterable[Pod]) -> None:
+    async def _round(self, pages: RouterPages, pods: Iterable[Pod]) -> None:
         """Ask the routers of a namespace, at most `OF_A_NAMESPACE` at the same time."""
         left = iter(pods)
 
         async def ask_next() -> None:
             for pod in left:  # all of the namespace's workers share the iterator
                 async with self._slots:
-                    await self._visit(session, pod)
+                    await self._visit(pages, pod)
 
         async with asyncio.TaskGroup() as group:
             for _ in range(OF_A_NAMESPACE):
                 group.create_task(ask_next())
 
-    async def _visit(self, session: aiohttp.ClientSession, pod: Pod) -> None:
+    async def _visit(self, pages: RouterPages, pod: Pod) -> None:
         loop, before = asyncio.get_running_loop(), self._known.get(pod.uid, _Known())
         try:
-            after = await self._ask(session, pod, before)
+            after = await self._ask(pages, pod, before)
         except Unusable as error:
             after = self._failed(pod, before, str(error))
         except Exception as error:  # a pod of a tenant: a failure affects only this pod
@@ -203,10 +189,10 @@ class Telemetry:
             self._count(before.strangers, after.strangers)
             self._changed(Ref(SERVICE, pod.namespace, pod.service))
 
-    async def _ask(self, session: aiohttp.ClientSession, pod: Pod, before: _Known) -> _Known:
-        status, text = await self._page(session, pod, "summary")
+    async def _ask(self, pages: RouterPages, pod: Pod, before: _Known) -> _Known:
+        status, text = await pages.read(pod, "summary")
         if status == 404:  # a registry of an earlier version: only its metrics are read
-            status, text = await self._page(session, pod, "metrics")
+            status, text = await pages.read(pod, "metrics")
             found = foreign_workers(text.decode(errors="replace"), self._wall().timestamp()) if status == 200 else None
             return before._replace(report=None, strangers=found or before.strangers, failures=0, trouble="", old=True)
         if status != 200:
@@ -225,18 +211,11 @@ class Telemetry:
             raise Unusable(f"the summaries of all routers in the namespace are longer than {OF_NAMESPACE // MIB} MiB")
         self._sizes[pod.uid], self._of_namespace[pod.namespace] = size, total
 
-    async def _page(self, session: aiohttp.ClientSession, pod: Pod, page: str) -> tuple[int, bytes]:
-        """Return status and content of a page. Raises Unusable if the content is too long."""
-        url = f"http://{f'[{pod.ip}]' if ':' in pod.ip else pod.ip}:{self._port}/{page}"
-        async with session.get(url, allow_redirects=False) as answer:
-            data = await content(answer.content.iter_any(), PAGE)
-        if data is None:
-            raise Unusable(f"the response is longer than {PAGE // 1024} KiB")
-        return answer.status, data
-
     def _failed(self, pod: Pod, before: _Known, why: str) -> _Known:
-        """Return the state of a router after a failed request, which keeps the last numbers. Log a new problem once."""
-        if why != before.trouble and before.failures:  # a single failure is a router that starts or ends
+        """Return the state of a router after a failed request, which keeps the last numbers. Log a new problem once; "" is one
+        that is logged already.
+        """
+        if why and why != before.trouble and before.failures:  # a single failure is a router that starts or ends
             logger.info("the summary of the router %s/%s is not used: %s", pod.namespace, pod.name, why)
         trouble = why if before.failures else before.trouble
         return before._replace(failures=before.failures + 1, trouble=trouble)

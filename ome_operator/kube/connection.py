@@ -139,6 +139,13 @@ class Connection:
             response = await handler(request)
         return response
 
+    async def _authorize_once(self, request: aiohttp.ClientRequest, handler: Handler) -> aiohttp.ClientResponse:
+        """Add the credentials to a request that a pod answers; this is an aiohttp client middleware. Other sessions renew
+        the credentials, which all sessions share.
+        """
+        self._identify(request)
+        return await handler(request)
+
     def _identify(self, request: aiohttp.ClientRequest) -> tuple[str, ssl.SSLContext | bool]:
         """Add the present credentials to a request, and return them."""
         # The name in the certificate, if it differs from the address:
@@ -156,15 +163,21 @@ class Connection:
         agent: str,
         traces: Sequence[aiohttp.TraceConfig] = (),
         middlewares: Sequence[aiohttp.ClientMiddlewareType] = (),
+        of_pods: bool = False,
     ) -> aiohttp.ClientSession:
         """Return a session with at most `limit` connections (0 for any number). If the server refuses a token, the token is
         renewed and the request repeated before `middlewares` receive the answer.
+
+        `of_pods` is for requests that the server passes on to pods, which are not trusted: a pod's status 401 renews no
+        token, its cookies are not stored, and its responses are not decompressed.
         """
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=limit, ssl=self._context_of_tls, keepalive_timeout=60),
-            middlewares=(*middlewares, self._authorize),
+            middlewares=(*middlewares, self._authorize_once if of_pods else self._authorize),
             trace_configs=list(traces),
-            headers={"User-Agent": agent},
+            headers={"User-Agent": agent, **({"Accept-Encoding": "identity"} if of_pods else {})},
+            auto_decompress=not of_pods,
+            cookie_jar=aiohttp.DummyCookieJar() if of_pods else None,
             proxy=self._configuration.proxy or _proxy(self.server),
             trust_env=False,  # aiohttp would read ~/.netrc in a thread for every request
             read_bufsize=2**20,  # an event of a watch is a single line, which may be long

@@ -7,41 +7,57 @@ import aiohttp
 from ome_operator.kube import errors
 from ome_operator.kube.connection import Connection
 from ome_operator.kube.resources import path
-from ome_operator.util.bounded import content
+from ome_operator.util import bounded
 from ome_operator.util.json_limits import MIB, parsed
 
 LARGEST = 4 * 2**20
-"""Maximum number of bytes of a page that are read, because a pod may send any number of bytes."""
+"""Default of the maximum number of bytes of a page that are read, because a pod may send any number of bytes."""
 MEMORY = 64 * MIB
 """Maximum bytes of memory while an error message, which may come from the pod, is parsed."""
 PATIENCE = 5.0
-"""Timeout of a request for a page, in seconds."""
+"""Default timeout of a request for a page, in seconds."""
 
 
 class PodPages:
-    """Reads pages over one connection, which the caller has to close at the end."""
+    """Reads pages over one session, which the caller has to close at the end. It has at most `at_once` connections. A page
+    has at most `longest` bytes, and each request has `patience` as its timeout in seconds.
+    """
 
-    def __init__(self, connection: Connection) -> None:
-        self._server = connection.server
-        self._session = connection.session(limit=8, agent="ome")
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        agent: str = "ome",
+        at_once: int = 8,
+        longest: int = LARGEST,
+        patience: float = PATIENCE,
+    ) -> None:
+        self._server, self._longest = connection.server, longest
+        self._session = connection.session(limit=at_once, agent=agent, of_pods=True)
+        self._timeout = aiohttp.ClientTimeout(total=patience, sock_connect=patience)
 
     async def close(self) -> None:
         """End all requests."""
         await self._session.close()
 
     async def text(self, namespace: str, pod: str, port: int, page: str) -> str:
-        """Return a page of a pod, such as `metrics`. Raises KubeError, and Forbidden if the user has no right to read it."""
+        """Return a page of a pod as text, and raise the same errors as `content`."""
+        return (await self.content(namespace, pod, port, page)).decode(errors="replace")
+
+    async def content(self, namespace: str, pod: str, port: int, page: str) -> bytes:
+        """Return a page of a pod, such as `metrics`. Raises KubeError, and Forbidden if the user has no right to read it. An
+        answer with a status has it in `code`; the answer may be the API server's or the pod's.
+        """
         url = f"{self._server}{path('Pod', namespace, f'{pod}:{port}', 'proxy')}/{page}"
-        timeout = aiohttp.ClientTimeout(total=PATIENCE, sock_connect=PATIENCE)
         try:
-            async with self._session.get(url, timeout=timeout, allow_redirects=False) as response:
-                raw = await content(response.content.iter_any(), LARGEST)
+            async with self._session.get(url, timeout=self._timeout, allow_redirects=False) as response:
+                raw = await bounded.content(response.content.iter_any(), self._longest)
                 if raw is None:
-                    raise errors.Transient(f"{page} of {pod} is larger than {LARGEST >> 20} MiB")
+                    raise errors.TooLong(f"{page} of {pod} is larger than {self._longest >> 10} KiB", response.status)
                 if response.status >= 300:
                     is_json = response.content_type == "application/json"
                     status = parsed(raw, page, memory=MEMORY, take=lambda value: value) if is_json else ""
                     raise errors.from_response(response.status, status or f"{page} of {pod}: HTTP {response.status}")
-                return raw.decode(errors="replace")
+                return raw
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise errors.Transient(f"{page} of {pod}: {error or type(error).__name__}") from error

@@ -226,6 +226,17 @@ class Settings:
     """The default is 0 because outside the cluster the operator cannot reach the addresses of router pods, or the addresses
     belong to other machines. The chart sets 5. Without these numbers, foreign workers are not reported, and a
     group that is removed waits a fixed time for its requests (docs/telemetry.md)."""
+    router_proxy: Annotated[
+        bool,
+        Option(
+            flag="--router-proxy",
+            help="Without --router-watch: ask each router every 30 s through the API server (get pods/proxy). Its numbers are "
+            "known for about two thirds of the time.",
+            part_of="registry.podsProxy",
+        ),
+    ] = False
+    """Numbers that are older than 20 s are unknown. The default is off because the right reaches every port of every pod
+    (docs/security.md)."""
     well_known_models: Annotated[
         str,
         Option(

@@ -1,0 +1,144 @@
+"""Read pages of routers' registries, directly or through the API server (docs/telemetry.md).
+
+The responding pod belongs to a tenant. Both ways bound the length of a response, follow no redirect, accept no compressed
+response, and store no cookie. The pod never receives a token: directly none is sent, and the API server removes it.
+"""
+
+import logging
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol, Self
+
+import aiohttp
+
+from ome_operator import keys
+from ome_operator.core.observed.objects import Pod
+from ome_operator.core.observed.telemetry import Unusable
+from ome_operator.kube.client import Client
+from ome_operator.kube.connection import Connection
+from ome_operator.kube.errors import Forbidden, KubeError, TooLong
+from ome_operator.kube.podproxy import PodPages
+from ome_operator.settings import Settings
+from ome_operator.util.bounded import content
+
+logger = logging.getLogger(__name__)
+
+PAGE = 256 * 1024
+"""Maximum bytes of a page."""
+PATIENCE = 2.0
+"""Timeout of a request, in seconds."""
+AT_ONCE = 32
+"""Maximum number of requests at the same time."""
+KEPT = 30.0
+"""Seconds for which an unused connection is kept: longer than the interval, so that a router costs no new connection."""
+PROXY_INTERVAL = 30.0
+"""Seconds between two requests to a router through the API server."""
+
+
+class RouterPages(Protocol):
+    """A way to read pages of routers."""
+
+    spread: float
+    """Maximum seconds over which the first requests to new routers are distributed."""
+
+    async def read(self, pod: Pod, page: str) -> tuple[int, bytes]:
+        """Return status and content of a page, such as `summary`. Raises Unusable if there is no usable response; its text
+        is "" if the reason is already logged. Every other exception is a failure of this request, too.
+        """
+
+
+Opened = Callable[[], AbstractAsyncContextManager[RouterPages]]
+"""Opens the connections through which pages are read."""
+
+
+def interval_of(settings: Settings) -> float:
+    """Return the seconds between two requests to a router; 0 if the operator asks no router."""
+    return settings.router_watch or (PROXY_INTERVAL if settings.router_proxy else 0.0)
+
+
+def pages_of(settings: Settings, client: Client) -> Opened:
+    """Return the way to read routers that the settings choose: directly, unless only `router_proxy` is set."""
+    proxied = settings.router_proxy and not settings.router_watch
+    return (lambda: ProxiedPages(client.connection)) if proxied else DirectPages
+
+
+class DirectPages:
+    """Reads the pages from the addresses of the pods."""
+
+    spread = 5.0
+
+    def __init__(self, port: int = keys.REGISTRY_PORT) -> None:
+        self._port = port
+        # A compressed response is not decompressed, because its length would not be bounded.
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT),
+            timeout=aiohttp.ClientTimeout(total=PATIENCE),
+            headers={"User-Agent": keys.MANAGER, "Accept-Encoding": "identity"},
+            auto_decompress=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._session.close()
+
+    async def read(self, pod: Pod, page: str) -> tuple[int, bytes]:
+        """Return status and content of a page. Raises Unusable."""
+        url = f"http://{f'[{pod.ip}]' if ':' in pod.ip else pod.ip}:{self._port}/{page}"
+        async with self._session.get(url, allow_redirects=False) as answer:
+            data = await content(answer.content.iter_any(), PAGE)
+        if data is None:
+            raise _too_long()
+        return answer.status, data
+
+
+class ProxiedPages:
+    """Reads the pages through the API server, with the right to `get pods/proxy`."""
+
+    spread = PROXY_INTERVAL
+
+    def __init__(self, connection: Connection) -> None:
+        self._pages = PodPages(connection, agent=keys.MANAGER, at_once=AT_ONCE, longest=PAGE, patience=PATIENCE)
+        self._refused = False
+        """Whether a request was refused before."""
+
+    async def __aenter__(self) -> Self:
+        logger.info(
+            "routers are asked through the API server, each every %.0f s: their numbers are unknown for about a third of the "
+            "time",
+            PROXY_INTERVAL,
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._pages.close()
+
+    async def read(self, pod: Pod, page: str) -> tuple[int, bytes]:
+        """Return status and content of a page. Raises Unusable. The first refusal is logged, and no other, because a missing
+        right concerns all routers.
+        """
+        try:
+            return 200, await self._pages.content(pod.namespace, pod.name, keys.REGISTRY_PORT, page)
+        except Forbidden:
+            if not self._refused:
+                self._refused = True
+                logger.warning(
+                    "the summary of the router %s/%s cannot be read through the API server: the operator has no right to `get "
+                    "pods/proxy` (set registry.podsProxy=true in the chart). What is refused stays unknown; it is not logged "
+                    "again",
+                    pod.namespace,
+                    pod.name,
+                )
+            raise Unusable("") from None
+        except TooLong:
+            raise _too_long() from None
+        except KubeError as error:  # its message may contain text of the pod
+            if error.code:
+                return error.code, b""
+            raise Unusable(f"the API server returned no response ({type(error.__cause__ or error).__name__})") from error
+
+
+def _too_long() -> Unusable:
+    return Unusable(f"the response is longer than {PAGE // 1024} KiB")
