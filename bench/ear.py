@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from ome_local import ports
 from ome_operator import keys
 from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.resources import SERVICE
+from ome_operator.controllers.router_pages import DirectPages
 from ome_operator.controllers.telemetry import Telemetry, owned_routers
 from ome_operator.core.observed.objects import Deps, Pod, Ref
 from ome_operator.core.render import meta
@@ -38,7 +40,8 @@ async def measure(routers: int, seconds: float) -> Heard:
     for number in range(routers):
         _service(cluster, number)
     dirty = list[Ref]()
-    telemetry = Telemetry(lambda: owned_routers(cluster), dirty.append, lambda: datetime.now(UTC), INTERVAL, port)
+    opened = partial(DirectPages, port)
+    telemetry = Telemetry(lambda: owned_routers(cluster), dirty.append, lambda: datetime.now(UTC), INTERVAL, opened)
     pods = list(owned_routers(cluster))
     gc.collect()
     gc.freeze()  # as the operator does when it begins to work

@@ -26,8 +26,8 @@ from ome_operator.controllers.inferenceservice.reconciler import InferenceServic
 from ome_operator.controllers.inferenceservice.shared_state import Reports, SharedState
 from ome_operator.controllers.metrics_collector import MetricsCollector
 from ome_operator.controllers.nodemodels import NodeModelsReconciler
-from ome_operator.controllers.sglang import SglangReconciler
 from ome_operator.controllers.router_pages import interval_of, pages_of
+from ome_operator.controllers.sglang import SglangReconciler
 from ome_operator.controllers.telemetry import Telemetry, owned_routers
 from ome_operator.controllers.traffic import TrafficSampler
 from ome_operator.controllers.watched_kinds import SELECTORS

@@ -106,8 +106,8 @@ class ProxiedPages:
 
     async def __aenter__(self) -> Self:
         logger.info(
-            "routers are asked through the API server, each every %.0f s: their numbers are unknown for about a third of the "
-            "time",
+            "routers are asked through the API server, each every %.0f s: "
+            "their numbers are unknown for about a third of the time",
             PROXY_INTERVAL,
         )
         return self
@@ -125,9 +125,9 @@ class ProxiedPages:
             if not self._refused:
                 self._refused = True
                 logger.warning(
-                    "the summary of the router %s/%s cannot be read through the API server: the operator has no right to `get "
-                    "pods/proxy` (set registry.podsProxy=true in the chart). What is refused stays unknown; it is not logged "
-                    "again",
+                    "the summary of the router %s/%s cannot be read through the API server: the operator has no right to "
+                    "`get pods/proxy` (set registry.podsProxy=true in the chart). Numbers that are refused stay unknown; "
+                    "this is not logged again",
                     pod.namespace,
                     pod.name,
                 )

@@ -135,13 +135,14 @@ class Telemetry:
             self._look_at, self._pods = now + self._interval, self._present()
         due: dict[str, list[Pod]] = {}
         for pod in self._pods:
-            if pod.namespace not in self._busy and self._known.setdefault(pod.uid, self._new(pod, now, pages.spread)).due <= now:
+            known = self._known.get(pod.uid) or self._known.setdefault(pod.uid, self._new(pod, now, pages.spread))
+            if pod.namespace not in self._busy and known.due <= now:
                 due.setdefault(pod.namespace, []).append(pod)
         for namespace, pods in due.items():
             self._busy[namespace] = asyncio.create_task(self._round(pages, pods), name=f"routers of {namespace}")
 
     def _new(self, pod: Pod, now: float, spread: float) -> _Known:
-        """Return the state of a new router. The first requests are spread over the interval, but at most `spread` seconds."""
+        """Return the state of a new router. The first requests are spread over the interval, at most `spread` seconds."""
         return _Known(due=now + zlib.crc32(pod.uid.encode()) % 1000 / 1000 * min(self._interval, spread))
 
     async def walk(self, pages: RouterPages) -> None:
@@ -212,8 +213,8 @@ class Telemetry:
         self._sizes[pod.uid], self._of_namespace[pod.namespace] = size, total
 
     def _failed(self, pod: Pod, before: _Known, why: str) -> _Known:
-        """Return the state of a router after a failed request, which keeps the last numbers. Log a new problem once; "" is one
-        that is logged already.
+        """Return the state of a router after a failed request, which keeps the last numbers. Log a new problem once; if `why`
+        is "", the problem is already logged.
         """
         if why and why != before.trouble and before.failures:  # a single failure is a router that starts or ends
             logger.info("the summary of the router %s/%s is not used: %s", pod.namespace, pod.name, why)

@@ -230,8 +230,8 @@ class Settings:
         bool,
         Option(
             flag="--router-proxy",
-            help="Without --router-watch: ask each router every 30 s through the API server (get pods/proxy). Its numbers are "
-            "known for about two thirds of the time.",
+            help="If --router-watch is 0: ask each router every 30 s through the API server (get pods/proxy). Its numbers "
+            "are then known for about two thirds of the time.",
             part_of="registry.podsProxy",
         ),
     ] = False

@@ -100,6 +100,28 @@ def test_with_watch_namespaces_nothing_namespaced_is_in_a_cluster_role() -> None
     assert {"--watch-namespace=a", "--watch-namespace=b"} <= set(args) and "--no-cluster-wide-kinds" not in args
 
 
+@pytest.mark.parametrize("places", [[], ["a", "b"]])
+def test_pages_of_pods_are_read_only_with_the_value(places: list[str]) -> None:
+    """The operator may `get pods/proxy` only with `registry.podsProxy`, and only an operator outside of the cluster may have
+    this value. With a list of namespaces, it has the right only there.
+    """
+    outside = {"operator": {"external": True}, "watchNamespaces": places}
+    for made in (rendered(watchNamespaces=places), rendered(**outside)):
+        assert "pods/proxy" not in {kind for rule in rules(made, "ome-operator") for kind in rule.get("resources", [])}
+    made = rendered(**outside, registry_podsProxy=True)
+    having = {
+        (body["kind"], body["metadata"].get("namespace", "")): [
+            rule for rule in body["rules"] if "pods/proxy" in rule["resources"]
+        ]
+        for body in made
+        if "pods/proxy" in json.dumps(body.get("rules", [])) and body["metadata"]["name"] == "ome-operator"
+    }
+    rule = {"apiGroups": [""], "resources": ["pods/proxy"], "verbs": ["get"]}
+    assert having == {place: [rule] for place in ([("Role", each) for each in places] or [("ClusterRole", "")])}
+    refused = helm("template", "ome", str(CHART), "-n", "ome", "--set", "image.repository=r/op,registry.podsProxy=true")
+    assert refused.returncode != 0 and "registry.podsProxy needs operator.external=true" in refused.stderr
+
+
 def test_a_team_can_have_all_of_it_in_its_own_namespaces() -> None:
     values = {"watchNamespaces": ["a"], "clusterWideKinds": False}
     made = rendered(**values, admissionPolicy_enabled=False, rbac_aggregateToUserRoles=False)

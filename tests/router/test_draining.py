@@ -4,9 +4,11 @@ requests for the summary, and the operator's decision. Only the engines and the 
 
 import asyncio
 from datetime import UTC, datetime
+from functools import partial
 
 from ome_operator import keys, names
-from ome_operator.controllers.telemetry import Telemetry, new_session
+from ome_operator.controllers.router_pages import DirectPages
+from ome_operator.controllers.telemetry import Telemetry
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.objects import Child, Pod, Ref
 from ome_operator.core.observed.slices import Slice
@@ -47,12 +49,13 @@ class Operator:
     def __init__(self, stage: Stage) -> None:
         self.router, self.dirty, self.mark = pod("router", keys.ROUTER, "router", 0), list[Ref](), ""
         wall = lambda: datetime.now(UTC)  # noqa: E731
-        self._telemetry = Telemetry(lambda: [self.router], self.dirty.append, wall, 5.0, stage.probe)
+        self.opened = partial(DirectPages, stage.probe)
+        self._telemetry = Telemetry(lambda: [self.router], self.dirty.append, wall, 5.0, self.opened)
 
     async def stops(self) -> bool:
         """Read the registry's summary once, and return whether group 1 may be stopped now."""
-        async with new_session() as session:
-            await self._telemetry.walk(session)
+        async with self.opened() as pages:
+            await self._telemetry.walk(pages)
         leaders = [pod("d-0-0", keys.DECODER, "uid-d-0", 0)]
         leaders.append(pod("d-1-0", keys.DECODER, "uid-d-1", 1, **{keys.DRAINING: self.mark}))
         pods = (*leaders, self.router)

@@ -4,9 +4,11 @@ of that registry.
 
 import asyncio
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from ome_operator import keys
+from ome_operator.controllers.router_pages import DirectPages
 from ome_operator.controllers.telemetry import Telemetry
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.objects import Ref
@@ -37,7 +39,8 @@ class Operator:
     def __init__(self, selector: str, page: int) -> None:
         """Query the registry on the port `page`, beside the router of the slice with this selector."""
         pods, self.told = [from_api.pod(router_pod(selector))], list[Ref]()
-        self._telemetry = Telemetry(lambda: pods, self.told.append, lambda: datetime.now(UTC), 1.0, page)
+        opened = partial(DirectPages, page)
+        self._telemetry = Telemetry(lambda: pods, self.told.append, lambda: datetime.now(UTC), 1.0, opened)
         self._metrics = Metrics()
         self._metrics.leader.set(1)
         self._metrics.ask("ome_router_strangers_total", lambda: {(): self._telemetry.total})

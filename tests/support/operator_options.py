@@ -53,6 +53,7 @@ SAMPLES: dict[str, tuple[Any, Any]] = {
     "avoid-bad-nodes": (False, True),
     "lint-refuse": (False, True),
     "router-watch": (30.5, 60),
+    "router-proxy": (True, False),
     "well-known-models": ("", "package"),
     "benchmark-image": ("r.example.com/sglang:1", "r.example.com/sglang:2"),
     "tools-image": ("r.example.com/agent:1", "r.example.com/agent:2"),

@@ -142,6 +142,9 @@ of the cluster (NOTES.txt). Such a process reads neither the chart's ConfigMap n
 {{- if and .Values.registry.enabled (not .Values.operator.external) }}
 - --router-watch=5
 {{- end }}
+{{- if .Values.registry.podsProxy }}
+- --router-proxy
+{{- end }}
 {{- if .Values.networkPolicy.services }}
 - --network-policies
 {{- end }}

@@ -1,16 +1,11 @@
 """Tests that the operator reads the summaries of the registries next to routers, whatever else answers there."""
 
 import asyncio
-import gzip
-import json
 from collections.abc import AsyncIterator
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import timedelta
+from functools import partial
 
-import aiohttp
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import TestServer
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,90 +13,32 @@ from ome_operator import keys
 from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.controllers import telemetry
 from ome_operator.controllers.registry_page import foreign_workers
-from ome_operator.controllers.telemetry import PAGE, SLOW_AFTER, Telemetry, new_session, owned_routers
-from ome_operator.core.observed import from_api
-from ome_operator.core.observed.objects import Deps, Pod, Ref
+from ome_operator.controllers.router_pages import DirectPages
+from ome_operator.controllers.telemetry import SLOW_AFTER, Telemetry, owned_routers
+from ome_operator.core.observed.objects import Deps
 from ome_operator.core.observed.telemetry import DrainReport, ForeignWorkers
-from ome_operator.names import mark, slice_mark
+from ome_operator.names import slice_mark
 from ome_operator.registry.metrics import RegistryMetrics
 from tests.support.simulator import START
+from tests.unit.controllers.registries import (
+    GOING,
+    HOSTILE,
+    NOW,
+    SELECTOR,
+    SERVICE,
+    Registry,
+    pod,
+    registries,
+    summary,
+)
 
-NOW = START.timestamp()
-SERVICE = Ref("InferenceService", "team", "svc")
-SELECTOR = "ome.io/managed-by=ome-operator,ome.io/inferenceservice=svc,ome.io/revision=r1"
-SLICE = slice_mark("team", SELECTOR)
 NAMES = st.sampled_from([f"{keys.FOREIGN_WORKERS}_total", keys.FOREIGN_WORKER_AT])
 NUMBERS = st.floats() | st.integers() | st.from_regex(r"-?[0-9.e+-]{1,400}", fullmatch=True) | st.text(max_size=9)
 
 
-def pod(ip: str = "127.0.0.1", component: str = "router", **metadata: Any) -> Pod:
-    """Return a pod as the operator knows it."""
-    labels = {"ome.io/inferenceservice": "svc", "component": component, "ome.io/revision": "r1"}
-    return from_api.pod(
-        {"metadata": {"namespace": "team", "name": "r", "uid": "u", "labels": labels, **metadata}, "status": {"podIP": ip}}
-    )
-
-
-GOING = pod(component="engine", name="e", uid="leader", annotations={"ome.io/draining": "2026-01-01T00:00:00+00:00"})
-
-
-def summary(found: int = 0, age: float | None = None, running: float = 1, empty: int = 0, **more: Any) -> dict[str, Any]:
-    """Return a summary about one leader."""
-    load = {"age": 4, "running": running, "waiting": 0, "emptyReadings": empty}
-    leader = {"id": mark("leader"), "role": "decode", "state": "draining", "listed": False, "load": load}
-    strangers = {"found": found, "age": age}
-    return {"version": 1, "slice": SLICE, "strangers": strangers, "router": {}, "leaders": [leader], "omitted": 0, **more}
-
-
-class Registry:
-    """A server that stands in for the registries of all routers."""
-
-    def __init__(self) -> None:
-        self.pages: dict[str, web.Response | Any] = {}
-        self.asked: list[dict[str, str]] = []
-        self.news: list[Ref] = []
-        self.pods = [pod()]
-        self.now: datetime = START
-        self.delay = 0.0
-        self.busy = self.most = 0
-        self.telemetry: Telemetry
-        self.session: aiohttp.ClientSession
-
-    def answers(self, body: Any = None, status: int = 200, text: str = "", **headers: str) -> None:
-        """Set the response to requests for the summary."""
-        self.pages["/summary"] = status, text if body is None else json.dumps(body), headers
-
-    async def handle(self, request: web.Request) -> web.Response:
-        """Answer a request for any path."""
-        self.asked.append({"path": request.path, **request.headers})
-        self.busy += 1
-        self.most = max(self.most, self.busy)
-        await asyncio.sleep(self.delay)
-        self.busy -= 1
-        status, text, headers = self.pages.get(request.path, (404, "", {}))
-        body = text if isinstance(text, bytes) else text.encode()
-        return web.Response(body=body, status=status, headers=headers)
-
-    async def walk(self) -> dict[str, ForeignWorkers]:
-        """Read the summary of every router once, and return the workers of other users that the routers list."""
-        await self.telemetry.walk(self.session)
-        return self.telemetry.strangers(self.pods)
-
-    def drains(self) -> dict[str, tuple[DrainReport, ...]]:
-        """Return the reported state of the leader that is being drained."""
-        return self.telemetry.drains([*self.pods, GOING])
-
-
 @pytest.fixture
 async def registry() -> AsyncIterator[Registry]:
-    """Yield a server that listens on loopback, on a free port."""
-    item = Registry()
-    app = web.Application()
-    app.router.add_get("/{path:.*}", item.handle)
-    async with TestServer(app) as server, new_session() as session:
-        assert server.port is not None
-        item.session = session
-        item.telemetry = Telemetry(lambda: item.pods, item.news.append, lambda: item.now, 60.0, server.port)
+    async with registries() as item:
         yield item
 
 
@@ -209,25 +146,6 @@ def test_a_time_to_come_counts_as_now() -> None:
 
 # --- whatever answers ---------------------------------------------------------------------------------------------------
 
-BOMB = gzip.compress(b" " * 50_000_000)
-HOSTILE: dict[str, tuple[int, str | bytes, dict[str, str]]] = {
-    "it wants a key": (401, "", {}),
-    "it is broken": (500, "", {}),
-    "elsewhere": (302, "", {"Location": "http://169.254.169.254/latest"}),
-    "nothing": (200, "", {}),
-    "another text": (200, "hello {{{", {}),
-    "a list": (200, "[]", {}),
-    "no number": (200, json.dumps(summary(running=float("nan"))), {}),
-    "a negative number": (200, json.dumps(summary(running=-1)), {}),
-    "text": (200, json.dumps(summary(version="1")), {}),
-    "of another slice": (200, json.dumps(summary(slice=mark("other"))), {}),
-    "nested too deep": (200, "[" * 100_000, {}),
-    "more values than memory": (200, "[" + "{}," * 80_000 + "0]", {}),
-    "without end": (200, json.dumps(summary()) + " " * PAGE, {}),
-    "compressed, and large": (200, BOMB, {"Content-Encoding": "gzip"}),
-    "not text": (200, b"\xff\xfe\x00", {}),
-}
-
 
 @pytest.mark.parametrize("case", HOSTILE)
 async def test_an_odd_answer_changes_nothing(registry: Registry, case: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -282,10 +200,10 @@ async def test_a_namespace_holds_a_quarter_of_the_connections(registry: Registry
 async def test_routers_that_hang_delay_no_other_namespace(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred routers of one namespace that never answer do not delay the reading of a router in another namespace."""
     registry.answers(summary())
-    port = registry.telemetry._port
+    port = registry.port
     hung = await asyncio.start_server(lambda *_: asyncio.sleep(60), "127.0.0.78", port)
     registry.pods = [pod(ip="127.0.0.78", uid=f"h{each}", namespace="noisy") for each in range(100)] + [pod()]
-    quick = Telemetry(lambda: registry.pods, registry.news.append, lambda: registry.now, 0.2, port)
+    quick = Telemetry(lambda: registry.pods, registry.news.append, lambda: registry.now, 0.2, partial(DirectPages, port))
     async with hung:
         running = asyncio.create_task(quick.run())
         await asyncio.sleep(3)

@@ -4,7 +4,7 @@ import pytest
 from aiohttp import web
 
 from ome_operator.kube import podproxy
-from ome_operator.kube.errors import Forbidden, KubeError, NotServed, Transient
+from ome_operator.kube.errors import Forbidden, KubeError, NotServed, TooLong, Transient
 from ome_operator.kube.podproxy import PodPages
 from tests.support.answers import answers
 
@@ -34,7 +34,7 @@ async def test_a_page() -> None:
         (lambda: web.Response(status=404, text="no such page"), NotServed),
         (lambda: web.Response(status=302, headers={"Location": "http://elsewhere.example/"}), KubeError),
         (lambda: web.Response(status=500, text="{", content_type="application/json"), Transient),
-        (lambda: web.Response(body=b"x" * (podproxy.LARGEST + 1)), Transient),
+        (lambda: web.Response(body=b"x" * (podproxy.LARGEST + 1)), TooLong),
     ],
 )
 async def test_what_is_no_page(response: "type[web.Response]", error: type[KubeError]) -> None:

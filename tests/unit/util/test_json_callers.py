@@ -15,7 +15,7 @@ UNTRUSTED = {
     "cli/planfiles.py:_weights": "the index of a model, given to `ome plan`",
     "cli/planfiles.py:_json_object": "config.json of a model, given to `ome plan`",
     "core/observed/telemetry.py:read": "the summary of a router's registry",
-    "kube/podproxy.py:text": "an error that a pod sends through the API server",
+    "kube/podproxy.py:content": "an error that a pod sends through the API server",
     "modelinfo/extract.py:_read": "config files, indexes and headers of a model repository",
     "registry/pages.py:parsed_load": "an engine's report of its load",
     "storage/hub.py:read_description": "a hub's description of a model",
