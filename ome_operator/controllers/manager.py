@@ -124,7 +124,7 @@ class Manager:
         self._telemetry = Telemetry(routers, self._queue.add, wall, every, pages)
         self._traffic = TrafficSampler(self.cluster, self._telemetry.reports, self._queue.add, wall, every)
         heard, shared = self._telemetry, SharedState.empty(self.cluster, client, self._queue, settings)
-        demanded = self.cluster, heard.reports, shared.gangs.has_capacity_now, self._queue.add, wall, every
+        demanded = self.cluster, heard.reports, shared.gangs.has_capacity_now, self._queue.add, wall, settings.router_watch
         self._demand = DemandScaler(*demanded)
         acts, stores = settings.avoid_bad_nodes, scope.removes_weights
         self.bad_nodes = BadNodes(self.cluster, client, self._queue.add, wall, acts=acts, stores=stores)

@@ -13,7 +13,7 @@ import aiohttp
 
 from ome_operator import keys
 from ome_operator.core.observed.objects import Pod
-from ome_operator.core.observed.telemetry import Unusable
+from ome_operator.core.observed.telemetry import STALE, Unusable
 from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection
 from ome_operator.kube.errors import Forbidden, KubeError, TooLong
@@ -40,6 +40,8 @@ class RouterPages(Protocol):
 
     spread: float
     """Maximum seconds over which the first requests to new routers are distributed."""
+    silent_after: float
+    """Seconds after its last summary after which a router counts as silent in the metric `ome_routers`."""
 
     async def read(self, pod: Pod, page: str) -> tuple[int, bytes]:
         """Return status and content of a page, such as `summary`. Raises Unusable if there is no usable response; its text
@@ -65,7 +67,7 @@ def pages_of(settings: Settings, client: Client) -> Opened:
 class DirectPages:
     """Reads the pages from the addresses of the pods."""
 
-    spread = 5.0
+    spread, silent_after = 5.0, STALE
 
     def __init__(self, port: int = keys.REGISTRY_PORT) -> None:
         self._port = port
@@ -97,7 +99,7 @@ class DirectPages:
 class ProxiedPages:
     """Reads the pages through the API server, with the right to `get pods/proxy`."""
 
-    spread = PROXY_INTERVAL
+    spread, silent_after = PROXY_INTERVAL, PROXY_INTERVAL + 10.0
 
     def __init__(self, connection: Connection) -> None:
         self._pages = PodPages(connection, agent=keys.MANAGER, at_once=AT_ONCE, longest=PAGE, patience=PATIENCE)

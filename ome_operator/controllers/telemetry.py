@@ -24,6 +24,7 @@ from ome_operator.core.observed.arrivals import Arrivals, apart, arrivals
 from ome_operator.core.observed.objects import Pod, Ref
 from ome_operator.core.observed.silence import Silence, hold, silence_of
 from ome_operator.core.observed.telemetry import (
+    STALE,
     DrainReport,
     ForeignWorkers,
     LeaderStart,
@@ -56,7 +57,7 @@ OLD = 60.0
 """Seconds between two requests to a registry of a version without a summary."""
 FRESH, WITHOUT, SILENT = "fresh", "old", "silent"
 STATES = (FRESH, WITHOUT, SILENT)
-"""States of a router: its numbers are fresh; its registry serves no summary; it sends no usable response."""
+"""States of a router: it has sent a summary recently; its registry serves no summary; it sends no usable response."""
 
 
 def owned_routers(cache: ClusterCache) -> Iterator[Pod]:
@@ -76,6 +77,8 @@ class _Known(NamedTuple):
     """Why the last response could not be used; "" if it was used."""
     old: bool = False
     """Whether the registry's version serves no summary."""
+    silent_after: float = STALE
+    """Seconds after the time of the report after which the router counts as silent."""
     unserved_at: float | None = None
     """Time of a request that no engine could serve; replaced by that of a request at least `arrivals.APART` s later."""
 
@@ -201,7 +204,7 @@ class Telemetry:
         self._count_bytes(pod, len(text))
         report = read(text, meta.slice_mark(pod), self._wall().timestamp())
         strangers = ForeignWorkers(report.strangers, report.foreign_worker_at) if report.strangers else None
-        after = before._replace(report=report, strangers=_same(before.strangers, strangers))
+        after = before._replace(report=report, strangers=_same(before.strangers, strangers), silent_after=pages.silent_after)
         unserved_at = apart(before.unserved_at, report.unserved_at)
         return after._replace(failures=0, trouble="", old=False, unserved_at=unserved_at)
 
@@ -213,8 +216,8 @@ class Telemetry:
         self._sizes[pod.uid], self._of_namespace[pod.namespace] = size, total
 
     def _failed(self, pod: Pod, before: _Known, why: str) -> _Known:
-        """Return the state of a router after a failed request, which keeps the last numbers. Log a new problem once; if `why`
-        is "", the problem is already logged.
+        """Return the state of a router after a failed request, which keeps the last numbers. Log a new problem once, unless
+        `why` is "".
         """
         if why and why != before.trouble and before.failures:  # a single failure is a router that starts or ends
             logger.info("the summary of the router %s/%s is not used: %s", pod.namespace, pod.name, why)
@@ -310,7 +313,8 @@ class Telemetry:
         """Return the number of routers in each state, with the state as the label of a metric."""
         now, found = self._wall().timestamp(), Counter(dict.fromkeys(STATES, 0))
         for known in self._known.values():
-            found[WITHOUT if known.old else FRESH if known.report and fresh(known.report.at, now) else SILENT] += 1
+            answers = known.report is not None and 0 <= now - known.report.at <= known.silent_after
+            found[WITHOUT if known.old else FRESH if answers else SILENT] += 1
         return {(state,): float(number) for state, number in found.items()}
 
 

@@ -110,7 +110,10 @@ async def test_numbers_are_known_for_two_thirds_of_the_time(registry: Registry) 
         if second % PROXY_INTERVAL == 0:
             await registry.walk()
         known += bool(registry.telemetry.reports(registry.pods))
+        assert registry.telemetry.states()["fresh",] == 1, "or an alert about silent routers would fire"
     assert 38 <= known <= 42
+    registry.now += timedelta(seconds=PROXY_INTERVAL)
+    assert registry.telemetry.states()["silent",] == 1, "a request has failed since"
 
 
 async def test_at_most_thirty_two_are_asked_at_once(registry: Registry) -> None:
