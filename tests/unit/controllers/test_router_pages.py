@@ -8,12 +8,16 @@ from pathlib import Path
 import pytest
 
 from ome_operator.controllers import router_pages
+from ome_operator.controllers.base import CORE
+from ome_operator.controllers.manager import Manager
 from ome_operator.controllers.router_pages import PROXY_INTERVAL, DirectPages, ProxiedPages, interval_of, pages_of
 from ome_operator.controllers.telemetry import Telemetry
 from ome_operator.core.observed.telemetry import DrainReport, ForeignWorkers
 from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection
+from ome_operator.machinery.metrics import Metrics
 from ome_operator.settings import Settings
+from tests.support.fake_api import FakeApi
 from tests.support.simulator import START
 from tests.unit.controllers.registries import (
     HOSTILE,
@@ -82,6 +86,14 @@ async def test_without_the_option_an_operator_outside_asks_nobody(registry: Regi
     await asyncio.wait_for(deaf.run(), 1)
     await client.close()
     assert registry.asked == []
+
+
+async def test_the_class_demand_does_not_use_numbers_with_gaps() -> None:
+    """The samples of `status.traffic` use the proxied numbers. The autoscaler of the class Demand does not, because its
+    reason would change every few seconds.
+    """
+    manager = Manager(Settings(router_proxy=True), CORE, FakeApi(), Metrics(), lambda: START)
+    assert (manager._telemetry._interval, manager._traffic._heard, manager._demand._heard) == (PROXY_INTERVAL, True, False)
 
 
 async def test_a_router_is_asked_every_thirty_seconds_at_most(registry: Registry) -> None:
