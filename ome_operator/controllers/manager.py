@@ -26,7 +26,7 @@ from ome_operator.controllers.inferenceservice.reconciler import InferenceServic
 from ome_operator.controllers.inferenceservice.shared_state import Reports, SharedState
 from ome_operator.controllers.metrics_collector import MetricsCollector
 from ome_operator.controllers.nodemodels import NodeModelsReconciler
-from ome_operator.controllers.router_pages import interval_of, pages_of
+from ome_operator.controllers.router_pages import interval_of, way_of
 from ome_operator.controllers.sglang import SglangReconciler
 from ome_operator.controllers.telemetry import Telemetry, owned_routers
 from ome_operator.controllers.traffic import TrafficSampler
@@ -120,9 +120,8 @@ class Manager:
         self._queue = _queue(settings, self._creates_everything)
         self._edits: WorkQueue[Ref] = WorkQueue(workers=1, first=1.0, last=60.0, jitter=random.random)
         """Edited shared objects whose services have to be enqueued."""
-        every, pages, routers = interval_of(settings), pages_of(settings, client), partial(owned_routers, self.cluster)
-        self._telemetry = Telemetry(routers, self._queue.add, wall, every, pages)
-        self._traffic = TrafficSampler(self.cluster, self._telemetry.reports, self._queue.add, wall, every)
+        self._telemetry = Telemetry(partial(owned_routers, self.cluster), self._queue.add, wall, *way_of(settings, client))
+        self._traffic = TrafficSampler(self.cluster, self._telemetry.reports, self._queue.add, wall, interval_of(settings))
         heard, shared = self._telemetry, SharedState.empty(self.cluster, client, self._queue, settings)
         demanded = self.cluster, heard.reports, shared.gangs.has_capacity_now, self._queue.add, wall, settings.router_watch
         self._demand = DemandScaler(*demanded)

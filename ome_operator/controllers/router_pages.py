@@ -58,10 +58,10 @@ def interval_of(settings: Settings) -> float:
     return settings.router_watch or (PROXY_INTERVAL if settings.router_proxy else 0.0)
 
 
-def pages_of(settings: Settings, client: Client) -> Opened:
-    """Return the way to read routers that the settings choose: directly, unless only `router_proxy` is set."""
+def way_of(settings: Settings, client: Client) -> tuple[float, Opened]:
+    """Return the interval in seconds, and the way to read routers: directly, unless only `router_proxy` is set."""
     proxied = settings.router_proxy and not settings.router_watch
-    return (lambda: ProxiedPages(client.connection)) if proxied else DirectPages
+    return interval_of(settings), (lambda: ProxiedPages(client.connection)) if proxied else DirectPages
 
 
 class DirectPages:

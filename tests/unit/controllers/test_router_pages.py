@@ -10,7 +10,7 @@ import pytest
 from ome_operator.controllers import router_pages
 from ome_operator.controllers.base import CORE
 from ome_operator.controllers.manager import Manager
-from ome_operator.controllers.router_pages import PROXY_INTERVAL, DirectPages, ProxiedPages, interval_of, pages_of
+from ome_operator.controllers.router_pages import PROXY_INTERVAL, DirectPages, ProxiedPages, way_of
 from ome_operator.controllers.telemetry import Telemetry
 from ome_operator.core.observed.telemetry import DrainReport, ForeignWorkers
 from ome_operator.kube.client import Client
@@ -70,8 +70,9 @@ async def test_only_the_option_leads_through_the_api_server(
 ) -> None:
     """Without the option, no summary is requested from the API server. A direct interval takes precedence over it."""
     client = Client(await Connection.open(tmp_path / "kubeconfig"))
-    assert interval_of(settings) == interval
-    async with pages_of(settings, client)() as pages:
+    found, opened = way_of(settings, client)
+    assert found == interval
+    async with opened() as pages:
         assert type(pages) is way
     await client.close()
     assert registry.asked == []
@@ -79,10 +80,7 @@ async def test_only_the_option_leads_through_the_api_server(
 
 async def test_without_the_option_an_operator_outside_asks_nobody(registry: Registry, tmp_path: Path) -> None:
     client = Client(await Connection.open(tmp_path / "kubeconfig"))
-    settings = Settings()
-    deaf = Telemetry(
-        lambda: registry.pods, registry.news.append, lambda: START, interval_of(settings), pages_of(settings, client)
-    )
+    deaf = Telemetry(lambda: registry.pods, registry.news.append, lambda: START, *way_of(Settings(), client))
     await asyncio.wait_for(deaf.run(), 1)
     await client.close()
     assert registry.asked == []
