@@ -16,7 +16,7 @@ import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from ome_operator.controllers.router_pages import PAGE, DirectPages, ProxiedPages, RouterPages
+from ome_operator.controllers.router_pages import PAGE, DirectPages, Opened, ProxiedPages, RouterPages
 from ome_operator.controllers.telemetry import Telemetry
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.objects import Pod, Ref
@@ -57,7 +57,7 @@ class Registry:
     """A server that stands in for the registries of all routers."""
 
     def __init__(self) -> None:
-        self.pages: dict[str, web.Response | Any] = {}
+        self.pages: dict[str, tuple[int, str | bytes, dict[str, str]]] = {}
         self.asked: list[dict[str, str]] = []
         self.news: list[Ref] = []
         self.pods = [pod()]
@@ -104,7 +104,7 @@ async def registries(proxied: Path | None = None) -> AsyncIterator[Registry]:
     async with TestServer(app) as server:
         assert server.port is not None
         item.port = server.port
-        opened = partial(DirectPages, server.port)
+        opened: Opened = partial(DirectPages, server.port)
         if proxied is not None:
             opened = partial(ProxiedPages, await Connection.open(_kubeconfig(proxied, f"http://localhost:{server.port}")))
         item.telemetry = Telemetry(lambda: item.pods, item.news.append, lambda: item.now, 60.0, opened)
