@@ -25,7 +25,7 @@ def scheduled(hasty: Rig, tiny: str) -> Iterator[str]:
     role = {"minReplicas": 1, "maxReplicas": 1, "autoscaler": {"class": "Demand"}}
     policy = {"demand": {**TARGETS, "schedule": yamls.night(True)}, "wakeOnRequest": True}
     hasty.patch("InferenceService", NAME, NAME, {"spec": {**dict.fromkeys(ROLES, role), "scalingPolicy": policy}})
-    hasty.wait("the demand decides", lambda: decided(hasty) == dict.fromkeys(ROLES, 1), 90)
+    hasty.wait("a group of each role is in its RoleScale", lambda: scales(hasty) == [1, 1], 90)
     least = {name: {"minReplicas": 0} for name in ROLES}  # new RoleScales with 0 would begin at zero
     hasty.patch("InferenceService", NAME, NAME, {"spec": least})
     yield tiny
@@ -34,10 +34,10 @@ def scheduled(hasty: Rig, tiny: str) -> Iterator[str]:
     hasty.ready(NAME, NAME, READY_WITHIN_S)
 
 
-def decided(rig: Rig) -> dict[str, int]:
-    """Return the numbers of groups that the demand has decided, by role."""
-    status = (rig.get("InferenceService", NAME, NAME) or {})["status"]
-    return dict((status.get("scaling") or {}).get("applied") or {})
+def scales(rig: Rig) -> list[int | None]:
+    """Return the numbers of groups in the RoleScales of both roles; None for a role without a RoleScale."""
+    found = (rig.get("RoleScale", NAME, f"{NAME}-{role}") for role in ROLES)
+    return [one["spec"].get("replicas") if one is not None else None for one in found]
 
 
 def condition(rig: Rig, kind: str) -> dict[str, Any]:
