@@ -221,7 +221,9 @@ class Story:
     waits_since: float = NEVER
     """Time at which the first request came after the fault."""
     was_busy: bool = False
-    """Whether requests have waited since the fault, or steps took too long for a probe."""
+    """Whether requests have waited since the fault, steps took too long for a probe, or the engine replaced its weights: it
+    may then report itself as unhealthy before the first probe could fail.
+    """
     is_busy_again: bool = False
     """Whether requests have waited since the end of the fault, or of the update of the weights."""
     found: int = 0
@@ -244,7 +246,7 @@ class Story:
         assert not signs.is_mute or may_be or self.is_busy_again or updates, f"{at}: taken out of the router"
         if engine.is_mute():
             self.waits_since = min(self.waits_since, *(one.came for one in registry.sent if one.came >= stops), NEVER)
-            self.was_busy = self.was_busy or is_waiting or engine.step > 0.2 or engine.interval > 1
+            self.was_busy = self.was_busy or is_waiting or engine.step > 0.2 or engine.interval > 1 or engine.updated > 0
             self.reported = self.reported or (signs.is_mute and signs.is_proven)
             is_late = now - self.waits_since > OUT_WITHIN and registry.rate >= 0.5
             assert signs.is_mute or self.was_busy or not is_late, f"{at}: not found"

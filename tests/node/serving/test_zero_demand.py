@@ -22,7 +22,7 @@ TARGETS = {"timeToFirstToken": "2s", "timeBetweenTokens": "10s", "coolDown": "10
 @pytest.fixture
 def scheduled(hasty: Rig, tiny: str) -> Iterator[str]:
     """Yield the URL of the service, whose groups follow the demand, and which has no minimum now."""
-    role = {"minReplicas": 1, "maxReplicas": 1, "autoscaler": {"class": "Demand"}}
+    role = {"minReplicas": 1, "maxReplicas": 2, "autoscaler": {"class": "Demand"}}
     policy = {"demand": {**TARGETS, "schedule": yamls.night(True)}, "wakeOnRequest": True}
     hasty.patch("InferenceService", NAME, NAME, {"spec": {**dict.fromkeys(ROLES, role), "scalingPolicy": policy}})
     hasty.wait("a group of each role is in its RoleScale", lambda: scales(hasty) == [1, 1], 90)
