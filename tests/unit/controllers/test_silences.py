@@ -56,7 +56,7 @@ async def test_silent_leaders_of_many_services_are_held(registry: Registry) -> N
     for number, each in enumerate(routers):
         registry.pods = [each]
         registry.answers({**silent(), "slice": slice_mark("team", SELECTOR.replace("=svc,", f"=s{number},"))})
-        await registry.telemetry._round(registry.session, [each])
+        await registry.telemetry._round(registry.through, [each])
     registry.telemetry._started -= 3600
     registry.telemetry._pods = routers
     own = [routers[0], LEADER]

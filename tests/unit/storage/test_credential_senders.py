@@ -16,7 +16,7 @@ OWN_POD = "to the router in the same pod, with the key of that router"
 SENDERS = {
     "agent/peers.py:_ask": "a signature for one file, one address and two minutes, and not the token of agents",
     "agent/peers.py:_is_signed": READS,
-    "controllers/telemetry.py:new_session": NONE,
+    "controllers/router_pages.py:__init__": NONE,
     "kube/connection.py:_authorization": "reads the credentials of a kubeconfig",
     "kube/connection.py:_identify": API,
     "kube/connection.py:session": API,
