@@ -276,16 +276,11 @@ def _record(snapshot: Snapshot, found: Slice) -> Record | None:
 
 
 def _ready(snapshot: Snapshot, roles: Mapping[str, Stored], found: Slice) -> dict[str, frozenset[int]]:
-    """Return the numbers, by role, of the groups that are ready, or that were ready according to the recovery record or to
-    their ready leader. A group that became ready while the service was frozen is not recorded.
-    """
+    """Return the numbers, by role, of the groups that are ready, or that were ready according to the recovery record."""
     noted: dict[str, set[int]] = {name: set() for name in roles}
     for group in snapshot.service.status.get("groups") or ():
         if group.get("revision") == found.revision and group.get("incarnation") and group.get("component") in noted:
             noted[group["component"]].add(group.get("index") or 0)
-    for pod in found.pods:
-        if pod.component in noted and group_numbers.is_leader(pod) and pod.ready and not pod.deleting:
-            noted[pod.component].add(pod.group)
     return {
         name: (group_numbers.existing(name, found) & noted[name]) | group_numbers.ready_groups(name, role.size, found)
         for name, role in roles.items()

@@ -54,25 +54,3 @@ def test_a_leader_and_its_workers_end_in_order_while_another_group_waits_for_nod
     fleet.until("gone", gone, passes=120)
     assert graces == {leader.grace}
     fleet.run(10)
-
-
-def test_a_group_that_became_ready_during_a_freeze_is_not_stopped_to_release_its_nodes() -> None:
-    """The second prefill group becomes ready while the service is frozen, and then loses its worker, for which there is no
-    node. Routers know its leader, so the group stays after the freeze, as it would without a freeze.
-    """
-    fleet = serving(Movable(2, 1, 1, router=True), spare=2)
-    fleet.shape = replace(fleet.shape, engines=2)
-    fleet.world.edit(fleet.shape.service(), fleet.world.deps)
-    fleet.until("begun", lambda: fleet.world.service.status.get("placement"))
-    fleet.world.service = replace(fleet.world.service, annotations={keys.FREEZE: "look"})
-    fleet.until("ready", lambda: fleet.serving(keys.ENGINE) == 2)
-    leader, worker = sorted((pod for pod in fleet.world.pods.values() if pod.group == 1), key=lambda pod: pod.rank)
-    for name in fleet.world.deps.nodes:
-        fleet.change(name, ready=False)
-    fleet.world.lose(worker.name)
-    fleet.run(20)
-    fleet.world.service = replace(fleet.world.service, annotations={})
-    fleet.run(10)
-    assert fleet.world.alive()[leader.name] == leader.uid
-    assert leader.ready
-    assert not leader.draining
