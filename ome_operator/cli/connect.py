@@ -122,6 +122,11 @@ async def edited(attempt: Callable[[], Awaitable[T]]) -> T:
         ) from error
 
 
+def edited_on_cluster(kubeconfig: Path | None, context: str | None, attempt: Callable[["Client"], Awaitable[T]]) -> T:
+    """Run an edit with `on_cluster`, and repeat it as `edited` describes."""
+    return on_cluster(kubeconfig, context, lambda client: edited(lambda: attempt(client)))
+
+
 def namespace_or_default(client: "Client", namespace: str) -> str:
     """Return `namespace`. If it is empty, return the namespace of the kubeconfig's context, or "default" if the context
     has none.

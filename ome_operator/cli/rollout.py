@@ -10,7 +10,15 @@ import typer
 
 from ome_operator import keys, quantity
 from ome_operator.cli.completing import services
-from ome_operator.cli.connect import Context, Kubeconfig, Namespace, edited, on_cluster, patch_read, resolve_service
+from ome_operator.cli.connect import (
+    Context,
+    Kubeconfig,
+    Namespace,
+    edited_on_cluster,
+    on_cluster,
+    patch_read,
+    resolve_service,
+)
 from ome_operator.cli.output import say
 from ome_operator.errors import UserError
 from ome_operator.util import columns
@@ -99,7 +107,7 @@ def undo(
         await _edit(client, found, {"revision": revision or None})
         return found, revision
 
-    found, revision = on_cluster(kubeconfig, context, lambda client: edited(lambda: attempt(client)))
+    found, revision = edited_on_cluster(kubeconfig, context, attempt)
     if off and not _pinned(found):
         say(f"{found.where} was not pinned and already follows its spec: nothing was changed.")
         _say_paused(found)
@@ -127,7 +135,7 @@ def retry(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = Non
         await _patch(client, found, {"metadata": {"annotations": {keys.RETRY: _now()}}})
         return found
 
-    found = on_cluster(kubeconfig, context, lambda client: edited(lambda: attempt(client)))
+    found = edited_on_cluster(kubeconfig, context, attempt)
     message = ", ".join(item["revision"] for item in found.aim.rejected)
     say(f"{found.where} tries revision {message} again.")
 
@@ -190,7 +198,7 @@ def _set(service: str, namespace: str, kubeconfig: Any, context: Any, fields: di
             await _edit(client, found, fields)
         return found
 
-    return on_cluster(kubeconfig, context, lambda client: edited(lambda: attempt(client)))
+    return edited_on_cluster(kubeconfig, context, attempt)
 
 
 async def _find(client: "Client", namespace: str, name: str) -> Found:

@@ -1,4 +1,4 @@
-"""Tests of when the registry beside a real router notices the first answer of a leader (docs/telemetry.md)."""
+"""Test that the registry beside a real router reports when a leader answered its first request (docs/telemetry.md)."""
 
 import asyncio
 import time

@@ -100,7 +100,7 @@ class Node:
         self.agent.deleted(kind, {"metadata": {"name": name, "uid": self._uids.pop((namespace, name))}})
 
     def said(self, name: str) -> dict[str, Any]:
-        """Return the entry of a model in the NodeModels object of the node."""
+        """Return what the node's NodeModels object reports about the model with this name; {} if it reports nothing."""
         return next((item for item in self.record.get("models") or () if item["name"] == name), {})
 
     async def settled(self, **states: str) -> None:

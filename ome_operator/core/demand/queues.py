@@ -92,8 +92,8 @@ def decode_groups(tokens: float, curve: Curve, target: float, shown: float = 0.0
 
 
 def _usual(limit: float) -> float:
-    """Return the largest mean number of requests in a decode group that has at most `limit` requests most of the time: it is
-    two of its square roots below the limit.
+    """Return the mean number m of requests of a decode group for which m + 2√m = `limit`. The number of requests varies by
+    about √m, as with random arrivals, so the group then rarely has more than `limit` requests.
     """
     return (math.sqrt(limit + 1) - 1) ** 2
 

@@ -1,4 +1,4 @@
-"""Tests in which an operator outside of the cluster reads the summary of a router through the API server, and is refused."""
+"""Test of an operator outside of the cluster, which may first not read the routers through the API server, and then may."""
 
 import asyncio
 import time

@@ -297,7 +297,7 @@ OTHERS = ("runtime rt does not fit this service", "spec.router is missing")
 
 
 def sentences(found: list[Finding]) -> list[str]:
-    """Return the sentences of the findings, each with its remedy."""
+    """Return each sentence of the findings of `ome lint`, ending with its remedy, without the sentences in OTHERS."""
     every = list[str]()
     for one in found:
         advice = re.split(r"; (?=spec|annotation|class|the annotation)", one.hit.says)

@@ -112,8 +112,8 @@ TIES = {  # three values of the outer field (absent, false, true), each with the
     "qwen2_5_vl": "--t" "--t" "ttt",
     "llava": "--t" "--t" "ttt",
 }  # fmt: skip
-"""Type of a config in two parts → whether its class of transformers 5.24.0 uses the input embedding as output matrix, too
-(t), or not (-).
+"""Maps the type of a config.json with a text part and another part to what its class of transformers 5.24.0 does with the
+input embedding: a character is `t` if the class uses it as the output matrix, too, and `-` if not.
 """
 _VALUES = ({}, {"tie_word_embeddings": False}, {"tie_word_embeddings": True})
 
