@@ -1,7 +1,7 @@
 """Fixtures: a cluster with a real node, if this machine supports one. Otherwise all tests of this directory are skipped,
 with the reason.
 
-With OME_E2E=kind, the cluster is a kind cluster with two workers in Docker.
+With OME_E2E=kind, the cluster is a kind cluster in Docker with two workers, and a third worker that is cordoned.
 """
 
 import contextlib
@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ import pytest
 from ome_local import layout, lifecycle
 from ome_local.binaries import ensure, versions
 from ome_local.cluster import Cluster
+from ome_local.kind import config as kind_config
 from ome_local.realnode import requirements
 from tests.conftest import Tables
 from tests.support import busybox, clusters
@@ -89,7 +90,7 @@ def ours() -> None:
 @pytest.fixture(scope="package")
 def real(request: pytest.FixtureRequest, steps: Steps, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Yield a cluster whose real nodes have the busybox image: one real node and two simulated nodes with 8 H200 GPUs
-    each, or two kind workers.
+    each, or two kind workers and a spare one.
     """
     clusters.sweep()
     request.getfixturevalue("docker" if ON_KIND else "machine")
@@ -101,16 +102,24 @@ def real(request: pytest.FixtureRequest, steps: Steps, tmp_path_factory: pytest.
 
 @contextmanager
 def workers(steps: Steps) -> Iterator[Cluster]:
-    """Yield a kind cluster, with routes from this machine to its pods."""
+    """Yield a kind cluster, with routes from this machine to its pods. Images are loaded into all workers but the spare one,
+    which is cordoned.
+    """
     name = clusters.name("kind")
     try:
-        with steps.measure(f"kind with {WORKERS} workers, until they are Ready"):
-            cluster = Cluster.up(name, kind=True, workers=WORKERS)
+        with steps.measure(f"kind with {WORKERS} workers and a spare one, until they are Ready"):
+            cluster = Cluster.up(name, kind=True, workers=WORKERS + 1)
+        cluster.kubectl("cordon", spare(cluster))
         with routes.opened(cluster):
-            yield cluster
+            yield replace(cluster, kept=cluster.kept.with_spec(workers=WORKERS))
     finally:
         with steps.measure("down"):
             lifecycle.down(layout.layout(name))
+
+
+def spare(cluster: Cluster) -> str:
+    """Return the name of the spare worker of the kind cluster. A test that opens it loads the images first."""
+    return kind_config.real_nodes(cluster.at, WORKERS + 1)[-1]
 
 
 @contextmanager

@@ -3,6 +3,7 @@ that serve.
 """
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -199,6 +200,17 @@ class GroupWatch:
             seen = self._seen.get((namespace, component), [])
             before = [one for one in seen if one.at <= since][-1:]
             return min((one.groups for one in [*before, *(one for one in seen if one.at > since)]), default=-1)
+
+    @property
+    def running(self) -> bool:
+        """Return whether events are still read."""
+        return self._process.poll() is None and self._thread.is_alive()
+
+    def first_below(self, namespace: str, component: str, groups: int, since: float) -> float:
+        """Return the first time since a time at which fewer groups of a role served; infinity if there is none."""
+        with self._lock:
+            seen = self._seen.get((namespace, component), [])
+            return min((one.at for one in seen if one.at > since and one.groups < groups), default=math.inf)
 
     def _read(self) -> None:
         assert self._process.stdout is not None

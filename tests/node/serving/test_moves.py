@@ -1,55 +1,74 @@
-"""Tests in which nodes of a service with `spec.moves` are drained under traffic, with real engines on two workers of kind.
-The number of failed requests and the smallest number of groups that served are printed (docs/moves.md).
+"""Tests in which nodes of a service with `spec.moves` are drained under traffic, with real engines on workers of kind. The
+number of failed requests and the smallest number of groups that served are printed (docs/moves.md).
+
+The rows run on one service, in an order in which few pods have to be placed by hand between two rows. Only the test of two
+nodes uses the spare worker, so it is the last one.
 """
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import NamedTuple
 
 import pytest
 
+from ome_local.images import build
+from ome_local.kind import images as kind_images
 from tests.conftest import Tables
-from tests.node.conftest import ON_KIND, Steps
-from tests.node.serving.conftest import MINUTES, READY_WITHIN_S, remove
+from tests.node.conftest import ON_KIND, Steps, spare
+from tests.node.serving import leaving
+from tests.node.serving.conftest import HOLDS, MINUTES, remove
 from tests.node.serving.decoders import Decoders, derived
+from tests.node.serving.leaving import MOVED_WITHIN_S, NAME, ROLES, Traffic
 from tests.node.serving.test_long_requests import patient
 from tests.support import drains
-from tests.support.drains import Drain, GroupWatch
+from tests.support.drains import GroupWatch
 from tests.support.rig import Rig
-from tests.support.traffic import Report, stream_of
 
 pytestmark = [
     MINUTES,
     pytest.mark.skipif(not ON_KIND, reason="needs two nodes that run pods: `make e2e` runs it with OME_E2E=kind"),
+    pytest.mark.timeout(1500, func_only=True),
 ]
-NAME = "kimi-k2-tiny-moves"
-ROLES = ("engine", "decoder", "router")
-SHORT_PER_S, LONG_PER_S = 2.0, 0.25
-LONG = {"sampling_params": {"temperature": 0, "max_new_tokens": 150, "ignore_eos": True}}
-"""A request that runs while its group leaves the router."""
-WITHIN_S = 300.0
-"""Seconds after which a request counts as failed. Engines are slow while another engine starts on the same two cores."""
-CALM_S = 5.0
-MOVED_WITHIN_S = 400.0
 HEADING = "drains of real nodes under traffic"
+CORDON = {"onCordon": True}
+SHORT_S = 30
+"""A time-out of moves in seconds. For at least half of it, the status says that nodes are missing."""
+SAID_WITHIN_S = 120.0
+BETWEEN_S = 1.0
+"""Upper bound of the time between the mark of a leader that leaves, and the event of the watch."""
+PHASES = ("Settling", "Replacing", "Leaving")
 
 
 class Row(NamedTuple):
-    """One case of the table: which roles move under traffic, and how."""
+    """One case of the table: which roles move under traffic, and what happens meanwhile."""
 
-    leave: tuple[str, ...]
-    """The roles that leave the node. All other roles run on the other worker from the start."""
-    drained: bool = True
-    """Whether the node is drained; otherwise `ome move SERVICE GROUP` names the only group."""
+    together: tuple[str, ...]
+    """The roles that run on the same node, from which groups move. All other roles run on the other worker."""
+    asked: str = ""
+    """The role whose only group `ome move SERVICE GROUP` names; "" if the node is drained."""
+    rollout: Mapping[str, object] = MappingProxyType({})
+    """The strategy of a rollout that begins immediately before the drain; {} for no rollout."""
+    killed: bool = False
+    """Whether the operator is killed in each phase of the move of the first role in `together`."""
+
+    @property
+    def leave(self) -> tuple[str, ...]:
+        """Return the roles that get other pods: a rollout replaces all of them."""
+        return (self.asked,) if self.asked else ROLES if self.rollout else self.together
 
 
 ROWS = {
     "the node of the prefill group": Row(("engine",)),
     "the node of the router": Row(("router",)),
-    "ome move of the decode group": Row(("decoder",), drained=False),
+    "ome move of the decode group": Row(ROLES, asked="decoder"),
     "the node of the decode group": Row(("decoder",)),
     "the node of all three": Row(ROLES),
+    "the node of the decode group, operator killed": Row(("decoder",), killed=True),
+    "the node of all three, blue-green under way": Row(ROLES, rollout={"blueGreen": {}}),
+    "the node of all three, surge under way": Row(ROLES, rollout={"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}),
 }
 
 
@@ -60,127 +79,180 @@ def service(serving: Rig, steps: Steps) -> Iterator[Decoders]:
     remove(serving, NAME)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def watch(serving: Rig) -> Iterator[GroupWatch]:
-    """Yield a watch of the service's pods."""
+    """Yield a watch of the service's pods. Each test has its own, because an API server ends a watch after half an hour."""
     with drains.watched(serving.cluster, {}) as found:
         yield found
+        assert found.running, "the watch of pods ended before the test, so the least numbers of groups are not known"
 
 
-def node_of(rig: Rig, role: str) -> str:
-    """Return the node of the only pod of a role."""
-    (node,) = drains.nodes_of(rig, NAME, role)
-    return node
-
-
-def arranged(service: Decoders, leave: tuple[str, ...]) -> str:
-    """Place the roles in `leave` on one worker and all others on the other worker, and return the first worker. While
-    `spec.moves` is absent, pods that are deleted are created again elsewhere.
+@pytest.fixture(scope="module")
+def third(serving: Rig, steps: Steps) -> Iterator[str]:
+    """Prepare the spare worker for the service and the operator, and yield its name. It is cordoned at first and afterwards,
+    when the operator is on another worker again.
     """
-    rig = service.rig
-    set_moves(rig, None)
-    here = {role: node_of(rig, role) for role in ROLES}
-    workers = rig.cluster.real_nodes
-
-    def wrong(node: str) -> list[str]:
-        return [role for role in ROLES if (here[role] == node) != (role in leave)]
-
-    node = min(workers, key=lambda worker: len(wrong(worker)))
-    for role in wrong(node):
-        moved_by_hand(rig, role, here[role])
-    served(service)
-    set_moves(rig, {"onCordon": True})
-    return node
+    node = spare(serving.cluster)
+    with steps.measure("images into the spare worker"):
+        for archive in build.build(("operator", "engine-cpu", "router")).values():
+            kind_images.load(serving.cluster.at, [node], archive)
+    serving.cluster.kubectl("label", "node", node, HOLDS)
+    yield node
+    serving.cluster.kubectl("cordon", node)
+    leaving.put_operator(serving, serving.cluster.real_nodes[0])
 
 
-def moved_by_hand(rig: Rig, role: str, source: str) -> None:
-    """Delete the pod of a role while its node is cordoned."""
-    rig.cluster.kubectl("cordon", source)
-    try:
-        selector = f"component={role}"
-        rig.cluster.kubectl("delete", "pod", "-n", NAME, "-l", selector, "--grace-period=0", "--force")
-        rig.wait(f"{role} on another node", lambda: elsewhere(rig, role, source), 60)
-    finally:
-        rig.cluster.kubectl("uncordon", source)
+async def seen(
+    service: Decoders, watch: GroupWatch, tables: Tables, name: str, happens: Callable[[], float]
+) -> tuple[Traffic, dict[str, int]]:
+    """Run `happens` under traffic, and add the row to the table. Return what was seen, and the least number of groups of
+    each role that served.
+    """
+    await asyncio.to_thread(leaving.watch_began, service.rig, watch)
+    since = time.monotonic()
+    found = await leaving.under_traffic(service.url, happens)
+    least = {role: watch.least(NAME, role, since) for role in ROLES}
+    tables.setdefault(HEADING, []).append(leaving.line(name, found, least))
+    return found, least
 
 
-def elsewhere(rig: Rig, role: str, source: str) -> bool:
-    """Return whether the pod of a role is on another node."""
-    nodes = drains.nodes_of(rig, NAME, role)
-    return bool(nodes) and source not in nodes
+def leave(rig: Rig, nodes: tuple[str, ...], row: Row) -> float:
+    """Drain nodes, and do meanwhile what the row names. Return the seconds until the drains, the moves and a rollout have
+    ended.
+    """
+    before = {role: drains.uids(rig, NAME, role) for role in row.leave}
+    rolled = rolls_out(rig, nodes[0], row) if row.rollout else lambda: True
+    began = time.monotonic()
+    with leaving.drained(rig, *nodes) as running:
+        for phase in PHASES if row.killed else ():
+            rig.wait(phase, partial(is_in, rig, row.together[0], phase), MOVED_WITHIN_S, often=True)
+            leaving.kill_operator(rig)
+        for drain in running:
+            drain.ended(MOVED_WITHIN_S)
+        rig.wait("the rollout has ended", rolled, MOVED_WITHIN_S)
+        rig.wait("the moves have ended", lambda: leaving.left(rig, before), MOVED_WITHIN_S)
+        return time.monotonic() - began
 
 
-def set_moves(rig: Rig, moves: dict[str, Any] | None) -> None:
-    """Write `spec.moves`, and wait until the disruption budgets have changed accordingly."""
-    rig.patch("InferenceService", NAME, NAME, {"spec": {"moves": moves}})
-    allowed = 1 if moves is None else 0
-    rig.wait(f"budgets allow {allowed}", lambda: set(budgets(rig)) == {allowed})
+def is_in(rig: Rig, role: str, phase: str) -> bool:
+    """Return whether the move of a role is in this phase."""
+    return drains.moves_of(rig, NAME, NAME).get(role, {}).get("phase") == phase
 
 
-def budgets(rig: Rig) -> list[int]:
-    """Return the number of evictions that each disruption budget of the service allows."""
-    return [one["spec"]["maxUnavailable"] for one in rig.all("PodDisruptionBudget", NAME)]
+def rolls_out(rig: Rig, node: str, row: Row) -> Callable[[], bool]:
+    """Begin the rollout of a row whose new groups are not placed on the node that is drained next, because it is cordoned
+    already. Return a function that returns whether the rollout has ended.
+    """
+    rig.cluster.kubectl("cordon", node)
+    return leaving.rolls_out(rig, row.rollout)
 
 
-def served(service: Decoders) -> None:
-    """Wait until the service is complete and its router lists both groups."""
-    service.rig.ready(NAME, NAME, READY_WITHIN_S)
-    service.rig.wait("the router lists both", lambda: len(service.leaders()) == 1 == len(service.leaders("engine")), 60)
-    service.rig.wait("both are listed", lambda: all(one["listed"] for one in service.summary()["leaders"]), 60)
-
-
-def over(rig: Rig, before: dict[str, set[str]]) -> bool:
-    """Return whether all moves have ended, and each of these roles has another pod than before."""
-    now = {role: drains.uids(rig, NAME, role) for role in before}
-    return not drains.moves_of(rig, NAME, NAME) and all(len(now[role]) == 1 and now[role] != before[role] for role in before)
-
-
-async def moved(rig: Rig, row: Row, node: str) -> float:
-    """Drain the node, or ask for the move of the group; return the seconds until the drain and the move have ended."""
-    began, before = time.monotonic(), {role: drains.uids(rig, NAME, role) for role in row.leave}
-    drain = Drain(rig.cluster, node) if row.drained else None
-    try:
-        if drain is None:
-            (number,) = drains.numbers(rig, NAME, row.leave[0])
-            said = await asyncio.to_thread(drains.ome, rig, "move", NAME, f"{row.leave[0]}/{number}", "-n", NAME)
-            assert "leaves its nodes when a replacement serves elsewhere" in said, said
-        else:
-            await asyncio.to_thread(drain.ended, MOVED_WITHIN_S)
-        await asyncio.to_thread(rig.wait, "the move has ended", lambda: over(rig, before), MOVED_WITHIN_S)
-    finally:
-        if drain is not None:
-            drain.stop()
-            rig.cluster.kubectl("uncordon", node)
+def asked(rig: Rig, role: str) -> float:
+    """Ask for the move of the only group of a role, and return the seconds until the move has ended."""
+    began, before = time.monotonic(), {role: drains.uids(rig, NAME, role)}
+    (number,) = drains.numbers(rig, NAME, role)
+    said = drains.ome(rig, "move", NAME, f"{role}/{number}", "-n", NAME)
+    assert "leaves its nodes when a replacement serves elsewhere" in said, said
+    rig.wait("the move has ended", lambda: leaving.left(rig, before), MOVED_WITHIN_S)
     return time.monotonic() - began
 
 
-async def under_traffic(url: str, happens: Callable[[], Awaitable[float]]) -> tuple[float, Report, Report]:
-    """Send short and long requests while `happens` runs. Return its result, and the reports of both kinds of requests."""
-    async with stream_of(url, SHORT_PER_S, WITHIN_S) as short, stream_of(url, LONG_PER_S, WITHIN_S, **LONG) as long:
-        await asyncio.sleep(CALM_S)
-        assert not short.failed, short.failed[0].error
-        seconds = await happens()
-        await asyncio.sleep(CALM_S)
-    return seconds, short, long
-
-
-@pytest.mark.timeout(900, func_only=True)
 @pytest.mark.parametrize("name", ROWS)
 async def test_no_request_fails_while_a_node_is_left(
     service: Decoders, watch: GroupWatch, tables: Tables, name: str
 ) -> None:
     rig, row = service.rig, ROWS[name]
-    node = await asyncio.to_thread(arranged, service, row.leave)
-    since = time.monotonic()
-    seconds, short, long = await under_traffic(service.url, lambda: moved(rig, row, node))
-    least = {role: watch.least(NAME, role, since) for role in ROLES}
-    failed, sent = [*short.failed, *long.failed], [*short.answers, *long.answers]
-    slowest = {what: max(one.seconds for one in report.answers) for what, report in (("short", short), ("long", long))}
-    tables.setdefault(HEADING, []).append(
-        f"{name:<32}{len(failed)} of {len(sent)} requests failed ({len(long.answers)} long)  {seconds:>4.0f} s  "
-        f"least {least}  slowest {slowest['short']:.1f} s, long {slowest['long']:.1f} s"
+    node = await asyncio.to_thread(
+        leaving.arranged, service, row.together, CORDON, operator_stays=row.killed or bool(row.rollout)
     )
-    assert not failed, [(one.began - since, one.error) for one in failed[:5]]
+    before = drains.numbers(rig, NAME, "decoder")
+    found, least = await seen(
+        service, watch, tables, name, lambda: asked(rig, row.asked) if row.asked else leave(rig, (node,), row)
+    )
+    assert not found.failed, found.failed_in(0.0, found.ended)[:5]
     assert least == dict.fromkeys(ROLES, 1)
-    if row.drained:
-        assert all(node not in drains.nodes_of(rig, NAME, role) for role in ROLES)
+    assert all(node not in drains.nodes_of(rig, NAME, role) for role in row.leave)
+    if row.killed:
+        assert drains.numbers(rig, NAME, "decoder").isdisjoint(before), "the group moved once"
+
+
+# --- without a spare node -----------------------------------------------------------------------------------------------
+def stays(rig: Rig, node: str) -> float:
+    """Drain the node of the decode group while no other node is open to pods. Return the seconds until the status says that
+    the group stays. Afterwards the cause of the move is gone.
+    """
+    began, before = time.monotonic(), drains.uids(rig, NAME, "decoder")
+    with leaving.tainted(rig, node), leaving.closed(rig, node), leaving.drained(rig, node) as (drain,):
+        waits = rig.says(NAME, NAME, "Moved", "NoSpareNodes", f"leaves node {node}", seconds=SAID_WITHIN_S)["message"]
+        assert "its replacement waits for a node; at " in waits and waits.endswith("the group stays"), waits
+        ended = rig.says(NAME, NAME, "Moved", "MoveTimedOut", f"leaves node {node}", seconds=SAID_WITHIN_S)["message"]
+        seconds = time.monotonic() - began
+        assert "no replacement became ready, so the group stays and serves; the move is tried again at " in ended, ended
+        assert f"`ome move --now {node}` moves it without a replacement" in ended, ended
+        rig.wait("the replacement is gone", lambda: drains.uids(rig, NAME, "decoder") == before, SAID_WITHIN_S)
+        assert drain.running, "the drain waits for as long as the group stays"
+    rig.wait("the cause is gone", lambda: not drains.moves_of(rig, NAME, NAME), SAID_WITHIN_S)
+    assert drains.uids(rig, NAME, "decoder") == before
+    return seconds
+
+
+async def test_without_a_spare_node_the_group_stays_and_no_request_fails(
+    service: Decoders, watch: GroupWatch, tables: Tables
+) -> None:
+    node = await asyncio.to_thread(leaving.arranged, service, ("decoder",), {"timeout": f"{SHORT_S}s"}, operator_stays=True)
+    name = f"the node of the decode group, no spare, {SHORT_S} s, Stay"
+    found, least = await seen(service, watch, tables, name, lambda: stays(service.rig, node))
+    assert not found.failed, found.failed_in(0.0, found.ended)[:5]
+    assert least == dict.fromkeys(ROLES, 1)
+
+
+def goes(service: Decoders, node: str) -> float:
+    """Drain the node of the decode group while no other node is open to pods, until the group has left without a replacement
+    and the drain has ended. Then open the other worker, and wait until the service serves again. Return the seconds of all
+    of this.
+    """
+    rig = service.rig
+    began, before = time.monotonic(), {"decoder": drains.uids(rig, NAME, "decoder")}
+    with leaving.tainted(rig, node), leaving.drained(rig, node) as (drain,):
+        with leaving.closed(rig, node):
+            waits = rig.says(NAME, NAME, "Moved", "NoSpareNodes", f"leaves node {node}", seconds=SAID_WITHIN_S)["message"]
+            assert "its replacement waits for a node; at " in waits and waits.endswith("the group leaves without it"), waits
+            alone = "it is removed without a replacement when its requests have ended"
+            rig.says(NAME, NAME, "Moved", "Moving", alone, seconds=SAID_WITHIN_S)
+            drain.ended(MOVED_WITHIN_S)
+        rig.wait("another group exists elsewhere", lambda: leaving.left(rig, before), MOVED_WITHIN_S)
+        leaving.complete(service)
+        return time.monotonic() - began
+
+
+async def test_without_a_spare_node_the_group_goes_after_the_time_out_and_no_request_fails_before(
+    service: Decoders, watch: GroupWatch, tables: Tables
+) -> None:
+    moves = {"timeout": f"{SHORT_S}s", "withoutReplacement": "Go"}
+    node = await asyncio.to_thread(leaving.arranged, service, ("decoder",), moves, operator_stays=True)
+    name = f"the node of the decode group, no spare, {SHORT_S} s, Go"
+    found, least = await seen(service, watch, tables, name, lambda: goes(service, node))
+    gone = watch.first_below(NAME, "decoder", 1, found.began) - BETWEEN_S
+    tables[HEADING][-1] += f"  the group left after {gone + BETWEEN_S - found.began:.0f} s"
+    assert gone - found.began >= SHORT_S, "the replacement has waited for the time-out"
+    assert not found.failed_in(0.0, gone), "requests that began before the group left are answered"
+    assert not found.failed_in(found.ended, float("inf")), "the service serves again"
+    assert (least["engine"], least["decoder"]) == (1, 0)
+
+
+# --- two nodes at once --------------------------------------------------------------------------------------------------
+async def test_no_request_fails_while_two_nodes_are_left_at_once(
+    service: Decoders, third: str, watch: GroupWatch, tables: Tables
+) -> None:
+    """The node of the decode group, and the node of the prefill group and the router, are drained at the same time, while a
+    third node is free. The operator, which runs on one of the two nodes, is evicted, too.
+    """
+    rig = service.rig
+    await asyncio.to_thread(leaving.arranged, service, ("decoder",), CORDON)
+    nodes = rig.cluster.real_nodes
+    rig.cluster.kubectl("uncordon", third)
+    name = "both nodes of all three at once"
+    found, least = await seen(service, watch, tables, name, lambda: leave(rig, nodes, Row(ROLES)))
+    assert not found.failed, found.failed_in(0.0, found.ended)[:5]
+    assert least == dict.fromkeys(ROLES, 1)
+    assert [drains.nodes_of(rig, NAME, role) for role in ROLES] == [[third]] * len(ROLES)

@@ -26,8 +26,12 @@ from tests.support.kindnode import image, programs
 _UP_WITHIN_S = 60.0
 _CHAINS = ("DOCKER-USER", "DOCKER-ISOLATION-STAGE-1", "DOCKER-ISOLATION-STAGE-2", "DOCKER")
 _BRIDGE = re.compile(r"br-[0-9a-f]{12}")
-_SETTINGS = ("vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/pid_max")
-"""Kernel settings that kubelets change for the whole machine, even in containers."""
+_INOTIFY, _INSTANCES = "fs/inotify/max_user_instances", 512
+"""The kernel setting that limits how many watches of files the programs of all nodes can have, and a higher value than the
+default of 128.
+"""
+_SETTINGS = ("vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/pid_max", _INOTIFY)
+"""Kernel settings that kubelets, or this module, change for the whole machine."""
 _FORWARDING = "net/ipv4/ip_forward"
 
 
@@ -97,6 +101,8 @@ def _start(folder: Path) -> None:
             last = "\n".join((folder / "log").read_text().splitlines()[-5:])
             pytest.skip(f"Docker does not start on this machine:\n{last}")
         time.sleep(0.2)
+    file = Path("/proc/sys") / _INOTIFY
+    file.write_text(str(max(_INSTANCES, int(file.read_text()))))
     _told("iptables", "-P", "FORWARD", "ACCEPT")  # dockerd sets DROP, which interrupts other bridges of this machine
 
 
