@@ -1,6 +1,7 @@
 """A simulated router of a service with the class Demand, which serves /summary over HTTP, and the service behind it."""
 
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,8 +21,9 @@ from tests.support.bodies import Cluster as Bodies
 from tests.support.kubelet import write_status
 from tests.support.rig import Manifest, Rig
 
-ADDRESS = "127.29.0.1"
-"""Address of the simulated router, on which nothing else listens."""
+ADDRESSES = tuple(f"127.{29 + number}.{os.getpid() // 250 % 250}.{os.getpid() % 250 + 1}" for number in range(3))
+"""Loopback addresses of simulated routers. They contain the number of this process, so that two runs of the tests on one
+machine do not listen on the same address."""
 CAPACITY = 4.0
 """Requests per second that a simulated prefill group completes while requests wait."""
 PROMPT, ANSWER = 1000.0, 75.0
@@ -62,7 +64,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def listening(address: str = ADDRESS) -> Iterator[Router]:
+def listening(address: str = ADDRESSES[0]) -> Iterator[Router]:
     """Yield a router while it listens."""
     with Router(address) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -12,10 +12,9 @@ from ome_operator import keys
 from tests.conftest import Tables
 from tests.controlplane.operator.test_life import writers
 from tests.support import hasty_operator, yamls
-from tests.support.demand_router import SERVICE, Followed, Router, listening, restart_hasty
+from tests.support.demand_router import ADDRESSES, SERVICE, Followed, Router, listening, restart_hasty
 from tests.support.rig import Manifest, Rig, is_ready
 
-ADDRESSES = ("127.29.0.1", "127.29.0.2", "127.29.0.3")
 EACH = 10
 """Requests in flight for which one router is needed."""
 

@@ -37,8 +37,9 @@ READ_S, EVERY_S = 50.0, 2.0
 """The registry states the output tokens per second over about `READ_S` seconds. Running requests are read every `EVERY_S`
 seconds.
 """
-QUIET_S, DECIDES_S = 60.0, 30.0
-"""Seconds without requests after the first burst, and seconds in which the operator decides with the new target."""
+QUIET_S, DECIDES_S = 90.0, 30.0
+"""Seconds without requests after the first burst, and seconds in which the operator decides with the new target. The rates
+that the operator uses are means over a minute, and up to 20 s old."""
 ABOVE = 1.1
 """The target, divided by the time between tokens during the first burst. A smaller factor could make the target unreachable,
 and with more than 1 / 0.9 the burst would count as served in time (`core/demand/curves.py`)."""

@@ -84,8 +84,10 @@ def _(bed: Bed) -> Iterator[None]:
 
 @fault("OmeDemandStopped")
 def _(bed: Bed) -> Iterator[None]:
-    """Somebody writes the RoleScale of a service that is scaled with its demand."""
-    namespace = followed(bed, "DemandUnknown")
+    """Somebody writes the RoleScale of a service that is scaled with its demand. In the mode Recommend, this would stop
+    nothing.
+    """
+    namespace = followed(bed, "DemandUnknown", mode="Apply")
     bed.rig.cluster.kubectl("scale", "-n", namespace, f"rolescale/{SERVICE}-decoder", "--replicas=2")
     bed.rig.says(namespace, SERVICE, "FollowsDemand", "ScaledByHand", seconds=30)
     yield
