@@ -10,6 +10,7 @@ import itertools
 import json
 import resource
 import sys
+import time
 from collections import Counter, deque
 from datetime import UTC, datetime
 from typing import Any
@@ -36,7 +37,14 @@ NODES, STEP_S, EVENTS_A_STEP = 20, 0.05, 12
 """Number of nodes; the interval at which pods and workloads change, and how many change at a time. A ramp of 100 services on
 a real control plane delivers 100 to 250 events per second."""
 QUIET_STEPS = 20
-"""Number of steps without an event after which everything is done."""
+"""Number of steps without an event after which everything is done, if all services are Ready."""
+LIMIT_S, LIMIT_PER_SERVICE_S = 60.0, 10.0
+"""Seconds after which the measurement fails: a fixed part, and a part for each service. The pods of all services start
+interleaved, so that all services become Ready near the end. A service takes less than a second on an idle machine."""
+
+
+class NotReady(Exception):
+    """Error: not all services became Ready, or the requests of the operator did not end, within the limit."""
 
 
 class ApiServer(Client):
@@ -127,11 +135,15 @@ class ApiServer(Client):
         self.objects[body["kind"], body["metadata"].get("namespace", ""), body["metadata"]["name"]] = body
         self.tell(body["kind"], "ADDED", body)
 
-    def ready_services(self) -> int:
-        """Return the number of services whose condition Ready is True."""
-        statuses = [body.get("status") or {} for (kind, *_), body in self.objects.items() if kind == "InferenceService"]
-        conditions = [each for status in statuses for each in status.get("conditions") or ()]
-        return sum(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    def unready_services(self) -> dict[str, str]:
+        """Return the name of each service whose condition Ready is not True, with the message of this condition."""
+        found = {}
+        for (kind, _, name), body in self.objects.items():
+            conditions = {each["type"]: each for each in (body.get("status") or {}).get("conditions") or ()}
+            ready = conditions.get("Ready", {})
+            if kind == "InferenceService" and ready.get("status") != "True":
+                found[name] = ready.get("message", "it has no condition Ready")
+        return found
 
     # --- controllers and kubelets ---------------------------------------------------------------------------------------
 
@@ -200,10 +212,13 @@ def furnish(server: ApiServer) -> None:
 
 
 async def live(server: ApiServer, services: int) -> float:
-    """Create services, and make their pods Ready step by step. Return the CPU seconds that the operator used until nothing
-    changed any more.
+    """Create services, and make their pods Ready step by step. Return the CPU seconds that the operator used until all
+    services were Ready and nothing changed any more.
+
+    Raises NotReady if this takes longer than the limit.
     """
-    began = server.watch.now()
+    began, limit = server.watch.now(), LIMIT_S + services * LIMIT_PER_SERVICE_S
+    ends = time.monotonic() + limit
     with server.watch.besides():
         for number in range(services):
             server.create_object(SINGLE[100].service(number))
@@ -213,8 +228,18 @@ async def live(server: ApiServer, services: int) -> float:
         with server.watch.besides():
             server.step()
             before, seen = seen, server.requests.total() + server.events.total()
-            quiet = 0 if server.todo or seen != before else quiet + 1
+            unready = server.unready_services()
+            quiet = 0 if unready or server.todo or seen != before else quiet + 1
+            if time.monotonic() > ends:
+                raise NotReady(_why(unready, services, limit))
     return server.watch.now() - began
+
+
+def _why(unready: dict[str, str], services: int, limit: float) -> str:
+    if not unready:
+        return f"all {services} services are Ready, but the operator still sent requests after {limit:g} s"
+    name, message = next(iter(unready.items()))
+    return f"{len(unready)} of {services} services are not Ready after {limit:g} s. {name}: {message}"
 
 
 async def run(services: int) -> dict[str, Any]:
@@ -237,11 +262,14 @@ async def run(services: int) -> dict[str, Any]:
     await manager.stop(1)
     await asyncio.gather(*tasks, return_exceptions=True)
     return {
-        "services": services, "ready": server.ready_services(), "ms_per_service": round(spent / services * 1e3, 1),
+        "services": services, "ms_per_service": round(spent / services * 1e3, 1),
         "requests": server.requests.total(), "events": server.events.total(),
         "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
     }  # fmt: skip
 
 
 if __name__ == "__main__":
-    print(json.dumps(uvloop.run(run(int(sys.argv[1]) if sys.argv[1:] else 20))))
+    try:
+        print(json.dumps(uvloop.run(run(int(sys.argv[1]) if sys.argv[1:] else 20))))
+    except NotReady as error:
+        sys.exit(str(error))
