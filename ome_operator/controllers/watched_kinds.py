@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from ome_operator import keys
-from ome_operator.cache.cluster_cache import KINDS, LABELLED
+from ome_operator.cache.cluster_cache import KINDS, LABELLED, RECORD
 from ome_operator.cache.resources import BENCHMARK, CATALOG, SERVICE, SHORT
 from ome_operator.kube.resources import RESOURCES
 from ome_operator.watch.sink import Watched
@@ -13,6 +13,8 @@ SELECTORS = dict.fromkeys(LABELLED, SELECTOR) | {"ControllerRevision": f"{SELECT
 """Label selectors by kind. ControllerRevisions of StatefulSets have the labels of their pods, and are excluded."""
 WRITTEN = frozenset((SERVICE, *CATALOG, BENCHMARK, *SHORT))
 """Kinds that people write: kopf watches these, and informers watch all others."""
+WITHOUT_MANAGED_FIELDS = frozenset(("Pod", RECORD))
+"""Kinds whose managed fields are not read."""
 
 
 def watched(kinds: Iterable[str] = KINDS, namespace: str = "") -> list[Watched]:
@@ -22,5 +24,6 @@ def watched(kinds: Iterable[str] = KINDS, namespace: str = "") -> list[Watched]:
     found = []
     for kind in kinds:
         of = RESOURCES[kind]
-        found.append(Watched(kind, of.group, of.version, of.plural, SELECTORS.get(kind, ""), namespace))
+        selector, managed_fields = SELECTORS.get(kind, ""), kind not in WITHOUT_MANAGED_FIELDS
+        found.append(Watched(kind, of.group, of.version, of.plural, selector, namespace, managed_fields))
     return found

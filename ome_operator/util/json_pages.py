@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ome_operator.util.json_limits import fast
+from ome_operator.util.json_limits import EVERYTHING, Decode, fast
 
 ITEM = None
 """The name under which `members` returns an object of the list."""
@@ -18,8 +18,9 @@ _parts = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
-def members(page: bytes) -> Iterator[tuple[str | None, Any]]:
-    """Yield the names and values of a page. Each element of the list `items` is yielded separately, under the name ITEM.
+def members(page: bytes, decode: Decode = EVERYTHING) -> Iterator[tuple[str | None, Any]]:
+    """Yield the names and values of a page. Each element of the list `items` is decoded with `decode`, and yielded
+    separately under the name ITEM.
 
     The page is split into the texts of its values, of which one is decoded at a time. Raises ValueError if the page is not a
     JSON object or is truncated, and RecursionError if it is too deep for the decoder.
@@ -33,7 +34,7 @@ def members(page: bytes) -> Iterator[tuple[str | None, Any]]:
     for name, text in parts.items():
         yield name, fast(text)
     for text in items:
-        yield ITEM, fast(text)
+        yield ITEM, fast(text, decode)
 
 
 def _members_of(page: bytes) -> Iterator[tuple[str | None, Any]]:

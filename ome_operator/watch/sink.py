@@ -19,6 +19,9 @@ class Watched(NamedTuple):
     """Label selector; "" for all objects."""
     namespace: str = ""
     """The namespace to watch; "" for all, and for cluster-wide kinds."""
+    managed_fields: bool = True
+    """Whether the receiver reads managed fields. Otherwise they may be missing, with all fields beside metadata, spec and
+    status."""
 
     @property
     def path(self) -> str:

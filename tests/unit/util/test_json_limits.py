@@ -19,8 +19,10 @@ from hypothesis import strategies as st
 
 from ome_operator.util import json_limits
 from ome_operator.util.json_limits import (
+    EVENT,
     LEVELS,
     MIB,
+    OBJECT,
     TooLarge,
     decoded,
     deeper,
@@ -108,6 +110,46 @@ def test_the_fast_decoder_reads_every_value_as_the_standard_decoder_does(
 @given(st.binary() | st.text(alphabet='[]{}",:\\au0189.eE+-ndtrulfs \x7f\u00e9').map(str.encode))
 def test_the_fast_decoder_refuses_what_the_standard_decoder_refuses(text: bytes) -> None:
     assert outcome(fast, text) == outcome(json.loads, text)
+
+
+def fields(*names: str) -> dict[str, Any]:
+    """Return strategies for optional fields with any value."""
+    return dict.fromkeys(names, TREES)
+
+
+METADATA = st.fixed_dictionaries({}, optional=fields("name", "labels", "managedFields", "other"))
+OBJECTS = st.fixed_dictionaries(
+    {}, optional=fields("kind", "spec", "status", "message", "other") | {"metadata": METADATA | TREES}
+)
+
+
+def known(value: Any, names: tuple[str, ...] = ("kind", "metadata", "spec", "status", "message")) -> Any:
+    """Return an object, or its metadata, with only those of the fields of `OBJECTS` that `OBJECT` does not skip."""
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: known(value[name], ("name", "labels")) if name == "metadata" else value[name]
+        for name in names
+        if name in value
+    }
+
+
+@settings(max_examples=500)
+@given(OBJECTS | TREES, st.booleans())
+def test_all_other_fields_are_read_if_managed_fields_are_skipped(value: Any, plain: bool) -> None:
+    text = json.dumps(value, ensure_ascii=plain).encode("utf-8", "surrogatepass")
+    wanted = outcome(lambda text: known(json.loads(text)), text)
+    assert outcome(lambda text: known(fast(text, OBJECT)), text) == wanted
+    event = b'{"object":' + text + b',"type":"ADDED"}'
+    assert outcome(lambda event: known(fast(event, EVENT)["object"]), event) == wanted
+
+
+@pytest.mark.parametrize("more", [{}, {"deletionTimestamp": "2026-01-01T00:00:00Z", "ownerReferences": [{"uid": "a"}]}])
+def test_managed_fields_are_skipped(more: dict[str, Any]) -> None:
+    kept = {"kind": "Pod", "metadata": {"name": "a", **more}, "spec": {"nodeName": "n"}, "status": {"phase": "Running"}}
+    whole = {**kept, "metadata": {"name": "a", **more, "managedFields": [{"manager": "kubelet"}], "selfLink": "/a"}}
+    assert fast(json.dumps(whole).encode(), OBJECT) == kept
+    assert fast(json.dumps({"type": "ADDED", "object": whole}).encode(), EVENT) == {"type": "ADDED", "object": kept}
 
 
 @pytest.mark.parametrize(
