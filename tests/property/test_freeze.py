@@ -7,6 +7,7 @@ The world checks the law `a_service_that_is_held_is_only_told_of` at every recon
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import Any
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -101,14 +102,14 @@ def test_nothing_moves_until_the_thaw_and_then_all_ends_right(
 
     story.how = how
     story.tell()
-    still, told = story.written(), world.service.status.get("groups")
+    still, stored = story.written(), groups(world)
     for event, value, passes in during:
         event(story, value)
         story.tell()
         world.run(passes)
         world.carry_out(world.sync())
         assert story.written() == still
-        assert world.service.status.get("groups") == told
+        stored = proven(stored, groups(world))
         assert world.condition("Frozen")["message"].startswith("frozen ")
     world.settle()
     assert story.written() == still
@@ -121,6 +122,22 @@ def test_nothing_moves_until_the_thaw_and_then_all_ends_right(
     assert world.condition("RolledOut")["status"] == "True"
     assert {item.labels[keys.REVISION] for item in world.pods.values()} == {world.service.status["revision"]}
     assert story.shape.scaled or len(world.alive()) == story.shape.pods
+
+
+def groups(world: World) -> dict[str, dict[str, Any]]:
+    """Return the stored groups by their names."""
+    return {one["name"]: one for one in world.service.status.get("groups") or ()}
+
+
+def proven(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Check that a freeze changes a stored group at most once: when the first start of the group is recorded. Return
+    `after`.
+    """
+    assert before.keys() <= after.keys()
+    changed = {name for name, one in after.items() if one != before.get(name)}
+    assert not any(before[name].get("incarnation") for name in changed & before.keys())
+    assert {(after[name]["phase"], after[name]["incarnation"]) for name in changed} <= {("Ready", 1)}
+    return after
 
 
 @STORY

@@ -5,7 +5,7 @@ are lost.
 import random
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ome_operator import keys
@@ -77,6 +77,7 @@ def test_with_spare_nodes_every_role_is_whole_all_the_time(shape: Movable, seed:
 
 @STORIES
 @given(movable(st.integers(1, 3)), st.integers(0, 3), seeds)
+@example(Movable(size=3, engines=1, decoders=2), 0, 252)
 def test_whatever_happens_one_group_of_a_role_moves_and_everything_ends_whole(shape: Movable, spare: int, seed: int) -> None:
     """Taints, cordons, requests for groups and for nodes (also without a replacement), freezes, pauses, rollouts, lost pods
     and restarts happen in any order. At most one group of a role moves at a time, and in the end the service is complete.

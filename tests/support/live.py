@@ -97,6 +97,8 @@ class LivePod:
     """Annotations that were written while the pod was running."""
     node: str = ""
     """Name of its node, only in tests that schedule pods."""
+    scheduled: bool = False
+    """Whether the test schedules pods: the containers of a pod without a node do not run."""
 
     @property
     def group(self) -> int:
@@ -127,6 +129,7 @@ class LivePod:
             grace=self.grace if self.deleting else 0, restarts=0, reason="" if self.ready else "Starting", message="",
             workload_uid=self.workload_uid, draining=self.draining,
             times=Times(created=self.created, ready=self.since if self.ready else ""),
+            running=bool(self.node) or self.ready or not self.scheduled,
             scale_down=tuple(key for key in FORBIDDEN if key in self.notes),
             scale_down_mark=self.notes.get(keys.SCALE_DOWN_MARK, ""), yields=keys.DELETION_COST in self.notes,
         )  # fmt: skip

@@ -54,7 +54,7 @@ class Scheduler:
 
     def __init__(self, world: World, gpus: int = 1) -> None:
         self.world, self.gpus = world, gpus
-        world.healthy = self.placed
+        world.healthy, world.scheduled = self.placed, True
 
     def placed(self, pod: LivePod) -> bool:
         """Return whether a pod is on a node."""

@@ -45,6 +45,8 @@ class World:
         self.verdict: Callable[[str], str] = lambda _: ""  # revision → answer of the dry run
         self.room: Callable[[Needs], str] = lambda _: ""  # what is found about capacity on nodes
         self.beside = lambda _: "not read"  # the same next to the service's own pods
+        self.scheduled = False
+        """Whether the test schedules pods (`LivePod.scheduled`)."""
         self.strict = False
         """Whether every pass is checked to be pure and deterministic, which is slow."""
         self.watcher: Callable[[Plan], None] = lambda _: None
@@ -276,7 +278,7 @@ class World:
             )
         grace = template["spec"].get("terminationGracePeriodSeconds", 30)
         uid, created = f"pod-{next(self._numbers)}", self.now.isoformat()
-        self.pods[name] = LivePod(name, uid, labels, workload, one.uid, grace, created=created)
+        self.pods[name] = LivePod(name, uid, labels, workload, one.uid, grace, created=created, scheduled=self.scheduled)
 
     def _collect(self) -> Iterable[Callable[[], None]]:
         """Delete pods whose workload was deleted, as the garbage collector does."""

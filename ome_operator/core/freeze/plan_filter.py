@@ -19,6 +19,7 @@ from ome_operator.core.reasons import FROZEN as CONDITION
 from ome_operator.core.reasons import ORDER, READY, ROLLED_OUT, Reason, record_of
 from ome_operator.core.reconcile.plan import Apply, Delete, EnsureSecret, Patch, Plan
 from ome_operator.core.reconcile.snapshot import Snapshot
+from ome_operator.core.recovery.record import with_first_starts
 from ome_operator.core.resolve.pinned import PART_NAMES
 from ome_operator.core.rollout import image_pulls
 from ome_operator.core.rollout.drain import serving_again
@@ -251,7 +252,7 @@ def marked(
 
 def told(report: Report, hold: Hold, snapshot: Snapshot) -> Report:
     """Return the report for the status of a held service. It contains the present state of the pods, and the stored values
-    of all fields on which later decisions are based.
+    of all fields on which later decisions are based. To these values only the proofs are added that groups have served.
 
     After the freeze, the operator therefore finds the same state as after a restart. A revision that is not stored is not
     named, because nothing was created for it.
@@ -272,13 +273,21 @@ def told(report: Report, hold: Hold, snapshot: Snapshot) -> Report:
         hold=_hold(report, hold, snapshot) if rollout is not None and not rollout.status else {},
         rejected=tuple(before.get("rejected") or ()),
         tokens={words.token: before[words.token] for words in PART_NAMES.values() if before.get(words.token)},
-        groups=tuple(before.get("groups") or ()),
-        placement=before.get("placement") or {},
+        groups=with_first_starts(before.get("groups") or (), report.groups),
+        placement=_placement(before.get("placement") or {}, report.placement),
         recovered=_held_back(report.recovered, hold),
         moves=tuple(before.get("moves") or ()),
         moved=_held_back(report.moved, hold),
         zero=before.get("zero") or {},
     )
+
+
+def _placement(stored: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the stored `status.placement`, which a hold keeps, unless `now`, its value without a hold, states that the
+    service has served since its groups were created (`attempts.Record.anew`).
+    """
+    serves = stored.get("anew") and now.get("revision") == stored.get("revision") and not now.get("anew")
+    return {**stored, "anew": False} if serves else dict(stored)
 
 
 def _unreachable(report: Report, hold: Hold, snapshot: Snapshot) -> tuple[Problem, ...]:

@@ -123,6 +123,22 @@ def written(records: Iterable[GroupRecord]) -> list[dict[str, Any]]:
     return [_written(one) for one in sorted(records, key=lambda one: (one.component, one.revision, one.index))]
 
 
+def with_first_starts(stored: Sequence[dict[str, Any]], groups: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
+    """Return the entries `stored` of `status.groups`, which a freeze keeps, with the first starts that `groups` records,
+    the entries that would be stored without a freeze.
+
+    The first start of a group is the only proof that the group has ever served, and it can only be observed while all ranks
+    run. It announces nothing: a group with a start is recycled only if it fails, like a group that served before the freeze.
+    """
+    known = {one["name"] for one in stored if one.get("incarnation")}
+    first = {one["name"]: one for one in groups if one.get("incarnation") and one["name"] not in known}
+    if not first:
+        return tuple(stored)
+    kept = [one for one in stored if one["name"] not in first]
+    order = ("component", "revision", "index")
+    return bounded(sorted((*kept, *first.values()), key=lambda one: tuple(map(one.__getitem__, order))))[0]
+
+
 LARGEST = 900 * 1024
 """Largest number of bytes of all groups in a status: etcd stores no object above 1.5 MiB, and the spec and the conditions
 need space too."""

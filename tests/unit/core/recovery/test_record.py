@@ -1,6 +1,7 @@
 """Tests that the records of groups fit into a status, whatever they contain and however many there are."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ome_operator.core.recovery import record as module
-from ome_operator.core.recovery.record import LARGEST, WORDS, GroupRecord, bounded, read, written
+from ome_operator.core.recovery.record import LARGEST, WORDS, GroupRecord, bounded, read, with_first_starts, written
 from ome_operator.quantity import rfc3339
 from tests.support.shapes import Shape
 from tests.support.simulator import World
@@ -75,3 +76,21 @@ def test_a_service_with_more_groups_than_its_status_has_room_for_is_told(monkeyp
     before = world.service.status
     world.run(3)
     assert world.service.status == before and world.condition("Ready")["status"] == "True"
+
+
+def test_a_freeze_adds_first_starts_and_changes_no_group_that_has_served() -> None:
+    """Group 0 has served before the freeze, and groups 1 and 2 become ready during it; group 2 had no record. Group 3 has
+    not become ready yet.
+    """
+    served, waits = group(0), replace(group(1), phase="Pending", incarnation=0)
+    stored = written([served, waits, replace(waits, name="later", index=3)])
+    now = written([replace(served, phase="Recycling", recycles=8), group(1), group(2), replace(group(3), incarnation=0)])
+    found = with_first_starts(stored, now)
+    assert found == (stored[0], now[1], now[2], stored[2])
+    assert with_first_starts(found, now) == found
+
+
+def test_what_a_freeze_stores_fits_into_a_status() -> None:
+    told = written(group(index, words="x" * 4000) for index in range(1000))
+    found = with_first_starts(told[:200], told)
+    assert len(found) == 1000 and size(found) <= LARGEST
