@@ -172,3 +172,29 @@ def test_a_group_that_serves_is_torn_down_only_when_others_serve_or_the_service_
         interrupted(fleet, chance)
         assert serves <= set(fleet.world.alive().values())
     ends_whole(fleet)
+
+
+@STORIES
+@given(movable(st.integers(1, 3)), st.integers(0, 4), seeds)
+def test_a_move_alone_places_no_group_on_the_node_that_it_empties(shape: Movable, spare: int, seed: int) -> None:
+    """`ome move` names one node after another, with or without `--now`, and there may be too few other nodes. Nobody cordons
+    the nodes, and nothing else happens but restarts of the operator. No pod is created on a named node.
+    """
+    fleet, chance = serving(replace(shape, moves=()), spare=spare, seed=seed), random.Random(seed)
+
+    def on(name: str) -> set[str]:
+        """Return the UIDs of the engine pods on a node."""
+        return {
+            pod.uid for pod in fleet.world.pods.values() if pod.node == name and pod.labels[keys.COMPONENT] != keys.ROUTER
+        }
+
+    for _ in range(3):
+        fleet.until("quiet", lambda: fleet.whole() and not fleet.moves())
+        named = chance.choice(sorted({*fleet.nodes_of(keys.ENGINE), *fleet.nodes_of(keys.DECODER)}))
+        before = on(named)
+        fleet.change(named, move=f"{fleet.world.now.isoformat()}{chance.choice(['', ' now'])}")
+        for _ in range(LENGTH):
+            interrupted(fleet, chance)
+            assert on(named) <= before, fleet.world.log[-20:]
+        fleet.change(named, move="")
+    ends_whole(fleet)

@@ -54,6 +54,8 @@ class Scheduler:
 
     def __init__(self, world: World, gpus: int = 1) -> None:
         self.world, self.gpus = world, gpus
+        self._selectors: dict[str, Demand] = {}
+        """The selector of each pod by its UID. A pod keeps it when its StatefulSet is deleted."""
         world.healthy, world.scheduled = self.placed, True
 
     def placed(self, pod: LivePod) -> bool:
@@ -81,14 +83,17 @@ class Scheduler:
 
     def _selector(self, pod: LivePod) -> Demand:
         found = self.world.children.get(("StatefulSet", pod.workload))
-        spec = found.manifest["spec"]["template"]["spec"] if found else {}
+        if found is None or found.uid != pod.workload_uid:
+            return self._selectors.get(pod.uid, Demand())
+        spec = found.manifest["spec"]["template"]["spec"]
         asked: Mapping[str, str] = spec.get("nodeSelector", {})
         required = spec.get("affinity", {}).get("nodeAffinity", {}).get("requiredDuringSchedulingIgnoredDuringExecution", {})
         terms = tuple(
             Term(*(tuple(map(self._expression, term.get(part) or ())) for part in ("matchExpressions", "matchFields")))
             for term in required.get("nodeSelectorTerms", ())
         )
-        return Demand(tuple(Expression(key, "In", (value,)) for key, value in asked.items()), terms)
+        selector = Demand(tuple(Expression(key, "In", (value,)) for key, value in asked.items()), terms)
+        return self._selectors.setdefault(pod.uid, selector)
 
     @staticmethod
     def _expression(said: Mapping[str, Any]) -> Expression:

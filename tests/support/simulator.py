@@ -45,8 +45,7 @@ class World:
         self.verdict: Callable[[str], str] = lambda _: ""  # revision → answer of the dry run
         self.room: Callable[[Needs], str] = lambda _: ""  # what is found about capacity on nodes
         self.beside = lambda _: "not read"  # the same next to the service's own pods
-        self.scheduled = False
-        """Whether the test schedules pods (`LivePod.scheduled`)."""
+        self.scheduled = False  # whether the test schedules pods (`LivePod.scheduled`)
         self.strict = False
         """Whether every pass is checked to be pure and deterministic, which is slow."""
         self.watcher: Callable[[Plan], None] = lambda _: None

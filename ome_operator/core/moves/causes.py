@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from ome_operator import quantity
+from ome_operator.core.observed.move_requests import cordoned, node_request
 from ome_operator.core.observed.objects import Node, Pod, Taint
 
 NODE_STATES = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
@@ -12,8 +13,6 @@ NODE_STATES = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 failed groups handles nodes that do not report, and a cordon is handled separately."""
 REQUESTS = 2000
 """Maximum number of entries of the annotation of a service that are read: one for each group that a service may have."""
-NOW = "now"
-"""Word in the annotation of a node that asks for moves without replacements."""
 
 
 class LeavingCause(NamedTuple):
@@ -39,22 +38,6 @@ class LeavingCause(NamedTuple):
 
 NO_PRECEDENCE = (False, False)
 """The lowest value of `LeavingCause.precedence`, which is also used if there is no cause."""
-
-
-class MoveRequest(NamedTuple):
-    """A request that `ome move` has written. It applies to the pods that were created before the time of the request."""
-
-    at: datetime
-    now: bool = False
-
-
-def node_request(text: str, now: datetime) -> MoveRequest | None:
-    """Parse the annotation of a node: a time in RFC 3339, optionally followed by a space and "now". Return None for
-    anything else, and for a time in the future.
-    """
-    time, _, word = text.partition(" ")
-    at = quantity.moment(time, now)
-    return MoveRequest(at, word == NOW) if at is not None and word in ("", NOW) else None
 
 
 def group_requests(text: str, now: datetime) -> Mapping[tuple[str, str], datetime]:
@@ -89,13 +72,9 @@ def of_node(node: Node, tolerates: Callable[[Taint], bool], *, on_cordon: bool) 
     for taint in node.taints:
         if not taint.key.startswith(NODE_STATES) and not tolerates(taint):
             return LeavingCause(node.name, f"taint {taint.key}")
-    if on_cordon and _cordoned(node):
+    if on_cordon and cordoned(node):
         return LeavingCause(node.name, "cordoned")
     return None
-
-
-def _cordoned(node: Node) -> bool:
-    return node.alive and not node.ready
 
 
 def causes(
@@ -140,7 +119,7 @@ def to_exclude(
     this node is back, and a group that exists never stops excluding a node.
     """
     asked = {name: cause for name, cause in found.items() if cause.requested}
-    back = {cause.node for cause in asked.values() if cause.now and _cordoned(nodes[cause.node])}
+    back = {cause.node for cause in asked.values() if cause.now and cordoned(nodes[cause.node])}
     mine = ((pod, asked[member(pod)]) for pod in pods if member(pod) in asked and pod.node and not pod.deleting)
     leaves = {pod.node for pod, cause in mine if cause.of_group or pod.node == cause.node}
     return frozenset(leaves - back)

@@ -14,10 +14,7 @@ from ome_operator.core.moves.causes import causes, group_requests, to_exclude, u
 from ome_operator.core.moves.record import Move, Phase, age, read, written
 from ome_operator.core.moves.state_machine import (
     JOIN,
-    LONGEST,
     NOTHING_FIRST,
-    SHORTEST,
-    TIMEOUT,
     First,
     MovePolicy,
     MovingRole,
@@ -27,6 +24,7 @@ from ome_operator.core.moves.state_machine import (
     unready,
 )
 from ome_operator.core.observed.exclusions import MOST, Exclusion
+from ome_operator.core.observed.move_requests import LONGEST, SHORTEST, timeout
 from ome_operator.core.observed.objects import YIELDS, Manifest, Pod, Taint
 from ome_operator.core.observed.slices import Slice, group_number
 from ome_operator.core.placement.demand import Demand, demand
@@ -209,8 +207,7 @@ def policy(service: InferenceService) -> MovePolicy:
     """Return the settings of a service that has the field `spec.moves`."""
     moves = service.spec.moves
     assert moves is not None
-    timeout = TIMEOUT if moves.timeout is None else quantity.seconds(moves.timeout)
-    return MovePolicy(min(max(timeout, SHORTEST), LONGEST), moves.without_replacement == "Go")
+    return MovePolicy(timeout(moves), moves.without_replacement == "Go")
 
 
 def _groups(snapshot: Snapshot, intent: Intent, found: Slice, step: RolloutStep) -> Iterable[MovingRole]:

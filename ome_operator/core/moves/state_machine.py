@@ -11,6 +11,7 @@ from typing import NamedTuple
 from ome_operator import quantity
 from ome_operator.core.moves.causes import NO_PRECEDENCE, LeavingCause
 from ome_operator.core.moves.record import Move, Phase, age
+from ome_operator.core.observed.move_requests import TIMEOUT
 
 SETTLE = 15.0
 """Seconds for which a cause has to last before a move begins, and for which it has to be gone before a move ends."""
@@ -24,12 +25,6 @@ START = 7200.0
 """Seconds within which a replacement that is on nodes has to serve."""
 SCHEDULED = 10.0
 """Seconds within which the pods of a replacement are usually created and assigned to nodes if free nodes exist."""
-TIMEOUT = 1800.0
-"""Default of `MovePolicy.timeout`, in seconds."""
-SHORTEST, LONGEST = 20.0, 30 * 24 * 3600.0
-"""Minimum and maximum of `MovePolicy.timeout`, in seconds. In less time than the minimum, the pods of a replacement are
-often not created and assigned to nodes although nodes are free, so every replacement would be removed before it could
-start. The maximum keeps the end of a wait a valid date."""
 
 
 class MovePolicy(NamedTuple):

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from ome_operator import keys, names
 from ome_operator.core import group_numbers
 from ome_operator.core.observed.exclusions import MOST, Exclusion
+from ome_operator.core.observed.move_requests import NamedNode, named_nodes, timeout
 from ome_operator.core.observed.objects import Node
 from ome_operator.core.observed.slices import Slice, started
 from ome_operator.core.placement.demand import apart, demand, elsewhere
@@ -22,6 +23,7 @@ from ome_operator.core.placement.leaving import leaving
 from ome_operator.core.placement.need import Need
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.render.statefulsets import Stored, stored
+from ome_operator.core.waves.shared_edits import whole_before
 
 
 class Fitting(NamedTuple):
@@ -39,6 +41,8 @@ class Fitting(NamedTuple):
     those pods would release; otherwise ()."""
     excluded: Exclusion = ()
     """The nodes on which no new group of the service is placed."""
+    again: float | None = None
+    """Seconds until a node may be used again that `ome move` has named; None if no node is excluded for this reason."""
 
     @property
     def sentence(self) -> str:
@@ -55,8 +59,8 @@ def fitting(
     """Choose the nodes that new groups exclude, and compare the desired groups of the target revision with the nodes of the
     cluster.
 
-    New groups exclude the avoided nodes. If the groups fit on the cluster only with these nodes, no avoided node is
-    excluded, because a node that may be bad is better than none.
+    New groups exclude the avoided nodes, because they may be bad, and for some time the nodes that `ome move` has named
+    (`_excluded`).
 
     `data` maps each revision to its stored data. `groups` is the number of desired groups by component. `weights` is true if
     the nodes also have to hold the model. It is false while too few nodes hold the model, because another condition reports
@@ -64,17 +68,52 @@ def fitting(
     """
     deps, roles = snapshot.deps, stored(data.get(target) or {})
     wanted = {name: groups.get(name, 1) for name in roles}
-    mine = snapshot.slices.get(target, Slice(target, (), ()))
-    avoided, namespace = tuple(sorted(snapshot.observed.avoided))[:MOST], snapshot.service.namespace
-    if avoided and deps.policy.sees_cluster:
+    moves = snapshot.service.spec.moves
+    named: Mapping[str, NamedNode] = {}
+    if moves is not None and deps.policy.sees_cluster:
+        named = named_nodes(deps.nodes.values(), timeout(moves), snapshot.now)
+    excluded = _excluded(snapshot, roles, target, wanted, weights, named)
+    found = _fitting(snapshot, data, target, groups, weights, excluded)
+    return found._replace(excluded=excluded, again=min((node.left for node in named.values()), default=None))
+
+
+def _excluded(
+    snapshot: Snapshot,
+    roles: Mapping[str, Stored],
+    target: str,
+    wanted: Mapping[str, int],
+    weights: bool,
+    named: Mapping[str, NamedNode],
+) -> Exclusion:
+    """Return the nodes that new groups exclude: the avoided nodes, and the nodes `named` by `ome move`.
+
+    If the groups fit on the cluster only with these nodes, they may use the named nodes or, if that does not suffice, the
+    avoided nodes, too: a node that will go away is better than one that may be bad, and that is better than none. A group
+    that moves does not need more nodes: it fits on its present nodes until its replacement serves. But without a replacement
+    (`ome move --now`), its role lacks a group because of the move alone, and this is no reason to use the node again, unless
+    the groups are created for a rollout.
+    """
+    alone = target in whole_before(snapshot.service.status) and not snapshot.slices.keys() - {target}
+    left = {name for name, node in named.items() if node.now and alone}
+    mine, namespace = snapshot.slices.get(target, Slice(target, (), ())), snapshot.service.namespace
+
+    def fits_without(nodes: Exclusion) -> bool:
+        """Return whether all groups fit if new groups exclude `nodes`. Groups that wait for nodes, and exclude more nodes,
+        are replaced by such groups (`leaving.leaving`).
+        """
         bound = {
-            name: leaving(snapshot, avoided, mine, name, role) | _beside(mine, name, avoided) for name, role in roles.items()
+            name: leaving(snapshot, nodes, mine, name, role) | _beside(mine, name, nodes) for name, role in roles.items()
         }
-        without = lacks(_needs(_parts(roles, wanted, mine, avoided, bound), namespace, weights), deps.nodes)
-        if without and not lacks(needs(roles, wanted, namespace, weights), deps.nodes):
-            avoided = ()
-    found = _fitting(snapshot, data, target, groups, weights, avoided)
-    return found._replace(excluded=avoided)
+        parts = _parts(roles, wanted, mine, nodes, bound, most.difference(nodes))
+        return not lacks(_needs(parts, namespace, weights), snapshot.deps.nodes)
+
+    most = {*snapshot.observed.avoided, *named}
+    first, less, least = (tuple(sorted(nodes)[:MOST]) for nodes in (most, {*snapshot.observed.avoided, *left}, left))
+    if not (first and snapshot.deps.policy.sees_cluster) or fits_without(first):
+        return first
+    if less != first and fits_without(less):
+        return less
+    return first if lacks(needs(roles, wanted, namespace, weights, least), snapshot.deps.nodes) else least
 
 
 def _fitting(
@@ -200,17 +239,19 @@ def _parts(
     mine: Slice,
     excluded: Exclusion,
     bound: Mapping[str, Collection[int]] = MappingProxyType({}),
+    usable: Collection[str] = (),
 ) -> list[_Part]:
     """Divide the desired groups, whose number `groups` states by role, into parts that exclude the same nodes.
 
     An existing group excludes the nodes that were avoided when it was created, so a group that serves on a node fits there
     even if the node is avoided now. New groups exclude the nodes `excluded`, and so do the existing groups whose numbers
-    `bound` contains for their role.
+    `bound` contains for their role. No group excludes the nodes `usable`.
     """
     parts = []
     for name, role in roles.items():
         stamped, others = group_numbers.exclusions(name, mine), bound.get(name, ())
-        there = Counter(known for number, known in stamped.items() if number not in others)
+        kept = (known for number, known in stamped.items() if number not in others)
+        there = Counter(tuple(node for node in known if node not in usable) for known in kept)
         left = groups[name]
         for known, count in sorted(there.items()):
             parts.append(_Part(role, min(left, count), known))

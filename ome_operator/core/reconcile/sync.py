@@ -149,6 +149,7 @@ def _work(decided: Decided) -> Plan:
             decided.clock.again,
             recovery.again,
             placing.again,
+            intent.fit.again,
             moving.again,
             zero.again(decided.zero, snapshot.now),
             demand.again(decided),

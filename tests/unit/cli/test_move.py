@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 from ome_operator import keys
 from ome_operator.cli import connect
 from ome_operator.cli.app import app
-from ome_operator.core.moves.causes import group_requests, node_request
+from ome_operator.core.moves.causes import group_requests
+from ome_operator.core.observed.move_requests import node_request
 from ome_operator.errors import UserError
 from ome_operator.kube.errors import Forbidden, NotFound
 from ome_operator.quantity import rfc3339

@@ -8,12 +8,11 @@ import pytest
 from ome_operator.core.moves.causes import (
     REQUESTS,
     LeavingCause,
-    MoveRequest,
     group_requests,
-    node_request,
     of_node,
     until_requests,
 )
+from ome_operator.core.observed.move_requests import MoveRequest, node_request
 from ome_operator.core.observed.objects import Node, Taint
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -128,7 +128,7 @@ def test_a_rollout_does_not_replace_groups_of_the_revision_that_it_removes() -> 
     ("passes", "change", "stays"),
     [
         (20, {}, True),  # the group waits for less than five minutes
-        (40, {}, False),
+        (50, {}, False),
         (40, {"ready": False}, True),  # the node accepts no pods
         (40, {"taints": (Taint("ToBeDeletedByClusterAutoscaler", "", "NoSchedule"),)}, True),
     ],
