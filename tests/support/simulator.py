@@ -45,9 +45,8 @@ class World:
         self.verdict: Callable[[str], str] = lambda _: ""  # revision → answer of the dry run
         self.room: Callable[[Needs], str] = lambda _: ""  # what is found about capacity on nodes
         self.beside = lambda _: "not read"  # the same next to the service's own pods
-        self.scheduled = False  # whether the test schedules pods (`LivePod.scheduled`)
-        self.strict = False
-        """Whether every pass is checked to be pure and deterministic, which is slow."""
+        self.scheduled, self.strict = False, False
+        """Whether the test schedules pods, and whether every pass is checked to be pure and deterministic, which is slow."""
         self.watcher: Callable[[Plan], None] = lambda _: None
         """Receives every plan before it is carried out."""
         self.lag = 0
