@@ -93,8 +93,9 @@ def _excluded(
     (`ome move --now`), its role lacks a group because of the move alone, and this is no reason to use the node again, unless
     the groups are created for a rollout.
     """
-    alone = target in whole_before(snapshot.service.status) and not snapshot.slices.keys() - {target}
-    left = {name for name, node in named.items() if node.now and alone}
+    rolls = target not in whole_before(snapshot.service.status) or snapshot.slices.keys() - {target}
+    left = {name for name, node in named.items() if node.now and not rolls}
+    most = {*snapshot.observed.avoided, *named}
     mine, namespace = snapshot.slices.get(target, Slice(target, (), ())), snapshot.service.namespace
 
     def fits_without(nodes: Exclusion) -> bool:
@@ -107,7 +108,6 @@ def _excluded(
         parts = _parts(roles, wanted, mine, nodes, bound, most.difference(nodes))
         return not lacks(_needs(parts, namespace, weights), snapshot.deps.nodes)
 
-    most = {*snapshot.observed.avoided, *named}
     first, less, least = (tuple(sorted(nodes)[:MOST]) for nodes in (most, {*snapshot.observed.avoided, *left}, left))
     if not (first and snapshot.deps.policy.sees_cluster) or fits_without(first):
         return first
