@@ -27,8 +27,8 @@ FOLDER = Path(__file__).parent / "results"
 
 
 def main() -> int:
-    """Measure, print and write the results. Exit code 1: something could not be measured, or, with --strict, an aim was
-    missed.
+    """Measure, print and write the results. Exits with code 1 if something could not be measured or, with --strict, if an
+    aim was missed.
     """
     parser = command_line()
     given = parser.parse_args()

@@ -1,8 +1,8 @@
 """Compares this checkout with another commit: `python -m bench --against COMMIT`.
 
 The other commit gets a temporary checkout with an environment from its own lock file. Each side then measures with its own
-`python -m bench`, one repetition at a time; the sides alternate, and so does the side that begins, so that a drift of the
-machine affects both.
+`python -m bench`, one repetition at a time. The sides alternate, and the side that begins also alternates, so that a drift
+of the machine affects both.
 """
 
 import json
@@ -30,8 +30,9 @@ AIMS = {
     "CPU of the start, 20,020 pods": 0.6,
     "memory at rest in MiB, 20,020 pods": 0.7,
 }
-"""Name of a figure -> aim: the largest permitted ratio to the figure of the other commit. For the multiple of the floor, it
-is the largest permitted multiple."""
+"""Name of a figure -> the largest permitted ratio of the figure to that of the other commit. For the multiple of the floor,
+it is the largest permitted multiple.
+"""
 ITSELF = "multiples of the floor"
 Figures = dict[str, float]
 
@@ -54,8 +55,7 @@ def compare(commit: str, arguments: Sequence[str], repeat: int) -> tuple[Section
 
 
 def figures(results: Mapping[str, Any]) -> Figures:
-    """Return the figures of the results of one run by their names. The results of another commit may lack some of the
-    figures.
+    """Return the figures of one run, as a mapping from name to value. The results of another commit may lack some figures.
     """
     return {
         **_ramps(results.get("ramps") or ()),

@@ -17,8 +17,8 @@ WITHIN_S = 120.0
 
 async def measure(services: int, lanes: int) -> Churned:
     """Create services, wait until they are Ready, and delete them, several at a time. The operator's memory is read after
-    each round. After half of the services, everything that keeps data of deleted services for a while has reached its
-    maximum size: caches, the flight recorder, and versions of deleted objects.
+    each round. Caches, the flight recorder, and versions of deleted objects keep data of deleted services for a while; after
+    half of the services, all of them have reached their maximum size.
     """
     async with bed(SHAPE) as at:
         process = Operator(at)

@@ -110,7 +110,7 @@ async def _registries(port: int) -> AsyncIterator[None]:
 
 
 class _Answers(asyncio.Protocol):
-    """Answers each request with the summary of the router that has the address of the connection."""
+    """Answers each request with the summary of the simulated router whose loopback address the client connected to."""
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport

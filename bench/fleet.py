@@ -223,7 +223,7 @@ class _Fleet(Client):
             await asyncio.sleep(0)
 
     async def tidy(self) -> None:
-        """Do what the operator does in two of its intervals without changes: reconcile all services, and discard cached
+        """Do what the operator does in two periodic intervals without changes: reconcile all services, and discard cached
         results that were not used. Afterwards the memory that remains can be measured.
         """
         for _ in range(2):

@@ -81,7 +81,9 @@ async def _caught_up(at: Bed) -> None:
 
 
 async def _bare(at: Bed) -> float:
-    """Return the seconds of listing and decoding the operator's kinds, with the same page size and all kinds in parallel."""
+    """Return how many seconds it takes to list and decode all kinds that the operator watches, in parallel and with the
+    operator's page size.
+    """
     began = time.monotonic()
     await asyncio.gather(*(at.api.pages(each.kind, each.selector, PAGE) for each in watched()))
     return time.monotonic() - began

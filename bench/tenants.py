@@ -22,8 +22,8 @@ WITHIN_S = 120.0
 
 
 async def measure(models: int, services: int, lanes: int) -> Beside:
-    """Measure the waits of a quiet tenant before and while other tenants are active: one with many BaseModels, and another
-    with many services that wait for a model and whose runtime is edited continuously.
+    """Measure how long a quiet tenant waits for services before and while other tenants are active: one with many
+    BaseModels, and another with many services that wait for a model and whose runtime is edited continuously.
     """
     half = QUIET.services // 2
     async with bed(QUIET) as at:

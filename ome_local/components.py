@@ -115,12 +115,14 @@ def apiserver(at: Layout, kept: Kept, port: int, audit_log: Path) -> list[str]:
 
 
 FORWARDER = "front-proxy-client"
-"""User of the API server at other API servers, to which it forwards requests."""
+"""User name with which the API server authenticates to aggregated API servers (such as KEDA's metrics server) when it
+forwards requests to them.
+"""
 
 
 def _forwards(at: Layout) -> list[str]:
-    """Return the arguments with which the API server forwards requests to other API servers, and tells them the name of the
-    user. Clusters of earlier versions of this package have no certificate for this.
+    """Return the arguments with which the API server forwards requests to aggregated API servers, and passes on the name of
+    the user. Clusters of earlier versions of this package have no certificate for this.
     """
     return [
         f"--proxy-client-cert-file={at.front_pki / f'{FORWARDER}.crt'}",

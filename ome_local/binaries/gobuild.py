@@ -100,7 +100,7 @@ def _install_go(home: Path, at_least: tuple[int, int]) -> None:
 
 
 def files_of(tool: Tool) -> str:
-    """Return the name of the folder, next to the program, with the files of its source that are kept."""
+    """Return the name of the folder next to the program into which some files of its source (`tool.files`) are copied."""
     return f"{tool.name}-files"
 
 

@@ -148,8 +148,10 @@ class AgentPolicy:
             ge=0,
         ),
     ] = 0.0
-    """Engines start, for example, while their images are pulled. The memory limit in `agent.resources` has to be 2 GiB
-    above this size, because the cached pages count against it (docs/models-agent.md)."""
+    """The weights of an engine are read from the time at which its pod is on the node, for example while its image is
+    pulled. The memory limit in `agent.resources` has to be 2 GiB above this size, because the cached pages count against it
+    (docs/models-agent.md).
+    """
     prefetch_mbps: Annotated[
         float,
         Option(

@@ -116,8 +116,8 @@ async def test_two_fetches_do_not_count_on_the_same_room(tmp_path: Path, free: C
 
 
 async def test_an_archive_needs_room_beside_what_comes_out_of_it(tmp_path: Path, free: Callable[[int], None]) -> None:
-    """S9: an archive needs room for itself and for the files that it contains. If the disk has less, the download fails
-    before its first byte is requested.
+    """Finding S9 of docs/security-review.md: an archive needs room for itself and for the files that it contains. If the
+    disk has less, the download fails before its first byte is requested.
     """
     given = Given(tar(member(size=4 * MB)), unpack=True)
     free(6 * MB)
@@ -129,8 +129,8 @@ async def test_an_archive_needs_room_beside_what_comes_out_of_it(tmp_path: Path,
 
 
 async def test_an_archive_with_more_than_there_is_room_for(tmp_path: Path, free: Callable[[int], None]) -> None:
-    """S9: an archive of less than 20 kB unpacks to 8 MiB, and the disk has 1 MiB. Unpacking stops with an error, and no
-    unpacked file remains.
+    """Finding S9 of docs/security-review.md: an archive of less than 20 kB unpacks to 8 MiB, and the disk has 1 MiB.
+    Unpacking stops with an error, and no unpacked file remains.
     """
     given = Given(tar(member(size=8 * MB), zipped=True), unpack=True)
     assert len(given.data) < 20_000
@@ -202,8 +202,8 @@ async def test_an_archive_comes_out_after_a_turn_that_was_over(tmp_path: Path, m
 
 
 async def test_namespaces_take_turns_in_an_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """S8: if an agent downloads one model at a time, the models of two namespaces alternate, so that each waits for at
-    most one time slice of the other.
+    """Finding S8 of docs/security-review.md: if an agent downloads one model at a time, the models of two namespaces
+    alternate, so that each waits for at most one time slice of the other.
     """
     running: list[str] = []
     order: list[str] = []

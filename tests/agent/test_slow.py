@@ -123,8 +123,8 @@ def test_a_description_that_never_ends_is_refused(node: Node, monkeypatch: pytes
 
 
 def test_what_is_tried_again_and_again_writes_short_lines(node: Node, caplog: pytest.LogCaptureFixture) -> None:
-    """S23: each line of the log stays short although the URI of the model has 2,000 letters and every attempt is logged. The
-    review reported 45 MB of logs in half an hour.
+    """Finding S23 of docs/security-review.md: each line of the log stays short although the URI of the model has 2,000
+    letters and every attempt is logged. The review reported 45 MB of logs in half an hour.
     """
     caplog.set_level("DEBUG", logger="ome_operator")
     name = "n" * 200

@@ -144,9 +144,9 @@ async def test_s10a_a_path_inside_of_what_agents_keep_is_refused(tmp_path: Path,
 async def test_s10a_what_a_journal_says_counts_after_a_restart_when_the_bytes_do(
     tmp_path: Path, hubs: tuple[RepoHub, RepoHub]
 ) -> None:
-    """S10: an attacker's journal marks wrong bytes as verified, and lies where the agent looks for an unfinished download.
-    The agent checks the bytes after its restart, and downloads the right ones. The test writes the journal directly, because
-    it does not matter how it got onto the disk.
+    """Finding S10 of docs/security-review.md: an attacker's journal marks wrong bytes as verified, and lies where the agent
+    looks for an unfinished download. The agent checks the bytes after its restart, and downloads the right ones. The test
+    writes the journal directly, because it does not matter how it got onto the disk.
     """
     real, _ = hubs
     node = Node(tmp_path / "raid", real.url)

@@ -45,7 +45,7 @@ NEEDS: dict[str, dict[str, Any]] = {
 IN_CLUSTER = {"router-watch", "log-format"}
 """Options that the chart sets only for a pod: only there are routers reachable, and a process logs to a terminal."""
 OUTSIDE_ONLY = {"router-proxy"}
-"""Options that the chart sets only for a process outside of the cluster: only there is the permission needed."""
+"""Options that the chart sets only for a process outside the cluster: only there is the permission needed."""
 PLAIN = "ome operator --kubeconfig ome-operator.kubeconfig --namespace-of-lease ome"
 OUTSIDE: dict[str, Any] = {"operator_external": True, "agent_image_repository": "r/agent"}
 FLAGS = {"cluster-wide-kinds": ["--watch-namespace=team-a"]}
@@ -92,7 +92,7 @@ def test_gangs_without_a_limit(started: list[Settings]) -> None:
 
 
 def command(**values: Any) -> str:
-    """Return the command of a process outside of the cluster that the chart's notes contain."""
+    """Return the command of a process outside the cluster that the chart's notes contain."""
     (found,) = [line.strip() for line in notes(**values).splitlines() if line.startswith("  ome operator ")]
     return found
 
@@ -106,7 +106,7 @@ def test_the_notes_repeat_no_default() -> None:
 
 @pytest.mark.parametrize("key", sorted(OF_CHART.keys() - IN_CLUSTER))
 def test_the_notes_have_each_value_for_a_process_outside_of_the_cluster(key: str, started: list[Settings]) -> None:
-    """The command in the chart's notes contains every value that is set, because a process outside of the cluster gets no
+    """The command in the chart's notes contains every value that is set, because a process outside the cluster gets no
     value of the chart by itself.
     """
     declared = OF_CHART[key]

@@ -14,7 +14,7 @@ ALL = {"agent": {"enabled": True, "image": {"repository": "r/agent"}}, "admissio
 
 def test_helm_test_may_touch_nothing_but_its_service() -> None:
     """The pod of `helm test` may read only the operator's own Service. Its rights are created and deleted with the pod, and
-    an operator outside of the cluster has no such pod.
+    an operator outside the cluster has no such pod.
     """
     made = rendered()
     role = only(made, "Role", "ome-test")
@@ -102,7 +102,7 @@ def test_with_watch_namespaces_nothing_namespaced_is_in_a_cluster_role() -> None
 
 @pytest.mark.parametrize("places", [[], ["a", "b"]])
 def test_pages_of_pods_are_read_only_with_the_value(places: list[str]) -> None:
-    """The operator may `get pods/proxy` only with `registry.podsProxy`, and only an operator outside of the cluster may have
+    """The operator may `get pods/proxy` only with `registry.podsProxy`, and only an operator outside the cluster may have
     this value. With a list of namespaces, it has the right only there.
     """
     outside = {"operator": {"external": True}, "watchNamespaces": places}

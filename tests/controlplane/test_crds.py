@@ -211,7 +211,7 @@ def test_models_that_could_not_be_used_are_refused_with_the_same_sentence(
     ids=lambda value: value if isinstance(value, str) else value["kind"],
 )
 def test_other_mistakes_are_named(served: Cluster, manifest: dict[str, Any], sentence: str) -> None:
-    """An object with a misspelled field outside of inline pod specs, or without a required field, is refused with a message
+    """An object with a misspelled field outside inline pod specs, or without a required field, is refused with a message
     that names the field.
     """
     assert sentence in refusal(served, manifest)

@@ -284,7 +284,7 @@ class Step:
 
 
 def stages(port: int) -> None:
-    """Run in a process of its own what the torch process of the check does, and print the seconds of each stage."""
+    """Repeat the steps of the check's torch process in a separate process, and print how many seconds each stage takes."""
     seconds: dict[str, float] = {}
     before = [time.monotonic()]
 

@@ -144,7 +144,7 @@ def prefill_terms(run: Run, model: Model, prompt: int) -> list[Term]:
 
 
 def _products(found: Iterable[str]) -> tuple[str, ...]:
-    """Return the parts that are matrix products outside of the routed experts."""
+    """Return the parts that are matrix products outside the routed experts."""
     return tuple(part for part in found if part not in (*SMALL, "experts", "attention", "layer"))
 
 

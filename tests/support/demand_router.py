@@ -73,7 +73,7 @@ def listening(address: str = ADDRESSES[0]) -> Iterator[Router]:
 
 
 def restart_hasty(rig: Rig) -> None:
-    """Restart the operator with the program `hasty_operator`, which decides sooner. Like an operator inside of a cluster
+    """Restart the operator with the program `hasty_operator`, which decides sooner. Like an operator inside a cluster
     with the chart's settings, it reads the summaries of routers, but more often.
     """
     rig.stop()

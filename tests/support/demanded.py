@@ -142,5 +142,5 @@ class Demanded(World):
         self.task = None
 
     def wanted(self) -> int:
-        """Return the decode groups that the status shows as wanted."""
+        """Return the number of decode groups that the status shows as wanted."""
         return int(self.service.status["scaling"]["wanted"]["decode"])

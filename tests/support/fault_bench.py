@@ -186,9 +186,9 @@ class Field:
 
     def _learn(self, life: Life, begun: int) -> float:
         """Wait until the operator writes nothing any more, record the state then as the correct one, and return the time
-        since when it has been unchanged. `begun` is the number of writes before the step, because on a busy machine the
-        first check may come after the last write. A check takes some time, and its result may lack writes that happen
-        meanwhile.
+        since when it has been unchanged. `begun` is the number of writes before the step. It is passed in, because on a busy
+        machine all writes of the step may be over before the first check. A check takes some time, and its result may lack
+        writes that happen meanwhile.
         """
         state, writes, now = life.state(), begun, time.monotonic()
         since = wrote_at = now

@@ -192,7 +192,7 @@ def everything() -> Rig:
 
 
 def families(text: str) -> dict[str, tuple[str, str]]:
-    """Return for each metric family of a page its type and help. A counter is listed by the name of its series."""
+    """Return the type and help text of each metric of a page. A counter is listed by the name of its series."""
     helps, kinds = (_told(text, word) for word in ("HELP", "TYPE"))
     return {name: (kinds[name], helps[name]) for name in kinds}
 

@@ -76,7 +76,7 @@ class Fleet(Scheduler):
         self.change(name, taints=())
 
     def delete_node(self, name: str, passes: int = 0) -> None:
-        """Delete a node, and after this number of reconciliations the pods on it, as the collector of orphaned pods does."""
+        """Delete a node and, after this number of reconciliations, the pods on it, as the pod garbage collector does."""
         self.world.deps = replace(
             self.world.deps, nodes={key: one for key, one in self.world.deps.nodes.items() if key != name}
         )

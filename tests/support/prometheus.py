@@ -165,8 +165,8 @@ def _shorter(expression: str, by: float) -> str:
 
 
 def _is_time(part: str) -> bool:
-    """Return whether a part of an expression is an age. A duration of an operation is none, because operations take as long
-    in a test as anywhere else.
+    """Return whether a part of an expression is an age. The duration of an operation is not an age, because operations take
+    as long in a test as anywhere else.
     """
     return "_seconds" in part and "increase(" not in part and "quantile" not in part
 

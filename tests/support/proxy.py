@@ -1,8 +1,8 @@
 """A proxy between an operator and the real API server, for tests that inject faults between them.
 
-It accepts plain HTTP on loopback, connects to the API server with TLS, and passes the operator's token through. A judge
-decides about every request: it fails, is lost, or is delayed. Watches can be cut, held back, or answered that their version
-is too old.
+It accepts plain HTTP on loopback, connects to the API server with TLS, and passes the operator's token through. A *judge* of
+the test decides about every request: whether it fails, is lost, or is delayed. Watches can be cut, held back, or answered
+that their version is too old.
 """
 
 import asyncio

@@ -20,7 +20,7 @@ from ome_operator.quantity import rfc3339
 
 STEP = 5.0
 LATE = 3
-"""Number of steps after which a probe has certainly noticed a leader's answer. It runs every 5 s."""
+"""Number of steps after which a probe, which runs every 5 s, has certainly seen that a leader answers."""
 NODE = "node"
 
 

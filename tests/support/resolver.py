@@ -53,7 +53,7 @@ FLAGS = {
     data.LORA: "--enable-lora",
     **data.ATTENTION,
 }
-"""Name of a size or back end in requirements.yaml → the flag that sets it."""
+"""Name of a size or backend in requirements.yaml → the flag that sets it."""
 OTHER: Mapping[str, tuple[str, ...]] = {
     "--disaggregation-mode": ("prefill", "decode"),
     "--moe-a2a-backend": ("deepep", "mooncake"),

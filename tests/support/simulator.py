@@ -2,8 +2,9 @@
 
 It is not an API server (tests/controlplane has a real one). It simulates the controllers with random, seeded timing: pods
 are created and become ready in any order, leaders and routers end at any time, workers ignore SIGTERM until their grace
-period is over, and the pods of a deleted StatefulSet are deleted after it. Every effect is carried out as the controllers do
-it (UIDs, guards read from the live pods). It checks the laws of `invariants.py` meanwhile.
+period is over, and the pods of a deleted StatefulSet are deleted after it. Every action of a plan is executed as the
+controllers do it: with UIDs, and with guards that are checked against the current pods. It checks the laws of
+`invariants.py` meanwhile.
 """
 
 import copy
@@ -85,7 +86,7 @@ class World:
         return plan
 
     def carry_out(self, plan: Plan) -> None:
-        """Carry out every effect as the executor does."""
+        """Execute every action of a plan as the executor does."""
         self.watcher(plan)
         invariants.a_service_that_is_held_is_only_told_of(self.service, self.deps, plan)
         for check in plan.check:

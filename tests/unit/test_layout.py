@@ -14,7 +14,7 @@ from tests.support.parts import ROOT
 
 UNIT = ROOT / "tests/unit"
 BESIDE = {"bench", "examples", "images", "release"}
-"""Folders of the repository outside of the packages ome_operator and ome_local that have unit tests, too."""
+"""Folders of the repository outside the packages ome_operator and ome_local that have unit tests, too."""
 
 SHARED = 31
 """Largest number of class names that may belong to more than one class of the packages ome_operator and ome_local."""

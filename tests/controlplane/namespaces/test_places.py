@@ -51,7 +51,7 @@ def rights(rig: Rig, *values: str) -> tuple[set[Right], set[Right]]:
 
 
 def used(rig: Rig, since: int) -> tuple[set[Right], set[Right]]:
-    """Return the rights that the operator has used since a mark of the audit log: outside of namespaces, and in the
+    """Return the rights that the operator has used since a mark of the audit log: outside namespaces, and in the
     namespaces of the teams. Fails if a request was denied.
     """
     sent = [each for each in asked(rig, since) if each.namespace != "ome"]

@@ -234,9 +234,7 @@ def test_pod_security_and_an_edit_that_violates_more(served: Rig, namespace: str
 
 
 def test_a_webhook_that_does_not_answer(served: Rig, namespace: str) -> None:
-    """While the webhook does not answer, no pod could be created. So nothing is removed, and the status names the
-    webhook.
-    """
+    """While the webhook does not answer, no pod can be created. So nothing is removed, and the status names the webhook."""
     rig, before = served, uids(served, namespace)
     name = f"down-{namespace}"
     hook = {

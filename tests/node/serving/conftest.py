@@ -36,7 +36,7 @@ MINUTES = pytest.mark.skipif("OME_E2E" not in os.environ, reason="takes minutes:
 
 @pytest.fixture(scope="package")
 def serving(real: Cluster, steps: Steps) -> Rig:
-    """Load the images, install the operator inside of the cluster, and create the tiny model and its runtime."""
+    """Load the images, install the operator inside the cluster, and create the tiny model and its runtime."""
     with steps.measure("images, built or from the cache"):
         archives = build.build()
     for name, archive in archives.items():
@@ -112,7 +112,7 @@ def tokens(url: str, text: str, count: int = 16) -> list[int]:
 
 @pytest.fixture
 def hasty(serving: Rig) -> Iterator[Rig]:
-    """Replace the operator inside of the cluster by one on this machine that removes groups sooner, and yield the
+    """Replace the operator inside the cluster by one on this machine that removes groups sooner, and yield the
     cluster.
     """
     serving.cluster.kubectl("scale", "-n", "ome", "deployment/ome-operator", "--replicas=0")

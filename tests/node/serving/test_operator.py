@@ -1,4 +1,4 @@
-"""Tests of the operator inside of the cluster, installed from the charts alone."""
+"""Tests of the operator inside the cluster, installed from the charts alone."""
 
 import json
 
@@ -19,7 +19,7 @@ def test_it_runs_restricted_on_the_real_node(serving: Rig) -> None:
 
 
 def test_models_and_runtimes_have_a_status(serving: Rig) -> None:
-    """Models and runtimes get their statuses from the operator that runs inside of the cluster."""
+    """Models and runtimes get their statuses from the operator that runs inside the cluster."""
 
     def told() -> bool:
         model = serving.get("ClusterBaseModel", "", "kimi-k2-tiny") or {}

@@ -1,4 +1,4 @@
-"""Test of an operator outside of the cluster, which may first not read the routers through the API server, and then may."""
+"""Test of an operator outside the cluster, which may first not read the routers through the API server, and then may."""
 
 import asyncio
 import time
@@ -23,7 +23,7 @@ HEARD_WITHIN_S = 300.0
 
 @pytest.fixture
 def outside(serving: Rig, tiny: str) -> Iterator[Rig]:
-    """Replace the operator inside of the cluster by one on this machine that reads routers only through the API server. Its
+    """Replace the operator inside the cluster by one on this machine that reads routers only through the API server. Its
     ServiceAccount does not have the right yet.
     """
     kubectl = serving.cluster.kubectl

@@ -2,7 +2,7 @@
 """A runtime for Docker that runs runc on a machine without CAP_SYS_RESOURCE: it requests only what this process has
 itself.
 
-Docker requests every capability for kind's nodes, and runc fails for those that are outside of the bounding set. This
+Docker requests every capability for kind's nodes, and runc fails for those that are outside the bounding set. This
 program removes such capabilities, reduces limits to the hard limit, and raises an OOM score below this process's own. It
 runs before any of our code can be imported.
 """

@@ -1,4 +1,4 @@
-"""Tests of archives from untrusted sources: nothing is written outside of the requested files, and memory and disk space are
+"""Tests of archives from untrusted sources: nothing is written outside the requested files, and memory and disk space are
 limited (S9 of the review).
 """
 

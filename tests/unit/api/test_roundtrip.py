@@ -67,7 +67,7 @@ OURS = {kind.kind: kind for kind in KINDS if kind.group == "ome.io"}
 
 @cache
 def written(kind: str) -> tuple[dict[str, Any], Strategy]:
-    """Return the body that the schema accepts, and a strategy that generates specs according to the schema."""
+    """Return the structural schema of the kind's spec, and a strategy that generates specs according to this schema."""
     accepted = schema.structural(OURS[kind].spec)
     return accepted, fields(accepted)
 

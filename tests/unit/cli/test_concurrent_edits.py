@@ -262,7 +262,7 @@ def test_an_edit_is_tried_six_times(words: str, times: int) -> None:
 
 @pytest.mark.parametrize("words", COMMANDS)
 def test_every_command_has_something_to_do(words: str) -> None:
-    """Without this, the tests above would prove nothing about it."""
+    """Each command in COMMANDS changes an object, alone or after another command, so the tests above really test it."""
     assert in_turn(words) != in_turn() or any(in_turn(before, words) != in_turn(before) for before in COMMANDS)
 
 

@@ -33,7 +33,7 @@ def revision(name: str, uid: str, owner: tuple[str, str], labels: dict[str, str]
 
 def there(digit: str) -> tuple[Manifest, str, list[Manifest]]:
     """Return a service, the name of its revision, and the ControllerRevisions with its labels: the service's own, those of
-    its StatefulSets, and one of another owner. The names are such that each of them comes first for some digit.
+    its StatefulSets, and one of another owner. For each of them there is a digit with which its name sorts first.
     """
     service, deps = parts.service(engine={}, decoder={}, router={}), parts.deps(parts.model(), parts.simple(2, decoder=True))
     plan = sync(service, deps, Observed(), START)

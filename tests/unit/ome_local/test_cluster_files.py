@@ -34,7 +34,7 @@ class TestNames:
 
     @pytest.mark.parametrize("name", ["", "-a", "a-", "A", "../a", "a/b", "a b", "x" * 41, "."])
     def test_bad(self, home: Path, name: str) -> None:
-        """Names that could lead to a path outside of the home directory are refused, and so are other invalid names."""
+        """Names that could lead to a path outside the home directory are refused, and so are other invalid names."""
         with pytest.raises(UserError, match="A cluster's name"):
             layout.layout(name)
 

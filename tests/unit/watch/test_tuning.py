@@ -14,8 +14,8 @@ RETRIED = "Request attempt #1/9 failed; will retry: GET https://x/apis/ome.io/v1
     [(RETRIED, "WARNING"), ("Request attempt #9/9 failed; escalating: GET https://x", "ERROR"), ("Stop.", "ERROR")],
 )
 def test_what_is_tried_again_is_no_error(message: str, level: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Messages of kopf about requests that it repeats are not logged as errors. They are the first lines of an operator
-    whose CRDs were just installed.
+    """Messages of kopf about requests that it repeats are not logged as errors. They are the first lines in the log of an
+    operator that starts just after its CRDs were installed.
     """
     _Sentences().emit(logging.LogRecord("kopf", logging.ERROR, "f", 1, message, (), None))
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [(level, message)]

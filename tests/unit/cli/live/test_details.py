@@ -1,4 +1,4 @@
-"""Tests of the last lines of logs, the ports of engines, and the requests to both."""
+"""Tests of what commands read from pods: the last lines of logs, and the traffic that routers report."""
 
 from collections.abc import AsyncIterator
 from functools import cache
@@ -23,7 +23,7 @@ ILL = "kimi-k2-instruct-decoder-44924f87-0-w-7"
 
 @cache
 def shown() -> Board:
-    """Return a fleet without hostile texts."""
+    """Return the simulated cluster of tests/support/console.py, without the service whose texts contain escape sequences."""
     return console.fleet(hostile=False).seen()
 
 

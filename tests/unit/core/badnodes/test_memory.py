@@ -277,7 +277,7 @@ def test_odd_objects_are_read_as_empty(stored: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("text", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "1969-12-31T23:59:59Z"])
 def test_times_that_cannot_be_written_are_bounded(text: str) -> None:
-    """A stored time before 1970, or outside of the years 1 to 9999 in UTC, is read as a time that can be written again. With
+    """A stored time before 1970, or outside the years 1 to 9999 in UTC, is read as a time that can be written again. With
     the stored time, the operator could not write the object.
     """
     stored = {"faults": [{"kind": "Error", "namespace": "a", "first": text, "last": text}]}

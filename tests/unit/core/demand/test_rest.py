@@ -21,7 +21,7 @@ SERVED = {"running": 0.0, "running_now": 0, "requests": 0.0, "prompt_tokens": 0.
 
 
 def quiet(**other: Any) -> tuple[DemandSample, ...]:
-    """Return ten minutes without a request. `other` are fields of the newest sample."""
+    """Return the samples of ten minutes in which no request arrived. `other` replaces fields of the newest sample."""
     whole = tuple(one._replace(late=None, in_flight=0, **SERVED) for one in samples(0.0))
     return (*whole[:-1], whole[-1]._replace(**other))
 

@@ -261,7 +261,7 @@ def test_advice_is_gathered_from_everywhere() -> None:
 
 
 def test_an_engine_that_tells_prometheus_nothing_is_told_where_it_is_asked() -> None:
-    """Advice names the missing flag only if the chart lets Prometheus scrape engines. The running pods are not changed."""
+    """Advice names `--enable-metrics` only if the chart lets Prometheus scrape engines. The running pods are not changed."""
     launch = parts.container(command=["python3", "-m", "sglang.launch_server"])
     deps, asked = Shape().deps(), changed(Shape().deps(), scrapes_engines=True)
     assert "--enable-metrics" not in advice(deps, engine={"runner": launch})

@@ -1,4 +1,4 @@
-"""Tests of the objects that expose a service outside of the cluster."""
+"""Tests of the objects that expose a service outside the cluster."""
 
 from typing import Any
 

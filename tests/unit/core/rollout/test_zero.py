@@ -89,7 +89,7 @@ def test_the_pass_in_which_a_role_becomes_zero_wakes_nothing() -> None:
 
 
 def test_one_wake_at_a_time() -> None:
-    """After a wake, the number of groups that it has set counts, so further requests change nothing."""
+    """After a wake, the service keeps the number of groups that the wake has set, so further requests change nothing."""
     found = story(facts({}, BOTH, 0), facts({}, BOTH, 30, arrived=29))
     assert zero.kept(found, "engine", wakes=True, now=at(31)) == 1
     later = zero.state(facts(found, {"engine": 1, "decoder": 1}, 60, arrived=59))
