@@ -37,8 +37,9 @@ Each fault was run (2026-11-25; OmeServiceIncomplete 2026-11-27; OmeRoutersSilen
 OmeMoveWaits, OmeNodesAvoided, OmeGroupsSilent and OmeTransfersFail 2026-11-28) on two cores while other tests ran, with a
 Prometheus that scrapes every second, or every five seconds where engines are real. From the start of a fault until the
 cluster was healthy again, no other alert fired, except OmeRolloutFailed together with OmeWaveStopped.
-"Fires" has the seconds from the start of the fault until the alert fired, "clears" the seconds from the end of the fault
-until the alert had cleared, both with the times of the rules divided by the number in the table.
+The column "fires" has the seconds from the start of the fault until the alert fired, and "clears" the seconds from the end
+of the fault until the alert had cleared. The durations in the rules were shortened for the test: the column "divided by" has
+the divisor.
 
 `tests/controlplane/alerts/faults/` contains the faults (`make soak`), and names the location of the faults that are
 elsewhere. Two of the faults are bugs that the tests put into the operator, because no real fault is known that would have
