@@ -55,8 +55,7 @@ def compare(commit: str, arguments: Sequence[str], repeat: int) -> tuple[Section
 
 
 def figures(results: Mapping[str, Any]) -> Figures:
-    """Return the figures of one run, as a mapping from name to value. The results of another commit may lack some figures.
-    """
+    """Return the figures of one run, as a map from name to value. The results of another commit may lack some figures."""
     return {
         **_ramps(results.get("ramps") or ()),
         **_labelled(results.get("labelled") or {}),

@@ -33,8 +33,7 @@ UNREADY = {"reason": "ContainersNotReady", "message": "containers with unready s
 
 
 def fields_of(value: Any) -> Manifest:
-    """Return the FieldsV1 set of an applied value, as the API server stores it: items of lists are identified by their keys.
-    """
+    """Return the FieldsV1 set of an applied value, as the API server stores it: list items are identified by their keys."""
     if isinstance(value, dict):
         return {f"f:{name}": fields_of(below) for name, below in value.items()}
     if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):

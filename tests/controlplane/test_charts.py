@@ -215,7 +215,7 @@ def test_helm_test_runs_where_the_operator_works() -> None:
 
 
 def test_agents_are_ready_when_they_answer() -> None:
-    """The agents' readiness probe asks the agent itself. Without it, a rollout would replace the agents of all nodes
+    """The agents' readiness probe asks the agent itself. Without this probe, a rollout would replace the agents of all nodes
     although the new ones do not start.
     """
     made = pod(rendered(agent={"enabled": True, "image": {"repository": "r/agent"}}), "DaemonSet")

@@ -1,4 +1,6 @@
-"""Tenants that request nodes that they can never use must not keep others from these nodes (docs/placement.md, "Fair")."""
+"""Tenants that request nodes that they can never use must not keep others from these nodes (docs/placement.md, "Fairness
+between tenants").
+"""
 
 import pytest
 from hypothesis import given, settings

@@ -257,7 +257,8 @@ def test_a_service_keeps_serving_while_it_is_rolled_out(shape: Shape, seed: int,
 @example(Shape(size=1, engines=1, decoders=2, strategy="faster", gateway=True), 2, 2)
 def test_a_pause_in_the_middle_moves_nothing_and_keeps_serving(shape: Shape, seed: int, passes: int) -> None:
     """A rollout is paused in the middle. No pod is replaced during the pause, the service keeps its capacity, and missing
-    groups are created. A slice serves as much as its weaker role: 1 of 2 groups together with 1 of 3 serve a third.
+    groups are created. The role with the smaller share of ready groups limits the capacity of a slice: 1 of 2 groups
+    together with 1 of 3 have a third of the capacity.
     """
     world = World(shape.service(), shape.deps(), seed)
     world.settle()

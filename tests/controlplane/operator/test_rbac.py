@@ -161,7 +161,9 @@ def allow_a_removal(rig: Rig) -> None:
 
 
 def forget_what_led_here(rig: Rig, namespace: str) -> None:
-    """Leave Ingresses and HTTPRoutes of an operator with another `exposure`; the chart's value is `none` now."""
+    """Create an Ingress and an HTTPRoute as an operator with another `exposure` would have left them; the chart's value is
+    `none` now.
+    """
     rig.cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(yamls.route_crd()))
     rig.wait("HTTPRoutes can be stored", lambda: rig.stored("HTTPRoute"))
     service = rig.get("InferenceService", namespace, "role") or {}

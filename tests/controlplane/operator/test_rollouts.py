@@ -78,7 +78,7 @@ def made(namespace: str, name: str, case: Case) -> Manifest:
 
 
 def edit(rig: Rig, namespace: str, name: str, image: str) -> None:
-    """Change the image of prefill, which makes a new revision of the complete service."""
+    """Change the image of prefill, which creates a new revision of the complete service."""
     rig.patch("InferenceService", namespace, name, {"spec": {"engine": {"runner": {"image": image}}}})
 
 

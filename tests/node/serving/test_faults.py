@@ -216,5 +216,5 @@ async def test_a_group_that_is_scaled_away_loses_no_request(serving: Rig, double
         took = time.monotonic() - began
         await asyncio.sleep(CALM_S)
     counts = f"{len(report.failed):>8} of {len(report.answers)} requests failed"
-    steps.note("one group of each role scaled away", f"{counts}, gone after {took:.0f} s")
+    steps.note("one group of each role removed by scaling down", f"{counts}, gone after {took:.0f} s")
     assert not report.failed, report.failed[0].error

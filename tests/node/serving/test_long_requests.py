@@ -1,5 +1,5 @@
-"""Tests in which a decode group ends while requests run on it for a minute and longer: it is scaled away, replaced by a
-rollout, or evicted. None of the requests fails.
+"""Tests in which a decode group ends while requests run on it for a minute and longer: it is removed by scaling down,
+replaced by a rollout, or evicted. None of the requests fails.
 """
 
 import asyncio
@@ -109,7 +109,7 @@ def evict(service: Decoders, leaving: Pod) -> Callable[[], bool]:
 
 @pytest.mark.timeout(1200, func_only=True)
 @pytest.mark.parametrize(
-    ("what", "end"), [("scaled away", scale_away), ("replaced by a rollout", roll_out), ("evicted", evict)]
+    ("what", "end"), [("removed by scaling down", scale_away), ("replaced by a rollout", roll_out), ("evicted", evict)]
 )
 async def test_no_request_of_a_minute_fails_when_its_group_ends(
     service: Decoders, tables: Tables, what: str, end: Callable[[Decoders, Pod], Callable[[], bool]]

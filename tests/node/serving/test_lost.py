@@ -115,7 +115,7 @@ async def test_a_router_comes_back(serving: Rig, tiny: str, steps: Steps, what: 
 
 
 def one_router_but(rig: Rig, old: Start) -> bool:
-    """Return whether there is exactly one router, and its present start is another one than `old`."""
+    """Return whether there is exactly one router, and its present start differs from `old`."""
     found = starts(rig, "router")
     return len(found) == 1 and old not in found.values()
 

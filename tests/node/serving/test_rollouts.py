@@ -82,7 +82,7 @@ async def read(rig: Rig) -> AsyncIterator[Lists]:
 
 
 def rollout(rig: Rig, strategy: dict[str, Any], number: int) -> str:
-    """Set the strategy and change a variable of prefill, which makes a new revision. Return the previous revision."""
+    """Set the strategy and change a variable of prefill, which creates a new revision. Return the previous revision."""
     found = rig.get("InferenceService", TINY, TINY)
     assert found is not None
     block = dict.fromkeys(("rollingUpdate", "blueGreen", "recreate")) | strategy
