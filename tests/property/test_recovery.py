@@ -1,5 +1,5 @@
-"""Ranks exit, hang and vanish at any moment, and so does the operator. Groups become complete again, and nothing else is
-affected.
+"""Ranks exit, hang and vanish at any moment, and the operator may be killed at any moment. Groups become complete again, and
+nothing else is affected.
 
 The fleet asserts at every deletion that the group does not serve and that the pod is not newer than the record.
 """

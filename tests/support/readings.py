@@ -254,7 +254,7 @@ def plain(plan: Plan) -> str:
     """Return a plan without the parts that follow from any change of a revision's inputs: its name, its digests, and the
     inputs themselves.
 
-    Messages that a field has no effect are removed, too, and so is the state of the service with regard to shared objects.
+    Messages that a field has no effect, and the state of the service with regard to shared objects, are removed, too.
     """
     said = _fields(replace(plan, status=unadvised(plan.status), stands={}))
     named = {item.manifest["metadata"]["labels"].get(keys.REVISION) for item in (*plan.first, *plan.apply)} - {None}

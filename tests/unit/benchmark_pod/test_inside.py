@@ -18,7 +18,7 @@ from ome_operator.benchmark_pod import inside
 
 
 class Output:
-    """The result of a request, as in SGLang's back ends."""
+    """The result of a request, as in SGLang's backends."""
 
     def __init__(self) -> None:
         self.success, self.ttft, self.error = False, 0.0, ""

@@ -51,7 +51,7 @@ def test_on_a_persons_machine_it_listens_where_nobody_else_does(
 
 
 def test_the_readme_can_be_followed_beside_it(given: list[Settings]) -> None:
-    """An operator that runs as a process uses other ports than the README's port-forward on the same machine."""
+    """An operator that runs as a process does not use the port of the README's port-forward on the same machine."""
     forwarded = re.findall(r"kubectl port-forward .* (\d+):\d+", (parts.ROOT / "README.md").read_text())
     CliRunner().invoke(app, list(KUBECONFIG))
     assert forwarded and not {int(port) for port in forwarded} & {given[0].health_port, given[0].metrics_port}

@@ -27,8 +27,8 @@ def test_adapters_are_named_as_the_engine_wants_them() -> None:
 
 
 def test_adapters_are_pinned_where_the_engine_takes_no_others() -> None:
-    """With data-parallel attention, LoRA adapters are pinned and a LoRA back end is set, because SGLang requires both. A
-    back end that the runtime has chosen stays.
+    """With data-parallel attention, LoRA adapters are pinned and a LoRA backend is set, because SGLang requires both. A
+    backend that the runtime has chosen stays.
     """
     box = {"command": ["python3", "-m", "sglang.launch_server"], "args": ["--tp-size=2", "--attn-dp-size=2"]}
     item = '{"lora_name": "a", "lora_path": "/a", "pinned": true}'

@@ -1,4 +1,4 @@
-"""Tests of the times in which the schedule permits that a service has no groups."""
+"""Tests of the times in which the schedule allows a service to have no groups."""
 
 from datetime import UTC, datetime
 from typing import Any
