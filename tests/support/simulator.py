@@ -2,9 +2,8 @@
 
 It is not an API server (tests/controlplane has a real one). It simulates the controllers with random, seeded timing: pods
 are created and become ready in any order, leaders and routers end at any time, workers ignore SIGTERM until their grace
-period is over, and the pods of a deleted StatefulSet are deleted after it. Every action of a plan is executed as the
-controllers do it: with UIDs, and with guards that are checked against the current pods. It checks the laws of
-`invariants.py` meanwhile.
+period is over, and the pods of a deleted StatefulSet are deleted after it. Each action of a plan is executed as the
+executor does it, with UIDs, and with guards that read the current pods. Meanwhile it checks the laws of `invariants.py`.
 """
 
 import copy

@@ -70,9 +70,7 @@ def test_a_grant_is_read() -> None:
 
 
 def test_an_endpoint_gets_no_token_of_the_cluster() -> None:
-    """Finding S2 of docs/security-review.md: no token of the cluster is sent to an `endpoint` that a tenant runs and that
-    the grant does not name.
-    """
+    """S2: no token of the cluster is sent to an `endpoint` that a tenant runs and that the grant does not name."""
     access = Access({"endpoint": "https://evil.example"}, {"token": "SECRET"}, guard=guard())
     with pytest.raises(Refused, match=r"not allowed for host evil\.example"):
         open_source("hf://any/thing", access)
@@ -139,9 +137,7 @@ def test_a_registrys_password_goes_to_no_endpoint_and_no_realm_that_others_name(
 )
 @pytest.mark.parametrize("endpoint", ["", "https://evil.example", "http://169.254.169.254"])
 def test_the_nodes_identity_is_shown_to_no_tenant(uri: str, given: Mapping[str, str], endpoint: str) -> None:
-    """Finding S2 of docs/security-review.md: the identity of the node is never used for an object store whose address a
-    tenant names.
-    """
+    """S2: the identity of the node is never used for an object store whose address a tenant names."""
     parameters = {**given, **({"endpoint": endpoint} if endpoint else {})}
     of_tenant = Access(parameters, {}, guard=guard(key="", uri=uri))
     if endpoint:
@@ -269,9 +265,7 @@ def listener() -> socket.socket:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "2130706433", "0x7f000001", "127.1"])
 def test_no_spelling_of_loopback_is_asked(host: str, listener: socket.socket) -> None:
-    """Finding S15 of docs/security-review.md: a connection to loopback is refused before it is opened, so that nothing shows
-    whether a port is open.
-    """
+    """S15: a connection to loopback is refused before it is opened, so that nothing shows whether a port is open."""
 
     async def ask() -> None:
         async with aiohttp.ClientSession(connector=private_addresses.connector(Reach())) as session:
@@ -319,9 +313,7 @@ def test_only_the_port_of_a_proxy_is_asked(variable: str, listener: socket.socke
 
 @pytest.mark.parametrize("host", ["169.254.169.254", "localhost:PORT", "127.0.0.1:PORT", "[::1]"])
 def test_an_address_inside_of_a_network_is_no_registry_of_a_namespaces_model(host: str, listener: socket.socket) -> None:
-    """Finding S15 of docs/security-review.md: no address inside a network is contacted, and the message is that about a
-    missing artifact.
-    """
+    """S15: no address inside a network is contacted, and the message is that about a missing artifact."""
     host = host.replace("PORT", str(listener.getsockname()[1]))
     uri = f"oci://{host}/x:1"
 
