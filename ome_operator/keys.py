@@ -60,8 +60,8 @@ MOVE = f"{GROUP}/move"
 optionally followed by "now". On a service, its value names groups, each with a time, such as "decoder/2
 2026-11-28T03:00:00Z", separated by commas."""
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
-"""Annotation on a router's pod that is being moved off its node. The ReplicaSet removes this pod first when its number of
-pods is reduced."""
+"""Annotation on a router's pod that is being moved off its node. The ReplicaSet deletes this pod first when it is scaled
+down."""
 KARPENTER_KEEP = "karpenter.sh/do-not-disrupt"
 AUTOSCALER_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 REGISTRY = f"{GROUP}/registry"

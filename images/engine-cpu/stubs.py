@@ -77,7 +77,7 @@ def source(tags: Mapping[str, list[str]]) -> str:
 
 
 def version_script(tags: Mapping[str, list[str]]) -> str:
-    """Return the linker's version script, empty without tags."""
+    """Return the linker's version script; "" if no function has a version tag."""
     return "".join(f"{tag} {{ global: {''.join(f'{name}; ' for name in names)}}};\n" for tag, names in tags.items() if tag)
 
 

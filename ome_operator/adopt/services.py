@@ -47,7 +47,7 @@ async def hand_over(client: Client, steps: Steps, wanted: Sequence[str], *, repl
 
 
 async def _ingresses(client: Client, steps: Steps) -> None:
-    """Report the Ingresses of OME, which are kept."""
+    """Report the Ingresses of OME. They are not deleted."""
     for item in await client.list_metadata("Ingress"):
         owner = next((ref for ref in item.get("ownerReferences") or () if is_service(ref)), None)
         if owner is not None:

@@ -72,7 +72,9 @@ def dump_file(file: Proven) -> dict[str, Any]:
 
 
 def _load(file: Any) -> Proven:
-    """Parse the entry of a file. Raises one of PARSE_ERRORS, because other programs may have changed the manifest."""
+    """Parse the entry of a file. Raises one of PARSE_ERRORS if the text is malformed, because other programs may have
+    changed the manifest.
+    """
     name, size, proof = text(file["name"]), int(file["size"]), Hash.read(text(file["hash"]))
     return Proven(name, size, proof, numbers(file["blocks"]), texts(file.get("members")))
 

@@ -59,7 +59,7 @@ def _names(report: Json) -> list[str]:
 
 
 def _throughput(report: Json) -> Plot | None:
-    """Return a plot of output tokens per second, with one line for each scenario; None without measurements."""
+    """Return a plot of output tokens per second, with one line for each scenario; None if there are no measurements."""
     series = []
     for name in _names(report):
         runs = [run for run in report["runs"] if run["scenario"] == name and "output_throughput" in run["metrics"]]
@@ -68,7 +68,7 @@ def _throughput(report: Json) -> Plot | None:
 
 
 def _latency(report: Json, scenario: str, which: str, title: str) -> Plot | None:
-    """Return a plot of the median, the 90th and the 99th percentile of one latency; None without measurements."""
+    """Return a plot of the median, the 90th and the 99th percentile of one latency; None if there are no measurements."""
     runs = [run for run in report["runs"] if run["scenario"] == scenario and run["requests"]]
     values = [(run["concurrency"], latencies(run, which)) for run in runs]
     return plot(

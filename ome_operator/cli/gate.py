@@ -29,7 +29,7 @@ operator."""
 
 
 class WrittenObject(NamedTuple):
-    """An object in a file, as it is written."""
+    """An object as it stands in a file, before defaults are applied."""
 
     where: str
     """Path of the file, or "standard input"."""

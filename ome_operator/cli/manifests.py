@@ -130,7 +130,7 @@ def read_manifests(paths: Iterable[Path], namespace: str) -> list[Manifest]:
 def read_referenced(
     paths: Iterable[Path], given: Iterable[Path], namespace: str, using: Iterable[Manifest]
 ) -> list[Manifest]:
-    """Return the objects in `paths` to which the objects `using` may refer. Services are left out, and so are the files in
+    """Return the objects in `paths` to which the objects `using` may refer. Services are left out, and also the files in
     `given`, which the caller reads separately.
 
     A file is not parsed if its text contains neither a name that is referred to nor an accelerator class, because parsing

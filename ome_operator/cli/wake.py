@@ -1,4 +1,4 @@
-"""`ome wake`: bring back a service whose roles have no groups, by its RoleScales (docs/scaling.md, "Zero and back")."""
+"""`ome wake`: wake a service whose roles have no groups, by setting its RoleScales (docs/scaling.md, "Zero and back")."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -64,7 +64,7 @@ class BadNodes:
 
     @property
     def remembered(self) -> int:
-        """The number of remembered failures, over all nodes."""
+        """The number of remembered failures, of all nodes."""
         return sum(fault.times for known in self._memory.values() for fault in known.faults)
 
     def counts(self) -> dict[tuple[str, ...], float]:

@@ -77,7 +77,7 @@ class BenchmarkJobReconciler(StatusReconciler):
         return LOOK_S if pods or why.reason else SOON_S
 
     def failed_status(self, resource: Resource, why: str) -> Status:
-        """Return the status after a failure. A stored result is kept."""
+        """Return the status of a BenchmarkJob whose reconciliation failed. Results in its stored status are preserved."""
         reason = Why(Reason.INTERNAL_ERROR, why)
         return benchmark_status.unreadable(resource.status, resource.generation, reason, self._wall())
 

@@ -50,7 +50,7 @@ class CatalogReconciler(StatusReconciler):
         self._pinned.pop(ref, None)
 
     def failed_status(self, resource: Resource, why: str) -> Status:
-        """Return the status after a failure. The stored facts are kept."""
+        """Return the status of an object whose reconciliation failed. Facts in its stored status are preserved."""
         return self._refused(resource, Reason.INTERNAL_ERROR, why)
 
     async def reconcile_resource(self, resource: Resource) -> float:

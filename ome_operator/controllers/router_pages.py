@@ -28,7 +28,7 @@ PAGE = 256 * 1024
 PATIENCE = 2.0
 """Timeout of a request, in seconds."""
 AT_ONCE = 32
-"""Maximum number of requests at the same time."""
+"""Maximum number of requests that are sent at the same time."""
 KEPT = 30.0
 """Seconds for which an unused connection is kept: longer than the interval, so that a router costs no new connection."""
 PROXY_INTERVAL = 30.0

@@ -25,7 +25,9 @@ class SglangReconciler(StatusReconciler):
         return self._resync
 
     def failed_status(self, resource: Resource, why: str) -> Status:
-        """Return the status after a failure. Objects that were created are kept."""
+        """Return the status of an object whose reconciliation failed. Objects of ome.io that were created for it stay in the
+        cluster.
+        """
         return _refused(resource, Reason.INTERNAL_ERROR, why, self._wall())
 
     async def _status(self, resource: Resource) -> Status:
@@ -70,7 +72,9 @@ class SglangReconciler(StatusReconciler):
 
 
 def _refused(resource: Resource, reason: ReasonRecord, why: str, now: datetime) -> Status:
-    """Return the status of an object that cannot be read or handled; the object that was created from it is kept."""
+    """Return the status of an object that cannot be read or handled. The object that was created from it stays in the
+    cluster.
+    """
     return refuse_spec(dict(resource.status), resource.generation, reason, why, now).status
 
 

@@ -50,7 +50,7 @@ OF_NAMESPACE = 2 * MIB
 """Maximum bytes of the last summaries of all routers of a namespace. The values of a summary take up to ten times as much
 memory as its text, and parsing 2 MiB takes less than 0.1 s (measured with CPython 3.11)."""
 OF_A_NAMESPACE = 8
-"""Maximum number of requests at the same time to routers of one namespace."""
+"""Maximum number of routers of one namespace from which summaries are requested at the same time."""
 SLOW_AFTER, SLOW = 3, 30.0
 """Number of failures in a row after which a router is asked only every `SLOW` seconds."""
 OLD = 60.0
@@ -166,7 +166,7 @@ class Telemetry:
         return routers
 
     async def _round(self, pages: RouterPages, pods: Iterable[Pod]) -> None:
-        """Ask the routers of a namespace, at most `OF_A_NAMESPACE` at the same time."""
+        """Request the summaries of the routers of one namespace, from at most `OF_A_NAMESPACE` routers at the same time."""
         left = iter(pods)
 
         async def ask_next() -> None:

@@ -69,9 +69,9 @@ class Figures(NamedTuple):
     complete: bool
     """Whether the service is Ready and all of its desired groups are ready."""
     advice: str
-    """Reason of the condition Advice; "" without this condition."""
+    """Reason of the condition Advice; "" if the service has no such condition."""
     follows: str
-    """Reason of the condition FollowsDemand; "" without this condition."""
+    """Reason of the condition FollowsDemand; "" if the service has no such condition."""
     surplus: str
     """Reason (`HoldReason`) why the service keeps more groups than its demand needs, in the mode Apply; "" if it does
     not."""
@@ -167,7 +167,7 @@ def _scales(rolled: Mapping[str, Any], components: Mapping[str, Any]) -> bool:
 
 
 def start(created: str, complete_at: str, pods: Iterable[Pod]) -> dict[str, float]:
-    """Return the seconds of each part of the start of a service (`PARTS`), which add up to the total; {} if a time is
+    """Return how many seconds each part of the start of a service (`PARTS`) took. They add up to the total; {} if a time is
     missing.
 
     A time before the preceding time is treated as equal to it: the clocks of nodes differ, and the API reports whole

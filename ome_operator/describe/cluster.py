@@ -44,13 +44,13 @@ class Use(NamedTuple):
 
 @dataclass(frozen=True)
 class ModelHolding:
-    """The weights of a model on a node, or over all nodes."""
+    """The weights of a model on a node, or across all nodes."""
 
     model: str
     """Name of the model. It includes the namespace if the model has one."""
     state: State
     word: str
-    """State of the weights: Ready, Updating or Failed. For a model over all nodes, the text is a summary."""
+    """State of the weights: Ready, Updating or Failed. For all nodes of a model, the text is a summary."""
     part: float
     """Fraction of the weights' bytes that is present, from 0 to 1."""
     said: str
@@ -214,7 +214,7 @@ def format_bytes(amount: int) -> str:
 
 
 def models(records: Iterable[NodeRecord]) -> list[ModelHolding]:
-    """Return a summary of each model over all nodes on which agents manage the model."""
+    """Return one summary for each model, across all nodes on which agents manage the model."""
     by_model = defaultdict[Ref, list[Holding]](list)
     for record in records:
         for held in record.holdings:
@@ -240,7 +240,7 @@ because a list of the pods of all namespaces is expensive, and a page is updated
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums of GPUs over all nodes with a known number of GPUs."""
+    """Sums of the GPUs of all nodes whose number of GPUs is known."""
 
     gpus: int
     serving: int

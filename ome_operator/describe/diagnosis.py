@@ -234,8 +234,8 @@ def _news(events: Iterable[Seen]) -> list[Seen]:
 
 
 def merged(events: Iterable[Seen]) -> list[Seen]:
-    """Return the events, newest first. Events with equal messages about several objects are merged into the newest of them,
-    and so are the steps that each pod takes (`ROUTINE`), whatever their messages.
+    """Return the events, newest first. Events with the same message about several objects are merged into the newest one.
+    Routine events of pods (`ROUTINE`, such as Pulled) are merged if they have the same reason, whatever their messages.
     """
     found: dict[tuple[str, str, str], Seen] = {}
     for item in sorted(events, key=lambda item: item.when):

@@ -69,7 +69,7 @@ def explain_no_pods(pods: Iterable[Pod], choice: Choice) -> str:
 
 
 def parse_seconds(text: str) -> int | None:
-    """Return the seconds of a duration such as `90`, `30s`, `5m` or `1h30m`; None if the text is invalid."""
+    """Return the number of seconds in a duration such as `90`, `30s`, `5m` or `1h30m`; None if the text is invalid."""
     if not re.fullmatch(r"([0-9]{1,9}[hms])+|[0-9]{1,9}", text):
         return None
     return int(quantity.seconds(text if text[-1] in "hms" else f"{text}s"))

@@ -20,7 +20,7 @@ from ome_operator.util.json_limits import decoded
 
 Manifest = dict[str, Any]
 Count = Callable[[str, str, int, float], None]
-"""Function that is called after each request with the verb, the kind, the status code (0 without an answer), and the
+"""Function that is called after each request with the verb, the kind, the status code (0 if no response came), and the
 seconds that the request took."""
 
 NEVER = "1"
@@ -240,8 +240,8 @@ class Client:
         body: Manifest | None = None,
         content: str = "application/json",
     ) -> tuple[Manifest, Any]:
-        """Send a request, and return the answer and its headers. `name` is the name of the requested object, "" without
-        one.
+        """Send a request, and return the answer and its headers. `name` is the name of the requested object, "" if the
+        request is not for a single object.
         """
         method = METHODS[verb]
         if self._only_statuses and method != "GET" and not where.endswith("/status"):

@@ -21,7 +21,7 @@ class Listener(NamedTuple):
     """The flag that sets the port."""
     port: int
     host: str = ""
-    """The address on which the program listens, as it is written."""
+    """The address on which the program listens, exactly as its command line states it."""
 
 
 @rule(

@@ -108,7 +108,7 @@ def _stated(value: object) -> bool:
 
 def _number(text: Config, *names: str) -> int | None:
     """Return the number in the first of the fields `names` that contains a whole number, or a list with the same whole
-    number for every layer; None without such a field.
+    number for every layer; None if there is no such field.
     """
     for name in names:
         value = text.get(name)

@@ -33,7 +33,7 @@ def section(config: Config, name: str) -> Config:
 
 
 def whole_number(config: Config, *names: str) -> int | None:
-    """Return the value of the first of the fields `names` that is a whole number from 0 to LARGEST; None without such a
+    """Return the value of the first of the fields `names` that is a whole number from 0 to LARGEST; None if there is no such
     field.
     """
     return next((value for name in names if is_whole(value := config.get(name))), None)
@@ -45,8 +45,8 @@ def is_whole(value: object) -> TypeGuard[int]:
 
 
 def string(config: Config, *names: str) -> str | None:
-    """Return the value of the first of the fields `names` that is a non-empty string, shortened by `short`; None without
-    such a field.
+    """Return the value of the first of the fields `names` that is a non-empty string, shortened by `short`; None if there is
+    no such field.
     """
     return next((short(value) for name in names if isinstance(value := config.get(name), str) and value), None)
 

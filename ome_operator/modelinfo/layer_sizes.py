@@ -96,7 +96,7 @@ class ConfigSizes:
         return found
 
     def has(self, name: str) -> int:
-        """Return the value of an optional field; 0 without it."""
+        """Return the value of an optional field; 0 if the field is missing."""
         return whole_number(self.text, name) or 0
 
 

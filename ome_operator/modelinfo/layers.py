@@ -203,8 +203,8 @@ def _nemotron(size: ConfigSizes, layers: int) -> Sequence[Layers]:
 _RATES: Mapping[str, int] = MappingProxyType(
     {"sliding_attention": 0, "compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
 )
-"""Maps each kind of a layer of DeepSeek V4 to the number of tokens that the layer compresses to one; 0 without compression.
-"""
+"""Maps each kind of a layer of DeepSeek V4 to the number of tokens that the layer compresses to one; 0 if it does not
+compress."""
 _CHOSEN = 512
 """Number of compressed vectors that an indexer of DeepSeek V4 chooses, if its config does not state it."""
 _LATENT_BYTES = 8

@@ -65,7 +65,9 @@ def named(name: str) -> Quantization | None:
 
 
 def unchanged_modules(config: Config, modelopt: Config | None = None) -> list[str] | None:
-    """Return the names, or patterns of names, of the modules that the files list as not quantized; None without a list."""
+    """Return the names, or patterns of names, of the modules that the files list as not quantized; None if there is no such
+    list.
+    """
     settings = quantization_settings(config, modelopt)
     lists = [settings[name] for name in _UNCHANGED if isinstance(settings.get(name), list)]
     if not lists:
@@ -136,8 +138,8 @@ def _plain(settings: Config, method: str) -> Quantization | None:
 
 def _compressed(settings: Config) -> Quantization | None:
     """Return the quantization in the format of compressed-tensors. The format has groups of modules with different types of
-    weights. If the groups differ, the quantization is that of the group of routed experts, which are most of the weights,
-    and None without such a group.
+    weights. If the groups differ, the quantization is that of the group of routed experts, which are most of the weights.
+    Return None if there is no such group.
     """
     groups = [group for group in section(settings, "config_groups").values() if isinstance(group, dict)]
     stored = [group for group in groups if section(group, "weights")]

@@ -28,7 +28,7 @@ class RequestCache:
     fixed: Fraction = Fraction(0)
     """Additional bytes for each token, which do not depend on the data type of the cache."""
     window: int = 0
-    """Largest window of tokens of the layers that keep only a window; 0 without such layers."""
+    """Largest window of tokens of the layers that keep only a window; 0 if there are no such layers."""
     windowed: int = 0
     """Number of stored values for each token of the window, each in the data type of the cache."""
     state: int = 0

@@ -35,7 +35,7 @@ STALE = 20.0
 """Maximum seconds between two probes that prove that an engine is silent (answers no request), for both to belong to one
 period of silence."""
 RETRY_UNCLEAR = 2.0
-"""Seconds between an unanswered probe that proves nothing and the next probe."""
+"""Seconds until the next probe after a probe that got no answer, but does not prove that the engine is silent."""
 
 
 class RouterCounts(NamedTuple):
@@ -110,11 +110,11 @@ def judged(
     signs: AnswerSigns, status: int | None, loads: Sequence[EngineLoad | None], ready: int | None, healthy: int | None
 ) -> ProbeResult:
     """Return the result of a probe. `status` is the status of the response, 0 if no response came in time, and None if the
-    engine did not accept the request. `loads` are the readings during the probe; `ready` and `healthy` are the statuses of
-    `/ready` and `/ping` after it.
+    connection failed. `loads` are the readings during the probe; `ready` and `healthy` are the statuses of `/ready` and
+    `/ping` after it.
 
-    An engine that has been paused for some time reports that it is neither ready nor healthy, and so does an engine that
-    returns no token. So the first failed probe is a failure only if the engine still reports that it is ready.
+    An engine that has been paused for some time and an engine that returns no token, report that they are neither ready nor
+    healthy. So the first failed probe is a failure only if the engine still reports that it is ready.
     """
     if status != 0:
         return ProbeResult.ANSWERED if status == 200 else ProbeResult.UNCLEAR

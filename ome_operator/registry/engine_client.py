@@ -70,7 +70,7 @@ class EngineClient:
 
     async def post(self, url: str, body: Mapping[str, Any], seconds: float) -> int | None:
         """Send a POST request, and return the HTTP status of the response: 0 if no response comes within `seconds`, and None
-        if the server does not accept the request.
+        if the connection fails.
         """
         try:
             async with self._request("POST", url, aiohttp.ClientTimeout(total=seconds), body) as answer:

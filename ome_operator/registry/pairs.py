@@ -146,7 +146,7 @@ def _is_no_load(pairs: Pairs, pair: Pair, partners: Iterable[str]) -> bool:
 
 
 def _failures_beside(pairs: Pairs, uid: str, but: Pair) -> float:
-    """Return the estimated share of failed probes in the pairs of a leader, except the pair `but`."""
+    """Return the estimated share of failed probes in the pairs of a leader, other than the pair `but`."""
     found = [failed for pair, state in pairs.items() if uid in pair and pair != but for failed in state.recent]
     return (sum(found) + 1) / (len(found) + 2)
 

@@ -78,8 +78,8 @@ def counted(signs: StartSigns, succeeded: float, now: float, before: float) -> S
 
 
 def answered(signs: StartSigns, status: int | None, now: float) -> StartSigns:
-    """Return the updated signs after a request for the health of an engine that is starting. `status` is None without an
-    answer.
+    """Return the updated signs after a request for the health of an engine that is starting. `status` is the HTTP status of
+    the response; None if no response came.
     """
     if not signs.is_starting:
         return signs

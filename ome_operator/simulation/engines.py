@@ -48,7 +48,7 @@ def interpolated(points: tuple[tuple[float, float], ...], x: float) -> float:
 
 
 def prefill_seconds(tokens: float) -> float:
-    """Return the seconds of a prefill group for a prompt."""
+    """Return for how many seconds a prompt occupies a prefill group."""
     return interpolated(PREFILL, tokens)
 
 

@@ -86,7 +86,7 @@ def text(title: str, documents: Sequence[dict[str, Any]], gpus: dict[str, Gpu]) 
 
 def why_slower(pair: tuple[dict[str, Any], dict[str, Any]], better: Gpu, worse: Gpu) -> str:
     """Return the reason why a better GPU is predicted to be slower. GPUs of a family differ only by their data sheets, so
-    published runs are a reason only between families.
+    published runs can explain a difference only between GPUs of different families.
     """
     if better.family == worse.family and better.node != worse.node:
         return f"its nodes have {better.node} GPUs instead of {worse.node}, and divide the model in another way"

@@ -72,7 +72,7 @@ class Gpu:
         """Return the operations per second in this precision, or in the next wider precision if the GPU does not support
         it.
 
-        Weights in INT4 are converted to BF16 before they are multiplied, and so are weights in MXFP4 on GPUs without FP4.
+        Weights in INT4, and on GPUs without FP4 also weights in MXFP4, are converted to BF16 before they are multiplied.
         """
         if precision == "int4":
             return self.flops["bf16"]

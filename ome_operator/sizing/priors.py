@@ -18,8 +18,8 @@ MEASURED: Mapping[str, float] = {
     "prefill.attention": 1.70,
 }
 """Maps each term of kernels to the measured time on Hopper GPUs, divided by the time at the rates of the data sheet
-(docs/gpu.md), as the latest fit assumed it. A test verifies that `tests/gpu/measured.py` computes these factors to within
-4 %."""
+(docs/gpu.md). The latest fit used these factors. A test verifies that `tests/gpu/measured.py` computes these factors to
+within 4 %."""
 _MEASURED_ON = "hopper"
 _SURE, _UNSURE = 0.15, 0.3
 """Standard deviations of the priors of kernels, on the measured family of GPUs and on other families."""

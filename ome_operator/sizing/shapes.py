@@ -83,7 +83,7 @@ class Shape:
     state_heads: int = 1
     """Largest number of GPUs among which the states of a request can be divided: the heads of linear attention, or 1."""
     estimated: bool = False
-    """Whether the family is unknown, so that the sizes are an estimate and every prediction is a bound."""
+    """Whether the model family is unknown. If so, the sizes are estimates, and every prediction is rough."""
 
     @property
     def facts(self) -> Facts:

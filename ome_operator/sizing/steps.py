@@ -116,7 +116,7 @@ def spread_slots(shape: Shape, worker: Worker) -> int:
 
 
 def decode_terms(place: ServingStack, worker: Worker, batch: float, context: float) -> dict[str, float]:
-    """Return the seconds of each term of a decode step at peak rates.
+    """Return how many seconds each term of a decode step takes at peak rates.
 
     `batch` is the number of requests of the worker. `context` is the number of tokens to which each request attends.
     """
@@ -185,7 +185,7 @@ def _sharing(worker: Worker, each: Attended) -> int:
 
 
 def _prompt_attention(place: ServingStack, worker: Worker, length: float, prompt: float) -> float:
-    """Return the seconds of attention of prefill at the peak rate; the arguments are those of `prefill_terms`.
+    """Return how many seconds the attention of prefill takes at the peak rate. The arguments are those of `prefill_terms`.
 
     With latent attention (MLA), SGLang 0.5.23 (layers/attention/dsa_backend.py) computes on the latent vectors only if
     sparse attention does not read all tokens of the prompt.
@@ -273,7 +273,7 @@ def decoder(place: ServingStack, worker: Worker, context: float, c: Constants, m
 
 
 def prefill_terms(place: ServingStack, worker: Worker, length: float, prompt: float) -> dict[str, float]:
-    """Return the seconds of each term of prefill at peak rates, if all ranks of the worker have work.
+    """Return how many seconds each term of prefill takes at peak rates, if all ranks of the worker have work.
 
     `length` is the number of tokens at the end of the prompt that prefill computes. `prompt` is the length of the whole
     prompt.

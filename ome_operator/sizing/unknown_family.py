@@ -19,8 +19,8 @@ def by_sizes(name: str, config: Mapping[str, Any], weights: int) -> Shape:
     """Return the estimated Shape of a model whose tensors are not known.
 
     `weights` are the bytes of its weight files. The routed experts are as large as their widths in config.json state, and
-    all other weights are read for every token. Attention that does not read all tokens counts as if it did. So the Shape is
-    a bound for memory and speed. Raises PlanRefused if config.json lacks a size that the estimate needs.
+    all other weights are read for every token. Attention that does not read all tokens counts as if it did. So predictions
+    from the Shape are rough. Raises PlanRefused if config.json lacks a size that the estimate needs.
     """
     text = text_part(config)
     hidden, heads, layers = _sizes(name, text)

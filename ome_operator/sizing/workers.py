@@ -34,8 +34,9 @@ class Worker:
 
     @property
     def kind(self) -> str:
-        """The kind of communication between the GPUs: `tp` (all GPUs share each token), `dtp` (attention ranks, experts
-        cut), `dep` (attention ranks, complete experts), or `alone` (a single GPU).
+        """The kind of communication between the GPUs: `tp` (all GPUs share each token), `dtp` (data-parallel attention, each
+        expert divided among the GPUs), `dep` (data-parallel attention, each expert complete on one GPU), or `alone` (a
+        single GPU).
         """
         if self.gpus == 1:
             return "alone"

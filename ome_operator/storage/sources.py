@@ -32,8 +32,8 @@ class Access(NamedTuple):
 
 
 def open_source(uri: str, access: Access) -> Source:
-    """Return the source of a URI, or of two URIs that are combined. Raises Refused with a message if the URI is not
-    supported.
+    """Return the source of a URI. If the URI also names a repository in `FILES_FROM`, missing files come from this
+    repository. Raises Refused with a message if the URI is not supported.
     """
     first, other = both(uri)
     if not other:

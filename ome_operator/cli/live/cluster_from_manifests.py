@@ -18,7 +18,7 @@ from ome_operator.core.sglang import convert
 from ome_operator.kube.resources import called, spelled
 
 KNOWN = frozenset((*KINDS, *SHORT))
-"""Kinds that the operator reads, by their names in RESOURCES."""
+"""Kinds that the operator reads, keyed by their names in RESOURCES."""
 
 
 def ref(body: Mapping[str, Any]) -> Ref:

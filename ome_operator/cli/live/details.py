@@ -22,7 +22,7 @@ LOGS = 4
 EVENTS = 30
 """Number of newest events that are shown."""
 PATIENCE = 5.0
-"""Timeout in seconds of reading one log."""
+"""Maximum number of seconds for which one log is read."""
 LONGEST = 400
 """Maximum number of characters of a line; the rest is cut."""
 

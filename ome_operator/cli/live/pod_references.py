@@ -46,7 +46,7 @@ async def _exists(client: Client, which: Ref) -> bool:
 
 def references(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield kind and name of each object that must exist before the containers of a pod start. Optional references are left
-    out, and so are `imagePullSecrets`, without which the kubelet pulls anonymously.
+    out. `imagePullSecrets` are also left out, because the kubelet pulls anonymously without them.
     """
     for volume in pod.get("volumes") or ():
         yield from _required((kind, volume.get(field), key) for field, (kind, key) in _IN_VOLUMES.items())

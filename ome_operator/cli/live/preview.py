@@ -84,7 +84,7 @@ def _side(cluster: ClusterCache) -> Side:
 
 async def _running(client: Client, after: ClusterCache, found: Collection[Forecast]) -> Mapping[Ref, str]:
     """Return, for each service whose target revision has no groups yet, the revision that has groups. Services with groups
-    of several revisions are left out, and so are services whose target revision the edit does not change.
+    of several revisions, and services whose target revision the edit does not change, are left out.
     """
     running = {}
     for item in (each for each in found if each.before and each.before != each.after):

@@ -16,7 +16,7 @@ ReadPage = Callable[[str, str, int, str], Awaitable[str]]
 PATIENCE = 8.0
 """Maximum seconds for which all routers together are asked."""
 AT_ONCE = 8
-"""Maximum number of requests at the same time."""
+"""Maximum number of requests that are sent at the same time."""
 
 
 class Summaries(NamedTuple):
@@ -29,7 +29,8 @@ class Summaries(NamedTuple):
 
 
 async def summaries(page: ReadPage, pods: Iterable[Pod], simulated: Container[str] = ()) -> Summaries:
-    """Ask the ready routers among these pods. `simulated` contains the names of nodes on which no process runs.
+    """Request the summaries of the ready routers among these pods. `simulated` contains the names of nodes on which no
+    process runs.
 
     Never raises. In a namespace in which the user must not read pages of pods, no further router is asked.
     """

@@ -38,8 +38,9 @@ Secret of a deleted service."""
 REFUSED = (Invalid, Forbidden, ServerError)
 """Errors that concern a single object. A failing webhook refuses only the objects that it selects."""
 AT_ONCE = 8
-"""Maximum number of a service's effects at the same time: a quarter of the client's connections. A service may have 2,000
-StatefulSets, and without this limit all requests of other services would wait behind them (10 s at 212 applies a second)."""
+"""Maximum number of requests of one service's plan that run at the same time: a quarter of the client's connections. A
+service may have 2,000 StatefulSets, and without this limit all requests of other services would wait behind them (10 s at
+212 applies a second)."""
 LATER = "Service"
 """Services are applied after the workloads. The creation of pods then does not wait for cluster IPs, which the API server
 assigns to one Service at a time. The endpoint controllers also write fewer updates, because most pods have reached their

@@ -163,7 +163,7 @@ class ServiceMemory:
     events: dict[tuple[str, str], float] = field(default_factory=dict)
     """(reason, message) of an Event -> monotonic time when the Event was posted."""
     bug: str = ""
-    """The last unexpected error of `sync`, whose traceback is logged only once; "" without an error."""
+    """The last unexpected error of `sync`, whose traceback is logged only once; "" if there was none."""
     status: Written = ("", "")
     """Digests of the status that was written last, and of the fields that the server stored for it."""
     status_at: float = float("-inf")

@@ -232,8 +232,8 @@ def _ours(step: str, image: str, env: list[Manifest], mounts: list[Manifest]) ->
 
 
 def _token(benchmark: BenchmarkJob) -> list[Manifest]:
-    """Return a list with the variable for the token of the Hugging Face hub; [] without a token. The variable refers to a
-    Secret, which only the kubelet reads.
+    """Return a list with the variable for the token of the Hugging Face hub; [] if the job has no token. The variable refers
+    to a Secret, which only the kubelet reads.
     """
     secret = benchmark.spec.hugging_face_secret_reference
     if secret is None:
@@ -242,7 +242,7 @@ def _token(benchmark: BenchmarkJob) -> list[Manifest]:
 
 
 def _secret(storage: Storage | None, name: str) -> list[Manifest]:
-    """Return a list with the mount of the Secret that contains the credentials of an object store; [] without such a
+    """Return a list with the mount of the Secret that contains the credentials of an object store; [] if there is no such
     Secret.
     """
     if storage is None or not storage.key:

@@ -28,8 +28,8 @@ class PodPath(NamedTuple):
 
 
 def dataset(storage: Storage | None, namespace: str) -> PodPath | None:
-    """Return the location of the data set in the pod, or None without a data set. Raises ProblemError for an unsupported
-    location.
+    """Return the location of the data set in the pod, or None if the job has no data set. Raises ProblemError for an
+    unsupported location.
     """
     if storage is None:
         return None

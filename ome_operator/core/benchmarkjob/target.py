@@ -91,7 +91,9 @@ def _lacks(service: InferenceService) -> str:
 
 
 def _endpoint(job: BenchmarkJob) -> ServerUnderTest:
-    """Return the server at the URL that a job names. The URL may end with `/v1`, which the benchmark appends itself."""
+    """Return the server at the URL that a job names. A `/v1` at the end of the URL is removed, because the benchmark appends
+    it.
+    """
     given = job.spec.endpoint.endpoint
     assert given is not None
     if given.api_format not in _FORMATS:

@@ -71,7 +71,7 @@ def _refused(sentence: str) -> ProblemError:
 
 
 def runs(spec: BenchmarkSpec, dataset: str) -> tuple[Run, ...]:
-    """Return all runs in order. `dataset` is the path of the data set in the pod, "" without a data set. Raises
+    """Return all runs in order. `dataset` is the path of the data set in the pod, "" if there is none. Raises
     ProblemError for unsupported traffic.
     """
     scenarios = spec.traffic_scenarios or ((DATASET,) if spec.dataset else SCENARIOS)

@@ -1,4 +1,4 @@
-"""Evaluate the records of model agents: the labels of a node, and the progress of a model over all nodes."""
+"""Evaluate the records of model agents: the labels of a node, and the progress of a model across all nodes."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping

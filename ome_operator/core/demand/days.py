@@ -24,8 +24,8 @@ class DaySums(NamedTuple):
     met: float = 0.0
     """Number of the requests in `requests` that met the target."""
     met_wanted: float = 0.0
-    """Upper bound of the value that `met` would have if the service had always had the wanted size: while fewer groups than
-    wanted existed, all requests are counted as if they had met the target."""
+    """Upper bound of the number of requests that would have met the target if the service had always had the wanted size.
+    While fewer groups than wanted existed, all requests are counted."""
 
 
 _FIELDS = {

@@ -1,4 +1,6 @@
-"""Bring a service to zero groups in the scheduled times in which nobody needs it, and back at their end (docs/demand.md)."""
+"""Remove all groups of a service in the scheduled times in which nobody needs it, and create them again when these times end
+(docs/demand.md).
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -23,8 +25,8 @@ from ome_operator.core.demand.task import APPLY, DemandTask
 def rest(
     samples: Sequence[DemandSample], task: DemandTask, state: ScalingState, now: float
 ) -> tuple[SizeDecision, ScalingState] | None:
-    """Return the decision about a service that its schedule brings to zero, keeps there, or brings back; None if the
-    decision depends on the demand.
+    """Return the decision if the schedule decides: to remove all groups, to keep the service without groups, or to create
+    the groups again. Return None if the decision depends on the demand.
 
     Prefill and decode are removed and created together, because one of them alone serves nothing. They are removed only if
     no request has arrived for `KEPT` seconds, none is in flight, and there is no other reason to keep groups
@@ -84,7 +86,7 @@ def applied(task: DemandTask, made: SizeDecision, state: ScalingState, before: M
 
 
 def _size_back(task: DemandTask, now: float) -> tuple[int, int]:
-    """Return the numbers of prefill and decode groups with which a service comes back from zero groups: those that it had
+    """Return the numbers of prefill and decode groups that a service gets again after it had no groups: those that it had
     before, within the present limits.
     """
     targets = task.targets_at(now)

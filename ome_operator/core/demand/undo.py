@@ -37,7 +37,7 @@ def before(decisions: Sequence[Mapping[str, Any]], wanted: Mapping[str, Any]) ->
     """Return the size before the last decision, and the time of the newest decision with it; None if it is not known.
 
     `decisions` and `wanted` are those of `status.scaling`, the newest decision last. Decisions with the present size are
-    skipped, because they changed only the reason, and so are sizes that contain a 0.
+    skipped, because they changed only the reason. Sizes that contain a 0 are also skipped.
     """
     present = size_in(wanted)
     for one in reversed(decisions):

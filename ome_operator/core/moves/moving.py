@@ -74,7 +74,7 @@ def enabled(snapshot: Snapshot) -> bool:
 
 
 def advice(snapshot: Snapshot) -> tuple[str, ...]:
-    """Return advice for a service whose field `moves` has no effect, or whose timeout is not used as it is written;
+    """Return advice for a service whose field `moves` has no effect, or whose timeout is not used with its value;
     otherwise ().
     """
     moves = snapshot.service.spec.moves

@@ -58,14 +58,15 @@ class Child(NamedTuple):
     labels: Mapping[str, str]
     """The labels that the operator reads. Others are not kept."""
     hash: str
-    """The operator's hash annotation: the digest of the manifest that was applied last; "" without the annotation."""
+    """The operator's hash annotation: the digest of the manifest that was applied last; "" if the object has no such
+    annotation."""
     owned: str
     """Digest of the fields that the operator owns now according to managedFields; "" if it never applied the object."""
     deleting: bool
     replicas: int
     """spec.replicas of a workload or RoleScale; 0 for other kinds."""
     message: str
-    """Why a Deployment cannot create pods or an autoscaler cannot read metrics; "" without a failure."""
+    """Why a Deployment cannot create pods or an autoscaler cannot read metrics; "" if neither is the case."""
     content: Manifest | None
     """The part of the object that the operator reads, which depends on the kind. ControllerRevision: `{"revision": int,
     "data": {...}}`. RoleScale: its status. Job: `{"status": {...}, "generation": int}`. HTTPRoute: the result of
@@ -157,7 +158,8 @@ class Pod(NamedTuple):
     scale_down_mark: str = ""
     """Those of the keys in `scale_down` that the operator wrote, separated by commas."""
     yields: bool = False
-    """Whether the pod's ReplicaSet removes it first when it is reduced, because the operator marked it."""
+    """Whether the operator marked the pod, so that its ReplicaSet deletes this pod first when the ReplicaSet is scaled
+    down."""
     contacts: str = ""
     """Namespace of the leader that the pod contacts, if it is another namespace than the pod's; "" otherwise."""
 
@@ -191,7 +193,8 @@ class Node(NamedTuple):
     """(resource, allocatable amount) for each resource, sorted; CPUs in thousandths of a CPU. () until the kubelet has
     reported the amounts."""
     move: str = ""
-    """Value of the annotation with which `ome move` requests that groups move away from the node; "" without it."""
+    """Value of the annotation with which `ome move` requests that groups move away from the node; "" if the node has no such
+    annotation."""
     uid: str = ""
     faults: tuple[tuple[str, str], ...] = ()
     """The faults that the node itself reports (docs/bad-nodes.md): for each the kind, and a text for people."""

@@ -149,7 +149,7 @@ def whole(found: ServiceNumbers) -> Numbers:
 
 def percentile(histograms: Iterable[Buckets], share: float) -> BucketBounds | None:
     """Return the bounds of the bucket that contains the percentile `share` (0.95 for the 95th) of all observations in the
-    histograms; None without an observation.
+    histograms; None if there are no observations.
 
     A summary contains only the buckets with observations. The lower bounds of all observations are sorted, and the upper
     bounds as well. The result is the pair of values at the position of the percentile, which is correct also for histograms

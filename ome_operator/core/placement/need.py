@@ -74,7 +74,7 @@ class _Stage(NamedTuple):
     """
 
     words: str
-    """The requirement, as a text to follow "nodes"."""
+    """The requirement, worded so that it can follow the word "nodes"."""
     none: str
     """Text to follow "no node" if no node meets the requirement."""
     one: str

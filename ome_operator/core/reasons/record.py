@@ -103,8 +103,8 @@ class ReasonRecord(str):
     passing: bool
     """Whether the state ends without action. No Event warns of such a state."""
     loud: bool
-    """Whether an Event warns if RolledOut has the reason. For other conditions, an Event warns of every reason that is
-    not `passing`."""
+    """Whether an Event of type Warning is written if the condition RolledOut has the reason. For other conditions, such an
+    Event is written for every reason that is not `passing`."""
     gravity: int
     """Rank of the reason among several reasons that are reported together. The lowest value is reported first. From
     ORDINARY on, reasons of pods are sorted by name."""

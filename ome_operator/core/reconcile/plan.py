@@ -235,8 +235,8 @@ class Plan:
     apply_status: tuple[ApplyStatus, ...] = ()
     patch: tuple[Patch, ...] = ()
     scale: tuple[Patch, ...] = ()
-    """Changes of RoleScales that bring back a service without groups because a request has arrived, or that bring a service
-    to zero groups or back because of its schedule."""
+    """Changes of RoleScales that wake a service without groups because a request has arrived, or that remove or restore the
+    groups of a service because of its schedule."""
     delete: tuple[Delete, ...] = ()
     recycle: tuple[Recycle, ...] = ()
     status: dict[str, Any] = field(default_factory=dict)

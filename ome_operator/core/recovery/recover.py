@@ -36,7 +36,7 @@ checks of such a pod."""
 
 
 class RoleGroups(NamedTuple):
-    """The groups of one component of one revision that are kept."""
+    """The groups of one component of one revision that are not removed."""
 
     component: str
     revision: str
@@ -44,7 +44,7 @@ class RoleGroups(NamedTuple):
     """Name of the role in messages: prefill, decode, or engine."""
     size: int
     numbers: tuple[int, ...]
-    """The numbers of the groups that are kept."""
+    """The numbers of these groups."""
     stem: str
     """Common prefix of the names of the StatefulSets of these groups."""
     scale: tuple[str, int] | None

@@ -104,8 +104,8 @@ def advice(
 ) -> list[str]:
     """Return advice about the requested scaling and disruption budget of a component.
 
-    `groups` is the effective number of groups; `asked` is the number in the spec of the RoleScale, None without a RoleScale.
-    `moves` is true if groups of the service move, so that its budgets allow no eviction.
+    `groups` is the effective number of groups; `asked` is the number in the spec of the RoleScale, None if there is no
+    RoleScale. `moves` is true if groups of the service move, so that its budgets allow no eviction.
     """
     sentences = []
     if moves and (policy.min_available is not None or policy.max_unavailable is not None):

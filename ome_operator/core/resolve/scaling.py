@@ -54,8 +54,8 @@ class ReplicaPolicy(NamedTuple):
 
     @property
     def autoscaled(self) -> bool:
-        """Whether a HorizontalPodAutoscaler is created. The autoscaler has to be able to read its metric, which excludes
-        request rates.
+        """Whether a HorizontalPodAutoscaler is created. It is not created for a metric that it cannot read, such as the rate
+        of requests.
         """
         return not self.waits and self.low < self.high and self.scaler == "hpa" and self.has_metric
 

@@ -11,9 +11,9 @@ from ome_operator.core.weights.system_paths import system_directory
 
 
 def of_system(inputs: Mapping[str, Any], kept: Iterable[Mapping[str, Any]], agents: bool) -> tuple[Problem, ...]:
-    """Return the problems of the weights in the inputs of a revision: their path on the nodes is a directory of the system.
-    A path that a stored revision of the service already mounts is no problem, so that a service which an earlier version
-    accepted keeps serving and can be edited.
+    """Return a problem for each set of weights in the inputs of a revision whose path on the nodes is a directory of the
+    operating system. A path that a stored revision of the service already mounts is no problem, so that a service which an
+    earlier version accepted keeps serving and can be edited.
 
     `agents` is true if agents download the weights.
     """

@@ -1,9 +1,10 @@
 """The numbers of groups that the autoscaler of the class Demand has decided, which are kept in the status of the service.
 
-The operator never writes the number of a RoleScale again after its creation (decisions 4), except for a service that goes to
-zero groups or comes back, so this autoscaler keeps its numbers in `status.scaling.applied`. A number that somebody has
-written to a RoleScale takes precedence. When a decided number no longer applies (the class or the mode was changed), the
-RoleScale is deleted and created again with the present number of groups, so that its old number removes no group.
+The operator never writes the number of a RoleScale again after its creation (decisions 4), except for a service whose groups
+are all removed, or that gets groups again, so this autoscaler keeps its numbers in `status.scaling.applied`. A number that
+somebody has written to a RoleScale takes precedence. When a decided number no longer applies (the class or the mode was
+changed), the RoleScale is deleted and created again with the present number of groups, so that its old number removes no
+group.
 """
 
 from collections.abc import Mapping
@@ -34,7 +35,8 @@ def role_scale(snapshot: Snapshot, component: str) -> Child | None:
 
 def set_by_hand(scale: Child) -> bool:
     """Return whether somebody has written the number of a RoleScale since it was created, or since the operator wrote it
-    for a service that goes to zero groups or comes back. Only a change of the spec increases the generation.
+    for a service whose groups were all removed, or that got groups again. Only a change of the spec increases the
+    generation.
     """
     return scale.generation > 1 and scale.generation != scale.woken
 

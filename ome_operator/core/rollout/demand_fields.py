@@ -67,8 +67,8 @@ def _gpus(gpus: Mapping[str, int], groups: Mapping[str, int]) -> int:
 
 
 def undone(service: InferenceService) -> Size | None:
-    """Return the size that somebody went back to with `ome scale --undo`, and that the service keeps; None without such a
-    size. With the mode Recommend the operator changes no size, so there is nothing to keep.
+    """Return the size that somebody went back to with `ome scale --undo`, and that the service keeps; None if there is no
+    such size. With the mode Recommend the operator changes no size, so there is nothing to keep.
     """
     policy = demand_policy(service)
     written = service.annotations.get(keys.SCALED_BACK) or ""

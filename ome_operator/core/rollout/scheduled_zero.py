@@ -1,4 +1,4 @@
-"""Write the RoleScales of a service that its schedule brings to zero groups, and back (docs/demand.md).
+"""Write the RoleScales of a service whose groups a schedule removes and creates again (docs/demand.md).
 
 The numbers of the class Demand are in `status.scaling.applied`. For a number of 0 there, the number of the RoleScale applies
 (`applied.applied_groups`), so the RoleScales are written first. They get the number 0, with the annotation that a wake
@@ -18,8 +18,8 @@ from ome_operator.core.rollout.applied import applies, set_by_hand, stored_group
 
 
 def sizes_before(snapshot: Snapshot) -> tuple[int, int] | None:
-    """Return the numbers of prefill and decode groups with which a service comes back after the schedule has set its
-    RoleScales to zero. Return None if the RoleScales are not zero, or if somebody else has set them to zero.
+    """Return the numbers of prefill and decode groups that a service gets again after the schedule has set its RoleScales to
+    zero. Return None if the RoleScales are not zero, or if somebody else has set them to zero.
     """
     scales = [zero.role_scale(snapshot, role) for role in zero.ROLES]
     if any(scale is None or scale.replicas for scale in scales) or not any(_rests(snapshot, role) for role in zero.ROLES):

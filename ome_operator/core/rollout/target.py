@@ -31,7 +31,8 @@ class TargetRevision(NamedTuple):
     edit: int
     """Number of the newest revision."""
     retry: str
-    """Value of the annotation with which users ask for another attempt of a rejected revision; "" without the annotation."""
+    """Value of the annotation with which users ask for another attempt of a rejected revision; "" if there is no such
+    annotation."""
     rejected: tuple[Mapping[str, Any], ...] = ()
     """Rejections that still apply, in the format of the status."""
     problems: tuple[Problem, ...] = ()

@@ -141,7 +141,7 @@ def _ready(pods: Iterable[Pod]) -> list[Pod]:
 
 
 def _capacity(snapshot: Snapshot, counts: ReplicaCounts, revision: str) -> int:
-    """Return the capacity of a revision for requests; 0 without a ready router."""
+    """Return the capacity of a revision for requests; 0 if no router is ready."""
     if not _ready(_routers(snapshot, revision)):
         return 0
     return capacity(counts.seen.get(revision, {}), counts.wanted.get(revision, {}))

@@ -25,7 +25,7 @@ LONGEST_START = 3600.0
 RECHECK = 10.0
 """Seconds between two passes that look for the first token after a wake, because no event reports the token."""
 REQUEST, SCALE = "Request", "Scale"
-"""Causes that bring a service back: a request, or the change of a RoleScale by a person or an autoscaler."""
+"""What wakes a service: a request, or the change of a RoleScale by a person or an autoscaler."""
 ROLES = (keys.ENGINE, keys.DECODER)
 
 
@@ -53,7 +53,7 @@ def stored(service: InferenceService) -> Mapping[str, Any]:
 
 
 def asks_to_wake(service: InferenceService) -> bool:
-    """Return whether the spec asks that an arriving request brings the service back."""
+    """Return whether the spec requests that an arriving request wakes the service."""
     policy = service.spec.scaling_policy
     return policy is not None and policy.wake_on_request is True
 
@@ -78,7 +78,7 @@ def facts(snapshot: Snapshot, groups: Mapping[str, int], *, serves: bool) -> Zer
 
 def advice(snapshot: Snapshot, component: str, groups: int, asked: int | None, *, scaled: bool) -> list[str]:
     """Return a sentence if the groups of a component are kept although its RoleScale asks for none, or if a request cannot
-    bring the component back. `asked` is the number of its RoleScale, None without one. `scaled` states whether it has a
+    wake the component. `asked` is the number of its RoleScale, None if it has no RoleScale. `scaled` states whether it has a
     RoleScale, or is about to get one.
     """
     service = snapshot.service
@@ -180,7 +180,7 @@ def kept_until(before: Mapping[str, Any], *, wakes: bool, now: datetime) -> date
 
 
 def wanted(before: Mapping[str, Any], component: str) -> int:
-    """Return the number of groups with which a component comes back from zero: its last number, and at least 1."""
+    """Return the number of groups that a component gets when it is woken: its last number, and at least 1."""
     return max(1, int((before.get("groups") or {}).get(component) or 0))
 
 
@@ -217,7 +217,7 @@ def again(found: Mapping[str, Any], now: datetime) -> float | None:
 
 
 def wake(snapshot: Snapshot, found: Mapping[str, Any], groups: Mapping[str, int]) -> tuple[Patch, ...]:
-    """Return the changes of the RoleScales that bring back a service that a request has woken in this pass.
+    """Return the changes of the RoleScales of a service that a request has woken in this pass.
 
     The RoleScale must be unchanged since it was read, so a number that somebody else writes meanwhile is never overwritten.
     """

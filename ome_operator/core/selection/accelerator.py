@@ -48,9 +48,9 @@ def accelerated(
 ) -> tuple[Accelerated, tuple[Problem, ...]]:
     """Return the accelerator classes of engine and decoder, and the problems with them.
 
-    `runtime_spec` are the runtime's parts for `compose`. `stored` are the inputs of the newest revision, {} without one.
-    `own` are the stored parts if the service keeps its runtime at a stored revision; None if edits of the runtime are rolled
-    out to the service.
+    `runtime_spec` are the runtime's parts for `compose`. `stored` are the inputs of the newest revision, {} if there is no
+    revision. `own` are the stored parts if the service keeps its runtime at a stored revision; None if edits of the runtime
+    are rolled out to the service.
     """
     parts: Manifest = {}
     problems: list[Problem] = []

@@ -54,7 +54,7 @@ def _role(numbers: Numbers) -> dict[str, Any]:
 
 
 def percentiles(histograms: Iterable[Buckets]) -> dict[str, dict[str, float]]:
-    """Return the bounds of the known percentiles of a time, in the form of the status; {} without an observation."""
+    """Return the bounds of the known percentiles of a time, in the form of the status; {} if there are no observations."""
     histograms = [*histograms]
     found = {name: percentile(histograms, share) for name, share in PERCENTILES.items()}
     return {name: _bounds(bounds) for name, bounds in found.items() if bounds is not None}
@@ -66,8 +66,8 @@ def _bounds(bounds: BucketBounds) -> dict[str, float]:
 
 
 def rounded(value: float) -> float:
-    """Return a number with `DIGITS` significant digits, or all digits of a larger whole number. A whole number is an int,
-    because the API server stores 2.0 as 2.
+    """Return the value rounded to `DIGITS` significant digits, but never more coarsely than to a whole number. Whole numbers
+    are returned as int, because the API server stores 2.0 as 2.
     """
     places = DIGITS - 1 - math.floor(math.log10(value)) if value > 0 else 0
     found = round(value, max(0, places))
