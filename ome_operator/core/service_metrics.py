@@ -1,5 +1,5 @@
-"""Compute the numbers of a single service from its stored status and its pods. They are the input of the metrics over all
-services.
+"""Compute the metrics of a single service from its stored status and its pods. The metrics of all services are computed from
+them.
 
 Every label value is from a known set; any other value is replaced by `Other`.
 """
@@ -109,8 +109,8 @@ class Figures(NamedTuple):
 
 
 def figures(status: Mapping[str, Any], pods: Iterable[Pod], roles: Mapping[str, Stored]) -> Figures:
-    """Return the numbers of a service. `roles` contains the stored roles of its desired revision; {} while no revision is
-    stored.
+    """Return the numbers and states that a service contributes to the metrics. `roles` contains the stored roles of its
+    desired revision; {} while no revision is stored.
     """
     conditions = {each.get("type"): each for each in status.get("conditions") or ()}
     ready, rolled = conditions.get(READY) or {}, conditions.get(ROLLED_OUT) or {}

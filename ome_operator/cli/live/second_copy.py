@@ -52,8 +52,8 @@ async def advice(client: Client, after: Outcome, service: InferenceService, node
 
 
 def usage(after: Outcome) -> Iterator[tuple[Usage, int]]:
-    """Yield the amounts that each workload of a revision, and each kind of its pods, takes from ResourceQuotas, with the
-    number of these objects.
+    """For each workload of a revision, yield what ResourceQuotas count for the workload object, with the number 1, and what
+    they count for one of its pods, with the number of replicas.
     """
     for body in after.manifests:
         if body["kind"] in ("StatefulSet", "Deployment"):

@@ -12,8 +12,8 @@ from ome_operator.core.observed.objects import Node
 FAILURES = 3
 """Number of failures of a role on a node after which the node may be to blame."""
 TIMES = 3
-"""Smallest ratio between the failures of a role on a node and its failures on any other node at which the node can be to
-blame."""
+"""A node can be to blame for the failures of a role only if it has at least this many times as many of them as any other
+node."""
 LASTS = 300.0
 """Seconds for which a node has to report a fault of its own before it is to blame. (A device plugin that restarts reports no
 GPUs for a moment.)

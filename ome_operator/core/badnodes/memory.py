@@ -26,7 +26,7 @@ PROVEN = 600.0
 def remember(
     memory: Memory, signs: Iterable[Sign], ready: Iterable[ReadyGroup], nodes: Mapping[str, Node], now: float
 ) -> dict[str, NodeMemory]:
-    """Return the memory, to which the new failures (`signs`) and the faults that nodes report now are added. Failures are
+    """Return the memory after adding the new failures (`signs`) and the faults that nodes report now. Failures are
     marked as confirmed if one of the `ready` groups proves that the node is to blame.
 
     nodes       All nodes of the cluster: nodes that do not exist any more are forgotten.

@@ -26,7 +26,7 @@ from ome_operator.core.demand.facts import (
 PERIOD = 10.0
 """Seconds between two decisions."""
 MARGIN = 0.08
-"""Fraction by which the demand may grow after a group was removed without making that group necessary again."""
+"""A group is removed only if it would not be needed again after the demand has grown by this fraction."""
 CERTAIN = 2.0
 """Number of standard errors that are added to the estimated demand before it is decided whether a group can be removed."""
 CLEARED = 0.5

@@ -10,9 +10,9 @@ GROUPS = (PREFILL, DECODE)
 KEPT = 600.0
 """Length in seconds of the period whose samples a decision uses."""
 BEFORE = 3.0
-"""Seconds by which a time may be earlier than the first sample, so that this sample stands for it. A sample is a mean over
-`WINDOW` seconds. If it stood for an earlier time, the same requests would be counted in two windows, and a rate that
-increases would be estimated too high."""
+"""The first sample is also used for earlier times, but only for those that precede it by at most this many seconds. A sample
+is a mean over `WINDOW` seconds. If it were used for an earlier time, the same requests would be counted in two windows, and
+a rate that increases would be estimated too high."""
 STALE = 20.0
 """Age in seconds from which a sample is not used any more. A longer pause between two samples is a gap, in which the load
 is unknown."""

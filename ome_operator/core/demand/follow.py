@@ -85,7 +85,7 @@ def _goes(state: ScalingState, task: DemandTask, samples: Sequence[DemandSample]
 def bounded(state: ScalingState, task: DemandTask) -> ScalingState:
     """Return the state with the last size limited to the present bounds, because a change of the bounds applies at once.
 
-    Before the first decision, the last size is the number of groups that the service is to have, whether or not they serve.
+    Before the first decision, the last size is the number of groups that the service should have, whether or not they serve.
     The same applies to a role with 0 groups: demand alone never starts the first group. Only a request that wakes the
     service, or its schedule, starts the first group.
     """

@@ -175,7 +175,7 @@ def observed(curve: Curve, batch: float, seconds: float) -> Curve:
 
 
 def with_start(before: Learned, seconds: float) -> Learned:
-    """Return the measurements, to which the duration of another start of a group is added: `seconds`."""
+    """Return the measurements after adding `seconds`, the duration of another start of a group."""
     return before._replace(starts=(*before.starts, seconds)[-STARTS:])
 
 

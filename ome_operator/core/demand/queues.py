@@ -102,7 +102,7 @@ class Filling(NamedTuple):
     """How fast the number of requests in decode may increase, if nothing is known about loads above the measured ones."""
 
     running: float
-    """Requests in decode now, over all groups."""
+    """Requests in decode now, in all groups together."""
     rate: float
     """Tokens per second that a group generates at the largest measured load."""
     horizon: float
@@ -110,8 +110,8 @@ class Filling(NamedTuple):
 
 
 def groups_until_full(tokens: float, limit: float, answer: float, filling: Filling) -> int:
-    """Return the smallest number of decode groups in none of which the number of requests exceeds `limit` within the horizon
-    of `filling`, while `tokens` tokens per second are requested, `answer` for each request.
+    """Return the smallest number of decode groups with which no group gets more than `limit` requests within the horizon of
+    `filling`, while `tokens` tokens per second are requested, `answer` tokens for each request.
 
     With more requests at a time, a group generates at least as many tokens per second (batching), but how many is unknown.
     If it generates no more, the number of requests increases by (requested - generated tokens) / answer each second. As long

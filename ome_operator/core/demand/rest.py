@@ -66,7 +66,7 @@ def idle(samples: Sequence[DemandSample], now: float) -> bool:
 
 
 def goes(task: DemandTask, made: SizeDecision) -> bool:
-    """Return whether the groups of the service still exist, and the decision `made` has them removed now."""
+    """Return whether the groups of the service still exist, and the decision `made` removes them now."""
     return made.hold == HoldReason.SCHEDULED_ZERO and task.mode == APPLY and task.back is None
 
 
@@ -74,8 +74,8 @@ def applied(task: DemandTask, made: SizeDecision, state: ScalingState, before: M
     """Return the numbers of groups that reconciliations have to use, by component. `before` contains the numbers that they
     use at present, and `state` is the state after the decision `made`.
 
-    A service that is to go to zero keeps its numbers until the numbers of its RoleScales are 0. From then on, a number above
-    0 in a RoleScale wakes the service, and this number is used.
+    A service whose groups the schedule removes keeps its numbers until the numbers of its RoleScales are 0. From then on, a
+    number above 0 in a RoleScale wakes the service, and this number is used.
     """
     numbers = {component: made.of(role) if role in GROUPS else made.routers for role, component in task.roles.items()}
     if made.hold != HoldReason.SCHEDULED_ZERO or task.back is not None:

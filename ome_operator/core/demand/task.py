@@ -53,7 +53,7 @@ class DemandTask(NamedTuple):
     targets: Targets
     """The targets. For a role whose number a person or another autoscaler sets, both bounds are this number."""
     asked: tuple[int, int, int]
-    """Numbers of prefill groups, decode groups and routers that the service is to have at present."""
+    """Numbers of prefill groups, decode groups and routers that the service should have at present."""
     peaks: tuple[PeakTime, ...] = ()
     priority: int = 0
     revision: str = ""
@@ -67,7 +67,7 @@ class DemandTask(NamedTuple):
     """The size that somebody restored with `ome scale --undo`. It stays until somebody lets the demand decide again. None if
     nobody has restored a size."""
     back: tuple[int, int] | None = None
-    """Numbers of prefill and decode groups that the service had before its schedule brought it to zero groups; None if the
+    """Numbers of prefill and decode groups that the service had before its schedule removed all groups; None if the
     schedule has not done so."""
     problem: str = ""
     """Why the service cannot be scaled with its demand, with a remedy; "" if it can. A service with a problem keeps its

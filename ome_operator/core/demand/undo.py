@@ -34,7 +34,7 @@ def size_of(written: str) -> Size | None:
 
 
 def before(decisions: Sequence[Mapping[str, Any]], wanted: Mapping[str, Any]) -> tuple[Size, str] | None:
-    """Return the size before the last decision, and the time of the newest decision with it; None if it is not known.
+    """Return the size before the last decision, and the time of the newest decision with it; None if this size is not known.
 
     `decisions` and `wanted` are those of `status.scaling`, the newest decision last. Decisions with the present size are
     skipped, because they changed only the reason. Sizes that contain a 0 are also skipped.

@@ -55,9 +55,9 @@ def group_requests(text: str, now: datetime) -> Mapping[tuple[str, str], datetim
 
 
 def until_requests(texts: Iterable[str], now: datetime) -> float | None:
-    """Return the seconds until the first request takes effect whose time is in the future; None if there is none within a
-    day. `texts` are annotations of nodes and services. The time of a request is in the future if the clock of this operator
-    is behind the one with which the request was written.
+    """Return the seconds until the first of the requests whose time is in the future takes effect; None if none does within
+    a day. `texts` are annotations of nodes and services. The time of a request is in the future if the clock of this
+    operator is behind the one with which the request was written.
     """
     latest = now + timedelta(days=1)
     words = (word for text in texts for entry in text.split(",", REQUESTS)[:REQUESTS] for word in entry.split())

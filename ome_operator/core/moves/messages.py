@@ -80,13 +80,13 @@ class Progress(NamedTuple):
     """Time at which the phase ends if nothing else happens before, in RFC 3339; "" if it is unknown, or if only an event
     ends the phase."""
     waits: str
-    """What the phase `Waiting` waits for, as a text to follow "waits for"."""
+    """What the phase `Waiting` waits for, worded so that it can follow "waits for"."""
     replacement: str
     """The word and the number, or the name, of the replacement; "" if it does not exist yet."""
     placed: bool
     """Whether the replacement does not lack nodes."""
     lacks: str
-    """The nodes that the replacement lacks, as a text to follow "waits for"."""
+    """The nodes that the replacement lacks, worded so that it can follow "waits for"."""
     goes: bool
     """Whether the moving group or pod leaves if the phase ends without a replacement."""
     nodes: str = ""

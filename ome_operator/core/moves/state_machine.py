@@ -1,7 +1,7 @@
 """State machine of the moves of a role: compute the next state of a move from the stored state and the observed groups.
 
 At most one group of a role moves at a time. It is removed only while enough other groups of the role serve (as many as the
-role is to have), unless the user permits a move without a replacement.
+role should have), unless the user permits a move without a replacement.
 """
 
 from collections.abc import Collection, Mapping
@@ -71,7 +71,7 @@ class First(NamedTuple):
     """A condition for which a move has to wait, such as the end of a rollout."""
 
     text: str = ""
-    """What the move waits for, as a text to follow "waits for"; "" if it need not wait."""
+    """What the move waits for, worded so that it can follow "waits for"; "" if it need not wait."""
     ends: bool = False
     """Whether a move whose replacement is already starting gives up this replacement. Otherwise such a move only waits
     before its next step."""
@@ -217,7 +217,7 @@ def _others(names: Collection[str], move: Move) -> list[str]:
 
 
 def _replacement(move: Move, role: MovingRole) -> str:
-    """Return the member that replaces the moving one: the newest, if there are more members than the role is to have; "" if
+    """Return the member that replaces the moving one: the newest, if there are more members than the role should have; "" if
     there is no replacement yet.
     """
     if move.phase not in (Phase.REPLACING, Phase.LEAVING) or move.alone:

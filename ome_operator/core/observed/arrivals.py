@@ -1,5 +1,5 @@
-"""Read from the reports of routers' registries when requests arrived while a service has no groups, and when it generates
-tokens after it has come back (docs/scaling.md, "Zero and back").
+"""Read from the reports of routers' registries when requests arrived while a service has no groups, and when its engines
+generate tokens after it was woken (docs/scaling.md, "Zero and back").
 """
 
 from collections.abc import Iterable

@@ -57,7 +57,7 @@ def hold(silent: Collection[Collection[float]], up_for: float) -> str:
     """Return why groups whose leaders are silent are not recycled now, as a sentence; "" if they are recycled.
 
     `silent` contains, for each service whose routers report, the times since which its leaders are silent. `up_for` is the
-    number of seconds since the operator began to ask the routers.
+    number of seconds since the operator began to request summaries from the routers.
     """
     if up_for < JUST_STARTED:
         return f"the operator has been asking the routers for less than {JUST_STARTED:.0f} s"

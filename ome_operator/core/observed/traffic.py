@@ -1,6 +1,6 @@
-"""Combine the summaries of routers' registries into the numbers of leaders and of whole services (docs/telemetry.md).
+"""Combine the summaries of routers' registries into metrics of leaders and of whole services (docs/telemetry.md).
 
-Pure functions. A number that nobody reported is None, and is never replaced by 0.
+Pure functions. A metric that nobody reported is None, and is never replaced by 0.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,7 +24,7 @@ class BucketBounds(NamedTuple):
 
 
 class LeaderNumbers(NamedTuple):
-    """The newest numbers that routers report about one leader."""
+    """The newest metrics that routers report about one leader."""
 
     role: str
     """Role of the leader: prefill or decode; engine without disaggregation."""
@@ -33,8 +33,8 @@ class LeaderNumbers(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """The numbers of several leaders together. A sum is over the leaders that reported the number; it is None if no leader
-    reported the number.
+    """The metrics of several leaders together. A sum covers only the leaders that reported the metric; it is None if no
+    leader reported it.
     """
 
     leaders: int = 0
@@ -59,7 +59,7 @@ class Numbers(NamedTuple):
 
 
 class ServiceNumbers(NamedTuple):
-    """The numbers of one service: of its routers, and of each of its leaders."""
+    """The metrics of one service: of its routers, and of each of its leaders."""
 
     routers: int
     """Number of routers that are ready."""
@@ -68,14 +68,14 @@ class ServiceNumbers(NamedTuple):
     requests: float | None
     """Requests per second that arrive at the routers."""
     leaders: Mapping[str, LeaderNumbers]
-    """The numbers of the leaders to which routers can send requests, by the UID of the leader's pod."""
+    """The metrics of the leaders to which routers can send requests, by the UID of the leader's pod."""
     at: float | None
-    """Time of the oldest of the numbers of the service, in seconds since the epoch; None if no number is known."""
+    """Time of the oldest metric of the service, in seconds since the epoch; None if no metric is known."""
 
 
 def traffic(reports: Mapping[str, RouterReport], pods: Iterable[Pod], now: float) -> ServiceNumbers:
-    """Return the numbers of the service to which the pods `pods` belong. `reports` maps UIDs of routers' pods to the reports
-    of their registries. Numbers that are too old are left out, and reports about pods that are not leaders of the service
+    """Return the metrics of the service to which the pods `pods` belong. `reports` maps UIDs of routers' pods to the reports
+    of their registries. Metrics that are too old are left out, and reports about pods that are not leaders of the service
     are ignored.
     """
     pods = [*pods]
@@ -96,8 +96,8 @@ def traffic(reports: Mapping[str, RouterReport], pods: Iterable[Pod], now: float
 
 
 def _leader(reports: Iterable[RouterReport], mark: str, now: float) -> LeaderNumbers | None:
-    """Return the newest numbers of a leader that any router reported; None if no router may send requests to it. Every
-    router reports about every leader of its revision, so numbers from different routers are not added.
+    """Return the newest metrics of a leader that any router reported; None if no router may send requests to it. Every
+    router reports about every leader of its revision, so metrics from different routers are not added up.
     """
     found = [each for report in reports if (each := report.leaders.get(mark)) is not None and each.state not in COMING]
     if not found:
@@ -111,7 +111,7 @@ def _leader(reports: Iterable[RouterReport], mark: str, now: float) -> LeaderNum
 
 
 def combined(leaders: Iterable[LeaderNumbers]) -> Numbers:
-    """Return the numbers of several leaders together, as `Numbers` describes them."""
+    """Return the metrics of several leaders together, as `Numbers` describes them."""
     leaders = [*leaders]
     loads = [each.load for each in leaders if each.load is not None]
     works = [each.work for each in leaders if each.work is not None]
@@ -132,13 +132,13 @@ def combined(leaders: Iterable[LeaderNumbers]) -> Numbers:
 
 
 def by_role(found: ServiceNumbers) -> dict[str, Numbers]:
-    """Return the numbers of each role, sorted by the name of the role."""
+    """Return the metrics of each role, sorted by the name of the role."""
     roles = sorted({leader.role for leader in found.leaders.values()})
     return {role: combined(leader for leader in found.leaders.values() if leader.role == role) for role in roles}
 
 
 def whole(found: ServiceNumbers) -> Numbers:
-    """Return the numbers of the service as its clients see them.
+    """Return the metrics of the service as its clients see them.
 
     With disaggregation, every request is in a prefill leader and in a decode leader, and is counted at decode. Only the
     cache use is that of the fullest leader of any role.

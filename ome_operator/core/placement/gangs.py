@@ -31,7 +31,7 @@ from ome_operator.core.rollout.step import RolloutStep
 from ome_operator.core.waves.shared_edits import whole_before
 
 LONGEST = 300
-"""Maximum number of characters of the reason why pods could not be created that a status contains."""
+"""Maximum number of characters that a status contains of the reason why pods could not be created."""
 
 
 EMPTY: Groups = MappingProxyType({})
@@ -49,7 +49,7 @@ class Placing(NamedTuple):
     claim: Claim | None = None
     again: float | None = None
     waits: str = ""
-    """What the gang waits for, as a text to follow "waits for"; "" if the gang does not wait, or if the reason is
+    """What the gang waits for, worded so that it can follow "waits for"; "" if the gang does not wait, or if the reason is
     unknown."""
     refused: str = ""
     """Why pods could not be created in the last placement attempt; "" if they could be created."""
@@ -144,7 +144,7 @@ def _key(snapshot: Snapshot) -> str:
 
 
 def _asking(placing: Placing, asks: Idle | None, lost: Stranded, admission: GangAdmission) -> Placing:
-    """Return `placing`, to whose claim the nodes are added that the service could release (`asks`), and with the time of the
+    """Return `placing`, with the nodes that the service could release (`asks`) added to its claim, and with the time of the
     pass that reads the decision about these nodes.
     """
     waits = [timing.RECHECK if admission.gives_way is not None else timing.FIRST_ANSWER] if asks is not None else []

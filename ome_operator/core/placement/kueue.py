@@ -21,7 +21,7 @@ WAITS = (
     "its queue: Kueue admitted only some of the pods that have to run together, so the nodes were released; all pods are "
     "created again within minutes"
 )
-"""What a gang in a queue of Kueue waits for between two placement attempts, as a text to follow "waits for"."""
+"""What a gang in a queue of Kueue waits for between two placement attempts, worded so that it can follow "waits for"."""
 
 
 def placed_elsewhere(roles: Mapping[str, Stored]) -> bool:

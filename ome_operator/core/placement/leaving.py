@@ -18,7 +18,7 @@ from ome_operator.core.render.statefulsets import Stored
 
 
 def leaving(snapshot: Snapshot, excluded: Exclusion, found: Slice, name: str, role: Stored) -> frozenset[int]:
-    """Return the number of the group of the role `name` that is to be replaced by a group with another number; an empty set
+    """Return the number of the group of the role `name` that has to be replaced by a group with another number; an empty set
     if there is none. At most one group is replaced at a time, and no group whose leader is ready.
 
     If such a group were recycled under the same number, its StatefulSets would not change: its pods could return to a node

@@ -21,8 +21,8 @@ holder first."""
 
 
 def awaited(needs: Needs, nodes: Nodes, free: Nodes, holders: Holders) -> str:
-    """Return a text to follow "waits for", such as "16 nodes with 8 free GPUs: 12 are free, 4 are held by gang/two, which
-    serves".
+    """Return a text that can follow "waits for", such as "16 nodes with 8 free GPUs: 12 are free, 4 are held by gang/two,
+    which serves".
 
     `nodes` holds the nodes as if they were empty, `free` the same nodes with their free capacity.
     """

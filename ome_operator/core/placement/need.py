@@ -76,11 +76,11 @@ class _Stage(NamedTuple):
     words: str
     """The requirement, worded so that it can follow the word "nodes"."""
     none: str
-    """Text to follow "no node" if no node meets the requirement."""
+    """Text that follows "no node" if no node meets the requirement."""
     one: str
-    """Text to follow a single node that meets the requirement."""
+    """Text that follows the number 1 if a single node meets the requirement."""
     some: str
-    """Text to follow the number of nodes that meet the requirement, if there are several."""
+    """Text that follows any other number of nodes that meet the requirement."""
     met: Callable[[Node], bool]
 
 

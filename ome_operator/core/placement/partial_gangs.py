@@ -131,8 +131,9 @@ def unplaced(needs: Needs, found: Slice, placed: Groups) -> Needs:
 
 
 def expected(needs: Needs, pods: Iterable[Pod]) -> Needs:
-    """Return `needs`, of which each role has at most as many pods as it has pods that are on no node or are being deleted. A
-    service that serves thus claims no more capacity than its pods had, even if its next revision has more pods.
+    """Return `needs`, with the number of pods of each role limited to the number of its pods that are on no node or are
+    being deleted. A service that serves thus claims no more capacity than its pods had, even if its next revision has more
+    pods.
     """
     left = Counter(pod.component for pod in pods if pod.deleting or not pod.node)
     found = []

@@ -195,8 +195,8 @@ def again(decided: Decided) -> float | None:
 
 
 def goes(decided: Decided) -> bool:
-    """Return whether the service is to go to zero groups now. A stored decision does not suffice, because it may be hours
-    old after a restart: the autoscaler must have made it just now, and nothing that this pass sees may forbid it.
+    """Return whether all groups of the service have to be removed now. A stored decision does not suffice, because it may be
+    hours old after a restart: the autoscaler must have made it just now, and nothing that this pass sees may forbid it.
     """
     if not decided.snapshot.observed.goes or (asked := task(decided)) is None:
         return False

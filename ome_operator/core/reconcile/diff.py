@@ -23,7 +23,8 @@ from ome_operator.core.rollout.traffic import allowed
 from ome_operator.util.memoize import memoize_by_identity
 
 HISTORY = 10
-"""Number of stored revisions of a service from which on the oldest revisions that are not in use are deleted."""
+"""Maximum number of stored revisions of a service. If there are more, the oldest revisions that are not in use are
+deleted."""
 PRUNED = frozenset(
     {
         "Service", "ServiceAccount", "Role", "RoleBinding", "HorizontalPodAutoscaler", "RoleScale",

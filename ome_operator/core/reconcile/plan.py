@@ -1,5 +1,5 @@
-"""The output of `sync`: effects as data. The executor carries out the effects and checks every guard against the API
-server.
+"""The output of `sync`: the effects of a pass (writes, deletions, checks and Events) as data. The executor carries out the
+effects and checks every guard against the API server.
 
 No object is destroyed because of stale cached data: deletions and patches carry the UID of their object, and also a `Guard`
 if the decision depends on the absence of pods.

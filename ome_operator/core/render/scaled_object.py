@@ -49,7 +49,7 @@ def scaled_object(owner: meta.Owner, component: str, policy: ReplicaPolicy) -> M
 
 
 def _named(trigger: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return a trigger in whose query %s is replaced by the name of the RoleScale, as OME does."""
+    """Return a trigger with %s in its query replaced by the name of the RoleScale, as OME does."""
     metadata = trigger.get("metadata")
     if not isinstance(metadata, dict) or "query" not in metadata:
         return trigger

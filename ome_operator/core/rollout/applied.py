@@ -78,7 +78,7 @@ def overridden(snapshot: Snapshot, component: str, policy: ReplicaPolicy) -> boo
 
 def outdated(snapshot: Snapshot, component: str, policy: ReplicaPolicy, groups: int) -> bool:
     """Return whether the RoleScale of a component has to be created again: the stored number that the class Demand decided
-    no longer applies, and the number of the RoleScale is not `groups`, the number of groups that the component is to have.
+    no longer applies, and the number of the RoleScale is not `groups`, the number of groups that the component should have.
     """
     scale = role_scale(snapshot, component)
     ended = applied_groups(snapshot, component) is not None and not applies(snapshot.service, policy)

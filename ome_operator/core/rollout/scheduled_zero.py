@@ -3,7 +3,7 @@
 The numbers of the class Demand are in `status.scaling.applied`. For a number of 0 there, the number of the RoleScale applies
 (`applied.applied_groups`), so the RoleScales are written first. They get the number 0, with the annotation that a wake
 writes, so that the number is not taken for one that a person set. When a later reconciliation reads these RoleScales, the
-applied numbers become 0. From then on, any number above 0 in a RoleScale brings its groups back, whoever has written it.
+applied numbers become 0. From then on, any number above 0 in a RoleScale creates the groups again, whoever has written it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -37,11 +37,11 @@ def _rests(snapshot: Snapshot, role: str) -> bool:
 
 
 def writes(snapshot: Snapshot, policies: Mapping[str, ReplicaPolicy], *, goes: bool) -> tuple[Patch, ...]:
-    """Return the changes of the RoleScales: 0 for a service that is to go to zero, and the decided number for a service that
-    came back. A RoleScale that changes meanwhile, or whose number somebody has set, is not changed.
+    """Return the changes of the RoleScales: 0 for a service whose groups have to be removed, and the decided number for a
+    service that has groups again. A RoleScale that changes meanwhile, or whose number somebody has set, is not changed.
 
-    `goes` states whether the service is to go to zero according to a fresh decision. The stored decision does not suffice,
-    because it may be hours old.
+    `goes` states whether a fresh decision removes all groups. The stored decision does not suffice, because it may be hours
+    old.
     """
     status, numbers = snapshot.service.status, dict[str, int]()
     for role, number in stored_groups(status).items():
@@ -53,7 +53,7 @@ def writes(snapshot: Snapshot, policies: Mapping[str, ReplicaPolicy], *, goes: b
 
 
 def is_stored(scaling: Mapping[str, Any] | None) -> bool:
-    """Return whether `status.scaling` contains the decision that the service is to have no groups."""
+    """Return whether `status.scaling` contains the decision that the service should have no groups."""
     return (scaling or {}).get("hold") == HoldReason.SCHEDULED_ZERO
 
 

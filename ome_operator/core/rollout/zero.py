@@ -1,5 +1,5 @@
-"""Compute the state of a service that has zero groups of a role and therefore cannot serve: when a request wakes it (brings
-its groups back), and how long it then keeps its groups (docs/scaling.md, "Zero and back").
+"""Compute the state of a service that has zero groups of a role and therefore cannot serve: when a request wakes it (creates
+its groups again), and how long it then keeps its groups (docs/scaling.md, "Zero and back").
 
 The state is the field `zero` of the status. The functions are pure. An invalid time in the state counts as missing.
 """

@@ -95,7 +95,7 @@ class Report:
     scaling_ignored: int | None = None
     """The value of `new_scaling.FIELD`; None if it is left out."""
     traffic: Mapping[str, Any] | None = None
-    """The numbers of the service, in the form of the status; None if nothing is known about requests."""
+    """The metrics of the service, in the form of the status; None if nothing is known about requests."""
     scaling: Mapping[str, Any] | None = None
     """The last decision of the autoscaler of the class Demand, in the form of the status; None if there is none."""
     follows: cond.Condition | None = None

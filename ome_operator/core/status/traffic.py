@@ -1,4 +1,4 @@
-"""Build `status.traffic`: the numbers of a service, rounded, and written rarely (docs/telemetry.md)."""
+"""Build `status.traffic`: the metrics of a service, rounded, and written rarely (docs/telemetry.md)."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -11,18 +11,18 @@ from ome_operator.core.observed.traffic import BucketBounds, Numbers, ServiceNum
 
 PERCENTILES = {"p50": 0.5, "p95": 0.95}
 DIGITS = 3
-"""Number of significant digits to which a number is rounded."""
+"""Number of significant digits to which a metric is rounded."""
 PAUSE = 60.0
 """Minimum seconds between two changes of `status.traffic`."""
 REPEAT = 600.0
-"""Seconds after which the numbers are written although they have hardly changed, so that their time shows that they are
+"""Seconds after which the metrics are written although they have hardly changed, so that their time shows that they are
 current."""
 CHANGE = 0.2
 """Share of the larger value by which a number must have changed to be written before `REPEAT`."""
 
 
 def traffic_status(found: ServiceNumbers, now: datetime) -> dict[str, Any] | None:
-    """Return `status.traffic`; None if nothing is known about the service. Unknown numbers are left out."""
+    """Return `status.traffic`; None if nothing is known about the service. Unknown metrics are left out."""
     service = whole(found)
     roles = {name: fields for name, numbers in by_role(found).items() if (fields := _role(numbers))}
     fields = {
@@ -75,9 +75,9 @@ def rounded(value: float) -> float:
 
 
 def renewed(before: dict[str, Any] | None, found: dict[str, Any] | None, now: datetime) -> dict[str, Any] | None:
-    """Return the next value of `status.traffic`: `before`, the stored value, or `found`, the current numbers.
+    """Return the next value of `status.traffic`: `before`, the stored value, or `found`, the current metrics.
 
-    The value changes at most once in `PAUSE` seconds, and before `REPEAT` seconds only if a number has appeared, has
+    The value changes at most once in `PAUSE` seconds, and before `REPEAT` seconds only if a metric has appeared, has
     disappeared, or has changed by more than the share `CHANGE`. If the time of `before` cannot be read or is in the future,
     it is replaced at once.
     """
@@ -91,7 +91,7 @@ def renewed(before: dict[str, Any] | None, found: dict[str, Any] | None, now: da
 
 
 def _moved(before: Any, after: Any) -> bool:
-    """Return whether a number has appeared, has disappeared, or has changed by more than the share `CHANGE`."""
+    """Return whether a metric has appeared, has disappeared, or has changed by more than the share `CHANGE`."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         return before.keys() != after.keys() or any(_moved(before[name], after[name]) for name in before if name != "time")
     if isinstance(before, list) and isinstance(after, list):
