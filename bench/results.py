@@ -80,7 +80,7 @@ class Heard:
 
     routers: int
     fresh: int
-    """Smallest number of routers whose numbers were fresh at the same time."""
+    """Smallest number of routers whose summaries were fresh at the same time."""
     share: float
     """Share of a core that the operator used."""
     mib: float

@@ -1,8 +1,8 @@
 """Index of the node directories that stored revisions mount. It is updated with each change, so that a check of the
 directories that an agent offers to remove is a look-up.
 
-Revisions count whoever owns them, because a directory that is kept without need costs disk space, and a directory that is
-removed under a pod costs the service.
+Every stored revision is included, whoever owns it, because a directory that is kept without need costs disk space, and a
+directory that is removed under a pod costs the service.
 """
 
 from collections import Counter

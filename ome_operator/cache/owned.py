@@ -51,7 +51,7 @@ def revision_of_pods(cluster: ClusterCache, namespace: str, service: str, name: 
     may be of any form, as that of `revision`.
 
     Pods occupy their nodes until they are gone. If their service is deleted, or if its successor of the same name lacks
-    the revision, any revision counts that the operator wrote, whatever its owner is.
+    the revision, any revision that the operator wrote is used, whatever its owner is.
     """
     if found := revision(cluster, Ref(SERVICE, namespace, service), name):
         return found

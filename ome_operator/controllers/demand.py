@@ -1,6 +1,6 @@
 """Decide the sizes of the services whose autoscaler has the class Demand, beside the reconciliations (docs/demand.md).
 
-A reconciliation describes the service and its targets (`core/reconcile/demand.py`). Every ten seconds the numbers of the
+A reconciliation describes the service and its targets (`core/reconcile/demand.py`). Every ten seconds the summaries of the
 routers are read, and the pure function of `core/demand/` decides. The next reconciliation writes the decision into the
 status, and the one after it uses the number, so that a number is used only once it is stored. A new measurement alone causes
 no write: the stored state changes with a decision, and otherwise once an hour.
@@ -111,7 +111,7 @@ class DemandScaler:
     ) -> None:
         self._cluster, self._reports, self._fits_now, self._changed, self._wall = cluster, reports, fits_now, changed, wall
         self._heard = interval > 0
-        """Whether the operator reads the routers' numbers at all."""
+        """Whether the operator requests the routers' summaries at all."""
         self._tasks: dict[Ref, DemandTask] = {}
         self._followed: dict[str, _DemandMemory] = {}
         """UID of a service -> the state that is kept between its decisions."""
@@ -123,7 +123,7 @@ class DemandScaler:
         self._planner = SpeedPlanner(cluster)
 
     async def run(self) -> None:
-        """Decide periodically, without end. If the operator reads no routers, the decisions state this."""
+        """Decide periodically, without end. If the operator requests no summaries of routers, the decisions state this."""
         await repeat("the autoscaler of the class Demand", self.decide_all, lambda: PERIOD)
 
     def report(self, ref: Ref, task: DemandTask | None) -> None:
@@ -149,7 +149,7 @@ class DemandScaler:
         return known.stored if known is not None else stored if isinstance(stored, dict) else None
 
     def goes(self, service: Resource) -> bool:
-        """Return whether this process has decided just now that the service is to have no groups."""
+        """Return whether this process has decided just now that the service should have no groups."""
         known = self._followed.get(service.uid)
         return known is not None and 0 <= self._wall().timestamp() - known.gone <= STALE
 

@@ -1,4 +1,4 @@
-"""Collect the leader's metrics: each reconciliation reports the numbers of its object, and a scrape reads sums
+"""Collect the leader's metrics: each reconciliation reports the metrics of its object, and a scrape reads sums
 (docs/metrics.md).
 """
 
@@ -34,8 +34,8 @@ _SUMMED = (
 
 
 class MetricsCollector:
-    """The numbers of services and nodes that metrics report. They are updated by differences, so that a reconciliation
-    costs only the work for its own object, and a scrape only the work for the series that it returns.
+    """The metrics of services and nodes. They are updated by differences, so that a reconciliation costs only the work for
+    its own object, and a scrape only the work for the series that it returns.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class MetricsCollector:
         self._cluster, self._metrics, self._wall = cluster, metrics, wall
         self._sums: Sums[Ref] = Sums()
         self._figures: dict[Ref, tuple[str, Figures]] = {}
-        """Service -> its UID and numbers."""
+        """Service -> its UID and metrics."""
         self._own: Slots[Ref] = Slots(per_service, lambda ref: ref.namespace)
         self._nodes: Slots[Ref] = Slots(nodes)
         self._recycles: Counter[tuple[str, str]] = Counter()
@@ -67,7 +67,7 @@ class MetricsCollector:
         ask("ome_services_summed", lambda: {(): self._own.waiting})
 
     def passed(self, ref: Ref) -> None:
-        """Update the numbers of an object after its reconciliation. An error here affects only these numbers."""
+        """Update the metrics of an object after its reconciliation. An error here affects only these metrics."""
         try:
             if ref.kind == SERVICE:
                 self._service(ref)

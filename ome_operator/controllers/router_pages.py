@@ -54,7 +54,7 @@ Opened = Callable[[], AbstractAsyncContextManager[RouterPages]]
 
 
 def interval_of(settings: Settings) -> float:
-    """Return the seconds between two requests to a router; 0 if the operator asks no router."""
+    """Return the seconds between two requests to a router; 0 if the operator requests nothing from routers."""
     return settings.router_watch or (PROXY_INTERVAL if settings.router_proxy else 0.0)
 
 

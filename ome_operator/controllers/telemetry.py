@@ -52,7 +52,7 @@ memory as its text, and parsing 2 MiB takes less than 0.1 s (measured with CPyth
 OF_A_NAMESPACE = 8
 """Maximum number of routers of one namespace from which summaries are requested at the same time."""
 SLOW_AFTER, SLOW = 3, 30.0
-"""Number of failures in a row after which a router is asked only every `SLOW` seconds."""
+"""Number of failures in a row after which the summary of a router is requested only every `SLOW` seconds."""
 OLD = 60.0
 """Seconds between two requests to a registry of a version without a summary."""
 FRESH, WITHOUT, SILENT = "fresh", "old", "silent"
@@ -85,7 +85,8 @@ class _Known(NamedTuple):
 
 class Telemetry:
     """Requests the summaries of all routers repeatedly, each every `interval` seconds. `changed` is called with a service if
-    a fact on which decisions depend has changed, and not for other numbers. `opened` opens the connections to the routers.
+    a fact on which decisions depend has changed, and not if only other values have changed. `opened` opens the connections
+    to the routers.
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class Telemetry:
         """Number of foreign workers found since the start, over all services."""
 
     async def run(self) -> None:
-        """Ask all routers repeatedly. With the interval 0, do nothing."""
+        """Request the summaries of all routers repeatedly. With the interval 0, do nothing."""
         if self._interval <= 0:
             logger.info(
                 "router-watch is 0: no numbers are requested from routers; groups wait a fixed time for their last requests"
@@ -216,7 +217,7 @@ class Telemetry:
         self._sizes[pod.uid], self._of_namespace[pod.namespace] = size, total
 
     def _failed(self, pod: Pod, before: _Known, why: str) -> _Known:
-        """Return the state of a router after a failed request, which keeps the last numbers. Log a new problem once, unless
+        """Return the state of a router after a failed request, which keeps the last metrics. Log a new problem once, unless
         `why` is "".
         """
         if why and why != before.trouble and before.failures:  # a single failure is a router that starts or ends

@@ -1,6 +1,6 @@
-"""Sample the numbers of each service once a minute for `status.traffic`, beside the reconciliations.
+"""Sample the metrics of each service once a minute for `status.traffic`, beside the reconciliations.
 
-A reconciliation reads the sample and not the newest numbers, so that changing numbers change the status at most once a
+A reconciliation reads the sample and not the newest metrics, so that changing values change the status at most once a
 minute, however many reconciliations there are.
 """
 
@@ -18,7 +18,8 @@ from ome_operator.machinery.background import PACER, repeat
 from ome_operator.util.wall_clock import WallClock
 
 FIRST = 20.0
-"""Seconds from the start of the process until the first sample. By then every router has been asked once."""
+"""Seconds from the start of the process until the first sample. By then the summary of every router has been requested
+once."""
 TICK = 5.0
 """Seconds between two checks for services whose sample is due."""
 
@@ -38,14 +39,14 @@ class TrafficSampler:
     ) -> None:
         self._cluster, self._reports, self._changed, self._wall = cluster, reports, changed, wall
         self._heard = interval > 0
-        """Whether the operator reads the routers' numbers at all."""
+        """Whether the operator requests the routers' summaries at all."""
         self._samples: dict[str, dict[str, Any] | None] = {}
         """UID of a service -> its sample."""
         self._due: dict[str, float] = {}
         """UID of a service -> time of its next sample, in seconds since the epoch."""
 
     async def run(self) -> None:
-        """Sample all services repeatedly, if routers are asked."""
+        """Sample all services repeatedly, if the summaries of routers are requested."""
         if self._heard:
             await repeat("the sampling of traffic", self.sample_due, lambda: TICK)
 

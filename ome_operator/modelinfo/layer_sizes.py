@@ -1,5 +1,5 @@
-"""Types and functions for the sizes of a layer of a model and for what its attention reads. The module `layers` builds its
-groups of layers from them.
+"""Types and functions for the sizes of a layer of a model and for the cache entries that its attention reads. The module
+`layers` builds its groups of layers from them.
 """
 
 from dataclasses import dataclass, replace
@@ -37,7 +37,7 @@ class Attended:
     """Precision of the operations."""
 
     def times(self, layers: int) -> "Attended":
-        """Return what `layers` equal layers read together."""
+        """Return the cache entries that `layers` equal layers read together."""
         return replace(
             self,
             numbers=layers * self.numbers,
@@ -75,7 +75,7 @@ class Layers:
     state: int = 0
     """Bytes of state that a request needs, whatever its length."""
     attended: tuple[Attended, ...] = ()
-    """What the layer reads for each token. It is empty for linear attention, which reads only its state."""
+    """The cache entries that the layer reads for each token; empty for linear attention, which reads only its state."""
     heads: int = 0
     """Heads of linear attention, which GPUs divide among themselves; 0 for other attention."""
 
@@ -87,8 +87,8 @@ class ConfigSizes:
         self.text = text
 
     def __call__(self, *names: str) -> int:
-        """Return the value of the first of the fields `names` that is a whole number above 0. Raises KeyError without such a
-        field.
+        """Return the value of the first of the fields `names` that is a whole number above 0. Raises KeyError if there is no
+        such field.
         """
         found = whole_number(self.text, *names)
         if not found:
@@ -136,8 +136,8 @@ def changed(layers: Layers, inputs: int = 0, others: int = 0, window: int = 0) -
 
 
 def latent_attention(heads: int, rank: int, rope: int, nope: int, value: int) -> Attended:
-    """Return what a layer of latent attention (MLA) reads. `rank` is the size of a latent vector; the others are the sizes
-    of the parts of a head: with and without position embedding, and of a value.
+    """Return the cache entries that a layer of latent attention (MLA) reads. `rank` is the size of a latent vector; the
+    others are the sizes of the parts of a head: with and without position embedding, and of a value.
     """
     return Attended(
         numbers=rank + rope, operations=2 * heads * (2 * rank + rope), of_prompts=2 * heads * (nope + rope + value)

@@ -1,5 +1,5 @@
 """Calculate from config.json the memory that an engine needs for each request of a model (KV cache, windows, states), and
-what attention reads of it for each token.
+the part of it that attention reads for each token.
 """
 
 import math
@@ -85,7 +85,7 @@ def _index_bytes(text: Config) -> int:
 
 
 def attended(text: Config, attention_shape: Attention) -> tuple[Attended, ...]:
-    """Return what attention and indexers read for each token, over all layers.
+    """Return the cache entries that attention and indexers read for each token, over all layers.
 
     Windows count only for the layers that have one. Linear attention reads only its state (`linear_state`).
     """
@@ -107,8 +107,9 @@ def attended(text: Config, attention_shape: Attention) -> tuple[Attended, ...]:
 
 
 def _chosen(text: Config, layers: int) -> tuple[int, Attended] | None:
-    """Return the largest number of earlier tokens that DeepSeek sparse attention reads for a token, and what is read by the
-    indexers that choose these tokens (DeepSeek-V3.2 technical report, section 2). Return None if a size is missing.
+    """Return the largest number of earlier tokens that DeepSeek sparse attention reads for a token, and the cache entries
+    that the indexers read to choose these tokens (DeepSeek-V3.2 technical report, section 2). Return None if a size is
+    missing.
 
     Layers of the type `shared` have no indexer that computes. The indexers compute in FP8, and in SGLang 0.5.23
     (layers/attention/dsa/dsa_indexer.py) each rank has all heads of an indexer.

@@ -43,7 +43,7 @@ class Side:
 
     @property
     def slots(self) -> int:
-        """The number of experts on each GPU, including redundant copies; 0 if every expert is cut over all GPUs."""
+        """The number of experts on each GPU, including redundant copies; 0 if every expert is divided among all GPUs."""
         worker = self.role.worker
         return (self.experts + self.fit.redundant) // worker.gpus if worker.ep > 1 and self.experts else 0
 
@@ -178,8 +178,8 @@ def workers(place: ServingStack, gpus: int) -> Iterator[Worker]:
 
 
 def _cuts(widths: Iterable[int], size: int) -> bool:
-    """Return whether matrices of all the widths `widths` can be cut into `size` parts that consist of complete quantization
-    blocks.
+    """Return whether matrices of all the widths `widths` can be divided into `size` parts that consist of complete
+    quantization blocks.
     """
     return all(whole_blocks(width, size, _BLOCK) for width in widths)
 

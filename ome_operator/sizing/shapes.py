@@ -71,7 +71,7 @@ class Shape:
     """The part of `rest_flops` that prefill computes only for the last token of a prompt: the output projection to the
     vocabulary (LM head)."""
     attended: tuple[Attended, ...]
-    """What attention and indexers read for each token, over all layers."""
+    """The cache entries that attention and indexers read for each token, over all layers."""
     cache_heads: int
     """Largest number of GPUs among which the KV cache of a token can be divided; 1 for latent attention (MLA)."""
     longest: int

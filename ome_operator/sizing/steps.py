@@ -146,18 +146,18 @@ def decode_terms(place: ServingStack, worker: Worker, batch: float, context: flo
 
 
 def routed_seconds(place: ServingStack) -> float:
-    """Return the seconds at the peak rate of the operations of a token in routed experts."""
+    """Return how many seconds the operations of a token in routed experts take at the peak rate."""
     return place.shape.routed_flops / place.gpu.rate(place.shape.precision)
 
 
 def rest_seconds(place: ServingStack) -> float:
-    """Return the seconds at the peak rates of the operations of a token outside routed experts and attention."""
+    """Return how many seconds the operations of a token outside routed experts and attention take at the peak rates."""
     return sum(number / place.gpu.rate(precision) for precision, number in place.shape.rest_flops.items())
 
 
 def head_seconds(place: ServingStack) -> float:
-    """Return the seconds at the peak rate of the matrix before the softmax, which prefill computes for one token. It is in
-    BF16, except in the few checkpoints that quantize it.
+    """Return how many seconds the matrix before the softmax takes at the peak rate. Prefill computes it for one token. It is
+    in BF16, except in the few checkpoints that quantize it.
     """
     shape, gpu = place.shape, place.gpu
     plain = shape.rest_flops.get("bf16", 0.0) >= shape.head_flops
@@ -178,8 +178,8 @@ def _attended(place: ServingStack, worker: Worker, context: float) -> tuple[floa
 
 
 def _sharing(worker: Worker, each: Attended) -> int:
-    """Return the number of GPUs of a worker that divide the operations of attention of a token. `each` is what the attention
-    reads.
+    """Return the number of GPUs of a worker that divide the operations of attention of a token. `each` are the cache entries
+    that the attention reads.
     """
     return min(worker.tp, each.heads) if each.heads else worker.tp
 

@@ -11,7 +11,7 @@ _WRITTEN = re.compile(rf"{_SIZE}x\(tp{_SIZE} dp{_SIZE} etp{_SIZE} ep{_SIZE}\)(?:
 _SHORT = re.compile(rf"{_SIZE}x(DEP|TEP|TP|DTP){_SIZE}")
 _MOST = 10_000
 NODE_OF_EXPERTS = 8
-"""Largest number of GPUs over which engines cut an expert. A calibration row with a larger number is mislabelled: its
+"""Largest number of GPUs among which engines divide an expert. A calibration row with a larger number is mislabelled: its
 experts are complete on their GPUs, as a note in the calibration file states."""
 
 
@@ -24,8 +24,8 @@ class Worker:
     dp: int
     """Number of attention ranks, each of which has its own requests (data parallelism of attention)."""
     ep: int
-    """Number of GPUs over which complete experts are distributed (expert parallelism); 1 if every expert is cut over all
-    GPUs."""
+    """Number of GPUs over which complete experts are distributed (expert parallelism); 1 if every expert is divided among
+    all GPUs."""
 
     @property
     def gpus(self) -> int:

@@ -53,7 +53,7 @@ class Reports(NamedTuple):
     avoided: Callable[[str], Mapping[str, str]] = lambda _: {}
     """Returns the nodes on which no new groups of a namespace's services are placed, with the reason."""
     goes: Callable[[Resource], bool] = lambda _: False
-    """Returns whether it was decided just now that the service is to have no groups."""
+    """Returns whether it was decided just now that the service should have no groups."""
 
     def about(self, pods: Iterable[Pod]) -> dict[str, Any]:
         """Return what is known about these pods, as fields of `Observed`."""
