@@ -89,7 +89,7 @@ def _among_peers(settings: "AgentSettings", chosen: PeerOptions) -> "tuple[Agent
 
 
 def _network(given: str) -> Network:
-    """Return the network that the text names, such as 203.0.113.0/24. Raises UserError if the text is no network."""
+    """Return the network that the text names, such as 203.0.113.0/24. Raises UserError if the text is not a network."""
     try:
         return ipaddress.ip_network(given)
     except ValueError as error:

@@ -113,7 +113,7 @@ def judged(
     connection failed. `loads` are the readings during the probe; `ready` and `healthy` are the statuses of `/ready` and
     `/ping` after it.
 
-    An engine that has been paused for some time and an engine that returns no token, report that they are neither ready nor
+    An engine that has been paused for some time, and an engine that returns no token, report that they are neither ready nor
     healthy. So the first failed probe is a failure only if the engine still reports that it is ready.
     """
     if status != 0:

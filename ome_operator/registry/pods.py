@@ -133,12 +133,12 @@ def _probed_port(container: Mapping[str, Any], name: str) -> int | None:
 
 
 def _port(value: Any) -> int | None:
-    """Return a port that an annotation or a probe names; None if the value is no number of a port."""
+    """Return a port that an annotation or a probe names; None if the value is not a port number."""
     number = quantity.whole(value)
     return number if number is not None and 0 < number <= MAX_PORT else None
 
 
 def _seconds(stamp: Any) -> float:
-    """Return a timestamp in seconds since the epoch, or 0 if it is absent or no such time."""
+    """Return a timestamp in seconds since the epoch, or 0 if it is absent or invalid."""
     when = quantity.instant(stamp)
     return 0.0 if when is None else when.timestamp()

@@ -87,7 +87,7 @@ def workers(text: str) -> tuple[int, Worker]:
 
 @cache
 def mislabelled(text: str) -> bool:
-    """Return whether the text of a layout states that experts are cut over more GPUs than engines support
+    """Return whether the text of a layout states that experts are divided among more GPUs than engines support
     (`NODE_OF_EXPERTS`).
     """
     found = _WRITTEN.fullmatch(text.strip())

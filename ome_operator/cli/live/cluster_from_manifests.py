@@ -95,7 +95,7 @@ def over(edited: Mapping[str, Any], live: Mapping[str, Any]) -> Manifest:
 
 
 class Made(NamedTuple):
-    """What the operator derives from an object of sglang.ai."""
+    """The object that the operator derives from an object of sglang.ai."""
 
     of: Ref
     manifest: Manifest | None
@@ -104,7 +104,7 @@ class Made(NamedTuple):
 
 
 def made(cluster: ClusterCache, kind: str) -> list[Made]:
-    """Return what the operator derives from each object of a kind of sglang.ai."""
+    """Return the object that the operator derives from each object of a kind of sglang.ai."""
     found = []
     for item in cluster.resources[kind]:
         if isinstance(item.parsed, Invalid):

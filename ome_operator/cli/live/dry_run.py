@@ -34,8 +34,8 @@ async def refused(client: Client, given: Iterable[Manifest], made: Collection[st
 
 
 async def _tried(client: Client, body: Manifest, made: Collection[str], namespace: str = "") -> str:
-    """Return the API server's refusal of a dry run of this object; "" if it accepts it, or if the user may not apply it.
-    `namespace` replaces the object's own namespace.
+    """Return the API server's refusal of a dry run of this object; "" if the API server accepts the object, or if the user
+    may not apply it. `namespace` replaces the object's own namespace.
     """
     which, metadata = ref(body), body["metadata"]
     own = {name: metadata[name] for name in ("name", "namespace", "labels", "annotations") if metadata.get(name)}

@@ -95,8 +95,8 @@ def _alone(
 def _misplaced(
     cluster: ClusterCache, named: Collection[Ref], used: Collection[str], versions: Versions
 ) -> Iterator[Subject]:
-    """Yield the weights in the files whose path is a directory of the system. Weights that a service in the files uses are
-    left out, because the findings of that service report their path.
+    """Yield the weights in the files whose path is a directory of the operating system. Weights that a service in the files
+    uses are left out, because the findings of that service report their path.
     """
     deps = cluster.deps()
     given: list[AnyModel] = [each for each in deps.models.values() if isinstance(each, Model)]

@@ -1,4 +1,4 @@
-"""Reads services with the numbers that their routers report now."""
+"""Reads services with the metrics that their routers report now."""
 
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -43,8 +43,8 @@ async def nodes(client: Client) -> Nodes:
 async def heard(
     client: Client, page: ReadPage, namespace: str, service: str, simulated: frozenset[str] = frozenset()
 ) -> ServicesWithNumbers:
-    """Return one service, or all services in a namespace ("" for all namespaces), and ask their routers. Raises KubeError,
-    and NotFound for the name of a service.
+    """Return one service, or all services in a namespace ("" for all namespaces), with the metrics that their routers report
+    now. Raises KubeError, and NotFound for the name of a service.
     """
     found = await services(client, namespace, service)
     summarized = await summaries(page, (pod for _, observed in found for pod in observed.pods), simulated)

@@ -92,7 +92,9 @@ async def _cluster(client: Client, namespaces: Collection[str], given: Sequence[
 
 
 def _outcome(resource: Resource, cluster: ClusterCache) -> Outcome:
-    """Return what the operator derives from a service. Raises Unanswered if that is not possible or has no pods."""
+    """Return the objects that the operator would create for a service. Raises Unanswered if they cannot be computed or
+    contain no pods.
+    """
     which, service = resource.ref, resource.parsed
     if not isinstance(service, InferenceService):
         why = service.why if isinstance(service, Invalid) else "the object is not an InferenceService"

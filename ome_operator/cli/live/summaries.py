@@ -14,7 +14,7 @@ from ome_operator.kube.errors import Forbidden, KubeError
 ReadPage = Callable[[str, str, int, str], Awaitable[str]]
 """Returns the text of a page, from namespace, pod, port and page."""
 PATIENCE = 8.0
-"""Maximum seconds for which all routers together are asked."""
+"""Maximum number of seconds that the requests to all routers may take together."""
 AT_ONCE = 8
 """Maximum number of requests that are sent at the same time."""
 
@@ -32,7 +32,7 @@ async def summaries(page: ReadPage, pods: Iterable[Pod], simulated: Container[st
     """Request the summaries of the ready routers among these pods. `simulated` contains the names of nodes on which no
     process runs.
 
-    Never raises. In a namespace in which the user must not read pages of pods, no further router is asked.
+    Never raises. In a namespace in which the user must not read pages of pods, no further summary is requested.
     """
     reports, troubles, forbidden = dict[str, RouterReport](), dict[str, str](), dict[str, str]()
 

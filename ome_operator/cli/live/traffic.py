@@ -1,4 +1,4 @@
-"""Samples the numbers that the routers of a service report while somebody looks at its page."""
+"""Samples the metrics that the routers of a service report while somebody looks at its page."""
 
 import time
 from collections import deque
@@ -28,8 +28,8 @@ class TrafficSamples:
     async def sample(
         self, read: ReadPage, body: Mapping[str, Any], tree: Tree, pods: Iterable[Pod], simulated: Container[str]
     ) -> None:
-        """Ask all routers among the pods of the service, whose object is `body`. Never raises: an error is put into
-        `why`.
+        """Request the summaries of all routers among the pods of the service, whose object is `body`. Never raises: an error
+        is stored in `why`.
         """
         self.scaling.append(view(body, {}))
         pods = tuple(pods)

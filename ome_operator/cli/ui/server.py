@@ -176,7 +176,7 @@ class Site:
         return {"at": at, "problem": problem, "sections": order}
 
     async def _read_details(self, key: Key) -> bool:
-        """Read events, logs and numbers of a service. Return False if they were read less than FRESH seconds ago for any
+        """Read events, logs and metrics of a service. Return False if they were read less than FRESH seconds ago for any
         page.
         """
         board, now = self.feed.board, asyncio.get_running_loop().time()

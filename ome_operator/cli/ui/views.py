@@ -52,7 +52,7 @@ def services(board: Board, shell: Shell) -> Iterator[Section]:
 
 
 def _loads(board: Board) -> dict[Key, tuple[str, str]]:
-    """Map namespace and name of each service with `status.traffic` to its numbers as text, and to their time."""
+    """Map namespace and name of each service with `status.traffic` to its metrics as text, and to their time."""
     seen = [ServiceWithNumbers(board.bodies[key], tree, (), None) for key, tree in board.trees.items()]
     rows = zip(seen, everywhere(top.service_rows(seen, board.at)), strict=True)
     return {
