@@ -52,12 +52,12 @@ class Prefetcher:
 
     @property
     def enabled(self) -> bool:
-        """Return whether the agent is to read anything."""
+        """Return whether the agent should read anything."""
         return self._limit > 0
 
     def follow(self, listed: Collection[Any], complete: Collection[str]) -> None:
-        """Receive the directories that the operator lists, and the directories whose models are Ready. A directory is read
-        if it is in both, and its reading stops when it is no longer listed.
+        """Receive the directories that the operator lists, and the directories whose models are Ready. A directory that is
+        among both is read until the operator no longer lists it.
         """
         if not self.enabled:
             return

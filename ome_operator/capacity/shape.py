@@ -18,8 +18,8 @@ class ParallelShape(NamedTuple):
     copies: int = 1
     """Number of complete copies of the model."""
     ep: int = 1
-    """Number of groups of GPUs inside TP among which complete experts are distributed; 1 if every expert is cut over all
-    GPUs."""
+    """Number of groups of GPUs inside TP among which complete experts are distributed; 1 if every expert is divided among
+    all GPUs."""
     redundant: int = 0
     """Number of redundant copies of busy experts in a layer."""
     cut: int = 1

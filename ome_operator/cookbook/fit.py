@@ -32,7 +32,7 @@ class RoleFit:
     redundant: int = 0
     """Number of redundant copies of busy experts."""
     cut: int = 1
-    """Number of GPUs over which a dense matrix is cut."""
+    """Number of GPUs among which a dense matrix is divided."""
     experts_on_cpus: bool = False
     share: float = 0.9
     """Fraction of a GPU's memory for weights and KV cache."""

@@ -249,7 +249,7 @@ def _hints(
 
 
 def _about_code(served: Served) -> Iterator[str]:
-    """Yield what to know of Python code that is stored with the weights of a model from `--from`."""
+    """Yield notes about Python code that is stored with the weights of a model from `--from`."""
     if served.remote_code:
         yield (
             f"The files of {served.name} name Python code that is stored with the weights (auto_map). The arguments contain "

@@ -93,5 +93,5 @@ class RecipeRequest:
 
     @property
     def spreads_experts(self) -> bool:
-        """Whether each expert is on one GPU. If false, each expert is cut over all GPUs."""
+        """Whether each expert is on one GPU. If false, each expert is divided among all GPUs."""
         return self.strategy == WIDE or "ep" in self.strategy.split("+")

@@ -77,7 +77,7 @@ def parse_seconds(text: str) -> int | None:
 
 def sort_key(when: str) -> tuple[str, str]:
     """Return a sort key for a time in UTC. The key consists of the RFC 3339 text up to the seconds, and the fraction of
-    the second. Keys of lines of one log can be compared, and so can keys from different nodes that log in UTC.
+    the second. Keys can be compared if their lines are from one log, or from different nodes that log in UTC.
     """
     match = re.match(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?", when)
     return (match[1], (match[2] or "").ljust(9, "0")) if match else ("", "")

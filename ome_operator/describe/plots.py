@@ -1,4 +1,4 @@
-"""Creates small plots of a service's traffic from samples of its numbers. Unknown values are left out."""
+"""Creates small plots of a service's traffic from samples of its metrics. Unknown values are left out."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ class Plot:
 
 
 def plots(samples: Sequence[TopRow]) -> list[Plot]:
-    """Return the plots of a service: the numbers of `ome top` over time."""
+    """Return the plots of a service: the metrics of `ome top` over time."""
     return [
         plot("Requests", "/s", [row.requests_per_second for row in samples]),
         plot("Tokens generated", "/s", [row.output_tokens_per_second for row in samples]),

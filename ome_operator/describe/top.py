@@ -1,4 +1,4 @@
-"""Compute the numbers of services, groups and nodes that `ome top` shows as rows, or prints for programs. Pure functions.
+"""Compute the metrics of services, groups and nodes that `ome top` shows as rows, or prints for programs. Pure functions.
 
 A number that is unknown is None.
 """
@@ -24,7 +24,7 @@ Value = float | None
 
 @dataclass(frozen=True)
 class TopRow:
-    """The numbers of a service, a group or a node."""
+    """The metrics of a service, a group or a node."""
 
     namespace: str
     """Namespace of the service; "" for a node."""
@@ -33,12 +33,12 @@ class TopRow:
     group: str
     """Role and number of the group; "" for services and nodes."""
     source: str
-    """Source of the numbers: `live` if the routers were asked now, `status` if they are from status.traffic, "" if no number
-    is known."""
+    """Source of the metrics: `live` if they were requested from the routers now, `status` if they are from status.traffic,
+    "" if no metric is known."""
     age: Value
-    """Age in seconds of the oldest of the numbers."""
+    """Age in seconds of the oldest of the metrics."""
     is_part: bool
-    """Whether the sums are incomplete, because the numbers of a router or a leader are unknown."""
+    """Whether the sums are incomplete, because the metrics of a router or a leader are unknown."""
     requests_per_second: Value
     prompt_tokens_per_second: Value
     output_tokens_per_second: Value
@@ -56,25 +56,25 @@ class TopRow:
 
 
 class ServiceWithNumbers(NamedTuple):
-    """A service, with the numbers that its routers reported when they were asked for them."""
+    """A service, with the metrics that its routers reported when the command requested them."""
 
     body: Mapping[str, Any]
     tree: Tree
     pods: tuple[Pod, ...]
     numbers: ServiceNumbers | None
-    """The numbers that the routers reported; None if they were not asked, or if no answer could be used."""
+    """The metrics that the routers reported; None if none were requested, or if no response could be used."""
 
 
 # --- rows ---------------------------------------------------------------------------------------------------------------
 
 
 def service_rows(services: Iterable[ServiceWithNumbers], now: datetime) -> list[TopRow]:
-    """Return a row for each service: its live numbers, or else those of its status."""
+    """Return a row for each service: its live metrics, or else those of its status."""
     return [live_row(service, now) or _stored(service, now) for service in services]
 
 
 def group_rows(services: Iterable[ServiceWithNumbers], now: datetime) -> list[TopRow]:
-    """Return a row for each group of engines. Only live numbers exist for groups."""
+    """Return a row for each group of engines. Only live metrics exist for groups."""
     found = []
     for service in services:
         uids = {pod.name: pod.uid for pod in service.pods}
@@ -90,7 +90,7 @@ def group_rows(services: Iterable[ServiceWithNumbers], now: datetime) -> list[To
 
 
 def node_rows(services: Iterable[ServiceWithNumbers], nodes: Iterable[Node], now: datetime) -> list[TopRow]:
-    """Return a row for each node with GPUs or with groups. The numbers of a group that has ranks on several nodes are
+    """Return a row for each node with GPUs or with groups. The metrics of a group that has ranks on several nodes are
     included completely in the row of each of these nodes, because the whole group needs each node.
     """
     on = dict[str, list[LeaderNumbers]]()
@@ -126,7 +126,7 @@ def _leaders(service: ServiceWithNumbers, groups: Iterable[GroupView], uids: Map
 
 
 def live_row(service: ServiceWithNumbers, now: datetime) -> TopRow | None:
-    """Return the row of a service with its live numbers; None if there are none."""
+    """Return the row of a service with its live metrics; None if there are none."""
     found = service.numbers
     if found is None or found.at is None:
         return None
@@ -228,9 +228,9 @@ def _gpus(tree: Tree) -> int:
 
 
 def remark(services: Sequence[ServiceWithNumbers], troubles: Mapping[str, str], now: datetime, *, stored: bool) -> str:
-    """Return sentences about routers that could not be read, and about services without any number; "" if there are neither.
+    """Return sentences about routers that could not be read, and about services without any metric; "" if there are neither.
     `troubles` maps the UID of a router's pod to the reason why it could not be read, and `stored` states whether the rows
-    then show the numbers of the status.
+    then show the metrics of the status.
     """
     messages = [_unread(services, troubles, stored=stored), _without_numbers(services, troubles, now, stored=stored)]
     return "; ".join(sentence for sentence in messages if sentence)
@@ -250,7 +250,7 @@ def _unread(services: Sequence[ServiceWithNumbers], troubles: Mapping[str, str],
 def _without_numbers(
     services: Sequence[ServiceWithNumbers], troubles: Mapping[str, str], now: datetime, *, stored: bool
 ) -> str:
-    """Return a sentence about the services that have no number, except those whose routers could not be read."""
+    """Return a sentence about the services that have no metric, except those whose routers could not be read."""
     silent = [one for one in services if _silent(one) and not _has_trouble(one, troubles)]
     if stored:
         silent = [one for one in silent if _stored(one, now).source != STATUS]
@@ -273,7 +273,7 @@ def _has_trouble(service: ServiceWithNumbers, troubles: Mapping[str, str]) -> bo
 
 
 def _reason(service: ServiceWithNumbers) -> str:
-    """Return why the routers of a service report no numbers, although none of them failed to answer."""
+    """Return why the routers of a service report no metrics, although none of them failed to answer."""
     routers = [pod for pod in service.pods if pod.component == keys.ROUTER]
     if not routers:
         return "no router runs, and only routers report numbers"

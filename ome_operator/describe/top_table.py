@@ -104,7 +104,7 @@ field of the row."""
 
 
 def brief(row: TopRow) -> str:
-    """Return a line with those numbers of a service that are known."""
+    """Return a line with those metrics of a service that are known."""
     parts = {"req/s": row.requests_per_second, "tok/s": row.output_tokens_per_second, "running": row.running}
     parts["waiting"] = row.waiting or None
     more = "+" if row.is_part else ""

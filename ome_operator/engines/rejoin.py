@@ -9,8 +9,8 @@ from ome_operator.engines.routers import parts, value
 from ome_operator.engines.servers import server
 
 WITHOUT = (0, 5, 23)
-"""The newest version of SGLang for which it is known that a recreated pod cannot join its group again: its flags let a
-process rejoin only if it is started with other arguments (--elastic-ep-join-mode)."""
+"""The newest version of SGLang that is known not to let a recreated pod join its group again: a process of this version can
+rejoin only if it is started with other arguments (--elastic-ep-join-mode)."""
 
 
 def why_not(container: Mapping[str, Any], annotations: Mapping[str, str]) -> str:

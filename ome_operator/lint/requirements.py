@@ -225,7 +225,7 @@ class _Replaced(NamedTuple):
 
 
 _SMALL = 1024
-"""Number of tokens of a prefill chunk of a rank below which prefill leaves a GPU partly idle; SGLang's own defaults are
+"""If a rank gets fewer tokens than this in each prefill chunk, prefill leaves the GPU partly idle. SGLang's own defaults are
 2,048 to 16,384."""
 
 

@@ -106,8 +106,8 @@ def collective() -> None:
 
 
 def shortened(error: str) -> str:
-    """Return an error as one line of at most 200 characters. Its begin and its end are kept: NCCL and torch write the cause
-    last (NCCL 2.28.9: "… Last error: Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 60").
+    """Return an error as one line of at most 200 characters. Its beginning and its end are kept: NCCL and torch write the
+    cause last (NCCL 2.28.9: "… Last error: Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 60").
     """
     line = " ".join(error.split())
     return line if len(line) <= 200 else f"{line[:77]} … {line[-120:]}"

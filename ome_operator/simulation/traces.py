@@ -1,4 +1,4 @@
-"""The traces of the simulator: when requests arrive, how long they are, and when no numbers are known."""
+"""The traces of the simulator: when requests arrive, how long they are, and when metrics are missing."""
 
 import csv
 import math

@@ -24,7 +24,7 @@ class Nodes(NamedTuple):
 
 
 class ServicesWithNumbers(NamedTuple):
-    """Services with the numbers that their routers report."""
+    """Services with the metrics that their routers report."""
 
     services: list[ServiceWithNumbers]
     troubles: dict[str, str]

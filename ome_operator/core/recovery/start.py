@@ -175,6 +175,6 @@ def _rounded(seconds: float) -> float:
 
 
 def _seconds(moment: str) -> float:
-    """Return a time in seconds since the epoch; NaN if the text is no time."""
+    """Return a time in seconds since the epoch; NaN if the text is not a time."""
     when = quantity.instant(moment)
     return float("nan") if when is None else when.timestamp()
