@@ -55,7 +55,7 @@ COMMANDS = {
     "pause": ("ome_operator.cli.rollout", "Record new revisions of a service without rolling them out."),
     "resume": ("ome_operator.cli.rollout", "Continue the rollouts that a pause stopped."),
     "scale": ("ome_operator.cli.scale", "Show why a service has its size, or simulate how its size follows a load."),
-    "wake": ("ome_operator.cli.wake", "Bring back a service that is scaled to zero."),
+    "wake": ("ome_operator.cli.wake", "Wake a service that is scaled to zero."),
     "freeze": ("ome_operator.cli.freeze", "Emergency stop: nothing is rolled, scaled or recycled until `ome thaw`."),
     "move": ("ome_operator.cli.move", "Move the groups of a node, or a group of a service, to other nodes."),
     "thaw": ("ome_operator.cli.freeze", "End a freeze."),

@@ -39,7 +39,7 @@ def report(
     secrets: _Secrets = SECRETS,
     message: Annotated[Path, typer.Option(help="File that the summary is written to.")] = MESSAGE,
 ) -> None:
-    """Write results and summary after the benchmark. Exit code 1: a request failed."""
+    """Write the results and a summary after the benchmark. Exit code 1: a request failed."""
     from ome_operator.benchmark_pod import steps
 
     with _naming("spec.outputLocation"):

@@ -83,7 +83,7 @@ def generate(
     ] = None,
     tool_call_parser: Annotated[
         str | None,
-        typer.Option(help="Return structured tool calls: the name of a parser, or no value for the model's own parser."),
+        typer.Option(help="Parser for structured tool calls. Without a value, it is the model's own parser."),
     ] = None,
     nodes: Annotated[
         int | None,

@@ -24,7 +24,7 @@ def wake(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Bring back a service that is scaled to zero: each role without groups gets its last number of groups again."""
+    """Wake a service that is scaled to zero: each role without groups gets its last number of groups again."""
 
     async def work(client: "Client") -> None:
         await _wake(client, await get_service(client, service, namespace))

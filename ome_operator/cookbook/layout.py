@@ -102,7 +102,7 @@ def _check_request(request: RecipeRequest, served: Served, hardware: Hardware, c
         )
     stored = served.facts.quantization.name if served.facts.quantization else ""
     if chosen.quantizations and stored not in chosen.quantizations:
-        raise RecipeRefused(f"{chosen.name} has no recipe for {stored} weights, which {served.name} has.")
+        raise RecipeRefused(f"{chosen.name} has no recipe for {stored} weights, the format of {served.name}.")
     if hardware.vendor not in chosen.images:
         raise RecipeRefused(f"There is no image of {chosen.name} {chosen.version} for {hardware.vendor} GPUs.")
     for asked, parser, what in (

@@ -15,8 +15,8 @@ _OR_ABSENT = "absent or "
 PREFILL, DECODE, LORA, ARCHITECTURE = "prefill attention", "decode attention", "LoRA", "architecture"
 """Names of conditions that depend on several flags, or on the model."""
 ATTENTION: Mapping[str, str] = {PREFILL: "--prefill-attention-backend", DECODE: "--decode-attention-backend"}
-"""Maps each name of an attention back end to the flag that sets this back end alone; --attention-backend sets both back
-ends."""
+"""Maps each name of an attention backend to the flag that sets this backend alone; --attention-backend sets both
+backends."""
 VERSION = "0.5.23"
 """The version of SGLang whose checks the file lists."""
 

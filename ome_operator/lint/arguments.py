@@ -75,11 +75,13 @@ def version_unknown(subject: Subject) -> Iterator[Hit]:
             continue
         known = ", ".join(subject.versions.of(start.engine)) or "no version"
         what = (
-            f"{start.engine} {start.version}"
+            f"{start.engine} {start.version} is unknown"
             if start.version
-            else f"the version of {start.engine} in {start.image or 'no image'}"
+            else f"the version of {start.engine} in {start.image} is unknown"
+            if start.image
+            else f"{start.engine} has no image, so its version is unknown"
         )
-        message = f"{what} is unknown (known versions: {known}), so the flags are not checked"
+        message = f"{what} (known versions: {known}), and the flags are not checked"
         annotation = (
             "use an image whose tag names the version, or set the annotation ome.io/engine-version of the component to it"
         )

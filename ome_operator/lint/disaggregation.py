@@ -66,7 +66,7 @@ def page_sizes(subject: Subject) -> Iterator[Hit]:
     Severity.WARNING,
     "Only one of prefill and decode sets the page size of the KV cache",
     ignored="If the default of the other role differs, every request fails at its first transfer.",
-    evidence=f"{_CONN} (page_size); the default depends on the attention back end.",
+    evidence=f"{_CONN} (page_size); the default depends on the attention backend.",
 )
 def page_size_alone(subject: Subject) -> Iterator[Hit]:
     if (found := _differ(subject, "--page-size")) and bool(found[2]) != bool(found[3]):
@@ -80,7 +80,7 @@ def page_size_alone(subject: Subject) -> Iterator[Hit]:
     Severity.ERROR,
     "Prefill and decode use different protocols to transfer KV caches",
     ignored="Decode receives no KV cache, so every request fails after its time-out.",
-    evidence="SGLang: a transfer back end communicates only with the same back end (disaggregation/mooncake, nixl, …).",
+    evidence="SGLang: a transfer backend communicates only with the same backend (disaggregation/mooncake, nixl, …).",
 )
 def transfer_differs(subject: Subject) -> Iterator[Hit]:
     if found := _differ(subject, "--disaggregation-transfer-backend"):

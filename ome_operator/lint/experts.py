@@ -135,23 +135,23 @@ def redundant_alone(subject: Subject) -> Iterator[Hit]:
 @rule(
     "eplb-without-exchange",
     Severity.WARNING,
-    "Experts are balanced or copied without an all-to-all back end",
+    "Experts are balanced or copied without an all-to-all backend",
     ignored="Every rank computes all tokens, so balanced experts gain little for the memory that they cost.",
-    evidence="SGLang 0.5.23, arg_groups/parallel_hook.py, handle_eplb_and_dispatch: without an all-to-all back end, "
+    evidence="SGLang 0.5.23, arg_groups/parallel_hook.py, handle_eplb_and_dispatch: without an all-to-all backend, "
     "all ranks must select the same copies of the experts.",
 )
 def eplb_without_exchange(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
         asked = [name for name in ("--enable-eplb", "--ep-num-redundant-experts") if start.given(name)]
         if asked and not found.backend and found.ep and found.ep > 1:
-            message = f"{asked[0]} is given without an all-to-all back end"
+            message = f"{asked[0]} is given without an all-to-all backend"
             yield Hit(locate(role, start, asked[0]), message, "add --moe-a2a-backend=deepep, or remove the flag")
 
 
 @rule(
     "ep-ignored",
     Severity.WARNING,
-    "--ep-size is overridden by the all-to-all back end",
+    "--ep-size is overridden by the all-to-all backend",
     ignored="The engine ignores --ep-size, so memory estimates that are based on this argument are wrong.",
     evidence="SGLang 0.5.23, arg_groups/overrides.py, `_a2a_ep_size`: EP becomes TP.",
 )
@@ -173,7 +173,7 @@ def ep_ignored(subject: Subject) -> Iterator[Hit]:
 def overlap_alone(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
         if start.on("--enable-two-batch-overlap") and not found.backend and found.attention_dp == 1:
-            message = "--enable-two-batch-overlap is given without an all-to-all back end and without attention groups"
+            message = "--enable-two-batch-overlap is given without an all-to-all backend and without attention groups"
             yield Hit(
                 locate(role, start, "--enable-two-batch-overlap"),
                 message,

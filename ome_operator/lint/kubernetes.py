@@ -44,7 +44,7 @@ def pod_invalid(subject: Subject) -> Iterator[Hit]:
 @rule(
     "pod-unstartable",
     Severity.ERROR,
-    "The API server accepts the pod, but no node can start it as it is written",
+    "The API server accepts the pod, but no node can start it",
     ignored="The pod is created and never starts, because no image, medium or object has such a name; only the pod's events "
     "report the reason. A capability that does not exist is left out without a message.",
     evidence="tests/node/test_late_values.py starts a pod with each of these values on a real node.",
@@ -110,7 +110,7 @@ _SHELL_REFERENCE = re.compile(r"(?<![\\$])\$(?:\{(\w+)\}|(\w+))")
     "variable-misplaced",
     Severity.WARNING,
     "A reference to a variable of the operator in the notation of a shell has no value",
-    ignored="A shell replaces the reference by nothing. In the value of a variable, the reference stays as it is written.",
+    ignored="A shell replaces the reference by nothing. In the value of a variable, the reference is not replaced.",
     evidence="Variables belong to one container; the operator sets its variables in the main container. Kubernetes expands "
     "only references of the form $(NAME) in values of variables.",
 )

@@ -156,7 +156,7 @@ def _message_and_remedy(server: _Server, row: Requirement, name: str, wanted: Co
         return f"{name} and {wanted.words[0]} are both {actual}", f"write another port for {name}"
     if wanted.kind in (data.OFF, data.ABSENT, data.NONE_OF):
         if name == _ALL_TO_ALL:
-            return f"{subject} works only with an all-to-all back end", f"add {_BACKEND}=deepep, or remove {first}"
+            return f"{subject} works only with an all-to-all backend", f"add {_BACKEND}=deepep, or remove {first}"
         return f"{subject} and {server.written(name)} exclude each other", "remove one of the two"
     is_set = f"but it is {actual}" if actual else "which is not given"
     message = f"{subject} requires {_wanted(server, name, wanted)}, {is_set}"

@@ -48,7 +48,7 @@ def refused(subject: Subject) -> Iterator[Hit]:
 
 _FORMS = {
     "must be a list of strings": "write a list with an entry for each word, such as [--port=30000, --tp-size=8]",
-    "must be a list of entries with a name each": "write a list such as [{name: A}], also for a single entry",
+    "must be a list of maps, each with a name": "write a list such as [{name: A}], also for a single entry",
     "must be a list": "write a list, also for a single entry",
     "must be a map with a ": "write a map that has this key",
     "must be a map": "write a map of keys and values",

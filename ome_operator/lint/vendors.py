@@ -22,7 +22,7 @@ class Vendor(NamedTuple):
     devices: str
     """A regular expression for the part of a resource's name behind the prefix, if the resource is a GPU."""
     backends: frozenset[str]
-    """Attention back ends of SGLang that run only on these devices."""
+    """Attention backends of SGLang that run only on these devices."""
 
 
 VENDORS: Mapping[str, Vendor] = {
@@ -123,9 +123,9 @@ def vendors_two(subject: Subject) -> Iterator[Hit]:
 @rule(
     "vendor-other",
     Severity.ERROR,
-    "An image, a back end or a selector is made for other devices than the pod requests",
+    "An image, a backend or a selector is made for devices other than those that the pod requests",
     ignored="The engine finds no GPU or ends at its first kernel, or no node has both the devices and the label.",
-    evidence="The names of the images that engines publish, such as v0.5.23-rocm720-mi30x, and the attention back ends that "
+    evidence="The names of the images that engines publish, such as v0.5.23-rocm720-mi30x, and the attention backends that "
     "SGLang's documentation lists for each device. A name that states no device causes no finding.",
 )
 def vendor_other(subject: Subject) -> Iterator[Hit]:
@@ -173,7 +173,7 @@ def _back_ends(role: Role, start: Launch, vendor: str) -> Iterator[Hit]:
         if other != vendor:
             message = f"{flag}={word} runs only on devices of {other}, but the pod requests devices of {vendor}"
             yield Hit(
-                locate(role, start, flag), message, "write another back end, or remove the flag to let the engine choose"
+                locate(role, start, flag), message, "write another backend, or remove the flag to let the engine choose"
             )
 
 

@@ -218,25 +218,25 @@ class Settings:
         float,
         Option(
             flag="--router-watch",
-            help="Seconds between two requests for the load of each router (only inside the cluster); 0: no requests.",
+            help="Interval in seconds at which the load of each router is requested (only inside the cluster); 0: never.",
             part_of="registry.enabled",
             ge=0,
         ),
     ] = 0.0
     """The default is 0 because outside the cluster the operator cannot reach the addresses of router pods, or the addresses
-    belong to other machines. The chart sets 5. Without these numbers, foreign workers are not reported, and a
+    belong to other machines. The chart sets 5. Without these requests, foreign workers are not reported, and a
     group that is removed waits a fixed time for its requests (docs/telemetry.md)."""
     router_proxy: Annotated[
         bool,
         Option(
             flag="--router-proxy",
-            help="If --router-watch is 0: ask each router every 30 s through the API server (get pods/proxy). Its numbers "
-            "are then known for about two thirds of the time.",
+            help="If --router-watch is 0: request the load of each router every 30 s through the API server (get "
+            "pods/proxy). It is then known for about two thirds of the time.",
             part_of="registry.podsProxy",
         ),
     ] = False
-    """Numbers that are older than 20 s are unknown. The default is off because the right reaches every port of every pod
-    (docs/security.md)."""
+    """A load that was reported more than 20 s ago is unknown. The default is off because the right reaches every port of
+    every pod (docs/security.md)."""
     well_known_models: Annotated[
         str,
         Option(

@@ -143,7 +143,7 @@ def trust(place: ServingStack, prefill: Role | None, decode: Role | None, load: 
     """
     if place.shape.estimated:
         why = f"the family of {place.shape.name} is unknown: its sizes are estimated from its files"
-        return Trust({}, f"no rows of this model, and {why}, so the figures are a bound at the rates of the data sheet", why)
+        return Trust({}, f"no rows of this model, and {why}, so the figures are rough, at the rates of the data sheet", why)
     together = prefill is None
     here = [row for row in shipped_of(place.engine, place.gpu.family) if row.together == together]
     mode = "engines that do both prefill and decode" if together else "disaggregation"
@@ -161,7 +161,7 @@ def trust(place: ServingStack, prefill: Role | None, decode: Role | None, load: 
     found = {name: max((each[name] for each in each_kind), key=lambda bar: bar.ninth) for name in each_kind[0]}
     title = f"{place.engine} {place.gpu.name} {place.shape.precision}, {mode}" if chosen is near else family
     without = "each predicted without the rows of its " + " or of its ".join(_NOUN[what] for what in kinds)
-    basis = f"{len(chosen)} rows of {title}, {without}{', whichever error is larger' if len(kinds) > 1 else ''}"
+    basis = f"{len(chosen)} rows of {title}, {without}{'; the larger of the two errors is shown' if len(kinds) > 1 else ''}"
     known = {name: each for name, each in found.items() if each.rows >= ENOUGH}
     return Trust(known, basis, missing or unlike, _described(chosen))
 

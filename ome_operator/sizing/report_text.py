@@ -84,8 +84,9 @@ def _first(option: Mapping[str, Any]) -> str:
     prefill = option["prefill"]
     lines.append(
         f"  prefill {found['inputTokensPerSecond']['node']:,} tokens/s per node; decode "
-        f"{found['outputTokensPerSecond']['node']:,} per node, {decode['batchPerRank']:g} requests per rank, a KV cache "
-        f"of {decode['cacheTokensPerRank']:,} tokens per rank, in which {decode['requestsThatFit']:,} requests fit in all"
+        f"{found['outputTokensPerSecond']['node']:,} tokens/s per node, {decode['batchPerRank']:g} requests per rank; the "
+        f"KV cache has {decode['cacheTokensPerRank']:,} tokens per rank, enough for {decode['requestsThatFit']:,} requests "
+        "on all ranks together"
     )
     lines += _latencies(option)
     if decode["expertsPerGpu"] and prefill:

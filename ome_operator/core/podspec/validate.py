@@ -99,8 +99,7 @@ def _field(parent: str, name: str) -> str:
 def _wrong_entries(value: Any, where: str, field: str) -> str:
     key = _ENTRIES[field]
     if not isinstance(value, list):
-        kind = f"with a {key} each" if key else "of maps"
-        return f"{where} must be a list of entries {kind}"
+        return f"{where} must be a list of maps{f', each with a {key}' if key else ''}"
     for number, entry in enumerate(value):
         if not isinstance(entry, Mapping) or (key and entry.get(key) in (None, "")):
             return f"{where}[{number}] must be a map with a {key}" if key else f"{where}[{number}] must be a map"

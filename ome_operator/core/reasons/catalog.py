@@ -45,7 +45,8 @@ class CatalogReasons:
     NOT_SERVED = ReasonRecord(
         "NotServed", of=(READY,), kstatus=IN_PROGRESS,
         meaning="no agent can download from a URI of this scheme",
-        remedy="put the files on the nodes; then write `local:///path`, or label the nodes",
+        remedy="put the files on the nodes; then write `local:///path`, or label these nodes with "
+        "`models.ome.io/clusterbasemodel.NAME=Ready` (for a BaseModel, `models.ome.io/NAMESPACE.basemodel.NAME=Ready`)",
     )  # fmt: skip
     TOO_MANY_MODELS = ReasonRecord(
         "TooManyModels", of=(READY,), kstatus=IN_PROGRESS,

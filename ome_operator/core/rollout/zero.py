@@ -98,8 +98,8 @@ def advice(snapshot: Snapshot, component: str, groups: int, asked: int | None, *
         ]
     if not groups and not scaled:
         return [
-            f"spec.scalingPolicy.wakeOnRequest cannot bring back {component}, which has no RoleScale: set "
-            f"spec.{component}.maxReplicas"
+            f"spec.scalingPolicy.wakeOnRequest cannot wake {component}, which has no RoleScale: set "
+            f"spec.{component}.maxReplicas to more than its minReplicas"
         ]
     return []
 

@@ -119,7 +119,7 @@ def test_a_map_in_the_place_of_a_list_is_one_mistake(tmp_path: Path) -> None:
     env = edited(engine={"runner": {"env": {"HF_TOKEN": "abc"}}})
     assert refused(tmp_path, MODEL, RUNTIME, env) == ()
     said = run("lint", "-f", written(tmp_path, MODEL, RUNTIME, env)).stdout
-    assert "error refused: spec.engine.runner.env must be a list of entries with a name each." in said
+    assert "error refused: spec.engine.runner.env must be a list of maps, each with a name." in said
     assert "Where:       InferenceService team/svc: spec.engine.runner.env" in said
     assert "Fix:         Write a list such as [{name: A}]" in said
 

@@ -195,7 +195,7 @@ def test_a_model_of_an_unknown_family_gets_a_bound(tmp_path: Path) -> None:
     assert "unsupported model family. Its weight files, or their model.safetensors.index.json, next to" in refused(*asked)
     index.write_text(json.dumps({"metadata": {"total_size": 420 * 10**9}, "weight_map": {}}))
     text = run(*asked).stdout
-    assert "error: not known" in text and "so the figures are a bound at the rates of the data sheet" in text
+    assert "error: not known" in text and "so the figures are rough, at the rates of the data sheet" in text
     index.write_text(json.dumps({"metadata": {"total_size": 42 * 10**12}, "weight_map": {}}))
     assert "does not fit on 1 node" in refused(*asked)
     file.write_text(json.dumps({**UNKNOWN, "num_hidden_layers": 10**9}))

@@ -95,7 +95,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "below an unknown list": ({"x": [{"env": [{"name": []}]}]}, f"at.x[0].env[0].name is []: {TEXT}"),
     "wishes for nodes": (
         {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": 5}}},
-        "at.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution must be a list of entries of maps",
+        "at.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution must be a list of maps",
     ),
     "needs of nodes": (
         {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": []}}},
@@ -115,7 +115,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "needs of pods": (
         {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}}},
-        "at.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution must be a list of entries of maps",
+        "at.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution must be a list of maps",
     ),
     "value": (
         {"env": [{"name": "A", "value": {"a": 1}}]},

@@ -229,4 +229,4 @@ def test_a_role_without_a_scale_cannot_be_woken_which_is_told() -> None:
     one.arrived = one.now.timestamp() - 1
     assert one.sync().scale == ()
     advice = one.condition("Advice")["message"]
-    assert "spec.scalingPolicy.wakeOnRequest cannot bring back engine, which has no RoleScale" in advice
+    assert "spec.scalingPolicy.wakeOnRequest cannot wake engine, which has no RoleScale" in advice
