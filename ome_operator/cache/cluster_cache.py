@@ -249,7 +249,7 @@ class ClusterCache:
         return max(self.nodes.group(name), key=lambda item: item.version, default=None)
 
     def holdings(self, ref: Ref) -> Mapping[str, Holding]:
-        """Return what the agent of each node reports about a model, by the node's name. The mapping is updated in place
+        """Return the reports of the nodes' agents about a model, by the node's name. The mapping is updated in place
         with each event.
         """
         return self._index.holdings.get(ref, {})

@@ -77,7 +77,7 @@ def _object(path: Path) -> Mapping[str, Any]:
 
 
 def _of_repository(repository: str) -> OwnModel:
-    """Return what is known of a repository without downloading from it: its config.json in a recipe, or the facts that an
+    """Return the known facts of a repository without downloading from it: its config.json in a recipe, or the facts that an
     agent read on a node.
     """
     import json

@@ -41,7 +41,7 @@ class PolicyState(NamedTuple):
     why_not: str = ""
     """Why the operator sends no dry runs of pods; "" if it may send them."""
     error: KubeError | None = None
-    """The error because of which the state is unknown; None if the state is known."""
+    """The error that makes the state unknown; None if the state is known."""
 
 
 class PodDryRuns:

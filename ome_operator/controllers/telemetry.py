@@ -248,14 +248,15 @@ class Telemetry:
         return {uid: strangers for uid, strangers in found if strangers is not None}
 
     def drains(self, pods: Iterable[Pod]) -> dict[str, tuple[DrainReport, ...]]:
-        """Return what is known about the requests in each draining leader of a service, by the leader's UID."""
+        """Return the reports about the requests in each draining leader of a service, by the leader's UID."""
         going = [pod for pod in pods if pod.draining]
         reports = self.reports(pods) if going else {}
         found = {pod.uid: drain_reports(reports.items(), names.mark(pod.uid)) for pod in going}
         return {uid: each for uid, each in found.items() if each}
 
     def starts(self, pods: Iterable[Pod]) -> dict[str, LeaderStart]:
-        """Return what is known about the starts of leaders of a service that became ready recently, by the leader's UID."""
+        """Return the observed times of the starts of leaders of a service that became ready recently, by the leader's UID.
+        """
         now, pods = self._wall(), tuple(pods)
         recent = [
             pod for pod in pods if pod.rank == 0 and pod.ready and pod.component != keys.ROUTER and is_recent(pod, now)

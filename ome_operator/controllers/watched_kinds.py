@@ -18,7 +18,7 @@ WITHOUT_MANAGED_FIELDS = frozenset(("Pod", RECORD))
 
 
 def watched(kinds: Iterable[str] = KINDS, namespace: str = "") -> list[Watched]:
-    """Return what to watch for these kinds, in a namespace or in all namespaces (""). Objects of some kinds are watched
+    """Return the watches that these kinds need, in a namespace or in all namespaces (""). Objects of some kinds are watched
     only if they have the operator's label.
     """
     found = []

@@ -36,8 +36,8 @@ class Forecast:
     interrupts: bool = False
     """Whether nothing serves until new pods are ready, and the strategy blueGreen would keep the old pods until then."""
     shared: tuple[Ref, ...] = ()
-    """The runtime, the model and the accelerator classes of which an edit restarts groups. The service waits for its wave in
-    the rollout of this edit (docs/rollouts.md)."""
+    """Those of the runtime, the model and the accelerator classes whose edit restarts groups. The service waits for its wave
+    in the rollout of this edit (docs/rollouts.md)."""
 
 
 def forecast(

@@ -30,7 +30,7 @@ class MoveView(NamedTuple):
     until: str
     """Time at which the phase ends if nothing else happens before, in RFC 3339; "" if only an event ends it."""
     node: str
-    """The node because of which the group leaves its nodes."""
+    """The node that causes the move: the group leaves all of its nodes, because it has to leave this one."""
     cause: str
     nodes: tuple[str, ...]
     """The nodes that the group leaves."""

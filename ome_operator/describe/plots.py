@@ -60,8 +60,8 @@ def plot(title: str, unit: str, values: Sequence[float | None]) -> Plot:
 
 
 def line(values: Sequence[float | None], most: float, *, steps: bool = False) -> str:
-    """Return the points of an SVG polyline of which `most` is the upper edge; "" if there are fewer than two points. With
-    `steps`, the line stays at each value until the next one.
+    """Return the points of an SVG polyline in a plot whose upper edge is the value `most`; "" if there are fewer than two
+    points. With `steps`, the line stays at each value until the next one.
     """
     width = max(1, len(values) - 1 + steps)
     points = [

@@ -163,8 +163,8 @@ def progress(ranks: Sequence[Checkup]) -> str:
 
 
 def in_place(service: str, namespace: str, stored: bool) -> str:
-    """Return what to do if pods of the service occupy the nodes: let the check run on these nodes, before each engine
-    starts. `stored` states whether the service exists on the cluster.
+    """Return an instruction for the case that pods of the service occupy the nodes: to let the check run on these nodes,
+    before each engine starts. `stored` states whether the service exists on the cluster.
     """
     mode = f"{keys.PREFLIGHT}: Warn"
     held = (

@@ -94,8 +94,8 @@ def forecasts(
 
 
 def waves(services: Iterable[Forecast], notes: Mapping[Ref, Mapping[str, str]]) -> Iterator[str]:
-    """Yield a sentence for each shared object of which an edit restarts several services: how many services each wave adds.
-    `notes` contains the annotations of the shared objects.
+    """Yield a sentence for each shared object whose edit restarts several services. It states how many services each wave
+    adds. `notes` contains the annotations of the shared objects.
     """
     members = Counter(ref for item in services for ref in item.shared)
     for ref, number in sorted(members.items()):

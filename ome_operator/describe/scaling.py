@@ -15,7 +15,7 @@ from ome_operator.util.wording import count
 _ROLE = {keys.ENGINE: "prefill", keys.DECODER: "decode", keys.ROUTER: "routers"}
 
 DAYS = ("DAY", "GPU-HOURS", "GPU-HOURS AS WANTED", "WITHIN TARGET", "WITHIN TARGET AS WANTED")
-"""Titles of the columns of the table of days."""
+"""Column titles of the table of days."""
 
 
 class ScalingView(NamedTuple):

@@ -310,7 +310,7 @@ def encoded(body: Any) -> bytes:
     """Return the body as JSON that has the same meaning as YAML, because the API server parses an apply as YAML, which
     has no surrogate pairs.
 
-    Output of engines and arguments of users may contain any character. A lone surrogate, which is no character, becomes
+    Output of engines and arguments of users may contain any character. A lone surrogate, which is not a character, becomes
     U+FFFD.
     """
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))

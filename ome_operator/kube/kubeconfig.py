@@ -298,7 +298,7 @@ def _is(value: Any) -> str:
 
 
 def _form(value: Any) -> str:
-    """Return what a value is, in words, without its content, which may be a secret."""
+    """Return a description of a value, such as its type, without its content, which may be a secret."""
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
     if isinstance(value, Mapping | list):

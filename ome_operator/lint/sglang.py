@@ -33,7 +33,7 @@ class Sizes(NamedTuple):
     attention_dp: int | None
     """Number of attention groups inside TP; 1 without DP attention."""
     attention_cp: int | None
-    """Number of GPUs that share the tokens of a prompt (context parallelism); 1 without it."""
+    """Number of GPUs that share the tokens of a prompt (context parallelism); 1 if a single GPU has all tokens."""
     copies: int | None
     """Number of complete copies of the model (data parallelism without DP attention)."""
     ep: int | None

@@ -60,8 +60,8 @@ class WeightBytes:
     rest: int
     """Bytes of attention, dense layers, shared experts and embeddings."""
     quantized: tuple[tuple[int, float], ...] = ()
-    """The quantized weights outside the routed experts, as pairs of the bits of a weight and the number of weights with so
-    many bits."""
+    """The quantized weights outside the routed experts, as pairs: the number of bits of a weight, and the number of weights
+    that have this number of bits."""
 
     @property
     def total(self) -> int:

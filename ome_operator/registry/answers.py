@@ -32,8 +32,8 @@ RENEWALS_EMPTY = 2
 the end of the step during which the request arrived, and at the end of a later step. An idle engine may renew its numbers
 only once a second."""
 STALE = 20.0
-"""Maximum seconds between two probes that prove that an engine is silent (answers no request), for both to belong to one
-period of silence."""
+"""Two probes that prove that an engine is silent (answers no request) belong to one period of silence only if at most this
+many seconds lie between them."""
 RETRY_UNCLEAR = 2.0
 """Seconds until the next probe after a probe that got no answer, but does not prove that the engine is silent."""
 

@@ -129,7 +129,7 @@ class Oracle:
 
     def __init__(self, trace: Trace, busy: float, ahead: float, keep: float, clear: float) -> None:
         """Initialize the controller. `busy` is the planned utilization, `ahead` the seconds for which the present slope is
-        continued, `keep` the seconds for which a larger number is kept, `clear` the seconds in which a backlog is to be
+        continued, `keep` the seconds for which a larger number is kept, `clear` the seconds in which a backlog should be
         served (0: ignore it).
         """
         self._trace, self._busy, self._ahead, self._keep, self._clear = trace, busy, ahead, keep, clear

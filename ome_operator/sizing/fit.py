@@ -98,8 +98,8 @@ def parts(rows: Sequence[Row], what: str) -> list[set[str]]:
 def held_out(
     rows: Sequence[Row], what: str, fitted: Callable[[Sequence[Row]], Mapping[str, float]] = fit
 ) -> Iterator[tuple[Row, dict[str, float]]]:
-    """Yield each row with predicted / measured of its figures, predicted with constants that were fitted without the rows
-    of its part (see `parts`).
+    """Yield each row with the ratio predicted / measured of each of its figures. The predictions use constants that were
+    fitted without the rows of its part (see `parts`).
     """
     for part in parts(rows, what):
         test = [row for row in rows if left_out(row, what) in part]

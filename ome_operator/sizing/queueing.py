@@ -130,8 +130,7 @@ class SteadyState:
     owns: tuple[float, ...] = ()
     """The value `own` of each kind of request, in seconds."""
     tpots: tuple[float, ...] = ()
-    """Time per output token, in seconds, that each of the PERCENTILES of the steps of decode do not exceed; empty if their
-    distribution is not known."""
+    """The PERCENTILES of the time per output token of decode steps, in seconds; empty if their distribution is not known."""
 
     def ttft_percentile(self, part: float) -> float | None:
         """Return the TTFT in seconds that the fraction `part` of the requests does not exceed; None if most of TTFT is a

@@ -34,7 +34,7 @@ from ome_operator.kube.resources import CHILDREN
 async def preview(
     client: Client, given: Sequence[Manifest], made: Collection[str] = (), others: Collection[Ref] = ()
 ) -> Preview:
-    """Return what applying these objects would do. `made` names the namespaces that the same files create, and `others` the
+    """Return the effect of applying these objects. `made` names the namespaces that the same files create, and `others` the
     objects of other kinds. An object that would be refused is a problem, and the rest of the result is the same as if the
     files did not contain it. Raises KubeError.
     """
@@ -130,7 +130,7 @@ async def _remark(
 async def _unstarted(
     client: Client, after: ClusterCache, item: Forecast, then: Outcome, made: Collection[str]
 ) -> Sequence[str]:
-    """Return what keeps the pods that an edit adds from starting; () if nothing is known."""
+    """Return the reasons why pods that an edit adds would not start; () if none is known."""
     waits, conditions, mine = await _planned(client, after, item.service)
     nodes, namespace = after.deps().nodes, item.service.namespace
     messages = [waits] if waits else []

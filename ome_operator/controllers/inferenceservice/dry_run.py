@@ -160,8 +160,8 @@ async def _refused(client: Client, pod: Manifest) -> KubeError | None:
 
 
 def _cause(refused: KubeError) -> str:
-    """Return what refused a pod, as far as the error message shows: the name of a policy or of a webhook, or all violations
-    of Pod Security; "" for anything else.
+    """Return the cause of the refusal of a pod, as far as the error message shows it: the name of a policy or of a webhook,
+    or all violations of Pod Security; "" for anything else.
 
     Pod Security lists every violation. A violation that the serving pod does not have is therefore a consequence of the
     edit, even if Pod Security refuses the serving pod, too.

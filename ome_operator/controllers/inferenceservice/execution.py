@@ -64,7 +64,7 @@ class Execution:
         return self.service.ref.namespace
 
     def due(self, key: Key, hash_: str) -> bool:
-        """Return whether a write is to be attempted now. Each write is attempted at most once per reconciliation. A refused
+        """Return whether a write should be attempted now. Each write is attempted at most once per reconciliation. A refused
         write is attempted again only after its pause, or if `hash_`, the digest of its content, has changed.
         """
         if key in self.tried:

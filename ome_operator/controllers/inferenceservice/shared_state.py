@@ -56,7 +56,7 @@ class Reports(NamedTuple):
     """Returns whether it was decided just now that the service should have no groups."""
 
     def about(self, pods: Iterable[Pod]) -> dict[str, Any]:
-        """Return what is known about these pods, as fields of `Observed`."""
+        """Return the reports and decisions about these pods, as fields of `Observed`."""
         names = ("strangers", "drains", "silences", "transfers", "starts", "arrivals")
         return {name: getattr(self, name)(pods) for name in names}
 

@@ -12,7 +12,7 @@ from ome_operator.core.observed.objects import Node
 FAILURES = 3
 """Number of failures of a role on a node after which the node may be to blame."""
 TIMES = 3
-"""A node can be to blame for the failures of a role only if it has at least this many times as many of them as any other
+"""A node can be to blame for the failures of a role only if it has at least TIMES as many of these failures as any other
 node."""
 LASTS = 300.0
 """Seconds for which a node has to report a fault of its own before it is to blame. (A device plugin that restarts reports no

@@ -11,7 +11,7 @@ RECOMMEND, APPLY = "Recommend", "Apply"
 
 
 class PeakTime(NamedTuple):
-    """A time of high demand, or without demand, that is known in advance, in UTC."""
+    """A time of high demand, or of no demand, that is known in advance. All its times are in UTC."""
 
     days: frozenset[int]
     """Days of the week on which the peak begins; 0 is Monday."""

@@ -79,7 +79,7 @@ def _as_it_was(apply: Apply, snapshot: Snapshot) -> bool:
 
 
 def _taken_back(_: Iterable[Patch], snapshot: Snapshot) -> tuple[Patch, ...]:
-    """Return patches that make all draining leaders serve again, even leaders that are to be removed, because a freeze
+    """Return patches that make all draining leaders serve again, even leaders that have to be removed, because a freeze
     may last long.
     """
     return serving_again(snapshot.observed, snapshot.pods)

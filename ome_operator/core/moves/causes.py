@@ -66,7 +66,7 @@ def until_requests(texts: Iterable[str], now: datetime) -> float | None:
 
 
 def of_node(node: Node, tolerates: Callable[[Taint], bool], *, on_cordon: bool) -> LeavingCause | None:
-    """Return the taint or cordon because of which pods have to leave a node; None if they may stay. `tolerates` returns
+    """Return the taint or cordon that forces pods to leave a node; None if they may stay. `tolerates` returns
     whether the pods tolerate a taint.
     """
     for taint in node.taints:

@@ -52,7 +52,7 @@ class Moving(NamedTuple):
     leaving: Mapping[str, frozenset[int]] = MappingProxyType({})
     """The numbers of the groups that have to leave their nodes, by component."""
     patch: tuple[Patch, ...] = ()
-    """Patches that mark the routers' pods which are to be removed first when their Deployment is scaled down."""
+    """Patches that mark the routers' pods that have to be removed first when their Deployment is scaled down."""
     delete: tuple[Delete, ...] = ()
     """Deletions of routers' pods that leave without a replacement."""
     excluded: Exclusion = ()

@@ -30,7 +30,8 @@ NO_NUMBER = -1
 _LABELS = (
     keys.ANSWERED_BY, keys.COMPONENT, keys.GROUP_INDEX, keys.MANAGED_BY, keys.REVISION, keys.SERVICE, keys.WORKER_INDEX,
 )  # fmt: skip
-"""Labels of children that are kept. Others are dropped, because anybody may add 1 MB of labels to such an object."""
+"""The labels of children that the operator stores. Others are dropped, because anybody may add 1 MB of labels to such an
+object."""
 _ANNOTATION = 1000
 """Maximum number of characters that are kept of an annotation. An annotation may have 256 KiB."""
 _STARTING = frozenset({"ContainerCreating", "PodInitializing", ""})

@@ -98,7 +98,7 @@ class Termination(NamedTuple):
 
 
 YIELDS = "-1"
-"""Value of the annotation `keys.DELETION_COST` of a pod that its ReplicaSet is to remove first; other pods have 0."""
+"""Value of the annotation `keys.DELETION_COST` of a pod that its ReplicaSet has to remove first; other pods have 0."""
 
 
 class Pod(NamedTuple):

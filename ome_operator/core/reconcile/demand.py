@@ -123,7 +123,7 @@ def _fleet(decided: Decided, role: str, sizes: Mapping[str, int]) -> RoleFleet:
 
 
 def _busy(decided: Decided) -> str:
-    """Return the rollout, recycle, move or drain because of which no group may be removed now; "" if there is none."""
+    """Return the rollout, recycle, move or drain that does not permit the removal of a group now; "" if there is none."""
     if decided.step.rolls or len(decided.snapshot.slices) > 1:
         return "a rollout is in progress"
     if decided.moving.extra or decided.moving.goes:

@@ -123,7 +123,7 @@ def _intact(snapshot: Snapshot, intent: Intent, want: Desired) -> cond.Condition
 
 
 def _telemetry_advice(snapshot: Snapshot, intent: Intent, want: Desired) -> Iterator[str]:
-    """Yield the advice about settings because of which the load of the target revision cannot be read."""
+    """Yield the advice about settings that keep the load of the target revision from being read."""
     stored: Mapping[str, Any] = (intent.data.get(intent.target) or {}).get("workloads") or {}
     engines = {name: role["leader"]["spec"]["template"]["spec"]["containers"][0] for name, role in stored.items()}
     routers = (one for one in want.manifests if one["kind"] == "Deployment")
@@ -246,7 +246,7 @@ def _rollout(decided: Decided) -> cond.Condition | None:
 
 
 def _way_out(service: InferenceService, intent: Intent, clock: Clock) -> str:
-    """Return what a user can do about a revision whose rollout failed, or which revision is restored automatically."""
+    """Return a text that states what a user can do about a failed rollout, or which revision is restored automatically."""
     if clock.back:
         return f"Revision {intent.aim.back} is being restored"
     undo = f", or go back to {intent.aim.back}: `ome undo {service.name} -n {service.namespace}`" if intent.aim.back else ""

@@ -74,8 +74,8 @@ class Standing(NamedTuple):
     recorded: tuple[Pod, ...]
     """Pods whose present start is the recorded start. Only these pods may ever be deleted."""
     whole: bool
-    """Whether the leader and the other ranks have been running since the recorded start. As many of the other ranks may be
-    missing as the engine survives losing."""
+    """Whether the leader and the other ranks have been running since the recorded start. Ranks that the engine survives
+    losing may be missing."""
     ending: bool
     """Whether the leader is being deleted by somebody else: it finishes its requests, and all other ranks still work for
     it."""

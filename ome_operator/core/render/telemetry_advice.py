@@ -1,5 +1,4 @@
-"""Give advice about settings because of which the operator or Prometheus cannot read the load of a service
-(docs/telemetry.md).
+"""Give advice about settings that keep the operator or Prometheus from reading the load of a service (docs/telemetry.md).
 
 The operator adds no argument to a revision, because a changed revision restarts its engines.
 """
@@ -19,7 +18,7 @@ SHOWN = "`ome top` and status.traffic"
 def advice(
     engines: Mapping[str, Manifest], router: Manifest | None, annotations: Mapping[str, str], *, hears: bool, scrapes: bool
 ) -> Iterator[str]:
-    """Yield a sentence for each setting because of which the load of a service cannot be read. `engines` maps components to
+    """Yield a sentence for each setting that keeps the load of a service from being read. `engines` maps components to
     the containers of their engines, `router` is the Deployment of the router, and `annotations` are those of the service.
     `hears` states whether routers have registries, and `scrapes` whether Prometheus scrapes engines.
 

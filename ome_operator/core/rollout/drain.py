@@ -1,4 +1,4 @@
-"""Drain groups: a group that is to be removed gets no new requests before its leader is stopped (decisions 9).
+"""Drain groups: a group that has to be removed gets no new requests before its leader is stopped (decisions 9).
 
 First the leader is marked, and the registry sidecar removes it from the routers. Then the StatefulSet of the leader is
 deleted, as soon as the registries of all routers report that the leader has no requests, and at the latest after the grace
@@ -33,7 +33,8 @@ GRACE = 30
 
 
 class Drain(NamedTuple):
-    """The reports about the requests in leaders that are being drained, and the time for which such leaders are kept."""
+    """The reports about the requests in leaders that are being drained, and the time after which such leaders are stopped.
+    """
 
     reports: Mapping[str, tuple[DrainReport, ...]] = {}
     """The reports of the registries of routers about each leader, by the UID of the leader's pod."""

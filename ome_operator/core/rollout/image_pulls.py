@@ -43,14 +43,14 @@ class PullOutcome(Enum):
 
 
 class NodePull(NamedTuple):
-    """An image that is to be pulled onto a node: the image of the main container of `template`."""
+    """An image that has to be pulled onto a node: the image of the main container of `template`."""
 
     node: str
     template: Manifest
 
     @property
     def image(self) -> str:
-        """The image that is to be pulled."""
+        """The image that has to be pulled."""
         return str(_main(self.template)["image"])
 
 
@@ -135,7 +135,7 @@ def _replaced(snapshot: Snapshot, intent: Intent, counts: ReplicaCounts) -> Slic
 
 
 def _pulls(snapshot: Snapshot, intent: Intent, serving: Slice) -> list[NodePull]:
-    """Return the images that are to be pulled, and onto which nodes: for each node of a serving group that accepts the pods
+    """Return the images that have to be pulled, and onto which nodes: for each node of a serving group that accepts the pods
     of the target, the images that the service does not use on this node yet.
 
     A node is left out if the service has a container there that is always pulled: a restart of this container would wait

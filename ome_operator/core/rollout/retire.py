@@ -28,7 +28,9 @@ class Retirement(NamedTuple):
 
 
 def retire(service: str, slice_: Slice) -> Retirement:
-    """Return the next step of the removal of all objects of a revision. `service` is the name of the service."""
+    """Return the next step that removes objects of a revision. The last step leaves none. `service` is the name of the
+    service.
+    """
     routers = [child for child in slice_.workloads if child.kind == "Deployment"]
     leaders = [child for child in slice_.workloads if is_leader_set(child)]
     workers = [child for child in slice_.workloads if child.kind == "StatefulSet" and not is_leader_set(child)]

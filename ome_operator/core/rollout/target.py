@@ -39,7 +39,7 @@ class TargetRevision(NamedTuple):
 
     @property
     def rejection(self) -> Mapping[str, Any] | None:
-        """The rejection because of which the revision `wish` is not the target; None if it is the target."""
+        """The rejection that keeps the revision `wish` from being the target; None if it is the target."""
         return None if self.revision == self.wish else _of(self.wish, self.rejected)
 
     @property

@@ -35,7 +35,7 @@ class TrafficSplit(NamedTuple):
     """The desired destinations of the HTTPRoute of a service."""
 
     weights: Mapping[str, int]
-    """The weight of each Service, by name. The Service of a revision that is to get no requests has the weight 0, so that a
+    """The weight of each Service, by name. The Service of a revision that should get no requests has the weight 0, so that a
     Gateway keeps it configured and loses no response that is under way."""
     serving: frozenset[str]
     """Names of the routers of revisions that can answer requests now."""
@@ -107,7 +107,7 @@ def allowed(snapshot: Snapshot, wanted: TrafficSplit | None, deletes: Iterable[D
 def _chosen(
     snapshot: Snapshot, step: RolloutStep, capacities: Mapping[str, int], settles: Collection[str]
 ) -> dict[str, int]:
-    """Return the weight of each revision that is to get requests."""
+    """Return the weight of each revision that should get requests."""
     stand = [name for name in snapshot.slices if _deployed(snapshot, name)]
     stay = [name for name in stand if name in step.keep]
     settled = [name for name in stay if name not in settles]

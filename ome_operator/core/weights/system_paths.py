@@ -14,12 +14,12 @@ SYSTEM = (
     "/var/lib/rpm", "/var/lib/systemd", "/var/lock", "/var/log", "/var/run", "/var/spool",
 )  # fmt: skip
 _MEMORY = "/dev/shm/"
-"""A file system in memory. Its directories are no directories of the system, so they may contain weights."""
+"""A file system in memory. Its directories do not belong to the operating system, so they may contain weights."""
 
 
 def system_directory(path: str) -> str:
-    """Return the directory of the system that a path names, is inside of, or contains; "" if there is none. `path` is
-    absolute.
+    """Return the directory of the operating system that a path names, is inside of, or contains; "" if there is none. `path`
+    is absolute.
     """
     place = normpath(f"/{path.lstrip('/')}")
     if place.startswith(_MEMORY):
