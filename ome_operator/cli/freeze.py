@@ -197,8 +197,8 @@ async def _found(client: "Client", name: str, namespace: str) -> str:
 
 
 async def _freeze(client: "Client", kind: str, namespace: str, name: str, value: str) -> None:
-    """Set the freeze annotation of an object. The value does not depend on the object, so a freeze waits for no other
-    client.
+    """Set the freeze annotation of an object. The value does not depend on the object, so it is written even if another
+    client changes the object at the same time.
     """
 
     async def attempt() -> None:

@@ -88,8 +88,8 @@ class SpeedPlanner:
 
     def _hardware(self, data: Mapping[str, Any], inputs: Mapping[str, Any]) -> frozenset[str]:
         """Return the models of the GPUs on which the revision may run: those of its accelerator classes, or of the classes
-        of the GPUs that its pods request. Of several classes, only those of which the cluster has a node are used, if
-        there are any.
+        of the GPUs that its pods request. If there are several classes, only those with a node in the cluster are used,
+        unless none has a node.
         """
         deps = self._cluster.deps()
         named = frozenset(part["class"] for part in (inputs.get("accelerator") or {}).values() if "class" in part)

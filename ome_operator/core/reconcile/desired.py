@@ -57,7 +57,7 @@ class Desired:
     """Names of the RoleScales that should exist."""
     held: Held
     traffic: TrafficSplit | None
-    """The shares of requests of the revisions in the HTTPRoute; None if no HTTPRoute is wanted."""
+    """The share of the requests that the HTTPRoute sends to each revision; None if no HTTPRoute is wanted."""
     progress: tuple[RoleProgress, ...]
     advice: tuple[str, ...]
     missing: tuple[tuple[str, str], ...]
@@ -148,7 +148,7 @@ def _outside(snapshot: Snapshot, intent: Intent, front: str, traffic: TrafficSpl
 def _traffic(
     snapshot: Snapshot, intent: Intent, step: RolloutStep, counts: ReplicaCounts, front: str
 ) -> TrafficSplit | None:
-    """Return the shares of requests of the revisions for the HTTPRoute; None if no HTTPRoute is wanted."""
+    """Return the share of the requests that the HTTPRoute should send to each revision; None if no HTTPRoute is wanted."""
     if snapshot.deps.policy.exposure.kind != exposure.ROUTE or not _outside(snapshot, intent, front):
         return None
     return weigh(snapshot, step, counts, routed=front == keys.ROUTER)
