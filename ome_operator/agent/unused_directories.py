@@ -2,7 +2,7 @@
 
 A removal needs two decisions. First, the agent offers to remove a directory that no model has used for the configured time.
 Then the operator permits the removal, because only the operator can check that no revision and no pod refers to the
-directory (see removals.py). A permission is valid only for one offer of one agent process.
+directory (controllers/weights_gc.py). A permission is valid only for one offer of one agent process.
 """
 
 import asyncio

@@ -126,6 +126,6 @@ def _run(where: _Cluster, dry_run: bool, work: Callable[[Any, Any], Awaitable[No
         where.context,
         lambda client: work(client, steps),
         manager=keys.MANAGER,
-        stopped="Completed steps are kept; run the command again.",
+        stopped="Completed steps stay in effect; run the command again.",
     )
     return steps.left

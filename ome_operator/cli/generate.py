@@ -78,7 +78,7 @@ def generate(
     reasoning_parser: Annotated[
         str | None,
         typer.Option(
-            help="Separate reasoning from the answer: the name of a parser, or no value for the model's own parser."
+            help="Parser that separates reasoning from the answer. Without a value, it is the model's own parser."
         ),
     ] = None,
     tool_call_parser: Annotated[

@@ -255,8 +255,7 @@ class Telemetry:
         return {uid: each for uid, each in found.items() if each}
 
     def starts(self, pods: Iterable[Pod]) -> dict[str, LeaderStart]:
-        """Return the observed times of the starts of leaders of a service that became ready recently, by the leader's UID.
-        """
+        """Return the observed times of the starts of a service's leaders that became ready recently, by UID."""
         now, pods = self._wall(), tuple(pods)
         recent = [
             pod for pod in pods if pod.rank == 0 and pod.ready and pod.component != keys.ROUTER and is_recent(pod, now)

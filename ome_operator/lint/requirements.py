@@ -202,7 +202,7 @@ def _architecture(subject: Subject, start: Launch) -> str | None:
 @rule(
     "json-invalid",
     Severity.ERROR,
-    "The value of a flag is no valid JSON",
+    "The value of a flag is not valid JSON",
     ignored="The engine exits with a JSONDecodeError after its parser has accepted the arguments.",
     evidence="SGLang 0.5.23, configs/model_config.py, and kv_events.py read the text of the flag with json.loads.",
 )

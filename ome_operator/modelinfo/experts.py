@@ -54,7 +54,7 @@ _FAMILIES: Mapping[str, _Family] = MappingProxyType(
     }
 )
 """Maps `model_type` to what is known of the family. Checked against the classes of transformers 5.19 and 5.24
-(tests/data/families.yaml)."""
+(tests/data/models/)."""
 
 
 def experts(text: Config) -> Experts | None:

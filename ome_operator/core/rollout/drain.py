@@ -33,8 +33,7 @@ GRACE = 30
 
 
 class Drain(NamedTuple):
-    """The reports about the requests in leaders that are being drained, and the time after which such leaders are stopped.
-    """
+    """The reports about the requests in draining leaders, and the time after which these leaders are stopped."""
 
     reports: Mapping[str, tuple[DrainReport, ...]] = {}
     """The reports of the registries of routers about each leader, by the UID of the leader's pod."""

@@ -208,10 +208,10 @@ def _freed(shares: dict[str, Share], target: str, seen: Mapping[str, Counts], wa
     """Return the shares. If three revisions block each other permanently, the revision with the least capacity gets no
     groups in the result.
 
-    Each revision has a group of every role. If a role has few groups, the revisions may together have as many groups of this
-    role as may exist, while the bounds require the capacity of all revisions. In this case a revision is removed only if
-    every group is ready and nothing changes. A revision that has no capacity is also removed if groups are not ready, as
-    long as nothing changes and another revision has capacity.
+    This can happen if a role has few groups: each revision keeps a group of every role, so the revisions may already have as
+    many groups of this role as may exist, while the bounds require the capacity of all revisions. In this case a revision is
+    removed only if every group is ready and nothing changes. A revision that has no capacity is also removed if groups are
+    not ready, as long as nothing changes and another revision has capacity.
     """
     changes = target not in seen and any(shares[target].values())
     changes |= any(not one.have == one.left == shares[name][role] for name in seen for role, one in seen[name].items())
