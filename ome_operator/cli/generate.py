@@ -77,9 +77,7 @@ def generate(
     strategy: Annotated[str, typer.Option(help=f"Deployment strategy: {', '.join(STRATEGIES)}.")] = "tp",
     reasoning_parser: Annotated[
         str | None,
-        typer.Option(
-            help="Parser that separates reasoning from the answer. Without a value, it is the model's own parser."
-        ),
+        typer.Option(help="Parser that separates reasoning from the answer. Without a value, it is the model's own parser."),
     ] = None,
     tool_call_parser: Annotated[
         str | None,

@@ -80,8 +80,7 @@ def model(name: str, precision: str) -> "Shape":
 
 
 _FOR_A_BOUND = (
-    "Its weight files, or their model.safetensors.index.json, next to config.json would give the memory, and a bound of the "
-    "speed."
+    "Its weight files, or their model.safetensors.index.json, next to config.json would give the memory, and a rough speed."
 )
 
 

@@ -185,9 +185,9 @@ UNKNOWN = {
 }  # fmt: skip
 
 
-def test_a_model_of_an_unknown_family_gets_a_bound(tmp_path: Path) -> None:
+def test_a_model_of_an_unknown_family_gets_a_rough_speed(tmp_path: Path) -> None:
     """For a model of an unknown family, the plan states the memory, because the size of the model's files is known, and a
-    bound of the speed instead of an estimate with an error.
+    rough speed instead of an estimate with an error.
     """
     file, index = tmp_path / "config.json", tmp_path / "model.safetensors.index.json"
     file.write_text(json.dumps(UNKNOWN))
