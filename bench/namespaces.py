@@ -80,7 +80,7 @@ def sent(rig: Rig, mark: int) -> list[Request]:
 
 
 def used(cluster: Cluster, which: str) -> Usage:
-    """Return what a process of the cluster has used so far."""
+    """Return the CPU time and memory that a process of the cluster has used so far."""
     found = cluster.process(which)
     assert found is not None
     return usage(found.pid)

@@ -170,8 +170,8 @@ def _texts(files: list[Path]) -> dict[str, str]:
 
 
 def _offline(files: list[Path], catalog: list[Path] | None, namespace: str, versions: "Versions") -> "list[Subject]":
-    """Return the services and runtimes in these files, and what a cluster would refuse of all objects. Raises Unanswered
-    if the files contain no object of the operator's kinds.
+    """Return the services and runtimes in these files, with the parts of all objects that a cluster would refuse. Raises
+    Unanswered if the files contain no object of the operator's kinds.
     """
     from ome_operator.cli.live.linted import subjects
 

@@ -70,7 +70,7 @@ class Files(NamedTuple):
     others: frozenset[Ref]
     """The objects of other kinds that the files create, such as claims and Secrets."""
     refused: tuple[gate.FileRefusal, ...]
-    """What a cluster would refuse of the objects."""
+    """The parts of the objects that a cluster would refuse."""
     skipped: tuple[str, ...]
     """The objects that no command checks, each with its file."""
     looked: int

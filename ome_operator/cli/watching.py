@@ -1,4 +1,4 @@
-"""Show what a command reads again and again, until Ctrl+C."""
+"""Repeat a command's query until Ctrl+C, and show each new result."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -20,7 +20,7 @@ _NO_PARSER = "the cookbook knows no parser of this model: pass the name of a par
 
 
 class OwnModel(NamedTuple):
-    """What is known of a model that the user names by its files or its repository."""
+    """The known facts about a model that the user names by its files or its repository."""
 
     title: str
     """The last part of the model's path or repository."""

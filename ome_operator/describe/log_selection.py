@@ -20,7 +20,7 @@ class Choice:
     rank: int | None = None
 
     def takes(self, pod: Pod, role: str) -> bool:
-        """Return whether the choice includes a pod that has this role."""
+        """Return whether the user chose this pod, which has the role `role`."""
         engine = pod.component != keys.ROUTER
         return (
             self.role in (None, role, pod.component)

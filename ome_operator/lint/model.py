@@ -1,5 +1,5 @@
-"""Collects what is known of a model without reading its files. The sources are the model's status, the configuration in
-its spec, and known recipes.
+"""Collects the facts about a model that are known without reading its files. The sources are the model's status, the
+configuration in its spec, and known recipes.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The input of the rules: a service in the form in which the operator would run it, and what is known of its model."""
+"""The input of the rules: a service in the form in which the operator would run it, and the known facts about its model."""
 
 import re
 from collections import Counter
@@ -92,7 +92,7 @@ class RefusedPart(Protocol):
         """Path of the part in the object."""
 
     def causes(self, sentence: str) -> bool:
-        """Return whether a sentence states that a field is missing only because it is written as this part."""
+        """Return whether this part is the reason for a sentence which states that a field is missing."""
 
     @property
     def says(self) -> str:
@@ -113,7 +113,7 @@ class Subject:
     """Kind and name of the runtime; "" if the service has none."""
     roles: tuple[Role, ...]
     model: ModelFacts | None
-    """What is known of the model; None if nothing is known."""
+    """The known facts about the model; None if nothing is known."""
     problems: tuple[str, ...]
     """The reasons why the operator itself would not start the service."""
     versions: Versions

@@ -241,7 +241,7 @@ def _dense_width(text: Config) -> int | None:
 
 def _all_attention(text: Config, kind: str, hidden: int, seen: Attention, layers: int) -> tuple[int, ...] | None:
     """Return five numbers of parameters, over all layers: of the attention without its output matrices; of these matrices;
-    of what is never quantized, such as norms; and `wider` and `tables` of `Layers`. None if a size is missing.
+    of parts that are never quantized, such as norms; and `wider` and `tables` of `Layers`. None if a size is missing.
     """
     if kind in layer_groups.FAMILIES:
         found = layer_groups.groups(text, layers)

@@ -167,8 +167,8 @@ def board(
     read: Mapping[str, tuple[list[Manifest], str]],
     late: Mapping[str, str] = MappingProxyType({}),
 ) -> Board:
-    """Build the board from what was read. It never fails on invalid objects: each service gets a row. `late` maps a class of
-    operators to the sentence that no operator of the class works.
+    """Build the board from the objects that were read. It never fails on invalid objects: each service gets a row. `late`
+    maps a class of operators to the sentence that no operator of the class works.
     """
     bodies = {_key(body): body for body in services}
     for body in read.get(SERVING, ([], ""))[0]:

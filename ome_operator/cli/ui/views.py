@@ -1,5 +1,5 @@
-"""The data of each section of a page, from what was read of the cluster. Pure functions: they take data and return data for
-the templates.
+"""The data of each section of a page, from the objects that were read from the cluster. Pure functions: they take data and
+return data for the templates.
 
 All text passes through `everywhere`, which makes control and bidirectional characters visible. The templates escape markup.
 """

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 PREFILL, DECODE, ROUTER = "prefill", "decode", "router"
 GROUPS = (PREFILL, DECODE)
-"""The roles that are decided together, in the order in which they serve a request."""
+"""The roles whose numbers of groups are decided together, in the order in which they serve a request."""
 KEPT = 600.0
 """Length in seconds of the period whose samples a decision uses."""
 BEFORE = 3.0
