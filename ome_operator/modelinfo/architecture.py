@@ -119,9 +119,7 @@ def attention(text: Config) -> Attention | None:
 
 
 def _linear_heads(text: Config, kind: str) -> int:
-    """Return the number of heads of linear attention, which GPUs divide among themselves; 0 if the model has no linear
-    attention.
-    """
+    """Return the number of heads of linear attention, which GPUs divide among themselves; 0 if no layer uses it."""
     found = layer_groups.groups(text, layer_count(text) or 0) if kind in layer_groups.FAMILIES else None
     return max((each.heads for each in found or ()), default=0)
 

@@ -58,8 +58,7 @@ class Child(NamedTuple):
     labels: Mapping[str, str]
     """The labels that the operator reads. Others are not kept."""
     hash: str
-    """The operator's hash annotation: the digest of the manifest that was applied last; "" if the object has no such
-    annotation."""
+    """The operator's hash annotation: the digest of the manifest that was applied last; "" if the object has none."""
     owned: str
     """Digest of the fields that the operator owns now according to managedFields; "" if it never applied the object."""
     deleting: bool
@@ -158,8 +157,7 @@ class Pod(NamedTuple):
     scale_down_mark: str = ""
     """Those of the keys in `scale_down` that the operator wrote, separated by commas."""
     yields: bool = False
-    """Whether the operator marked the pod, so that its ReplicaSet deletes this pod first when the ReplicaSet is scaled
-    down."""
+    """Whether the operator marked the pod, so that its ReplicaSet deletes it before other pods."""
     contacts: str = ""
     """Namespace of the leader that the pod contacts, if it is another namespace than the pod's; "" otherwise."""
 
@@ -193,8 +191,7 @@ class Node(NamedTuple):
     """(resource, allocatable amount) for each resource, sorted; CPUs in thousandths of a CPU. () until the kubelet has
     reported the amounts."""
     move: str = ""
-    """Value of the annotation with which `ome move` requests that groups move away from the node; "" if the node has no such
-    annotation."""
+    """Value of the annotation with which `ome move` requests that groups leave the node; "" if the node has none."""
     uid: str = ""
     faults: tuple[tuple[str, str], ...] = ()
     """The faults that the node itself reports (docs/bad-nodes.md): for each the kind, and a text for people."""
