@@ -71,7 +71,8 @@ class Scaled(Inline):
     """Number of groups at the start and at least; 1 if unset."""
     max_replicas: Replicas | None = None
     """Maximum number of groups; minReplicas if unset. If it is greater than minReplicas, the RoleScale of the component
-    sets the number of groups. Users change the RoleScale, or an autoscaler if one is configured."""
+    sets the number of groups. Users change the RoleScale, or an autoscaler if one is configured. If it is unset and
+    autoscaler.class is HPA, KEDA, External or Demand, the present number of groups stays."""
     scale_target: int | None = None
     """Target value of scaleMetric in percent of the pods' requests; 80 if unset."""
     scale_metric: Literal["cpu", "memory", "concurrency", "rps"] | None = None

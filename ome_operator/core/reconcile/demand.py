@@ -99,10 +99,13 @@ def _targets(policy: DemandPolicy | None, bounds: Mapping[str, GroupBounds]) -> 
 
 
 def _bounds(decided: Decided, role: str, policy: DemandPolicy | None) -> GroupBounds:
-    """Return the bounds of a role. If the RoleScale or the spec sets the number, both bounds are this number."""
+    """Return the bounds of a role. If the RoleScale or the spec sets the number, or if the role has no maximum, both bounds
+    are the present number.
+    """
     component = COMPONENT_OF[role]
     counts, present = decided.intent.policies.get(component), decided.intent.groups.get(component, 0)
-    if counts is None or not (counts.demand and counts.scaled) or overridden(decided.snapshot, component, counts):
+    fixed = counts is None or counts.unbounded or not (counts.demand and counts.scaled)
+    if counts is None or fixed or overridden(decided.snapshot, component, counts):
         return GroupBounds(present, present)
     spare = getattr(policy.spare, component, None) if policy is not None and policy.spare is not None else None
     return GroupBounds(counts.low, counts.high, spare or 0)

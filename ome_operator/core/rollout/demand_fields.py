@@ -124,7 +124,7 @@ def _routers(policy: DemandPolicy, policies: Mapping[str, ReplicaPolicy]) -> Ite
     router = policies.get(keys.ROUTER)
     if router is None:
         return
-    if router.demand and router.scaled and policy.requests_per_router is None:
+    if router.demand and _bounded(router) and policy.requests_per_router is None:
         yield (
             f"spec.{keys.ROUTER} has the autoscaler class Demand, but the number of routers never changes without "
             f"{_FIELD}.requestsPerRouter: set it"
@@ -141,11 +141,16 @@ def _spare(policy: DemandPolicy, policies: Mapping[str, ReplicaPolicy]) -> Itera
     for name, groups in written.items():
         if not policies[name].demand:
             yield _unscaled(f"{_FIELD}.spare.{name}", name)
-        elif policies[name].scaled and groups + 1 >= policies[name].high:
+        elif _bounded(policies[name]) and groups + 1 >= policies[name].high:
             yield (
                 f"{_FIELD}.spare.{name} is {groups}, but spec.{name}.maxReplicas is {policies[name].high}, so the service "
                 "always has the maximum: lower spare, or raise maxReplicas"
             )
+
+
+def _bounded(policy: ReplicaPolicy) -> bool:
+    """Return whether the number of groups of a role may change between a minimum and a larger maximum."""
+    return policy.scaled and not policy.unbounded
 
 
 def _peak(field: str, peak: Peak, policies: Mapping[str, ReplicaPolicy]) -> Iterator[str]:
@@ -155,7 +160,7 @@ def _peak(field: str, peak: Peak, policies: Mapping[str, ReplicaPolicy]) -> Iter
     if not peak.minimum.dump():
         yield f"{field} is empty, so the time has no effect: write {field}.{keys.ENGINE}"
     written = {name: groups for name, groups in _numbers(peak.minimum).items() if groups and name in policies}
-    asked = {name: groups for name, groups in written.items() if policies[name].demand and policies[name].scaled}
+    asked = {name: groups for name, groups in written.items() if policies[name].demand and _bounded(policies[name])}
     for name, groups in written.items():
         if not policies[name].demand:
             yield _unscaled(f"{field}.{name}", name)

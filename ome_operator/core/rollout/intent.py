@@ -218,17 +218,22 @@ def _groups(snapshot: Snapshot, component: str, counts: ReplicaPolicy) -> int:
     If there is neither, the number of existing groups is limited in the same way, because a backup may have been restored
     without the RoleScale, or the RoleScale may be restored later. After a request has woken the service, its groups are kept
     for a while even if the RoleScale requests none.
+
+    A component without a maximum keeps the number of the previous pass, and at least minReplicas, whatever an autoscaler
+    requests. With the class Demand it also gets the number that somebody has written to its RoleScale.
     """
     if not counts.scaled:
         return counts.low
     asked = applied_groups(snapshot, component)
+    if asked is None and counts.unbounded and not counts.demand:
+        asked = zero.former_groups(snapshot.service, component) or None
     if asked is None:
         scale = role_scale(snapshot, component)
         asked = scale.replicas if scale is not None else _present(snapshot, component)
     if not asked:
         service = snapshot.service
         asked = zero.kept(zero.stored(service), component, wakes=zero.asks_to_wake(service), now=snapshot.now)
-    return min(max(asked, counts.low), max(counts.high, counts.low))
+    return max(asked, counts.low) if counts.unbounded else min(max(asked, counts.low), max(counts.high, counts.low))
 
 
 def _present(snapshot: Snapshot, component: str) -> int:

@@ -62,8 +62,8 @@ def facts(snapshot: Snapshot, groups: Mapping[str, int], *, serves: bool) -> Zer
     """Return the facts from which the field `zero` of the status is computed in this pass. Only roles that have a RoleScale
     can be woken.
     """
-    service, components = snapshot.service, snapshot.service.status.get("components") or {}
-    former = {role: int((components.get(role) or {}).get("replicas") or 0) for role in ROLES}
+    service = snapshot.service
+    former = {role: former_groups(service, role) for role in ROLES}
     scaled = all(role_scale(snapshot, role) is not None for role in ROLES if groups.get(role) == 0)
     return ZeroFacts(
         before=stored(service),
@@ -74,6 +74,14 @@ def facts(snapshot: Snapshot, groups: Mapping[str, int], *, serves: bool) -> Zer
         arrivals=snapshot.observed.arrivals,
         wakes=asks_to_wake(service) and scaled,
     )
+
+
+def former_groups(service: InferenceService, component: str) -> int:
+    """Return the desired number of groups of a component in the previous pass, from the stored status; 0 if unknown."""
+    components = service.status.get("components")
+    stored = components.get(component) if isinstance(components, Mapping) else None
+    number = stored.get("replicas") if isinstance(stored, Mapping) else None
+    return number if type(number) is int and number > 0 else 0
 
 
 def advice(snapshot: Snapshot, component: str, groups: int, asked: int | None, *, scaled: bool) -> list[str]:

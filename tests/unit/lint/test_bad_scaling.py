@@ -130,6 +130,7 @@ DEMANDS = [
 ]
 TOO_LONG = {**TARGETS, "schedule": [TIME] * 1000}
 UNSCALED = "spec.engine has the autoscaler class Demand.*so its number never changes: raise maxReplicas"
+UNBOUNDED = "spec.engine.maxReplicas is not set, so the class Demand does not scale engine, .*: write spec.engine.maxReplicas"
 NEEDS = "autoscaler.class Demand needs"
 FIXED = {"minReplicas": 1, "autoscaler": {"class": "Demand"}}
 UNUSED = f"annotation {CLASS} has no effect, because .* take precedence: remove the annotation"
@@ -209,12 +210,12 @@ SERVICES = {
         for one in ("x", "prefill=0,decode=1,routers=1", "prefill=9999,decode=1,routers=1", "prefill=2,decode=nan,routers=1")
     },
     f"{BACK} beside Recommend": Written("has no effect: .*Remove it", notes={BACK: "prefill=2,decode=1,routers=1"}),
-    "maxReplicas is missing": Written(UNSCALED, engine=FIXED),
+    "maxReplicas is missing": Written(UNBOUNDED, engine=FIXED),
     "maxReplicas is missing beside other fields": Written(
-        UNSCALED, {**TARGETS, "spare": {"engine": 1}, "schedule": [TIME]}, engine=FIXED
+        UNBOUNDED, {**TARGETS, "spare": {"engine": 1}, "schedule": [TIME]}, engine=FIXED
     ),
     "maxReplicas is 0": Written(UNSCALED, engine={**ROLE, "maxReplicas": 0}),
-    "maxReplicas of the router is missing": Written("raise maxReplicas", engine={}, decoder={}, router=FIXED),
+    "maxReplicas of the router is missing": Written("number of routers stays: write spec.router.maxReplicas", router=FIXED),
     **{
         f"{name} of {role}: {number}": of_bounds(role, name, number, said)
         for role in ("engine", "decoder", "router")
