@@ -109,6 +109,8 @@ class ScalingSummary(Spec):
     none."""
     why: str | None = None
     """The numbers that decided, in a sentence."""
+    at_maximum: Annotated[dict[str, int] | None, ATOMIC_MAP] = None
+    """If `hold` is Maximum: the maximum of each role (prefill, decode) of which the demand needs more groups."""
     speeds: Annotated[dict[str, str] | None, ATOMIC_MAP] = None
     """How the speed of the groups of a role (prefill, decode) is known: Measured; FirstEstimate, from a single load or from
     a queue; Former, measured before the groups changed; or Planned, from `ome plan`."""

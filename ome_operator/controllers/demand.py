@@ -24,6 +24,7 @@ from ome_operator.core.demand import days as scaling_days
 from ome_operator.core.demand.days import DaySums
 from ome_operator.core.demand.estimate import PERIOD, bound_below
 from ome_operator.core.demand.facts import (
+    COMPONENT_OF,
     DECODE,
     GROUPS,
     KEPT,
@@ -46,7 +47,7 @@ from ome_operator.core.observed.objects import Pod, Ref
 from ome_operator.core.observed.telemetry import RouterReport
 from ome_operator.core.placement.capacity_check import needs
 from ome_operator.core.placement.fit import Needs, beside
-from ome_operator.core.rollout.applied import COMPONENT_OF, stored_groups
+from ome_operator.core.rollout.applied import stored_groups
 from ome_operator.core.rollout.scheduled_zero import is_stored
 from ome_operator.machinery.background import PACER, repeat
 from ome_operator.util.wall_clock import WallClock
@@ -141,9 +142,7 @@ class DemandScaler:
             followed.stored = {**followed.stored, "applied": _within(numbers, task)}
 
     def of(self, service: Resource) -> dict[str, Any] | None:
-        """Return the value of `status.scaling`. Before the first decision it is the stored value, so that a restart of the
-        operator changes nothing.
-        """
+        """Return the value of `status.scaling`: before the first decision, as after a restart, the stored value."""
         known = self._followed.get(service.uid)
         stored = service.status.get("scaling")
         return known.stored if known is not None else stored if isinstance(stored, dict) else None
@@ -263,8 +262,7 @@ class DemandScaler:
         moved = any(before.get(name) != after.get(name) for name in ("mode", "wanted", "applied"))
         differs = before.get("why") != after.get("why")
         stated = differs and made.hold in STATED
-        other = (differs and made.hold in SLOW) or any(before.get(name) != after.get(name) for name in ("hold", "speeds"))
-        other = other or _configurations(before) != _configurations(after)
+        other = (differs and made.hold in SLOW) or _reasons(before) != _reasons(after)
         held = other and not 0 <= now - followed.at < PAUSE
         if moved or stated or held or not 0 <= now - followed.at < REPEAT:
             followed.stored, followed.at = after, now
@@ -280,10 +278,11 @@ class DemandScaler:
         return asked if self._fits_now(ref, beside(*taken, asked), now) else None
 
 
-def _configurations(scaling: Mapping[str, Any]) -> Any:
-    """Return the configurations whose measurements a value of `status.scaling` contains."""
+def _reasons(scaling: Mapping[str, Any]) -> list[Any]:
+    """Return the reason of a decision, how speeds are known, and the measured configurations, from `status.scaling`."""
     learned = scaling.get("learned")
-    return learned.get("configurations") if isinstance(learned, dict) else None
+    found = learned.get("configurations") if isinstance(learned, dict) else None
+    return [found, *(scaling.get(name) for name in ("hold", "atMaximum", "speeds"))]
 
 
 def _within(applied: Mapping[str, int], task: DemandTask) -> dict[str, int]:
@@ -340,6 +339,7 @@ def _status(task: DemandTask, followed: _DemandMemory, made: SizeDecision) -> di
         "mode": task.mode,
         "hold": str(made.hold),
         "why": made.why,
+        "atMaximum": dict(made.at_maximum),
         "speeds": {role: str(basis) for role, basis in made.basis.items()},
         **to_status(followed.state),
         "days": scaling_days.to_status(followed.days),

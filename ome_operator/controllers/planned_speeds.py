@@ -13,12 +13,11 @@ from typing import Any
 from ome_operator.api import Model
 from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.owned import revision as stored_revision
-from ome_operator.core.demand.facts import GROUPS, NO_PLAN, PlannedSpeeds
+from ome_operator.core.demand.facts import COMPONENT_OF, GROUPS, NO_PLAN, PlannedSpeeds
 from ome_operator.core.demand.task import DemandTask
 from ome_operator.core.observed.objects import Ref
 from ome_operator.core.render.statefulsets import stored
 from ome_operator.core.resolve.finetuned import BASE
-from ome_operator.core.rollout.applied import COMPONENT_OF
 from ome_operator.lint.model import fitting
 
 logger = logging.getLogger(__name__)

@@ -9,10 +9,10 @@ from datetime import datetime
 from typing import Any
 
 from ome_operator import keys, quantity
+from ome_operator.core.demand.facts import COMPONENT_OF
 from ome_operator.core.placement.messages import HELD
 from ome_operator.core.reasons import ANOTHER, CONDITION, ORDER, READY, SCALED, Reason, ReasonRecord, State, record_of
 from ome_operator.core.reasons.pods import FREE_GPUS, LABEL_NODES
-from ome_operator.core.rollout.applied import COMPONENT_OF
 from ome_operator.describe.tree import WHEN_TRUE, GroupView, Rank, RoleView, SliceView, Tree
 from ome_operator.describe.words import OUTDATED, WORDS
 from ome_operator.util.wording import count

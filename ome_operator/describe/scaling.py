@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ome_operator import keys
-from ome_operator.core.demand.holds import HOLDS
+from ome_operator.core.demand.holds import meaning
 from ome_operator.core.observed import from_api
 from ome_operator.core.rollout.applied import set_by_hand
 from ome_operator.util import columns
@@ -63,12 +63,12 @@ def view(body: Mapping[str, Any], scales: Mapping[str, Mapping[str, Any]]) -> Sc
         service=body["metadata"]["name"],
         namespace=body["metadata"]["namespace"],
         mode=str(scaling.get("mode") or ""),
-        demanded=_demanded(body),
+        demanded=bool(_demanded(body)),
         groups={role: int(each.get("replicas") or 0) for role, each in components.items()},
         ready={role: int(each.get("readyReplicas") or 0) for role, each in components.items()},
         wanted=scaling.get("wanted") or {},
         hold=hold,
-        meaning=HOLDS.get(hold, ""),
+        meaning=meaning(hold, scaling.get("atMaximum"), _demanded(body)),
         why=str(scaling.get("why") or ""),
         speeds=scaling.get("speeds") or {},
         by_hand=tuple(sorted(written)),
@@ -79,9 +79,10 @@ def view(body: Mapping[str, Any], scales: Mapping[str, Mapping[str, Any]]) -> Sc
     )
 
 
-def _demanded(body: Mapping[str, Any]) -> bool:
+def _demanded(body: Mapping[str, Any]) -> list[str]:
+    """Return the components that have the autoscaler class Demand in the spec of the service."""
     spec = body.get("spec") or {}
-    return any(((spec.get(name) or {}).get("autoscaler") or {}).get("class") == "Demand" for name in _ROLE)
+    return [name for name in _ROLE if ((spec.get(name) or {}).get("autoscaler") or {}).get("class") == "Demand"]
 
 
 def own_why(found: ScalingView) -> str:

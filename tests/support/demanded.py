@@ -109,6 +109,8 @@ class Demanded(World):
         self.gone = now if goes(task, made) else float("-inf")
         known = {name: value for name, value in to_status(self.state).items() if name != "learned"}
         found = {"mode": task.mode, "hold": made.hold if made.hold in LASTING else "", **known}
+        if made.at_maximum:
+            found["atMaximum"] = dict(made.at_maximum)
         if task.mode == APPLY:
             found["applied"] = applied(task, made, self.state, stored_groups(self.service.status))
         return found

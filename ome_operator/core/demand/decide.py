@@ -66,7 +66,8 @@ def decide(
         made, state = _groups_stay(targets, state, now, present, routers, *explain.unmet(demand, targets, needs))
     else:
         made, state = _sized(samples, fleet, targets, state, now, demand, routers)
-    return made._replace(basis=demand.basis), state
+    at_maximum = limits.at_maximum(needs, targets) if made.hold == HoldReason.MAXIMUM else {}
+    return made._replace(basis=demand.basis, at_maximum=at_maximum), state
 
 
 def _taught(

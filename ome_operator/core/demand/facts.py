@@ -4,9 +4,13 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
+from ome_operator import keys
+
 PREFILL, DECODE, ROUTER = "prefill", "decode", "router"
 GROUPS = (PREFILL, DECODE)
 """The roles whose numbers of groups are decided together, in the order in which they serve a request."""
+COMPONENT_OF = {PREFILL: keys.ENGINE, DECODE: keys.DECODER, ROUTER: keys.ROUTER}
+"""Maps each role to the component of the service."""
 KEPT = 600.0
 """Length in seconds of the period whose samples a decision uses."""
 BEFORE = 3.0
@@ -277,6 +281,8 @@ class SizeDecision(NamedTuple):
     """A sentence with the numbers on which the decision is based."""
     basis: Mapping[str, Basis] = {}
     """States for each role how the speed of its groups is known; empty if there was no estimate."""
+    at_maximum: Mapping[str, int] = {}
+    """If `hold` is `HoldReason.MAXIMUM`: the maximum of each role of which the demand needs more groups. Otherwise empty."""
 
     @property
     def size(self) -> tuple[int, int, int]:

@@ -1,6 +1,10 @@
 """The reasons why a service does not get the size that its demand needs, or gets it later."""
 
+from collections.abc import Collection, Mapping
 from enum import StrEnum
+from typing import Any
+
+from ome_operator.core.demand.facts import COMPONENT_OF, GROUPS, PREFILL
 
 
 class HoldReason(StrEnum):
@@ -75,3 +79,30 @@ HOLDS: dict[str, str] = {
     "groups changed, but the speed of the present groups was not measured.",
 }
 """Maps each reason to a text for people that states its meaning."""
+
+
+def meaning(hold: str, at_maximum: Any = None, components: Collection[str] = ()) -> str:
+    """Return the text for people that states the meaning of a reason; "" for "" and for an unknown reason.
+
+    For `HoldReason.MAXIMUM` the text names each role that needs more groups, and the field to change. `at_maximum` is the
+    field `atMaximum` of `status.scaling`, which people may have edited, and `components` are the components that have the
+    class Demand.
+    """
+    stored = at_maximum if hold == HoldReason.MAXIMUM and isinstance(at_maximum, Mapping) else {}
+    most = {role: stored[role] for role in GROUPS if type(stored.get(role)) is int}
+    if not most:
+        return HOLDS.get(hold, "")
+    words = " ".join(_maximum(role, number, COMPONENT_OF[role], components) for role, number in most.items())
+    return f"{words} Decode gets no more groups than prefill can feed." if PREFILL in most else words
+
+
+def _maximum(role: str, number: int, component: str, components: Collection[str]) -> str:
+    if component in components:
+        return (
+            f"The demand needs more {role} groups than the maximum of {role}, which is {number}: raise "
+            f"spec.{component}.maxReplicas."
+        )
+    return (
+        f"The demand needs more {role} groups than the service has ({number}), and {role} is not scaled with the demand: "
+        f"add groups, or write Demand into spec.{component}.autoscaler.class."
+    )

@@ -38,6 +38,12 @@ def limited(need: NeededGroups, fleet: Fleet, targets: Targets) -> tuple[tuple[i
     return found, HoldReason.BUDGET if found != tuple(size) else hold
 
 
+def at_maximum(need: NeededGroups, targets: Targets) -> dict[str, int]:
+    """Return the maximum of each role of which more groups are needed, including spare groups, than the maximum permits."""
+    wanted = {role: (number or 0) + targets.bounds[role].spare for role, number in zip(GROUPS, need, strict=True)}
+    return {role: targets.bounds[role].high for role in GROUPS if wanted[role] > targets.bounds[role].high}
+
+
 def affordable(wanted: tuple[int, int], fleet: Fleet, targets: Targets) -> tuple[int, int]:
     """Return the numbers of groups that the budget permits. Groups are subtracted from `wanted` one by one, from the role
     that still has the larger fraction of its wanted groups, so that both roles can serve about the same fraction of the

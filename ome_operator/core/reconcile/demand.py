@@ -6,8 +6,18 @@ from collections.abc import Iterator, Mapping
 
 from ome_operator import keys, quantity
 from ome_operator.api.scaling import DemandPolicy, Peak
-from ome_operator.core.demand.facts import DECODE, GROUPS, PREFILL, ROUTER, Fleet, GroupBounds, RoleFleet, Targets
-from ome_operator.core.demand.holds import HOLDS, HoldReason
+from ome_operator.core.demand.facts import (
+    COMPONENT_OF,
+    DECODE,
+    GROUPS,
+    PREFILL,
+    ROUTER,
+    Fleet,
+    GroupBounds,
+    RoleFleet,
+    Targets,
+)
+from ome_operator.core.demand.holds import HoldReason, meaning
 from ome_operator.core.demand.task import APPLY, RECOMMEND, DemandTask, MeasuredStart, PeakTime
 from ome_operator.core.freeze.hold import active_hold
 from ome_operator.core.observed.objects import Manifest, Pod
@@ -15,7 +25,7 @@ from ome_operator.core.reasons import FOLLOWS_DEMAND, Reason
 from ome_operator.core.reconcile.configurations import configurations
 from ome_operator.core.reconcile.decided import Decided
 from ome_operator.core.rollout import demand_fields, scheduled_zero
-from ome_operator.core.rollout.applied import COMPONENT_OF, applies, demand_policy, kept_groups, overridden, stored_groups
+from ome_operator.core.rollout.applied import applies, demand_policy, kept_groups, overridden, stored_groups
 from ome_operator.core.status.conditions import Condition
 from ome_operator.util.wording import count
 
@@ -234,7 +244,8 @@ def condition(decided: Decided) -> Condition | None:
     if hold in NOT_FOLLOWED:
         reason, says_size = NOT_FOLLOWED[HoldReason(hold)]
         stated = f"The wanted size is {size}; the mode is Recommend" if recommended else f"The size is {size}"
-        return _false(reason, f"{HOLDS[hold]} {stated}" if says_size else HOLDS[hold])
+        says = meaning(hold, found.get("atMaximum"), names)
+        return _false(reason, f"{says} {stated}" if says_size else says)
     if recommended:
         return Condition(FOLLOWS_DEMAND, True, Reason.RECOMMENDED, f"the demand needs {size}; the mode is Recommend")
     return Condition(FOLLOWS_DEMAND, True, Reason.FOLLOWED, f"the size is {size}")

@@ -10,7 +10,7 @@ group.
 from collections.abc import Mapping
 from typing import Any
 
-from ome_operator import keys, names
+from ome_operator import names
 from ome_operator.api import InferenceService
 from ome_operator.api.scaling import DemandPolicy
 from ome_operator.core.demand.task import APPLY
@@ -97,7 +97,3 @@ def kept_groups(snapshot: Snapshot, policies: Mapping[str, ReplicaPolicy], group
         if scale is None or scale.deleting or scale.replicas != groups[component]:
             found[component] = number
     return found
-
-
-COMPONENT_OF = {"prefill": keys.ENGINE, "decode": keys.DECODER, "router": keys.ROUTER}
-"""Maps each role of a `SizeDecision` to the component of the service."""

@@ -8,11 +8,11 @@ from ome_operator import keys, quantity
 from ome_operator.api import InferenceService
 from ome_operator.api.scaling import DemandPolicy, GroupsByComponent, Peak
 from ome_operator.core.demand.estimate import BOUNDS
-from ome_operator.core.demand.facts import GROUPS
+from ome_operator.core.demand.facts import COMPONENT_OF, GROUPS
 from ome_operator.core.demand.task import APPLY
 from ome_operator.core.demand.undo import Size, size_of
 from ome_operator.core.resolve.scaling import ReplicaPolicy
-from ome_operator.core.rollout.applied import COMPONENT_OF, demand_policy
+from ome_operator.core.rollout.applied import demand_policy
 
 _FIELD = "spec.scalingPolicy.demand"
 _GROUPS = tuple(COMPONENT_OF[role] for role in GROUPS)

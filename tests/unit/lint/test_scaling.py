@@ -50,7 +50,10 @@ def test_a_service_without_a_decoder_is_told_to_add_one() -> None:
 @pytest.mark.parametrize(
     ("spec", "says"),
     [
-        ({"decoder": {"minReplicas": 2, "autoscaler": {"class": "Demand"}}}, "spec.decoder.maxReplicas is not set, so the class Demand does not scale decoder"),
+        (
+            {"decoder": {"minReplicas": 2, "autoscaler": {"class": "Demand"}}},
+            "spec.decoder.maxReplicas is not set, so the class Demand does not scale decoder",
+        ),
         ({"decoder": {}}, "spec.scalingPolicy.demand has no effect without a component of the class Demand"),
         (
             {"schedule": [{"start": "08:00", "end": "18:00", "minimum": {"decoder": 3}}]},

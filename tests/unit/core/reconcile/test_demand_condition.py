@@ -3,9 +3,10 @@
 import pytest
 
 from ome_operator.core.demand.follow import follow
-from ome_operator.core.demand.holds import HOLDS
+from ome_operator.core.demand.holds import HOLDS, meaning
 from ome_operator.core.reasons import FOLLOWS_DEMAND
 from ome_operator.core.reconcile.demand import DISTURBED
+from ome_operator.describe.scaling import lines, view
 from tests.support.demanded import BUSY, KNOWN, Demanded, spec, told
 from tests.unit.core.demand.loads import NOW, samples, state
 
@@ -107,3 +108,41 @@ def test_no_group_is_removed_while_another_recovers_and_groups_are_still_added()
             assert (quiet.decode, quiet.hold) == (3, "Busy") and busy.decode > 3
         world.run(1)
     assert seen
+
+
+PREFILL = "The demand needs more prefill groups than the maximum of prefill, which is 1: raise spec.engine.maxReplicas. "
+DECODE = "The demand needs more decode groups than the maximum of decode, which is {}: raise spec.decoder.maxReplicas. "
+OTHER = (
+    "The demand needs more prefill groups than the service has (1), and prefill is not scaled with the demand: add groups, "
+    "or write Demand into spec.engine.autoscaler.class. "
+)
+FED = "Decode gets no more groups than prefill can feed. "
+
+
+@pytest.mark.parametrize(
+    ("engine", "decoder", "rate", "says"),
+    [
+        ("Demand", 1, BUSY, DECODE.format(1)),
+        ("Demand", 9, 150.0, PREFILL + FED),
+        ("Demand", 2, 150.0, PREFILL + DECODE.format(2) + FED),
+        ("External", 9, 150.0, OTHER + FED),
+    ],
+)
+def test_the_role_and_the_field_of_a_maximum_are_named(engine: str, decoder: int, rate: float, says: str) -> None:
+    whole = spec("Apply", role={"maxReplicas": decoder})
+    role = {"minReplicas": 1, "maxReplicas": 1, "autoscaler": {"class": engine}}
+    world = Demanded(**{**whole, "engine": role})
+    world.rate = rate
+    world.decide(30)
+    assert told(world) == ("False", "DemandUnmet") and world.condition(FOLLOWS_DEMAND)["message"].startswith(
+        f"{says}The size"
+    )
+    body = {"metadata": {"name": "svc", "namespace": "team"}, "spec": world.service.spec.dump()}
+    found = view({**body, "status": world.service.status}, {})
+    assert f"Held (Maximum): {says.strip()}" in [*lines(found)]
+
+
+@pytest.mark.parametrize("edited", ["prefill", ["prefill"], {"prefill": "1"}, {"prefill": None}, {"engine": 1}, {}, None])
+def test_a_maximum_that_people_edited_in_the_status_is_left_out(edited: object) -> None:
+    assert meaning("Maximum", edited, ["engine"]) == HOLDS["Maximum"]
+    assert meaning("Budget", {"prefill": 1}, ["engine"]) == HOLDS["Budget"] and meaning("", None) == meaning("X") == ""
