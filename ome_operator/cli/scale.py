@@ -120,6 +120,7 @@ async def _resume(client: "Client", service: str, namespace: str) -> list[str]:
     """End `--undo`, and delete the RoleScales that somebody has written. The operator creates them again with the groups
     that exist.
     """
+    from ome_operator.core.observed.field_managers import HPA
     from ome_operator.describe.scaling import view
 
     body, scales = await _found(client, service, namespace)
@@ -130,6 +131,12 @@ async def _resume(client: "Client", service: str, namespace: str) -> list[str]:
     for name in found.by_hand:
         await client.delete("RoleScale", found.namespace, name, scales[name]["metadata"]["uid"])
     messages = [f"RoleScale {name} is created again, and follows the demand from then on." for name in found.by_hand]
+    messages += [
+        f"RoleScale {name} was written by a HorizontalPodAutoscaler. If this still exists, the next number that it writes "
+        "applies instead of the demand again."
+        for name, writer in found.writers.items()
+        if writer == HPA
+    ]
     if is_back:
         # The removal does not depend on what the annotation contains by now.
         patch = {"metadata": {"annotations": {keys.SCALED_BACK: None}}}

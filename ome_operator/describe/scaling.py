@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ome_operator import keys
 from ome_operator.core.demand.holds import meaning
-from ome_operator.core.observed import from_api
+from ome_operator.core.observed import field_managers, from_api
 from ome_operator.core.rollout.applied import set_by_hand
 from ome_operator.util import columns
 from ome_operator.util.wording import count
@@ -40,6 +40,8 @@ class ScalingView(NamedTuple):
     why: str
     speeds: Mapping[str, str]
     """Maps each role to a text about how the speed of its groups is known."""
+    writers: Mapping[str, str]
+    """Maps the name of each RoleScale in `by_hand` to the field manager that wrote its number, such as kubectl."""
     by_hand: tuple[str, ...]
     """Names of the RoleScales whose number somebody has set by hand, so that it is used instead of the autoscaler's
     number."""
@@ -71,6 +73,7 @@ def view(body: Mapping[str, Any], scales: Mapping[str, Mapping[str, Any]]) -> Sc
         meaning=meaning(hold, scaling.get("atMaximum"), _demanded(body)),
         why=str(scaling.get("why") or ""),
         speeds=scaling.get("speeds") or {},
+        writers={name: field_managers.replicas_writer(scales[name].get("metadata") or {}) for name in sorted(written)},
         by_hand=tuple(sorted(written)),
         traffic=status.get("traffic") or {},
         decisions=tuple(scaling.get("decisions") or ()),
@@ -117,11 +120,11 @@ def lines(found: ScalingView) -> Iterator[str]:
         yield f"Why: {why}"
     if found.hold:
         yield f"Held ({found.hold}): {found.meaning}"
-    for name in found.by_hand:
-        yield (
-            f"RoleScale {name} was set by hand, and applies instead of the demand. To follow the demand again: `ome scale "
-            f"{found.service} -n {found.namespace} --resume`"
-        )
+    for name, writer in found.writers.items():
+        is_hpa, end = writer == field_managers.HPA, f"`ome scale {found.service} -n {found.namespace} --resume`"
+        who = "written by a HorizontalPodAutoscaler" if is_hpa else "set by hand"
+        first = f"delete it if it still exists (`kubectl get hpa -n {found.namespace}`), then " if is_hpa else ""
+        yield f"RoleScale {name} was {who}, and applies instead of the demand. To follow the demand again: {first}{end}"
     if found.decisions:
         yield ""
         yield from columns.lines([("DECISION", "PREFILL", "DECODE", "ROUTERS", "HELD", "WHY"), *_decisions(found)])

@@ -12,6 +12,7 @@ from ome_operator.api import AcceleratorClass, FineTunedWeight, InferenceService
 from ome_operator.api.well_known import NO_MODELS
 from ome_operator.core.observed.admission import GangAdmission
 from ome_operator.core.observed.arrivals import Arrivals
+from ome_operator.core.observed.autoscalers import ForeignAutoscaler
 from ome_operator.core.observed.budgets import Budget
 from ome_operator.core.observed.objects import (
     NO_POLICY,
@@ -112,6 +113,7 @@ def tables(pass_: Pass) -> Tables:
             "arrivals": fact_json(observed.arrivals),
             "scaling": observed.scaling,
             "budgets": [fact_json(one) for one in observed.budgets],
+            "autoscalers": [fact_json(one) for one in observed.autoscalers],
             "judged": [[*key, fact_json(fact)] for key, fact in getattr(deps.judge, "args", ({},))[0].items()],
         },
     }
@@ -229,6 +231,7 @@ def _observed(found: Tables, where: str) -> Observed:
         ahead=partial(recorded_ahead, read(str, messages.get("ahead", ""), f"{where}.told.ahead")),
         turn=turn._replace(rivals=rivals),
         budgets=read(tuple[Budget, ...], messages.get("budgets", []), f"{where}.told.budgets"),
+        autoscalers=read(tuple[ForeignAutoscaler, ...], messages.get("autoscalers", []), f"{where}.told.autoscalers"),
         another=read(str, messages.get("another", ""), f"{where}.told.another"),
         arrivals=read(Arrivals, messages.get("arrivals", {}), f"{where}.told.arrivals"),
         traffic=read(dict[str, Any] | None, messages.get("traffic"), f"{where}.told.traffic"),

@@ -21,7 +21,7 @@ from ome_operator.controllers.inferenceservice.count_pace import CountPace, only
 from ome_operator.controllers.inferenceservice.execution import Execution, Result
 from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.controllers.inferenceservice.flight import Flight
-from ome_operator.controllers.inferenceservice.foreign_budgets import BudgetReader
+from ome_operator.controllers.inferenceservice.foreign_objects import ForeignReader
 from ome_operator.controllers.inferenceservice.memory import Key, ServiceMemory, pause, waits
 from ome_operator.controllers.inferenceservice.shared_state import SharedState
 from ome_operator.controllers.inferenceservice.still_serves import still_serves
@@ -69,7 +69,7 @@ class InferenceServiceReconciler:
         self._settings, self._wall, self._core, self._clock = settings, wall, core, clock
         self._failures = kube_events.create_failures(client, clock, wall)
         self._start_failures = kube_events.start_failures(client, clock, wall)
-        self._budgets = BudgetReader(client, clock)
+        self._foreign = ForeignReader(client, clock)
         self._counts = CountPace(settings.status_interval, settings.status_rate)
         self.gone = 0
         """Number of services that have been deleted since the start."""
@@ -119,7 +119,8 @@ class InferenceServiceReconciler:
                 if plan.claim is not None:
                     await self._gangs.read_foreign_pods(plan.claim)
                 await self._inspect_missing_pods(resource, memory, plan, result)
-                result.status_changed |= await self._budgets.refresh(ref.namespace, plan.status)
+                demand = plan.demand is not None
+                result.status_changed |= await self._foreign.refresh(ref.namespace, plan.status, demand=demand)
                 await self._inspect_starting_pods(resource, memory, result)
                 self._log_deeds(ref, result)
             if not result.status_changed:
@@ -206,7 +207,7 @@ class InferenceServiceReconciler:
             goes=self._reports.goes(resource),
             turn=turn._replace(coming=autoscalers.known(resource, memory, now)),
             ahead=self._ahead(resource),
-            budgets=self._budgets.known(ref.namespace),
+            **self._foreign.known(ref.namespace),
             avoided=self._reports.avoided(ref.namespace),
             pulls=self._pulls.others(ref),
             another=status_writer.another(resource.writers, now, timedelta(seconds=self._settings.foreign_writer_pause)),

@@ -9,6 +9,8 @@ Entry = Mapping[str, Any]
 """An entry of `managedFields`. Its field `fieldsV1` names the written fields (`core/observed/managed_fields.py:Fields`)."""
 Metadata = Mapping[str, Any]
 _NONE: Entry = {}
+HPA = "kube-controller-manager"
+"""The field manager of numbers that a HorizontalPodAutoscaler has written, also one of a ScaledObject."""
 
 
 def entries(metadata: Metadata, subresource: str = "") -> Iterator[Entry]:
@@ -38,6 +40,16 @@ def writer_of(metadata: Metadata, *path: str) -> Entry:
         else:
             return entry
     return _NONE
+
+
+def replicas_writer(metadata: Metadata) -> str:
+    """Return the field manager that wrote `spec.replicas` last, directly or as scale subresource; "" if it is unknown."""
+    found = ("", "")
+    for entry in metadata.get("managedFields") or ():
+        spec = (entry.get("fieldsV1") or {}).get("f:spec") or {}
+        if "f:replicas" in spec and entry.get("subresource") != "status":
+            found = max(found, (str(entry.get("time") or ""), str(entry.get("manager") or "")))
+    return found[1]
 
 
 def last_writer(metadata: Metadata) -> str:

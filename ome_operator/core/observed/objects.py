@@ -14,6 +14,7 @@ from ome_operator.api import AcceleratorClass, FineTunedWeight, Invalid, Model, 
 from ome_operator.api.well_known import NO_MODELS, WellKnown
 from ome_operator.core.observed.admission import NO_ADMISSION, GangAdmission
 from ome_operator.core.observed.arrivals import NO_ARRIVALS, Arrivals
+from ome_operator.core.observed.autoscalers import ForeignAutoscaler
 from ome_operator.core.observed.budgets import Budget
 from ome_operator.core.observed.exclusions import Exclusion
 from ome_operator.core.observed.silence import Silence
@@ -71,8 +72,7 @@ class Child(NamedTuple):
     "data": {...}}`. RoleScale: its status. Job: `{"status": {...}, "generation": int}`. HTTPRoute: the result of
     `route.content`. Other kinds: None."""
     template: str = ""
-    """Name of a StatefulSet's current template, which its pods have as the value of a label; "" for other kinds, and
-    while the name is unknown."""
+    """Name of a StatefulSet's current template, with which its pods are labelled; "" if unknown, and for other kinds."""
     generation: int = 0
     """metadata.generation of a RoleScale; 0 for other kinds."""
     woken: int = 0
@@ -188,8 +188,7 @@ class Node(NamedTuple):
     taints: tuple[Taint, ...] = ()
     """The node's taints, sorted, without taints that only affect the scheduler's preferences."""
     room: tuple[tuple[str, int], ...] = ()
-    """(resource, allocatable amount) for each resource, sorted; CPUs in thousandths of a CPU. () until the kubelet has
-    reported the amounts."""
+    """(resource, allocatable amount) of each resource, sorted; CPUs in thousandths of a CPU. () until they are reported."""
     move: str = ""
     """Value of the annotation with which `ome move` requests that groups leave the node; "" if the node has none."""
     uid: str = ""
@@ -310,8 +309,7 @@ class Observed:
     drains: Mapping[str, tuple[DrainReport, ...]] = field(default_factory=dict)
     """Maps the UID of a draining leader to the reports of routers' registries about its requests."""
     silences: Mapping[str, Silence] = field(default_factory=dict)
-    """Maps the UID of a leader that answers no probes, or that is paused, to a summary of the registries' reports about
-    it."""
+    """Maps the UID of a leader that answers no probes, or that is paused, to a summary of registries' reports about it."""
     transfers: Transfers = field(default_factory=dict)
     """Maps the UID of a router's pod to the pairs of leaders whose transfers fail, according to its registry."""
     starts: Mapping[str, LeaderStart] = field(default_factory=dict)
@@ -328,6 +326,8 @@ class Observed:
     """Whether the autoscaler has just decided to remove all groups, because the schedule needs none."""
     budgets: tuple[Budget, ...] = ()
     """The PodDisruptionBudgets of other clients in the service's namespace, as they were read last."""
+    autoscalers: tuple[ForeignAutoscaler, ...] = ()
+    """The HorizontalPodAutoscalers of other clients in the namespace of a service of the class Demand."""
     pulls: int = 0
     """Number of Jobs that pull images for other services before their rollouts."""
     another: str = ""

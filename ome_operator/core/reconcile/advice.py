@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from ome_operator import keys, names
 from ome_operator.core.moves import moving
+from ome_operator.core.observed.autoscalers import second_autoscalers, writer_of
 from ome_operator.core.observed.budgets import second_budgets
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.observed.restored import other_namespace
@@ -16,7 +17,7 @@ from ome_operator.core.render.statefulsets import stored
 from ome_operator.core.resolve import durations
 from ome_operator.core.resolve.scaling import unused_classes, unused_settings
 from ome_operator.core.rollout import demand_fields, zero
-from ome_operator.core.rollout.applied import applied_groups, overridden
+from ome_operator.core.rollout.applied import applied_groups, applies, overridden
 from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.status.progress import RoleProgress
 from ome_operator.util.wording import count
@@ -44,7 +45,8 @@ def advice(snapshot: Snapshot, intent: Intent, scaled: Mapping[str, object]) -> 
         messages += (woken := zero.advice(snapshot, name, intent.groups[name], asked, scaled=name in scaled))
         # The number in the RoleScale does not apply after a wake, or if the class Demand decides the number.
         asked = None if woken or applied_groups(snapshot, name) is not None else asked
-        if name in scaled and overridden(snapshot, name, one):
+        known = writer_of(snapshot.observed.autoscalers, names.component(intent.owner.name, name)) is not None
+        if name in scaled and not known and overridden(snapshot, name, one):
             messages.append(_overridden(snapshot, name))
         messages += scaling.advice(intent.owner, name, one, intent.groups[name], asked, moves=moving.enabled(snapshot))
         messages += scaled_object.advice(intent.owner, name, one, enabled=snapshot.deps.policy.keda)
@@ -76,11 +78,15 @@ def cluster_warnings(
     snapshot: Snapshot, intent: Intent, manifests: Iterable[Manifest], far: tuple[RoleProgress, ...]
 ) -> tuple[str, ...]:
     """Return the sentences of the condition Advice that come from the state of the cluster: warnings of the API server,
-    autoscalers that cannot scale, Deployments that cannot create pods, and disruption budgets of others. `manifests` are the
-    objects that should exist, `far` is the progress of each role.
+    autoscalers that cannot scale, Deployments that cannot create pods, and disruption budgets and autoscalers of others.
+    `manifests` are the objects that should exist, `far` is the progress of each role.
     """
     messages = [*intent.warnings, *_unmetered(snapshot, intent, far), *_former_pods(snapshot, far)]
-    messages += second_budgets(snapshot.observed.budgets, manifests, snapshot.service.namespace)
+    namespace, manifests = snapshot.service.namespace, tuple(manifests)
+    messages += second_budgets(snapshot.observed.budgets, manifests, namespace)
+    applied = [name for name, one in intent.policies.items() if applies(snapshot.service, one)]
+    demanded = {names.component(intent.owner.name, name): name for name in applied}
+    messages += second_autoscalers(snapshot.observed.autoscalers, demanded, manifests, intent.owner.name, namespace)
     messages += snapshot.observed.warnings
     return tuple(dict.fromkeys(messages))
 

@@ -2,9 +2,9 @@
 service (docs/demand.md).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from ome_operator import keys, quantity
+from ome_operator import keys, names, quantity
 from ome_operator.api.scaling import DemandPolicy, Peak
 from ome_operator.core.demand.facts import (
     COMPONENT_OF,
@@ -20,6 +20,7 @@ from ome_operator.core.demand.facts import (
 from ome_operator.core.demand.holds import HoldReason, meaning
 from ome_operator.core.demand.task import APPLY, RECOMMEND, DemandTask, MeasuredStart, PeakTime
 from ome_operator.core.freeze.hold import active_hold
+from ome_operator.core.observed.autoscalers import writer_of
 from ome_operator.core.observed.objects import Manifest, Pod
 from ome_operator.core.reasons import FOLLOWS_DEMAND, Reason
 from ome_operator.core.reconcile.configurations import configurations
@@ -223,32 +224,41 @@ def condition(decided: Decided) -> Condition | None:
     """
     found, intent = decided.snapshot.observed.scaling or {}, decided.intent
     wanted, hold, why = found.get("wanted"), str(found.get("hold") or ""), str(found.get("why") or "")
-    names = [name for name, policy in intent.policies.items() if policy.demand]
-    if not names or not isinstance(wanted, Mapping):
+    demanded = [name for name, policy in intent.policies.items() if policy.demand]
+    if not demanded or not isinstance(wanted, Mapping):
         return None
-    hand = [name for name in names if overridden(decided.snapshot, name, intent.policies[name])]
+    hand = [name for name in demanded if overridden(decided.snapshot, name, intent.policies[name])]
     differs = [role for role in GROUPS if wanted.get(role) != intent.groups.get(COMPONENT_OF[role])]
     size = f"{wanted.get(PREFILL)} prefill and {wanted.get(DECODE)} decode groups"
-    if keys.ROUTER in names:
+    if keys.ROUTER in demanded:
         routers = int(wanted.get("routers") or 0)
         size += f", and {count(routers, 'router')}"
         differs += [ROUTER] if routers != intent.groups.get(keys.ROUTER) else []
     if hold == HoldReason.INVALID:
         return _false(Reason.DEMAND_IGNORED, why)
     if hand:
-        return _false(
-            Reason.SCALED_BY_HAND,
-            f"the number of {' and '.join(hand)} was set by hand in the RoleScale, and applies instead of the demand",
-        )
+        return _false(Reason.SCALED_BY_HAND, _by_hand(decided, hand))
     recommended = bool(differs) and found.get("mode") != APPLY
     if hold in NOT_FOLLOWED:
         reason, says_size = NOT_FOLLOWED[HoldReason(hold)]
         stated = f"The wanted size is {size}; the mode is Recommend" if recommended else f"The size is {size}"
-        says = meaning(hold, found.get("atMaximum"), names)
+        says = meaning(hold, found.get("atMaximum"), demanded)
         return _false(reason, f"{says} {stated}" if says_size else says)
     if recommended:
         return Condition(FOLLOWS_DEMAND, True, Reason.RECOMMENDED, f"the demand needs {size}; the mode is Recommend")
     return Condition(FOLLOWS_DEMAND, True, Reason.FOLLOWED, f"the size is {size}")
+
+
+def _by_hand(decided: Decided, hand: Sequence[str]) -> str:
+    """Return the message about components whose RoleScales somebody else has written: an autoscaler, if one is known that
+    scales the RoleScale, and otherwise a person.
+    """
+    autoscalers, service = decided.snapshot.observed.autoscalers, decided.snapshot.service.name
+    writers = {name: writer_of(autoscalers, names.component(service, name)) for name in hand}
+    people = [name for name, one in writers.items() if one is None]
+    parts = [f"the number of {name} was set in the RoleScale by {one.title}" for name, one in writers.items() if one]
+    parts += [f"the number of {' and '.join(people)} was set by hand in the RoleScale"] if people else []
+    return f"{', and '.join(parts)}, and applies instead of the demand"
 
 
 def _false(reason: str, message: str) -> Condition:

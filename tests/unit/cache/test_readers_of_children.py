@@ -63,7 +63,7 @@ READERS = {
     "controllers/conflicting_operators.py _listed": OTHERS + "Leases of operators",
     "controllers/former_exposure.py _remove": BY_OWNER + "the UID of the service that controls the object",
     "controllers/inferenceservice/executor.py _own": BY_OWNER + "the UID of the service",
-    "controllers/inferenceservice/foreign_budgets.py refresh": OTHERS + "PodDisruptionBudgets of other clients",
+    "controllers/inferenceservice/foreign_objects.py _refreshed": OTHERS + "objects of other clients",
     "controllers/inferenceservice/guards.py as_seen": BY_WORKLOAD + "made_by_workload",
     "controllers/inferenceservice/guards.py stands": BY_WORKLOAD + "made_by_workload",
     "controllers/inferenceservice/reconciler.py _inspect_missing_pods": BY_OWNER + "by the names of workloads in the plan",

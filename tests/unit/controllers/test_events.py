@@ -3,9 +3,10 @@
 from datetime import UTC, datetime
 
 from ome_operator.controllers.events import create_failures
-from ome_operator.controllers.inferenceservice.foreign_budgets import BudgetReader
+from ome_operator.controllers.inferenceservice.foreign_objects import ForeignReader
 from ome_operator.core.reasons import READY
 from ome_operator.kube.client import SOME
+from ome_operator.kube.errors import NotFound
 from tests.support.fake_api import FakeApi
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -21,6 +22,24 @@ async def test_a_flood_of_events_is_read_in_part() -> None:
 
 async def test_a_flood_of_budgets_is_read_in_part() -> None:
     flood = [{"metadata": {"name": f"b{number}", "namespace": "tenant"}, "spec": {}} for number in range(10 * SOME)]
-    reader = BudgetReader(FakeApi({"list_objects PodDisruptionBudget": flood}), lambda: 0.0)
+    reader = ForeignReader(FakeApi({"list_objects PodDisruptionBudget": flood}), lambda: 0.0)
     await reader.refresh("tenant", SERVES)
-    assert len(reader.known("tenant")) == SOME
+    assert len(reader.known("tenant")["budgets"]) == SOME
+
+
+async def test_autoscalers_are_read_only_for_the_class_demand_and_a_failed_read_keeps_the_last_result() -> None:
+    hpa = {"metadata": {"name": "mine"}, "spec": {"scaleTargetRef": {"kind": "RoleScale", "name": "svc-decoder"}}}
+    api, now = FakeApi({"list_objects HorizontalPodAutoscaler": [hpa], "list_objects PodDisruptionBudget": []}), [0.0]
+    reader = ForeignReader(api, lambda: now[0])
+    assert not await reader.refresh("tenant", SERVES) and reader.known("tenant") == {"budgets": (), "autoscalers": ()}
+    assert await reader.refresh("tenant", SERVES, demand=True)
+    assert [one.target for one in reader.known("tenant")["autoscalers"]] == [("RoleScale", "svc-decoder")]
+    api.answers["list_objects HorizontalPodAutoscaler"] = NotFound("no")
+    now[0] = 11.0
+    assert not await reader.refresh("tenant", SERVES, demand=True) and reader.known("tenant")["autoscalers"], "kept"
+    api.answers["list_objects HorizontalPodAutoscaler"] = []
+    now[0] = 16.0
+    assert not await reader.refresh("tenant", SERVES, demand=True) and reader.known("tenant")["autoscalers"], "too early"
+    now[0] = 22.0
+    assert await reader.refresh("tenant", SERVES, demand=True) and not reader.known("tenant")["autoscalers"]
+    assert reader.known("other") == {"budgets": (), "autoscalers": ()}

@@ -110,7 +110,7 @@ def test_a_service_of_one_group_of_each_role_is_ready_and_scaled_in_the_same_pas
 # --- everything that reads the condition Ready ---------------------------------------------------------------------------
 
 READERS = {
-    "ome_operator/controllers/inferenceservice/foreign_budgets.py": "looks for budgets of others while a service is Ready",
+    "ome_operator/controllers/inferenceservice/foreign_objects.py": "looks for objects of others while a service is Ready",
     "ome_operator/api/kinds.py": "columns: Ready and its reason; Scaled and Rollout have columns of their own",
     "ome_operator/cli/ui/views.py": "since when: of Scaled while a Ready service lacks groups",
     "ome_operator/controllers/inferenceservice/journal.py": "logs each change of Ready, Scaled and RolledOut",

@@ -1,0 +1,72 @@
+"""Find HorizontalPodAutoscalers of other clients that scale what the class Demand, or the operator itself, scales already.
+
+A ScaledObject of KEDA has a HorizontalPodAutoscaler, too, which is found in its place.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+
+class ForeignAutoscaler(NamedTuple):
+    """A HorizontalPodAutoscaler of another client, in the namespace of a service."""
+
+    name: str
+    target: tuple[str, str]
+    """Kind and name of the object that it scales."""
+    scaled_object: str = ""
+    """Name of the ScaledObject to which it belongs; "" if it belongs to none."""
+
+    @property
+    def title(self) -> str:
+        """Kind and name of the object that a person has created."""
+        return f"ScaledObject {self.scaled_object}" if self.scaled_object else f"HorizontalPodAutoscaler {self.name}"
+
+    def deletion(self, namespace: str) -> str:
+        """Return the command that deletes the object that a person has created."""
+        what = f"scaledobject {self.scaled_object}" if self.scaled_object else f"hpa {self.name}"
+        return f"`kubectl delete {what} -n {namespace}`"
+
+
+def autoscaler(body: Mapping[str, Any]) -> ForeignAutoscaler:
+    """Return an autoscaler from its JSON."""
+    metadata, target = body.get("metadata") or {}, (body.get("spec") or {}).get("scaleTargetRef") or {}
+    owners = (one.get("name") or "" for one in metadata.get("ownerReferences") or () if one.get("kind") == "ScaledObject")
+    return ForeignAutoscaler(
+        metadata.get("name") or "", (target.get("kind") or "", target.get("name") or ""), next(owners, "")
+    )
+
+
+def writer_of(autoscalers: Iterable[ForeignAutoscaler], role_scale: str) -> ForeignAutoscaler | None:
+    """Return the autoscaler that scales the RoleScale of this name; None if there is none."""
+    return next((one for one in autoscalers if one.target == ("RoleScale", role_scale)), None)
+
+
+def second_autoscalers(
+    autoscalers: Iterable[ForeignAutoscaler],
+    demanded: Mapping[str, str],
+    manifests: Iterable[Mapping[str, Any]],
+    service: str,
+    namespace: str,
+) -> Iterator[str]:
+    """Yield a sentence for each autoscaler of another client that scales a role of the class Demand, or a workload whose
+    number of pods the operator sets.
+
+    `demanded` maps the name of each RoleScale instead of which the class Demand sets the number to its component.
+    `manifests` are the objects of the service.
+    """
+    found = tuple(autoscalers)
+    workloads = {(one["kind"], one["metadata"]["name"]) for one in manifests} if found else set()
+    for one in found:
+        kind, target = one.target
+        if kind == "RoleScale" and (component := demanded.get(target)):
+            yield (
+                f"{one.title} and the class Demand both scale {component}: a number that {one.title} writes into RoleScale "
+                f"{target} applies instead of the demand. Keep one of them: {one.deletion(namespace)} and then `ome scale "
+                f"{service} -n {namespace} --resume`, or write External into spec.{component}.autoscaler.class"
+            )
+        elif kind in ("StatefulSet", "Deployment") and one.target in workloads:
+            yield (
+                f"{one.title} scales {kind} {target}, whose number of pods the operator sets, so each of them writes back "
+                f"what the other has written: {one.deletion(namespace)}, and scale the service with its RoleScales "
+                "(docs/scaling.md)"
+            )

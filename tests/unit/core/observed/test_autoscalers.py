@@ -1,0 +1,115 @@
+"""Tests that find autoscalers of other clients which scale what the class Demand, or the operator itself, scales."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ome_operator.core.observed.autoscalers import ForeignAutoscaler, autoscaler, second_autoscalers, writer_of
+from ome_operator.core.observed.field_managers import HPA, replicas_writer
+from ome_operator.core.observed.objects import Observed
+from ome_operator.core.reconcile.sync import sync
+from tests.support.demanded import Demanded, spec, told
+
+SCALE = ("RoleScale", "svc-decoder")
+BOTH = (
+    "{0} and the class Demand both scale decoder: a number that {0} writes into RoleScale svc-decoder applies instead of "
+    "the demand. Keep one of them: `kubectl delete {1} -n team` and then `ome scale svc -n team --resume`, or write External "
+    "into spec.decoder.autoscaler.class"
+)
+DEPLOYMENT = {"kind": "Deployment", "metadata": {"name": "svc-router-1"}}
+
+
+def body(target: dict[str, str], name: str = "mine", **metadata: Any) -> dict[str, Any]:
+    """Return the JSON of a HorizontalPodAutoscaler."""
+    return {"metadata": {"name": name, **metadata}, "spec": {"scaleTargetRef": target}}
+
+
+@pytest.mark.parametrize("broken", [{}, {"metadata": None, "spec": None}, {"spec": {"scaleTargetRef": None}}])
+def test_an_autoscaler_without_a_target_scales_nothing(broken: dict[str, Any]) -> None:
+    assert autoscaler(broken) == ForeignAutoscaler("", ("", ""))
+    assert not [*second_autoscalers([autoscaler(broken)], {"": "decoder"}, [DEPLOYMENT], "svc", "team")]
+
+
+@pytest.mark.parametrize(
+    ("one", "says"),
+    [
+        (body({"kind": "RoleScale", "name": "svc-decoder"}), BOTH.format("HorizontalPodAutoscaler mine", "hpa mine")),
+        (
+            body(
+                {"kind": "RoleScale", "name": "svc-decoder"},
+                "keda-hpa-load",
+                ownerReferences=[{"kind": "ScaledObject", "name": "load", "controller": True}],
+            ),
+            BOTH.format("ScaledObject load", "scaledobject load"),
+        ),
+        (
+            body({"kind": "Deployment", "name": "svc-router-1"}),
+            "HorizontalPodAutoscaler mine scales Deployment svc-router-1, whose number of pods the operator sets, so each "
+            "of them writes back what the other has written: `kubectl delete hpa mine -n team`, and scale the service with "
+            "its RoleScales (docs/scaling.md)",
+        ),
+        (body({"kind": "RoleScale", "name": "svc-engine"}), ""),
+        (body({"kind": "RoleScale", "name": "other-decoder"}), ""),
+        (body({"kind": "Deployment", "name": "web"}), ""),
+        (body({"kind": "InferenceService", "name": "svc"}), ""),
+    ],
+)
+def test_each_second_autoscaler_is_named_with_a_command(one: dict[str, Any], says: str) -> None:
+    found = [*second_autoscalers([autoscaler(one)], {"svc-decoder": "decoder"}, [DEPLOYMENT], "svc", "team")]
+    assert found == ([says] if says else [])
+
+
+def watched(world: Demanded, *found: ForeignAutoscaler) -> tuple[str, str]:
+    """Return the conditions Advice and FollowsDemand of a service beside the autoscalers `found`."""
+    observed: Observed = replace(world.observed(), autoscalers=found)
+    conditions = {
+        one["type"]: one["message"] for one in sync(world.service, world.deps, observed, world.now).status["conditions"]
+    }
+    return conditions.get("Advice", ""), conditions.get("FollowsDemand", "")
+
+
+def test_an_autoscaler_beside_the_class_demand_is_told_before_and_after_it_writes() -> None:
+    world, mine = Demanded(**spec("Apply")), ForeignAutoscaler("mine", SCALE)
+    world.decide(30)
+    assert watched(world)[0] == ""
+    assert watched(world, mine)[0].startswith("HorizontalPodAutoscaler mine and the class Demand both scale decoder")
+    world.write_scale(3)
+    world.decide(30)
+    assert world.decoders() == 3 and told(world) == ("False", "ScaledByHand")
+    advice, follows = watched(world, mine)
+    assert "both scale decoder" in advice and "was set by hand" not in advice, "`--resume` alone would not help"
+    assert follows == (
+        "the number of decoder was set in the RoleScale by HorizontalPodAutoscaler mine, and applies instead of the demand"
+    )
+    advice, follows = watched(world)
+    assert "was set by hand" in advice and "the number of decoder was set by hand in the RoleScale" in follows
+
+
+@pytest.mark.parametrize("decoder", [spec("Apply", role={"autoscaler": {"class": "External"}}), spec("Recommend")])
+def test_an_autoscaler_where_the_class_demand_sets_no_number_is_no_second_one(decoder: dict[str, Any]) -> None:
+    assert "both scale" not in watched(Demanded(**decoder), ForeignAutoscaler("mine", SCALE))[0]
+
+
+def test_an_autoscaler_of_a_workload_is_found_by_the_name_of_the_workload() -> None:
+    world = Demanded(**spec("Apply"))
+    workloads = [key for key in world.children if key[0] in ("Deployment", "StatefulSet")]
+    assert {kind for kind, _ in workloads} == {"Deployment", "StatefulSet"}
+    for kind, name in workloads:
+        assert (
+            f"mine scales {kind} {name}, whose number of pods" in watched(world, ForeignAutoscaler("mine", (kind, name)))[0]
+        )
+
+
+def test_the_writer_of_a_number_is_the_last_manager_of_the_field() -> None:
+    def entry(manager: str, time: str, subresource: str = "scale", field: str = "f:replicas") -> dict[str, Any]:
+        return {
+            "manager": manager, "time": time, "subresource": subresource, "fieldsV1": {"f:spec": {field: {}}},
+        }  # fmt: skip
+
+    old, new = entry("kubectl", "2026-01-01T00:00:00Z", ""), entry(HPA, "2026-01-02T00:00:00Z")
+    later = [entry("x", "2026-01-03T00:00:00Z", "status"), entry("y", "2026-01-03T00:00:00Z", field="f:other")]
+    assert replicas_writer({"managedFields": [new, old, *later]}) == HPA
+    assert replicas_writer({"managedFields": [old]}) == "kubectl"
+    assert replicas_writer({}) == replicas_writer({"managedFields": later}) == ""
+    assert writer_of([ForeignAutoscaler("a", ("RoleScale", "svc-engine"))], "svc-decoder") is None
