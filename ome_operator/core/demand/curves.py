@@ -63,24 +63,26 @@ def batch_within(curve: Curve, target: float) -> float:
     """Return the number of requests in a decode group at which the time between tokens reaches `target` seconds; 0 if no
     number of requests is fast enough.
 
-    `curve` is not empty, and its times rise (`rising`). Between points the time is interpolated. Below the first point the
-    line through the first two points is extended, and above the last point the line through the last two. A time without
-    load cannot be negative, so an extended line is never steeper than the line from the origin to its point. A curve with a
-    single point is extended along the line from the origin. The result is then a lower bound if the target is above the time
-    of this point, and an upper bound if it is below.
+    `curve` is not empty, and its times rise (`rising`). Between points the time is interpolated. Below the first point and
+    above the last point a line is extended: the line through this point and the nearest point whose number of requests
+    differs by at least the factor `STEP`, because noise determines the slope between points that are nearer. If there is no
+    such point, the most distant one is used. A time without load cannot be negative, so an extended line is never steeper
+    than the line from the origin to its point. A curve with a single point is extended along the line from the origin. The
+    result is then a lower bound if the target is above the time of this point, and an upper bound if it is below.
     """
     (x0, y0), (x1, y1) = curve[0], curve[-1]
     if len(curve) == 1:
         return x0 * target / y0
     if y0 > target:
-        slope = min(_slope(curve[0], curve[1]), y0 / x0)
+        other = next((point for point in curve if point[0] >= STEP * x0), curve[-1])
+        slope = min(_slope(curve[0], other), y0 / x0)
         alone = y0 - slope * x0
         return (target - alone) / slope if target > alone else 0.0
     for one, two in pairwise(curve):
         if two[1] > target:
             return one[0] + (target - one[1]) / _slope(one, two)
-    steepest = y1 / x1
-    return x1 + (target - y1) / min(max(_slope(curve[-2], curve[-1]), FLATTEST * steepest), steepest)
+    other, steepest = next((point for point in reversed(curve) if STEP * point[0] <= x1), curve[0]), y1 / x1
+    return x1 + (target - y1) / min(max(_slope(other, curve[-1]), FLATTEST * steepest), steepest)
 
 
 def shown_rate(measured: Curve, target: float) -> float:

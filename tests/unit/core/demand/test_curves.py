@@ -32,6 +32,18 @@ def test_two_neighbouring_points_with_noise_are_no_steep_line() -> None:
     assert batch_within(((10.0, 0.060), (10.1, 0.066)), 0.05) == pytest.approx(10.0 * 0.05 / 0.06)
 
 
+def test_a_line_is_extended_through_points_that_lie_apart() -> None:
+    """The line beyond the measured loads does not go through two neighbouring points if there is a point farther away. The
+    measured curve is that of a simulation: with the line through the last two points, 50 ms would be reached at 544
+    requests, and the true number is 730.
+    """
+    measured = ((136.0, 0.0293), (357.0, 0.0369), (367.0, 0.0376))
+    slope = (0.0376 - 0.0293) / (367 - 136)
+    assert batch_within(measured, 0.05) == pytest.approx(367 + 0.0124 / slope, rel=1e-6)
+    below = ((100.0, 0.060), (102.0, 0.0601), (200.0, 0.070))
+    assert batch_within(below, 0.055) == pytest.approx(100 - 0.005 / 0.0001)
+
+
 def test_two_points_at_the_same_time_are_no_flat_line_for_ever() -> None:
     assert batch_within(((10.0, 0.02), (20.0, 0.02)), 0.04) == pytest.approx(20 + 0.02 / (0.02 / 20 / 4))
     assert batch_within(((10.0, 0.06), (20.0, 0.06)), 0.05) == 0.0

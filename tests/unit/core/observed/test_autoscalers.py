@@ -14,8 +14,8 @@ from tests.support.demanded import Demanded, spec, told
 SCALE = ("RoleScale", "svc-decoder")
 BOTH = (
     "{0} and the class Demand both scale decoder: a number that {0} writes into RoleScale svc-decoder applies instead of "
-    "the demand. Keep one of them: `kubectl delete {1} -n team` and then `ome scale svc -n team --resume`, or write External "
-    "into spec.decoder.autoscaler.class"
+    "the demand. Keep one of them: `kubectl delete {1} -n team` and then `ome scale svc -n team --resume`, or write "
+    "External into spec.decoder.autoscaler.class"
 )
 DEPLOYMENT = {"kind": "Deployment", "metadata": {"name": "svc-router-1"}}
 
