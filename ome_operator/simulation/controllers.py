@@ -127,12 +127,13 @@ class Oracle:
     with the best result in a grid of parameters.
     """
 
-    def __init__(self, trace: Trace, busy: float, ahead: float, keep: float, clear: float) -> None:
+    def __init__(self, trace: Trace, busy: float, ahead: float, keep: float, clear: float, late: float = 0.0) -> None:
         """Initialize the controller. `busy` is the planned utilization, `ahead` the seconds for which the present slope is
         continued, `keep` the seconds for which a larger number is kept, `clear` the seconds in which a backlog should be
-        served (0: ignore it).
+        served (0: ignore it), `late` the seconds after which the controller learns how long requests are.
         """
         self._trace, self._busy, self._ahead, self._keep, self._clear = trace, busy, ahead, keep, clear
+        self._late = late
         self._past = list[tuple[float, Size]]()
 
     def __call__(self, now: float, samples: Sequence[DemandSample], fleet: Fleet) -> Size:
@@ -143,7 +144,8 @@ class Oracle:
         slope = (rate - before) / 10.0 if abs(rate - before) < 0.1 * self._trace.peak else 0.0
         waiting = samples[-1].waiting or 0 if samples else 0
         extra = waiting / self._clear if self._clear and waiting > 2 * fleet.prefill.ready else 0.0
-        size = needed(self._trace, now, max(0.0, rate + max(0.0, slope * self._ahead)) + extra, self._busy)
+        expected = max(0.0, rate + max(0.0, slope * self._ahead)) + extra
+        size = needed(self._trace, max(0.0, now - self._late), expected, self._busy)
         self._past = [(at, one) for at, one in self._past if at > now - self._keep]
         self._past.append((now, size))
         return max(one[0] for _, one in self._past), max(one[1] for _, one in self._past)
