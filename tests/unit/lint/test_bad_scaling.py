@@ -130,9 +130,7 @@ DEMANDS = [
 ]
 TOO_LONG = {**TARGETS, "schedule": [TIME] * 1000}
 UNSCALED = "spec.engine has the autoscaler class Demand.*so its number never changes: raise maxReplicas"
-UNBOUNDED = (
-    "spec.engine.maxReplicas is not set, so the class Demand does not scale engine, .*: write spec.engine.maxReplicas"
-)
+UNBOUNDED = "engine.maxReplicas is not set, so the class Demand does not scale engine.*write spec.engine.maxReplicas"
 NEEDS = "autoscaler.class Demand needs"
 FIXED = {"minReplicas": 1, "autoscaler": {"class": "Demand"}}
 UNUSED = f"annotation {CLASS} has no effect, because .* take precedence: remove the annotation"
