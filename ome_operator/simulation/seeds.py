@@ -44,7 +44,11 @@ def outcome(name: str, seed: int) -> SeedOutcome:
     first = needed(trace, 0.0, trace.rate(0.0))
     ours = simulate(trace, Ours(trace), first, seed)
     point, oracle = best((point, simulate(trace, Oracle(trace, *point), first, seed)) for point in grid(trace))
-    patient, late = (simulate(trace, OneByOne(trace, Oracle(trace, *point, late=late)), first, seed) for late in (0.0, LATE))
+    busy, ahead, keep, clear = point
+    patient, late = (
+        simulate(trace, OneByOne(trace, Oracle(trace, busy, ahead, keep, clear, seconds)), first, seed)
+        for seconds in (0.0, LATE)
+    )
     ratios = tuple(ours.gpu_hours / one.gpu_hours for one in (oracle, patient, late))
     backlog = max((one.seconds for one in backlogs(trace, ours)), default=0.0)
     return SeedOutcome(seed, ours.good, oracle.good, (ratios[0], ratios[1], ratios[2]), backlog)
