@@ -8,7 +8,7 @@ import typer
 
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, namespace_or_default, on_cluster
 from ome_operator.cli.gate import NOT_ACCEPTED
-from ome_operator.cli.manifests import read_files, report_skipped
+from ome_operator.cli.manifests import left_out, read_files, report_skipped
 from ome_operator.cli.output import Output, complain, console, emit
 from ome_operator.cli.render import Files
 from ome_operator.errors import Unanswered
@@ -42,23 +42,18 @@ def diff(
     for sentence in found.lint:
         complain(sentence)
     if found.problems:
-        left_out = "it" if len(found.problems) == 1 else "them"
-        rest = f". The other objects are compared as if the files did not contain {left_out}" if found.objects else ""
-        raise Unanswered(f"{'; '.join(found.problems)}{rest}")
+        raise Unanswered(left_out(found.problems, "The other objects are compared" if found.objects else ""))
     raise typer.Exit(1 if found.objects or found.services else 0)
 
 
 async def _preview(client: "Client", files: list[Path], namespace: str) -> "Preview":
-    from ome_operator.cli.live.cluster_from_manifests import named, ref
     from ome_operator.cli.live.preview import preview
 
     found = read_files(files, namespace_or_default(client, namespace))
     report_skipped(found)
     # The API server itself checks the objects, by the CRDs that it has.
     refused = [each for each in found.refused if each.rule != NOT_ACCEPTED]
-    objects = {each.object for each in refused}
-    given = [body for body in found.objects if named(ref(body)) not in objects]
-    seen = await preview(client, given, found.namespaces, found.others)
+    seen = await preview(client, found.accepted({NOT_ACCEPTED}), found.namespaces, found.others)
     return replace(seen, problems=(*map(str, refused), *seen.problems))
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, namespace_or_default, on_cluster
-from ome_operator.cli.manifests import read_files, report_skipped
+from ome_operator.cli.manifests import left_out, read_files, report_skipped
 from ome_operator.cli.output import Output, emit
 from ome_operator.cli.render import Files
 from ome_operator.errors import Unanswered
@@ -30,27 +30,31 @@ def fit(
 
     The numbers of groups are those of the RoleScales if the service exists, otherwise minReplicas; the answer names the
     numbers. Pods of the service that run now are treated as free capacity, because an edit replaces them. Avoided nodes
-    are left out. You need the right to list nodes and the pods of all namespaces. Exit code 0: all services fit. 1: a
-    service does not. 2: the answer is unknown.
+    are left out. You need the right to list nodes and the pods of all namespaces. Objects that a cluster would refuse are
+    named with the reason, and the other services are checked. Exit code 0: all services fit. 1: a service does not. 2: an
+    object would be refused, or the answer is unknown.
     """
     from ome_operator.cli.output import say
     from ome_operator.describe.fit import text
     from ome_operator.util.visible import everywhere
 
-    async def work(client: "Client") -> "list[FitAnswer]":
+    async def work(client: "Client") -> "tuple[list[FitAnswer], list[str]]":
         from ome_operator.cli.live.fits import fits
 
         found = read_files(files, namespace_or_default(client, namespace))
         report_skipped(found)
-        if found.refused:
-            raise Unanswered("; ".join(map(str, found.refused)))
-        return await fits(client, found.objects)
+        answers, problems = await fits(client, found.accepted())
+        return answers, [*map(str, found.refused), *problems]
 
-    found = on_cluster(kubeconfig, context, work, error=Unanswered, read_only=True)
+    found, problems = on_cluster(kubeconfig, context, work, error=Unanswered, read_only=True)
+    if problems and not found:
+        raise Unanswered(left_out(problems, ""))
     if not found:
         raise Unanswered(f"no InferenceService in {', '.join(map(str, files))}: nothing to place.")
     if output is not None:
         emit(output, found)
     else:
         say("\n".join(text(each) for each in everywhere(found)))
+    if problems:
+        raise Unanswered(left_out(problems, "The other services were checked"))
     raise typer.Exit(0 if all(each.fits for each in found) else 1)

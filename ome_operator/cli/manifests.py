@@ -1,7 +1,7 @@
 """Reads the YAML files and folders that a user names on the command line; `-` is standard input."""
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ from ome_operator.api import InferenceService
 from ome_operator.api.invalid import shown
 from ome_operator.cli import gate
 from ome_operator.cli.file_errors import why_unreadable
-from ome_operator.cli.live.cluster_from_manifests import KNOWN
+from ome_operator.cli.live.cluster_from_manifests import KNOWN, named, ref
 from ome_operator.cli.output import complain
 from ome_operator.core.observed.objects import Manifest, Ref
 from ome_operator.core.resolve.inputs import object_refs, runtime_refs
@@ -76,6 +76,11 @@ class Files(NamedTuple):
     looked: int
     """Number of objects of the operator's kinds, including those that are refused."""
 
+    def accepted(self, unless: Container[str] = ()) -> list[Manifest]:
+        """Return the objects that a cluster would accept. Refusals by the rules `unless` do not count."""
+        refused = {each.object for each in self.refused if each.rule not in unless}
+        return [body for body in self.objects if named(ref(body)) not in refused]
+
 
 def read_files(paths: Iterable[Path], namespace: str) -> Files:
     """Return the content of these files and folders. `namespace` is the namespace of objects that name none. Raises
@@ -103,6 +108,14 @@ def report_skipped(found: Files) -> None:
         raise Unanswered(f"the files contain no object of this operator{message}. Name a file that has one.")
     if named:
         complain(f"not checked: {named}")
+
+
+def left_out(problems: Sequence[str], rest: str) -> str:
+    """Return the message about objects that a command could not judge. `rest` states what happened to the others, such as
+    "The other services are checked"; "" if there are none.
+    """
+    number = "it" if len(problems) == 1 else "them"
+    return f"{'; '.join(problems)}{f'. {rest} as if the files did not contain {number}' if rest else ''}"
 
 
 def catalog_name(named: list[Path] | None) -> str:

@@ -19,7 +19,7 @@ from ome_operator.cli.connect import (
     refuse_file,
     resolve_service,
 )
-from ome_operator.cli.manifests import read_files, report_skipped
+from ome_operator.cli.manifests import left_out, read_files, report_skipped
 from ome_operator.cli.output import Format, complain, emit
 from ome_operator.errors import Unanswered
 
@@ -80,18 +80,24 @@ def preflight(
     the free nodes on which one more group of each role would run. You need the right to create, list and delete pods and
     Services in the namespace.
 
-    Exit code 0: nothing was found. 1: there are findings. 2: the check could not run, or not on all ranks.
+    With -f, objects that a cluster would refuse are named with the reason, and the other services are checked.
+
+    Exit code 0: nothing was found. 1: there are findings. 2: the check could not run, or not on all ranks, or an object
+    would be refused.
     """
     refuse_file(service, "preflight")
     if bool(files) == bool(service):
         raise Unanswered("name either a SERVICE of the cluster or files with -f.")
     roles = {_COMPONENTS[role]} if role is not None else set[str]()
 
+    problems = list[str]()
+
     async def work(client: "Client") -> "PreflightReport":
         from ome_operator.cli.live.preflight import Look
         from ome_operator.describe.preflight import report
 
-        trials = await _trials(client, service, files or [], namespace, roles, timeout)
+        trials, unchecked = await _trials(client, service, files or [], namespace, roles, timeout)
+        problems.extend(unchecked)
         look = Look(client, trials, timeout, complain)
         return report(*await look.run(_logs(client, trials) if logs else None))
 
@@ -102,14 +108,17 @@ def preflight(
     except Stopped as signal:
         raise typer.Exit(128 + signal.number) from None
     _print_report(seen, output, service)
+    if problems:
+        raise Unanswered(left_out(problems, "The other services were checked"))
     raise typer.Exit(1 if seen.findings else 2 if seen.missed else 0)
 
 
 async def _trials(
     client: "Client", service: str, files: list[Path], namespace: str, roles: set[str], within: int
-) -> "list[Trial]":
-    """Return the sets of check pods to create, for the services in `files` or for `service`. `within` is the time limit
-    of the check in seconds.
+) -> "tuple[list[Trial], list[str]]":
+    """Return the sets of check pods to create, for the services in `files` or for `service`, and a sentence for everything
+    in the files that is not checked. `within` is the time limit of the check in seconds. Raises Unanswered if there is
+    nothing to check.
     """
     from ome_operator.cli.live.preflight import of_files, of_service
     from ome_operator.kube.errors import NotFound
@@ -117,12 +126,14 @@ async def _trials(
     if files:
         found = read_files(files, namespace_or_default(client, namespace))
         report_skipped(found)
-        if found.refused:
-            raise Unanswered("; ".join(map(str, found.refused)))
-        return await of_files(client, found.objects, roles, within)
+        trials, problems = await of_files(client, found.accepted(), roles, within)
+        problems = [*map(str, found.refused), *problems]
+        if not trials:
+            raise Unanswered(left_out(problems, "") or "no InferenceService in these files: name a file that has one.")
+        return trials, problems
     where, name = resolve_service(client, service, namespace)
     try:
-        return [await of_service(client, where, name, roles, within)]
+        return [await of_service(client, where, name, roles, within)], []
     except NotFound as error:
         raise no_such_service(name, where) from error
 

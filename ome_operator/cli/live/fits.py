@@ -14,21 +14,20 @@ from ome_operator.cli.live.avoided import avoided
 from ome_operator.cli.live.cluster_from_manifests import gather, over, ref
 from ome_operator.cli.live.trees import OURS
 from ome_operator.core.observed.from_api import pod as pod_facts
-from ome_operator.core.observed.objects import Manifest
+from ome_operator.core.observed.objects import Manifest, Node, Ref
 from ome_operator.core.placement.capacity_check import needs
 from ome_operator.describe.fit import FitAnswer, Holder, fit
-from ome_operator.describe.outcome import SURVIVES, outcome
-from ome_operator.errors import Unanswered
+from ome_operator.describe.outcome import SURVIVES, Outcome, outcome
 from ome_operator.kube.client import Client
 from ome_operator.kube.listing import listed
 
 ENDED = ("Succeeded", "Failed")
 
 
-async def fits(client: Client, given: Sequence[Manifest]) -> list[FitAnswer]:
-    """Return whether each service of these objects would fit now. Models, runtimes and accelerator classes that the objects
-    do not contain are those of the cluster, and the RoleScales of a service that exists set its numbers of groups. Raises
-    Unanswered if a service cannot be rendered, and KubeError.
+async def fits(client: Client, given: Sequence[Manifest]) -> tuple[list[FitAnswer], list[str]]:
+    """Return whether each service of these objects would fit now, and a sentence for each service that cannot be rendered.
+    Models, runtimes and accelerator classes that the objects do not contain are those of the cluster, and the RoleScales of
+    a service that exists set its numbers of groups. Raises KubeError.
     """
     referred = await listed(client, (SERVICE, *CATALOG, *SHORT, "Node", RECORD), optional=(RECORD,))
     lasting = await listed(client, SURVIVES, selector=OURS, optional=SURVIVES)
@@ -38,29 +37,35 @@ async def fits(client: Client, given: Sequence[Manifest]) -> list[FitAnswer]:
     after = gather({**live, **written}.values(), model_agent=agent)
     bad = await avoided(client)
     pods = [body for body in await client.list_objects("Pod") if (body.get("status") or {}).get("phase") not in ENDED]
-    found = []
+    found, problems = list[FitAnswer](), list[str]()
     for resource in after.services():
         if resource.ref not in written:
             continue
-        name = f"{resource.ref.namespace}/{resource.ref.name}"
-        if isinstance(resource.parsed, Invalid):
-            raise Unanswered(f"{name}: {resource.parsed.why}")
-        seen = outcome(resource.parsed, after.deps(), after.children_of(*resource.ref[1:]).values())
+        name, service = f"{resource.ref.namespace}/{resource.ref.name}", resource.parsed
+        if isinstance(service, Invalid):
+            problems.append(f"{name}: {service.why}")
+            continue
+        seen = outcome(service, after.deps(), after.children_of(*resource.ref[1:]).values())
         if not seen.workloads:
-            raise Unanswered(f"{name}: {'; '.join(seen.problems) or 'it has no engine'}")
-        asked = needs(
-            seen.workloads, {role.component: role.groups for role in seen.roles}, resource.ref.namespace, weights=True
-        )
+            problems.append(f"{name}: {'; '.join(seen.problems) or 'it has no engine'}")
+            continue
         away = bad.of(resource.ref.namespace)
         nodes = {key: node for key, node in after.deps().nodes.items() if key not in away}
-        on: dict[str, list[Manifest]] = {}
-        for body in pods:
-            if _owner(body) != (resource.ref.namespace, resource.ref.name):
-                on.setdefault((body.get("spec") or {}).get("nodeName") or "", []).append(body)
-        amounts = {key: held(each, lambda _: False) for key, each in on.items()}
-        answer = fit(resource.ref[1:], asked, nodes, amounts, {key: _holders(each) for key, each in on.items()})
-        found.append(replace(answer, groups={role.title: role.groups for role in seen.roles}))
-    return found
+        found.append(_answer(resource.ref, seen, nodes, pods))
+    return found, problems
+
+
+def _answer(which: Ref, seen: Outcome, nodes: Mapping[str, Node], pods: Sequence[Manifest]) -> FitAnswer:
+    """Return whether a service fits on the nodes. `pods` are those of all namespaces; the service's own are left out."""
+    wanted = {role.component: role.groups for role in seen.roles}
+    asked = needs(seen.workloads, wanted, which.namespace, weights=True)
+    on: dict[str, list[Manifest]] = {}
+    for body in pods:
+        if _owner(body) != (which.namespace, which.name):
+            on.setdefault((body.get("spec") or {}).get("nodeName") or "", []).append(body)
+    amounts = {key: held(each, lambda _: False) for key, each in on.items()}
+    answer = fit(which[1:], asked, nodes, amounts, {key: _holders(each) for key, each in on.items()})
+    return replace(answer, groups={role.title: role.groups for role in seen.roles})
 
 
 def _owner(body: Mapping[str, Any]) -> tuple[str, str]:

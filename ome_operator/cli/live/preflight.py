@@ -49,21 +49,23 @@ class Stopped(OmeError):
 # --- what is looked at --------------------------------------------------------------------------------------------------
 
 
-async def of_files(client: Client, given: Sequence[Manifest], roles: Collection[str], within: int) -> list[Trial]:
-    """Return a trial for all groups of the services in these files, together with the other objects of the cluster. Raises
-    KubeError and Unanswered.
+async def of_files(
+    client: Client, given: Sequence[Manifest], roles: Collection[str], within: int
+) -> tuple[list[Trial], list[str]]:
+    """Return a trial for all groups of the services in these files, together with the other objects of the cluster, and a
+    sentence for each service that has no pods. Raises KubeError.
     """
     spaces = {body["metadata"].get("namespace", "") for body in given if body["kind"] in (SERVICE, *SHORT)} - {""}
     cluster = await _cluster(client, spaces, given)
-    kept = cluster.services()
-    if not kept:
-        raise Unanswered("no InferenceService in these files: name a file that has one.")
-    made = []
-    for resource in kept:
-        comes_to = _outcome(resource, cluster)
-        groups = {each.component: max(1, each.groups) for each in comes_to.roles}
-        made.append(_trial(resource, comes_to, groups, roles, within))
-    return made
+    made, problems = list[Trial](), list[str]()
+    for resource in cluster.services():
+        try:
+            comes_to = _outcome(resource, cluster)
+            groups = {each.component: max(1, each.groups) for each in comes_to.roles}
+            made.append(_trial(resource, comes_to, groups, roles, within))
+        except Unanswered as error:
+            problems.append(str(error).rstrip("."))
+    return made, problems
 
 
 async def of_service(client: Client, namespace: str, name: str, roles: Collection[str], within: int) -> Trial:

@@ -1,6 +1,7 @@
 """Tests of `ome fit` with a fake API server."""
 
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -129,4 +130,24 @@ def test_an_answer_that_is_unknown_is_an_error(cluster: dict[str, Any], file: st
         ask("-f", file)
     cluster["Pod"], cluster["ClusterServingRuntime"] = [], []
     with pytest.raises(Unanswered, match="team/svc"):
+        ask("-f", file)
+
+
+def test_services_that_cannot_be_judged_are_named_and_the_others_are_judged(cluster: dict[str, Any], file: str) -> None:
+    """One object that a cluster would refuse, and one service that cannot be rendered, do not hide the other answers."""
+    (good,) = yaml.safe_load_all(Path(file).read_text())
+    refused = {**good, "metadata": {"name": "typo", "namespace": "team"}, "spec": {**good["spec"], "modle": {}}}
+    unrendered = {**good, "metadata": {"name": "lost", "namespace": "team"}, "spec": {**good["spec"], "runtime": {"name": "no"}}}
+    Path(file).write_text(yaml.safe_dump_all([refused, unrendered, good]))
+    words = (
+        "InferenceService team/typo: spec.modle .*; team/lost: ClusterServingRuntime no does not exist.*"
+        "The other services were checked as if the files did not contain them"
+    )
+    for node, fits in (("n0", "team/svc fits now"), ("n1", "team/svc does not fit")):
+        cluster["Pod"] = [*cluster.get("Pod", []), pod(node)]
+        found = CliRunner().invoke(app, ["fit", "-n", "team", "-f", file])
+        assert isinstance(found.exception, Unanswered) and re.match(words, str(found.exception)), found.exception
+        assert fits in found.output
+    Path(file).write_text(yaml.safe_dump_all([refused, unrendered]))
+    with pytest.raises(Unanswered, match="team/typo: .*; team/lost: (?!.*The other)"):
         ask("-f", file)

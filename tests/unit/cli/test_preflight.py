@@ -95,6 +95,24 @@ def test_of_files_all_groups_are_looked_at(monkeypatch: pytest.MonkeyPatch, file
     assert {body["metadata"]["namespace"] for body in api.ever} == {"team"}
 
 
+@pytest.mark.parametrize("play", [healthy, found])
+def test_services_that_cannot_be_checked_are_named_and_the_others_are_checked(
+    monkeypatch: pytest.MonkeyPatch, file: Path, play: Play
+) -> None:
+    good = service()
+    typo = {**service(modle={}), "metadata": {"name": "typo", "namespace": "team"}}
+    lost = {**service(runtime={"name": "no"}), "metadata": {"name": "lost", "namespace": "team"}}
+    file.write_text(yaml.safe_dump_all([typo, lost, good]))
+    api = cluster(play)
+    result = ome(monkeypatch, api, "-f", file)
+    message = refused(result)
+    assert "InferenceService team/typo: spec.modle " in message and "ClusterServingRuntime no does not exist" in message
+    assert "The other services were checked as if the files did not contain them" in message
+    assert result.stdout.startswith("4 ranks on 2 nodes: nothing found") == (play is healthy), result.stdout
+    file.write_text(yaml.safe_dump_all([typo, lost]))
+    assert "The other services" not in refused(ome(monkeypatch, cluster(play), "-f", file))
+
+
 def test_of_a_service_it_is_a_group_more(monkeypatch: pytest.MonkeyPatch) -> None:
     api = cluster()
     result = ome(monkeypatch, api, "svc", "-n", "team", "--role", "decode")
@@ -186,7 +204,7 @@ def test_a_role_that_the_service_has_not(monkeypatch: pytest.MonkeyPatch, tmp_pa
     path = tmp_path / "a.yaml"
     path.write_text(yaml.safe_dump(service(decoder=None)))
     assert refused(ome(monkeypatch, cluster(), "-f", path, "--role", "decode")) == (
-        "team/svc has no such role: set --role to one of engine."
+        "team/svc has no such role: set --role to one of engine"
     )
 
 
