@@ -25,6 +25,8 @@ class ModelFacts:
     widths: tuple[int, ...]
     """Numbers of columns of the matrices that tensor parallelism cuts: of an MoE model first the width of an expert, then
     that of the layers without experts if it has such layers."""
+    names_code: bool = False
+    """Whether config.json names Python code that is stored with the weights (`auto_map`); False if it is not known."""
 
     @property
     def layers(self) -> int:

@@ -12,6 +12,7 @@ from ome_operator.api.learned import Quantization
 from ome_operator.api.well_known import WellKnown
 from ome_operator.capacity.model import ModelFacts, matrix_widths
 from ome_operator.cookbook.library import memory, published_config
+from ome_operator.cookbook.own_model import names_code
 from ome_operator.core.observed.validation import RenderedComponent
 from ome_operator.core.selection.model_profile import facts_of, learned
 from ome_operator.modelinfo.extract import CONFIG, facts
@@ -29,7 +30,8 @@ def model_facts(model: Model, well_known: WellKnown) -> ModelFacts:
         return ModelFacts(model.name, _stated(model, facts_of(model, well_known)[0]), None, ())
     seen = learned(model)
     read = _stated(model, seen if seen.experts or seen.attention else facts({CONFIG: json.dumps(config)}))
-    return ModelFacts(model.name, read, weight_bytes(config, quantized=_stored(model, seen)), matrix_widths(config))
+    stored = weight_bytes(config, quantized=_stored(model, seen))
+    return ModelFacts(model.name, read, stored, matrix_widths(config), names_code([config]))
 
 
 def _stated(model: Model, read: Facts) -> Facts:

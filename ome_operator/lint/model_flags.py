@@ -1,6 +1,8 @@
 """Rules about arguments of SGLang that must be compatible with the model."""
 
+import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import PurePosixPath
 
 from ome_operator.lint import locations
@@ -8,6 +10,7 @@ from ome_operator.lint.division import engines, locate
 from ome_operator.lint.finding import Hit, Rule, Severity, rule
 from ome_operator.lint.launch import number
 from ome_operator.lint.subject import Role, Subject, items
+from ome_operator.util import package_data
 
 _LONGER = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"
 _OTHERS = {
@@ -16,8 +19,9 @@ _OTHERS = {
     "gptq": frozenset({"fp8", "awq", "awq_marlin", "bitsandbytes", "gguf", "w8a8_int8", "w8a8_fp8"}),
 }
 """Maps a quantization method of the weights to the values of --quantization that are certainly incompatible with it."""
-_CODE = frozenset({"kimi_k2"})
-"""Values of `model_type` of models whose tokenizer is Python code that is shipped with the weights."""
+_TOKENIZERS_OF_CODE = frozenset({"baichuan", "chatglm", "internlm2", "kimi_k2", "kimi_vl", "orion", "qwen"})
+"""Values of `model_type` of models whose published tokenizer is Python code that is shipped with the weights, and for which
+transformers has no tokenizer of its own."""
 _OWN_DRAFT = frozenset({"DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM", "DeepseekV4ForCausalLM", "Glm4MoeForCausalLM"})
 """Architectures of models whose weights contain a draft model."""
 
@@ -102,15 +106,29 @@ def quantization_differs(subject: Subject) -> Iterator[Hit]:
 @rule(
     "code-refused",
     Severity.WARNING,
-    "The model's tokenizer is Python code, which the engine is not allowed to run",
-    ignored="The engine exits with `contains custom code which must be executed` when it loads the tokenizer.",
-    evidence="config/runtimes/srt/kimi-k2-pd-rt.yaml; the deployment guide of Kimi K2.",
+    "The model's tokenizer or configuration is Python code, which the engine is not allowed to run",
+    ignored="The engine exits with `contains custom code which must be executed` when it loads the tokenizer or the config.",
+    evidence="config/runtimes/srt/kimi-k2-pd-rt.yaml; the deployment guide of Kimi K2. transformers 5.19 (auto_factory.py) "
+    "runs code of the model only if it has no class of its own; tests/support/model_types.py lists the model types with such "
+    "a class, and those of SGLang.",
 )
 def code_refused(subject: Subject) -> Iterator[Hit]:
     kind = subject.model.facts.model_type if subject.model is not None else None
-    for role, start, _ in engines(subject):
-        if kind in _CODE and not start.on("--trust-remote-code") and not start.on("--skip-tokenizer-init"):
-            yield Hit(locations.arguments(role), "--trust-remote-code is not given", "add --trust-remote-code")
+    named = subject.model is not None and subject.model.names_code
+    for role, start in subject.launched("sglang", "vllm"):
+        own = start.engine == "sglang" and named and kind is not None and kind not in _types()
+        refused = kind in _TOKENIZERS_OF_CODE and not start.on("--skip-tokenizer-init")
+        if (own or refused) and not start.on("--trust-remote-code"):
+            part = f"config.json names code for the model type {kind}" if own else f"the tokenizer of {kind} is code"
+            message = f"--trust-remote-code is not given, but {part}, which is stored with the weights"
+            yield Hit(locations.arguments(role), message, "read this code, then add --trust-remote-code")
+
+
+@cache
+def _types() -> frozenset[str]:
+    """Return the values of `model_type` for which SGLang or transformers has a configuration class."""
+    found = json.loads(package_data.text("ome_operator.engines", "model_types.json"))
+    return frozenset(found["modelTypes"])
 
 
 @rule(
