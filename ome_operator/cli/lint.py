@@ -179,8 +179,9 @@ def _offline(files: list[Path], catalog: list[Path] | None, namespace: str, vers
     report_skipped(found)
     beside = read_referenced(catalog_or_default(catalog), files, namespace, found.objects)
     name = catalog_name(catalog)
-    looked_at = list(subjects(found.objects, beside, versions, found.refused, name))
-    report_borrowed([*(each.runtime for each in looked_at), *(each.model_name for each in looked_at)], found, name)
+    looked_at = list(subjects(found.objects, beside, versions, found.refused, name, found.others))
+    used = [text for each in looked_at if each.roles for text in (each.runtime, each.model_name)]
+    report_borrowed(used, found, name)
     return looked_at
 
 

@@ -208,8 +208,11 @@ def _ref(body: Mapping[str, Any], namespace: str) -> Ref | None:
 def _parts(where: str, found: Document) -> Iterator[gate.WrittenObject]:
     """Yield the object in a document, or the objects in a List."""
     body = found.value
-    if not isinstance(body, Mapping):
+    if body is None:
         return
+    if not isinstance(body, Mapping):
+        what = "a list: write each object as a document of its own" if isinstance(body, list) else "no object: correct it"
+        raise Unanswered(f"{where}: a document is {what}, and divide documents by a line ---.")
     if isinstance(body.get("items"), list) and str(body.get("kind", "")).endswith("List"):
         for number, item in enumerate(body["items"]):
             yield from _parts(where, Document(item, () if number else found.repeats))

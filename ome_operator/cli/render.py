@@ -74,7 +74,9 @@ def render(
     from ome_operator.api import Invalid
     from ome_operator.cache.resources import SERVING, SHORT
     from ome_operator.cli.live.cluster_from_manifests import gather, made, named
+    from ome_operator.cli.live.file_problems import without_cluster
     from ome_operator.cli.live.linted import lines
+    from ome_operator.cli.live.references import offline_sentences
 
     found = read_files(files, namespace)
     report_skipped(found)
@@ -84,7 +86,8 @@ def render(
         [*beside, *found.objects], sidecar_image, model_agent=model_agent, agent_roots=roots(agent_root), preflight=looked
     )
     problems = [str(each) for each in found.refused]
-    problems += [f"{SERVING} {item.of.namespace}/{item.of.name}: {item.why}" for item in made(cluster, SERVING) if item.why]
+    for item in (item for item in made(cluster, SERVING) if item.why):
+        problems += [f"{named(item.of)}: {without_cluster([item.why], catalog_name(catalog))[0]}"]
     objects = [item.manifest for kind in SHORT for item in made(cluster, kind) if item.manifest is not None]
     refused, catalog_named = {each.object for each in found.refused}, catalog_name(catalog)
     for kept in cluster.services():
@@ -103,6 +106,7 @@ def render(
     emit_objects(output, objects)
     for sentence in (
         *problems,
+        *offline_sentences(cluster, found.objects, catalog_named),
         *lines(cluster, [kept.ref for kept in cluster.services()], "`ome lint -f` with the same files", problems),
     ):
         complain(sentence)
@@ -123,7 +127,8 @@ def _service(
     and `refused` contains the parts of the files that a cluster would refuse.
     """
     from ome_operator.api import Invalid
-    from ome_operator.cli.live.linted import judged, without_cluster, without_repeats
+    from ome_operator.cli.live.file_problems import without_cluster, without_repeats
+    from ome_operator.cli.live.linted import judged
     from ome_operator.core.resolve.identity import CHOSEN
     from ome_operator.describe.outcome import outcome
 

@@ -85,7 +85,10 @@ class BenchmarkJobReconciler(StatusReconciler):
         """Return the Job if it may run now, or the reason why it may not run."""
         if (held := self._cluster.active_hold(resource)) is not None:
             return None, Why(held.reason, f"{held.sentence}; would start its Job; {held.ends}")
-        manifest, why = job.desired_job(self._images, resource.parsed, self._service(resource), self._cluster.deps())
+        service, names = self._service(resource), list[str]()
+        if service is None:
+            names = [each.name for each in self._cluster.refs(resource.ref.namespace) if each.kind == SERVICE]
+        manifest, why = job.desired_job(self._images, resource.parsed, service, self._cluster.deps(), names)
         if manifest is None:
             return None, why
         name = manifest["metadata"]["name"]

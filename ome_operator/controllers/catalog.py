@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections import ChainMap
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,18 +10,23 @@ from ome_operator import names
 from ome_operator.api import Invalid
 from ome_operator.cache.cluster_cache import RECORD
 from ome_operator.cache.event_handler import EventHandler
-from ome_operator.cache.resources import HELD, RUNTIMES, Resource
+from ome_operator.cache.resources import ACCELERATORS, HELD, RUNTIMES, Resource
 from ome_operator.cache.scope import EVERYWHERE, Scope
 from ome_operator.controllers import events as kube_events
 from ome_operator.controllers.base import CORE, Core, Status, StatusReconciler
+from ome_operator.controllers.claims import Claims
 from ome_operator.controllers.waves import WaveRegistry
 from ome_operator.core.catalog import agreement
 from ome_operator.core.observed.objects import Ref
 from ome_operator.core.reasons import Reason
+from ome_operator.core.resolve.references import missing
 from ome_operator.core.waves import status as waves_status
 from ome_operator.kube.client import Client
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.util.wall_clock import WallClock
+
+LACKING_S = 60.0
+"""Seconds until an object is reconciled again that refers to objects that do not exist. Their creation is no event of it."""
 
 
 class CatalogReconciler(StatusReconciler):
@@ -40,6 +46,7 @@ class CatalogReconciler(StatusReconciler):
     ) -> None:
         super().__init__(handler, client, queue, resync, wall)
         self._core, self._interval, self._scope, self._waves = core, interval, scope, waves
+        self._claims = Claims(client)
         self._written_at: dict[Ref, float] = {}
         self._pinned: dict[Ref, Any] = {}
 
@@ -62,7 +69,12 @@ class CatalogReconciler(StatusReconciler):
         resync = self._resync if again is None else min(self._resync, again)
         if not self._scope.acts_on(resource.labels):
             return resync
-        status = self._status(resource)
+        no_claim = ""
+        if ref.kind in HELD and not isinstance(resource.parsed, Invalid):
+            no_claim = await self._claims.missing(resource.parsed, self._users(ref))
+        status = self._status(resource, no_claim)
+        if no_claim or self._lacking(resource):
+            resync = min(resync, LACKING_S)
         if (left := agreement.wait_left(status, self._wall())) is not None:
             resync = min(resync, left)
         if rollout is not None:
@@ -82,23 +94,37 @@ class CatalogReconciler(StatusReconciler):
                 self._queue.add(Ref(RECORD, "", node))
         return resync
 
-    def _status(self, resource: Resource) -> Status:
-        """Return the status of an object of the catalog, from everything that it depends on."""
+    def _users(self, ref: Ref) -> tuple[str, ...]:
+        return tuple(f"{user.namespace}/{user.name}" for user in self._handler.users(ref))
+
+    def _status(self, resource: Resource, no_claim: str = "") -> Status:
+        """Return the status of an object of the catalog, from everything that it depends on. `no_claim` is the sentence
+        about a claim that does not exist, or "".
+        """
         now, ref, core = self._wall(), resource.ref, self._core
         if isinstance(resource.parsed, Invalid):
             return self._refused(resource, Reason.INVALID_SPEC, resource.parsed.why)
         if (beyond := self._cluster.beyond(resource)) is not None:
             return self._refused(resource, Reason.TOO_MANY_MODELS, beyond.why)
-        users = tuple(f"{user.namespace}/{user.name}" for user in self._handler.users(ref))
-        deps = self._cluster.deps()
+        users = self._users(ref)
+        deps, lacking = self._cluster.deps(), self._lacking(resource)
         if ref.kind in HELD:
             ready = deps.holders.get(names.model_label(*ref), frozenset()) if deps.policy.sees_cluster else None
             speakers = agreement.witnesses(resource.parsed, deps.nodes, self._agent_since, deps.policy.pin_from, now)
             holdings, agent = self._cluster.holdings(ref), deps.policy.model_agent
-            return core.model_status(resource.parsed, users, ready, now, holdings, deps.well_known, speakers, agent=agent)
+            facts = users, ready, now, holdings, deps.well_known, speakers
+            return core.model_status(resource.parsed, *facts, agent=agent, lacking=lacking, no_claim=no_claim)
         if ref.kind in RUNTIMES:
-            return core.runtime_status(resource.parsed, users, now)
+            return core.runtime_status(resource.parsed, users, now, lacking)
         return core.accelerator_status(resource.parsed, deps.nodes.values(), now)
+
+    def _lacking(self, resource: Resource) -> tuple[str, ...]:
+        """Return sentences about the objects to which an object refers and that do not exist."""
+        deps = self._cluster.deps()
+        if isinstance(resource.parsed, Invalid) or not deps.policy.sees_cluster:
+            return ()
+        existing = ChainMap(dict.fromkeys(Ref(ACCELERATORS[0], "", name) for name in deps.accelerators), deps.models)
+        return tuple(each.sentence for each in missing(resource.parsed, existing))
 
     def _agent_since(self, node: str) -> str | None:
         record = self._cluster.record(node)

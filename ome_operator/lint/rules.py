@@ -140,9 +140,25 @@ def runtime_elsewhere(subject: Subject) -> Iterator[Hit]:
         )
 
 
+@rule(
+    "reference-missing",
+    Severity.WARNING,
+    "An object refers to another object that is neither in the files nor in the catalog",
+    ignored="Unless the object is on the cluster, the reference has no effect: a BenchmarkJob waits for its service, no "
+    "service accepts the fine-tuned weights, and no accelerator class is selected or excluded.",
+    evidence="tests/unit/core/resolve/test_references.py lists every field that contains the name of an object. A service "
+    "without its model, runtime, weights or accelerator class is reported by the rule `refused`.",
+)
+def reference_missing(subject: Subject) -> Iterator[Hit]:
+    """Yield a hit for each reference to an object that is not known."""
+    for field, sentence in subject.dangling:
+        message, remedy = divided(sentence)
+        yield Hit(Location(locations.service(subject).object, field), message, remedy)
+
+
 FAMILIES: dict[str, tuple[Rule, ...]] = {
     "Whether a cluster accepts the objects": files.RULES,
-    "Whether the service can start at all": (refused, advice, runtime_elsewhere, model_dependent),
+    "Whether the service can start at all": (refused, advice, runtime_elsewhere, reference_missing, model_dependent),
     "Arguments and variables": arguments.RULES,
     "Values and ports": (*ranges.RULES, *listeners.RULES),
     "Combinations of arguments": (*contradictions.RULES, *requirements.RULES),

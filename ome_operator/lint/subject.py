@@ -132,6 +132,9 @@ class Subject:
     """Kind and name of the model; "" if the service has none."""
     refused: tuple["RefusedPart", ...] = ()
     """The parts of the objects in the checked files that a cluster would refuse."""
+    dangling: tuple[tuple[str, str], ...] = ()
+    """The references of the object to objects that are neither in the checked files nor in the catalog, each as the path of
+    the field and a sentence with what to do."""
     elsewhere: str = ""
     """Why no runtime in the files and in the catalog fits a service that names none, although one on its cluster may; "" if
     one fits, or if the runtimes of the cluster are known."""

@@ -1,6 +1,5 @@
 """Builds the subjects of `ome lint`: services and runtimes of files, or services of a cluster, as they would run."""
 
-import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -8,12 +7,17 @@ from typing import TYPE_CHECKING
 from ome_operator import keys
 from ome_operator.api import InferenceService, Invalid, Model, Runtime
 from ome_operator.cache.cluster_cache import ClusterCache
-from ome_operator.cache.resources import CATALOG, RUNTIMES, SERVICE, SHORT
+from ome_operator.cache.resources import BENCHMARK, CATALOG, SERVICE, SHORT
 from ome_operator.cli.live.cluster_from_manifests import gather, made, ref
+from ome_operator.cli.live.cluster_from_manifests import named as name_of
+from ome_operator.cli.live.file_problems import apart, without_cluster, without_repeats
+from ome_operator.cli.live.references import dangling, misspelt, needed, of_pods
+from ome_operator.core.benchmarkjob import job
 from ome_operator.core.observed.objects import Deps, Manifest, Ref
 from ome_operator.core.observed.validation import RenderedComponent
 from ome_operator.core.reasons import Reason
 from ome_operator.core.resolve.inputs import resolve
+from ome_operator.core.resolve.references import Reference
 from ome_operator.core.resolve.system_paths import refusal
 from ome_operator.core.selection.match import violations
 from ome_operator.core.selection.model_profile import profile_of
@@ -43,10 +47,12 @@ def subjects(
     versions: Versions,
     refused: tuple[RefusedPart, ...] = (),
     catalog: str = "the catalog",
+    others: Collection[Ref] = (),
 ) -> Iterator[Subject]:
     """Yield the services in the files, then the runtimes that none of these services uses, each with the models that the
     runtime states to support. If a cluster would refuse objects in the files (`refused`), yield these first, and leave out
-    services that cannot be parsed. `catalog` names the source of `beside` in messages.
+    services that cannot be parsed. `catalog` names the source of `beside` in messages. `others` are the objects of other
+    kinds in the files.
     """
     if refused:
         yield Subject("", "", (), None, (), versions, {}, refused=refused)
@@ -60,11 +66,15 @@ def subjects(
             continue
         used.add(looked_at.runtime)
         models.add(looked_at.model_name)
-        advice = "; ".join(part for part in looked_at.advice.split("; ") if not (refused and NO_FIELD in part))
-        problems, elsewhere = _apart(without_repeats(looked_at.problems, refused, looked_at.service), named)
+        told_apart = (ABSENT, NO_FIELD) if refused else (ABSENT,)
+        advice = "; ".join(part for part in looked_at.advice.split("; ") if not any(words in part for words in told_apart))
+        problems, elsewhere = apart(without_repeats(looked_at.problems, refused, looked_at.service), named)
         told = without_cluster(problems, catalog, named)
-        yield replace(looked_at, problems=told, elsewhere=elsewhere, advice=advice)
+        near = misspelt(_of_pods(looked_at), others)
+        yield replace(looked_at, problems=told, elsewhere=elsewhere, advice=advice, dangling=near)
     yield from _misplaced(cluster, named, models, versions)
+    yield from _underived(cluster, named, refused, versions, catalog)
+    yield from _dangling(cluster, named, others, versions, catalog)
     alone = [each for which, each in cluster.deps().runtimes.items() if which in named and isinstance(each, Runtime)]
     for runtime in (each for each in alone if f"{each.kind} {each.name}" not in used):
         fitting = _models_of(runtime, cluster.deps(), named)
@@ -92,6 +102,39 @@ def _alone(
             yield Subject("", name, (), None, (getattr(service, "why", ""),), versions, {})
 
 
+def _underived(
+    cluster: ClusterCache, named: Collection[Ref], refused: Collection[RefusedPart], versions: Versions, catalog: str
+) -> Iterator[Subject]:
+    """Yield the objects of sglang.ai in the files from which the operator could derive nothing, and the BenchmarkJobs for
+    which it could create no Job. Objects that a cluster would refuse are left out.
+    """
+    found = {item.of: item.why for kind in SHORT for item in made(cluster, kind)}
+    jobs = (each for each in cluster.resources[BENCHMARK] if not isinstance(each.parsed, Invalid))
+    found |= {each.ref: job.refusal(each.parsed) for each in jobs}
+    for which, why in found.items():
+        if why and which in named and all(each.object != name_of(which) for each in refused):
+            yield Subject("", name_of(which), (), None, without_cluster([why], catalog, named), versions, {})
+
+
+def _of_pods(looked_at: Subject) -> Iterator[Reference]:
+    """Yield the claims, Secrets and ConfigMaps that the pods of a service name."""
+    pods = [(f"spec.{role.component}", pod) for role in looked_at.roles for pod in role.pods]
+    return of_pods(pods, looked_at.service.partition("/")[0])
+
+
+def _dangling(
+    cluster: ClusterCache, named: Iterable[Ref], others: Collection[Ref], versions: Versions, catalog: str
+) -> Iterator[Subject]:
+    """Yield the objects `named` that refer to objects that are not known."""
+    found = {which: [*each] for which, each in dangling(cluster, named)}
+    for which, reference in needed(cluster, named):
+        found.setdefault(which, []).extend(misspelt([reference], others))
+    for which, each in found.items():
+        told = tuple((one.field, without_cluster([one.sentence], catalog)[0]) for one in each)
+        if told:
+            yield Subject("", name_of(which), (), None, (), versions, {}, dangling=told)
+
+
 def _misplaced(
     cluster: ClusterCache, named: Collection[Ref], used: Collection[str], versions: Versions
 ) -> Iterator[Subject]:
@@ -111,15 +154,9 @@ def _misplaced(
 NO_FIELD = " is not a field of a pod: "
 """Part of a sentence of the operator's advice. The rule `pod-field-unknown` reports the same mistake, so the advice is
 left out."""
-_ABSENT = re.compile(
-    r"(?P<what>.+?) does not exist: (?P<question>did you mean \S+\? Otherwise )?apply it, or (?P<remedy>.+)"
-)
-"""Message about an object that does not exist, with or without a question about a similar name."""
-_WAITS = "a runtime is selected as soon as the model exists"
-
-
-_NO_ENGINE, _NO_RUNTIME = "spec.engine is missing", "no runtime fits "
-_NONE_FITS = (_NO_RUNTIME, "no runtime exists ")
+ABSENT = " does not exist: "
+"""Part of a sentence of the operator's advice about an object that may be on a cluster. The rule `reference-missing` reports
+it."""
 
 
 def on_machine(looked_at: list[Subject], accelerator: str) -> list[Subject]:
@@ -142,55 +179,6 @@ def _with_memory(looked_at: Subject, accelerator: str) -> Subject:
     variants = tuple(_with_memory(each, accelerator) for each in looked_at.variants)
     memory = {name: size for name, size in looked_at.memory.items() if name == accelerator}
     return replace(looked_at, memory=memory, variants=variants)
-
-
-def without_repeats(problems: tuple[str, ...], refused: Collection[RefusedPart], service: str) -> tuple[str, ...]:
-    """Return the problems of a service without those that are caused by another of its problems, or by an object in the
-    files that a cluster would refuse. `service` is NAMESPACE/NAME.
-    """
-    objects = (each.object.rpartition(" ")[2].rpartition("/") for each in refused)
-    unread = [f" {name}{f' in namespace {space}' if space else ''} cannot be read: " for space, _, name in objects]
-    cut = tuple(problem for problem in problems if not any(text in problem for text in unread))
-    mine = [each for each in refused if each.object == f"{SERVICE} {service}"]
-    cut = tuple(problem for problem in cut if not any(each.causes(problem) for each in mine))
-    if any(problem.startswith(_NO_ENGINE) for problem in problems):
-        cut = tuple(problem for problem in cut if not problem.startswith(_NO_RUNTIME))
-    return tuple(problem for problem in cut if not (len(problems) > 1 and _WAITS in problem))
-
-
-def _apart(problems: tuple[str, ...], named: Iterable[Ref]) -> tuple[tuple[str, ...], str]:
-    """Return the problems of a service in files without the problem that no runtime fits, and the text of that problem; ""
-    if the service does not have it. If the files contain a runtime, the problem is not separated, because that runtime has
-    to fit.
-    """
-    found = next((problem for problem in problems if problem.startswith(_NONE_FITS)), "")
-    if not found or any(each.kind in RUNTIMES for each in named):
-        return problems, ""
-    return tuple(problem for problem in problems if problem != found), found
-
-
-def without_cluster(problems: Iterable[str], catalog: str, named: Iterable[Ref] = ()) -> tuple[str, ...]:
-    """Return the problems of a service in files, rephrased for objects that may exist on a cluster. `catalog` names the
-    source of the objects that are not in the files, which contain the objects `named`.
-    """
-    return tuple(_rephrased(problem, catalog, named) for problem in problems)
-
-
-def _rephrased(problem: str, catalog: str, named: Iterable[Ref]) -> str:
-    if (found := _ABSENT.fullmatch(problem)) is None:
-        return problem
-    what, question, remedy = found["what"], found["question"] or "", found["remedy"]
-    kind, _, name = what.partition(" in namespace ")[0].partition(" ")
-    of = (each for each in named if each.namespace and each.name == name and each.kind == kind.removeprefix("Cluster"))
-    if (other := next(of, None)) is not None:
-        return (
-            f"{what} does not exist: {other.kind} {name} is in namespace {other.namespace}, and a service reads only its "
-            f"own namespace, so create it there, or write kind: Cluster{other.kind}"
-        )
-    return (
-        f"{what} is neither in these files nor in {catalog}: {question}add -f with its file, or {remedy}; if it is on your "
-        "cluster, `ome diff -f` with the same files finds it there"
-    )
 
 
 def _is_refused(looked_at: Subject, refused: Iterable[RefusedPart]) -> bool:

@@ -12,9 +12,11 @@ from ome_operator.cache.cluster_cache import RECORD, ClusterCache
 from ome_operator.cache.resources import CATALOG, SERVICE, SHORT
 from ome_operator.cli.live import dry_run, second_copy
 from ome_operator.cli.live.cluster_from_manifests import gather, named, over, ref
+from ome_operator.cli.live.cluster_from_manifests import made as derived
 from ome_operator.cli.live.first_pods import adds_pods, changes_pods, held_by_others, lacking, refused, without_free_nodes
 from ome_operator.cli.live.linted import judged, lines
-from ome_operator.cli.live.pod_references import missing
+from ome_operator.cli.live.pod_references import exists, missing
+from ome_operator.cli.live.references import dangling, needed
 from ome_operator.cli.live.trees import OURS, selector
 from ome_operator.core.observed.objects import Child, Manifest, Node, Observed, Pod, Ref
 from ome_operator.core.observed.slices import slices, started
@@ -61,11 +63,31 @@ async def preview(
     notes = {which: body["metadata"].get("annotations") or {} for which, body in {**live, **written}.items()}
     return Preview(
         objects=tuple(item for which, new in parsed.items() if (item := edited(which, _parsed(before, which), new))),
-        lint=lines(after, reached, "`ome lint -f` with the same files"),
+        lint=(
+            *await _unknown_references(client, after, written, others),
+            *lines(after, reached, "`ome lint -f` with the same files"),
+        ),
         services=forecasts(*sides, children, remarks, running) if any(remarks.values()) else first,
         problems=tuple(f"{named(which)}: {reason}" for which, reason in refusals.items()),
         waves=tuple(waves(first, notes)),
     )
+
+
+async def _unknown_references(
+    client: Client, after: ClusterCache, written: Collection[Ref], others: Collection[Ref]
+) -> list[str]:
+    """Return a sentence for each reference of the objects `written` to an object that neither exists nor is one of `others`.
+    Those of services' pods are left out, because they are remarks about the services.
+    """
+    found = [f"{named(which)}: {each.sentence}" for which, missed in dangling(after, written) for each in missed]
+    underived = (item for kind in SHORT for item in derived(after, kind) if item.why and item.of in written)
+    found += [f"{named(item.of)}: {item.why}" for item in underived]
+    for which, reference in needed(after, written):
+        ref = reference.ref
+        if ref not in others and not await exists(client, ref):
+            remedy = f"create it, or fix {reference.field}"
+            found.append(f"{named(which)}: {ref.kind} {ref.name} does not exist in namespace {ref.namespace}: {remedy}")
+    return found
 
 
 async def _refusals(

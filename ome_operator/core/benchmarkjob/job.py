@@ -6,6 +6,7 @@ the termination message in the pod's status.
 """
 
 import json
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -51,15 +52,30 @@ class Images(NamedTuple):
 
 
 def desired_job(
-    images: Images, benchmark: BenchmarkJob, service: InferenceService | Invalid | None, deps: Deps
+    images: Images,
+    benchmark: BenchmarkJob,
+    service: InferenceService | Invalid | None,
+    deps: Deps,
+    services: Iterable[str] = (),
 ) -> tuple[Manifest | None, Why]:
     """Return the Job of a BenchmarkJob, or the reason why the Job cannot be rendered yet. `service` is the current state of
-    the service to measure.
+    the service to measure, and `services` are the names of the services in the job's namespace.
     """
     try:
-        return job(benchmark, target(benchmark, service, deps), images), NOTHING
+        return job(benchmark, target(benchmark, service, deps, services), images), NOTHING
     except ProblemError as error:
         return None, Why(error.problem.reason, error.problem.message)
+
+
+def refusal(benchmark: BenchmarkJob) -> str:
+    """Return why the operator would refuse the spec of a BenchmarkJob, whatever its service is; "" if it would not."""
+    images = Images("sglang", "tools")
+    try:
+        server = ServerUnderTest("http://service", NATIVE, "", benchmark.spec.tokenizer or "/model")
+        job(benchmark, target(benchmark, None, Deps()) if benchmark.spec.endpoint.endpoint is not None else server, images)
+    except ProblemError as error:
+        return error.problem.message
+    return ""
 
 
 def job(benchmark: BenchmarkJob, server: ServerUnderTest, images: Images) -> Manifest:

@@ -1,5 +1,6 @@
 """Determine the server that a BenchmarkJob measures, and the tokenizer that counts its tokens."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -10,6 +11,7 @@ from ome_operator.core.problem import ProblemError
 from ome_operator.core.reasons import COMPLETE, READY, SCALED, Reason
 from ome_operator.core.resolve.inputs import object_refs
 from ome_operator.core.weights.mount import Mount, directory, mount, weights
+from ome_operator.util.similar import meant
 
 NATIVE, CHAT = "sglang", "vllm-chat"
 """Backends of SGLang's benchmark. The first sends requests to `/generate` of SGLang, the second to `/v1/chat/completions` of
@@ -31,9 +33,11 @@ class ServerUnderTest(NamedTuple):
     """Mount of the model's files; None unless the tokenizer of the service's model is used."""
 
 
-def target(job: BenchmarkJob, service: InferenceService | Invalid | None, deps: Deps) -> ServerUnderTest:
+def target(
+    job: BenchmarkJob, service: InferenceService | Invalid | None, deps: Deps, services: Iterable[str] = ()
+) -> ServerUnderTest:
     """Return the server that a job measures. Raises ProblemError if there is no such server (yet). `service` is the
-    current state of the service that the job names.
+    current state of the service that the job names, and `services` are the names of the services in the job's namespace.
     """
     if job.spec.endpoint.endpoint is not None:
         return _endpoint(job)
@@ -48,9 +52,9 @@ def target(job: BenchmarkJob, service: InferenceService | Invalid | None, deps: 
             f"until {where} exists and its annotation {keys.BENCHMARK_NAMESPACES} names {job.namespace}",
         )
     if service is None:
-        raise ProblemError(
-            COMPLETE, Reason.SERVICE_NOT_FOUND, f"InferenceService {where} does not exist yet: the job waits for it"
-        )
+        question = meant(named.name, services) if named is not None else ""
+        message = f"InferenceService {where} does not exist yet: {question}the job waits for it"
+        raise ProblemError(COMPLETE, Reason.SERVICE_NOT_FOUND, message)
     if isinstance(service, Invalid) or (lacks := _lacks(service)):
         sentence = f"InferenceService {where} {'is not Ready' if isinstance(service, Invalid) else lacks}"
         raise ProblemError(COMPLETE, Reason.SERVICE_NOT_READY, f"{sentence}: the job waits for it")

@@ -78,7 +78,7 @@ def runs(spec: BenchmarkSpec, dataset: str) -> tuple[Run, ...]:
     if spec.task != "text-to-text":
         raise _refused(f"spec.task {spec.task} is not supported: this benchmark measures text-to-text")
     if spec.max_requests_per_iteration < 1 or spec.max_time_per_iteration < 1:
-        raise _refused("spec.maxRequestsPerIteration and spec.maxTimePerIteration (minutes) must be 1 or more")
+        raise _refused("spec.maxRequestsPerIteration or spec.maxTimePerIteration (minutes) is 0: write 1 or more")
     in_flight = tuple(spec.num_concurrency or CONCURRENCY)
     if len(scenarios) * len(in_flight) > MOST_RUNS:
         raise _refused(
@@ -86,7 +86,7 @@ def runs(spec: BenchmarkSpec, dataset: str) -> tuple[Run, ...]:
             f"concurrent requests are more than {MOST_RUNS} runs: divide them among several BenchmarkJobs"
         )
     if any(number < 1 for number in in_flight):
-        raise _refused("spec.numConcurrency: every number of requests in flight must be 1 or more")
+        raise _refused("spec.numConcurrency has a number below 1: write numbers of 1 or more")
     result = []
     for scenario in scenarios:
         result += [_run(scenario.strip(), number, spec.max_requests_per_iteration, dataset) for number in in_flight]
@@ -117,7 +117,7 @@ def _shaped(scenario: str, requests: int) -> tuple[tuple[str, ...], Lengths | No
     """
     form = scenario[:1]
     match = _FORMS[form].fullmatch(scenario.replace(" ", "")) if form in _FORMS else None
-    field = f"spec.trafficScenarios: {_cut(scenario)!r}"
+    field = f"spec.trafficScenarios has {_cut(scenario)!r}, which"
     if match is None or len(scenario) - len(scenario.replace(" ", "")) > BLANKS:
         raise _refused(
             f"{field} is not supported: write D(in,out), N(mean,sd)/(mean,sd), "

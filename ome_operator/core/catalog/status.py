@@ -42,13 +42,16 @@ def model_status(
     witnesses: agreement.Witnesses | None = None,
     *,
     agent: bool = True,
+    lacking: Iterable[str] = (),
+    no_claim: str = "",
 ) -> dict[str, Any]:
     """Return the status of a model, or of fine-tuned weights.
 
     `users` are the services (`namespace/name`) that use it. `nodes_ready` are the nodes that have it according to their
     labels; None if the operator does not read nodes. `holdings` maps nodes to the records of their agents. `witnesses` are
-    the nodes whose records can be used for all nodes; None for the nodes in `holdings`. `agent` states whether model agents
-    run.
+    the nodes whose records can be used for all nodes; None for the nodes in `holdings`. `agent` states whether model agents run.
+    `lacking` are sentences about objects to which it refers and that do not exist, and `no_claim` is the sentence about the
+    claim with the weights that does not exist; "" if it exists or is not known.
     """
     identity = weights(model)
     uri = identity.uri
@@ -57,6 +60,9 @@ def model_status(
     speakers = witnesses or agreement.Witnesses(frozenset(holdings))
     verdict = agreement.judge(uri, model.status, holdings, speakers, now)
     condition, state = _model_ready(model, uri, len(nodes_ready), holdings, verdict.unpinned, agent, identity.digest)
+    if no_claim and condition.reason == Reason.CLAIM:
+        condition, state = cond.Condition(READY, False, Reason.CLAIM_NOT_FOUND, no_claim), "Creating"
+    in_claim = "no claim" if condition.reason == Reason.CLAIM_NOT_FOUND else "claim"
     if not known_nodes and condition.reason == Reason.ON_NO_NODE:
         label = node_label(model.kind, model.namespace, model.name)
         text = f"this operator reads no nodes (clusterWideKinds is false): pods wait for a node with the label {label}=Ready"
@@ -65,13 +71,16 @@ def model_status(
     return {
         "state": state,
         **_listed("nodesReady", nodes_ready),
-        "summary": "claim" if everywhere else str(len(nodes_ready)) if known_nodes else "unknown",
+        "summary": in_claim if everywhere else str(len(nodes_ready)) if known_nodes else "unknown",
         **(_shown(replace(model, status=from_records), well_known) if isinstance(model, Model) else {}),
         **from_records,
         **_users(users),
         "observedGeneration": model.generation,
         "conditions": cond.stamp(
-            _with_advice(condition, model, verdict.condition), model.status.get("conditions") or (), model.generation, now
+            _with_advice(condition, model, verdict.condition, lacking),
+            model.status.get("conditions") or (),
+            model.generation,
+            now,
         ),
     }
 
@@ -173,9 +182,9 @@ def _shown(model: Model, well_known: WellKnown) -> dict[str, Any]:
     return {name: value for name, value in out.items() if value}
 
 
-def runtime_status(runtime: Runtime, users: tuple[str, ...], now: datetime) -> dict[str, Any]:
+def runtime_status(runtime: Runtime, users: tuple[str, ...], now: datetime, lacking: Iterable[str] = ()) -> dict[str, Any]:
     """Return the status of a runtime: its roles, the number of nodes and GPUs of one replica of each role, and the
-    problems of its configuration.
+    problems of its configuration. `lacking` is the same as for `model_status`.
     """
     roles, composed_by_component, problems = _composed(runtime)
     engines = [composed for name, composed in composed_by_component.items() if name != keys.ROUTER]
@@ -190,7 +199,7 @@ def runtime_status(runtime: Runtime, users: tuple[str, ...], now: datetime) -> d
         **_users(users),
         "observedGeneration": runtime.generation,
         "conditions": cond.stamp(
-            _with_advice(_runtime_ready(runtime, roles, problems), runtime),
+            _with_advice(_runtime_ready(runtime, roles, problems), runtime, lacking=lacking),
             runtime.status.get("conditions") or (),
             runtime.generation,
             now,
@@ -264,15 +273,19 @@ def accelerator_status(accelerator: AcceleratorClass, nodes: Iterable[Node], now
 
 
 def _with_advice(
-    ready: cond.Condition, about: AnyModel | Runtime | AcceleratorClass, more: cond.Condition | None = None
+    ready: cond.Condition,
+    about: AnyModel | Runtime | AcceleratorClass,
+    more: cond.Condition | None = None,
+    lacking: Iterable[str] = (),
 ) -> list[cond.Condition]:
     """Return the conditions of the object `about`: `ready` (its condition Ready), `more` if it is given, and the condition
-    Advice if fields of the object have no effect or its annotations about waves are invalid.
+    Advice if fields of the object have no effect, its annotations about waves are invalid, or objects do not exist to which
+    it refers (`lacking`).
     """
     return [
         ready,
         *filter(None, [more]),
-        *cond.advice((*ignored(about), *wave_terms.terms(about.annotations, wave_terms.Terms())[1])),
+        *cond.advice((*lacking, *ignored(about), *wave_terms.terms(about.annotations, wave_terms.Terms())[1])),
     ]
 
 

@@ -147,12 +147,12 @@ def _pod(component: str, shared: Mapping[str, Any], *layers: tuple[Component, Po
         runners += [component_layer.runner, part.runner if part else None]
     pod, runner = merge_layers(*pods), merge_layers(*runners)
     if not runner and not pod.get("containers"):
-        sample = f": {ROUTER_SAMPLE}, or remove spec.router" if component == keys.ROUTER else ""
+        remedy = f"{ROUTER_SAMPLE}, or remove spec.router" if component == keys.ROUTER else "add a runner to one of them"
         raise ProblemError(
             CONDITION[component],
             Reason.NO_CONTAINER,
-            f"nothing to run: neither the runtime's spec.{component}Config nor the service's spec.{component} has a runner "
-            f"or containers{sample}",
+            f"there is nothing to run, because neither the runtime's spec.{component}Config nor the service's "
+            f"spec.{component} has a runner or containers: {remedy}",
         )
     containers = [container["name"] for container in pod.get("containers") or ()]
     # A runner without a name overrides the existing main container instead of adding another container.

@@ -127,11 +127,12 @@ def _choose(component: str, request: Manifest, want: Want, deps: Deps) -> tuple[
     if fitting:
         return fitting[0].name, None
     closest = sorted(lacks.items(), key=lambda item: (len(item[1]), item[0]))
-    reasons = "; ".join(f"{name}: {', '.join(missing)}" for name, missing in closest[:LISTED]) or (
+    reasons = ", ".join(f"{name} ({', '.join(missing)})" for name, missing in closest[:LISTED]) or (
         "no AcceleratorClass exists" if deps.policy.sees_cluster else f"an AcceleratorClass is {NOT_READ}"
     )
-    more = f"; and {len(closest) - LISTED} more" if len(closest) > LISTED else ""
-    text = f"no AcceleratorClass fits spec.{component}: {reasons}{more}. Relax acceleratorSelector, or name a class in it"
+    more = f" and {len(closest) - LISTED} more" if len(closest) > LISTED else ""
+    cause = f"{'not even' if lacks else 'because'} {reasons}{more}"
+    text = f"no AcceleratorClass fits spec.{component}, {cause}: relax acceleratorSelector, or name a class in it"
     return "", Problem(RUNTIME_READY, Reason.NO_ACCELERATOR_FITS, text)
 
 

@@ -8,6 +8,7 @@ from ome_operator.core.observed.objects import Deps, Manifest, Ref
 from ome_operator.core.reasons import NOTHING, Reason, Why
 from ome_operator.core.selection.model_profile import profile_of
 from ome_operator.core.selection.runtime import remedy_for_unknown_model, select
+from ome_operator.util.similar import meant
 
 
 def source(short: SglangModel | Serving) -> str:
@@ -48,10 +49,11 @@ def _service(short: Serving, deps: Deps) -> tuple[Manifest | None, Why]:
     refs = Ref("BaseModel", short.namespace, short.spec.base_model), Ref("ClusterBaseModel", "", short.spec.base_model)
     model = next((item for ref in refs if isinstance(item := deps.models.get(ref), Model)), None)
     if model is None:
-        return None, Why(
-            Reason.BASE_MODEL_NOT_FOUND,
-            f"no model {short.spec.base_model} exists: apply it, or fix spec.baseModel",
+        question = meant(
+            short.spec.base_model, (each.name for each in deps.models if each.namespace in ("", short.namespace))
         )
+        message = f"ClusterBaseModel {short.spec.base_model} does not exist: {question}apply it, or fix spec.baseModel"
+        return None, Why(Reason.BASE_MODEL_NOT_FOUND, message)
     runtime = _named(short, deps)
     notes, spec = _begun(short, runtime)
     if runtime is None:
@@ -63,9 +65,16 @@ def _service(short: Serving, deps: Deps) -> tuple[Manifest | None, Why]:
         chosen = deps.runtimes[selection.best] if selection.best else None
         if not isinstance(chosen, Runtime):
             sentence = f"{selection.sentence(model.name, 'spec.runtime')}{remedy_for_unknown_model(seen, deps)}"
-            return None, Why(Reason.NO_RUNTIME_FITS, sentence)
+            return None, Why(Reason.NO_RUNTIME_FITS, _misspelt(short, deps) or sentence)
         runtime = chosen
     return _manifest(short, "InferenceService", notes, {**spec, **{name: {} for name in _brings(runtime)}}), NOTHING
+
+
+def _misspelt(short: Serving, deps: Deps) -> str:
+    """Return a message about the name of a runtime that is probably misspelt; "" if no runtime has a similar name."""
+    name = short.spec.runtime or ""
+    question = meant(name, (each.name for each in deps.runtimes if each.namespace in ("", short.namespace))) if name else ""
+    return f"ClusterServingRuntime {name} does not exist: {question}apply it, or fix spec.runtime" if question else ""
 
 
 def draft(short: Serving, deps: Deps) -> InferenceService | Invalid:

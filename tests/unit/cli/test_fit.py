@@ -137,7 +137,11 @@ def test_services_that_cannot_be_judged_are_named_and_the_others_are_judged(clus
     """One object that a cluster would refuse, and one service that cannot be rendered, do not hide the other answers."""
     (good,) = yaml.safe_load_all(Path(file).read_text())
     refused = {**good, "metadata": {"name": "typo", "namespace": "team"}, "spec": {**good["spec"], "modle": {}}}
-    unrendered = {**good, "metadata": {"name": "lost", "namespace": "team"}, "spec": {**good["spec"], "runtime": {"name": "no"}}}
+    unrendered = {
+        **good,
+        "metadata": {"name": "lost", "namespace": "team"},
+        "spec": {**good["spec"], "runtime": {"name": "no"}},
+    }
     Path(file).write_text(yaml.safe_dump_all([refused, unrendered, good]))
     words = (
         "InferenceService team/typo: spec.modle .*; team/lost: ClusterServingRuntime no does not exist.*"
@@ -149,5 +153,5 @@ def test_services_that_cannot_be_judged_are_named_and_the_others_are_judged(clus
         assert isinstance(found.exception, Unanswered) and re.match(words, str(found.exception)), found.exception
         assert fits in found.output
     Path(file).write_text(yaml.safe_dump_all([refused, unrendered]))
-    with pytest.raises(Unanswered, match="team/typo: .*; team/lost: (?!.*The other)"):
+    with pytest.raises(Unanswered, match=r"team/typo: .*; team/lost: (?!.*The other)"):
         ask("-f", file)

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from ome_operator.api.pod_fields import forms
-from ome_operator.cli.live.pod_references import CLAIM, CONFIG_MAP, SECRET, missing, references
+from ome_operator.cli.live.pod_references import missing
 from ome_operator.cli.live.preview import preview
 from ome_operator.core.observed.objects import Ref
+from ome_operator.core.podspec.named_objects import CLAIM, CONFIG_MAP, SECRET, references
 from ome_operator.describe.outcome import outcome
 from ome_operator.kube.errors import Forbidden, NotFound
 from tests.support import parts, yamls

@@ -77,13 +77,13 @@ def test_what_is_not_written() -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ({"trafficScenarios": ["E(1024)"]}, "spec.trafficScenarios: 'E(1024)' is not supported: write D(in,out)"),
+        ({"trafficScenarios": ["E(1024)"]}, "spec.trafficScenarios has 'E(1024)', which is not supported: write D(in,out)"),
         ({"trafficScenarios": ["D(100)"]}, "'D(100)' is not supported"),
         ({"trafficScenarios": [""]}, "'' is not supported"),
         ({"trafficScenarios": ["U(9,1)/(1,2)"]}, "empty range"),
         ({"task": "text-to-embeddings"}, "spec.task text-to-embeddings is not supported"),
         ({"numConcurrency": [1, 0]}, "spec.numConcurrency"),
-        ({"maxRequestsPerIteration": 0}, "must be 1 or more"),
+        ({"maxRequestsPerIteration": 0}, "is 0: write 1 or more"),
     ],
 )
 def test_what_cannot_be_sent(spec: dict[str, Any], words: str) -> None:

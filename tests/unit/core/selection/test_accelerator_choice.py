@@ -85,8 +85,8 @@ def test_nothing_fits_says_what_each_class_lacks() -> None:
     assert [(one.reason, one.message) for one in found.problems] == [
         (
             "NoAcceleratorFits",
-            "no AcceleratorClass fits spec.engine: a80: it has 80 GB, but the service asks for 500; h141: it has 141 GB, "
-            "but the service asks for 500. Relax acceleratorSelector, or name a class in it",
+            "no AcceleratorClass fits spec.engine, not even a80 (it has 80 GB, but the service asks for 500), h141 (it has "
+            "141 GB, but the service asks for 500): relax acceleratorSelector, or name a class in it",
         )
     ]
 
@@ -95,7 +95,7 @@ def test_nothing_fits_says_what_each_class_lacks() -> None:
 def test_memory_that_is_no_amount_is_not_known(memory: str) -> None:
     asked = {"constraints": {"minMemory": 80}}
     found = resolve(parts.service(engine={}, acceleratorSelector=asked), deps(gpu("odd", memory, "2")))
-    assert "odd: it has an unknown number of GB, but the service asks for 80" in found.problems[0].message
+    assert "odd (it has an unknown number of GB, but the service asks for 80)" in found.problems[0].message
 
 
 def test_a_choice_stays_when_nodes_move_and_is_made_again_when_the_service_asks_for_something_else() -> None:
