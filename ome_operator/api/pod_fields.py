@@ -4,6 +4,7 @@
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
@@ -79,8 +80,28 @@ def advice(name: str, known: Iterable[str], type_: str) -> str:
     inner = _inner(name, type_, known)
     if len(inner) > _FEW:
         return f"write it below the field to which it belongs, such as {inner[0]}"
-    *others, last = inner or ("",)
+    found = inner or _of_same_words(name, known, type_)
+    *others, last = found if 0 < len(found) <= _FEW else ("",)
     return f"did you mean {' or '.join(filter(None, (', '.join(others), last)))}?" if last else REMOVE
+
+
+def _of_same_words(name: str, known: Iterable[str], type_: str) -> tuple[str, ...]:
+    """Return the fields among `known` that begin or end with the words of a field `name`, or with which `name` begins or
+    ends: `secretName` for `name`, `name` for `configMapName`, `httpGet` for `http`; () for a pod, which has too many fields.
+    """
+    if type_ == POD:
+        return ()
+    words, found = _words(name), []
+    for field in sorted(known):
+        short, long = sorted((words, _words(field)), key=len)
+        if short in (long[: len(short)], long[-len(short) :]):
+            found.append(field)
+    return tuple(found)
+
+
+def _words(name: str) -> list[str]:
+    """Return the words of a name in camel case, in lower case."""
+    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+", name)]
 
 
 def _inner(name: str, type_: str, known: Iterable[str]) -> tuple[str, ...]:

@@ -103,6 +103,7 @@ def lint(
     from ome_operator.cli.live.linted import on_machine
     from ome_operator.engines.flags import DataError
     from ome_operator.lint import report, rules, source
+    from ome_operator.lint.files import without_consequences
     from ome_operator.lint.finding import Severity
 
     if unknown := set(ignore or ()) - rules.RULES.keys():
@@ -125,7 +126,7 @@ def lint(
                 error=Unanswered,
             )
         looked_at = on_machine(looked_at, accelerator) if accelerator else looked_at
-        found = [finding for subject in looked_at for finding in rules.check(subject, ignore or ())]
+        found = without_consequences(finding for subject in looked_at for finding in rules.check(subject, ignore or ()))
     except DataError as error:
         raise Unanswered(f"--engine-data: {error}.") from error
     texts = _texts(files or [])

@@ -17,6 +17,7 @@ from ome_operator.controllers.base import CORE, Core, Status, StatusReconciler
 from ome_operator.controllers.claims import Claims
 from ome_operator.controllers.waves import WaveRegistry
 from ome_operator.core.catalog import agreement
+from ome_operator.core.catalog.status import Absent
 from ome_operator.core.observed.objects import Ref
 from ome_operator.core.reasons import Reason
 from ome_operator.core.resolve.references import missing
@@ -69,11 +70,9 @@ class CatalogReconciler(StatusReconciler):
         resync = self._resync if again is None else min(self._resync, again)
         if not self._scope.acts_on(resource.labels):
             return resync
-        no_claim = ""
-        if ref.kind in HELD and not isinstance(resource.parsed, Invalid):
-            no_claim = await self._claims.missing(resource.parsed, self._users(ref))
-        status = self._status(resource, no_claim)
-        if no_claim or self._lacking(resource):
+        absent = await self._absent(resource)
+        status = self._status(resource, absent)
+        if any(absent):
             resync = min(resync, LACKING_S)
         if (left := agreement.wait_left(status, self._wall())) is not None:
             resync = min(resync, left)
@@ -97,34 +96,35 @@ class CatalogReconciler(StatusReconciler):
     def _users(self, ref: Ref) -> tuple[str, ...]:
         return tuple(f"{user.namespace}/{user.name}" for user in self._handler.users(ref))
 
-    def _status(self, resource: Resource, no_claim: str = "") -> Status:
-        """Return the status of an object of the catalog, from everything that it depends on. `no_claim` is the sentence
-        about a claim that does not exist, or "".
-        """
+    def _status(self, resource: Resource, absent: Absent) -> Status:
+        """Return the status of an object of the catalog, from everything that it depends on."""
         now, ref, core = self._wall(), resource.ref, self._core
         if isinstance(resource.parsed, Invalid):
             return self._refused(resource, Reason.INVALID_SPEC, resource.parsed.why)
         if (beyond := self._cluster.beyond(resource)) is not None:
             return self._refused(resource, Reason.TOO_MANY_MODELS, beyond.why)
         users = self._users(ref)
-        deps, lacking = self._cluster.deps(), self._lacking(resource)
+        deps = self._cluster.deps()
         if ref.kind in HELD:
             ready = deps.holders.get(names.model_label(*ref), frozenset()) if deps.policy.sees_cluster else None
             speakers = agreement.witnesses(resource.parsed, deps.nodes, self._agent_since, deps.policy.pin_from, now)
             holdings, agent = self._cluster.holdings(ref), deps.policy.model_agent
             facts = users, ready, now, holdings, deps.well_known, speakers
-            return core.model_status(resource.parsed, *facts, agent=agent, lacking=lacking, no_claim=no_claim)
+            return core.model_status(resource.parsed, *facts, agent=agent, absent=absent)
         if ref.kind in RUNTIMES:
-            return core.runtime_status(resource.parsed, users, now, lacking)
+            return core.runtime_status(resource.parsed, users, now, absent)
         return core.accelerator_status(resource.parsed, deps.nodes.values(), now)
 
-    def _lacking(self, resource: Resource) -> tuple[str, ...]:
+    async def _absent(self, resource: Resource) -> Absent:
         """Return sentences about the objects to which an object refers and that do not exist."""
-        deps = self._cluster.deps()
-        if isinstance(resource.parsed, Invalid) or not deps.policy.sees_cluster:
-            return ()
+        deps, parsed = self._cluster.deps(), resource.parsed
+        if isinstance(parsed, Invalid):
+            return Absent()
+        claim = await self._claims.missing(parsed, self._users(resource.ref)) if resource.ref.kind in HELD else ""
+        if not deps.policy.sees_cluster:
+            return Absent(claim=claim)
         existing = ChainMap(dict.fromkeys(Ref(ACCELERATORS[0], "", name) for name in deps.accelerators), deps.models)
-        return tuple(each.sentence for each in missing(resource.parsed, existing))
+        return Absent(tuple(each.sentence for each in missing(parsed, existing)), claim)
 
     def _agent_since(self, node: str) -> str | None:
         record = self._cluster.record(node)

@@ -182,8 +182,17 @@ def flag_value(subject: Subject) -> Iterator[Hit]:
             choices = given.flag.choices
             close = get_close_matches(words[0], choices, 1) if choices and words else []
             fix = Fix(given.written, f"{given.word}={close[0]}") if close and "=" in given.written else None
-            remedy = f"write {close[0]}" if close else f"{given.flag.help[:200] or 'correct the value'}".rstrip(".")
+            remedy = f"write {close[0]}" if close else _value_remedy(given)
             yield Hit(locations.argument(role, given), f"{given.word} {error}", remedy, fix)
+
+
+def _value_remedy(given: Argument) -> str:
+    """Return the instruction how to correct the value of a flag, with what the engine says about the flag."""
+    assert given.flag is not None
+    if given.flag.takes == SWITCH:
+        return f"write {given.word} without a value, or remove it"
+    about = given.flag.help[:200].rstrip(".")
+    return f"correct the value of {given.word}{f'; the engine says of it: {about}' if about else ''}"
 
 
 @rule(

@@ -3,9 +3,10 @@
 The caller, which reads the files, finds the violations (`Subject.refused`), because a refused object has no pods.
 """
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 
-from ome_operator.lint.finding import Hit, Location, Rule, Severity, rule
+from ome_operator.lint.finding import Finding, Hit, Location, Rule, Severity, rule
 from ome_operator.lint.subject import Subject
 
 
@@ -22,6 +23,35 @@ def _of(name: str) -> Callable[[Subject], Iterator[Hit]]:
 
 def _rule(name: str, title: str, *, ignored: str, evidence: str) -> Rule:
     return rule(name, Severity.ERROR, title, ignored=ignored, evidence=evidence)(_of(name))
+
+
+_LACKS = re.compile(r"(?P<part>\w+)(\[\d+\])? (has (no|none of)|must be a map with an?) (?P<fields>[\w, ]+)$")
+
+
+def without_consequences(found: Iterable[Finding]) -> list[Finding]:
+    """Return the findings without those that state that a pod lacks a field which a finding of `pod-field-unknown` tells to
+    write in place of another name.
+    """
+    found = list(found)
+    meant = [(_named(one), _above(one), one.hit.remedy) for one in found if one.rule.id == "pod-field-unknown"]
+    return [one for one in found if not any(_follows(one, *each) for each in meant)]
+
+
+def _follows(found: Finding, name: str, above: str, remedy: str) -> bool:
+    lacks = _LACKS.search(found.hit.says) if found.rule.id in ("pod-invalid", "refused") else None
+    if lacks is None or _named(found) != name or lacks["part"] != above:
+        return False
+    return not set(re.findall(r"\w+", remedy)).isdisjoint(lacks["fields"].split(", "))
+
+
+def _named(found: Finding) -> str:
+    """Return the name of the object of a finding, without its kind and namespace."""
+    return re.split("[ /]", found.hit.place.object)[-1]
+
+
+def _above(found: Finding) -> str:
+    """Return the field that contains the field of a finding, without the index of a list."""
+    return found.hit.place.field.rpartition(".")[0].rpartition(".")[2].partition("[")[0]
 
 
 RULES: tuple[Rule, ...] = (

@@ -213,7 +213,9 @@ def read(container: Mapping[str, Any], annotations: Mapping[str, str], versions:
         return Reading(partly=made, why=f"a script starts {one.engine} in a branch, a loop or a function")
     if (open_end := _open_end(start, one.read_as)) is not None:
         return Reading(partly=made, why=f"{open_end} in a script may stand for further arguments of {one.engine}")
-    if any(map(joined_flags, one.arguments)):
+    if any(
+        joined_flags(each) or (each.joined and any(" --" in f" {text}" for text in each.values)) for each in one.arguments
+    ):
         return Reading(partly=(one,))  # the rule `flag-joined` reports the reason
     return Reading(one)
 

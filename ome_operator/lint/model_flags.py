@@ -109,8 +109,8 @@ def quantization_differs(subject: Subject) -> Iterator[Hit]:
     "The model's tokenizer or configuration is Python code, which the engine is not allowed to run",
     ignored="The engine exits with `contains custom code which must be executed` when it loads the tokenizer or the config.",
     evidence="config/runtimes/srt/kimi-k2-pd-rt.yaml; the deployment guide of Kimi K2. transformers 5.19 (auto_factory.py) "
-    "runs code of the model only if it has no class of its own; tests/support/model_types.py lists the model types with such "
-    "a class, and those of SGLang.",
+    "runs code of the model only if it has no class of its own; tests/support/model_types.py lists the types with such a "
+    "class, and those of SGLang.",
 )
 def code_refused(subject: Subject) -> Iterator[Hit]:
     kind = subject.model.facts.model_type if subject.model is not None else None

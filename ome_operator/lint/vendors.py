@@ -1,45 +1,17 @@
 """Rules about the vendor of GPUs: what a pod requests, and what its image, its flags and its selectors are made for."""
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 from ome_operator import quantity
 from ome_operator.lint import locations
+from ome_operator.lint.devices import VENDORS, vendor_of
 from ome_operator.lint.division import locate
 from ome_operator.lint.finding import Hit, Location, Rule, Severity, rule
 from ome_operator.lint.launch import Launch
 from ome_operator.lint.subject import Manifest, Role, Subject, below, items
 
-
-class Vendor(NamedTuple):
-    """How the devices of a vendor are requested, and the words that identify software for these devices."""
-
-    prefix: str
-    """Prefix of the names of the vendor's extended resources and of its node labels."""
-    image: str
-    """A regular expression for a word of an image's repository or tag."""
-    devices: str
-    """A regular expression for the part of a resource's name behind the prefix, if the resource is a GPU."""
-    backends: frozenset[str]
-    """Attention backends of SGLang that run only on these devices."""
-
-
-VENDORS: Mapping[str, Vendor] = {
-    "NVIDIA": Vendor(
-        "nvidia.com/",
-        r"cuda[0-9]*|cu1[0-9]{2}|tensorrt",
-        r"gpu(\..+)?|mig-.+",
-        frozenset({"cutlass_mla", "fa3", "fa4", "flashinfer", "flashmla", "trtllm_mha", "trtllm_mla"}),
-    ),
-    "AMD": Vendor(
-        "amd.com/", r"rocm[0-9]*|mi[23][0-9]{1,2}x?|gfx[0-9a-f]+", r"gpu|[sdqc]px_nps\d", frozenset({"aiter", "wave"})
-    ),
-    "Intel": Vendor("gpu.intel.com/", r"xpu", r"i915|xe", frozenset({"intel_xpu"})),
-    "Gaudi": Vendor("habana.ai/", r"gaudi[0-9]*|hpu|habana", r"gaudi", frozenset()),
-    "Ascend": Vendor("huawei.com/", r"npu|cann[0-9]*|ascend", r"(?i:ascend).*|npu", frozenset({"ascend"})),
-}
-"""Maps the name of a vendor, or of a line of its devices, to how software for these devices is recognized."""
 _NO_GPU = r"cpu|xeon"
 """Words in the names of images that run on CPUs."""
 _UPSTREAM = frozenset({"lmsysorg/sglang", "vllm/vllm-openai"})
@@ -67,21 +39,11 @@ _MAY_BE_BESIDE = "Intel"
 """The vendor whose integrated GPUs may be in nodes that also have GPUs of another vendor."""
 
 
-def _vendor(resource: str) -> str:
-    """Return the vendor of the GPUs that an extended resource stands for: a key of VENDORS, the resource's own name for
-    `gpu` of an unknown vendor, or "" if it is not known to be a GPU.
-    """
-    for name, vendor in VENDORS.items():
-        if resource.startswith(vendor.prefix):
-            return name if re.fullmatch(vendor.devices, resource.removeprefix(vendor.prefix)) else ""
-    return resource if resource.endswith("/gpu") else ""
-
-
 def _gpus(box: Manifest) -> dict[str, tuple[str, Any]]:
     """Map each vendor of which a container requests GPUs to the resource and its amount."""
     limits = {str(name): amount for name, amount in below(box, "resources", "limits").items()}
     asked = {name: amount for name, amount in sorted(limits.items()) if quantity.parse(amount) > 0}
-    return {vendor: (name, amount) for name, amount in asked.items() if (vendor := _vendor(name))}
+    return {vendor: (name, amount) for name, amount in asked.items() if (vendor := vendor_of(name))}
 
 
 def _requested(box: Manifest) -> str:

@@ -58,7 +58,6 @@ def test_every_fault_is_found() -> None:
 ALSO = {
     "flag-range/port": {"port-differs"},
     "port-twice/grpc": {"requirement-missing"},
-    "flag-joined/several": {"host-loopback", "memory-short"},
     "drafts-differ/tokens": {"flags-contradict"},
     "ranks-differ/worker": {"host-loopback"},
     "ranks-limits-differ/worker": {"host-loopback"},

@@ -17,7 +17,7 @@ from ome_operator.core.observed.objects import Deps, Manifest, Ref
 from ome_operator.core.observed.validation import RenderedComponent
 from ome_operator.core.reasons import Reason
 from ome_operator.core.resolve.inputs import resolve
-from ome_operator.core.resolve.references import Reference
+from ome_operator.core.resolve.references import NamedReference
 from ome_operator.core.resolve.system_paths import refusal
 from ome_operator.core.selection.match import violations
 from ome_operator.core.selection.model_profile import profile_of
@@ -116,7 +116,7 @@ def _underived(
             yield Subject("", name_of(which), (), None, without_cluster([why], catalog, named), versions, {})
 
 
-def _of_pods(looked_at: Subject) -> Iterator[Reference]:
+def _of_pods(looked_at: Subject) -> Iterator[NamedReference]:
     """Yield the claims, Secrets and ConfigMaps that the pods of a service name."""
     pods = [(f"spec.{role.component}", pod) for role in looked_at.roles for pod in role.pods]
     return of_pods(pods, looked_at.service.partition("/")[0])

@@ -10,7 +10,7 @@ from ome_operator.cli.live.cluster_from_manifests import named, ref
 from ome_operator.cli.live.file_problems import without_cluster
 from ome_operator.core.observed.objects import Manifest, Ref
 from ome_operator.core.podspec.named_objects import references
-from ome_operator.core.resolve.references import MissingReference, Reference, missing, needed_objects
+from ome_operator.core.resolve.references import MissingReference, NamedReference, missing, needed_objects
 from ome_operator.util.similar import similar
 
 _KINDS = (SERVICE, *CATALOG, BENCHMARK)
@@ -38,12 +38,12 @@ def offline_sentences(cluster: ClusterCache, given: Iterable[Manifest], catalog:
     ]
 
 
-def needed(cluster: ClusterCache, objects: Iterable[Ref]) -> Iterator[tuple[Ref, Reference]]:
+def needed(cluster: ClusterCache, objects: Iterable[Ref]) -> Iterator[tuple[Ref, NamedReference]]:
     """Yield each of these objects with each reference to a claim, a Secret or a ConfigMap."""
     yield from ((which, each) for which, item in _parsed(cluster, objects) for each in dict.fromkeys(needed_objects(item)))
 
 
-def misspelt(found: Iterable[Reference], written: Collection[Ref]) -> tuple[MissingReference, ...]:
+def misspelt(found: Iterable[NamedReference], written: Collection[Ref]) -> tuple[MissingReference, ...]:
     """Return those references to objects of other kinds that the files probably misspell: the objects `written` of the files
     do not contain the object, but one of a similar name. Objects of which the files contain nothing similar are expected on
     the cluster.
@@ -58,10 +58,10 @@ def misspelt(found: Iterable[Reference], written: Collection[Ref]) -> tuple[Miss
     return tuple(out)
 
 
-def of_pods(pods: Iterable[tuple[str, Manifest]], namespace: str) -> Iterator[Reference]:
+def of_pods(pods: Iterable[tuple[str, Manifest]], namespace: str) -> Iterator[NamedReference]:
     """Yield the claims, Secrets and ConfigMaps that pods name. Each pod is given with the path of its component."""
     for where, pod in pods:
-        yield from (Reference(where, Ref(kind, namespace, name)) for kind, name in references(pod["spec"]))
+        yield from (NamedReference(where, Ref(kind, namespace, name)) for kind, name in references(pod["spec"]))
 
 
 def _parsed(cluster: ClusterCache, objects: Iterable[Ref]) -> Iterator[tuple[Ref, Object[Any]]]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from heapq import nsmallest
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from ome_operator import keys, names, quantity
 from ome_operator.api import AcceleratorClass, Component, Model, Runtime
@@ -32,6 +32,18 @@ from ome_operator.settings.policy import AGENT_PODS, ENABLE_AGENTS, SILENT_AGENT
 from ome_operator.util.wording import count
 
 
+class Absent(NamedTuple):
+    """Sentences about objects that do not exist and to which an object of the catalog refers."""
+
+    references: tuple[str, ...] = ()
+    """A sentence for each object of the operator's kinds."""
+    claim: str = ""
+    """The sentence about the claim with the weights of a model; "" if it exists or is not known."""
+
+
+NOTHING_ABSENT = Absent()
+
+
 def model_status(
     model: AnyModel,
     users: tuple[str, ...],
@@ -42,16 +54,13 @@ def model_status(
     witnesses: agreement.Witnesses | None = None,
     *,
     agent: bool = True,
-    lacking: Iterable[str] = (),
-    no_claim: str = "",
+    absent: Absent = NOTHING_ABSENT,
 ) -> dict[str, Any]:
     """Return the status of a model, or of fine-tuned weights.
 
     `users` are the services (`namespace/name`) that use it. `nodes_ready` are the nodes that have it according to their
     labels; None if the operator does not read nodes. `holdings` maps nodes to the records of their agents. `witnesses` are
     the nodes whose records can be used for all nodes; None for the nodes in `holdings`. `agent` states whether model agents run.
-    `lacking` are sentences about objects to which it refers and that do not exist, and `no_claim` is the sentence about the
-    claim with the weights that does not exist; "" if it exists or is not known.
     """
     identity = weights(model)
     uri = identity.uri
@@ -60,9 +69,10 @@ def model_status(
     speakers = witnesses or agreement.Witnesses(frozenset(holdings))
     verdict = agreement.judge(uri, model.status, holdings, speakers, now)
     condition, state = _model_ready(model, uri, len(nodes_ready), holdings, verdict.unpinned, agent, identity.digest)
-    if no_claim and condition.reason == Reason.CLAIM:
-        condition, state = cond.Condition(READY, False, Reason.CLAIM_NOT_FOUND, no_claim), "Creating"
-    in_claim = "no claim" if condition.reason == Reason.CLAIM_NOT_FOUND else "claim"
+    in_claim = "claim"
+    if absent.claim and condition.reason == Reason.CLAIM:
+        condition, state = cond.Condition(READY, False, Reason.CLAIM_NOT_FOUND, absent.claim), "Creating"
+        in_claim = "no claim"
     if not known_nodes and condition.reason == Reason.ON_NO_NODE:
         label = node_label(model.kind, model.namespace, model.name)
         text = f"this operator reads no nodes (clusterWideKinds is false): pods wait for a node with the label {label}=Ready"
@@ -77,7 +87,7 @@ def model_status(
         **_users(users),
         "observedGeneration": model.generation,
         "conditions": cond.stamp(
-            _with_advice(condition, model, verdict.condition, lacking),
+            _with_advice(condition, model, verdict.condition, absent.references),
             model.status.get("conditions") or (),
             model.generation,
             now,
@@ -182,9 +192,11 @@ def _shown(model: Model, well_known: WellKnown) -> dict[str, Any]:
     return {name: value for name, value in out.items() if value}
 
 
-def runtime_status(runtime: Runtime, users: tuple[str, ...], now: datetime, lacking: Iterable[str] = ()) -> dict[str, Any]:
+def runtime_status(
+    runtime: Runtime, users: tuple[str, ...], now: datetime, absent: Absent = NOTHING_ABSENT
+) -> dict[str, Any]:
     """Return the status of a runtime: its roles, the number of nodes and GPUs of one replica of each role, and the
-    problems of its configuration. `lacking` is the same as for `model_status`.
+    problems of its configuration.
     """
     roles, composed_by_component, problems = _composed(runtime)
     engines = [composed for name, composed in composed_by_component.items() if name != keys.ROUTER]
@@ -199,7 +211,7 @@ def runtime_status(runtime: Runtime, users: tuple[str, ...], now: datetime, lack
         **_users(users),
         "observedGeneration": runtime.generation,
         "conditions": cond.stamp(
-            _with_advice(_runtime_ready(runtime, roles, problems), runtime, lacking=lacking),
+            _with_advice(_runtime_ready(runtime, roles, problems), runtime, lacking=absent.references),
             runtime.status.get("conditions") or (),
             runtime.generation,
             now,

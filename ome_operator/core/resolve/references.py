@@ -19,7 +19,7 @@ _NAMESPACED = {"ClusterBaseModel": "BaseModel"}
 """Cluster-wide kind -> the kind of the same objects in a namespace."""
 
 
-class Reference(NamedTuple):
+class NamedReference(NamedTuple):
     """A reference to another object."""
 
     field: str
@@ -29,34 +29,34 @@ class Reference(NamedTuple):
     """Whether it is enough that one of the objects exists to which the same field refers."""
 
 
-def references(item: Object[Any]) -> Iterator[Reference]:
+def references(item: Object[Any]) -> Iterator[NamedReference]:
     """Yield the references of an object to objects of the operator's kinds, in the order of its fields."""
     if isinstance(item, FineTunedWeight):
         base = item.spec.base_model_ref
         kind = "BaseModel" if base.namespace else "ClusterBaseModel"
-        yield Reference("spec.baseModelRef.name", Ref(kind, base.namespace or "", base.name))
+        yield NamedReference("spec.baseModelRef.name", Ref(kind, base.namespace or "", base.name))
     elif isinstance(item, BenchmarkJob):
         service = item.spec.endpoint.inference_service
         if service is not None and item.spec.endpoint.endpoint is None:
             ref = Ref("InferenceService", service.namespace, service.name)
-            yield Reference("spec.endpoint.inferenceService.name", ref)
+            yield NamedReference("spec.endpoint.inferenceService.name", ref)
     elif isinstance(item, Runtime):
         for number, form in enumerate(item.spec.supported_model_formats or ()):
             for name in form.accelerator_config or ():
-                yield Reference(f"spec.supportedModelFormats[{number}].acceleratorConfig", Ref(_CLASS, "", name), True)
+                yield NamedReference(f"spec.supportedModelFormats[{number}].acceleratorConfig", Ref(_CLASS, "", name), True)
         required = item.spec.accelerator_requirements
         for name in (required and required.accelerator_classes) or ():
-            yield Reference("spec.acceleratorRequirements.acceleratorClasses", Ref(_CLASS, "", name), True)
+            yield NamedReference("spec.acceleratorRequirements.acceleratorClasses", Ref(_CLASS, "", name), True)
     elif isinstance(item, InferenceService):
         parts = [("engine", item.spec.engine), ("decoder", item.spec.decoder)]
         selectors = [("spec.acceleratorSelector", item.spec.accelerator_selector)]
         selectors += [(f"spec.{name}.acceleratorOverride", part.accelerator_override) for name, part in parts if part]
         for where, selector in selectors:
             for name in (selector and selector.constraints and selector.constraints.excluded_classes) or ():
-                yield Reference(f"{where}.constraints.excludedClasses", Ref(_CLASS, "", name))
+                yield NamedReference(f"{where}.constraints.excludedClasses", Ref(_CLASS, "", name))
 
 
-def needed_objects(item: Object[Any]) -> Iterator[Reference]:
+def needed_objects(item: Object[Any]) -> Iterator[NamedReference]:
     """Yield the references of an object to claims, Secrets and ConfigMaps whose namespace is known.
 
     Left out are the objects that the pods of a service name (`core/podspec/named_objects.py`), the claim of a cluster-wide
@@ -69,21 +69,21 @@ def needed_objects(item: Object[Any]) -> Iterator[Reference]:
             if storage is not None:
                 yield from _claim(f"spec.{name}.storageUri", storage.storage_uri, namespace)
                 if storage.key:
-                    yield Reference(f"spec.{name}.key", Ref(SECRET, namespace, storage.key))
+                    yield NamedReference(f"spec.{name}.key", Ref(SECRET, namespace, storage.key))
         if (secret := spec.hugging_face_secret_reference) is not None:
-            yield Reference("spec.huggingFaceSecretReference.name", Ref(SECRET, namespace, secret.name))
+            yield NamedReference("spec.huggingFaceSecretReference.name", Ref(SECRET, namespace, secret.name))
         more = spec.pod_override.dump() if spec.pod_override is not None else {}
         pod = {"volumes": more.get("volumes"), "containers": [{key: more.get(key) for key in ("env", "envFrom")}]}
         for kind, name in named_objects(pod):
-            yield Reference("spec.podOverride", Ref(kind, namespace, name))
+            yield NamedReference("spec.podOverride", Ref(kind, namespace, name))
     elif isinstance(item, Model | FineTunedWeight):
         yield from _claim("spec.storage.storageUri", item.spec.storage.storage_uri, item.namespace)
 
 
-def _claim(field: str, uri: str, namespace: str) -> Iterator[Reference]:
+def _claim(field: str, uri: str, namespace: str) -> Iterator[NamedReference]:
     found = claim(uri)
     if found is not None and (found[0] or namespace):
-        yield Reference(field, Ref(CLAIM, found[0] or namespace, found[1]))
+        yield NamedReference(field, Ref(CLAIM, found[0] or namespace, found[1]))
 
 
 class MissingReference(NamedTuple):

@@ -37,6 +37,12 @@ def edited(**spec: Any) -> dict[str, Any]:
     return {**FINE, "spec": {**FINE["spec"], **spec}}
 
 
+def variable(**source: Any) -> dict[str, Any]:
+    """Return an engine with a variable whose value comes from this source."""
+    return {"runner": {"env": [{"name": "HF_TOKEN", "valueFrom": source}]}}
+
+
+mounted = {"volumes": [{"name": "s", "secret": {"name": "token"}}]}
 CASES: dict[str, tuple[tuple[dict[str, Any], ...], str, str]] = {
     "replicas": ((edited(engine={"replicas": 2}),), "pod-field-unknown", "write minReplicas and maxReplicas"),
     "case": ((edited(engine={"minreplicas": 3}),), "pod-field-unknown", "write minReplicas"),
@@ -149,6 +155,19 @@ def test_a_map_in_the_place_of_a_list_is_one_mistake(tmp_path: Path) -> None:
         ((RUNTIME, MODEL, edited(engine=None, engines={})), ["object-refused"], "write engine"),
         ((RUNTIME, MODEL, edited(engine=None, runtime=None, prefill={})), ["object-refused"], "write engine"),
         ((RUNTIME, MODEL, edited(engine=None, model={"name": "tiny", "engine": {}})), ["object-refused"], "move it to spec"),
+        ((RUNTIME, MODEL, edited(engine=variable(secretRef={"name": "s"}))), ["pod-field-unknown"], "write secretKeyRef"),
+        (
+            (RUNTIME, MODEL, edited(engine=variable(secretKeyRef={"secretName": "s", "key": "k"}))),
+            ["pod-field-unknown"],
+            "name",
+        ),
+        ((RUNTIME, MODEL, edited(engine=mounted)), ["pod-field-unknown"], "write secretName"),
+        (
+            (RUNTIME, MODEL, edited(engine={"runner": {"ports": [{"port": 1}]}})),
+            ["pod-field-unknown"],
+            "write containerPort",
+        ),
+        ((RUNTIME, MODEL, edited(engine=variable(secretKeyRef={"name": "s", "key": "k"}))), [], ""),
     ],
     ids=[
         "model refused",
@@ -161,13 +180,18 @@ def test_a_map_in_the_place_of_a_list_is_one_mistake(tmp_path: Path) -> None:
         "plural",
         "role",
         "indented",
+        "secret of a variable",
+        "name of a secret",
+        "secret of a volume",
+        "port",
+        "a right secret",
     ],
 )
 def test_one_cause_is_one_error(bodies: tuple[Any, ...], rules_found: list[str], text: str, tmp_path: Path) -> None:
     said = run("lint", "-f", written(tmp_path, *bodies), "-o", "json").stdout
     found = [each for each in json.loads(said) if each["severity"] == "error"]
     assert [each["rule"] for each in found] == rules_found
-    assert text.lower() in found[0]["remedy"].lower()
+    assert not text or text.lower() in found[0]["remedy"].lower()
 
 
 def test_render_states_one_reason_for_one_cause(tmp_path: Path) -> None:

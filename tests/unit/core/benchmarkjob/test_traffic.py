@@ -78,8 +78,8 @@ def test_what_is_not_written() -> None:
     ("spec", "words"),
     [
         ({"trafficScenarios": ["E(1024)"]}, "spec.trafficScenarios has 'E(1024)', which is not supported: write D(in,out)"),
-        ({"trafficScenarios": ["D(100)"]}, "'D(100)' is not supported"),
-        ({"trafficScenarios": [""]}, "'' is not supported"),
+        ({"trafficScenarios": ["D(100)"]}, "'D(100)', which is not supported"),
+        ({"trafficScenarios": [""]}, "'', which is not supported"),
         ({"trafficScenarios": ["U(9,1)/(1,2)"]}, "empty range"),
         ({"task": "text-to-embeddings"}, "spec.task text-to-embeddings is not supported"),
         ({"numConcurrency": [1, 0]}, "spec.numConcurrency"),
@@ -104,7 +104,7 @@ def test_parameters_of_requests() -> None:
 
 
 def test_numbers_that_no_model_reads_are_refused() -> None:
-    with pytest.raises(ProblemError, match=r"'D.9+\.\.\.' has a number of more than 9 digits") as refused:
+    with pytest.raises(ProblemError, match=r"'D.9+\.\.\.', which has a number of more than 9 digits") as refused:
         one(f"D({'9' * 5000},1)")
     assert len(refused.value.problem.message) < 200
     assert one("D(999999999,1)").lengths == Lengths("D", (999_999_999, 999_999_999), (1, 1))
