@@ -2,8 +2,7 @@
 
 import math
 import time
-from collections import ChainMap
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ome_operator import names
@@ -17,7 +16,7 @@ from ome_operator.controllers.base import CORE, Core, Status, StatusReconciler
 from ome_operator.controllers.claims import Claims
 from ome_operator.controllers.waves import WaveRegistry
 from ome_operator.core.catalog import agreement
-from ome_operator.core.catalog.status import Absent
+from ome_operator.core.catalog.status import MissingObjects, with_missing
 from ome_operator.core.observed.objects import Ref
 from ome_operator.core.reasons import Reason
 from ome_operator.core.resolve.references import missing
@@ -71,8 +70,9 @@ class CatalogReconciler(StatusReconciler):
         if not self._scope.acts_on(resource.labels):
             return resync
         absent = await self._absent(resource)
-        status = self._status(resource, absent)
+        status = self._status(resource)
         if any(absent):
+            status = with_missing(status, resource.parsed, absent, self._wall())
             resync = min(resync, LACKING_S)
         if (left := agreement.wait_left(status, self._wall())) is not None:
             resync = min(resync, left)
@@ -96,7 +96,7 @@ class CatalogReconciler(StatusReconciler):
     def _users(self, ref: Ref) -> tuple[str, ...]:
         return tuple(f"{user.namespace}/{user.name}" for user in self._handler.users(ref))
 
-    def _status(self, resource: Resource, absent: Absent) -> Status:
+    def _status(self, resource: Resource) -> Status:
         """Return the status of an object of the catalog, from everything that it depends on."""
         now, ref, core = self._wall(), resource.ref, self._core
         if isinstance(resource.parsed, Invalid):
@@ -110,21 +110,23 @@ class CatalogReconciler(StatusReconciler):
             speakers = agreement.witnesses(resource.parsed, deps.nodes, self._agent_since, deps.policy.pin_from, now)
             holdings, agent = self._cluster.holdings(ref), deps.policy.model_agent
             facts = users, ready, now, holdings, deps.well_known, speakers
-            return core.model_status(resource.parsed, *facts, agent=agent, absent=absent)
+            return core.model_status(resource.parsed, *facts, agent=agent)
         if ref.kind in RUNTIMES:
-            return core.runtime_status(resource.parsed, users, now, absent)
+            return core.runtime_status(resource.parsed, users, now)
         return core.accelerator_status(resource.parsed, deps.nodes.values(), now)
 
-    async def _absent(self, resource: Resource) -> Absent:
+    async def _absent(self, resource: Resource) -> MissingObjects:
         """Return sentences about the objects to which an object refers and that do not exist."""
         deps, parsed = self._cluster.deps(), resource.parsed
         if isinstance(parsed, Invalid):
-            return Absent()
+            return MissingObjects()
         claim = await self._claims.missing(parsed, self._users(resource.ref)) if resource.ref.kind in HELD else ""
         if not deps.policy.sees_cluster:
-            return Absent(claim=claim)
-        existing = ChainMap(dict.fromkeys(Ref(ACCELERATORS[0], "", name) for name in deps.accelerators), deps.models)
-        return Absent(tuple(each.sentence for each in missing(parsed, existing)), claim)
+            return MissingObjects(claim=claim)
+        existing: Collection[Ref] = deps.models
+        if resource.ref.kind in RUNTIMES:
+            existing = {Ref(ACCELERATORS[0], "", name) for name in deps.accelerators}
+        return MissingObjects(tuple(each.sentence for each in missing(parsed, existing)), claim)
 
     def _agent_since(self, node: str) -> str | None:
         record = self._cluster.record(node)

@@ -162,7 +162,7 @@ def resembling(word: str, line: CommandLine) -> str:
 
 def joined_flags(given: Argument) -> str:
     """Return the flags that the value of an argument contains; "" if it contains none."""
-    found = (_INSIDE.search(value) for value in given.values if given.word not in _HOLDS_FLAGS)
+    found = (_INSIDE.search(" " * given.joined + value) for value in given.values if given.word not in _HOLDS_FLAGS)
     return next((item[0].strip() for item in found if item), "")
 
 
@@ -213,9 +213,7 @@ def read(container: Mapping[str, Any], annotations: Mapping[str, str], versions:
         return Reading(partly=made, why=f"a script starts {one.engine} in a branch, a loop or a function")
     if (open_end := _open_end(start, one.read_as)) is not None:
         return Reading(partly=made, why=f"{open_end} in a script may stand for further arguments of {one.engine}")
-    if any(
-        joined_flags(each) or (each.joined and any(" --" in f" {text}" for text in each.values)) for each in one.arguments
-    ):
+    if any(map(joined_flags, one.arguments)):
         return Reading(partly=(one,))  # the rule `flag-joined` reports the reason
     return Reading(one)
 

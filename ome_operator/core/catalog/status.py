@@ -17,7 +17,7 @@ from ome_operator.core.catalog import agreement, node_models
 from ome_operator.core.observed.objects import Holding, Node
 from ome_operator.core.podspec.compose import Composed, compose
 from ome_operator.core.problem import Problem, ProblemError
-from ome_operator.core.reasons import READY, Reason
+from ome_operator.core.reasons import ADVICE, READY, Reason
 from ome_operator.core.resolve.ignored_fields import ignored
 from ome_operator.core.resolve.inputs import runtime_parts
 from ome_operator.core.selection.capability import carries
@@ -32,18 +32,6 @@ from ome_operator.settings.policy import AGENT_PODS, ENABLE_AGENTS, SILENT_AGENT
 from ome_operator.util.wording import count
 
 
-class Absent(NamedTuple):
-    """Sentences about objects that do not exist and to which an object of the catalog refers."""
-
-    references: tuple[str, ...] = ()
-    """A sentence for each object of the operator's kinds."""
-    claim: str = ""
-    """The sentence about the claim with the weights of a model; "" if it exists or is not known."""
-
-
-NOTHING_ABSENT = Absent()
-
-
 def model_status(
     model: AnyModel,
     users: tuple[str, ...],
@@ -54,7 +42,6 @@ def model_status(
     witnesses: agreement.Witnesses | None = None,
     *,
     agent: bool = True,
-    absent: Absent = NOTHING_ABSENT,
 ) -> dict[str, Any]:
     """Return the status of a model, or of fine-tuned weights.
 
@@ -69,10 +56,6 @@ def model_status(
     speakers = witnesses or agreement.Witnesses(frozenset(holdings))
     verdict = agreement.judge(uri, model.status, holdings, speakers, now)
     condition, state = _model_ready(model, uri, len(nodes_ready), holdings, verdict.unpinned, agent, identity.digest)
-    in_claim = "claim"
-    if absent.claim and condition.reason == Reason.CLAIM:
-        condition, state = cond.Condition(READY, False, Reason.CLAIM_NOT_FOUND, absent.claim), "Creating"
-        in_claim = "no claim"
     if not known_nodes and condition.reason == Reason.ON_NO_NODE:
         label = node_label(model.kind, model.namespace, model.name)
         text = f"this operator reads no nodes (clusterWideKinds is false): pods wait for a node with the label {label}=Ready"
@@ -81,16 +64,13 @@ def model_status(
     return {
         "state": state,
         **_listed("nodesReady", nodes_ready),
-        "summary": in_claim if everywhere else str(len(nodes_ready)) if known_nodes else "unknown",
+        "summary": "claim" if everywhere else str(len(nodes_ready)) if known_nodes else "unknown",
         **(_shown(replace(model, status=from_records), well_known) if isinstance(model, Model) else {}),
         **from_records,
         **_users(users),
         "observedGeneration": model.generation,
         "conditions": cond.stamp(
-            _with_advice(condition, model, verdict.condition, absent.references),
-            model.status.get("conditions") or (),
-            model.generation,
-            now,
+            _with_advice(condition, model, verdict.condition), model.status.get("conditions") or (), model.generation, now
         ),
     }
 
@@ -192,9 +172,7 @@ def _shown(model: Model, well_known: WellKnown) -> dict[str, Any]:
     return {name: value for name, value in out.items() if value}
 
 
-def runtime_status(
-    runtime: Runtime, users: tuple[str, ...], now: datetime, absent: Absent = NOTHING_ABSENT
-) -> dict[str, Any]:
+def runtime_status(runtime: Runtime, users: tuple[str, ...], now: datetime) -> dict[str, Any]:
     """Return the status of a runtime: its roles, the number of nodes and GPUs of one replica of each role, and the
     problems of its configuration.
     """
@@ -211,7 +189,7 @@ def runtime_status(
         **_users(users),
         "observedGeneration": runtime.generation,
         "conditions": cond.stamp(
-            _with_advice(_runtime_ready(runtime, roles, problems), runtime, lacking=absent.references),
+            _with_advice(_runtime_ready(runtime, roles, problems), runtime),
             runtime.status.get("conditions") or (),
             runtime.generation,
             now,
@@ -285,20 +263,42 @@ def accelerator_status(accelerator: AcceleratorClass, nodes: Iterable[Node], now
 
 
 def _with_advice(
-    ready: cond.Condition,
-    about: AnyModel | Runtime | AcceleratorClass,
-    more: cond.Condition | None = None,
-    lacking: Iterable[str] = (),
+    ready: cond.Condition, about: AnyModel | Runtime | AcceleratorClass, more: cond.Condition | None = None
 ) -> list[cond.Condition]:
     """Return the conditions of the object `about`: `ready` (its condition Ready), `more` if it is given, and the condition
-    Advice if fields of the object have no effect, its annotations about waves are invalid, or objects do not exist to which
-    it refers (`lacking`).
+    Advice if fields of the object have no effect or its annotations about waves are invalid.
     """
     return [
         ready,
         *filter(None, [more]),
-        *cond.advice((*lacking, *ignored(about), *wave_terms.terms(about.annotations, wave_terms.Terms())[1])),
+        *cond.advice((*ignored(about), *wave_terms.terms(about.annotations, wave_terms.Terms())[1])),
     ]
+
+
+class MissingObjects(NamedTuple):
+    """Sentences about objects that do not exist and to which an object of the catalog refers."""
+
+    references: tuple[str, ...] = ()
+    """A sentence for each object of the operator's kinds."""
+    claim: str = ""
+    """The sentence about the claim with the weights of a model; "" if it exists or is not known."""
+
+
+def with_missing(
+    status: Mapping[str, Any], about: AnyModel | Runtime | AcceleratorClass, absent: MissingObjects, now: datetime
+) -> dict[str, Any]:
+    """Return the status of the object `about` with what is missing: the condition Advice names the objects to which it
+    refers, and a model whose claim does not exist is not ready.
+    """
+    found = {one["type"]: one for one in status["conditions"]}
+    new, more = list[cond.Condition](), dict[str, str]()
+    if absent.claim and found[READY]["reason"] == Reason.CLAIM:
+        new = [cond.Condition(READY, False, Reason.CLAIM_NOT_FOUND, absent.claim)]
+        more = {"state": "Creating", "summary": "no claim"}
+    told = found.get(ADVICE)
+    new += cond.advice((*absent.references, *([told["message"]] if told else [])))
+    stamped = cond.stamp(new, about.status.get("conditions") or (), about.generation, now)
+    return {**status, **more, "conditions": [*{**found, **{one["type"]: one for one in stamped}}.values()]}
 
 
 def _users(users: tuple[str, ...]) -> dict[str, Any]:
