@@ -4,8 +4,11 @@ from typing import Any
 
 import pytest
 
+from ome_operator.cache.cluster_cache import ClusterCache
+from ome_operator.cache.event_handler import EventHandler
 from ome_operator.controllers.catalog import LACKING_S, CatalogReconciler
-from ome_operator.core.observed.objects import Ref
+from ome_operator.core.observed.objects import Deps, Ref
+from ome_operator.core.resolve.inputs import model_refs, runtime_refs
 from ome_operator.kube.errors import Forbidden, NotFound
 from tests.support import yamls
 from tests.support.fake_api import FakeApi
@@ -26,7 +29,10 @@ async def status(ref: Ref, claim: Any, *bodies: dict[str, Any]) -> tuple[dict[st
     `claim` is the answer to a read of a claim.
     """
     api = FakeApi({"get_metadata": claim, "apply": makers.storing(bodies[0])})
-    passes = CatalogReconciler(makers.cluster(*bodies), api, makers.queue(), 600.0, makers.wall)
+    handler = EventHandler(ClusterCache(Deps()), lambda *_: None, model_refs, runtime_refs)
+    for body in bodies:
+        handler.seen(body["kind"], body)
+    passes = CatalogReconciler(handler, api, makers.queue(), 600.0, makers.wall)
     resource = passes._cluster.find(ref)
     assert resource is not None
     again = await passes.reconcile_resource(resource)
