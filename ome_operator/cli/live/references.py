@@ -1,6 +1,6 @@
 """Finds the references of the objects in files that name no object."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from ome_operator.api import Object
@@ -58,7 +58,7 @@ def misspelt(found: Iterable[NamedReference], written: Collection[Ref]) -> tuple
     return tuple(out)
 
 
-def of_pods(pods: Iterable[tuple[str, Manifest]], namespace: str) -> Iterator[NamedReference]:
+def of_pods(pods: Iterable[tuple[str, Mapping[str, Any]]], namespace: str) -> Iterator[NamedReference]:
     """Yield the claims, Secrets and ConfigMaps that pods name. Each pod is given with the path of its component."""
     for where, pod in pods:
         yield from (NamedReference(where, Ref(kind, namespace, name)) for kind, name in references(pod["spec"]))
