@@ -15,7 +15,7 @@ class Vendor(NamedTuple):
     devices: str
     """A regular expression for the part of a resource's name behind the prefix, if the resource is a GPU."""
     backends: frozenset[str]
-    """Attention back ends of SGLang that run only on these devices."""
+    """Attention backends of SGLang that run only on these devices."""
 
 
 VENDORS: Mapping[str, Vendor] = {
