@@ -105,12 +105,9 @@ def _(bed: Bed) -> Iterator[None]:
         bed.rig.wait("more groups are wanted", lambda: sum(here.wanted()) > 2, 200)
         here.arrivals = CALM
         bed.rig.wait("one group of each role is enough", lambda: here.wanted() == (1, 1), 300)
-        here.policy(mode="Apply", changesPerHour=1)
-        for size in ((1, 1), (2, 1)):  # the removal of a group is the only change; a raised minimum is none
-            here.edit(engine={"minReplicas": 2})
-            bed.rig.wait("there are two prefill groups", lambda: here.size() == (2, 1), 60)
-            here.edit(engine={"minReplicas": 1})
-            bed.rig.wait("the group is removed the first time only", lambda size=size: here.size() == size, 90)
+        here.edit(engine={"minReplicas": 2}, scalingPolicy={"demand": {"mode": "Apply", "changesPerHour": 1}})
+        bed.rig.wait("two prefill groups are decided", lambda: here.size() == here.wanted() == (2, 1), 60)
+        here.edit(engine={"minReplicas": 1})
         bed.rig.wait("the limit keeps a group", lambda: here.hold() == "Cap", 90)
         yield
         here.policy(changesPerHour=40)
