@@ -70,14 +70,13 @@ class Scaled(Inline):
     min_replicas: Replicas | None = None
     """Number of groups at the start and at least; 1 if unset."""
     max_replicas: Replicas | None = None
-    """Maximum number of groups; minReplicas if unset. If it is greater than minReplicas, the RoleScale of the component
-    sets the number of groups. Users change the RoleScale, or an autoscaler if one is configured. If it is unset and
-    autoscaler.class is HPA, KEDA, External or Demand, the present number of groups stays."""
+    """Maximum number of groups. If unset: minReplicas, or the present number with an autoscaler.class. Between
+    minReplicas and maxReplicas, users or an autoscaler set the number in the component's RoleScale."""
     scale_target: int | None = None
-    """Target value of scaleMetric in percent of the pods' requests; 80 if unset."""
+    """Target of scaleMetric in percent of the pods' requests; 80 if unset."""
     scale_metric: Literal["cpu", "memory", "concurrency", "rps"] | None = None
     """cpu and memory create a HorizontalPodAutoscaler on the resource usage of the pods. concurrency and rps create none,
-    because they are no metrics of pods: autoscaler.hpa.metrics accepts any metric."""
+    because pods have no such metrics; autoscaler.hpa.metrics accepts any."""
     labels: Labels | None = None
     """Labels of the component's pods."""
     annotations: Labels | None = None

@@ -14,9 +14,7 @@ class Moves(Spec):
     on_cordon: bool | None = None
     """Whether groups leave nodes that are only cordoned, too; false if unset."""
     timeout: Duration | None = None
-    """How long a replacement may wait for free nodes, and for how long no new group is placed on a node that `ome move`
-    names; "30m" if unset.
-    """
+    """How long a replacement may wait for free nodes; "30m" if unset."""
     without_replacement: Literal["Stay", "Go"] | None = None
     """What happens after the timeout. Stay (default): the group stays and serves, and a drain of its node waits. Go: the
     group finishes its requests and ends."""

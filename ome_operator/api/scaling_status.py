@@ -92,7 +92,7 @@ class ScalingDay(Spec):
     met: float | None = None
     """Requests that reached the target of the time to the first token."""
     met_wanted: float | None = None
-    """Upper bound of `met` with the wanted size: counts all requests while groups were missing."""
+    """Upper bound of `met` with the wanted size."""
 
 
 class ScalingSummary(Spec):
@@ -110,7 +110,7 @@ class ScalingSummary(Spec):
     why: str | None = None
     """The numbers that decided, in a sentence."""
     at_maximum: Annotated[dict[str, int] | None, ATOMIC_MAP] = None
-    """If `hold` is Maximum: the maximum of each role (prefill, decode) of which the demand needs more groups."""
+    """Maximum of each role that needs more groups."""
     speeds: Annotated[dict[str, str] | None, ATOMIC_MAP] = None
     """How the speed of the groups of a role (prefill, decode) is known: Measured; FirstEstimate, from a single load or from
     a queue; Former, measured before the groups changed; or Planned, from `ome plan`."""

@@ -25,7 +25,7 @@ def _rule(name: str, title: str, *, ignored: str, evidence: str) -> Rule:
     return rule(name, Severity.ERROR, title, ignored=ignored, evidence=evidence)(_of(name))
 
 
-_LACKS = re.compile(r"(?P<part>\w+)(\[\d+\])? (has (no|none of)|must be a map with an?) (?P<fields>[\w, ]+)$")
+_LACKS = re.compile(r"\b(?P<part>\w+)(\[\d{1,9}\])? (has (no|none of)|must be a map with an?) (?P<fields>[\w, ]{1,200})$")
 
 
 def without_consequences(found: Iterable[Finding]) -> list[Finding]:

@@ -127,7 +127,7 @@ def code_refused(subject: Subject) -> Iterator[Hit]:
 @cache
 def _types() -> frozenset[str]:
     """Return the values of `model_type` for which SGLang or transformers has a configuration class."""
-    found = json.loads(package_data.text("ome_operator.engines", "model_types.json"))
+    found = json.loads(package_data.text("ome_operator.lint", "model_types.json"))
     return frozenset(found["modelTypes"])
 
 

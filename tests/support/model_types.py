@@ -1,6 +1,6 @@
 """Lists the model types whose config.json SGLang reads with classes of its own or of transformers.
 
-`python3 model_types.py FOLDER > ome_operator/engines/data/model_types.json` writes the list, where FOLDER contains the
+`python3 model_types.py FOLDER > ome_operator/lint/data/model_types.json` writes the list, where FOLDER contains the
 packages sglang and transformers of the engine's image. They are read as text, because they are not importable without a GPU.
 """
 

@@ -53,6 +53,7 @@ TRUSTED = {
     "engines/flags.py:_parsed": f"{OURS}: the flags of engines, or a file that the user of `ome lint` names",
     "kube/client.py:_decoded": SERVER,
     "kube/podlogs.py:lines": f"{SERVER}: the status of a failed request",
+    "lint/model_flags.py:_types": OURS,
     "preflight/check.py:_collective": OWN_POD,
     "preflight/check.py:_parse_line": OWN_POD,
     "preflight/check.py:main": OWN_POD,
