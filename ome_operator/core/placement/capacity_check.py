@@ -91,7 +91,7 @@ def _excluded(
     avoided nodes, too: a node that will go away is better than one that may be bad, and that is better than none. A group
     that moves does not need more nodes: it fits on its present nodes until its replacement serves. But without a replacement
     (`ome move --now`), its role lacks a group because of the move alone, and this is no reason to use the node again, unless
-    the groups are created for a rollout.
+    the groups are created for a rollout. If more than MOST nodes would be excluded, avoided nodes precede the named ones.
     """
     rolls = target not in whole_before(snapshot.service.status) or snapshot.slices.keys() - {target}
     left = {name for name, node in named.items() if node.now and not rolls}
@@ -108,12 +108,16 @@ def _excluded(
         parts = _parts(roles, wanted, mine, nodes, bound, most.difference(nodes))
         return not lacks(_needs(parts, namespace, weights), snapshot.deps.nodes)
 
-    first, less, least = (tuple(sorted(nodes)[:MOST]) for nodes in (most, {*snapshot.observed.avoided, *left}, left))
+    avoided = snapshot.observed.avoided
+    first, less, least = (
+        tuple(sorted(sorted(nodes, key=lambda name: (name not in avoided, name not in left, name))[:MOST]))
+        for nodes in (most, {*avoided, *left}, left)
+    )
     if not (first and snapshot.deps.policy.sees_cluster) or fits_without(first):
         return first
     if less != first and fits_without(less):
         return less
-    return first if lacks(needs(roles, wanted, namespace, weights, least), snapshot.deps.nodes) else least
+    return first if lacks(needs(roles, wanted, namespace, weights), snapshot.deps.nodes) else least
 
 
 def _fitting(

@@ -120,7 +120,7 @@ def _read(one: Mapping[str, Any]) -> GroupRecord:
 
 def written(records: Iterable[GroupRecord]) -> list[dict[str, Any]]:
     """Return the records in the format of the status, sorted, without empty fields."""
-    return [_written(one) for one in sorted(records, key=lambda one: (one.component, one.revision, one.index))]
+    return [_written(one) for one in sorted(records, key=_order)]
 
 
 def with_first_starts(stored: Sequence[dict[str, Any]], groups: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
@@ -135,8 +135,11 @@ def with_first_starts(stored: Sequence[dict[str, Any]], groups: Sequence[dict[st
     if not first:
         return tuple(stored)
     kept = [one for one in stored if one["name"] not in first]
-    order = ("component", "revision", "index")
-    return bounded(sorted((*kept, *first.values()), key=lambda one: tuple(map(one.__getitem__, order))))[0]
+    return bounded(sorted((*kept, *first.values()), key=lambda one: _order(_read(one))))[0]
+
+
+def _order(record: GroupRecord) -> tuple[str, str, int]:
+    return record.component, record.revision, record.index
 
 
 LARGEST = 900 * 1024

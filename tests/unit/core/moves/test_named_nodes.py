@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from ome_operator import keys
+from ome_operator.core.observed.exclusions import MOST
 from ome_operator.core.observed.move_requests import NamedNode, named_nodes
 from tests.support.moving import Fleet, Movable, node, serving
 
@@ -110,6 +111,33 @@ def test_a_group_that_is_added_uses_a_named_node_only_if_there_is_no_other(spare
     assert (gone in fleet.nodes_of(keys.DECODER)) is used and fleet.world.now < until
     assert fleet.serving(keys.DECODER) == (1 if spare == 1 and not used else 2)
     fleet.until("added", lambda: fleet.serving(keys.DECODER) == 2, passes=180)
+
+
+def test_an_avoided_node_is_used_while_the_only_other_node_is_left_without_a_replacement() -> None:
+    """A node that may be bad is better than none, also if the groups do not fit without the node that `--now` has named."""
+    fleet = serving(ONE, spare=1)
+    fleet.run(3)
+    spare = min(fleet.world.deps.nodes.keys() - fleet.nodes_of(keys.DECODER) - fleet.nodes_of(keys.ENGINE))
+    fleet.world.avoided = {spare: "decoder of team/svc failed there 3 times"}
+    gone = min(fleet.nodes_of(keys.DECODER, 0))
+    scaled(fleet, 2)
+    fleet.change(gone, move=f"{fleet.world.now.isoformat()} now")
+    fleet.run(60)
+    assert fleet.nodes_of(keys.DECODER) == {spare} and fleet.serving(keys.DECODER) == 1
+
+
+def test_avoided_nodes_are_excluded_before_the_named_ones() -> None:
+    """A group excludes at most MOST nodes."""
+    fleet = serving(ONE, spare=MOST + 10)
+    fleet.run(3)
+    *named, bad = sorted(fleet.world.deps.nodes.keys() - fleet.nodes_of(keys.DECODER) - fleet.nodes_of(keys.ENGINE))
+    fleet.world.avoided = {bad: "decoder of team/svc failed there 3 times"}
+    for name in named:
+        fleet.change(name, move=fleet.world.now.isoformat())
+    scaled(fleet, 2)
+    fleet.run(2)
+    (excluded,) = exclusions(fleet) - {""}
+    assert bad in excluded.split(",") and len(excluded.split(",")) == MOST
 
 
 @pytest.mark.parametrize("size", [1, 2])
