@@ -90,6 +90,12 @@ def test_a_freeze_adds_first_starts_and_changes_no_group_that_has_served() -> No
     assert with_first_starts(found, now) == found
 
 
+def test_a_freeze_keeps_entries_that_somebody_has_cut() -> None:
+    """Only the name of an entry is required."""
+    (now,) = written([group(1)])
+    assert with_first_starts([{"name": "cut"}, {"name": "cut-too", "index": None}], [now])[-1] == now
+
+
 def test_what_a_freeze_stores_fits_into_a_status() -> None:
     told = written(group(index, words="x" * 4000) for index in range(1000))
     found = with_first_starts(told[:200], told)
