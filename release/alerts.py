@@ -79,7 +79,7 @@ for KV caches to one of two decode engines were refused, and cleared 44 s after 
 | OmeDemandUnmet | more requests arrive than the maximum of groups serves | 30 | 30 s | 1 s |
 | OmeDemandIgnored | the GPU budget of a service is smaller than a pair of groups | 30 | 31 s | 1 s |
 | OmeDemandStopped | a person writes the RoleScale of a service with the class Demand | 2880 | 31 s | 1 s |
-| OmeDemandSurplus | `changesPerHour: 1` keeps a group that is not needed | 360 | not run yet | |
+| OmeDemandSurplus | `changesPerHour: 1` keeps a group that is not needed | 360 | 61 s | 0 s |
 | OmeMoveWaits | a person moves a group whose service may use one node only | 60 | 16 s | 0 s |
 | OmeBrakeForgotten | a person freezes a service | 2880 | 21 s | 1 s |
 | OmeNodesUnready | a node is cordoned | 60 | 32 s | 1 s |
