@@ -121,8 +121,8 @@ async def _group(client: "Client", service: str, group: str, namespace: str) -> 
 
 
 def _kept(body: Mapping[str, Any], component: str, number: int) -> list[str]:
-    """Return the requests in the annotation of a service that stay beside a request for this group: those for its other
-    groups. Requests for groups that no longer exist are left out, so that the annotation does not grow forever.
+    """Return the requests in the annotation of a service that are kept when a request for this group is added: those for
+    its other groups. Requests for groups that no longer exist are left out, so that the annotation does not grow forever.
     """
     found = {f"{one.get('component')}/{one.get('index') or 0}" for one in (body.get("status") or {}).get("groups") or ()}
     return [entry for entry in _entries(body) if entry.partition(" ")[0] in found - {f"{component}/{number}"}]

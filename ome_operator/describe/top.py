@@ -230,7 +230,7 @@ def _gpus(tree: Tree) -> int:
 def remark(services: Sequence[ServiceWithNumbers], troubles: Mapping[str, str], now: datetime, *, stored: bool) -> str:
     """Return sentences about routers that could not be read, and about services without any metric; "" if there are neither.
     `troubles` maps the UID of a router's pod to the reason why it could not be read, and `stored` states whether the rows
-    then show the metrics of the status.
+    of these services show `status.traffic` instead.
     """
     messages = [_unread(services, troubles, stored=stored), _without_numbers(services, troubles, now, stored=stored)]
     return "; ".join(sentence for sentence in messages if sentence)

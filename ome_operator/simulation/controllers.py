@@ -88,8 +88,8 @@ class Fixed:
 class Queue:
     """A controller that scales as KEDA does, by the requests that the engines report: 8 waiting requests for each prefill
     group, and 600 running requests for each decode group, whose queue is nearly always empty. The rules are those of the
-    HorizontalPodAutoscaler that KEDA makes: a tolerance of 10 %, at most double or four more within 15 s, down to the
-    largest number of the last five minutes.
+    HorizontalPodAutoscaler that KEDA creates: a tolerance of 10 %; within 15 s the size at most doubles or grows by four,
+    whichever is more; and it shrinks only to the largest size that was recommended in the last five minutes.
     """
 
     THRESHOLDS, PAUSE, STABLE = (8.0, 600.0), 30.0, 300.0

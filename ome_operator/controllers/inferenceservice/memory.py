@@ -17,9 +17,9 @@ Key = tuple[str, str]
 """Kind and name of an object in the service's namespace."""
 
 SOON, STEP, LONGEST = 1.0, 5.0, 300.0
-"""Seconds until a failed action is attempted again. The pause is `STEP`, and after `PATIENCE` attempts doubles up to
-`LONGEST`. While fewer than `PATIENCE` attempts have failed with a conflict or a server error, the pause is `SOON`, and
-the error is not reported, because most of these errors disappear at once."""
+"""Seconds until a failed action is attempted again: `STEP`, and after `PATIENCE` attempts twice as long each time, up to
+`LONGEST`. Conflicts and server errors are an exception: as long as fewer than `PATIENCE` attempts have failed, the pause is
+only `SOON`, and the error is not reported, because most of these errors disappear at once."""
 CAPACITY_KEPT, CAPACITY_KEPT_LONGEST = 10.0, 60.0
 """Seconds for which the result of a capacity check is valid, and the upper limit. While capacity is missing, the time
 doubles with each check up to the limit."""

@@ -183,8 +183,8 @@ class Gangs:
         return claim if claim.idle is None or self._read.get(claim.key) == claim.idle.goes else claim._replace(idle=None)
 
     async def read_foreign_pods(self, claim: Claim) -> None:
-        """Read the foreign pods on nodes that seemed to have capacity for a failed placement attempt, or that would have
-        capacity for a lost rank without foreign pods.
+        """Read the foreign pods (docs/placement.md) on nodes that seemed to have capacity for a failed placement attempt,
+        or that would have capacity for a lost rank if no foreign pods were there.
 
         The result is used until the next read.
         """

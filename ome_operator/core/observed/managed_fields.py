@@ -62,16 +62,16 @@ def text(value: Any) -> bytes:
 
 
 def owned(body: Mapping[str, Any]) -> str:
-    """Return the digest of the fields that the operator's applies own in a stored object; "" if the operator never
-    applied it.
+    """Return the digest of those fields of a stored object that the operator owns through server-side apply; "" if the
+    operator never applied it.
     """
     fields = applied_fields(body)
     return "" if fields is None else digest(project(body, fields))
 
 
 def owned_status(body: Mapping[str, Any]) -> str:
-    """Return the digest of the fields that the operator's applies own in a stored status, in the form `{"status": …}`; ""
-    if the operator never applied it.
+    """Return the digest of those fields of a stored status that the operator owns through server-side apply, in the form
+    `{"status": …}`; "" if the operator never applied it.
     """
     fields = applied_fields(body, "status")
     return "" if fields is None else digest({"status": project(body, fields).get("status")})

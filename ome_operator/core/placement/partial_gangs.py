@@ -132,8 +132,8 @@ def unplaced(needs: Needs, found: Slice, placed: Groups) -> Needs:
 
 def expected(needs: Needs, pods: Iterable[Pod]) -> Needs:
     """Return `needs`, with the number of pods of each role limited to the number of its pods that are on no node or are
-    being deleted. A service that serves thus claims no more capacity than its pods had, even if its next revision has more
-    pods.
+    being deleted. So a service that serves claims no capacity for more pods than it lacks, even if its next revision has
+    more pods.
     """
     left = Counter(pod.component for pod in pods if pod.deleting or not pod.node)
     found = []

@@ -54,7 +54,8 @@ def _align(left: Manifest, right: Manifest) -> None:
 
 
 def _placed(stored: Mapping[str, Any], new: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a stored identity of weights with the path of a new identity if the two differ only in the default of the path.
+    """Return a stored identity of weights. If its path is the default of earlier operators, and the path of the new identity
+    is the present default for the same URI, it gets the new path; otherwise it is unchanged.
 
     Earlier operators mounted local weights without a path from the default directory, whatever path their URI has.
     """

@@ -50,8 +50,8 @@ def quota_change(snapshot: Snapshot, intent: Intent, router: Iterable[Manifest])
 
 
 def _existing(roles: Mapping[str, Stored], routers: Iterable[Manifest], found: Slice) -> Iterator[Usage]:
-    """Yield the amounts that each existing object of a revision uses of ResourceQuotas. The pods of its router are counted
-    like the pods of the Deployments `routers`.
+    """Yield the amounts that each existing object of a revision uses of ResourceQuotas. The pods of the revision's router
+    are counted with the pod templates of the Deployments `routers`.
     """
     for child in found.workloads:
         if child.kind in ("StatefulSet", "Deployment"):
