@@ -13,10 +13,9 @@ from ome_operator.cache.resources import ACCELERATORS, HELD, RUNTIMES, Resource
 from ome_operator.cache.scope import EVERYWHERE, Scope
 from ome_operator.controllers import events as kube_events
 from ome_operator.controllers.base import CORE, Core, Status, StatusReconciler
-from ome_operator.controllers.claims import Claims
 from ome_operator.controllers.waves import WaveRegistry
 from ome_operator.core.catalog import agreement
-from ome_operator.core.catalog.status import MissingObjects, with_missing
+from ome_operator.core.catalog.status import with_advice
 from ome_operator.core.observed.objects import Ref
 from ome_operator.core.reasons import Reason
 from ome_operator.core.resolve.references import missing
@@ -46,7 +45,6 @@ class CatalogReconciler(StatusReconciler):
     ) -> None:
         super().__init__(handler, client, queue, resync, wall)
         self._core, self._interval, self._scope, self._waves = core, interval, scope, waves
-        self._claims = Claims(client)
         self._written_at: dict[Ref, float] = {}
         self._pinned: dict[Ref, Any] = {}
 
@@ -69,10 +67,9 @@ class CatalogReconciler(StatusReconciler):
         resync = self._resync if again is None else min(self._resync, again)
         if not self._scope.acts_on(resource.labels):
             return resync
-        absent = await self._absent(resource)
         status = self._status(resource)
-        if any(absent):
-            status = with_missing(status, resource.parsed, absent, self._wall())
+        if absent := self._absent(resource):
+            status = with_advice(status, resource.parsed, absent, self._wall())
             resync = min(resync, LACKING_S)
         if (left := agreement.wait_left(status, self._wall())) is not None:
             resync = min(resync, left)
@@ -93,9 +90,6 @@ class CatalogReconciler(StatusReconciler):
                 self._queue.add(Ref(RECORD, "", node))
         return resync
 
-    def _users(self, ref: Ref) -> tuple[str, ...]:
-        return tuple(f"{user.namespace}/{user.name}" for user in self._handler.users(ref))
-
     def _status(self, resource: Resource) -> Status:
         """Return the status of an object of the catalog, from everything that it depends on."""
         now, ref, core = self._wall(), resource.ref, self._core
@@ -103,7 +97,7 @@ class CatalogReconciler(StatusReconciler):
             return self._refused(resource, Reason.INVALID_SPEC, resource.parsed.why)
         if (beyond := self._cluster.beyond(resource)) is not None:
             return self._refused(resource, Reason.TOO_MANY_MODELS, beyond.why)
-        users = self._users(ref)
+        users = tuple(f"{user.namespace}/{user.name}" for user in self._handler.users(ref))
         deps = self._cluster.deps()
         if ref.kind in HELD:
             ready = deps.holders.get(names.model_label(*ref), frozenset()) if deps.policy.sees_cluster else None
@@ -115,18 +109,15 @@ class CatalogReconciler(StatusReconciler):
             return core.runtime_status(resource.parsed, users, now)
         return core.accelerator_status(resource.parsed, deps.nodes.values(), now)
 
-    async def _absent(self, resource: Resource) -> MissingObjects:
-        """Return sentences about the objects to which an object refers and that do not exist."""
+    def _absent(self, resource: Resource) -> list[str]:
+        """Return a sentence about each object of the operator's kinds to which an object refers and that does not exist."""
         deps, parsed = self._cluster.deps(), resource.parsed
-        if isinstance(parsed, Invalid):
-            return MissingObjects()
-        claim = await self._claims.missing(parsed, self._users(resource.ref)) if resource.ref.kind in HELD else ""
-        if not deps.policy.sees_cluster:
-            return MissingObjects(claim=claim)
+        if isinstance(parsed, Invalid) or not deps.policy.sees_cluster:
+            return []
         existing: Collection[Ref] = deps.models
         if resource.ref.kind in RUNTIMES:
             existing = {Ref(ACCELERATORS[0], "", name) for name in deps.accelerators}
-        return MissingObjects(tuple(each.sentence for each in missing(parsed, existing)), claim)
+        return [each.sentence for each in missing(parsed, existing)]
 
     def _agent_since(self, node: str) -> str | None:
         record = self._cluster.record(node)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from heapq import nsmallest
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from ome_operator import keys, names, quantity
 from ome_operator.api import AcceleratorClass, Component, Model, Runtime
@@ -276,30 +276,15 @@ def _with_advice(
     ]
 
 
-class MissingObjects(NamedTuple):
-    """Sentences about objects that do not exist and to which an object of the catalog refers."""
-
-    references: tuple[str, ...] = ()
-    """A sentence for each object of the operator's kinds."""
-    claim: str = ""
-    """The sentence about the claim with the weights of a model; "" if it exists or is not known."""
-
-
-def with_missing(
-    status: Mapping[str, Any], about: AnyModel | Runtime | AcceleratorClass, absent: MissingObjects, now: datetime
+def with_advice(
+    status: Mapping[str, Any], about: AnyModel | Runtime | AcceleratorClass, sentences: Iterable[str], now: datetime
 ) -> dict[str, Any]:
-    """Return the status of the object `about` with what is missing: the condition Advice names the objects to which it
-    refers, and a model whose claim does not exist is not ready.
-    """
+    """Return the status of the object `about` with further sentences in its condition Advice, before those that it has."""
     found = {one["type"]: one for one in status["conditions"]}
-    new, more = list[cond.Condition](), dict[str, str]()
-    if absent.claim and found[READY]["reason"] == Reason.CLAIM:
-        new = [cond.Condition(READY, False, Reason.CLAIM_NOT_FOUND, absent.claim)]
-        more = {"state": "Creating", "summary": "no claim"}
     told = found.get(ADVICE)
-    new += cond.advice((*absent.references, *([told["message"]] if told else [])))
+    new = cond.advice((*sentences, *([told["message"]] if told else [])))
     stamped = cond.stamp(new, about.status.get("conditions") or (), about.generation, now)
-    return {**status, **more, "conditions": [*{**found, **{one["type"]: one for one in stamped}}.values()]}
+    return {**status, "conditions": [*{**found, **{one["type"]: one for one in stamped}}.values()]}
 
 
 def _users(users: tuple[str, ...]) -> dict[str, Any]:

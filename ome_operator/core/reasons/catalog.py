@@ -19,11 +19,6 @@ class CatalogReasons:
         meaning="no node holds the model",
         remedy='see "Nodes" below',
     )  # fmt: skip
-    CLAIM_NOT_FOUND = ReasonRecord(
-        "ClaimNotFound", of=(READY,), kstatus=IN_PROGRESS, state=State.WAITING,
-        meaning="the PersistentVolumeClaim that holds the weights does not exist",
-        remedy="create the claim in the namespace that the message names, or fix `spec.storage.storageUri`",
-    )  # fmt: skip
     DOWNLOADING = ReasonRecord(
         "Downloading", of=(READY,), kstatus=IN_PROGRESS, state=State.WAITING,
         meaning="agents download its files",
