@@ -4,6 +4,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from ome_operator import keys
+from ome_operator.kube import errors
 
 
 class ApiResource(NamedTuple):
@@ -119,8 +120,12 @@ def spelled(kind: str) -> str:
 
 def path(kind: str, namespace: str = "", name: str = "", subresource: str = "") -> str:
     """Return the path of an object or a list, below the server's address. A namespaced kind without a namespace means all
-    namespaces.
+    namespaces. Raises Invalid for a namespace or name that no object can have because the path would be that of something
+    else.
     """
+    for part in (namespace, name):
+        if part in (".", "..") or "/" in part or "%" in part:
+            raise errors.Invalid(f"{kind} {namespace}/{name}: {part} cannot be a name in a path of the API")
     resource = RESOURCES[kind]
     prefix = f"/apis/{resource.api_version}" if "/" in resource.api_version else f"/api/{resource.api_version}"
     if namespace and resource.namespaced:

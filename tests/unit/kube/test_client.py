@@ -46,6 +46,28 @@ def test_paths() -> None:
     assert set(CHILDREN) <= set(RESOURCES)
 
 
+@pytest.mark.parametrize("name", [".", "..", "../../secrets/token", "weights/status", "a/", "/", "%2e%2e", "a%2Fb"])
+def test_a_name_cannot_lead_to_another_path(name: str) -> None:
+    """Names of claims, Secrets and ConfigMaps come from pods and URIs that users write."""
+    with pytest.raises(errors.Invalid, match="cannot be a name"):
+        path("PersistentVolumeClaim", "team", name)
+    with pytest.raises(errors.Invalid, match="cannot be a name"):
+        path("PersistentVolumeClaim", name, "weights")
+
+
+@pytest.mark.parametrize("name", ["weights", "a.b-c", "system:node", "router-0:29001"])
+async def test_other_names_arrive_as_they_are(name: str) -> None:
+    async def named(request: web.Request) -> web.StreamResponse:
+        return web.json_response({"metadata": {"name": request.match_info["name"]}})
+
+    async with answers(named, "GET", "/api/v1/namespaces/team/pods/{name}") as connection:
+        client = Client(connection)
+        try:
+            assert (await client.get_metadata("Pod", "team", name)) == {"name": name}
+        finally:
+            await client.close()
+
+
 @pytest.mark.parametrize(
     ("code", "status", "kind"),
     [
