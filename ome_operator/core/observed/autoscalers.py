@@ -6,6 +6,8 @@ A ScaledObject of KEDA has a HorizontalPodAutoscaler, too, which is found in its
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from ome_operator.core.observed.exclusions import OBJECT_NAME
+
 
 class ForeignAutoscaler(NamedTuple):
     """A HorizontalPodAutoscaler of another client, in the namespace of a service."""
@@ -30,10 +32,23 @@ class ForeignAutoscaler(NamedTuple):
 def autoscaler(body: Mapping[str, Any]) -> ForeignAutoscaler:
     """Return an autoscaler from its JSON."""
     metadata, target = body.get("metadata") or {}, (body.get("spec") or {}).get("scaleTargetRef") or {}
-    owners = (one.get("name") or "" for one in metadata.get("ownerReferences") or () if one.get("kind") == "ScaledObject")
+    owners = (_scaled_object(one) for one in metadata.get("ownerReferences") or ())
     return ForeignAutoscaler(
-        metadata.get("name") or "", (target.get("kind") or "", target.get("name") or ""), next(owners, "")
+        metadata.get("name") or "",
+        (target.get("kind") or "", target.get("name") or ""),
+        next((owner for owner in owners if owner), ""),
     )
+
+
+def _scaled_object(owner: Mapping[str, Any]) -> str:
+    """Return the name of the ScaledObject in an owner reference, as KEDA writes it; "" if it is something else.
+
+    The API server checks the name of an autoscaler, but accepts any text as the name of an owner. This name becomes part of
+    a command, so it has to be the valid name of an object.
+    """
+    name, group = owner.get("name") or "", (owner.get("apiVersion") or "").partition("/")[0]
+    known = group == "keda.sh" and owner.get("kind") == "ScaledObject" and owner.get("controller") is True
+    return name if known and OBJECT_NAME.fullmatch(name) else ""
 
 
 def writer_of(autoscalers: Iterable[ForeignAutoscaler], role_scale: str) -> ForeignAutoscaler | None:

