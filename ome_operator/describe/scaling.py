@@ -2,12 +2,13 @@
 what keeps it from applying this size.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ome_operator import keys
-from ome_operator.core.demand.holds import meaning
+from ome_operator.core.demand.holds import Limit, meaning
 from ome_operator.core.observed import field_managers, from_api
+from ome_operator.core.observed.objects import Child
 from ome_operator.core.rollout.applied import set_by_hand
 from ome_operator.util import columns
 from ome_operator.util.wording import count
@@ -70,7 +71,7 @@ def view(body: Mapping[str, Any], scales: Mapping[str, Mapping[str, Any]]) -> Sc
         ready={role: int(each.get("readyReplicas") or 0) for role, each in components.items()},
         wanted=scaling.get("wanted") or {},
         hold=hold,
-        meaning=meaning(hold, scaling.get("atMaximum"), _demanded(body)),
+        meaning=meaning(hold, scaling.get("atMaximum"), _limits(body, known, written)),
         why=str(scaling.get("why") or ""),
         speeds=scaling.get("speeds") or {},
         writers={name: field_managers.replicas_writer(scales[name].get("metadata") or {}) for name in sorted(written)},
@@ -86,6 +87,22 @@ def _demanded(body: Mapping[str, Any]) -> list[str]:
     """Return the components that have the autoscaler class Demand in the spec of the service."""
     spec = body.get("spec") or {}
     return [name for name in _ROLE if ((spec.get(name) or {}).get("autoscaler") or {}).get("class") == "Demand"]
+
+
+def _limits(body: Mapping[str, Any], scales: Mapping[str, Child], written: Collection[str]) -> dict[str, Limit]:
+    """Return what limits the number of groups of each component that has the autoscaler class Demand. `scales` are the
+    RoleScales of the service by name, and `written` the names of those whose number somebody has set by hand.
+
+    A component may get its maxReplicas from the runtime. It has a RoleScale then; without maxReplicas it has none.
+    """
+    spec, component_of = body.get("spec") or {}, {name: one.labels.get(keys.COMPONENT) for name, one in scales.items()}
+    found = dict.fromkeys(_demanded(body), Limit.UNSET)
+    for name in found:
+        if (spec.get(name) or {}).get("maxReplicas") is not None or name in component_of.values():
+            found[name] = Limit.MAX_REPLICAS
+        if name in map(component_of.get, written):
+            found[name] = Limit.BY_HAND
+    return found
 
 
 def own_why(found: ScalingView) -> str:

@@ -1,7 +1,7 @@
 """The reasons why a service does not get the size that its demand needs, or gets it later."""
 
-from collections.abc import Collection, Mapping
-from enum import StrEnum
+from collections.abc import Mapping
+from enum import Enum, StrEnum, auto
 from typing import Any
 
 from ome_operator.core.demand.facts import COMPONENT_OF, GROUPS, PREFILL
@@ -81,28 +81,47 @@ HOLDS: dict[str, str] = {
 """Maps each reason to a text for people that states its meaning."""
 
 
-def meaning(hold: str, at_maximum: Any = None, components: Collection[str] = ()) -> str:
+class Limit(Enum):
+    """What sets the maximum number of groups of a role of the class Demand."""
+
+    MAX_REPLICAS = auto()
+    """The field maxReplicas."""
+    UNSET = auto()
+    """Nothing: maxReplicas is not set, so the class does not scale the role."""
+    BY_HAND = auto()
+    """The number that somebody has written to the RoleScale."""
+
+
+_NO_LIMITS: Mapping[str, Limit] = {}
+
+
+def meaning(hold: str, at_maximum: Any = None, limits: Mapping[str, Limit] = _NO_LIMITS) -> str:
     """Return the text for people that states the meaning of a reason; "" for "" and for an unknown reason.
 
-    For `HoldReason.MAXIMUM` the text names each role that needs more groups, and the field to change. `at_maximum` is the
-    field `atMaximum` of `status.scaling`, which people may have edited, and `components` are the components that have the
-    class Demand.
+    For `HoldReason.MAXIMUM` the text names each role that needs more groups, and what to change. `at_maximum` is the
+    field `atMaximum` of `status.scaling`, which people may have edited, and `limits` maps the components that have the class
+    Demand to what limits them.
     """
     stored = at_maximum if hold == HoldReason.MAXIMUM and isinstance(at_maximum, Mapping) else {}
     most = {role: stored[role] for role in GROUPS if type(stored.get(role)) is int}
     if not most:
         return HOLDS.get(hold, "")
-    words = " ".join(_maximum(role, number, COMPONENT_OF[role], components) for role, number in most.items())
+    words = " ".join(_maximum(role, number, COMPONENT_OF[role], limits) for role, number in most.items())
     return f"{words} Decode gets no more groups than prefill can feed." if PREFILL in most else words
 
 
-def _maximum(role: str, number: int, component: str, components: Collection[str]) -> str:
-    if component in components:
+def _maximum(role: str, number: int, component: str, limits: Mapping[str, Limit]) -> str:
+    limit = limits.get(component)
+    if limit is Limit.MAX_REPLICAS:
         return (
             f"The demand needs more {role} groups than the maximum of {role}, which is {number}: raise "
             f"spec.{component}.maxReplicas."
         )
+    beyond = f"The demand needs more {role} groups than the service has ({number}), and"
+    if limit is Limit.UNSET:
+        return f"{beyond} {role} has no maximum, so it is not scaled: set spec.{component}.maxReplicas."
+    if limit is Limit.BY_HAND:
+        return f"{beyond} this number was written into its RoleScale: run `ome scale SERVICE --resume`."
     return (
-        f"The demand needs more {role} groups than the service has ({number}), and {role} is not scaled with the demand: "
-        f"add groups, or write Demand into spec.{component}.autoscaler.class."
+        f"{beyond} {role} is not scaled with the demand: add groups, or write Demand into spec.{component}.autoscaler.class."
     )

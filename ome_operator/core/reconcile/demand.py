@@ -17,7 +17,7 @@ from ome_operator.core.demand.facts import (
     RoleFleet,
     Targets,
 )
-from ome_operator.core.demand.holds import HoldReason, meaning
+from ome_operator.core.demand.holds import HoldReason, Limit, meaning
 from ome_operator.core.demand.task import APPLY, RECOMMEND, DemandTask, MeasuredStart, PeakTime
 from ome_operator.core.freeze.hold import active_hold
 from ome_operator.core.observed.autoscalers import writer_of
@@ -74,7 +74,7 @@ def task(decided: Decided) -> DemandTask | None:
         revision=intent.target,
         fits=snapshot.service.annotations.get(keys.IGNORE_FIT) == "true" or not snapshot.deps.policy.sees_cluster,
         starts=tuple(_starts(snapshot.pods)),
-        roles=scaled,
+        roles={role: name for role, name in scaled.items() if not intent.policies[name].unbounded},
         undone=demand_fields.undone(snapshot.service),
         back=scheduled_zero.sizes_before(snapshot),
         problem=problem(decided),
@@ -115,8 +115,7 @@ def _bounds(decided: Decided, role: str, policy: DemandPolicy | None) -> GroupBo
     """
     component = COMPONENT_OF[role]
     counts, present = decided.intent.policies.get(component), decided.intent.groups.get(component, 0)
-    fixed = counts is None or counts.unbounded or not (counts.demand and counts.scaled)
-    if counts is None or fixed or overridden(decided.snapshot, component, counts):
+    if counts is None or not (counts.demand and counts.scaled) or overridden(decided.snapshot, component, counts):
         return GroupBounds(present, present)
     spare = getattr(policy.spare, component, None) if policy is not None and policy.spare is not None else None
     return GroupBounds(counts.low, counts.high, spare or 0)
@@ -192,7 +191,7 @@ def scaling(decided: Decided) -> Manifest | None:
         return {"applied": numbers} if numbers else None
     out = dict(decided.snapshot.observed.scaling or {})
     rests = scheduled_zero.is_stored(out) and scheduled_zero.sizes_before(decided.snapshot) is not None
-    for name, number in (out.pop("applied", None) or {}).items():
+    for name, number in {**stored_groups(service.status), **(out.pop("applied", None) or {})}.items():
         if name in intent.policies and applies(service, intent.policies[name]):
             hand = overridden(decided.snapshot, name, intent.policies[name])
             numbers[name] = 0 if rests and name != keys.ROUTER else intent.groups[name] if hand else number
@@ -242,7 +241,8 @@ def condition(decided: Decided) -> Condition | None:
     if hold in NOT_FOLLOWED:
         reason, says_size = NOT_FOLLOWED[HoldReason(hold)]
         stated = f"The wanted size is {size}; the mode is Recommend" if recommended else f"The size is {size}"
-        says = meaning(hold, found.get("atMaximum"), demanded)
+        limits = {name: Limit.UNSET if intent.policies[name].unbounded else Limit.MAX_REPLICAS for name in demanded}
+        says = meaning(hold, found.get("atMaximum"), limits)
         return _false(reason, f"{says} {stated}" if says_size else says)
     if recommended:
         return Condition(FOLLOWS_DEMAND, True, Reason.RECOMMENDED, f"the demand needs {size}; the mode is Recommend")

@@ -69,10 +69,10 @@ def _fallback(policy: ReplicaPolicy) -> Manifest | None:
 
 
 def advice(owner: meta.Owner, component: str, policy: ReplicaPolicy, *, enabled: bool) -> Iterator[str]:
-    """Yield advice about a component whose class is KEDA and which has no ScaledObject, except because of a missing
-    maxReplicas, which `unused_settings` reports. `enabled` states whether the operator creates ScaledObjects.
+    """Yield advice about a component whose class is KEDA and which has no ScaledObject. `enabled` states whether the
+    operator creates ScaledObjects.
     """
-    if policy.scaler != "keda" or policy.unbounded:
+    if policy.scaler != "keda":
         return
     name, field = names.component(owner.name, component), f"spec.{component}"
     if policy.low >= policy.high:

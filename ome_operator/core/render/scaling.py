@@ -128,10 +128,9 @@ def advice(
     sentences += _autoscaler_advice(component, policy)
     plural = "routers" if component == keys.ROUTER else "groups"
     if asked is not None and asked != groups:
-        high = "no maxReplicas" if policy.unbounded else f"maxReplicas {max(policy.high, policy.low)}"
         sentences.append(
-            f"RoleScale {name} asks for {asked} {plural}, but spec.{component} has minReplicas {policy.low} and {high}: "
-            f"{groups} are used"
+            f"RoleScale {name} asks for {asked} {plural}, but spec.{component} has minReplicas {policy.low} and "
+            f"maxReplicas {max(policy.high, policy.low)}: {groups} are used"
         )
     return sentences
 

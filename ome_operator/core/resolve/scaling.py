@@ -14,8 +14,6 @@ FIELDS = (
 )  # fmt: skip
 
 SCALERS = ("hpa", "keda", "external", "none")
-_BOUNDED = ("HPA", "KEDA", "External", "Demand")
-"""Values of `autoscaler.class` that change a number between minReplicas and maxReplicas."""
 _WITHOUT_KEDA = (
     "has no effect without the autoscaler class KEDA and a maxReplicas above minReplicas: write both, or remove kedaConfig"
 )
@@ -48,16 +46,14 @@ class ReplicaPolicy(NamedTuple):
     """Settings of the ScaledObject, if `scaler` is keda."""
     waits: bool = False
     """Whether no autoscaler is created before the next edit of the service (`new_scaling`)."""
-    unbounded: str = ""
-    """The class of the autoscaler (`autoscaler.class`) if it has no maximum, because maxReplicas is not set; otherwise "".
-    Nothing scales the component then: its number stays, and is at least `low`."""
+    unbounded: bool = False
+    """Whether the class is Demand and maxReplicas is not set. Nothing scales the component then. It keeps the last number
+    that the class has decided, if any, and has at least `low` replicas (`intent.py`)."""
 
     @property
     def scaled(self) -> bool:
-        """Whether the number of groups may differ from minReplicas."""
-        if self.unbounded or self.scaler in ("keda", "external"):
-            return True
-        return self.low < self.high and (self.demand or self.scaler in ("hpa", ""))
+        """Whether the number of groups may be changed by something other than the spec."""
+        return self.scaler in ("keda", "external") or (self.low < self.high and (self.demand or self.scaler in ("hpa", "")))
 
     @property
     def autoscaled(self) -> bool:
@@ -101,12 +97,6 @@ def unused_settings(service: InferenceService, component: str, policy: ReplicaPo
             f"write {field}.minReplicas, too"
         )
     config = written.keda_config
-    if policy.unbounded:
-        number = "routers" if component == keys.ROUTER else "groups"
-        yield (
-            f"{field}.maxReplicas is not set, so the class {policy.unbounded} does not scale {component}, and its number of "
-            f"{number} stays: write {field}.maxReplicas"
-        )
     if scaler is None:
         if config is not None and config.enable_keda and policy.scaler != "keda":
             yield f"{field}.kedaConfig {_WITHOUT_KEDA}"
@@ -122,7 +112,7 @@ def unused_settings(service: InferenceService, component: str, policy: ReplicaPo
                 f"{field}.{name} has no effect, because {field}.autoscaler.class is {scaler.class_}: write {class_}, or "
                 f"remove {name.removeprefix('autoscaler.')}"
             )
-    if not policy.unbounded and scaler.class_ in ("HPA", "External") and policy.low >= policy.high:
+    if scaler.class_ in ("HPA", "External") and policy.low >= policy.high:
         yield f"class {scaler.class_} scales nothing for {component}: {field}.maxReplicas has to be greater than minReplicas"
 
 
@@ -182,7 +172,7 @@ def _policy(
     config = (above.keda_config if above else None) or of_service or value["keda_config"]
     implied = "keda" if config and config.enable_keda and low < high else "hpa" if value["scale_metric"] else ""
     scaler_class = ((scaler.class_ if scaler else None) or annotated or implied).lower()
-    no_maximum = value["max_replicas"] is None and scaler is not None and scaler.class_ in _BOUNDED
+    demand = scaler is not None and scaler.class_ == "Demand"
     return ReplicaPolicy(
         low=low,
         high=high,
@@ -192,8 +182,8 @@ def _policy(
         scale_target=value["scale_target"] or 0,
         hpa=hpa,
         scaler=scaler_class,
-        demand=scaler is not None and scaler.class_ == "Demand",
+        demand=demand,
         node_scale_down=value["node_scale_down"] or "",
         keda=keda_settings(scaler.keda if scaler else None, config) if scaler_class == "keda" else NO_KEDA,
-        unbounded=scaler.class_ if no_maximum and scaler is not None else "",
+        unbounded=demand and value["max_replicas"] is None,
     )

@@ -87,11 +87,14 @@ def outdated(snapshot: Snapshot, component: str, policy: ReplicaPolicy, groups: 
 
 def kept_groups(snapshot: Snapshot, policies: Mapping[str, ReplicaPolicy], groups: Mapping[str, int]) -> dict[str, int]:
     """Return, by component, the stored numbers that the class Demand decided and that no longer apply, but whose RoleScale
-    does not have the desired number of groups yet. `groups` is the desired number by component.
+    does not have the desired number of groups yet, or that have no maximum. `groups` is the desired number by component.
     """
     found = {}
     for component, number in stored_groups(snapshot.service.status).items():
         policy, scale = policies.get(component), role_scale(snapshot, component)
+        if policy is not None and policy.unbounded:
+            found[component] = number
+            continue
         if policy is None or not policy.scaled or applies(snapshot.service, policy) or by_hand(snapshot, component):
             continue
         if scale is None or scale.deleting or scale.replicas != groups[component]:

@@ -26,7 +26,7 @@ from ome_operator.core.resolve.finetuned import mounted_weights
 from ome_operator.core.resolve.inputs import Resolved
 from ome_operator.core.resolve.scaling import ReplicaPolicy, replica_policy
 from ome_operator.core.rollout import target, validation, zero
-from ome_operator.core.rollout.applied import applied_groups, role_scale
+from ome_operator.core.rollout.applied import applied_groups, role_scale, stored_groups
 from ome_operator.core.rollout.revisions import RevisionLedger, record
 from ome_operator.core.rollout.step import OPEN, Gate
 from ome_operator.core.rollout.strategy import Strategy, strategy
@@ -219,21 +219,20 @@ def _groups(snapshot: Snapshot, component: str, counts: ReplicaPolicy) -> int:
     without the RoleScale, or the RoleScale may be restored later. After a request has woken the service, its groups are kept
     for a while even if the RoleScale requests none.
 
-    A component without a maximum keeps the number of the previous pass, and at least minReplicas, whatever an autoscaler
-    requests. With the class Demand it also gets the number that somebody has written to its RoleScale.
+    A component of the class Demand without a maximum keeps the last number that the class has decided, and has at least
+    minReplicas.
     """
     if not counts.scaled:
-        return counts.low
+        last = stored_groups(snapshot.service.status).get(component, 0) if counts.unbounded else 0
+        return max(last, counts.low)
     asked = applied_groups(snapshot, component)
-    if asked is None and counts.unbounded and not counts.demand:
-        asked = zero.former_groups(snapshot.service, component) or None
     if asked is None:
         scale = role_scale(snapshot, component)
         asked = scale.replicas if scale is not None else _present(snapshot, component)
     if not asked:
         service = snapshot.service
         asked = zero.kept(zero.stored(service), component, wakes=zero.asks_to_wake(service), now=snapshot.now)
-    return max(asked, counts.low) if counts.unbounded else min(max(asked, counts.low), max(counts.high, counts.low))
+    return min(max(asked, counts.low), max(counts.high, counts.low))
 
 
 def _present(snapshot: Snapshot, component: str) -> int:

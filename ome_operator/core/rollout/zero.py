@@ -63,7 +63,7 @@ def facts(snapshot: Snapshot, groups: Mapping[str, int], *, serves: bool) -> Zer
     can be woken.
     """
     service = snapshot.service
-    former = {role: former_groups(service, role) for role in ROLES}
+    former = {role: _former_groups(service, role) for role in ROLES}
     scaled = all(role_scale(snapshot, role) is not None for role in ROLES if groups.get(role) == 0)
     return ZeroFacts(
         before=stored(service),
@@ -76,7 +76,7 @@ def facts(snapshot: Snapshot, groups: Mapping[str, int], *, serves: bool) -> Zer
     )
 
 
-def former_groups(service: InferenceService, component: str) -> int:
+def _former_groups(service: InferenceService, component: str) -> int:
     """Return the desired number of groups of a component in the previous pass, from the stored status; 0 if unknown."""
     components = service.status.get("components")
     stored = components.get(component) if isinstance(components, Mapping) else None

@@ -215,7 +215,7 @@ SERVICES = {
         UNBOUNDED, {**TARGETS, "spare": {"engine": 1}, "schedule": [TIME]}, engine=FIXED
     ),
     "maxReplicas is 0": Written(UNSCALED, engine={**ROLE, "maxReplicas": 0}),
-    "maxReplicas of the router is missing": Written("number of routers stays: write spec.router.maxReplicas", router=FIXED),
+    "maxReplicas of the router is missing": Written(UNBOUNDED.replace("engine", "router"), router=FIXED),
     **{
         f"{name} of {role}: {number}": of_bounds(role, name, number, said)
         for role in ("engine", "decoder", "router")

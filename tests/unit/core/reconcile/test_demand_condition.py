@@ -3,7 +3,7 @@
 import pytest
 
 from ome_operator.core.demand.follow import follow
-from ome_operator.core.demand.holds import HOLDS, meaning
+from ome_operator.core.demand.holds import HOLDS, Limit, meaning
 from ome_operator.core.reasons import FOLLOWS_DEMAND
 from ome_operator.core.reconcile.demand import DISTURBED
 from ome_operator.describe.scaling import lines, view
@@ -142,7 +142,42 @@ def test_the_role_and_the_field_of_a_maximum_are_named(engine: str, decoder: int
     assert f"Held (Maximum): {says.strip()}" in [*lines(found)]
 
 
+MORE = "The demand needs more decode groups than the service has (2), and "
+
+
+def shown(world: Demanded) -> list[str]:
+    """Return what `ome scale` shows of a service."""
+    meta = {"name": "svc", "namespace": "team"}
+    scales = {
+        name: {**child.manifest, "metadata": {**child.manifest["metadata"], "generation": child.generation}}
+        for (kind, name), child in world.children.items()
+        if kind == "RoleScale"
+    }
+    return [*lines(view({"metadata": meta, "spec": world.service.spec.dump(), "status": world.service.status}, scales))]
+
+
+def test_a_role_without_a_maximum_is_told_to_set_one() -> None:
+    world = Demanded(**{**spec("Apply"), "decoder": {"minReplicas": 2, "autoscaler": {"class": "Demand"}}})
+    world.rate = BUSY * 3
+    world.decide(30)
+    says = f"{MORE}decode has no maximum, so it is not scaled: set spec.decoder.maxReplicas."
+    assert world.condition(FOLLOWS_DEMAND)["message"].startswith(f"{says} The size") and f"Held (Maximum): {says}" in shown(
+        world
+    )
+
+
+def test_a_role_whose_number_was_set_by_hand_is_told_to_resume() -> None:
+    world = Demanded(**spec("Apply", role={"maxReplicas": 8}))
+    world.decide(20)
+    world.write_scale(2)
+    world.rate = BUSY * 3
+    world.decide(30)
+    says = f"{MORE}this number was written into its RoleScale: run `ome scale SERVICE --resume`."
+    assert told(world) == ("False", "ScaledByHand") and f"Held (Maximum): {says}" in shown(world)
+
+
 @pytest.mark.parametrize("edited", ["prefill", ["prefill"], {"prefill": "1"}, {"prefill": None}, {"engine": 1}, {}, None])
 def test_a_maximum_that_people_edited_in_the_status_is_left_out(edited: object) -> None:
-    assert meaning("Maximum", edited, ["engine"]) == HOLDS["Maximum"]
-    assert meaning("Budget", {"prefill": 1}, ["engine"]) == HOLDS["Budget"] and meaning("", None) == meaning("X") == ""
+    engine = {"engine": Limit.MAX_REPLICAS}
+    assert meaning("Maximum", edited, engine) == HOLDS["Maximum"]
+    assert meaning("Budget", {"prefill": 1}, engine) == HOLDS["Budget"] and meaning("", None) == meaning("X") == ""

@@ -1,6 +1,7 @@
 """Tests of edits of the fields that scale a running service: which size it has afterwards, and what its conditions say."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
@@ -30,7 +31,13 @@ OLD_KEDA = {
 BOUNDS = {"minReplicas": 1, "maxReplicas": 4}
 SIZE = 3
 """Number of decode groups before each edit."""
-UNBOUNDED = "spec.decoder.maxReplicas is not set, so the class {} does not scale decoder, and its number of groups stays"
+UNBOUNDED = "spec.decoder.maxReplicas is not set, so the class Demand does not scale decoder"
+UNSCALED = {
+    "HPA": "class HPA scales nothing for decoder: spec.decoder.maxReplicas has to be greater than minReplicas",
+    "KEDA": "maxReplicas",
+    "External": "class External scales nothing for decoder: spec.decoder.maxReplicas has to be greater than minReplicas",
+}
+"""Class -> words of the condition Advice without maxReplicas. The size is then minReplicas."""
 UNUSED = "spec.scalingPolicy.demand has no effect without a component of the class Demand"
 
 
@@ -75,7 +82,7 @@ def _edits() -> dict[str, Edit]:
         ),
         "Demand: mode is deleted": Edit(demand, {**BOUNDS, **demand}, SIZE, "", mode),
         "Demand: mode and maxReplicas are deleted": Edit(
-            demand, {"minReplicas": 1, **demand}, SIZE, UNBOUNDED.format("Demand"), mode
+            demand, {"minReplicas": 1, **demand}, SIZE, UNBOUNDED, mode
         ),
         "by hand: maxReplicas is deleted": Edit({}, {"minReplicas": 1}, 1),
         "by hand: minReplicas is deleted": Edit({}, {"maxReplicas": 4}, SIZE),
@@ -85,11 +92,10 @@ def _edits() -> dict[str, Edit]:
         "kedaConfig: maxReplicas is deleted": Edit(OLD_KEDA, {"minReplicas": 1, **OLD_KEDA}, 1, "kedaConfig has no effect"),
     }  # fmt: skip
     for one in ("Demand", "HPA", "KEDA", "External"):
-        found[f"{one}: maxReplicas is deleted"] = Edit(
-            CLASSES[one], {"minReplicas": 1, **CLASSES[one]}, SIZE, UNBOUNDED.format(one)
-        )
+        size, says = (SIZE, UNBOUNDED) if one == "Demand" else (1, UNSCALED[one])
+        found[f"{one}: maxReplicas is deleted"] = Edit(CLASSES[one], {"minReplicas": 1, **CLASSES[one]}, size, says)
         found[f"{one}: maxReplicas is deleted and minReplicas is raised"] = Edit(
-            CLASSES[one], {"minReplicas": 4, **CLASSES[one]}, 4, UNBOUNDED.format(one)
+            CLASSES[one], {"minReplicas": 4, **CLASSES[one]}, 4, says
         )
     for one, two in ((one, two) for one in CLASSES for two in CLASSES if one not in (two, "None")):
         says = "was set by hand, so decoder has this number" if two == "Demand" else ""
@@ -131,7 +137,10 @@ def test_an_edit_changes_the_size_only_if_it_states_another_size(edit: Edit) -> 
         if world.sync().demand is not None:
             world.decide()
         world.settle()
-    task, unset = world.sync().demand, "maxReplicas" not in edit.after and "autoscaler" in edit.after
+    task, unset = (
+        world.sync().demand,
+        "maxReplicas" not in edit.after and edit.after.get("autoscaler") == {"class": "Demand"},
+    )
     said = " ".join(str(one["message"]) for one in world.service.status["conditions"])
     assert edit.says in said + (task.problem if task is not None else "")
     assert (".maxReplicas is not set" in said) == unset, "the condition Advice, which `ome lint` repeats"
@@ -150,27 +159,55 @@ def test_a_component_without_a_maximum_is_scaled_again_when_it_gets_one() -> Non
     assert world.decoders() == 5
 
 
-def test_a_number_that_somebody_writes_counts_without_a_maximum_and_a_new_service_begins_with_its_minimum() -> None:
-    world = Demanded(**_spec({"minReplicas": 2, **CLASSES["Demand"]}))
+def test_a_component_without_a_maximum_has_the_last_number_of_the_demand_and_at_least_its_minimum() -> None:
+    world = running(CLASSES["Demand"])
+    for low in (1, 4, 2, 1):
+        world.edited(**_spec({"minReplicas": low, **CLASSES["Demand"]}))
+        world.decide(30)
+        assert world.decoders() == max(SIZE, low) and ("RoleScale", "svc-decoder") not in world.children
+    world.edited(**_spec({**BOUNDS, "maxReplicas": 5, **CLASSES["Demand"]}))
+    assert world.decoders() == SIZE and world.service.status["scaling"]["applied"] == {"decoder": SIZE}
+
+
+def test_a_number_set_by_hand_is_kept_when_the_maximum_is_deleted() -> None:
+    world = running(CLASSES["Demand"])
+    world.write_scale(2)
+    world.decide(20)
+    world.edited(**_spec({"minReplicas": 1, **CLASSES["Demand"]}))
     world.decide(30)
     assert world.decoders() == 2
-    world.write_scale(6)
-    world.decide(30)
-    assert world.decoders() == 6 and told(world) == ("False", "ScaledByHand")
-    world.resume()
-    world.decide(30)
-    assert world.decoders() == 6 and told(world)[1] != "ScaledByHand"
 
 
-@pytest.mark.parametrize("one", ["HPA", "KEDA", "External"])
+@pytest.mark.parametrize("one", ["Demand", "HPA", "KEDA", "External"])
+def test_a_component_that_never_had_a_maximum_has_its_minimum(one: str) -> None:
+    """An upgrade of the operator alone changes no size: versions that ignore such a class also use the minimum."""
+    world = Demanded(**_spec({"minReplicas": 4, **CLASSES[one]}))
+    for low in (4, 2, 0):
+        world.edited(**_spec({"minReplicas": low, **CLASSES[one]}))
+        if one == "Demand":
+            world.decide(30)
+        assert world.decoders() == low
+        assert (("RoleScale", "svc-decoder") in world.children) == (one in ("KEDA", "External"))
+        assert "applied" not in world.service.status.get("scaling", {})
+
+
+@pytest.mark.parametrize("one", ["KEDA", "External"])
 def test_an_autoscaler_that_still_writes_changes_nothing_without_a_maximum(one: str) -> None:
     world = running(CLASSES[one])
-    world.edited(**_spec({"minReplicas": 1, **CLASSES[one]}))
-    for number in (9, 1):
+    world.edited(**_spec({"minReplicas": 0, **CLASSES[one]}))
+    for number in (9, 5):
         world.write_scale(number)
-        assert world.decoders() == SIZE
+        assert world.decoders() == 0
         advice = world.condition("Advice")["message"]
         assert (
-            f"RoleScale svc-decoder asks for {number} groups, but spec.decoder has minReplicas 1 and no maxReplicas"
-            in advice
+            f"RoleScale svc-decoder asks for {number} groups, but spec.decoder has minReplicas 0 and maxReplicas 0" in advice
         )
+
+
+@pytest.mark.parametrize("stored", [0, 1, 2, 7])
+def test_the_stored_number_of_the_demand_is_kept_without_a_maximum_whatever_a_role_scale_says(stored: int) -> None:
+    world = Demanded(**_spec({**BOUNDS, "minReplicas": 0, "maxReplicas": 9, **CLASSES["Demand"]}))
+    world.write_scale(5)
+    world.service = replace(world.service, status={**world.service.status, "scaling": {"applied": {"decoder": stored}}})
+    world.edited(**_spec({"minReplicas": 0, **CLASSES["Demand"]}))
+    assert world.decoders() == stored and ("RoleScale", "svc-decoder") not in world.children
