@@ -70,7 +70,7 @@ class Scaled(Inline):
     min_replicas: Replicas | None = None
     """Number of groups at the start and at least; 1 if unset."""
     max_replicas: Replicas | None = None
-    """Maximum number of groups. If unset: minReplicas, or the present number with an autoscaler.class. Between
+    """Maximum number of groups. If unset: minReplicas, or the last number of the class Demand. Between
     minReplicas and maxReplicas, users or an autoscaler set the number in the component's RoleScale."""
     scale_target: int | None = None
     """Target of scaleMetric in percent of the pods' requests; 80 if unset."""
