@@ -2,14 +2,14 @@
 
 import math
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ome_operator import names
-from ome_operator.api import Invalid
+from ome_operator.api import Invalid, Runtime
 from ome_operator.cache.cluster_cache import RECORD
 from ome_operator.cache.event_handler import EventHandler
-from ome_operator.cache.resources import ACCELERATORS, HELD, RUNTIMES, Resource
+from ome_operator.cache.resources import HELD, RUNTIMES, Resource
 from ome_operator.cache.scope import EVERYWHERE, Scope
 from ome_operator.controllers import events as kube_events
 from ome_operator.controllers.base import CORE, Core, Status, StatusReconciler
@@ -18,7 +18,7 @@ from ome_operator.core.catalog import agreement
 from ome_operator.core.catalog.status import with_advice
 from ome_operator.core.observed.objects import Ref
 from ome_operator.core.reasons import Reason
-from ome_operator.core.resolve.references import missing
+from ome_operator.core.resolve.references import missing, missing_classes
 from ome_operator.core.waves import status as waves_status
 from ome_operator.kube.client import Client
 from ome_operator.machinery.workqueue import WorkQueue
@@ -114,10 +114,9 @@ class CatalogReconciler(StatusReconciler):
         deps, parsed = self._cluster.deps(), resource.parsed
         if isinstance(parsed, Invalid) or not deps.policy.sees_cluster:
             return []
-        existing: Collection[Ref] = deps.models
-        if resource.ref.kind in RUNTIMES:
-            existing = {Ref(ACCELERATORS[0], "", name) for name in deps.accelerators}
-        return [each.sentence for each in missing(parsed, existing)]
+        if isinstance(parsed, Runtime):
+            return [each.sentence for each in missing_classes(parsed.spec, deps.accelerators)]
+        return [each.sentence for each in missing(parsed, deps.models)]
 
     def _agent_since(self, node: str) -> str | None:
         record = self._cluster.record(node)

@@ -49,7 +49,7 @@ def misspelt(found: Iterable[NamedReference], written: Collection[Ref]) -> tuple
     the cluster.
     """
     out = []
-    for field, which, _ in found:
+    for field, which in found:
         near = similar(which.name, (each.name for each in written if each[:2] == which[:2]))
         if near and which not in written:
             remedy = f"did you mean {near}? Otherwise make sure that it is on the cluster"

@@ -32,6 +32,8 @@ _TEMPLATE, _UNDECLARED = ".spec.template.spec.", ": field not declared in schema
 _INDEX = re.compile(r"\[[^][]*+\]")
 MOST = 100
 """Maximum number of unknown fields for which a valid field is searched, because each search takes 70 µs."""
+LONGEST = 64
+"""Maximum number of characters of an unknown field for which a valid field is searched. No valid field is longer."""
 
 
 @cache
@@ -71,6 +73,8 @@ class _Field(NamedTuple):
     def fix(self) -> str:
         """What to do about the field: the name or the place that the user probably meant, in the words of `ome lint`."""
         name = self.chain[-1]
+        if len(name) > LONGEST:
+            return pod_fields.REMOVE
         outer = strict.outer(self.above, name, self.value) if len(self.chain) == 1 else None
         if outer is not None and not pod_fields.meant(name, self.candidates):
             return f"move it to {'.'.join(self.path.split('.')[: outer + 1])}, with less indentation"

@@ -2,13 +2,13 @@
 
 from ome_operator.api import Component, InferenceService, Model, Runtime
 from ome_operator.api.well_known import WellKnown
-from ome_operator.core.observed.objects import Deps, Ref
+from ome_operator.core.observed.objects import Deps
 from ome_operator.core.podspec.compose import ROUTER_SAMPLE
 from ome_operator.core.podspec.default_router import default_router
 from ome_operator.core.podspec.spelling import misspelled
 from ome_operator.core.preflight import mode as preflight_mode
 from ome_operator.core.resolve.ignored_fields import in_service
-from ome_operator.core.resolve.references import missing
+from ome_operator.core.resolve.references import missing_classes
 from ome_operator.core.selection.match import violations
 from ome_operator.core.selection.model_profile import profile_of
 from ome_operator.core.selection.runtime import SPLIT
@@ -38,8 +38,7 @@ def _unknown_classes(service: InferenceService, deps: Deps) -> tuple[str, ...]:
     """Return a sentence for each accelerator class that a service excludes and that does not exist."""
     if not deps.policy.sees_cluster:
         return ()
-    existing = {Ref("AcceleratorClass", "", name) for name in deps.accelerators}
-    return tuple(each.sentence for each in missing(service, existing))
+    return tuple(each.sentence for each in missing_classes(service.spec, deps.accelerators))
 
 
 @memoize_by_identity(1024)

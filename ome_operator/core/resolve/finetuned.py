@@ -2,13 +2,14 @@
 place.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ome_operator.api import FineTunedWeight, InferenceService, Invalid, Model
 from ome_operator.core.observed.objects import Deps, Manifest
 from ome_operator.core.problem import NOT_READ, Problem
 from ome_operator.core.reasons import MODEL_READY, Reason
+from ome_operator.core.resolve.references import MOST
 from ome_operator.core.weights.mount import weights
 from ome_operator.util.similar import meant
 
@@ -21,14 +22,15 @@ BASE = "base"
 def fine_tuned(
     service: InferenceService, model: Model | None, identity: Manifest, deps: Deps
 ) -> tuple[Manifest, tuple[Problem, ...]]:
-    """Return the inputs of a revision that describe the fine-tuned weights of its service, and the problems of these
-    weights.
+    """Return the inputs of a revision that describe the fine-tuned weights of its service, and the first problems of
+    these weights.
 
     `identity` is the identity of the model's weights, as the revision stores it.
     """
-    problem_by_name = {name: _wrong(name, deps.weights.get(name), model, deps) for name in _names(service)}
+    problem_by_name = dict(_checked(service, model, deps))
     problems = [problem for problem in problem_by_name.values() if problem is not None]
-    weights_found = [weight for weight in existing_weights(service, deps) if problem_by_name[weight.name] is None]
+    usable = {name for name, problem in problem_by_name.items() if problem is None}
+    weights_found = [weight for weight in existing_weights(service, deps) if weight.name in usable]
     merged = [weight for weight in weights_found if is_merged(weight)]
     if merged and len(weights_found) > 1:
         message = (
@@ -52,6 +54,19 @@ def existing_weights(service: InferenceService, deps: Deps) -> list[FineTunedWei
 
 def _names(service: InferenceService) -> list[str]:
     return (service.spec.model.fine_tuned_weights if service.spec.model else None) or []
+
+
+def _checked(service: InferenceService, model: Model | None, deps: Deps) -> Iterator[tuple[str, Problem | None]]:
+    """Yield each weight that a service names with its problem, or with None. Nothing follows after `MOST` problems, because
+    a service can name as many weights as its user writes.
+    """
+    left = MOST
+    for name in _names(service):
+        problem = _wrong(name, deps.weights.get(name), model, deps)
+        yield name, problem
+        left -= problem is not None
+        if not left:
+            return
 
 
 def _wrong(name: str, weight: FineTunedWeight | Invalid | None, model: Model | None, deps: Deps) -> Problem | None:

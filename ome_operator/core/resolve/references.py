@@ -4,16 +4,32 @@ The model, the runtime, the fine-tuned weights and the accelerator class of a se
 finds them when it resolves the service.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from ome_operator.api import BenchmarkJob, FineTunedWeight, InferenceService, Model, Object, Runtime
+from ome_operator.api import (
+    BenchmarkJob,
+    FineTunedWeight,
+    InferenceService,
+    Model,
+    Object,
+    Runtime,
+    RuntimeSpec,
+    ServiceSpec,
+    Spec,
+)
 from ome_operator.core.observed.objects import Ref
 from ome_operator.core.podspec.named_objects import CLAIM, SECRET
 from ome_operator.core.podspec.named_objects import references as named_objects
 from ome_operator.core.weights.mount import claim
+from ome_operator.util.memoize import memoize_by_identity
 from ome_operator.util.similar import meant
 
+MOST = 5
+"""Maximum number of accelerator classes of an object that are named because they do not exist. The lists of these classes
+are as long as their users write them."""
+_LONGEST = 253
+"""Maximum number of characters of a name in a message: the length of the longest name that an object may have."""
 _CLASS = "AcceleratorClass"
 _NAMESPACED = {"ClusterBaseModel": "BaseModel"}
 """Cluster-wide kind -> the kind of the same objects in a namespace."""
@@ -25,35 +41,49 @@ class NamedReference(NamedTuple):
     field: str
     """Path of the field that contains the name, such as `spec.baseModelRef.name`."""
     ref: Ref
-    one_of: bool = False
-    """Whether it is enough that one of the objects exists to which the same field refers."""
 
 
-def references(item: Object[Any]) -> Iterator[NamedReference]:
-    """Yield the references of an object to objects of the operator's kinds, in the order of its fields."""
+class _Classes(NamedTuple):
+    """The accelerator classes that a field names."""
+
+    field: str
+    names: Collection[str]
+    one_of: bool
+    """Whether it is enough that one of the classes exists."""
+
+
+def _classes(spec: Spec) -> Iterator[_Classes]:
+    """Yield the fields of the spec of a service or a runtime that name accelerator classes."""
+    if isinstance(spec, RuntimeSpec):
+        for number, form in enumerate(spec.supported_model_formats or ()):
+            if form.accelerator_config:
+                yield _Classes(f"spec.supportedModelFormats[{number}].acceleratorConfig", form.accelerator_config, True)
+        required = spec.accelerator_requirements
+        if required is not None and required.accelerator_classes:
+            yield _Classes("spec.acceleratorRequirements.acceleratorClasses", required.accelerator_classes, True)
+    elif isinstance(spec, ServiceSpec):
+        parts = [("engine", spec.engine), ("decoder", spec.decoder)]
+        selectors = [("spec.acceleratorSelector", spec.accelerator_selector)]
+        selectors += [(f"spec.{name}.acceleratorOverride", part.accelerator_override) for name, part in parts if part]
+        for where, selector in selectors:
+            if excluded := (selector and selector.constraints and selector.constraints.excluded_classes):
+                yield _Classes(f"{where}.constraints.excludedClasses", excluded, False)
+
+
+def _reference(item: Object[Any]) -> NamedReference | None:
+    """Return the reference of fine-tuned weights to their model, or that of a BenchmarkJob to its service; None if there is
+    none.
+    """
     if isinstance(item, FineTunedWeight):
         base = item.spec.base_model_ref
         kind = "BaseModel" if base.namespace else "ClusterBaseModel"
-        yield NamedReference("spec.baseModelRef.name", Ref(kind, base.namespace or "", base.name))
-    elif isinstance(item, BenchmarkJob):
+        return NamedReference("spec.baseModelRef.name", Ref(kind, base.namespace or "", base.name))
+    if isinstance(item, BenchmarkJob):
         service = item.spec.endpoint.inference_service
         if service is not None and item.spec.endpoint.endpoint is None:
             ref = Ref("InferenceService", service.namespace, service.name)
-            yield NamedReference("spec.endpoint.inferenceService.name", ref)
-    elif isinstance(item, Runtime):
-        for number, form in enumerate(item.spec.supported_model_formats or ()):
-            for name in form.accelerator_config or ():
-                yield NamedReference(f"spec.supportedModelFormats[{number}].acceleratorConfig", Ref(_CLASS, "", name), True)
-        required = item.spec.accelerator_requirements
-        for name in (required and required.accelerator_classes) or ():
-            yield NamedReference("spec.acceleratorRequirements.acceleratorClasses", Ref(_CLASS, "", name), True)
-    elif isinstance(item, InferenceService):
-        parts = [("engine", item.spec.engine), ("decoder", item.spec.decoder)]
-        selectors = [("spec.acceleratorSelector", item.spec.accelerator_selector)]
-        selectors += [(f"spec.{name}.acceleratorOverride", part.accelerator_override) for name, part in parts if part]
-        for where, selector in selectors:
-            for name in (selector and selector.constraints and selector.constraints.excluded_classes) or ():
-                yield NamedReference(f"{where}.constraints.excludedClasses", Ref(_CLASS, "", name))
+            return NamedReference("spec.endpoint.inferenceService.name", ref)
+    return None
 
 
 def needed_objects(item: Object[Any]) -> Iterator[NamedReference]:
@@ -96,17 +126,44 @@ class MissingReference(NamedTuple):
 
 def missing(item: Object[Any], existing: Collection[Ref]) -> tuple[MissingReference, ...]:
     """Return the references of an object to which no object in `existing` belongs. A similar name is proposed."""
-    found = tuple(dict.fromkeys(references(item)))
-    enough = {each.field for each in found if each.one_of and each.ref in existing}
-    return tuple(
-        MissingReference(each.field, _sentence(each.field, each.ref, existing))
-        for each in found
-        if each.ref not in existing and each.field not in enough
-    )
+    if isinstance(item, InferenceService | Runtime):
+        return missing_classes(item.spec, (each.name for each in existing if each.kind == _CLASS))
+    found = _reference(item)
+    if found is None or found.ref in existing:
+        return ()
+    return (MissingReference(found.field, _sentence(found.field, found.ref, existing)),)
+
+
+def missing_classes(spec: ServiceSpec | RuntimeSpec, existing: Iterable[str]) -> tuple[MissingReference, ...]:
+    """Return the references of a service or a runtime to accelerator classes other than those in `existing`. Only the first
+    `MOST` classes are named.
+    """
+    return _missing_classes(spec, tuple(sorted(existing))) if any(_classes(spec)) else ()
+
+
+@memoize_by_identity(1024)
+def _missing_classes(spec: Spec, existing: tuple[str, ...]) -> tuple[MissingReference, ...]:
+    known, refs = frozenset(existing), tuple(Ref(_CLASS, "", name) for name in existing)
+    named, others = list[MissingReference](), dict[str, int]()
+    for field, names, one_of in _classes(spec):
+        absent = [name for name in dict.fromkeys(names) if name not in known]
+        if one_of and len(absent) < len(set(names)):
+            continue
+        told = absent[: MOST - len(named)]
+        named += (MissingReference(field, _sentence(field, Ref(_CLASS, "", name), refs)) for name in told)
+        if len(absent) > len(told):
+            others[field] = len(absent) - len(told)
+    if others:
+        number, (first, *more) = sum(others.values()), others
+        what = f"1 more {_CLASS}" if number == 1 else f"each of {number} more {_CLASS}es"
+        where = f"{first} and other fields" if more else first
+        named.append(MissingReference(first, f"{what} does not exist: apply it, or fix {where}"))
+    return tuple(named)
 
 
 def _sentence(field: str, ref: Ref, existing: Collection[Ref]) -> str:
-    what = f"{ref.kind} {ref.name}" + (f" in namespace {ref.namespace}" if ref.namespace else "")
+    name = ref.name if len(ref.name) <= _LONGEST else f"{ref.name[:_LONGEST]}…"
+    what = f"{ref.kind} {name}" + (f" in namespace {ref.namespace}" if ref.namespace else "")
     kinds = {ref.kind, _NAMESPACED.get(ref.kind, ref.kind)}
     elsewhere = next((each for each in existing if each.name == ref.name and each.kind in kinds and each.namespace), None)
     if elsewhere is not None:
