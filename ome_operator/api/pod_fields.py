@@ -87,11 +87,12 @@ def advice(name: str, known: Iterable[str], type_: str) -> str:
 
 def _of_same_words(name: str, known: Iterable[str], type_: str) -> tuple[str, ...]:
     """Return the fields among `known` that begin or end with the words of a field `name`, or with which `name` begins or
-    ends: `secretName` for `name`, `name` for `configMapName`, `httpGet` for `http`; () for a pod, which has too many fields.
+    ends: `secretName` for `name`, `name` for `configMapName`, `httpGet` for `http`; () for a name without words, and for a
+    pod, which has too many fields.
     """
-    if type_ == POD:
-        return ()
     words, found = _words(name), []
+    if type_ == POD or not words:
+        return ()
     for field in sorted(known):
         short, long = sorted((words, _words(field)), key=len)
         if short in (long[: len(short)], long[-len(short) :]):

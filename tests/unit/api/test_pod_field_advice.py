@@ -42,3 +42,8 @@ def test_only_fields_that_exist_are_proposed() -> None:
                 proposed += 1
     assert proposed > 1000
     assert advice("nothing", fields("Probe"), "Probe") == REMOVE
+
+
+@pytest.mark.parametrize("name", ["_", "-", "", "é", "x" * 1000])
+def test_nothing_is_proposed_for_a_name_without_words(name: str) -> None:
+    assert advice(name, fields("SecretVolumeSource"), "SecretVolumeSource") == REMOVE
