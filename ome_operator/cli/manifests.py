@@ -206,14 +206,20 @@ def _ref(body: Mapping[str, Any], namespace: str) -> Ref | None:
 
 
 def _parts(where: str, found: Document) -> Iterator[gate.WrittenObject]:
-    """Yield the object in a document, or the objects in a List."""
+    """Yield the object in a document, or the objects in a List. A document that is no map, such as a JSON patch of
+    kustomize, is yielded as an object without fields. Raises Unanswered for a list of objects of the operator.
+    """
     body = found.value
     if body is None:
         return
     if not isinstance(body, Mapping):
-        what = "a list: write each object as a document of its own" if isinstance(body, list) else "no object: correct it"
-        raise Unanswered(f"{where}: a document is {what}, and divide documents by a line ---.")
-    if isinstance(body.get("items"), list) and str(body.get("kind", "")).endswith("List"):
+        within = body if isinstance(body, list) else ()
+        written = [gate.WrittenObject(where, each, ()) for each in within if isinstance(each, Mapping)]
+        if any(each.known or each.resembles for each in written):
+            what = "a list: write each object as a document of its own"
+            raise Unanswered(f"{where}: a document is {what}, and divide documents by a line ---.")
+        yield gate.WrittenObject(where, {}, ())
+    elif isinstance(body.get("items"), list) and str(body.get("kind", "")).endswith("List"):
         for number, item in enumerate(body["items"]):
             yield from _parts(where, Document(item, () if number else found.repeats))
     else:

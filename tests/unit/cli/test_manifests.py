@@ -3,8 +3,13 @@
 import os
 from pathlib import Path
 
+import pytest
+import yaml
+
 from ome_operator.cli.manifests import files_in, read_files
 from ome_operator.core.observed.objects import Ref
+from ome_operator.errors import Unanswered
+from tests.support import yamls
 
 
 def test_in_a_folder_of_somebody_else_only_files_are_read(tmp_path: Path) -> None:
@@ -41,3 +46,22 @@ def test_the_objects_that_the_files_create_beside_the_operators_are_known(tmp_pa
     (tmp_path / "a.yaml").write_text("\n---\n".join(f"apiVersion: v1\n{each}" for each in (claim, secret, unnamed)))
     others = read_files([tmp_path], "team").others
     assert others == {Ref("PersistentVolumeClaim", "team", "weights"), Ref("Secret", "a", "hub")}
+
+
+@pytest.mark.parametrize(
+    "text", ["- {op: add, path: /spec/engine, value: {}}", "- 1", "a text", "7", "- {apiVersion: v1, kind: ConfigMap}"]
+)
+def test_a_document_that_is_no_object_is_named_and_not_checked(text: str, tmp_path: Path) -> None:
+    """A folder may contain other YAML files, such as the JSON patches of kustomize."""
+    (tmp_path / "model.yaml").write_text(yaml.safe_dump(yamls.model()))
+    (tmp_path / "patch.yaml").write_text(text)
+    found = read_files([tmp_path], "team")
+    assert ([one["metadata"]["name"] for one in found.objects], found.refused) == (["tiny"], ())
+    assert found.skipped == (f"a document without kind in {tmp_path / 'patch.yaml'}",)
+
+
+@pytest.mark.parametrize("more", [{}, {"apiVersion": "v1"}, {"kind": "ClusterBaseModl"}])
+def test_a_list_of_objects_of_the_operator_is_refused(more: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(yaml.safe_dump([{"op": "add"}, {**yamls.model(), **more}]))
+    with pytest.raises(Unanswered, match="a document is a list: write each object as a document of its own"):
+        read_files([tmp_path], "team")

@@ -179,7 +179,7 @@ def test_a_service_without_groups_is_looked_at_too(monkeypatch: pytest.MonkeyPat
     [
         ("[", "cannot be read"),
         ("", "no object of this operator"),
-        ("- 1\n", "a document is a list"),
+        ("- 1\n", "no object of this operator"),
         (yaml.safe_dump(runtime()), "no InferenceService in these files"),
         (yaml.safe_dump({**service(), "spec": 7}), "team/svc|svc in namespace team cannot be read"),
         (yaml.safe_dump(service(runtime={"name": "none"})), "runtime none|ServingRuntime none"),
