@@ -25,23 +25,45 @@ def _rule(name: str, title: str, *, ignored: str, evidence: str) -> Rule:
     return rule(name, Severity.ERROR, title, ignored=ignored, evidence=evidence)(_of(name))
 
 
-_LACKS = re.compile(r"\b(?P<part>\w+)(\[\d{1,9}\])? (has (no|none of)|must be a map with an?) (?P<fields>[\w, ]{1,200})$")
+_LACKS = re.compile(r" (has (no|none of)|must be a map with an?) (?P<fields>[\w, ]{1,200})$")
+_INDEX = re.compile(r"\[\d{1,9}\]")
 
 
 def without_consequences(found: Iterable[Finding]) -> list[Finding]:
     """Return the findings without those that state that a pod lacks a field which a finding of `pod-field-unknown` tells to
     write in place of another name.
+
+    The list of a pod may begin with entries of the operator or of a runtime. If no entry of the pod has the index that the
+    entry has in its object, the first entry of each service that lacks the field is taken for it.
     """
     found = list(found)
-    meant = [(_named(one), _above(one), one.hit.remedy) for one in found if one.rule.id == "pod-field-unknown"]
-    return [one for one in found if not any(_follows(one, *each) for each in meant)]
+    for cause in [one for one in found if one.rule.id == "pod-field-unknown"]:
+        follow = [one for one in found if _follows(one, cause)]
+        same = [one for one in follow if _in_pod(_above(cause)).endswith(_lacking(one)[0])]
+        told = {one.service: one.hit.says for one in reversed(same or follow)}
+        found = [one for one in found if not (one in follow and one.hit.says == told.get(one.service))]
+    return found
 
 
-def _follows(found: Finding, name: str, above: str, remedy: str) -> bool:
-    lacks = _LACKS.search(found.hit.says) if found.rule.id in ("pod-invalid", "refused") else None
-    if lacks is None or _named(found) != name or lacks["part"] != above:
+def _follows(found: Finding, cause: Finding) -> bool:
+    path, fields = _lacking(found) if found.rule.id in ("pod-invalid", "refused") else ("", ())
+    if not path or _named(found) != _named(cause) or not set(re.findall(r"\w+", cause.hit.remedy)).intersection(fields):
         return False
-    return not set(re.findall(r"\w+", remedy)).isdisjoint(lacks["fields"].split(", "))
+    above = _above(cause)
+    if path.startswith("spec."):
+        return path == above
+    part, other = (_INDEX.sub("", each).split(".")[1:2] for each in (found.hit.place.field, above))
+    return part == other and _INDEX.sub("", _in_pod(above)).endswith(f".{_INDEX.sub('', path)}")
+
+
+def _lacking(found: Finding) -> tuple[str, tuple[str, ...]]:
+    """Return the path of the map that lacks a field, according to a finding, and the fields of which it lacks one; "" and ()
+    for a finding about something else. The path is that of the user's object, or that of the pod.
+    """
+    lacks = _LACKS.search(found.hit.says)
+    if lacks is None:
+        return "", ()
+    return found.hit.says[: lacks.start()].rpartition(" ")[2], tuple(lacks["fields"].split(", "))
 
 
 def _named(found: Finding) -> str:
@@ -50,8 +72,13 @@ def _named(found: Finding) -> str:
 
 
 def _above(found: Finding) -> str:
-    """Return the field that contains the field of a finding, without the index of a list."""
-    return found.hit.place.field.rpartition(".")[0].rpartition(".")[2].partition("[")[0]
+    """Return the path of the map that contains the field of a finding."""
+    return found.hit.place.field.rpartition(".")[0]
+
+
+def _in_pod(path: str) -> str:
+    """Return a path in a user's object with the name of the same list in a pod: the first container is `runner`."""
+    return path.replace(".runner", ".containers[0]")
 
 
 RULES: tuple[Rule, ...] = (
