@@ -63,6 +63,7 @@ OWN = {
     "core/catalog/agreement.py": "text that this module has written itself",
     "engines/flags.py": "what the repository ships; of a flag's value only whether it is JSON",
     "kube/podlogs.py": "in a command",
+    "lint/model_flags.py": "what the repository ships",
     "kube/podproxy.py": "in a command",
     "sizing": "figures that the repository ships; to decode is a phase of serving there",
     "preflight/check.py": "what the operator put into the pod, and its own child process",
