@@ -44,6 +44,6 @@ def test_only_fields_that_exist_are_proposed() -> None:
     assert advice("nothing", fields("Probe"), "Probe") == REMOVE
 
 
-@pytest.mark.parametrize("name", ["_", "-", "", "é", "x" * 1000])
+@pytest.mark.parametrize("name", ["_", "-", "", "é"])
 def test_nothing_is_proposed_for_a_name_without_words(name: str) -> None:
-    assert advice(name, fields("SecretVolumeSource"), "SecretVolumeSource") == REMOVE
+    assert advice(name, fields("SecretKeySelector"), "SecretKeySelector") == REMOVE

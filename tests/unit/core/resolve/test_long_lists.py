@@ -158,7 +158,7 @@ def test_a_similar_name_is_found_quickly_among_many(of: str) -> None:
     among = names(10_000, of)
     start = time.process_time()
     similar(of, among)
-    assert time.process_time() - start < SECONDS
+    assert time.process_time() - start < SECONDS / 4
 
 
 def test_a_missing_object_among_many_is_found_quickly() -> None:
@@ -179,4 +179,4 @@ def test_a_long_field_of_a_pod_is_compared_with_none() -> None:
     written = parts.service(engine={"runner": {f"{each}{'image' * 2_000}": 1 for each in range(100)}, "volumes": []})
     start = time.process_time()
     assert misspelled(written, None) == ()
-    assert time.process_time() - start < SECONDS
+    assert time.process_time() - start < SECONDS / 4
