@@ -104,7 +104,7 @@ class ProxiedPages:
     def __init__(self, connection: Connection) -> None:
         self._pages = PodPages(connection, agent=keys.MANAGER, at_once=AT_ONCE, longest=PAGE, patience=PATIENCE)
         self._refused = False
-        """Whether a request was refused before."""
+        """Whether the API server has refused a request because of the missing right. This is logged only once."""
 
     async def __aenter__(self) -> Self:
         logger.info(

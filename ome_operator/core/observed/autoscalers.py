@@ -14,9 +14,9 @@ class ForeignAutoscaler(NamedTuple):
 
     name: str
     target: tuple[str, str]
-    """Kind and name of the object that it scales."""
+    """Kind and name of the object that the autoscaler scales."""
     scaled_object: str = ""
-    """Name of the ScaledObject to which it belongs; "" if it belongs to none."""
+    """Name of the ScaledObject for which KEDA created the autoscaler; "" if another client created it."""
 
     @property
     def title(self) -> str:
@@ -66,7 +66,7 @@ def second_autoscalers(
     """Yield a sentence for each autoscaler of another client that scales a role of the class Demand, or a workload whose
     number of pods the operator sets.
 
-    `demanded` maps the name of each RoleScale instead of which the class Demand sets the number to its component.
+    `demanded` contains the components whose number of groups the class Demand sets, by the names of their RoleScales.
     `manifests` are the objects of the service.
     """
     found = tuple(autoscalers)

@@ -46,7 +46,7 @@ class Row(NamedTuple):
     """One case of the table: which roles move under traffic, and what happens meanwhile."""
 
     together: tuple[str, ...]
-    """The roles that run on the same node, from which groups move. All other roles run on the other worker."""
+    """The roles whose pods run on one node. The test moves groups off this node; all other roles run on the other worker."""
     asked: str = ""
     """The role whose only group `ome move SERVICE GROUP` names; "" if the node is drained."""
     rollout: Mapping[str, object] = MappingProxyType({})
