@@ -46,15 +46,23 @@ def field(role: Role, name: str) -> Location:
 
 
 def in_pod(role: Role, path: Sequence[str]) -> Location:
-    """Return the location of a field of a pod spec. `path` contains the fields on the way to the value."""
-    if path[0] == "containers":
-        return field(role, path[1])
-    for object_, at, component in role.written:
+    """Return the location of a field of a pod spec. `path` contains the fields on the way to the value: none for the pod
+    itself, and only `containers` for a container.
+    """
+    if path[:1] == ("containers",):
+        return field(role, path[1]) if path[1:] else _container(role)
+    for object_, at, component in role.written if path else ():
         for part in ("leader", "worker", ""):
             inner = getattr(component, part) if part else component
             if inner is not None and path[0] in inner.pod:
                 return Location(object_, ".".join(filter(None, (at, part, path[0]))))
     return whole(role)
+
+
+def _container(role: Role) -> Location:
+    """Return the location of the main container itself."""
+    found = field(role, "image")
+    return found._replace(field=found.field.removesuffix(".image"))
 
 
 def whole(role: Role) -> Location:

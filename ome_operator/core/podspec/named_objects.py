@@ -17,17 +17,26 @@ def references(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield kind and name of each object that must exist before the containers of a pod start. Optional references are left
     out, and so are `imagePullSecrets`, without which the kubelet pulls anonymously.
     """
-    for volume in pod.get("volumes") or ():
+    for volume in _maps(pod, "volumes"):
         yield from _required((kind, volume.get(field), key) for field, (kind, key) in _IN_VOLUMES.items())
-        for source in (volume.get("projected") or {}).get("sources") or ():
+        for source in _maps(volume.get("projected"), "sources"):
             yield from _required((kind, source.get(field), "name") for field, kind in _PROJECTED.items())
-    for container in (*(pod.get("initContainers") or ()), *(pod.get("containers") or ())):
-        sources = [each.get("valueFrom") or {} for each in container.get("env") or ()]
-        for source in (*sources, *(container.get("envFrom") or ())):
-            yield from _required((kind, source.get(field), "name") for field, kind in _IN_ENV.items())
+    for container in (*_maps(pod, "initContainers"), *_maps(pod, "containers")):
+        values = (variable.get("valueFrom") for variable in _maps(container, "env"))
+        for source in (*values, *_maps(container, "envFrom")):
+            if isinstance(source, Mapping):
+                yield from _required((kind, source.get(field), "name") for field, kind in _IN_ENV.items())
 
 
-def _required(found: Iterable[tuple[str, Mapping[str, Any] | None, str]]) -> Iterator[tuple[str, str]]:
+def _maps(value: Any, field: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the maps in the list at a field. Values of another form are left out, because a user may have written anything
+    there: the API server refuses the pod, and `ome lint` names the field.
+    """
+    found = value.get(field) if isinstance(value, Mapping) else None
+    yield from (entry for entry in found if isinstance(entry, Mapping)) if isinstance(found, list | tuple) else ()
+
+
+def _required(found: Iterable[tuple[str, Any, str]]) -> Iterator[tuple[str, str]]:
     for kind, source, key in found:
-        if source and source.get(key) and not source.get("optional"):
-            yield kind, source[key]
+        if isinstance(source, Mapping) and isinstance(name := source.get(key), str) and name and not source.get("optional"):
+            yield kind, name

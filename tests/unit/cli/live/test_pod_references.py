@@ -101,6 +101,23 @@ def test_every_place_of_a_pod_that_names_such_an_object_is_read() -> None:
     }
 
 
+@pytest.mark.parametrize("wrong", ["text", ["text"], [[]], {"name": 1}, 1, True])
+def test_a_value_of_a_wrong_form_names_no_object(wrong: Any) -> None:
+    """The operator and the commands read pods as users wrote them: `secret: NAME` in place of a map is not an object."""
+    container = {"name": "c", "env": [{"name": "A", "valueFrom": wrong}], "envFrom": [{"secretRef": wrong}, wrong]}
+    volumes = [
+        {"name": "v", "secret": wrong},
+        {"name": "p", "projected": wrong},
+        {"name": "q", "projected": {"sources": wrong}},
+    ]
+    for pod in (
+        {"volumes": volumes, "containers": [container]},
+        {"volumes": wrong, "containers": wrong, "initContainers": [wrong]},
+        {"containers": [{"name": "c", "env": wrong, "envFrom": wrong}]},
+    ):
+        assert list(references(pod)) == []
+
+
 @pytest.mark.parametrize(
     ("type_", "known"),
     [
