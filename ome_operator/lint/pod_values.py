@@ -23,6 +23,7 @@ from ome_operator.lint.pod_tables import (
     UNIQUE,
 )
 from ome_operator.lint.subject import Manifest, below, items
+from ome_operator.lint.value_forms import correction
 
 
 class RefusedValue(NamedTuple):
@@ -36,22 +37,6 @@ class RefusedValue(NamedTuple):
     """The instruction how to correct the value, without capital letter and full stop."""
     late: bool = False
     """Whether the API server accepts the value, so that a pod is created, but cannot start."""
-
-
-_FORMS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    "": (lambda _: True, ""),
-    "list": (lambda value: isinstance(value, list), "write a list"),
-    "map": (lambda value: isinstance(value, Mapping), "write a map of keys and values"),
-    "string": (lambda value: isinstance(value, str), "write a string; put quotes around numbers, true and false"),
-    "integer": (
-        lambda value: isinstance(value, int) and not isinstance(value, bool),
-        "write a whole number without quotes",
-    ),
-    "boolean": (lambda value: isinstance(value, bool), "write true or false without quotes"),
-    "quantity": (quantity.valid, "write an amount such as 8, 500m or 80Gi"),
-}
-"""Maps each form of a value to a function that returns whether a value has this form, and to what to write if it does
-not."""
 
 
 def refusals(spec: Manifest) -> Iterator[RefusedValue]:
@@ -154,11 +139,8 @@ def _value(value: Any, form: str, path: tuple[str, ...], where: str) -> Iterator
             yield from _value(entry, form[2:], path, f"{where}.{key}")
     elif form[:1].isupper() and isinstance(value, Mapping):
         yield from _object(value, form, path, where)
-    else:
-        kind = "list" if form.startswith("[]") else "map" if form[:1].isupper() or form.startswith("{}") else form
-        fine, remedy = _FORMS[kind]
-        if not fine(value):
-            yield RefusedValue(path, f"{where} is {shown(value)}", remedy)
+    elif remedy := correction(value, form):
+        yield RefusedValue(path, f"{where} is {shown(value)}", remedy)
 
 
 def _refused(value: Any, field: tuple[str, str], *, pointer: bool) -> str:

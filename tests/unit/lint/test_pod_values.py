@@ -82,7 +82,7 @@ def test_a_priority_is_computed_from_a_class() -> None:
         (pod(terminationGracePeriodSeconds="60"), 'terminationGracePeriodSeconds is "60"', "write a whole number without"),
         (pod({"imagePullPolicy": "always"}), 'containers[0].imagePullPolicy is "always"', "write Always"),
         (pod({"ports": [{"containerPort": 70000}]}), "containers[0].ports[0].containerPort is 70000", "write a number"),
-        (pod(volumes=[{"name": "v", "hostPath": "/x"}]), 'volumes[0].hostPath is "/x"', "write a map of keys and values"),
+        (pod(volumes=[{"name": "v", "hostPath": "/x"}]), 'volumes[0].hostPath is "/x"', "write {path: /x}"),
         (pod(tolerations=[{"key": "k", "effect": "NoSchedul"}]), 'tolerations[0].effect is "NoSchedul"', "write NoSch"),
         (
             pod({"resources": {"requests": {"nvidia.com/gpu": 4}}}),
