@@ -220,6 +220,13 @@ def last_words(at: Layout, name: str, lines: int = 3) -> str:
     return "\n".join(line[:400] for line in text.strip().splitlines()[-lines:])
 
 
+def end_of_log(at: Layout, name: str) -> str:
+    """Return a sentence with the path of a process's log and its last lines, for an error message."""
+    words = last_words(at, name)
+    path = at.logs / f"{name}.log"
+    return f"Its log {path} ends with:\n{words}" if words else f"Its log {path} is empty."
+
+
 def _file(at: Layout, name: str) -> Path:
     return at.run / f"{name}.pid"
 

@@ -105,11 +105,7 @@ def wait(at: Layout, name: str, served: Callable[[], bool], what: str, within_s:
         except (ApiError, ApiUnreachable):
             pass
         if processes.find(at, name) is None:
-            raise UserError(f"{name} ended instead of starting. {_where(at, name)}")
+            raise UserError(f"{name} ended instead of starting. {processes.end_of_log(at, name)}")
         if time.monotonic() > until:
-            raise UserError(f"{name} did not {what} within {within_s:.0f} s. {_where(at, name)}")
+            raise UserError(f"{name} did not {what} within {within_s:.0f} s. {processes.end_of_log(at, name)}")
         cancel.pause(0.03)
-
-
-def _where(at: Layout, name: str) -> str:
-    return f"Its log {at.logs / f'{name}.log'} ends with:\n{processes.last_words(at, name)}"

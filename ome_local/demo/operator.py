@@ -11,7 +11,7 @@ from typing import Any
 from ome_local import ports
 from ome_local.cluster import Cluster
 from ome_local.images.build import REFERENCES
-from ome_local.processes import PYTHON, last_words
+from ome_local.processes import PYTHON, end_of_log
 from ome_local.progress import step
 from ome_local.realnode.spec import PLACED
 from ome_operator.errors import UserError
@@ -77,16 +77,12 @@ def start(cluster: Cluster, *words: str) -> None:
     until = time.monotonic() + _READY_WITHIN_S
     while not ready(cluster):
         if cluster.process(NAME) is None:
-            raise UserError(f"The operator ended. {_log(cluster)}")
+            raise UserError(f"The operator ended. {end_of_log(cluster.at, NAME)}")
         if time.monotonic() > until:
-            raise UserError(f"The operator is not ready after {_READY_WITHIN_S:.0f} s. {_log(cluster)}")
+            raise UserError(f"The operator is not ready after {_READY_WITHIN_S:.0f} s. {end_of_log(cluster.at, NAME)}")
         time.sleep(0.05)
 
 
 def ready(cluster: Cluster) -> bool:
     """Return whether the operator's /readyz answers 200."""
     return ports.answers("127.0.0.1", cluster.kept.ports["operator"], "/readyz")
-
-
-def _log(cluster: Cluster) -> str:
-    return f"Its log {cluster.log(NAME)} ends with:\n{last_words(cluster.at, NAME)}"

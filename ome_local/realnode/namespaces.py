@@ -26,7 +26,9 @@ from ome_operator.errors import UserError
 
 MACHINE = Path("/run")
 """Folder that is locked from the choice of the node's addresses until the link exists."""
-_WITHIN_S = 10.0
+_WITHIN_S = 60.0
+"""Time within which the namespaces must exist. 10 s were not enough on two cores that compiled programs at the same time
+(load average 13)."""
 
 
 def choose(at: Layout, kept: Collection[int]) -> Network:
@@ -70,8 +72,13 @@ def open_(node: RealNode) -> None:
     processes.spawn(node.at, SPACE, ["unshare", "--mount", "--propagation=slave", "--net", "--", *script], environment)
     until = time.monotonic() + _WITHIN_S
     while not (node.run / "opened").exists():
-        if processes.find(node.at, SPACE) is None or time.monotonic() > until:
-            raise UserError(f"The namespaces of the real node could not be created. {processes.last_words(node.at, SPACE)}")
+        if processes.find(node.at, SPACE) is None:
+            raise UserError(f"The process of the real node's namespaces ended. {processes.end_of_log(node.at, SPACE)}")
+        if time.monotonic() > until:
+            raise UserError(
+                f"The namespaces of the real node were not created within {_WITHIN_S:.0f} s. This machine may be too busy: "
+                f"run the same command again. {processes.end_of_log(node.at, SPACE)}"
+            )
         time.sleep(0.01)
     _link(node)
     _linked(node).touch()

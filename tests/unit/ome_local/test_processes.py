@@ -34,6 +34,13 @@ def test_a_process_is_found_until_it_ends(at: Layout) -> None:
     assert processes.names(at) == []
 
 
+def test_the_end_of_a_log_is_told_also_if_the_log_is_empty(at: Layout) -> None:
+    path = at.logs / "nap.log"
+    assert processes.end_of_log(at, "nap") == f"Its log {path} is empty."
+    path.write_text("first\nsecond\n")
+    assert processes.end_of_log(at, "nap") == f"Its log {path} ends with:\nfirst\nsecond"
+
+
 def test_a_process_is_found_whose_starter_was_killed_before_it_could_remember_it(at: Layout) -> None:
     """A process is found even if its starter was killed before it could record the process ID. Otherwise a second API server
     would be started on the same port and fail.
