@@ -45,7 +45,8 @@ class Rule:
     message_cel: str = ""
     """CEL expression that computes the message from the object, for messages that propose a correct value."""
     compute_message: Callable[[Any], str] | None = None
-    """Python function that computes the same message as `message_cel`."""
+    """Python function that computes the same message as `message_cel`. Without `message_cel`, the function computes a more
+    precise message than `message`, with the value that the user probably means."""
     path: str = ""
     """Path of the field that the rule is about, such as `.metadata.name`; "" if the rule is about the value to which it
     is attached."""

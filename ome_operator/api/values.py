@@ -8,6 +8,7 @@ from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
+from ome_operator.api import source_hints
 from ome_operator.api.base import Rule
 
 Open = dict[str, Any]
@@ -81,11 +82,18 @@ Duration = Annotated[
 SCHEMES = ("hf", "s3", "gs", "az", "oci", "pvc", "local", "vendor", "github")
 
 
-def _starts(schemes: tuple[str, ...], example: str) -> Rule:
+def _starts(schemes: tuple[str, ...], example: str, meant: Callable[[str], str] = lambda _: "") -> Rule:
+    """Return the rule that a URI begins with one of `schemes`. `meant` returns the URI that a user probably means who writes
+    another one; "" if that is not known.
+    """
     pattern = f"^({'|'.join(schemes)})://.+$"
     words = ", ".join(f"{one}://" for one in schemes)
     message = f"start it with one of {words}, followed by the location, for example {example}"
-    return Rule(f"self.matches('{pattern}')", message, matches(pattern))
+
+    def compute_message(uri: str) -> str:
+        return f"write {guess}" if (guess := meant(uri)) else message
+
+    return Rule(f"self.matches('{pattern}')", message, matches(pattern), compute_message=compute_message)
 
 
 _HUB = "^hf://[A-Za-z0-9._-]+/[A-Za-z0-9._-]+(@[^ @]+)?$"
@@ -160,7 +168,7 @@ service of which the nodes have the files works."""
 StorageUri = Annotated[
     str,
     Field(max_length=2048),
-    _starts(SCHEMES, "hf://moonshotai/Kimi-K2-Instruct"),
+    _starts(SCHEMES, "hf://moonshotai/Kimi-K2-Instruct", source_hints.meant),
     _OF_A_HUB,
     _OF_A_CLAIM,
     _OF_A_NODE,

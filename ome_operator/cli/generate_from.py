@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ome_operator.api import Facts, Model
+from ome_operator.api import Facts, Model, source_hints
 from ome_operator.cli.file_errors import why_unreadable
 from ome_operator.cookbook.library import published_config
 from ome_operator.cookbook.own_model import OwnModel, names_code
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ome_operator.kube.client import Client
 
 _REPOSITORY = re.compile(r"(?:hf://)?[\w.-]+/[\w.-]+")
-_HUB = "https://huggingface.co/"
-"""Beginning of the address of a repository's page, which users copy from a browser."""
 _WITH_CODE = ("tokenizer_config.json", "preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
 """Files beside config.json that may name Python code that is stored with the weights."""
 _ROOT = "/raid/models"
@@ -33,7 +31,7 @@ def own_model(source: str) -> OwnModel:
         return _of_files(place)
     if place.is_file():
         return _of_files(place.parent, place)
-    source = source.removeprefix(_HUB).rstrip("/")
+    source = source_hints.repository_of_page(source) or source.rstrip("/")
     if _REPOSITORY.fullmatch(source) and not source.startswith(".") and not source.endswith(".json"):
         return _of_repository(source.removeprefix("hf://"))
     raise UserError(

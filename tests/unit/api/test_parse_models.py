@@ -29,12 +29,43 @@ def test_storage_uris_that_are_known(uri: str) -> None:
     assert not isinstance(Model.parse({"metadata": {"name": "a"}, "spec": {"storage": {"storageUri": uri}}}), Invalid)
 
 
-@pytest.mark.parametrize("uri", ["ftp://x", "hf:/x", "hf://", "/models", "HF://a/b"])
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "ftp://x", "hf:/x", "hf://", "s3://", "https://github.com/a/b", "git@github.com:a/b", "https://huggingface.co/a",
+        "https://huggingface.co/datasets/a/b", "huggingface://a", "file://a", "model", "//a/b",
+    ],
+)  # fmt: skip
 def test_storage_uris_that_are_not(uri: str) -> None:
     """A storageUri without a known scheme is refused, and the message lists the schemes that exist."""
     one = Model.parse({"metadata": {"name": "a"}, "spec": {"storage": {"storageUri": uri}}})
     assert isinstance(one, Invalid)
     assert one.why.startswith("spec.storage.storageUri is refused: start it with one of hf://, s3://")
+
+
+@pytest.mark.parametrize(
+    ("uri", "meant"),
+    [
+        ("https://huggingface.co/Qwen/Qwen3-30B-A3B", "hf://Qwen/Qwen3-30B-A3B"),
+        ("https://huggingface.co/a/b/", "hf://a/b"),
+        ("https://huggingface.co/a/b/tree/main", "hf://a/b"),
+        ("https://huggingface.co/a/b/blob/v1.0/config.json?x=1", "hf://a/b@v1.0"),
+        ("hf.co/a/b", "hf://a/b"),
+        ("huggingface://a/b", "hf://a/b"),
+        ("HF://a/b", "hf://a/b"),
+        ("Qwen/Qwen3-30B-A3B@v1", "hf://Qwen/Qwen3-30B-A3B@v1"),
+        ("/raid/models/a", "local:///raid/models/a"),
+        ("file:///raid/models/a", "local:///raid/models/a"),
+        ("gcs://bucket/a", "gs://bucket/a"),
+        ("S3://bucket/a", "s3://bucket/a"),
+        ("docker://registry.example.com/a/b:1", "oci://registry.example.com/a/b:1"),
+    ],
+)
+def test_an_address_of_another_form_is_answered_with_the_uri_to_write(uri: str, meant: str) -> None:
+    """The URI in the answer is accepted itself."""
+    one = Model.parse({"metadata": {"name": "a"}, "spec": {"storage": {"storageUri": uri}}})
+    assert isinstance(one, Invalid) and one.why == f"spec.storage.storageUri is refused: write {meant}"
+    test_storage_uris_that_are_known(meant)
 
 
 PATHS = {
