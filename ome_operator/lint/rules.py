@@ -61,7 +61,7 @@ def _place(subject: Subject, message: str) -> Location:
     """Return the location of the field that a message names at its beginning. If it names no field, return the spec of the
     service.
     """
-    found = re.match(r"(the runtime's )?(spec[\w.\[\]]+) ", message)
+    found = re.match(r"(the runtime's )?(spec[\w.\[\]/-]+) ", message)
     if found is None:
         return locations.service(subject)
     return Location(subject.runtime if found[1] else locations.service(subject).object, found[2])
@@ -69,6 +69,21 @@ def _place(subject: Subject, message: str) -> Location:
 
 _ELSEWHERE = ("a probe of the workers",)
 """Beginnings of advice messages that are left out here, because another rule reports the same problem."""
+
+
+@rule(
+    "source-unsupported",
+    Severity.WARNING,
+    "Nothing downloads files from the source of a model",
+    ignored="The model stays in the state `Failed`, and pods that need it stay Pending, unless you copy the files to nodes "
+    "and label these nodes.",
+    evidence="docs/models-agent.md lists the sources from which agents download. The API accepts the schemes of OME.",
+)
+def source_unsupported(subject: Subject) -> Iterator[Hit]:
+    """Yield a hit for a model or fine-tuned weights whose storageUri has a scheme that nothing downloads."""
+    if subject.source:
+        message, remedy = divided(subject.source)
+        yield Hit(Location(locations.service(subject).object, "spec.storage.storageUri"), message, remedy)
 
 
 @rule(
@@ -158,7 +173,14 @@ def reference_missing(subject: Subject) -> Iterator[Hit]:
 
 FAMILIES: dict[str, tuple[Rule, ...]] = {
     "Whether a cluster accepts the objects": files.RULES,
-    "Whether the service can start at all": (refused, advice, runtime_elsewhere, reference_missing, model_dependent),
+    "Whether the service can start at all": (
+        refused,
+        advice,
+        source_unsupported,
+        runtime_elsewhere,
+        reference_missing,
+        model_dependent,
+    ),
     "Arguments and variables": arguments.RULES,
     "Values and ports": (*ranges.RULES, *listeners.RULES),
     "Combinations of arguments": (*contradictions.RULES, *requirements.RULES),

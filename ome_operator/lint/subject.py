@@ -135,6 +135,9 @@ class Subject:
     dangling: tuple[tuple[str, str], ...] = ()
     """The references of the object to objects that are neither in the checked files nor in the catalog, each as the path of
     the field and a sentence with what to do."""
+    source: str = ""
+    """Why nothing downloads the files of a model or of fine-tuned weights; "" if agents or a claim provide them, or if users
+    copy them to the nodes."""
     elsewhere: str = ""
     """Why no runtime in the files and in the catalog fits a service that names none, although one on its cluster may; "" if
     one fits, or if the runtimes of the cluster are known."""

@@ -21,7 +21,7 @@ from ome_operator.core.resolve.references import NamedReference
 from ome_operator.core.resolve.system_paths import refusal
 from ome_operator.core.selection.match import violations
 from ome_operator.core.selection.model_profile import profile_of
-from ome_operator.core.weights.mount import AnyModel, claim, weights
+from ome_operator.core.weights.mount import AnyModel, claim, unsupported_scheme, weights
 from ome_operator.describe.outcome import Outcome, outcome
 from ome_operator.engines.flags import Versions, packaged
 from ome_operator.errors import Unanswered
@@ -73,6 +73,7 @@ def subjects(
         near = misspelt(_of_pods(looked_at), others)
         yield replace(looked_at, problems=told, elsewhere=elsewhere, advice=advice, dangling=near)
     yield from _misplaced(cluster, named, models, versions)
+    yield from _unfetched(cluster, named, versions)
     yield from _underived(cluster, named, refused, versions, catalog)
     yield from _dangling(cluster, named, others, versions, catalog)
     alone = [each for which, each in cluster.deps().runtimes.items() if which in named and isinstance(each, Runtime)]
@@ -141,14 +142,27 @@ def _misplaced(
     """Yield the weights in the files whose path is a directory of the operating system. Weights that a service in the files
     uses are left out, because the findings of that service report their path.
     """
-    deps = cluster.deps()
-    given: list[AnyModel] = [each for each in deps.models.values() if isinstance(each, Model)]
-    given += [each for each in deps.weights.values() if not isinstance(each, Invalid)]
-    for each in given:
+    for each in _weights(cluster, named):
         name, where = f"{each.kind} {each.name}", weights(each)
         message = "" if claim(where.uri) is not None else refusal(each.kind, each.name, where.path)
-        if message and Ref(each.kind, each.namespace, each.name) in named and name not in used:
+        if message and name not in used:
             yield Subject("", name, (), None, (message,), versions, {})
+
+
+def _unfetched(cluster: ClusterCache, named: Collection[Ref], versions: Versions) -> Iterator[Subject]:
+    """Yield the weights in the files that nothing downloads, because the scheme of their URI is not supported."""
+    for each in _weights(cluster, named):
+        if message := unsupported_scheme(each.spec.storage.storage_uri):
+            name = name_of(Ref(each.kind, each.namespace, each.name))
+            yield Subject("", name, (), None, (), versions, {}, source=message)
+
+
+def _weights(cluster: ClusterCache, named: Collection[Ref]) -> Iterator[AnyModel]:
+    """Yield the models and the fine-tuned weights among the objects `named`."""
+    deps = cluster.deps()
+    for each in (*deps.models.values(), *deps.weights.values()):
+        if not isinstance(each, Invalid) and Ref(each.kind, each.namespace, each.name) in named:
+            yield each
 
 
 NO_FIELD = " is not a field of a pod: "

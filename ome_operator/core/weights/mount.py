@@ -125,8 +125,8 @@ def unsupported_scheme(uri: str) -> str:
     if scheme not in ("vendor", "github"):
         return ""
     return (
-        f"spec.storage.storageUri {uri} cannot be downloaded: {scheme}:// is not supported; put the files on the nodes "
-        "and write local:///path, or label the nodes that hold them"
+        f"spec.storage.storageUri {uri} cannot be downloaded, because {scheme}:// is not supported: put the files on "
+        "the nodes and write local:///path, or label the nodes that hold them"
     )
 
 

@@ -121,3 +121,10 @@ def test_a_container_without_an_image_is_found_at_the_container() -> None:
     )
     assert found.says == "engine: containers[0] has no image"
     assert found.place == ("ClusterServingRuntime tiny", "spec.engineConfig.runner")
+
+
+def test_an_amount_of_a_device_is_found_at_the_device() -> None:
+    """The name of a device contains a slash, and is part of the path all the same."""
+    path = ("runner", "resources", "limits", "nvidia.com/gpu")
+    (found,) = (each.hit for each in linting.found(edited(path, "four"), whole=False) if each.rule.id == "refused")
+    assert found.place == ("ClusterServingRuntime tiny", f"spec.engineConfig.{'.'.join(path)}")
