@@ -51,7 +51,7 @@ def on_cluster(
     import asyncio
 
     from ome_operator.kube.connection import NoConnection
-    from ome_operator.kube.errors import KubeError
+    from ome_operator.kube.errors import KubeError, Unreached
 
     async def connected() -> T:
         async with open_client(kubeconfig, context, manager, read_only) as client:
@@ -63,8 +63,16 @@ def on_cluster(
         raise typer.Exit(130) from None
     except NoConnection as nowhere:
         raise error(f"no connection to a cluster: {nowhere}. {elsewhere}") from nowhere
+    except Unreached as nowhere:
+        why, where = str(nowhere).partition(": ")[2], kubeconfig or _default()
+        remedies = dict.fromkeys([f"Start the cluster, or correct its server in {where}.", elsewhere, stopped])
+        raise error(f"no connection to a cluster: {why}. {' '.join(filter(None, remedies))}") from nowhere
     except KubeError as refused:
         raise error(f"{refused}. {stopped}".strip()) from refused
+
+
+def _default() -> Path:
+    return Path.home() / ".kube/config"
 
 
 @asynccontextmanager
@@ -77,7 +85,7 @@ async def open_client(
     from ome_operator.kube.client import Client
     from ome_operator.kube.connection import Connection, NoConnection
 
-    path = kubeconfig or Path.home() / ".kube/config"
+    path = kubeconfig or _default()
     if os.pathsep not in str(path) and not path.exists():  # the client library would complain about a missing key instead
         raise NoConnection(f"{path} does not exist")
     client = Client(await Connection.open(path, context), manager=manager, may_write=(lambda: False) if read_only else None)

@@ -283,7 +283,7 @@ class Client:
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 if isinstance(error.__cause__, errors.Transient):
                     raise error.__cause__ from None  # raised by the fence
-                raise errors.Transient(f"{method} {where}: {error or type(error).__name__}", code) from error
+                raise errors.unanswered(f"{method} {where}", error, code) from error
             finally:
                 if self._count is not None:
                     self._count(verb, kind, code, time.monotonic() - started)

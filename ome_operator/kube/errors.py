@@ -10,10 +10,14 @@ KubeError
 ├── TooMany        429: `retry_after` is the number of seconds to wait
 ├── TooLong        an answer of more bytes than its reader permits
 └── Transient      whatever may succeed soon: timeouts, connections
+    ├── Unreached    there was no connection to the API server
     ├── ServerError  5xx: the API server, or a webhook that it calls, cannot answer
     └── NotServed  any other 404: the kind is not installed, the namespace is missing, or a proxy answered
 """
 
+import errno
+import os
+import ssl
 from collections.abc import Mapping
 from typing import Any
 
@@ -69,6 +73,10 @@ class Transient(KubeError):
     """The request may succeed soon."""
 
 
+class Unreached(Transient):
+    """There was no connection to the API server, so it has not received the request."""
+
+
 class ServerError(Transient):
     """The API server, or a webhook that it has to call, cannot answer now."""
 
@@ -109,6 +117,24 @@ def from_response(code: int, status: Any, retry_after: str = "", asked: tuple[st
     asked_wait = quantity.whole(retry_after)
     wait = (1.0 if kind is TooMany else 0.0) if asked_wait is None else float(min(asked_wait, LONGEST_WAIT))
     return kind(message, code, wait)
+
+
+def without_answer(error: BaseException) -> str:
+    """Return why a request has no answer. For a connection that could not be made, the text names the address and the reason
+    of the operating system, but not the objects in which aiohttp keeps its settings for TLS.
+    """
+    cause, host, port = (getattr(error, name, None) for name in ("os_error", "host", "port"))
+    if not isinstance(cause, OSError) or host is None:
+        return str(error) or type(error).__name__
+    known = cause.errno in errno.errorcode and not isinstance(cause, ssl.SSLError)
+    why = os.strerror(cause.errno) if known and cause.errno is not None else cause.strerror or str(cause)
+    return f"Cannot connect to host {host}:{port} ({why})"
+
+
+def unanswered(request: str, error: BaseException, code: int = 0) -> Transient:
+    """Return the error of a request that has no complete answer. `request` names the request in messages."""
+    kind = Unreached if isinstance(getattr(error, "os_error", None), OSError) else Transient
+    return kind(f"{request}: {without_answer(error)}", code)
 
 
 def _is_about(status: Mapping[str, Any], plural: str, name: str) -> bool:

@@ -79,7 +79,7 @@ class Logs:
                 if rest:
                     yield _line(rest)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise errors.Transient(f"the log stream of {pod} ended: {error or type(error).__name__}") from error
+            raise errors.unanswered(f"the log stream of {pod} ended", error) from error
 
 
 def _line(raw: bytes) -> LogLine:

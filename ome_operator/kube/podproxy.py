@@ -60,4 +60,4 @@ class PodPages:
                     raise errors.from_response(response.status, status or f"{page} of {pod}: HTTP {response.status}")
                 return raw
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            raise errors.Transient(f"{page} of {pod}: {error or type(error).__name__}") from error
+            raise errors.unanswered(f"{page} of {pod}", error) from error

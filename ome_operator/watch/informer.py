@@ -131,7 +131,7 @@ class Informer:
                     continue
                 metadata = await self._deliver_page(watched, page)
             except (aiohttp.ClientError, TimeoutError, OSError, ValueError, TypeError, KeyError) as error:
-                raise _Again(f"a page of the list is incomplete or unreadable ({_message(error)})") from error
+                raise _Again(f"a page of the list is incomplete or unreadable ({errors.without_answer(error)})") from error
             if not metadata.get("continue"):
                 return str(metadata.get("resourceVersion") or "")
             query["continue"] = metadata["continue"]
@@ -187,7 +187,7 @@ class Informer:
                     version = self._deliver_event(watched, line) or version
                     await PACER.yield_if_due()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            logger.debug("the watch of %s ended: %s", watched.plural, _message(error))
+            logger.debug("the watch of %s ended: %s", watched.plural, errors.without_answer(error))
         return version
 
     def _deliver_event(self, watched: Watched, line: bytes) -> str:
@@ -197,7 +197,7 @@ class Informer:
             what, body = event["type"], event["object"]
             version = (body.get("metadata") or {}).get("resourceVersion") or ""
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            return self._skip(watched, f"its watch delivered an unreadable event ({_message(error)})")
+            return self._skip(watched, f"its watch delivered an unreadable event ({errors.without_answer(error)})")
         self.last_event[watched.kind] = time.monotonic()
         if what == "ERROR":
             raise _Again(str(body.get("message") or f"its watch ended with an error ({body.get('code')})"))
@@ -248,7 +248,7 @@ class Informer:
                     return response
                 error = await _refusal(response)
             except (aiohttp.ClientError, TimeoutError, OSError) as cut:
-                error = errors.Transient(_message(cut))
+                error = errors.Transient(errors.without_answer(cut))
             pause = _pause(error, pauses, tries)
             if pause is None:
                 raise CannotWatch(f"cannot watch {watched.plural}: {error}")
@@ -282,10 +282,6 @@ def _pause(error: errors.KubeError, pauses: Iterator[float], tries: int) -> floa
         return None
     pause = next(pauses, None)
     return None if pause is None else max(pause, error.retry_after)
-
-
-def _message(error: BaseException) -> str:
-    return str(error) or type(error).__name__
 
 
 async def lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:

@@ -100,7 +100,7 @@ def test_to_stdout(server: Server) -> None:
     ("refusal", "said"),
     [
         (NotFound("serviceaccounts not found", 404), "ServiceAccount ome/ome-operator does not exist: install the chart"),
-        (Forbidden("you may not", 403), "You need the right to create serviceaccounts/token"),
+        (Forbidden("you may not", 403), "This command needs the right to create serviceaccounts/token"),
     ],
 )
 def test_what_the_api_server_refuses_is_a_sentence(refusal: Exception, said: str, server: Server) -> None:

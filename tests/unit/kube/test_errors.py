@@ -1,5 +1,12 @@
 """Tests of the meaning of the API server's status codes."""
 
+import errno
+import ssl
+from types import SimpleNamespace
+
+import aiohttp
+import pytest
+
 from ome_operator.kube import errors
 
 
@@ -19,3 +26,27 @@ def test_an_object_of_another_shape_is_not_tried_again_though_the_code_is_500() 
     assert isinstance(answered(500, said), errors.Invalid)
     assert isinstance(answered(500, "failed calling webhook"), errors.ServerError)
     assert isinstance(answered(503, "the server is starting"), errors.ServerError)
+
+
+@pytest.mark.parametrize(
+    ("cause", "says"),
+    [
+        (OSError(errno.ECONNREFUSED, "Connect call failed ('127.0.0.1', 1)"), "Connection refused"),
+        (OSError(-2, "Name or service not known"), "Name or service not known"),
+        (
+            ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number"),
+            "[SSL: WRONG_VERSION_NUMBER] wrong version number",
+        ),
+    ],
+)
+def test_a_connection_that_fails_is_named_by_its_address_and_its_cause(cause: OSError, says: str) -> None:
+    """The settings for TLS, of which aiohttp's own message contains the address in memory, are left out."""
+    key = SimpleNamespace(host="k8s", port=6443, ssl=ssl.create_default_context(), is_ssl=True)
+    found = errors.unanswered("GET /api", aiohttp.ClientConnectorError(key, cause))  # type: ignore[arg-type]
+    assert isinstance(found, errors.Unreached) and str(found) == f"GET /api: Cannot connect to host k8s:6443 ({says})"
+
+
+def test_an_answer_that_breaks_off_is_no_missing_connection() -> None:
+    found = errors.unanswered("GET /api", aiohttp.ServerDisconnectedError(), 200)
+    assert type(found) is errors.Transient and (str(found), found.code) == ("GET /api: Server disconnected", 200)
+    assert str(errors.unanswered("GET /api", TimeoutError())) == "GET /api: TimeoutError"
