@@ -62,7 +62,9 @@ def kubeconfig(
             raise UserError(f"{text} ({error}).") from error
         return client.connection.cluster(), token
 
-    cluster, token = on_cluster(kubeconfig, context, work, stopped="This command needs the right to create serviceaccounts/token.")
+    cluster, token = on_cluster(
+        kubeconfig, context, work, stopped="This command needs the right to create serviceaccounts/token."
+    )
     text = yaml.safe_dump(made(cluster, serviceaccount, str(token["token"])), sort_keys=False)
     if file is None:
         typer.echo(text, nl=False)

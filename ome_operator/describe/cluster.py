@@ -37,6 +37,13 @@ class Use(NamedTuple):
     """Whether the group leaves the node ("leaves"), or which group it replaces ("replaces decode 0"); "" if neither."""
 
     @property
+    def gpu_state(self) -> State:
+        """The state of the GPUs: the GPUs of a ready rank serve only if all other ranks of its group are ready, too. The
+        totals of all nodes count them in the same way.
+        """
+        return State.WAITING if self.state is State.READY and not self.serves else self.state
+
+    @property
     def group(self) -> str:
         """The role and the group, as text."""
         return self.place.partition(" · ")[0]

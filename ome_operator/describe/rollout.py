@@ -47,8 +47,9 @@ def steps(body: Mapping[str, Any], tree: Tree) -> list[Stage]:
         if number == at:
             progress = StageState.NOW if record.passes else StageState.STOPPED
         said = message if number == at else ""
-        if step is RolloutStage.WEIGHTS and number < at:
-            said = (by_type.get(MODEL_READY) or {}).get("message") or ""
+        model = by_type.get(MODEL_READY) or {}
+        if step is RolloutStage.WEIGHTS and number < at and model.get("status") == "True":
+            said = model.get("message") or ""  # nodes that were lost since then are no part of the rollout
         found.append(Stage(str(step), progress, said))
     return found
 

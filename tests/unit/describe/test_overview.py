@@ -12,6 +12,7 @@ from ome_operator.core.observed.nodes import node, node_record
 from ome_operator.core.reasons import RolloutStage, State
 from ome_operator.describe import cluster, overview, rollout
 from ome_operator.describe.actions import Shell
+from ome_operator.describe.cluster import Use
 from ome_operator.describe.rollout import StageState
 from ome_operator.describe.tree import Tree
 from tests.support import console
@@ -223,6 +224,26 @@ def test_a_rollout_is_at_the_step_that_its_reason_names(reason: str, at: int, ho
 def test_a_rollout_that_is_over_has_nothing_left() -> None:
     assert set(rolled("True", "Complete")) == {StageState.DONE}
     assert rollout.steps({}, of_revisions(new=True)) == []
+
+
+@pytest.mark.parametrize(("status", "said"), [("True", "on 16 nodes"), ("False", "")])
+def test_a_step_that_is_done_does_not_tell_what_is_missing_since_then(status: str, said: str) -> None:
+    """A node that is lost after the weights were complete makes ModelReady False, but the step stays done."""
+    conditions = [
+        {"type": "RolledOut", "status": "False", "reason": "Progressing", "message": "why"},
+        {"type": "ModelReady", "status": status, "message": "on 16 nodes"},
+    ]
+    found = rollout.steps({"status": {"conditions": conditions}}, of_revisions(new=True))
+    (step,) = (each for each in found if each.title == RolloutStage.WEIGHTS)
+    assert (step.progress, step.said) == (StageState.DONE, said)
+
+
+def test_the_gpus_of_a_ready_rank_serve_only_with_its_whole_group() -> None:
+    """The squares of a node have the colours of the bar above them, which counts the GPUs of groups that are not ready."""
+    ready = Use("a", "a", "decode 0 · rank 1", 8, State.READY, "", serves=True)
+    assert ready.gpu_state is State.READY
+    assert ready._replace(serves=False).gpu_state is State.WAITING
+    assert ready._replace(serves=False, state=State.BROKEN).gpu_state is State.BROKEN
 
 
 def test_rejections_are_told() -> None:
