@@ -87,8 +87,8 @@ class Cluster:
         at = layout(name)
         kept = spec.load(at)
         if kept is None:
-            there = f" (existing clusters: {', '.join(known())})" if known() else ""
-            raise UserError(f"There is no cluster {name!r}{there}: create it with `ome local up --name {name}`.")
+            there = f": name another one with --name ({', '.join(known())}), or" if known() else ":"
+            raise UserError(f"There is no cluster {name!r}{there} create it with `ome local up --name {name}`.")
         return cls(at, kept)
 
     @property

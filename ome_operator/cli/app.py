@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ome_operator import __version__
+from ome_operator.util.similar import similar
 
 COMMANDS = {
     "operator": ("ome_operator.cli.operator", "Run the operator."),
@@ -76,6 +77,24 @@ LINES = "ome.lines"
 command without a line, `ome --help` loads the module of the command."""
 
 
+_MEANT = {
+    "apply": "diff -f FILE, then kubectl apply -f FILE",
+    "check": "lint",
+    "describe": "explain",
+    "drain": "move",
+    "get": "status",
+    "help": "--help",
+    "list": "status -A",
+    "ls": "status -A",
+    "rollback": "undo",
+    "template": "render",
+    "unfreeze": "thaw",
+    "validate": "lint",
+    "version": "--version",
+}
+"""Word that other programs have as a command → the command of `ome` that does the same."""
+
+
 def commands() -> list[str]:
     """Return the names of all commands: those of COMMANDS in its order, then those of other packages."""
     return [*COMMANDS, *sorted(entry_points(group=PLUGINS).names - COMMANDS.keys())]
@@ -114,6 +133,16 @@ class LazyGroup(TyperGroup):
             command = command.commands[cmd_name]
         command.name = cmd_name
         return command
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that the first argument names. For an unknown name, the error proposes a command: one that
+        does what the word means elsewhere, or one with a similar name.
+        """
+        name = args[0]
+        meant = "" if name in commands() else _MEANT.get(name) or similar(name, commands())
+        if meant:
+            ctx.fail(f"No such command '{name}'. Did you mean `ome {meant}`?")
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command. The prefix that Pydantic, with which typer checks values, puts before a message is removed."""

@@ -3,7 +3,7 @@ errors.
 """
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from ome_operator.errors import Unanswered, UserError
+from ome_operator.util.similar import similar
 
 if TYPE_CHECKING:
     from ome_operator.kube.client import Client, Manifest
@@ -27,6 +28,8 @@ Namespace = Annotated[
 T = TypeVar("T")
 MANAGER = "ome-cli"
 """Field manager of edits that a user makes with `ome`."""
+_FEW = 3
+"""Maximum number of namespaces that a message names."""
 PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8)
 """Seconds before each further attempt of an edit whose object was changed by another client in the meantime."""
 
@@ -177,10 +180,30 @@ async def get_service(client: "Client", service: str, namespace: str) -> "Manife
     try:
         return await client.get("InferenceService", where, name)
     except NotFound as error:
-        raise no_such_service(name, where) from error
+        raise await no_such_service(client, name, where) from error
 
 
-def no_such_service(service: str, namespace: str) -> Unanswered:
-    """Return the error for a service that does not exist."""
-    where = f"namespace {namespace}. Choose another namespace with -n; `ome status -A` shows all services"
-    return Unanswered(f"there is no InferenceService {service} in {where}.")
+async def no_such_service(client: "Client", service: str, namespace: str) -> Unanswered:
+    """Return the error for a service that does not exist. It names a service of the same name in another namespace, or of a
+    similar name in this namespace, if the user may list services.
+    """
+    from ome_operator.kube.errors import KubeError
+
+    for where in ("", namespace):
+        try:
+            bodies = await client.list_some("InferenceService", where)
+        except KubeError:
+            continue
+        return _absent(service, namespace, [(body["metadata"]["namespace"], body["metadata"]["name"]) for body in bodies])
+    return _absent(service, namespace, [])
+
+
+def _absent(service: str, namespace: str, known: Collection[tuple[str, str]]) -> Unanswered:
+    others = sorted(where for where, name in known if name == service)
+    near = similar(service, (name for where, name in known if where == namespace))
+    remedy = "Choose another namespace with -n; `ome status -A` shows all services"
+    if others:
+        remedy = f"There is one in namespace {', '.join(others[:_FEW])}: write -n {others[0]}"
+    elif near:
+        remedy = f"Did you mean {near}? Otherwise c{remedy[1:]}"
+    return Unanswered(f"there is no InferenceService {service} in namespace {namespace}. {remedy}.")

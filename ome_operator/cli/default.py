@@ -5,16 +5,18 @@ from typing import Any
 from typer.core import TyperGroup
 
 
-def otherwise(command: str, always: bool = False) -> type[TyperGroup]:
+def otherwise(command: str, *, always: bool = False, options_only: bool = False) -> type[TyperGroup]:
     """Return the class of a command group that runs the subcommand `command` if the first argument is neither a
-    subcommand nor a help option; if `always` is true, also without arguments.
+    subcommand nor a help option; if `always` is true, also without arguments. If `options_only` is true, `command` has no
+    arguments, so a first word that is no option is an unknown subcommand.
     """
 
     class Otherwise(TyperGroup):
         """A command group in which `ome GROUP …` is equivalent to `ome GROUP COMMAND …`."""
 
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-            if (always and not args) or (args and args[0] not in (*self.commands, *ctx.help_option_names)):
+            known = not args or args[0] in (*self.commands, *ctx.help_option_names)
+            if always if not args else not known and (args[0].startswith("-") or not options_only):
                 args = [command, *args]
             return super().parse_args(ctx, args)
 

@@ -61,7 +61,7 @@ def service(
         try:
             return await troubles(client, where, service)
         except NotFound as error:
-            raise no_such_service(service, where) from error
+            raise await no_such_service(client, service, where) from error
 
     found = on_cluster(kubeconfig, context, work, error=Unanswered)
     if output is not None:

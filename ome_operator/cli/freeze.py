@@ -242,7 +242,7 @@ async def _read(client: "Client", kind: str, namespace: str, name: str) -> "Mani
         return await client.get(kind, namespace, name)
     except NotFound as error:
         if kind != "Lease":
-            raise no_such_service(name, namespace) from error
+            raise await no_such_service(client, name, namespace) from error
         return None
 
 

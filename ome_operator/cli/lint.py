@@ -195,4 +195,4 @@ async def _live(client: "Client", service: str, namespace: str, everywhere: bool
     try:
         return await on_a_cluster(client, "" if everywhere else where, name, versions)
     except NotFound as error:
-        raise no_such_service(name, where) from error
+        raise await no_such_service(client, name, where) from error

@@ -145,7 +145,7 @@ async def _nothing(
     try:
         await client.get(SERVICE, namespace, service)
     except NotFound as error:
-        raise no_such_service(service, namespace) from error
+        raise await no_such_service(client, service, namespace) from error
     bodies = await client.list_objects("Pod", namespace, label_selector=selector(service))
     pods = [*filter(made_by_workload, map(from_api.pod, bodies))]
     on = {item["spec"].get("nodeName") for item in bodies} & simulated

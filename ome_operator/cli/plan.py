@@ -39,7 +39,7 @@ class Order(StrEnum):
 
 
 app = typer.Typer(
-    cls=otherwise("layouts"),
+    cls=otherwise("layouts", options_only=True),
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,

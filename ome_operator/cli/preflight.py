@@ -135,7 +135,7 @@ async def _trials(
     try:
         return [await of_service(client, where, name, roles, within)], []
     except NotFound as error:
-        raise no_such_service(name, where) from error
+        raise await no_such_service(client, name, where) from error
 
 
 def _logs(client: "Client", trials: "list[Trial]") -> Callable[[], Awaitable[None]]:

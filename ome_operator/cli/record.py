@@ -43,7 +43,7 @@ def record(
         try:
             return where, name, await live(client, where, name)
         except NotFound as error:
-            raise no_such_service(name, where) from error
+            raise await no_such_service(client, name, where) from error
 
     where, name, made = on_cluster(kubeconfig, context, work)
     path = file or Path(f"{name}.json")

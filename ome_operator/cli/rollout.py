@@ -15,6 +15,7 @@ from ome_operator.cli.connect import (
     Kubeconfig,
     Namespace,
     edited_on_cluster,
+    no_such_service,
     on_cluster,
     patch_read,
     resolve_service,
@@ -212,9 +213,7 @@ async def _find(client: "Client", namespace: str, name: str) -> Found:
     try:
         body = await client.get("InferenceService", namespace, name)
     except NotFound as error:
-        raise UserError(
-            f"there is no InferenceService {namespace}/{name}; choose another namespace with --namespace."
-        ) from error
+        raise UserError(str(await no_such_service(client, name, namespace))) from error
     service = InferenceService.parse(body)
     if isinstance(service, Invalid):
         raise UserError(f"{namespace}/{name} cannot be read: {service.why}")

@@ -110,7 +110,7 @@ async def _look(client: "Client", service: str, namespace: str) -> list["Tree"]:
     except NotFound as error:
         if not service:
             raise
-        raise no_such_service(service, namespace) from error
+        raise await no_such_service(client, service, namespace) from error
     if not found:
         where = f"namespace {namespace}: use -A for all namespaces" if namespace else "this cluster"
         raise Unanswered(f"there is no InferenceService in {where}.")

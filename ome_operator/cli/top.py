@@ -110,7 +110,7 @@ async def _look(client: "Client", page: "ReadPage", what: What, service: str, na
     try:
         found = await heard(client, page, namespace, service, known.simulated)
     except NotFound as error:
-        raise no_such_service(service, namespace) from error
+        raise await no_such_service(client, service, namespace) from error
     if not found.services:
         where = f"namespace {namespace}: use -A for all namespaces" if namespace else "this cluster"
         raise Unanswered(f"there is no InferenceService in {where}.")

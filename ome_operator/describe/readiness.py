@@ -60,7 +60,7 @@ def overdue(leases: Iterable[Mapping[str, Any]], now: datetime) -> str:
     where = visible(str(lease["metadata"].get("namespace") or ""))
     return (
         f"No operator has renewed its Lease for {duration(seconds)}, so the status may be outdated. To look for the "
-        f"operator: kubectl get pods -n {where} (on a cluster of ome local: ome local status)"
+        f"operator: kubectl get pods -n {where} (on a cluster of ome local: ome local status --name CLUSTER)"
     )
 
 

@@ -15,9 +15,7 @@ KubeError
     └── NotServed  any other 404: the kind is not installed, the namespace is missing, or a proxy answered
 """
 
-import errno
 import os
-import ssl
 from collections.abc import Mapping
 from typing import Any
 
@@ -126,8 +124,9 @@ def without_answer(error: BaseException) -> str:
     cause, host, port = (getattr(error, name, None) for name in ("os_error", "host", "port"))
     if not isinstance(cause, OSError) or host is None:
         return str(error) or type(error).__name__
-    known = cause.errno in errno.errorcode and not isinstance(cause, ssl.SSLError)
-    why = os.strerror(cause.errno) if known and cause.errno is not None else cause.strerror or str(cause)
+    why = cause.strerror or str(cause)
+    if cause.errno is not None and "Connect call failed" in why:  # asyncio's text, with the address once more
+        why = os.strerror(cause.errno)
     return f"Cannot connect to host {host}:{port} ({why})"
 
 

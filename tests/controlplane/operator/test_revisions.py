@@ -85,7 +85,7 @@ def test_history_undo_restart_and_pause(rig: Rig, namespace: str, single: str) -
 
 
 def test_mistakes_on_the_command_line_are_one_sentence(rig: Rig, namespace: str, single: str) -> None:
-    assert f"there is no InferenceService {namespace}/none" in ome(rig, namespace, "undo", "none")
+    assert f"there is no InferenceService none in namespace {namespace}. " in ome(rig, namespace, "undo", "none")
     rig.create(yamls.service(namespace, "one", single))
     rig.ready(namespace, "one")
     assert "has no revision nonsense (kept: " in ome(rig, namespace, "undo", "one", "--to", "nonsense")

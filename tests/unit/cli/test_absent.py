@@ -1,0 +1,66 @@
+"""Tests that a name that does not exist is answered with the name that the user probably means: commands and services."""
+
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from ome_operator.cli.app import app, commands
+from ome_operator.cli.connect import no_such_service
+from ome_operator.kube.errors import Forbidden
+from tests.support.fake_api import Call, FakeApi
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("lin -f a.yaml", "Did you mean `ome lint`?"),
+        ("describe a", "Did you mean `ome explain`?"),
+        ("version", "Did you mean `ome --version`?"),
+        ("plan layots --model a", "Did you mean 'layouts'?"),
+    ],
+)
+def test_an_unknown_command_is_answered_with_the_command_that_is_meant(words: str, meant: str) -> None:
+    done = CliRunner().invoke(app, words.split())
+    assert done.exit_code == 2 and done.output.rstrip().endswith(meant)
+
+
+def test_every_proposed_command_exists() -> None:
+    from ome_operator.cli.app import _MEANT
+
+    assert not _MEANT.keys() & set(commands())
+    assert {line.split()[0] for line in _MEANT.values() if not line.startswith("--")} <= set(commands())
+
+
+def test_an_unknown_command_that_resembles_none_is_only_refused() -> None:
+    assert CliRunner().invoke(app, ["zzz"]).output.rstrip().endswith("No such command 'zzz'.")
+
+
+def listed(*names: str, everywhere: bool = True) -> FakeApi:
+    """Return a cluster with these services, as `namespace/name`. Unless `everywhere`, only one namespace may be listed."""
+
+    def answer(call: Call) -> Any:
+        if not (everywhere or call.namespace):
+            return Forbidden("no", 403)
+        bodies = [{"metadata": dict(zip(("namespace", "name"), each.split("/"), strict=True))} for each in names]
+        return [body for body in bodies if call.namespace in ("", body["metadata"]["namespace"])]
+
+    return FakeApi({"list_objects": answer})
+
+
+@pytest.mark.parametrize(
+    ("api", "remedy"),
+    [
+        (listed("a/kimi", "b/kimi", "team/kim"), "There is one in namespace a, b: write -n a."),
+        (
+            listed("team/kimi-2"),
+            "Did you mean kimi-2? Otherwise choose another namespace with -n; `ome status -A` shows all",
+        ),
+        (listed("team/kimi-2", "a/kimi", everywhere=False), "Did you mean kimi-2?"),
+        (listed("team/other"), "Choose another namespace with -n; `ome status -A` shows all services."),
+        (FakeApi({"list_objects": Forbidden("no", 403)}), "Choose another namespace with -n;"),
+    ],
+)
+async def test_an_absent_service_is_looked_for_under_another_name_and_in_other_namespaces(api: FakeApi, remedy: str) -> None:
+    said = str(await no_such_service(api, "kimi", "team"))
+    assert said.startswith(f"there is no InferenceService kimi in namespace team. {remedy}")
