@@ -6,6 +6,7 @@ module. Another package adds commands by entry points of the groups PLUGINS and 
 is not part of any image.
 """
 
+import re
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Annotated, Any
@@ -145,11 +146,18 @@ class LazyGroup(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command. The prefix that Pydantic, with which typer checks values, puts before a message is removed."""
+        """Run a command. The prefix that Pydantic, with which typer checks values, puts before a message is removed. A
+        message about an argument that the command does not have gets the remedy for the mistakes that are made most often.
+        """
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
             error.message = error.message.removeprefix("Value error, ")
+            raise
+        except Exception as error:
+            said, command = str(getattr(error, "message", "")), getattr(getattr(error, "ctx", None), "info_name", "")
+            if said.startswith("Got unexpected extra argument") and (remedy := _remedy(said, command)):
+                error.message = f"{said}. {remedy}"  # type: ignore[attr-defined]
             raise
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -159,6 +167,15 @@ class LazyGroup(TyperGroup):
             super().format_help(ctx, formatter)
         finally:
             self._listing = False
+
+
+def _remedy(said: str, command: str) -> str:
+    """Return what to write instead of the arguments in a message about too many arguments; "" if that is not known. A shell
+    writes several files for `-f *.yaml`.
+    """
+    if re.search(r"\.(ya?ml|json)\b", said):
+        return "Repeat -f for each file, or name their directory."
+    return "Write a revision behind --to." if command == "undo" else ""
 
 
 app = typer.Typer(

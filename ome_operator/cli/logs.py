@@ -159,7 +159,7 @@ async def _nothing(
             if item["metadata"]["name"] in chosen
             for box in (*item["spec"]["containers"], *(item["spec"].get("initContainers") or ()))
         }
-        return f"there is no container {container}. Choose one of  {', '.join(sorted(names))}."
+        return f"there is no container {container}. Choose one of {', '.join(sorted(names))}."
     return f"{service}: {explain_no_pods(pods, choice)}."
 
 

@@ -65,7 +65,7 @@ def explain_no_pods(pods: Iterable[Pod], choice: Choice) -> str:
         else role
         for role, mine in roles.items()
     )
-    return f"no pod matches these options; the service has  {', '.join(groups)}"
+    return f"no pod matches these options; the service has {', '.join(groups)}"
 
 
 def parse_seconds(text: str) -> int | None:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from ome_operator.describe.log_selection import sort_key
 from ome_operator.kube import errors
 from ome_operator.kube.podlogs import LogLine, Logs, Wanted
+from ome_operator.util.wording import count
 
 PAUSE = 1.0
 """Seconds until a log that ended is requested again, and between two searches for new pods."""
@@ -31,7 +32,9 @@ Complain = Callable[[str], None]
 
 
 async def merged(logs: Logs, sources: list[Source], wanted: Wanted, show: Show, complain: Complain) -> int:
-    """Show all logs in order of time, and return how many could not be read."""
+    """Show all logs in order of time, and return how many could not be read. If there is no line at all, `complain` is
+    called with a sentence that says so, because the containers may not have started.
+    """
     failed = 0
 
     async def lines(source: Source) -> AsyncIterator[LogLine]:
@@ -47,6 +50,8 @@ async def merged(logs: Logs, sources: list[Source], wanted: Wanted, show: Show, 
     firsts = await asyncio.gather(*(anext(stream, None) for stream in streams))
     heads = [(sort_key(line.when), number, line) for number, line in enumerate(firsts) if line is not None]
     heapq.heapify(heads)
+    if not heads and not failed:
+        complain(f"no lines from {count(len(sources), 'pod')}: `ome status` shows whether the pods have started")
     while heads:
         _, number, line = heads[0]
         show(sources[number].label, line)

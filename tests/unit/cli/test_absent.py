@@ -18,6 +18,8 @@ from tests.support.fake_api import Call, FakeApi
         ("describe a", "Did you mean `ome explain`?"),
         ("version", "Did you mean `ome --version`?"),
         ("plan layots --model a", "Did you mean 'layouts'?"),
+        ("undo kimi 86cbf2bc", "(86cbf2bc). Write a revision behind --to."),
+        ("lint -f a.yaml b.yaml c.yaml", "(c.yaml). Repeat -f for each file, or name their directory."),
     ],
 )
 def test_an_unknown_command_is_answered_with_the_command_that_is_meant(words: str, meant: str) -> None:

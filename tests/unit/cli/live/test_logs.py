@@ -67,6 +67,13 @@ async def test_a_log_that_cannot_be_read_hides_no_other() -> None:
     assert seen.complaints == ["a: container main is waiting to start: ContainerCreating"]
 
 
+async def test_pods_that_have_written_nothing_are_counted() -> None:
+    """A pod that is not scheduled has an empty log, which the API server returns without an error."""
+    played, seen = Played(a=[[]], b=[[]]), Seen()
+    assert await merged(cast(Logs, played), [source("a"), source("b")], Wanted(), seen.show, seen.complaints.append) == 0
+    assert seen.complaints == ["no lines from 2 pods: `ome status` shows whether the pods have started"]
+
+
 async def followed(played: Played, pods: Callable[[int], list[str]], until: Callable[[Seen], bool]) -> Seen:
     """Follow logs until a condition holds. `pods` returns the pods that exist at each look."""
     seen, looks = Seen(), iter(range(10_000))
