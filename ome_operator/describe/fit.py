@@ -17,6 +17,7 @@ from ome_operator.core.placement.packing import most
 from ome_operator.util.wording import count
 
 NOTHING = "nothing that holds GPUs"
+NO_NODES = "the cluster has no nodes, or all of them are avoided, which `ome nodes` shows"
 
 
 class Holder(NamedTuple):
@@ -74,6 +75,10 @@ def fit(
     held    The amounts of each resource that other pods use on each node.
     on      The pods that use these amounts, by node.
     """
+    if not any(need.pods for need in needs):
+        return FitAnswer(*name, fits=True, why="")
+    if not nodes:
+        return FitAnswer(*name, fits=False, why=NO_NODES)
     free = {key: less(node, held.get(key, {})) for key, node in nodes.items()}
     if found := lacks(needs, nodes):
         return FitAnswer(*name, fits=False, why="; ".join(lack.sentence for lack in found))

@@ -188,5 +188,6 @@ def _scaled(old: Iterable[RoleOutcome], new: Iterable[RoleOutcome]) -> list[str]
             number = abs(more) * role.size
             verb = ("start" if more > 0 else "end") + ("s" if number == 1 else "")
             pods = f"{count(number, 'pod')}{_gpus(abs(more) * role.gpus, ' with ')} {verb}"
+            pods += "" if role.groups else ", so nothing serves until it is scaled up"
             messages.append(f"{role.title} {was} → {count(role.groups, 'group')}: {pods}")
     return messages

@@ -60,7 +60,8 @@ class Outcome:
     inputs: Mapping[str, Any]
     """The inputs of the target revision."""
     manifests: tuple[Manifest, ...]
-    """All objects that the operator writes for the service, in order; empty if a required object is missing."""
+    """All objects that the operator writes for the service, in order; empty if a required object is missing. A service whose
+    roles are scaled to zero groups has no StatefulSets among them."""
     roles: tuple[RoleOutcome, ...]
     """The roles of the components engine and decoder."""
     problems: tuple[str, ...]
@@ -98,13 +99,14 @@ def outcome(service: InferenceService, deps: Deps, children: Iterable[Child] = (
     data = _data(revision, written, slices.stored(known.values(), service.uid))
     conditions = {item["type"]: item for item in plan.status["conditions"]}
     workloads = stored(data)
-    roles = _roles(workloads, written)
+    roles, problems = _roles(workloads, written), tuple(_problems(conditions))
+    complete = any(_runs(item) for item in written) or (bool(workloads) and not problems)
     return Outcome(
         revision=revision,
         inputs=data.get("inputs") or {},
-        manifests=(*written, *(_scale(service, item) for item in scales)) if any(_runs(item) for item in written) else (),
+        manifests=(*written, *(_scale(service, item) for item in scales)) if complete else (),
         roles=roles,
-        problems=tuple(_problems(conditions)),
+        problems=problems,
         refused=_refused(conditions.get(ROLLED_OUT) or {}),
         advice=(conditions.get(ADVICE) or {}).get("message", ""),
         demand=plan.demand.problem if plan.demand is not None and revision else "",

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from ome_operator import keys
-from ome_operator.api import Invalid
-from ome_operator.cache.cluster_cache import RECORD
+from ome_operator.api import InferenceService, Invalid, migrate
+from ome_operator.cache.cluster_cache import RECORD, ClusterCache
 from ome_operator.cache.foreign_pods import held
 from ome_operator.cache.resources import CATALOG, SERVICE, SHORT
 from ome_operator.cli.live.avoided import avoided
@@ -16,6 +16,7 @@ from ome_operator.cli.live.trees import OURS
 from ome_operator.core.observed.from_api import pod as pod_facts
 from ome_operator.core.observed.objects import Manifest, Node, Ref
 from ome_operator.core.placement.capacity_check import needs
+from ome_operator.core.resolve.inputs import resolve
 from ome_operator.describe.fit import FitAnswer, Holder, fit
 from ome_operator.describe.outcome import SURVIVES, Outcome, outcome
 from ome_operator.kube.client import Client
@@ -46,13 +47,21 @@ async def fits(client: Client, given: Sequence[Manifest]) -> tuple[list[FitAnswe
             problems.append(f"{name}: {service.why}")
             continue
         seen = outcome(service, after.deps(), after.children_of(*resource.ref[1:]).values())
-        if not seen.workloads:
+        if not seen.workloads or not _resolved(service, after):  # else the workloads may be those of an older revision
             problems.append(f"{name}: {'; '.join(seen.problems) or 'it has no engine'}")
             continue
         away = bad.of(resource.ref.namespace)
         nodes = {key: node for key, node in after.deps().nodes.items() if key not in away}
         found.append(_answer(resource.ref, seen, nodes, pods))
     return found, problems
+
+
+def _resolved(service: InferenceService, cluster: ClusterCache) -> bool:
+    """Return whether all objects to which a service refers are there. A service that is pinned to a stored revision needs
+    none of them.
+    """
+    rollout = migrate(service.spec).rollout
+    return bool(rollout and rollout.revision) or not resolve(service, cluster.deps()).problems
 
 
 def _answer(which: Ref, seen: Outcome, nodes: Mapping[str, Node], pods: Sequence[Manifest]) -> FitAnswer:

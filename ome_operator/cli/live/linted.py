@@ -16,6 +16,8 @@ from ome_operator.core.benchmarkjob import job
 from ome_operator.core.observed.objects import Deps, Manifest, Ref
 from ome_operator.core.observed.validation import RenderedComponent
 from ome_operator.core.reasons import Reason
+from ome_operator.core.render import meta
+from ome_operator.core.render.statefulsets import stamp
 from ome_operator.core.resolve.inputs import resolve
 from ome_operator.core.resolve.references import NamedReference
 from ome_operator.core.resolve.system_paths import refusal
@@ -270,7 +272,7 @@ def _subject(service: InferenceService, cluster: ClusterCache, versions: Version
     runtime = resolved.runtime if isinstance(resolved.runtime, Runtime) else None
     used = resolved.model if isinstance(resolved.model, Model) and resolved.model.name != MADE_UP else None
     model = model_facts(used, deps.well_known) if used is not None else None
-    parts = tuple(_parts(comes_to))
+    parts = tuple(_parts(comes_to, service))
     memory = gpu_memory(comes_to.inputs, runtime, parts, deps.accelerators)
     looked_at = subject(service, runtime, parts, model, versions, memory, node_labels(deps.accelerators), alone)
     named = f"{used.kind} {used.name}" if used is not None else ""
@@ -278,12 +280,17 @@ def _subject(service: InferenceService, cluster: ClusterCache, versions: Version
     return replace(looked_at, problems=comes_to.problems, advice=advice, model_name=named, demand=comes_to.demand)
 
 
-def _parts(found: Outcome) -> Iterator[RenderedComponent]:
-    """Yield the components of an outcome that have pods."""
+def _parts(found: Outcome, service: InferenceService) -> Iterator[RenderedComponent]:
+    """Yield the components of an outcome that have pods. A role that is scaled to zero groups has the pods with which it
+    will start.
+    """
+    owner = meta.Owner(service.name, service.namespace, service.uid)
     sizes = {role.component: (role.size, role.title) for role in found.roles}
+    asleep = [role.component for role in found.roles if not role.groups and not found.problems]
+    later = [body for component in asleep for body in stamp(owner, found.workloads[component], (0,))]
     for component in (keys.ENGINE, keys.DECODER, keys.ROUTER):
         size, title = sizes.get(component, (1, component))
-        if pods := tuple(_templates(found.manifests, component)):
+        if pods := tuple(_templates((*found.manifests, *later), component)):
             yield RenderedComponent(component, title, size, pods)
 
 

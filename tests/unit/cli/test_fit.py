@@ -13,10 +13,13 @@ from typer.testing import CliRunner
 
 from ome_operator.cli import connect
 from ome_operator.cli.app import app
+from ome_operator.core.observed.objects import Observed
+from ome_operator.core.reconcile.sync import sync
 from ome_operator.errors import Unanswered
 from ome_operator.kube.errors import Forbidden
-from tests.support import bodies, yamls
+from tests.support import bodies, parts, yamls
 from tests.support.fake_api import FakeApi
+from tests.support.simulator import START
 
 GPUS = {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "8"}}}]}
 
@@ -154,4 +157,22 @@ def test_services_that_cannot_be_judged_are_named_and_the_others_are_judged(clus
         assert fits in found.output
     Path(file).write_text(yaml.safe_dump_all([refused, unrendered]))
     with pytest.raises(Unanswered, match=r"team/typo: .*; team/lost: (?!.*The other)"):
+        ask("-f", file)
+
+
+@pytest.mark.parametrize("part", [{"model": {"name": "tyni"}}, {"runtime": {"name": "no"}}, {"engine": None}])
+def test_an_edit_that_cannot_start_is_not_judged_by_the_revision_that_runs(
+    cluster: dict[str, Any], file: str, part: dict[str, Any]
+) -> None:
+    """The stored revision of an existing service says nothing about an edit that cannot start."""
+    (written,) = yaml.safe_load_all(Path(file).read_text())
+    stored = {**written, "metadata": {**written["metadata"], "uid": parts.UID, "resourceVersion": "1", "generation": 1}}
+    others = [*cluster["ClusterBaseModel"], *cluster["ClusterServingRuntime"]]
+    plan = sync(*parts.applied([stored, *others]), Observed(), START)
+    known = next(item.manifest for item in (*plan.first, *plan.apply) if item.manifest["kind"] == "ControllerRevision")
+    cluster["InferenceService"] = [stored]
+    cluster["ControllerRevision"] = [{**known, "metadata": {**known["metadata"], "uid": "r", "resourceVersion": "1"}}]
+    assert ask("-f", file)[0] == 0
+    Path(file).write_text(yaml.safe_dump({**written, "spec": {**written["spec"], **part}}))
+    with pytest.raises(Unanswered, match=r"team/svc: .*(does not exist|is missing)"):
         ask("-f", file)

@@ -191,3 +191,27 @@ def test_dates_are_texts_and_what_servers_add_wrongly_is_left_out(tmp_path: Path
     assert result.exit_code == 0, result.output
     pods = [one["spec"]["template"]["spec"] for one in objects(result) if one["kind"] == "StatefulSet"]
     assert {"name": "A", "value": "2024-01-01"} in [env for pod in pods for box in pod["containers"] for env in box["env"]]
+
+
+def of_groups(number: int, place: Path, *args: str) -> Path:
+    """Return a file with a service of this number of groups, and its model and runtime, whose engine has these arguments."""
+    box = {"name": "ome-container", "image": "lmsysorg/sglang:v0.5.23", "command": ["python3", "-m", "sglang.launch_server"]}
+    box |= {"args": ["--model-path=$(MODEL_PATH)", *args], "resources": {"limits": {"nvidia.com/gpu": 1}}}
+    runtime, service = yamls.runtime("rt", router=False), yamls.service("team", "svc", "rt", "engine")
+    runtime["spec"]["engineConfig"], service["spec"]["engine"] = {"runner": box}, {"minReplicas": number}
+    file = place / f"{number}.yaml"
+    file.write_text(yaml.safe_dump_all([service, runtime, yamls.model()]))
+    return file
+
+
+def test_a_service_that_is_scaled_to_zero_has_all_objects_but_statefulsets(tmp_path: Path) -> None:
+    results = [run("-f", of_groups(number, tmp_path)) for number in (0, 1)]
+    assert [result.exit_code for result in results] == [0, 0]
+    asleep, awake = ([one["kind"] for one in objects(result)] for result in results)
+    assert asleep == [kind for kind in awake if kind != "StatefulSet"] != awake
+
+
+def test_the_findings_of_a_service_that_is_scaled_to_zero_are_those_of_a_service_that_runs(tmp_path: Path) -> None:
+    words = [["lint", "-f", str(of_groups(number, tmp_path, "--no-such-flag")), "-o", "json"] for number in (0, 1)]
+    asleep, awake = ([each["rule"] for each in json.loads(CliRunner().invoke(app, each).stdout)] for each in words)
+    assert asleep == awake and "flag-unknown" in asleep

@@ -5,7 +5,7 @@ import pytest
 from ome_operator.core.observed.objects import Node
 from ome_operator.core.placement.demand import Demand
 from ome_operator.core.placement.need import Need
-from ome_operator.describe.fit import FitAnswer, Holder, NodeToFree, Placed, fit, text
+from ome_operator.describe.fit import NO_NODES, FitAnswer, Holder, NodeToFree, Placed, fit, text
 
 NAME = ("team", "svc")
 
@@ -62,3 +62,10 @@ def test_resources_other_than_gpus_are_named_without_a_holder() -> None:
     found = fit(NAME, (need(1),), nodes(1), {"n0": {"pods": 110}}, {})
     assert found.goes == (NodeToFree("n0", ()),)
     assert "n0: nothing that holds GPUs" in text(found)
+
+
+def test_a_service_without_groups_fits_and_no_node_is_named() -> None:
+    """A service that is scaled to zero fits, even if there are no nodes. Without nodes, there is no other reason."""
+    assert fit(NAME, (need(0),), {}, {}, {}) == FitAnswer(*NAME, fits=True, why="")
+    assert fit(NAME, (), nodes(1), {}, {}) == FitAnswer(*NAME, fits=True, why="")
+    assert fit(NAME, (need(1),), {}, {}, {}).why == NO_NODES

@@ -1,5 +1,6 @@
 """Tests of the message about the effect of an edit on a service."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -155,3 +156,32 @@ def test_a_revision_that_is_stored_is_recognised() -> None:
         world.step()
     back = outcome(world.service, deps, tuple(world.observed().children.values()))
     assert back.revision == found.before, "an undo selects the old revision again"
+
+
+ZERO = {"engine": {"minReplicas": 0}}
+TEMPLATE = {"env": [{"name": "A", "value": "b"}], "name": "ome-container"}
+NUMBERS = {
+    "new": (None, ZERO, "new: revision .* with engine (0 groups of 1 pod.*; [0-9]+ objects added"),
+    "asleep": ({"engine": {}}, ZERO, "engine 1 → 0 groups: 1 pod.* ends, so nothing serves until it is scaled up; 1 object"),
+    "awake": (ZERO, {"engine": {}}, "no new revision.*; engine 0 → 1 group: 1 pod.* starts; 1 object added"),
+    "edited": (
+        ZERO,
+        {"engine": {**ZERO["engine"], "runner": TEMPLATE}},
+        "no pod runs that would restart. Why: spec.engine.ru",
+    ),
+}
+"""The components before and after an edit, and the expected forecast, for services that are scaled to zero."""
+
+
+@pytest.mark.parametrize(("old", "new", "words"), NUMBERS.values(), ids=NUMBERS)
+@pytest.mark.parametrize("router", [{}, {"router": {}}, {"router": {"minReplicas": 0}}])
+def test_a_service_that_is_scaled_to_zero_is_told_from_one_that_cannot_start(
+    old: dict[str, Any] | None, new: dict[str, Any], words: str, router: dict[str, Any]
+) -> None:
+    box = {"name": "ome-container", "image": "engine:1"}
+    deps = parts.deps(
+        parts.model(), parts.runtime(engineConfig={"runner": box}, routerConfig={"runner": {**box, "name": "router"}})
+    )
+    before = outcome(parts.service(**old, **router), deps) if old is not None else None
+    found = forecast(REF, before, outcome(parts.service(**new, **router), deps))
+    assert found is not None and re.search(words.replace("(", r"\("), found.sentence), found and found.sentence
