@@ -66,8 +66,11 @@ def attention_groups(tp: int, groups: int) -> Uneven | None:
 
 
 def heads(model: ModelFacts, gpus: int) -> Uneven | None:
-    """Check that `gpus` GPUs can evenly share the model's attention heads, and its heads of linear attention. Return None
-    if they can, or if the number of heads is unknown.
+    """Check that `gpus` GPUs can evenly share the model's attention heads, its key-value heads, and its heads of linear
+    attention. Return None if they can, or if the number of heads is unknown.
+
+    More GPUs than key-value heads are possible: engines then put equally many copies of each on the GPUs. Latent attention
+    has no key-value heads that are divided.
     """
     attention = model.facts.attention
     if attention is None:
@@ -75,6 +78,10 @@ def heads(model: ModelFacts, gpus: int) -> Uneven | None:
     for count, what in ((attention.heads, "attention heads"), (attention.linear_heads, "heads of linear attention")):
         if count is not None and (not gpus or count % gpus):
             return Uneven(Division.HEADS, f"{count} {what} cannot be divided by {gpus} GPUs")
+    shared = attention.kv_heads if not attention.kv_lora_rank else 0
+    if shared and shared % gpus and gpus % shared:
+        sentence = f"{shared} key-value heads can neither be divided by {gpus} GPUs nor copied evenly to them"
+        return Uneven(Division.HEADS, sentence)
     return None
 
 
@@ -115,7 +122,9 @@ def block(model: ModelFacts, width: int, pieces: int, matrices: str = "matrices"
     blocks even if they are not cut; SGLang requires this of experts (layers/quantization/fp8.py).
     """
     quantization = model.facts.quantization
-    if quantization is None or not quantization.block or whole_blocks(width, pieces, quantization.block[1], uncut=uncut):
+    if quantization is None or not quantization.block or not quantization.block[1]:
+        return None
+    if whole_blocks(width, pieces, quantization.block[1], uncut=uncut):
         return None
     blocks = f"{quantization.name} blocks of {quantization.block[1]} columns"
     cut = f"be cut into {pieces} pieces that consist" if pieces > 1 else "consist"

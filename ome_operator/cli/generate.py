@@ -196,8 +196,10 @@ def _own(source: str, given: dict[str, Any], known: Library) -> tuple[Library, d
     if (recipe := known.models.get(source.lower().rpartition("/")[2])) and recipe.repository == source.removeprefix("hf://"):
         return known, given | {"model": recipe.name}
     own = own_model(source)
-    tp = given["tp"] or (largest_tp(own.facts, given["gpus_per_node"]) if given["strategy"] == "tp" else None)
-    return with_own_model(known, own), given | {
+    library = with_own_model(known, own)
+    (served,) = library.models.values()
+    tp = given["tp"] or (largest_tp(served, given["gpus_per_node"]) if given["strategy"] == "tp" else None)
+    return library, given | {
         "model": own.title,
         "tp": tp if tp != given["gpus_per_node"] else given["tp"],
     }

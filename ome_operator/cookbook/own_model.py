@@ -2,12 +2,13 @@
 read.
 """
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ome_operator.api import Facts, Model, propose_name
+from ome_operator.capacity.division import divides
 from ome_operator.capacity.model import matrix_widths
+from ome_operator.capacity.shape import ParallelShape
 from ome_operator.cookbook.library import Library, Served
 from ome_operator.cookbook.preset import environment
 from ome_operator.cookbook.request import RecipeRefused
@@ -111,7 +112,9 @@ def _quantization(facts: Facts) -> str:
     return "" if name == "none" else name
 
 
-def largest_tp(facts: Facts, gpus: int) -> int:
-    """Return the largest number of at most `gpus` GPUs that can share the attention heads of a model."""
-    heads = facts.attention.heads if facts.attention else gpus
-    return math.gcd(heads, gpus)
+def largest_tp(served: Served, gpus: int) -> int:
+    """Return the largest number of GPUs that divides `gpus` and among which the matrices and heads of a model divide
+    evenly.
+    """
+    numbers = (number for number in range(gpus, 0, -1) if gpus % number == 0)
+    return next((tp for tp in numbers if divides(served.sizes, ParallelShape(tp=tp, cut=tp)) is None), gpus)

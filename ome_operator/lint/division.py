@@ -248,9 +248,10 @@ def dp_both(subject: Subject) -> Iterator[Hit]:
 @rule(
     "heads-divide",
     Severity.ERROR,
-    "The number of attention heads is not a multiple of the number of GPUs that share them",
+    "The GPUs that share attention cannot have equally many attention heads, or key-value heads",
     ignored=STARTS_NOT,
-    evidence="SGLang 0.5.23, models/deepseek_v2.py and models/qwen3_moe.py: `num_heads % attn_tp_size == 0`.",
+    evidence="SGLang 0.5.23, models/deepseek_v2.py and models/qwen3_moe.py: `num_heads % attn_tp_size == 0`; "
+    "layers/linear.py, QKVParallelLinear, divides the number of key-value heads by that of the GPUs, or the reverse.",
 )
 def heads_divide(subject: Subject) -> Iterator[Hit]:
     attention = subject.model.facts.attention if subject.model is not None else None
@@ -258,7 +259,8 @@ def heads_divide(subject: Subject) -> Iterator[Hit]:
         if subject.model is None or attention is None or not found.attention_tp:
             continue
         if uneven := division.heads(subject.model, found.attention_tp):
-            remedy = f"add --attn-dp-size, so that TP / DP divides {attention.heads}"
+            also = "" if attention.kv_lora_rank else f", and divides {attention.kv_heads} or is a multiple of it"
+            remedy = f"add --attn-dp-size, so that TP / DP divides {attention.heads}{also}"
             yield Hit(locate(role, start, "--attn-dp-size", "--tp-size"), uneven.sentence, remedy)
 
 

@@ -191,7 +191,7 @@ def _modelopt(settings: Config) -> Quantization | None:
 
 
 def _block(value: Any) -> list[int] | None:
-    return value if isinstance(value, list) and len(value) == 2 and all(map(is_whole, value)) else None
+    return value if isinstance(value, list) and len(value) == 2 and all(is_whole(each) and each for each in value) else None
 
 
 def _made(name: str, method: str, **rest: Any) -> Quantization:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple
 
-from ome_operator.capacity.division import whole_blocks
+from ome_operator.capacity.division import heads, whole_blocks
 from ome_operator.capacity.memory import BOTH, DECODE, GIB, PREFILL, in_gib
 from ome_operator.cookbook.library import engine as recipe
 from ome_operator.sizing import steps
@@ -166,10 +166,8 @@ def _sizes(gpus: int, node: int) -> tuple[int, ...]:
 def workers(place: ServingStack, gpus: int) -> Iterator[Worker]:
     """Yield every way to divide the model over a worker of at most `gpus` GPUs, whether it fits into memory or not."""
     shape, gpu = place.shape, place.gpu
-    seen = shape.facts.attention
-    heads = seen.heads if seen else 1
     for size in _sizes(gpus, gpu.node):
-        if size <= WIDEST_TP and heads % size == 0:
+        if size <= WIDEST_TP and heads(shape.known, size) is None:
             yield Worker(size, 1, 1 if _cuts(shape.known.widths, size) or not shape.experts else size)
         if shape.experts and 1 < size <= max(gpu.node, min(NARROW, gpu.domain)) and _cuts(shape.known.widths, size):
             yield Worker(1, size, 1)

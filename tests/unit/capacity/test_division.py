@@ -85,3 +85,28 @@ def test_copies_fill_up_or_are_spare() -> None:
     assert redundant_experts(384, 96, spare=0) == 0
     assert redundant_experts(384, 80, spare=1) == 16, "the smallest number with which the experts divide"
     assert redundant_experts(0, 8, spare=0) == 0
+
+
+@pytest.mark.parametrize(
+    ("number", "gpus", "fits"),
+    [(10, 8, False), (10, 4, False), (10, 2, True), (10, 5, True), (10, 20, True), (8, 16, True), (1, 8, True), (40, 8, True)],
+)
+def test_key_value_heads_are_divided_or_copied_evenly(number: int, gpus: int, fits: bool) -> None:
+    """Phi-4 has 40 heads and 10 key-value heads: engines end at TP 8. Latent attention has no heads to divide."""
+    attention = Attention(heads=40 * 4, kv_heads=number)
+    model = ModelFacts("x", K2.facts.model_copy(update={"attention": attention}), None, ())
+    found = heads(model, gpus)
+    assert (found is None) is fits
+    if found is not None:
+        words = f"{number} key-value heads can neither be divided by {gpus} GPUs nor copied evenly to them"
+        assert (found.division, found.sentence) == (Division.HEADS, words)
+    latent = attention.model_copy(update={"kv_lora_rank": 512})
+    assert heads(ModelFacts("x", K2.facts.model_copy(update={"attention": latent}), None, ()), gpus) is None
+
+
+def test_blocks_without_columns_are_no_blocks() -> None:
+    """An agent may have read such a size from a strange config.json."""
+    assert K2.facts.quantization is not None
+    quantization = K2.facts.quantization.model_copy(update={"block": [0, 0]})
+    model = ModelFacts("x", K2.facts.model_copy(update={"quantization": quantization}), None, (2048,))
+    assert block(model, 2048, 7) is None
