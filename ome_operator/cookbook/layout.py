@@ -210,7 +210,8 @@ def _hints(
             )
             continue
         where = f"{role.stage}: " if role.stage else ""
-        weights = f"{where}about {left.weights / GIB:.0f} of {hardware.memory / GIB:.0f} GiB of each GPU are weights; "
+        about = f"about {size:.0f}" if (size := left.weights / GIB) >= 1 else "less than 1"
+        weights = f"{where}{about} of {hardware.memory / GIB:.0f} GiB of each GPU are weights; "
         if not served.facts.kv_bytes_per_token:
             yield f"{weights}{left.cache / GIB:.0f} GiB are left for the cache, whose size per token is not known."
             continue

@@ -12,6 +12,7 @@ from ome_operator.capacity.shape import ParallelShape
 from ome_operator.cookbook.library import Library, Served
 from ome_operator.cookbook.preset import environment
 from ome_operator.cookbook.request import RecipeRefused
+from ome_operator.modelinfo.uncounted import unweighed
 from ome_operator.modelinfo.weight_sizes import WeightBytes, weight_bytes
 
 _DENSE, _WITH_EXPERTS = ("tp", "tp+dp", "tp+pp"), ("tp", "tp+dp", "tp+pp", "tp+ep", "tp+dp+ep", "dp+ep")
@@ -46,9 +47,10 @@ def with_own_model(known: Library, own: OwnModel) -> Library:
     """
     weights = _weights(own)
     if weights is None:
+        why = unweighed(own.config, own.modelopt) if own.config is not None else "no agent has read it from its files"
         raise RecipeRefused(
-            f"The size of {own.title} is not known, because its config.json describes a family that the cookbook cannot "
-            "count: pass --from with the directory of its weight files."
+            f"The size of {own.title} is not known: {why}. Pass --from with a directory that also contains its safetensors "
+            "files, or their model.safetensors.index.json."
         )
     served = _served(own, weights)
     return Library({served.name.lower(): served}, known.hardware, {})

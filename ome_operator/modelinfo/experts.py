@@ -62,7 +62,7 @@ def experts(text: Config) -> Experts | None:
     text = _with_nested(text)
     routed, per_token = _number(text, *_ROUTED), _number(text, *_PER_TOKEN)
     shared, layers = _shared(text), _layers_with_experts(text)
-    if is_dense(text) or not routed or not per_token or shared is None or layers is None:
+    if is_dense(text) or not routed or not per_token or per_token > routed or shared is None or layers is None:
         return None
     return Experts(routed=routed, shared=shared, per_token=per_token, layers=layers)
 
@@ -80,6 +80,9 @@ def unknown_experts(text: Config) -> str:
     ):
         if value is None:
             return f"config.json does not state {missing} in a known field"
+    routed, per_token = _number(text, *_ROUTED) or 0, _number(text, *_PER_TOKEN) or 0
+    if not 0 < per_token <= routed:
+        return f"config.json states {per_token} experts per token, but {routed} experts"
     return f"the layers of model type {kind} that have experts are not known"
 
 

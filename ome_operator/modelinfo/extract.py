@@ -14,6 +14,7 @@ from ome_operator.modelinfo.json_fields import LARGEST, Config, short, string, t
 from ome_operator.modelinfo.quantization import has_fp4_experts, quantization
 from ome_operator.modelinfo.request_cache import request_cache
 from ome_operator.modelinfo.safetensors import Tensors, combined, index_sizes, tensors
+from ome_operator.modelinfo.uncounted import uncounted
 from ome_operator.util.json_limits import MIB, TooLarge, parsed
 
 CONFIG, PIPELINE = "config.json", "model_index.json"
@@ -64,7 +65,9 @@ def facts(
     if found.get("parameters"):
         found["parameter_size"] = architecture.format_parameters(found["parameters"])
     elif not found.get("pipeline"):
-        unknown.append("parameters: the architecture is not known, and no file header contains the number")
+        why = found.pop("uncounted", "the architecture is not known")
+        unknown.append(f"parameters: {why}, and no file header contains the number")
+    found.pop("uncounted", None)
     if unknown:
         found["unknown"] = list(dict.fromkeys(unknown))
     return Facts(**{key: value for key, value in found.items() if value is not None})
@@ -122,6 +125,7 @@ def _config(config: Config, modelopt: Config | None, unknown: list[str]) -> dict
         "model_type": string(config, "model_type"),
         "framework": Named(name="transformers", **({"version": version} if version else {})),
         "parameters": count.total if count else None,
+        "uncounted": uncounted(config) if count is None else None,
         "active_parameters": count.active if count else None,
         "layers": layer_count(text),
         "draft_layers": whole_number(text, "num_nextn_predict_layers", "num_mtp_modules"),

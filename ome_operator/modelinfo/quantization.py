@@ -35,11 +35,12 @@ _ALIKE = {"mxfp4": ("mxfp4", 4), "nvfp4": ("nvfp4", 4), "fbgemm_fp8": ("fbgemm_f
 def quantization(config: Config, modelopt: Config | None = None) -> Quantization | None:
     """Return the quantization in a config.json, or in NVIDIA's hf_quant_config.json next to it; None if it is unknown.
 
-    A config that mentions no quantization means weights that are not quantized.
+    A config that mentions no quantization means weights that are not quantized. A quantization that is not an object, such
+    as `"quantization_config": "fp8"`, is unknown.
     """
     settings = quantization_settings(config, modelopt)
     if not settings:
-        return Quantization(name=NONE)
+        return None if _misstated(config) else Quantization(name=NONE)
     method = _method(settings)
     if method == "fp8" and (experts := _experts_format(config, settings)):
         return _made(experts, method, bits=4, group_size=_FP4_GROUPS[experts])
@@ -103,6 +104,13 @@ def quantization_settings(config: Config, modelopt: Config | None) -> Config:
     if not settings and modelopt:
         settings = {"quant_method": "modelopt", **section(modelopt, "quantization")}
     return settings
+
+
+def _misstated(config: Config) -> bool:
+    """Return whether a config states a quantization in another form than as an object."""
+    text = text_part(config)
+    found = (config.get("quantization_config"), text.get("quantization_config"), text.get("compression_config"))
+    return any(value and not isinstance(value, dict) for value in found)
 
 
 def _method(settings: Config) -> str:

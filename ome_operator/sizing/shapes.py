@@ -11,10 +11,11 @@ from ome_operator.capacity.model import ModelFacts, matrix_widths
 from ome_operator.modelinfo import architecture
 from ome_operator.modelinfo.experts import layer_count
 from ome_operator.modelinfo.extract import CONFIG, facts
-from ome_operator.modelinfo.json_fields import text_part, whole_number
+from ome_operator.modelinfo.json_fields import text_part
 from ome_operator.modelinfo.layer_sizes import Attended
 from ome_operator.modelinfo.quantization import quantization, quantization_settings
 from ome_operator.modelinfo.request_cache import RequestCache, attended, linear_state, request_cache
+from ome_operator.modelinfo.uncounted import unweighed, wrong_size
 from ome_operator.modelinfo.weight_sizes import WeightBytes, weight_bytes
 from ome_operator.sizing.errors import PlanRefused, nearest
 from ome_operator.util import package_data
@@ -33,11 +34,6 @@ _QUANTIZED: Mapping[str, Mapping[str, Any] | None] = {
 }
 MOST_LAYERS = 1000
 """Largest number of layers that is accepted. Published models have at most 200."""
-_SIZES = (
-    "hidden_size", "d_model", "num_hidden_layers", "n_layers", "num_attention_heads", "n_heads", "num_key_value_heads",
-    "head_dim", "vocab_size",
-)  # fmt: skip
-"""Fields of a config.json that are a whole number above 0 in every family that states them as a single value."""
 _STORED = {"mxfp4": "mxfp4", "nvfp4": "fp4"}
 """Maps the name of a quantization of 4 bits to the precision. All other quantizations of 4 bits, such as AWQ and GPTQ, have
 the precision INT4."""
@@ -178,11 +174,8 @@ def check_sizes(name: str, text: Mapping[str, Any]) -> None:
     """Raise PlanRefused if the config of a text model states a size that is not a whole number above 0, or more than
     MOST_LAYERS layers. A size that is missing or null is no error here, because families differ in what they state.
     """
-    for field in _SIZES:
-        stated = text.get(field)
-        if isinstance(stated, int | float | str) and not whole_number(text, field):
-            said = json.dumps(stated)[:40]
-            raise PlanRefused(f"{name} states {field}: {said}, but a whole number above 0 is needed: check config.json.")
+    if wrong := wrong_size(text):
+        raise PlanRefused(f"{name} {wrong}: check config.json.")
     if (layers := layer_count(text) or 0) > MOST_LAYERS:
         raise PlanRefused(f"{name} has {layers:,} layers, but at most {MOST_LAYERS:,} may be: check config.json.")
 
@@ -207,7 +200,7 @@ def of(name: str, config: Mapping[str, Any], precision: str) -> Shape:
     mixture, seen = read.experts, read.attention
     count = architecture.count_parameters(config, seen, mixture, tied=architecture.tied(config))
     if sizes is None or seen is None or count is None or not read.layers or not read.hidden_size:
-        raise PlanRefused(f"The sizes of {name} are unknown: its config.json describes an unsupported model family.")
+        raise PlanRefused(f"The sizes of {name} are unknown: {unweighed(config, None)}.")
     active = count.routed * mixture.per_token / mixture.routed if mixture else 0.0
     return Shape(
         name=name,

@@ -8,6 +8,7 @@ from ome_operator.capacity.model import ModelFacts
 from ome_operator.modelinfo.experts import experts
 from ome_operator.modelinfo.json_fields import text_part, whole_number
 from ome_operator.modelinfo.layer_sizes import Attended
+from ome_operator.modelinfo.uncounted import uncounted
 from ome_operator.modelinfo.weight_sizes import WeightBytes
 from ome_operator.sizing.errors import PlanRefused
 from ome_operator.sizing.shapes import Shape, check_sizes, stored_precision
@@ -66,7 +67,7 @@ def _sizes(name: str, text: Mapping[str, Any]) -> tuple[int, int, int]:
     layers = whole_number(text, "num_hidden_layers", "n_layers")
     if not hidden or not heads or not layers:
         raise PlanRefused(
-            f"The sizes of {name} are unknown: its config.json describes an unsupported model family, and lacks "
-            "hidden_size, num_attention_heads or num_hidden_layers."
+            f"The sizes of {name} are unknown: {uncounted(text)}, and config.json lacks hidden_size, num_attention_heads or "
+            "num_hidden_layers."
         )
     return hidden, heads, layers

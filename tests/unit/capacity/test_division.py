@@ -89,7 +89,16 @@ def test_copies_fill_up_or_are_spare() -> None:
 
 @pytest.mark.parametrize(
     ("number", "gpus", "fits"),
-    [(10, 8, False), (10, 4, False), (10, 2, True), (10, 5, True), (10, 20, True), (8, 16, True), (1, 8, True), (40, 8, True)],
+    [
+        (10, 8, False),
+        (10, 4, False),
+        (10, 2, True),
+        (10, 5, True),
+        (10, 20, True),
+        (8, 16, True),
+        (1, 8, True),
+        (40, 8, True),
+    ],
 )
 def test_key_value_heads_are_divided_or_copied_evenly(number: int, gpus: int, fits: bool) -> None:
     """Phi-4 has 40 heads and 10 key-value heads: engines end at TP 8. Latent attention has no heads to divide."""

@@ -171,7 +171,7 @@ def test_an_unknown_architecture_says_what_is_not_known() -> None:
     assert seen.unknown == [
         "attention: config.json does not contain the numbers of attention heads and key-value heads",
         "contextLength: config.json does not contain it",
-        "parameters: the architecture is not known, and no file header contains the number",
+        "parameters: the tensors of model type new are not known, and no file header contains the number",
     ]
 
 

@@ -192,7 +192,7 @@ def test_a_model_of_an_unknown_family_gets_a_rough_speed(tmp_path: Path) -> None
     file, index = tmp_path / "config.json", tmp_path / "model.safetensors.index.json"
     file.write_text(json.dumps(UNKNOWN))
     asked = ("--model", file, "--hardware", "b200", "--nodes", 1, "--workload", "1k/1k")
-    assert "unsupported model family. Its weight files, or their model.safetensors.index.json, next to" in refused(*asked)
+    assert "are not known. Its weight files, or their model.safetensors.index.json, next to" in refused(*asked)
     index.write_text(json.dumps({"metadata": {"total_size": 420 * 10**9}, "weight_map": {}}))
     text = run(*asked).stdout
     assert "error: not known" in text and "so the figures are rough, at the rates of the data sheet" in text
