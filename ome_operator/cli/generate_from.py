@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ome_operator.api import Facts, Model, source_hints
 from ome_operator.cli.file_errors import why_unreadable
+from ome_operator.cli.weight_files import only_gguf, weight_bytes
 from ome_operator.cookbook.library import published_config
 from ome_operator.cookbook.own_model import OwnModel, names_code
 from ome_operator.errors import UserError
@@ -44,12 +45,16 @@ def _of_files(folder: Path, config: Path | None = None) -> OwnModel:
     """Return the facts that the files in a directory state. With `config`, only this file is read, and no weights."""
     folder = folder.resolve()
     paths = {CONFIG: config} if config else {name: folder / name for name in FILES if (folder / name).is_file()}
+    if config is None and only_gguf(folder):
+        raise UserError(
+            f"--from {folder}: the directory contains GGUF files, but files are written for safetensors models only: name "
+            "the directory of the original model, or begin with config/samples/isvc/moonshotai/kimi-k2-gguf.yaml"
+        )
     if CONFIG not in paths:
         raise UserError(f"--from {folder}: there is no {CONFIG} in this directory")
     content = _object(paths[CONFIG])
     modelopt = _object(folder / MODELOPT) if MODELOPT in paths else None
     others = [] if config else [_object(folder / name) for name in _WITH_CODE if (folder / name).is_file()]
-    weights = [] if config else sorted(folder.glob("*.safetensors"))
     title = config.stem if config and config.name != CONFIG else folder.name or "model"
     return OwnModel(
         title=visible(title),  # it becomes a comment of the manifests: the name of a file may have several lines
@@ -58,7 +63,7 @@ def _of_files(folder: Path, config: Path | None = None) -> OwnModel:
         facts=facts({name: path.read_bytes() for name, path in paths.items()}),
         config=content,
         modelopt=modelopt,
-        stored_bytes=sum(file.stat().st_size for file in weights) or None,
+        stored_bytes=None if config else weight_bytes(folder),
         remote_code=names_code([content, *others]),
     )
 

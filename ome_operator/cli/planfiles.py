@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from ome_operator.cli.file_errors import why_unreadable
+from ome_operator.util.visible import visible
 
 if TYPE_CHECKING:
     from ome_operator.sizing.calibration import Row
@@ -54,7 +55,8 @@ def learned(found: "Iterable[Row | tuple[str, str]]", name: str) -> "Constants":
 
 
 def model(name: str, precision: str) -> "Shape":
-    """Return the sizes of a model. `name` is the name of a known model or the path of a config.json."""
+    """Return the sizes of a model. `name` is the name of a known model, or the path of a config.json or of its directory."""
+    from ome_operator.cli.weight_files import weight_bytes
     from ome_operator.modelinfo.extract import CONFIG, MODELOPT
     from ome_operator.modelinfo.json_fields import text_part
     from ome_operator.sizing.errors import PlanRefused
@@ -62,16 +64,18 @@ def model(name: str, precision: str) -> "Shape":
     from ome_operator.sizing.unknown_family import by_sizes
 
     path = Path(name)
+    if path.is_dir() and name not in (path.name, f"{path.name}/"):  # else a known model may have the name of a directory
+        path /= CONFIG
     if path.suffix != ".json":
         return shape(name, precision)
     config = _json_object(path, CONFIG)
-    title = str(config.get("_name_or_path") or path.parent.name or path.stem)
+    title = visible(str(config.get("_name_or_path") or path.resolve().parent.name or path.stem))
     check_sizes(title, text_part(config))
     beside = path.with_name(MODELOPT)
     try:
         return from_config(title, config, precision, _json_object(beside, MODELOPT) if beside.exists() else None)
     except PlanRefused as error:
-        weights = None if precision else _weights(path)
+        weights = None if precision else weight_bytes(path.parent)
         if weights is not None:
             return by_sizes(title, config, weights)
         if precision:
@@ -106,27 +110,6 @@ def models_beside(file: Path) -> "Callable[[str, str], Shape]":
     calibration file. It reads each file once.
     """
     return cache(lambda name, precision: model(str(file.parent / name) if name.endswith(".json") else name, precision))
-
-
-def _weights(config: Path) -> int | None:
-    """Return the bytes of the weights of a model whose config.json has this path: of the safetensors files next to it, or as
-    their index states them; None if there are neither.
-    """
-    from ome_operator.modelinfo.extract import INDEX, MEMORY
-    from ome_operator.modelinfo.safetensors import index_sizes
-    from ome_operator.util.json_limits import parsed
-
-    files = [each.stat().st_size for each in config.parent.glob("*.safetensors")]
-    if files:
-        return sum(files)
-    index = config.parent / INDEX
-    if not index.exists():
-        return None
-    try:
-        found = parsed(text(index), str(index), memory=MEMORY[INDEX], take=lambda value: value)
-    except ValueError:
-        return None
-    return index_sizes(found)[0] if isinstance(found, dict) else None
 
 
 def hardware(text: str) -> "list[Gpu]":
