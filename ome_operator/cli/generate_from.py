@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Any
 from ome_operator.api import Facts, Model, source_hints
 from ome_operator.cli.file_errors import why_unreadable
 from ome_operator.cli.weight_files import only_gguf, weight_bytes
-from ome_operator.cookbook.library import published_config
+from ome_operator.cookbook.library import published_config, published_names
 from ome_operator.cookbook.own_model import OwnModel, names_code
 from ome_operator.errors import UserError
 from ome_operator.modelinfo.extract import CONFIG, FILES, MEMORY, MODELOPT, facts
 from ome_operator.util.json_limits import parsed
+from ome_operator.util.similar import meant
 from ome_operator.util.visible import visible
 
 if TYPE_CHECKING:
     from ome_operator.kube.client import Client
 
-_REPOSITORY = re.compile(r"(?:hf://)?[\w.-]+/[\w.-]+")
+_REPOSITORY = re.compile(r"(?:hf://)?([\w.-]+/[\w.-]+)(@[\w.-]+)?")
+"""A repository, and its revision."""
 _WITH_CODE = ("tokenizer_config.json", "preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
 """Files beside config.json that may name Python code that is stored with the weights."""
 _ROOT = "/raid/models"
@@ -33,8 +35,9 @@ def own_model(source: str) -> OwnModel:
     if place.is_file():
         return _of_files(place.parent, place)
     source = source_hints.repository_of_page(source) or source.rstrip("/")
-    if _REPOSITORY.fullmatch(source) and not source.startswith(".") and not source.endswith(".json"):
-        return _of_repository(source.removeprefix("hf://"))
+    found = _REPOSITORY.fullmatch(source)
+    if found and not source.startswith(".") and not source.endswith(".json"):
+        return _of_repository(found[1], found[2] or "")
     raise UserError(
         f"--from {source}: there is no such file or directory, and it is not a repository such as org/model: name a "
         "config.json, the directory of a model, or a repository"
@@ -79,9 +82,9 @@ def _object(path: Path) -> Mapping[str, Any]:
     return content
 
 
-def _of_repository(repository: str) -> OwnModel:
+def _of_repository(repository: str, revision: str) -> OwnModel:
     """Return the known facts of a repository without downloading from it: its config.json in a recipe, or the facts that an
-    agent read on a node.
+    agent read on a node. `revision` is "" or `@` and the name of a revision.
     """
     import json
 
@@ -89,7 +92,7 @@ def _of_repository(repository: str) -> OwnModel:
     if (config := published_config(repository)) is not None:
         return OwnModel(
             title,
-            uri,
+            f"{uri}{revision}",
             f"{_ROOT}/{repository}",
             facts({CONFIG: json.dumps(config)}),
             config,
@@ -99,10 +102,11 @@ def _of_repository(repository: str) -> OwnModel:
     if found is None:
         raise UserError(
             f"--from {repository}: the architecture is unknown, because no agent of the cluster has read the files of a "
-            f"model with the URI {uri}: name its config.json, or apply a model with this URI and wait for the agent"
+            f"model with the URI {uri}: {meant(title, published_names())}name its config.json, or apply a model with this "
+            "URI and wait for the agent"
         )
     learned, path = found
-    return OwnModel(title, uri, path or f"{_ROOT}/{repository}", learned)
+    return OwnModel(title, f"{uri}{revision}", path or f"{_ROOT}/{repository}", learned)
 
 
 def _on_the_cluster(uri: str) -> tuple[Facts, str] | None:

@@ -28,9 +28,7 @@ def weight_bytes(folder: Path) -> int | None:
     if stated := _of_index(folder / INDEX):
         return stated
     if files:
-        raise UserError(
-            f"{folder} contains {len(files)} of {wanted} weight files: download the others, or their {INDEX}"
-        )
+        raise UserError(f"{folder} contains {len(files)} of {wanted} weight files: download the others, or their {INDEX}")
     return None
 
 

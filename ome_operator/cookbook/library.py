@@ -299,3 +299,8 @@ def published_config(repository: str) -> Mapping[str, Any] | None:
     name = repository.rpartition("/")[2]
     found: Mapping[str, Any] | None = (_data("models.yaml").get(name) or {}).get("config")
     return found or _data("shapes.yaml").get(name)
+
+
+def published_names() -> list[str]:
+    """Return the names of the models of which `published_config` knows the sizes."""
+    return [*(name for name, said in _data("models.yaml").items() if said.get("config")), *_data("shapes.yaml")]

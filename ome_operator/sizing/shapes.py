@@ -32,6 +32,7 @@ _QUANTIZED: Mapping[str, Mapping[str, Any] | None] = {
         "config_groups": {"group_0": {"weights": {"num_bits": 4, "type": "int", "group_size": 32}}},
     },
 }
+_ALIASES = {"nvfp4": "fp4"}
 MOST_LAYERS = 1000
 """Largest number of layers that is accepted. Published models have at most 200."""
 _STORED = {"mxfp4": "mxfp4", "nvfp4": "fp4"}
@@ -98,7 +99,7 @@ def shape(name: str, precision: str = "") -> Shape:
     if found is None:
         return _published(name, precision)
     said, title = found
-    wanted = precision or said["precision"]
+    wanted = _spelled(precision) or said["precision"]
     if wanted not in _QUANTIZED:
         raise PlanRefused(f"The precision {wanted} is not supported: {nearest(wanted, _QUANTIZED)}.")
     longest = (said.get("context") or {}).get(title, said["config"]["max_position_embeddings"])
@@ -106,6 +107,11 @@ def shape(name: str, precision: str = "") -> Shape:
     stored = {**(_QUANTIZED[wanted] or {}), **({"ignore": plain} if plain else {})}
     changed = {"max_position_embeddings": longest, "quantization_config": stored}
     return of(title, {**said["config"], **changed}, wanted)
+
+
+def _spelled(precision: str) -> str:
+    """Return a precision in the spelling of `_QUANTIZED`."""
+    return _ALIASES.get(precision.lower(), precision.lower())
 
 
 def _published(name: str, precision: str) -> Shape:
@@ -157,7 +163,7 @@ def from_config(
     Raises PlanRefused for an unknown precision or model family, and for too many layers.
     """
     text = text_part(config)
-    wanted = precision or stored_precision(config, modelopt)
+    wanted = _spelled(precision) or stored_precision(config, modelopt)
     if wanted is None:
         raise PlanRefused(f"The quantization of {name} is not known: pass --precision, one of {', '.join(_QUANTIZED)}.")
     if wanted not in _QUANTIZED:

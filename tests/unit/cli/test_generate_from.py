@@ -206,3 +206,25 @@ def test_what_cannot_work_is_one_sentence(config: Any, more: tuple[str, ...], sa
 def test_a_source_that_is_not_there_is_said(source: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert said in told(run("--from", source, "--hardware", "h200"))
+
+
+NAMES = (
+    "moonshotai/Kimi-K2-Instruct", "hf://moonshotai/Kimi-K2-Instruct", "moonshotai/Kimi-K2-Instruct/",
+    *(f"https://huggingface.co/moonshotai/Kimi-K2-Instruct{rest}" for rest in (
+        "", "/", "/tree/main", "/blob/main/config.json", "/resolve/main/config.json")),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_repository_is_known_by_its_name_and_by_the_addresses_of_its_pages(name: str) -> None:
+    assert generate_from.own_model(name) == generate_from.own_model(NAMES[0])
+
+
+def test_the_revision_of_a_repository_is_kept() -> None:
+    assert generate_from.own_model(f"{NAMES[0]}@main").uri == f"hf://{NAMES[0]}@main"
+
+
+def test_a_repository_with_a_typo_is_told_with_the_name_that_was_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generate_from, "_on_the_cluster", lambda _: None)
+    with pytest.raises(UserError, match=r"did you mean Kimi-K2-Instruct\? "):
+        generate_from.own_model("moonshotai/Kimi-K2-Instruc")

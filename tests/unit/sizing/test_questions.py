@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ome_operator.cli.generate import bookshelf
 from ome_operator.sizing.calibration import shipped
 from ome_operator.sizing.comparison import why_slower
 from ome_operator.sizing.error_bars import GPU, MODEL, bars, held, trust
@@ -16,6 +17,7 @@ from ome_operator.sizing.shapes import shape
 from ome_operator.sizing.steps import ServingStack
 from ome_operator.sizing.workers import Worker
 from tests.support.parts import ROOT
+from tests.unit.modelinfo import configs
 from tests.unit.sizing.test_calibration import GOOD
 from tests.unit.sizing.test_calibration import file as rows_file
 from tests.unit.sizing.test_command import refused, run
@@ -153,3 +155,27 @@ def test_a_model_is_planned_in_the_precision_of_its_files(tmp_path: Path) -> Non
     file.write_text(json.dumps(config | {"quantization_config": {"quant_method": "modelopt", "quant_algo": "MIXED"}}))
     assert "is not known: pass --precision, one of bf16, fp8, fp4, mxfp4, int4. Its weight files" in refused(*asked)
     assert "(fp4) on" in run(*asked, "--precision", "fp4").stdout
+
+
+def test_models_and_precisions_are_known_by_the_names_that_other_commands_accept() -> None:
+    """A model is planned under each name under which `ome generate` has a recipe, if its weights are not GGUF files. The
+    precision is written as in the names of models, too.
+    """
+    known = bookshelf()
+    for name in (*known.models, *known.aliases):
+        if known.model(name).format != "gguf":
+            assert shape(name).layers == known.model(name).facts.layers
+    for written, meant in (("FP8", "fp8"), ("NVFP4", "fp4"), ("nvfp4", "fp4")):
+        assert shape("Kimi-K2-Instruct", written).precision == meant
+        assert shape("Qwen3.5-27B", written).precision == meant
+
+
+def test_a_model_is_named_by_its_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name of a directory beside the caller stands for the known model of this name."""
+    place = tmp_path / "Kimi-K2-Instruct"
+    place.mkdir()
+    (place / "config.json").write_text(json.dumps({**configs.QWEN3_30B, "_name_or_path": "a\nb"}))
+    assert "a␤b (bf16)" in run("--model", place, "--hardware", "h200", "--workload", "2000/200").stdout
+    monkeypatch.chdir(tmp_path)
+    for name, title in (("./Kimi-K2-Instruct", "a␤b (bf16)"), ("Kimi-K2-Instruct", "Kimi-K2-Instruct (fp8)")):
+        assert title in run("--model", name, "--hardware", "h200", "--workload", "2000/200").stdout
