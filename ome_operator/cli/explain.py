@@ -11,7 +11,7 @@ import typer
 from ome_operator.cli.completing import services
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, no_such_service, on_cluster, resolve_service
 from ome_operator.cli.default import otherwise
-from ome_operator.cli.manifests import catalog_paths, read_manifests
+from ome_operator.cli.manifests import catalog_paths, left_out, read_files, read_manifests
 from ome_operator.cli.output import Output, console, emit, say
 from ome_operator.errors import Unanswered
 
@@ -89,7 +89,7 @@ def runtime(
     namespace: Annotated[str, typer.Option("--namespace", "-n", help="Namespace of a service that names none.")] = "default",
 ) -> None:
     """Show the runtime that a service would get, and each rule that excludes another runtime. Exit code 1: no runtime
-    fits, or there is another problem.
+    fits, or there is another problem. 2: an object of the file would be refused, or the answer is unknown.
     """
     from ome_operator.api import Invalid, Serving
     from ome_operator.cache.resources import SERVICE, SERVING
@@ -97,8 +97,11 @@ def runtime(
     from ome_operator.core.sglang.convert import draft
     from ome_operator.describe.selection import explain as lines
 
-    beside = read_manifests([file], namespace)
+    found = read_files([file], namespace)
+    beside, refused = found.accepted(), [str(each) for each in found.refused]
     asked = {(item["kind"], item["metadata"]["name"]) for item in beside if item["kind"] in (SERVICE, SERVING)}
+    if not asked and refused:
+        raise Unanswered(left_out(refused, ""))
     if not asked:
         raise Unanswered(f"{file} contains neither an InferenceService nor a Serving: name a file with one of them.")
     instead = "Use --files to read YAML files instead."
@@ -119,6 +122,8 @@ def runtime(
         messages = list(lines(parsed, cluster.deps(), draft=short))
         say("\n".join(messages))
         failed |= any(line.startswith(("nothing fits", "there is no", "problem")) for line in messages)
+    if refused:
+        raise Unanswered(left_out(refused, "The other objects were read"))
     raise typer.Exit(1 if failed else 0)
 
 

@@ -75,7 +75,8 @@ class FileRefusal(NamedTuple):
     """An instruction that tells how to correct the mistake, without capital letter and full stop."""
 
     def __str__(self) -> str:
-        return f"{self.object}: {self.says}: {self.remedy}"
+        subject = "" if self.says.startswith(self.object) else f"{self.object}: "
+        return f"{subject}{self.says}: {self.remedy}"
 
     @property
     def meant(self) -> str:

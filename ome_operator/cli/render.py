@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ome_operator.cli.manifests import Files as Content
 from ome_operator.cli.manifests import (
     catalog_name,
     catalog_or_default,
@@ -19,12 +20,9 @@ from ome_operator.errors import Unanswered
 from ome_operator.settings import Policy
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from ome_operator.cache.cluster_cache import ClusterCache
     from ome_operator.cache.resources import Resource
     from ome_operator.core.observed.objects import Manifest
-    from ome_operator.lint.subject import RefusedPart
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 _DEFAULTS = Policy()
@@ -93,7 +91,7 @@ def render(
     for kept in cluster.services():
         if isinstance(kept.parsed, Invalid) and named(kept.ref) in refused:
             continue  # the refusal says why
-        rendered, said, used = _service(kept, cluster, catalog_named, found.refused)
+        rendered, said, used = _service(kept, cluster, catalog_named, found)
         report_borrowed(used, found, catalog_named)
         name = named(kept.ref)
         if stops := [each for each in sorted(refused) if each == name or _without_namespace(each) in used]:
@@ -120,13 +118,14 @@ def _without_namespace(name: str) -> str:
 
 
 def _service(
-    kept: "Resource", cluster: "ClusterCache", catalog: str, refused: "Collection[RefusedPart]"
+    kept: "Resource", cluster: "ClusterCache", catalog: str, files: "Content"
 ) -> tuple[list["Manifest"], list[str], list[str]]:
     """Return the objects that the operator would create for a service, a sentence for each problem that prevents it from
     creating them, and the model and runtime of the service. `catalog` names the source of objects that are not in the files,
-    and `refused` contains the parts of the files that a cluster would refuse.
+    and `files` is the content of the files.
     """
     from ome_operator.api import Invalid
+    from ome_operator.cli.live.cluster_from_manifests import ref
     from ome_operator.cli.live.file_problems import without_cluster, without_repeats
     from ome_operator.cli.live.linted import judged
     from ome_operator.core.resolve.identity import CHOSEN
@@ -139,5 +138,6 @@ def _service(
     if found.advice:
         complain(f"{name}: note: {found.advice}")
     used = [f"{each['kind']} {each['name']}" for part in (CHOSEN, "model") if (each := found.inputs.get(part))]
-    problems = without_cluster(without_repeats(found.problems, refused, name), catalog)
+    named = [ref(body) for body in files.objects]
+    problems = without_cluster(without_repeats(found.problems, files.refused, name), catalog, named)
     return list(found.manifests), [f"{name}: {problem}" for problem in problems], used

@@ -139,7 +139,7 @@ def tp_divides_nodes(subject: Subject) -> Iterator[Hit]:
 )
 def gpus_too_few(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
-        if found.gpus is not None and role.gpus and found.gpus > role.gpus and start.text("--device") != "cpu":
+        if found.gpus is not None and found.gpus > role.gpus > 0 and start.text("--device") != "cpu":
             message = f"{_layout(found)} needs {_gpus(found.gpus)}, but a group has {role.gpus} ({role.sum_of_gpus})"
             yield Hit(
                 locate(role, start, "--tp-size", "--pp-size"),

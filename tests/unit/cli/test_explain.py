@@ -1,7 +1,10 @@
 """Tests of `ome explain runtime` with YAML files."""
 
+import re
 from pathlib import Path
+from typing import Any
 
+import pytest
 import yaml
 from typer.testing import CliRunner
 
@@ -88,3 +91,29 @@ def test_a_file_without_a_service_says_what_to_give(tmp_path: Path) -> None:
     assert str(result.exception).endswith(
         "contains neither an InferenceService nor a Serving: name a file with one of them."
     )
+
+
+REFUSED = {
+    "an unknown field": ({"bogus": 1}, {}, r"spec\.bogus is not a field of spec of InferenceService: remove it"),
+    "another version": ({}, {"apiVersion": "ome.io/v1"}, "write apiVersion: ome.io/v1beta1"),
+    "the kind of another project": ({}, {"apiVersion": "serving.kserve.io/v1beta1"}, "has no kind InferenceService"),
+    "an order of numbers": ({"engine": {"minReplicas": 2, "maxReplicas": 1}}, {}, "minReplicas is greater than maxReplicas"),
+}
+"""Changes of a service's spec and of its object, and the reason why a cluster would refuse it."""
+
+
+@pytest.mark.parametrize(("spec", "body", "why"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize("other", [False, True])
+def test_a_service_that_a_cluster_would_refuse_is_not_explained(
+    spec: dict[str, Any], body: dict[str, Any], why: str, other: bool, tmp_path: Path
+) -> None:
+    """`ome explain runtime` refuses the same objects as `ome lint -f`, `ome render` and `ome diff`, and explains the other
+    services in the file.
+    """
+    good = parts.read(parts.ROOT / "config/samples/isvc/moonshotai/kimi-k2-pd.yaml")[1]
+    bad = {**good, "metadata": {"name": "bad", "namespace": "x"}, "spec": {**good["spec"], **spec}, **body}
+    file = tmp_path / "all.yaml"
+    file.write_text(yaml.safe_dump_all([bad, good] if other else [bad]))
+    done = CliRunner().invoke(app, ["runtime", "-f", str(file), "--files", str(CONFIG / "models"), "--files", str(CONFIG)])
+    assert isinstance(done.exception, Unanswered) and re.search(why, str(done.exception)), done.exception
+    assert ("chosen " in done.stdout) is other, done.stdout

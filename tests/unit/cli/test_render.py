@@ -215,3 +215,13 @@ def test_the_findings_of_a_service_that_is_scaled_to_zero_are_those_of_a_service
     words = [["lint", "-f", str(of_groups(number, tmp_path, "--no-such-flag")), "-o", "json"] for number in (0, 1)]
     asleep, awake = ([each["rule"] for each in json.loads(CliRunner().invoke(app, each).stdout)] for each in words)
     assert asleep == awake and "flag-unknown" in asleep
+
+
+def test_a_model_in_another_namespace_is_named(tmp_path: Path) -> None:
+    """`ome render` gives the same reason as `ome lint`."""
+    model = {**yamls.model(), "kind": "BaseModel", "metadata": {"name": "tiny", "namespace": "other"}}
+    file = tmp_path / "all.yaml"
+    file.write_text(yaml.safe_dump_all([yamls.service("team", "svc", "rt", "engine"), yamls.runtime("rt"), model]))
+    words = "BaseModel tiny is in namespace other, and a service reads only its own namespace"
+    assert words in run("-f", file).stderr
+    assert words in CliRunner().invoke(app, ["lint", "-f", str(file)]).stdout.replace("\n", " ")
