@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 from ome_operator.api import AcceleratorClass, Model
+from ome_operator.cli.file_errors import why_unreadable
 from ome_operator.cli.output import complain
 from ome_operator.cookbook.library import Library, engines, library
 from ome_operator.cookbook.library import engine as known_engine
@@ -167,7 +168,7 @@ def generate(
     hardware and the model if neither is given.
     """
     given = {key: value for key, value in locals().items() if key in {item.name for item in fields(RecipeRequest)}}
-    _check_none_empty({**given, "engine_version": version, "output": output, "from": source})
+    _check_values({**given, "engine_version": version, "output": output, "from": source})
     for option in ("reasoning_parser", "tool_call_parser"):
         given[option] = True if given[option] == OWN else given[option] or False
     try:
@@ -205,8 +206,13 @@ def _own(source: str, given: dict[str, Any], known: Library) -> tuple[Library, d
     }
 
 
-def _check_none_empty(given: dict[str, Any]) -> None:
-    """Raise an error for an option with an empty value, because an unset shell variable produces an empty value."""
+def _check_values(given: dict[str, Any]) -> None:
+    """Raise an error for an option with an empty value, because an unset shell variable produces an empty value, and for a
+    format that this command does not have, because it would become the name of a folder.
+    """
+    if (wanted := given["output"]) in ("json", "text"):
+        message = f"there is no format {wanted}: write yaml, or the name of a folder, such as ./{wanted}"
+        raise typer.BadParameter(message, param_hint="--output")
     for name, value in given.items():
         if isinstance(value, str) and not value.strip() and name != "version":
             message = "the value is empty: give a value, or leave out the option"
@@ -302,7 +308,7 @@ def _write(folder: Path, files: dict[str, str]) -> None:
         for name, text in files.items():
             (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
     except OSError as error:
-        raise UserError(f"{folder} cannot be written: {error}") from error
+        raise UserError(f"{folder} cannot be written: {why_unreadable(error)}") from error
     typer.secho(
         f"\n{folder}: {', '.join(f'{name}.yaml' for name in files)}. kubectl apply -f {shlex.quote(str(folder))}", err=True
     )

@@ -165,7 +165,8 @@ class Library:
             instead = f" The service {sample} serves {name} without a recipe." if sample else ""
             near = [] if found else get_close_matches(asked, self.models, 1)
             meant = f" Did you mean {self.models[near[0]].name}?" if near else ""
-            raise RecipeRefused(f"There is no recipe for the model {name}: use one of {known}.{meant}{instead}")
+            own = " For a model of your own, pass --from with its config.json or directory."
+            raise RecipeRefused(f"There is no recipe for the model {name}: use one of {known}.{meant}{instead}{own}")
         return found[0]
 
     def machine(self, name: str) -> Hardware:
@@ -204,6 +205,10 @@ def library(models: Iterable[tuple[Model, str]], classes: Iterable[AcceleratorCl
     return Library(whole_first, ordered, elsewhere, {alias: key for alias, key in aliases.items() if alias not in served})
 
 
+_OTHER_NAMES = {"trtllm": "tensorrt-llm", "trt-llm": "tensorrt-llm"}
+"""Other names of engines, which `ome plan` accepts, too."""
+
+
 def engines() -> Mapping[str, tuple[str, ...]]:
     """Return the versions for which presets exist, by engine, the newest first."""
     return {name: tuple(one["versions"]) for name, one in _data("engines.yaml").items()}
@@ -211,10 +216,11 @@ def engines() -> Mapping[str, tuple[str, ...]]:
 
 @cache
 def engine(name: str, version: str | None = None) -> Engine:
-    """Return an engine for which presets exist. Without `version`, return its newest version. Raises RecipeRefused if
-    there is no preset.
+    """Return an engine for which presets exist. Without `version`, return its newest version. A version may begin with v,
+    as the tags of images do. Raises RecipeRefused if there is no preset.
     """
-    known = engines()
+    known, name = engines(), _OTHER_NAMES.get(name.lower(), name.lower())
+    version = version.removeprefix("v") if version is not None else None
     if name not in known:
         raise RecipeRefused(f"There is no preset for the engine {name}: use one of {', '.join(known)}.")
     if version is not None and version not in known[name]:

@@ -8,6 +8,7 @@ from ome_operator.capacity.memory import DECODE, PREFILL
 from ome_operator.cookbook.fit import RoleFit
 from ome_operator.cookbook.library import Engine, Served
 from ome_operator.cookbook.request import PIPELINE, SPREAD, RecipeRefused, RecipeRequest
+from ome_operator.util.wording import count
 
 MOST_NODES = 8
 """Largest number of nodes in a copy of the model that the cookbook chooses itself."""
@@ -117,8 +118,8 @@ def _halves(request: RecipeRequest, usual: int) -> tuple[int, int]:
     decode = decode or whole - prefill
     if prefill < 1 or decode < 1 or prefill + decode > whole:
         raise RecipeRefused(
-            f"{whole} nodes are not enough for prefill and decode (prefill {prefill}, decode {decode}): each needs at "
-            "least one node. Raise --nodes, or lower --prefill-nodes or --decode-nodes."
+            f"{count(whole, 'node')} {'is' if whole == 1 else 'are'} not enough for prefill and decode (prefill {prefill}, "
+            f"decode {decode}): each needs at least one node. Raise --nodes, or lower --prefill-nodes or --decode-nodes."
         )
     return prefill, decode
 

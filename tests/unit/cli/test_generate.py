@@ -238,3 +238,27 @@ def test_an_option_without_a_value_is_named(option: str, value: str) -> None:
     done = run(*BASE, option, value)
     assert done.exit_code == 2
     assert option in done.output and "value is empty: give a value" in done.output
+
+
+@pytest.mark.parametrize("name", ["TensorRT-LLM", "trtllm", "trt-llm"])
+def test_engines_are_known_by_the_names_that_the_planner_accepts(name: str) -> None:
+    words = ["--hardware", "h200", "--model", "Kimi-K2-Instruct", "--strategy", "tp+ep"]
+    assert run(*words, "--engine", name).output == run(*words, "--engine", "tensorrt-llm").output
+
+
+def test_a_version_is_written_as_in_the_tag_of_an_image() -> None:
+    words = ["--hardware", "h200", "--model", "Kimi-K2-Instruct"]
+    assert run(*words, "--engine-version", "v0.5.23").output == run(*words, "--engine-version", "0.5.23").output
+
+
+@pytest.mark.parametrize("output", ["json", "text"])
+def test_a_format_that_does_not_exist_is_no_folder(output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run("--hardware", "h200", "--model", "Kimi-K2-Instruct", "-o", output)
+    assert done.exit_code == 2 and f"./{output}" in done.output and not list(tmp_path.iterdir())
+
+
+def test_a_file_in_place_of_the_folder_is_told_in_words(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("")
+    done = run("--hardware", "h200", "--model", "Kimi-K2-Instruct", "-o", str(tmp_path / "a"))
+    assert str(done.exception) == f"{tmp_path / 'a'} cannot be written: File exists"

@@ -99,7 +99,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"strategy": "pd", "prefill_nodes": 12, "decode_nodes": 12, "tp": 24},
         "Prefill on 12 nodes cannot work: 64 attention heads cannot be divided by 24 GPUs",
     ),
-    "wide EP, one node": ({"strategy": "pd", "nodes": 1}, "1 nodes are not enough for prefill and decode"),
+    "wide EP, one node": ({"strategy": "pd", "nodes": 1}, "1 node is not enough for prefill and decode"),
     "wide EP, more than there are": (
         {"strategy": "pd", "nodes": 4, "prefill_nodes": 2, "decode_nodes": 3},
         "4 nodes are not enough",
