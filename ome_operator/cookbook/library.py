@@ -165,8 +165,7 @@ class Library:
             instead = f" The service {sample} serves {name} without a recipe." if sample else ""
             near = [] if found else get_close_matches(asked, self.models, 1)
             meant = f" Did you mean {self.models[near[0]].name}?" if near else ""
-            own = " For a model of your own, pass --from with its config.json or directory."
-            raise RecipeRefused(f"There is no recipe for the model {name}: use one of {known}.{meant}{instead}{own}")
+            raise RecipeRefused(f"There is no recipe for the model {name}: use one of {known}.{meant}{instead}")
         return found[0]
 
     def machine(self, name: str) -> Hardware:

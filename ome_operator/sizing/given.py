@@ -3,14 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ome_operator.capacity.division import Uneven, divides, experts, heads
 from ome_operator.capacity.memory import BOTH, DECODE, GIB, PREFILL, in_gib
+from ome_operator.capacity.shape import ParallelShape
 from ome_operator.sizing.constants import Constants
 from ome_operator.sizing.errors import PlanRefused
 from ome_operator.sizing.layouts import Layout, Side, check, share, steady_state, too_slow
 from ome_operator.sizing.memory import fit
 from ome_operator.sizing.queueing import Role
 from ome_operator.sizing.request import PlanRequest
-from ome_operator.sizing.workers import workers
+from ome_operator.sizing.shapes import Shape
+from ome_operator.sizing.workers import Worker, workers
 from ome_operator.util.wording import count
 
 
@@ -45,12 +48,14 @@ def _side(request: PlanRequest, option: str, text: str, stage: str) -> Side:
     except PlanRefused as error:
         raise PlanRefused(f"{option}: {error}") from error
     place, worker = request.place, role.worker
-    experts = place.shape.experts
-    if worker.ep > 1 and not experts:
+    routed = place.shape.experts
+    if worker.ep > 1 and not routed:
         raise PlanRefused(f"{option} {text} distributes experts, but {place.shape.name} has none: use TP.")
-    if worker.ep > max(experts, 1):
-        message = f"{option} {text} distributes experts over {worker.ep} GPUs, but {place.shape.name} has only {experts}"
-        raise PlanRefused(f"{message} experts: use at most {experts} GPUs.")
+    if worker.ep > max(routed, 1):
+        message = f"{option} {text} distributes experts over {worker.ep} GPUs, but {place.shape.name} has only {routed}"
+        raise PlanRefused(f"{message} experts: use at most {routed} GPUs.")
+    if (uneven := _uneven(place.shape, worker)) is not None:
+        raise PlanRefused(f"{option} {text} cannot work: {uneven.sentence}.")
     found = fit(place.shape, place.gpu, worker, stage, share(place, stage))
     nodes = -(-role.gpus // request.per_node)
     if found.missing > 0:
@@ -59,4 +64,14 @@ def _side(request: PlanRequest, option: str, text: str, stage: str) -> Side:
             f"{found.memory.needed / GIB:.1f} GiB ({in_gib(found.memory.needed_parts)}), {found.missing / GIB:.1f} GiB more "
             "than is available. Use more GPUs for a worker."
         )
-    return Side(nodes, role, found, experts)
+    return Side(nodes, role, found, routed)
+
+
+def _uneven(shape: Shape, worker: Worker) -> Uneven | None:
+    """Return the first size of a model that does not divide evenly among the GPUs of a worker; None if all do. Workers that
+    distribute experts over all their GPUs add copies of experts until they divide.
+    """
+    model = shape.known
+    if worker.ep == 1:
+        return divides(model, ParallelShape(tp=worker.gpus, attention_dp=worker.dp, cut=worker.gpus))
+    return heads(model, worker.tp) or (None if worker.kind == "dep" else experts(model, worker.ep, 0))

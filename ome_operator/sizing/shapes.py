@@ -99,7 +99,7 @@ def shape(name: str, precision: str = "") -> Shape:
     if found is None:
         return _published(name, precision)
     said, title = found
-    wanted = _spelled(precision) or said["precision"]
+    wanted = _spelled(precision) or (said.get("published") or {}).get(title, said["precision"])
     if wanted not in _QUANTIZED:
         raise PlanRefused(f"The precision {wanted} is not supported: {nearest(wanted, _QUANTIZED)}.")
     longest = (said.get("context") or {}).get(title, said["config"]["max_position_embeddings"])
@@ -119,8 +119,12 @@ def _published(name: str, precision: str) -> Shape:
     configs = _configs()
     if found := _found(configs, name):
         return from_config(found[1], found[0]["config"], precision)
-    spellings = [each for models in (_known(), configs) for title, said in models.items() for each in _names(title, said)]
-    raise PlanRefused(f"No data for the model {name or '(none)'}: {nearest(_short(name), spellings)}.")
+    raise PlanRefused(f"No data for the model {name or '(none)'}: {nearest(_short(name), spellings())}.")
+
+
+def spellings() -> list[str]:
+    """Return all names of models that `shape` knows."""
+    return [each for models in (_known(), _configs()) for title, said in models.items() for each in _names(title, said)]
 
 
 def _found(models: Mapping[str, Mapping[str, Any]], name: str) -> tuple[Mapping[str, Any], str] | None:

@@ -13,7 +13,7 @@ from ome_operator.sizing.comparison import why_slower
 from ome_operator.sizing.error_bars import GPU, MODEL, bars, held, trust
 from ome_operator.sizing.gpus import gpu
 from ome_operator.sizing.queueing import Load, Role, poisson_percentile
-from ome_operator.sizing.shapes import shape
+from ome_operator.sizing.shapes import shape, spellings
 from ome_operator.sizing.steps import ServingStack
 from ome_operator.sizing.workers import Worker
 from tests.support.parts import ROOT
@@ -179,3 +179,47 @@ def test_a_model_is_named_by_its_directory(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path)
     for name, title in (("./Kimi-K2-Instruct", "a␤b (bf16)"), ("Kimi-K2-Instruct", "Kimi-K2-Instruct (fp8)")):
         assert title in run("--model", name, "--hardware", "h200", "--workload", "2000/200").stdout
+
+
+PRECISIONS = {"fp8": "fp8", "nvfp4": "fp4", "mxfp4": "mxfp4", "bf16": "bf16"}
+"""Ends of the names of published checkpoints, and the precision of their weights."""
+
+
+def test_the_end_of_a_name_is_the_precision_of_the_weights() -> None:
+    """Reported: `ome plan --model Qwen3-32B-FP8` planned weights in BF16."""
+    known = spellings()
+    for name in known:
+        end = name.lower().rpartition("-")[2]
+        if end in PRECISIONS:
+            assert shape(name).precision == PRECISIONS[end], name
+    assert sum(name.lower().endswith("-fp8") for name in known) >= 10
+
+
+def test_the_weights_of_a_model_are_those_of_its_recipe() -> None:
+    """Reported: `ome plan --model Kimi-K2-Thinking` planned FP8 weights, and the published weights are INT4."""
+    for model in bookshelf().models.values():
+        if model.format != "gguf":
+            planned = shape(model.name).known.weights
+            assert planned is not None and planned.total == pytest.approx(model.weights.total, rel=0.01), model.name
+    for name in ("Kimi-K2.5", "Kimi-K2.6"):
+        assert shape(name).precision == "int4"
+
+
+UNEVEN = {
+    ("Kimi-K2-Instruct", "1xTP24"): "64 attention heads cannot be divided by 24 GPUs",
+    ("Kimi-K2-Instruct", "1x(tp3 dp8 etp1 ep24)"): "64 attention heads cannot be divided by 3 GPUs",
+    ("Kimi-K2-Instruct", "1xTP32"): "2048 columns wide cannot be cut into 32 pieces",
+    ("Qwen3-235B-A22B-FP8", "1xTP8"): "1536 columns wide cannot be cut into 8 pieces",
+    ("Qwen3-32B", "2xTP3"): "64 attention heads cannot be divided by 3 GPUs",
+    ("gpt-oss-120b", "1x(tp12 dp1 etp1 ep12)"): "64 attention heads cannot be divided by 12 GPUs",
+}
+"""A model and a layout, and why no engine can start with it."""
+
+
+@pytest.mark.parametrize(("asked", "why"), UNEVEN.items(), ids=str)
+@pytest.mark.parametrize("option", ["--decode", "--prefill"])
+def test_a_given_layout_has_to_divide_the_model(asked: tuple[str, str], why: str, option: str) -> None:
+    name, layout = asked
+    others = ("--decode", "1xTP16") if option == "--prefill" else ()
+    found = refused("--model", name, "--hardware", "h200", "--workload", "2000/200", option, layout, *others)
+    assert why in found and found.startswith(option)
