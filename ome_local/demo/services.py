@@ -95,8 +95,10 @@ def _trouble(cluster: Cluster, service: Service, seen: View, within_s: float) ->
     first = "The operator ended" if ended else late
     said = f"\n  {seen.why}" if seen.why else ""
     ome = command()
+    longer = f"{ome} demo --name {cluster.name} --timeout {3 * within_s:.0f}"
+    again = f"\nThe pods continue to start, and a busy machine needs more time. To wait again, and longer:\n  {longer}"
     return (
-        f"{first}.{said}\nWhere to look:\n"
+        f"{first}.{said}{'' if ended else again}\nWhere to look:\n"
         f"  {ome} local kubectl --name {cluster.name} describe isvc -n {service.name}\n"
         f"  {ome} local kubectl --name {cluster.name} get pods,events -n {service.name}\n"
         f"  {ome} local logs operator --name {cluster.name}"

@@ -1,13 +1,16 @@
 """Tests of the demo's view, from statuses at every stage."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any
+from types import MappingProxyType, SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from ome_local.demo import live_view
+from ome_local.demo import live_view, services
 from ome_local.demo.view import view
+
+if TYPE_CHECKING:
+    from ome_local.cluster import Cluster
 
 TYPES = ("ModelReady", "RuntimeReady", "EngineReady", "DecoderReady", "RouterReady", "Ready")
 GOOD = dict.fromkeys(TYPES, "True")
@@ -113,3 +116,12 @@ def test_it_gives_up(capsys: pytest.CaptureFixture[str]) -> None:
     """The view ends at the time limit, or when the operator has ended."""
     assert not live_view.until_ready(lambda: view(service()), 0.0, lambda: True).ready
     assert not live_view.until_ready(lambda: view(service()), 60.0, lambda: False).ready
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_service_that_is_late_is_waited_for_again_and_longer(ended: bool) -> None:
+    """A busy machine needs more than the limit. If the operator ended, waiting is useless, so the command is left out."""
+    cluster = SimpleNamespace(name="mine", process=lambda _: None if ended else object())
+    told = services._trouble(cast("Cluster", cluster), services.TINY, view(service()), 180.0)
+    assert ("demo --name mine --timeout 540" in told) is not ended
+    assert told.startswith("The operator ended." if ended else "Not ready after 180 s: ")
