@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from ome_operator.util.similar import similar
+
 
 class Vendor(NamedTuple):
     """How the devices of a vendor are requested, and the words that identify software for these devices."""
@@ -33,6 +35,8 @@ VENDORS: Mapping[str, Vendor] = {
     "Ascend": Vendor("huawei.com/", r"npu|cann[0-9]*|ascend", r"(?i:ascend).*|npu", frozenset({"ascend"})),
 }
 """Maps the name of a vendor, or of a line of its devices, to how software for these devices is recognized."""
+_GPUS = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/xe", "gpu.intel.com/i915", "habana.ai/gaudi")
+"""Full names of GPUs, with which other names are compared."""
 _OTHER_DEVICES = (
     r"google\.com/tpu|aws\.amazon\.com/neuron(core|device)?|cambricon\.com/.+|metax-tech\.com/.+|mthreads\.com/.+"
 )
@@ -47,6 +51,14 @@ def vendor_of(resource: str) -> str:
         if resource.startswith(vendor.prefix):
             return name if re.fullmatch(vendor.devices, resource.removeprefix(vendor.prefix)) else ""
     return resource if resource.endswith("/gpu") or re.fullmatch(_OTHER_DEVICES, resource) else ""
+
+
+def misspelt_device(resources: Iterable[str]) -> tuple[str, str] | None:
+    """Return the first of these resources whose name is probably a misspelt name of a GPU, and the right name; None if there
+    is none.
+    """
+    found = ((name, similar(name, _GPUS)) for name in resources)
+    return next(((name, right) for name, right in found if right), None)
 
 
 def requests_device(resources: Iterable[str]) -> bool:

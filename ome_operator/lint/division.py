@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ome_operator import keys
 from ome_operator.capacity import division
 from ome_operator.lint import locations
-from ome_operator.lint.devices import requests_device
+from ome_operator.lint.devices import misspelt_device, requests_device
 from ome_operator.lint.finding import Hit, Location, Rule, Severity, rule
 from ome_operator.lint.launch import Launch
 from ome_operator.lint.sglang import Sizes, sizes, unknown_sizes
@@ -195,6 +195,8 @@ def gpus_none(subject: Subject) -> Iterator[Hit]:
         if not role.per_pod and not asked and not claims and start.text("--device") != "cpu":
             bounds = " with --max-total-tokens and resources.limits.memory" if start.engine == _PROGRAM else ""
             remedy = f"add resources.limits with nvidia.com/gpu, or --device=cpu{bounds}"
+            if misspelt := misspelt_device(map(str, below(role.container, "resources", "limits"))):
+                remedy = f"write {misspelt[1]} in place of {misspelt[0]}"
             yield Hit(locations.field(role, "resources"), f"{role.title} requests no GPU", remedy)
 
 

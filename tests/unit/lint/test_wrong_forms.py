@@ -128,3 +128,9 @@ def test_an_amount_of_a_device_is_found_at_the_device() -> None:
     path = ("runner", "resources", "limits", "nvidia.com/gpu")
     (found,) = (each.hit for each in linting.found(edited(path, "four"), whole=False) if each.rule.id == "refused")
     assert found.place == ("ClusterServingRuntime tiny", f"spec.engineConfig.{'.'.join(path)}")
+
+
+def test_a_misspelt_device_is_answered_with_its_name() -> None:
+    objects = edited(("runner", "resources", "limits"), {"nvidia.com/gpus": 4, "memory": "100Gi"})
+    (found,) = (each.hit for each in linting.found(objects, whole=False) if each.rule.id == "gpus-none")
+    assert found.remedy == "write nvidia.com/gpu in place of nvidia.com/gpus"
