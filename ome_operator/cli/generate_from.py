@@ -1,5 +1,6 @@
 """Reads the model of `ome generate --from`: a config.json, a directory with a model's files, or a repository of a hub."""
 
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -75,6 +76,8 @@ def _object(path: Path) -> Mapping[str, Any]:
     """Return the JSON object in a file. Raises UserError if it cannot be read."""
     try:
         content = parsed(path.read_bytes(), str(path), memory=MEMORY[CONFIG], take=lambda value: value)
+    except json.JSONDecodeError as error:
+        raise UserError(f"--from {path}: the file is not JSON ({error}): name the config.json of a model") from error
     except (OSError, ValueError) as error:
         raise UserError(f"--from {path}: the file cannot be read: {why_unreadable(error)}") from error
     if not isinstance(content, dict):

@@ -186,6 +186,15 @@ def test_the_name_of_a_file_adds_no_line_to_the_manifests(tmp_path: Path) -> Non
     ("config", "more", "said"),
     [
         (OLMOE, (), "The size of My-Model is not known"),
+        (
+            {
+                key: value
+                for key, value in configs.QWEN3_30B.items()
+                if key not in ("decoder_sparse_step", "mlp_only_layers")
+            },
+            (),
+            "The size of My-Model is not known: the layers of model type qwen3_moe that have experts are not known.",
+        ),
         (configs.LLAMA_31_8B, ("--model", "Kimi-K2-Base"), "--model is not needed"),
         (configs.LLAMA_31_8B, ("--strategy", "pd"), "My-Model has recipes only for --strategy tp"),
         (configs.LLAMA_31_8B, ("--tool-call-parser",), "pass the name of a parser"),
@@ -197,6 +206,12 @@ def test_what_cannot_work_is_one_sentence(config: Any, more: tuple[str, ...], sa
     answer = run("--from", str(place), "--hardware", "h200", *more)
     assert answer.exit_code != 0 and isinstance(answer.exception, UserError | SystemExit)
     assert said in told(answer)
+
+
+def test_a_file_that_is_not_json_is_told_apart_from_one_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "model.yaml").write_text("kind: ClusterBaseModel\n")
+    said = told(run("--from", str(tmp_path / "model.yaml"), "--hardware", "h200"))
+    assert "the file is not JSON" in said and said.endswith("name the config.json of a model")
 
 
 @pytest.mark.parametrize(
