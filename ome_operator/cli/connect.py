@@ -54,7 +54,7 @@ def on_cluster(
     import asyncio
 
     from ome_operator.kube.connection import NoConnection
-    from ome_operator.kube.errors import KubeError, Unreached
+    from ome_operator.kube.errors import Forbidden, KubeError, Unreached
 
     async def connected() -> T:
         async with open_client(kubeconfig, context, manager, read_only) as client:
@@ -70,8 +70,18 @@ def on_cluster(
         why, where = str(nowhere).partition(": ")[2], kubeconfig or _default()
         remedies = dict.fromkeys([f"Start the cluster, or correct its server in {where}.", elsewhere, stopped])
         raise error(f"no connection to a cluster: {why}. {' '.join(filter(None, remedies))}") from nowhere
+    except Forbidden as refused:
+        raise error(f"{refused}. {stopped or _other_account(str(refused))}") from refused
     except KubeError as refused:
         raise error(f"{refused}. {stopped}".strip()) from refused
+
+
+def _other_account(refusal: str) -> str:
+    """Return what a user can do who lacks a right. `refusal` is the API server's message."""
+    narrower = "inferenceservices" in refusal
+    return (
+        f"Use an account with this right (--context, --kubeconfig){', or a namespace in which you have it (-n)' * narrower}."
+    )
 
 
 def _default() -> Path:

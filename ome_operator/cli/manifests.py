@@ -1,5 +1,6 @@
 """Reads the YAML files and folders that a user names on the command line; `-` is standard input."""
 
+import re
 import sys
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -248,6 +249,11 @@ def _documents(path: Path) -> Iterator[tuple[str, Document]]:
         except (OSError, ValueError, yaml.YAMLError) as error:
             why = why_unreadable(error).replace('in "<unicode string>", ', "in ")
             hint = next((f"\n{told}" for mark, told in _TEMPLATES.items() if mark in text), "")
+            if re.match("https?:/", where):
+                where, hint = (
+                    where.replace(":/", "://", 1),
+                    ". URLs are not read: pass the file with `curl -fsSL URL` and -f -",
+                )
             raise Unanswered(f"{where} cannot be read: {why}{hint}") from error
 
 

@@ -1,12 +1,17 @@
 """Tests that a name that does not exist is answered with the name that the user probably means: commands and services."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from ome_operator.cli import connect
 from ome_operator.cli.app import app, commands
 from ome_operator.cli.connect import no_such_service
+from ome_operator.errors import UserError
+from ome_operator.kube.client import Client
 from ome_operator.kube.errors import Forbidden
 from tests.support.fake_api import Call, FakeApi
 
@@ -66,3 +71,24 @@ def listed(*names: str, everywhere: bool = True) -> FakeApi:
 async def test_an_absent_service_is_looked_for_under_another_name_and_in_other_namespaces(api: FakeApi, remedy: str) -> None:
     said = str(await no_such_service(api, "kimi", "team"))
     assert said.startswith(f"there is no InferenceService kimi in namespace team. {remedy}")
+
+
+@pytest.mark.parametrize(
+    ("refusal", "narrower"),
+    [("inferenceservices.ome.io is forbidden: no", True), ('nodes "a" is forbidden: no', False)],
+)
+def test_a_missing_right_is_told_with_the_accounts_and_namespaces_that_may_have_it(
+    refusal: str, narrower: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @asynccontextmanager
+    async def opened(*_: Any) -> AsyncIterator[FakeApi]:
+        yield FakeApi()
+
+    async def work(_: Client) -> None:
+        raise Forbidden(refusal, 403)
+
+    monkeypatch.setattr(connect, "open_client", opened)
+    with pytest.raises(UserError) as caught:
+        connect.on_cluster(None, None, work)
+    assert str(caught.value).startswith(f"{refusal}. Use an account with this right (--context, --kubeconfig)")
+    assert ("namespace" in str(caught.value)) is narrower
