@@ -258,12 +258,14 @@ def _models(name: str | None) -> Path:
 
 
 def _opened(name: str | None) -> Cluster:
-    """Return the cluster. Processes that have ended unexpectedly are reported on stderr."""
+    """Return the cluster. Processes that should run and do not are reported on stderr, also those that
+    another command is just starting.
+    """
     cluster = Cluster.open(layout.chosen(name))
     if ended := cluster.ended():
-        has, option = "has" if len(ended) == 1 else "have", _option(cluster.name)
+        does, option = "does" if len(ended) == 1 else "do", _option(cluster.name)
         typer.echo(
-            f"{', '.join(ended)} of cluster {cluster.name} {has} ended: `ome local up{option}` starts them again.", err=True
+            f"{', '.join(ended)} of cluster {cluster.name} {does} not run: `ome local up{option}` starts them.", err=True
         )
     return cluster
 

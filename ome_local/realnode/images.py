@@ -14,6 +14,8 @@ _ENDED_WITHIN_S = 30.0
 _KEPT_S = 14 * 86400.0
 """Seconds after which an image that was not loaded again is not kept for other nodes any more."""
 _GONE = re.compile("parent snapshot .* does not exist")
+_NO_ARCHIVE = re.compile("unexpected EOF|unrecognized image format|invalid tar header")
+"""What `ctr` says of a file that is no archive of images, or only the beginning of an archive."""
 _IMPORTED = re.compile(r"unpacking (\S+) \((sha256:[0-9a-f]{64})\)")
 
 
@@ -58,6 +60,9 @@ def _import(node: RealNode, file: Path) -> str:
     try:  # containerd 2 prints digests only with this option, which 1.6 does not have
         said = _ctr(node, "images", "import", "--local", str(file.absolute()))
     except UserError as error:
+        if _NO_ARCHIVE.search(str(error)):
+            remedy = "name a file that `docker save` or `ome local images` wrote"
+            raise UserError(f"{file} is no complete archive of images ({error}): {remedy}.") from error
         if "flag provided but not defined" not in str(error):
             raise
         said = _ctr(node, "images", "import", str(file.absolute()))

@@ -21,7 +21,7 @@ def test_what_ended_by_itself_is_told_and_started_again(own: Cluster) -> None:
         process.signal(signal.SIGKILL)
         eventually(f"{name} has ended", lambda name=name: own.process(name) is None)
     told = CliRunner().invoke(app, ["kubeconfig", "--name", "own"])
-    assert told.stderr == "kwok, helper of cluster own have ended: `ome local up --name own` starts them again.\n"
+    assert told.stderr == "kwok, helper of cluster own do not run: `ome local up --name own` starts them.\n"
     assert told.stdout == f"{own.kubeconfig}\n"
     Cluster.up("own")
     assert own.ended() == [] and (second := own.process("helper")) is not None and second.pid != first.pid

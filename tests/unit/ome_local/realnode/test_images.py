@@ -51,3 +51,13 @@ def test_a_layer_that_went_with_the_former_image_is_unpacked_anew(
         assert len(images.loaded(node.images)) == 1
         first, *between, last = [item for item in asked if item != "images list"]
         assert first == last == "images import" and between == ["leases create", "leases delete"]
+
+
+def test_a_file_that_is_no_archive_is_named(node: RealNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ctr(node: RealNode, *words: str) -> str:
+        raise UserError("`ctr images import` failed: ctr: unexpected EOF")
+
+    monkeypatch.setattr(images, "_ctr", ctr)
+    (file := tmp_path / "model.yaml").write_text("kind: ClusterBaseModel\n")
+    with pytest.raises(UserError, match=r"model\.yaml is no complete archive of images .*: name a file that `docker save`"):
+        images.load(node, file)
