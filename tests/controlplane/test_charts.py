@@ -207,6 +207,22 @@ def test_values_that_do_not_go_together(values: dict[str, Any], said: str) -> No
     assert done.returncode and said in done.stderr, done.stderr
 
 
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"repository": "r/op:1.0"}, "image.repository is r/op:1.0: write the tag in image.tag"),
+        ({"repository": "https://r/op"}, "image.repository is https://r/op: leave out the beginning of the URL"),
+        ({"repository": f"r/op@{DIGEST}"}, "write the digest in image.digest"),
+        ({"repository": "registry:5000/op"}, ""),
+        ({"repository": "r/op:1.0", "digest": DIGEST}, ""),
+    ],
+)
+def test_a_repository_with_more_than_its_name_is_refused(values: dict[str, str], said: str) -> None:
+    """A tag beside a digest has no effect and is valid, so it stays."""
+    done = helm("template", "ome", str(CHART), "--set-json", f"image={json.dumps(values)}")
+    assert bool(done.returncode) is bool(said) and said in done.stderr, done.stderr
+
+
 def test_helm_test_runs_where_the_operator_works() -> None:
     made = rendered(watchNamespaces=["a"], operatorClass="x")
     assert only(made, "Role", "ome-test")["metadata"]["namespace"] == "a"

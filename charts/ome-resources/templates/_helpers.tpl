@@ -76,6 +76,10 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "ome.name" . }}
 
 {{- /* A digest takes precedence over a tag, because it identifies the content of the image. */ -}}
 {{- define "ome.reference" -}}
+{{- $name := trim .repository }}
+{{- if contains "://" $name }}{{ fail (printf "image.repository is %s: leave out the beginning of the URL, https://" $name) }}{{ end }}
+{{- if contains "@" $name }}{{ fail (printf "image.repository is %s: write the digest in image.digest" $name) }}{{ end }}
+{{- if and (not .image.digest) (regexMatch ":[^/]*$" $name) }}{{ fail (printf "image.repository is %s: write the tag in image.tag" $name) }}{{ end }}
 {{- if .image.digest }}{{ .repository }}@{{ .image.digest }}
 {{- else }}{{ .repository }}:{{ .image.tag | default .chart.AppVersion }}
 {{- end }}
