@@ -26,10 +26,12 @@ from ome_operator.modelinfo.layer_sizes import (
 
 
 def groups(text: Config, layers: int) -> Sequence[Layers] | None:
-    """Return the groups of layers of a model of one of the FAMILIES; None if its config lacks a size."""
+    """Return the groups of layers of a model of one of the FAMILIES; None if its config lacks a size, or states no
+    layers.
+    """
     read = FAMILIES[string(text, "model_type") or ""]
     try:
-        return read(ConfigSizes(text), layers)
+        return read(ConfigSizes(text), layers) if layers > 0 else None
     except KeyError:
         return None
 

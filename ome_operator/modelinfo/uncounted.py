@@ -34,12 +34,12 @@ def uncounted(config: Config) -> str:
     """
     text = text_part(config)
     kind = string(text, "model_type")
-    if wrong := wrong_size(text):
-        return f"config.json {wrong}"
     if kind is None:
         return "config.json does not contain model_type"
     if kind not in architecture.FAMILIES:
         return f"the tensors of model type {kind[:_LONGEST]} are not known"
+    if wrong := wrong_size(text):
+        return f"config.json {wrong}"
     found = {
         "hidden_size": whole_number(text, "hidden_size"),
         "num_hidden_layers": layer_count(text),

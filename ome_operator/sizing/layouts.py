@@ -319,7 +319,8 @@ def _too_little_memory(request: PlanRequest) -> str:
     """Return a text that states how much memory a rank lacks, and the smallest number of nodes on which the model fits."""
     place = request.place
     name, title = place.shape.name, place.gpu.name.upper()
-    least, worker = min(_tight(place, request.nodes), key=lambda item: item[0].missing)
+    fits = cache(lambda worker: fit(place.shape, place.gpu, worker, BOTH, share(place, BOTH), 0))
+    least, worker = min(_tight(place, request.nodes, fits), key=lambda item: item[0].missing)
     message = (
         f"{name} does not fit on {count(request.nodes, 'node')} of {request.per_node} {title}: a rank with {worker} needs "
         f"{least.memory.needed / GIB:.1f} GiB ({in_gib(least.memory.needed_parts)})"
@@ -327,7 +328,7 @@ def _too_little_memory(request: PlanRequest) -> str:
     enough = (
         nodes
         for nodes in range(1, (place.shape.experts or 256) + 1)
-        if any(each.missing <= 0 for each, _ in _tight(place, nodes))
+        if any(each.missing <= 0 for each, _ in _tight(place, nodes, fits))
     )
     more = next(enough, None)
     lacking = f", {least.missing / GIB:.1f} GiB more than is available" if least.missing > 0 else ""
@@ -336,9 +337,9 @@ def _too_little_memory(request: PlanRequest) -> str:
     )
 
 
-def _tight(place: ServingStack, nodes: int) -> Iterator[tuple[Fit, Worker]]:
-    """Yield every worker that is possible on `nodes` nodes, and how it fits into memory without redundant experts. The
-    workers do both prefill and decode.
+def _tight(place: ServingStack, nodes: int, fits: Callable[[Worker], Fit]) -> Iterator[tuple[Fit, Worker]]:
+    """Yield every worker that is possible on `nodes` nodes, and how it fits into memory without redundant experts, as
+    `fits` computes it. The workers do both prefill and decode.
     """
     for worker in workers(place, nodes * place.gpu.node):
-        yield fit(place.shape, place.gpu, worker, BOTH, share(place, BOTH), 0), worker
+        yield fits(worker), worker

@@ -8,15 +8,21 @@ from typing import Any
 
 import pytest
 
+from ome_operator.capacity.division import divides
+from ome_operator.capacity.model import ModelFacts, matrix_widths
+from ome_operator.capacity.shape import ParallelShape
 from ome_operator.cli.generate import bookshelf
 from ome_operator.cli.generate_from import own_model
 from ome_operator.cli.planfiles import model
 from ome_operator.cookbook.own_model import with_own_model
 from ome_operator.cookbook.request import RecipeRefused
 from ome_operator.modelinfo.extract import facts
+from ome_operator.modelinfo.json_fields import text_part
+from ome_operator.modelinfo.uncounted import unweighed
 from ome_operator.modelinfo.weight_sizes import weight_bytes
 from ome_operator.sizing.errors import PlanRefused
 from tests.unit.modelinfo import configs
+from tests.unit.modelinfo.test_families import PUBLISHED
 
 GONE: Any = object()
 NUMBER = ", but a whole number above 0 is needed"
@@ -83,3 +89,26 @@ def test_a_quantization_that_is_not_understood_is_not_taken_for_none(stated: Any
 def test_a_config_without_a_quantization_is_not_quantized(stated: Any) -> None:
     found = facts({"config.json": json.dumps(changed({"quantization_config": stated}))})
     assert found.quantization is not None and found.quantization.name == "none"
+
+
+WRONG: tuple[Any, ...] = (0, -1, 10**12, "x", None, [], [0, 0], {})
+QUANTIZED = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+
+
+@pytest.mark.parametrize("kind", sorted({text_part(row["config"])["model_type"] for row in PUBLISHED}))
+def test_no_value_of_a_field_stops_the_reader(kind: str) -> None:
+    """An agent reads the config of any model. Reported: Gemma 4 with no layers, and FP8 with blocks of 0 columns."""
+    config = next(row["config"] for row in PUBLISHED if text_part(row["config"])["model_type"] == kind)
+    text = text_part(config)
+    for name in text:
+        for value in WRONG:
+            changed = {**text, "quantization_config": QUANTIZED, name: value}
+            known = facts({"config.json": json.dumps(changed)})
+            sizes = weight_bytes(changed)
+            assert (sizes is None) or sizes.total >= 0
+            assert unweighed(changed, None) and (known.unknown or known.parameters)
+    for value in WRONG:
+        block = {**QUANTIZED, "weight_block_size": value}
+        model = facts({"config.json": json.dumps({**text, "quantization_config": block})})
+        found = divides(ModelFacts("x", model, None, matrix_widths(text)), ParallelShape(tp=1, cut=1))
+        assert found is None, "a model that is not cut divides"
