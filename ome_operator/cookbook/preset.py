@@ -6,16 +6,17 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
-from jinja2 import FunctionLoader, StrictUndefined
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from ome_operator.cookbook.layout import Proposal
 from ome_operator.cookbook.library import Engine, source
 from ome_operator.cookbook.request import RecipeRefused
 from ome_operator.util.kubeyaml import PlainDumper, plain
+
+if TYPE_CHECKING:
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -170,10 +171,14 @@ def _check(engine: Engine, flag: Word) -> None:
 
 
 @cache
-def environment() -> ImmutableSandboxedEnvironment:
+def environment() -> "ImmutableSandboxedEnvironment":
     """Return the sandboxed template environment. Templates can use only the values that are passed to them, and an
     undefined name is an error.
     """
+    # imported here because `ome lint` and the operator import this module, but fill no template
+    from jinja2 import FunctionLoader, StrictUndefined
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
     made = ImmutableSandboxedEnvironment(
         loader=FunctionLoader(source),
         undefined=StrictUndefined,
