@@ -2,16 +2,18 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import unified_diff
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import yaml
 
 from ome_operator import keys
 from ome_operator.core.observed.managed_fields import digest
 from ome_operator.core.observed.objects import Manifest
-from ome_operator.describe.outcome import Outcome
 from ome_operator.util.kubeyaml import PlainDumper
 from ome_operator.util.wording import count
+
+if TYPE_CHECKING:  # loads the reconciliation, which `ome status` does not need
+    from ome_operator.describe.outcome import Outcome
 
 ADDED, CHANGED, REMOVED = "+", "~", "-"
 _CONTEXT = 3
@@ -40,7 +42,7 @@ class Change(NamedTuple):
         return f"{self.kind} {name}" + (f" (and {more} more alike)" if more else "")
 
 
-def changes(before: Outcome | None, after: Outcome | None) -> tuple[Change, ...]:
+def changes(before: "Outcome | None", after: "Outcome | None") -> tuple[Change, ...]:
     """Return the objects that are added, changed and removed. Two objects of different revisions that correspond to each
     other (same kind, component and group) are returned as one changed object.
     """
@@ -73,7 +75,7 @@ def _name(manifest: Manifest) -> str:
     return str(manifest["metadata"]["name"])
 
 
-def _parts(item: Outcome | None) -> dict[Key, Manifest]:
+def _parts(item: "Outcome | None") -> dict[Key, Manifest]:
     """Return the objects by a key that is the same in every revision: kind, component, whether it has the leaders, and
     group.
 

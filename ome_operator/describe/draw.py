@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from rich.padding import Padding
@@ -10,13 +11,15 @@ from rich.tree import Tree as Drawn
 
 from ome_operator.core.catalog.node_models import duration
 from ome_operator.describe.changes import ADDED, CHANGED, REMOVED, Change
-from ome_operator.describe.diagnosis import Trouble
-from ome_operator.describe.preview import Preview
 from ome_operator.describe.text import numbers, together
 from ome_operator.describe.tree import WHEN_TRUE, GroupView, Rank, RoleView, Tree
 from ome_operator.describe.words import MISSING, OUTDATED
 from ome_operator.quantity import moment
 from ome_operator.util.wording import count
+
+if TYPE_CHECKING:  # load the reconciliation, which `ome status` does not need
+    from ome_operator.describe.diagnosis import Trouble
+    from ome_operator.describe.preview import Preview
 
 MANY = 4
 """Minimum number of consecutive ready groups that are drawn as one line."""
@@ -143,7 +146,7 @@ def _mark(ready: bool) -> Text:
     return Text("✓", style="green") if ready else Text("✗", style="red")
 
 
-def preview(found: Preview, brief: bool) -> Iterator[RenderableType]:
+def preview(found: "Preview", brief: bool) -> Iterator[RenderableType]:
     """Yield the text that `ome diff` prints. If `brief` is true, the changes to the single objects of a service are left
     out.
     """
@@ -178,7 +181,7 @@ def _changes(found: Sequence[Change]) -> Iterator[RenderableType]:
         yield _indented(Text(f"{CHANGED} {message}", style=_COLOURS[CHANGED]))
 
 
-def trouble(found: Trouble, now: datetime) -> Iterator[RenderableType]:
+def trouble(found: "Trouble", now: datetime) -> Iterator[RenderableType]:
     """Yield the text that `ome explain SERVICE` prints."""
     state = "is Ready" if found.ready else f"is not Ready: {found.reason}"
     if found.ready and found.missing:
