@@ -208,11 +208,37 @@ def memory_below_shm(subject: Subject) -> Iterator[Hit]:
     for role in subject.roles:
         limit = below(role.container, "resources", "limits").get("memory")
         shared = _shared(role)
-        if limit is not None and shared is not None and 0 < quantity.parse(limit) <= quantity.parse(shared):
+        if limit is not None and shared is not None and _SMALLEST <= quantity.parse(limit) <= quantity.parse(shared):
             message = f"the memory limit of the container is {limit}, but {SHM} may grow to {shared}"
             yield Hit(
                 locations.field(role, "resources"), message, "raise the memory limit, or lower sizeLimit of the volume"
             )
+
+
+_SIZES = ("memory", "ephemeral-storage")
+_SMALLEST = 1024**2
+"""Least number of bytes of memory or storage that a container can use: a smaller amount lacks its unit."""
+
+
+@rule(
+    "size-without-unit",
+    Severity.WARNING,
+    "A container requests or may use less than a mebibyte of memory or storage",
+    ignored="With such a limit the container is killed at its start, or the node evicts its pod. Such a request reserves "
+    "nothing.",
+    evidence="https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/ (a number without a unit is in "
+    "bytes, and 100m is a tenth of a byte)",
+)
+def size_without_unit(subject: Subject) -> Iterator[Hit]:
+    for role in subject.roles:
+        for part in ("limits", "requests"):
+            for name in _SIZES:
+                amount = below(role.container, "resources", part).get(name)
+                if amount is not None and 0 < quantity.parse(amount) < _SMALLEST:
+                    digits = re.match(r"[0-9.]*", str(amount))
+                    remedy = f"write a unit, such as {digits[0] if digits else ''}Gi"
+                    message = f"{role.title}: resources.{part}.{name} is {amount}, which is less than 1 MiB"
+                    yield Hit(locations.field(role, "resources"), message, remedy)
 
 
 def _list(value: Any) -> list[Any]:
@@ -291,6 +317,7 @@ RULES: tuple[Rule, ...] = (
     ports_shared,
     memory_unlocked,
     memory_below_shm,
+    size_without_unit,
     host_loopback,
     probe_page,
     probe_hurried,
