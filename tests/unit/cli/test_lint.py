@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from typer.testing import CliRunner, Result
 
 from ome_operator.cli import manifests
 from ome_operator.cli.app import app
 from ome_operator.errors import Unanswered, UserError
 from ome_operator.util.kubeyaml import documents_with_repeats
+from tests.support import yamls
 from tests.support.overlays import LINT, composed_file
 from tests.support.parts import ROOT
 
@@ -192,3 +194,17 @@ def test_a_path_of_the_system_is_an_error_with_and_without_a_service(tmp_path: P
         assert found.exit_code == 2 and found.stdout.count("spec.storage.path of ClusterBaseModel acme is /etc") == 1
     file.write_text(model.replace("PATH", "/mnt/models/acme"))
     assert run("-f", file).exit_code == 0
+
+
+@pytest.mark.parametrize("runner", [{"a": 1}, {"name": "x"}, {"image": ""}, {"image": None}, {"image": 3}, {"args": ["x"]}])
+@pytest.mark.parametrize("where", ["engineConfig", "decoderConfig", "routerConfig"])
+def test_a_runner_without_an_image_is_a_finding(runner: dict[str, Any], where: str, tmp_path: Path) -> None:
+    parts = {"engineConfig": "engine", "decoderConfig": "decoder", "routerConfig": "router"}
+    box = {"name": "ome-container", "image": "engine:1", "args": ["--port=30000"]}
+    runtime = yamls.runtime("rt", router=False)
+    runtime["spec"] |= {**{name: {"runner": box} for name in parts}, where: {"runner": runner}}
+    file = tmp_path / "all.yaml"
+    file.write_text(yaml.safe_dump_all([yamls.model(), runtime, yamls.service("team", "svc", "rt", *parts.values())]))
+    done = CliRunner().invoke(app, ["lint", "-f", str(file), "-o", "json"])
+    assert done.exit_code == 2, done.exception
+    assert any("image" in each["says"] for each in json.loads(done.stdout)), done.stdout
