@@ -14,10 +14,11 @@ _FIGURES = {"tokens": "throughput", "tpot": "TPOT", "ttft": "TTFT"}
 _FAMILIES = {"hopper": "Hopper", "blackwell": "Blackwell"}
 _KERNELS = {
     "decode.weights": "time to read the weights, divided by the time at full memory bandwidth",
-    "decode.cache": "time to read the KV cache, divided by the time at full memory bandwidth",
-    "decode.attention": "time of the attention operations, divided by their time at the BF16 peak rate",
+    "decode.attention": "time of attention, divided by the longer of two times: to read the KV cache at full bandwidth, "
+    "and to compute at the BF16 peak rate",
     "decode.matrices": "time of the matrix operations, divided by their time at the peak rate of their precision",
-    "prefill.matrices": "time of the matrix operations, divided by their time at the peak rate of their precision",
+    "prefill.experts": "time of the operations of routed experts, divided by their time at the peak rate of their precision",
+    "prefill.matrices": "time of the other matrix operations, divided by their time at the peak rate of their precision",
     "prefill.attention": "time of the attention operations, divided by their time at the BF16 peak rate",
 }
 _MODES = {"pair": "disaggregation", "together": "engines that do both prefill and decode"}
@@ -29,8 +30,9 @@ _WAITS = {
 }
 TERMS = {
     "decode.layer": "time of kernel launches and small kernels, in units of 10 µs per layer",
+    "decode.moe": "time that the choice of experts adds to them, in units of 10 µs per layer with routed experts",
     **{f"{name}.{family}": f"{title}: {text}" for name, text in _KERNELS.items() for family, title in _FAMILIES.items()},
-    "decode.request": "time that each request adds to a step, in units of 1 µs",
+    "decode.request": "time that each request of an attention rank adds to a step, in units of 1 µs",
     "decode.hop.tp": "time of an all-reduce without data, in units of 10 µs (30 µs over the network)",
     "decode.hop.dtp": "time of a gather without data, in units of 10 µs (30 µs over the network)",
     "decode.hop.dep": "time of an all-to-all without data, in units of 10 µs (30 µs over the network)",

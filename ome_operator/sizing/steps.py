@@ -29,7 +29,7 @@ SENT, RETURNED = 1.0, 2.0
 """Bytes of a number that is sent to an expert (FP8), and of a number that is returned from an expert (BF16)."""
 
 
-KERNELS = frozenset({"weights", "cache", "attention", "matrices"})
+KERNELS = frozenset({"weights", "cache", "attention", "matrices", "experts"})
 """The terms that are the work of kernels on one GPU. Each family of GPUs has factors of its own for them."""
 _DATA = ("wire", "far")
 """The first words of the names of the terms for the data of messages."""
@@ -49,7 +49,8 @@ class ServingStack:
     def term_keys(self, phase: str, term: str) -> tuple[str, ...]:
         """Return the names of the constants whose product is the factor of a term of `phase` (prefill or decode)."""
         if term in KERNELS:
-            return (f"{phase}.{term}.{self.gpu.family}",)
+            kernel = "attention" if term == "cache" else term  # a kernel of attention reads while it computes
+            return (f"{phase}.{kernel}.{self.gpu.family}",)
         return f"{phase}.{term}", f"{phase}.{term}.{self.engine}"
 
     def phase_keys(self, phase: str, worker: Worker, mode: str) -> tuple[str, ...]:
@@ -119,23 +120,26 @@ def decode_terms(place: ServingStack, worker: Worker, batch: float, context: flo
     """Return how many seconds each term of a decode step takes at peak rates.
 
     `batch` is the number of requests of the worker. `context` is the number of tokens to which each request attends.
+    Kernels of attention read while they compute, so `attention` is only the time by which their operations take longer than
+    reading `cache`. Each attention rank has a scheduler of its own, so `request` is the time of the requests of a rank.
     """
     shape, gpu, kind = place.shape, place.gpu, worker.kind
     rank, gpus = batch / worker.dp, worker.gpus
-    read, computed = _attended(place, worker, context)
-    state = shape.state / min(worker.tp, shape.state_heads)  # each step reads and writes the states
+    reading, computing = attention_seconds(place, worker, context)
     wire = gpu.wire(gpus)
     hop = HOP if gpus <= gpu.domain else FAR
     out = {
         "layer": shape.layers * LAYER,
         "weights": expert_reads(place, worker) * touched(shape, batch, spread_slots(shape, worker))
         + shape.rest_bytes / worker.tp / gpu.bandwidth,
-        "cache": rank * (read + 2 * state) / gpu.bandwidth,
-        "attention": rank * computed,
+        "cache": rank * reading,
+        "attention": rank * max(0.0, computing - reading),
         "matrices": (batch + busiest(shape, worker, batch)) * routed_seconds(place) / gpus
         + rank * rest_seconds(place) / worker.tp,
-        "request": batch * REQUEST,
+        "request": rank * REQUEST,
     }
+    if shape.experts:
+        out["moe"] = shape.expert_layers * LAYER
     if kind in ("tp", "dtp"):
         exchanged = 2 * shape.layers * batch * shape.hidden * RETURNED * (1 - 1 / gpus)
         out |= {f"hop.{kind}": 2 * shape.layers * hop, f"{_wire(place, gpus)}.{kind}": exchanged / wire}
@@ -164,17 +168,19 @@ def head_seconds(place: ServingStack) -> float:
     return shape.head_flops / (gpu.rate("bf16") if plain else max(gpu.rate(each) for each in shape.rest_flops))
 
 
-def _attended(place: ServingStack, worker: Worker, context: float) -> tuple[float, float]:
-    """Return the bytes of the cache that a GPU reads for a token of a decode step, and the seconds of attention at the peak
-    rate. `context` is the number of earlier tokens.
+def attention_seconds(place: ServingStack, worker: Worker, context: float) -> tuple[float, float]:
+    """Return how many seconds a GPU needs for the attention of a token of a decode step at peak rates, to read the cache and
+    to compute. Reading includes the states of linear attention, which a step reads and writes. `context` is the number of
+    earlier tokens.
     """
-    heads, read, seconds = min(worker.tp, place.shape.cache_heads), 0.0, 0.0
-    for each in place.shape.attended:
+    shape, seconds = place.shape, 0.0
+    heads, read = min(worker.tp, shape.cache_heads), 2.0 * shape.state / min(worker.tp, shape.state_heads)
+    for each in shape.attended:
         entries = context / each.every
         entries = min(entries, each.most) if each.most else entries
         read += entries * (each.numbers / heads + each.fixed)
         seconds += entries * each.operations / _sharing(worker, each) / place.gpu.rate(each.precision)
-    return read, seconds
+    return read / place.gpu.bandwidth, seconds
 
 
 def _sharing(worker: Worker, each: Attended) -> int:
@@ -233,8 +239,9 @@ def floor(terms: Mapping[str, float]) -> float:
     """Return the shortest possible time of a step: no GPU reads bytes, computes or sends faster than its data sheet states,
     even if it does all of this at the same time.
     """
-    read = terms.get("weights", 0.0) + terms.get("cache", 0.0)
-    computed = max(terms["matrices"], terms["attention"])
+    cache = terms.get("cache", 0.0)
+    read = terms.get("weights", 0.0) + cache
+    computed = max(terms["matrices"] + terms.get("experts", 0.0), cache + terms["attention"])
     return max(read, computed, *(time for name, time in terms.items() if name.startswith(_DATA)), 0.0)
 
 
@@ -283,8 +290,9 @@ def prefill_terms(place: ServingStack, worker: Worker, length: float, prompt: fl
     experts = shape.expert_layers * _elsewhere(shape, gpu, gpus) * (SENT + RETURNED) / gpus
     exchanged = 2 * shape.layers * RETURNED * (1 - 1 / gpus)
     sent = {"tp": exchanged, "dtp": exchanged, "dep": experts, "alone": 0.0}[kind]
-    return {
-        "matrices": (length * (routed_seconds(place) + rest_seconds(place)) - (length - 1) * head_seconds(place)) / gpus,
+    out = {"experts": length * routed_seconds(place) / gpus} if shape.experts else {}
+    return out | {
+        "matrices": (length * rest_seconds(place) - (length - 1) * head_seconds(place)) / gpus,
         "attention": _prompt_attention(place, worker, length, prompt),
         f"{_wire(place, gpus)}.{kind}": length * shape.hidden * sent / wire,
         "request": shape.layers * LAYER,

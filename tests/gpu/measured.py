@@ -28,8 +28,8 @@ def measured() -> Mapping[str, float]:
     return {
         "decode.weights": matrices,
         "decode.matrices": matrices,
-        "decode.cache": attention,
         "decode.attention": attention,
-        "prefill.matrices": statistics.geometric_mean(ratios["prefill experts"] + ratios["prefill projections"]),
+        "prefill.experts": statistics.geometric_mean(ratios["prefill experts"]),
+        "prefill.matrices": statistics.geometric_mean(ratios["prefill projections"]),
         "prefill.attention": statistics.geometric_mean(ratios["prefill attention"]),
     }

@@ -116,7 +116,7 @@ def decode_terms(run: Run, model: Model, batch: int, context: int) -> list[Term]
             _products(found),
         ),
         "attention": (attention, ("attention",)),
-        "norms, rotary, router": ({"layer": peak["layer"]}, SMALL),
+        "norms, rotary, router": ({name: peak[name] for name in ("layer", "moe")}, SMALL),
     }
     return _terms(groups, found, factor, model)
 
@@ -132,7 +132,7 @@ def prefill_terms(run: Run, model: Model, prompt: int) -> list[Term]:
     tokens, rate = model.tokens, run.gpu.rate("fp8")
     share = tokens * EP32.gpus / prompt
     groups = {
-        "experts": ({"matrices": tokens * read.routed_flops / rate}, ("experts",)),
+        "experts": ({"experts": tokens * read.routed_flops / rate}, ("experts",)),
         "projections": (
             {"matrices": tokens * (steps.rest_seconds(place) - steps.head_seconds(place))},
             _products(found),

@@ -10,7 +10,7 @@ from ome_operator.modelinfo.architecture import SPARSE
 from ome_operator.sizing.gpus import gpu
 from ome_operator.sizing.memory import fit
 from ome_operator.sizing.shapes import Shape, from_config, shape
-from ome_operator.sizing.steps import ServingStack, decode_terms, pairs, prefill_terms
+from ome_operator.sizing.steps import ServingStack, attention_seconds, decode_terms, pairs, prefill_terms
 from ome_operator.sizing.workers import Worker
 from tests.support.parts import ROOT
 
@@ -113,9 +113,9 @@ def attention(model: str, contexts: tuple[int, ...]) -> list[tuple[float, float]
     beside the states, and operations, as if all were in BF16.
     """
     sizes, b200 = named(model), gpu("b200")
-    terms = [decode_terms(ServingStack(sizes, b200, "sglang"), TP8, 1, context) for context in contexts]
+    work = [attention_seconds(ServingStack(sizes, b200, "sglang"), TP8, context) for context in contexts]
     state = 2 * sizes.state / min(8, sizes.state_heads)
-    return [(each["cache"] * b200.bandwidth - state, each["attention"] * b200.rate("bf16")) for each in terms]
+    return [(reading * b200.bandwidth - state, computing * b200.rate("bf16")) for reading, computing in work]
 
 
 @pytest.mark.parametrize("model", [name for name, config in MODELS.items() if config.get("model_type") in SPARSE])

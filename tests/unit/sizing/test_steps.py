@@ -56,7 +56,7 @@ def test_twice_the_rates_and_no_latency_are_half_the_time(worker: Worker) -> Non
     slow_terms = steps.decode_terms(K2, worker, 64, 3000)
     fast_terms = steps.decode_terms(replace(K2, gpu=fast), worker, 64, 3000)
     for name, time in slow_terms.items():
-        if name in ("layer", "request") or name.startswith("hop"):
+        if name in ("layer", "moe", "request") or name.startswith("hop"):
             assert fast_terms[name] == time
         elif name.startswith("wire"):
             assert fast_terms[name] <= time
