@@ -21,7 +21,7 @@ from ome_operator.sizing.learn import BEND, NOISE, STEP, WEIGHT
 from ome_operator.sizing.row_arrays import Array, Rows
 
 DATA = Path(__file__).parent / "data"
-ROUNDS, ENOUGH = 40, 1e-3
+ROUNDS, ENOUGH = 40, 2e-4
 """Largest number of iterations of a fit; and the fraction of the cost by which an iteration has to reduce the cost for the
 fit to continue."""
 FOLDS = 12
