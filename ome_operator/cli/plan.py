@@ -193,8 +193,11 @@ def _compare(
 
 
 def _draw(request: "PlanRequest", found: "Sequence[Layout]", path: Path) -> None:
+    from ome_operator.sizing.errors import PlanRefused
     from ome_operator.sizing.plot import svg
 
+    if path.suffix.lower() not in ("", ".svg"):
+        raise PlanRefused(f"--plot writes SVG, but {path} ends in {path.suffix}: pass a name that ends in .svg.")
     planfiles.write(path, svg(request, found))
     typer.secho(f"{path} shows {len(found)} layouts.", err=True, dim=True)
 
@@ -281,7 +284,7 @@ def compare(
 
     try:
         layout = {"model": model, "engine": engine, "gpu": hardware, "prefill": prefill, "decode": decode}
-        layout |= {"precision": shape(model, precision).precision, "hit": f"{hit(prefix_hit):g}"}
+        layout |= {"precision": shape(model, precision).precision, "hit": f"{hit(prefix_hit, '--prefix-hit'):g}"}
         body = planfiles.document(Path(job)) if planfiles.is_file(job) else _of_cluster(job, namespace, kubeconfig, context)
         found = benchmark_rows.rows(body, layout)
         own = benchmark_rows.merged(planfiles.text(calibration), found) if calibration and calibration.exists() else None

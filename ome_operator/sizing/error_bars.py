@@ -191,9 +191,13 @@ def _described(rows: Sequence[Row]) -> str:
     """Return a phrase with the versions and the dates of the rows, as far as the rows state them."""
     versions = sorted({row.place.version for row in rows if row.place.version}, key=version_key)
     dates = sorted({found[0].replace("_", "-") for row in rows if (found := _DATE.search(f"{row.id} {row.source}"))})
-    when = f"published {dates[0]} to {dates[-1]}" if dates else "without a date"
-    span = " to ".join(dict.fromkeys((versions[0], versions[-1]))) if versions else ""
-    return f"{span}, {when}" if span else when
+    when = f"published {_span(dates)}" if dates else "without a date"
+    return f"{_span(versions)}, {when}" if versions else when
+
+
+def _span(ordered: Sequence[str]) -> str:
+    """Return the first and the last of several ordered texts as `A to B`, or the only one of them."""
+    return " to ".join(dict.fromkeys((ordered[0], ordered[-1])))
 
 
 def _far(place: ServingStack, roles: tuple[Role | None, Role | None], load: Load, rows: Sequence[Row]) -> str:

@@ -19,12 +19,12 @@ _FIELDS = ("in", "out", "share", "hit")
 
 def workload(text: str, cached: float = 0.0) -> Load:
     """Return the load for a text such as `2000/100` or `30k/2k`, which contains the numbers of input and output tokens.
-    `cached` is the hit rate of the prefix cache.
+    `cached` is the hit rate of the prefix cache, which the option `--prefix-hit` states.
     """
     parts = text.split("/")
     if len(parts) != 2:
         raise PlanRefused(f"The workload {text!r} is not IN/OUT: write tokens in and out, such as 2000/100 or 30k/2k.")
-    return _load({"in": parts[0], "out": parts[1], "hit": cached})
+    return _load({"in": parts[0], "out": parts[1], "hit": hit(cached, "--prefix-hit")})
 
 
 def mix(data: Any, name: str) -> tuple[Load, ...]:
@@ -48,25 +48,25 @@ def mix(data: Any, name: str) -> tuple[Load, ...]:
 
 
 def _load(facts: Mapping[str, Any]) -> Load:
-    share = _share(facts.get("share", 1.0), "share")
+    share = _share(facts.get("share", 1.0), "The share")
     if share <= 0:
         raise PlanRefused("A share is not above 0: write a positive number.")
     return Load(tokens(str(facts["in"])), tokens(str(facts["out"])), hit(facts.get("hit", 0.0)), share)
 
 
-def hit(value: Any) -> float:
+def hit(value: Any, title: str = "The hit") -> float:
     """Return the hit rate as a number from 0 to below 1. It is the fraction of the prompt tokens that the prefix cache
-    holds.
+    holds. `title` names the field or the option for messages.
     """
-    found = _share(value, "hit")
+    found = _share(value, title)
     if found >= 1:
         raise PlanRefused("A hit rate must be below 1, because the last token of a prompt is always computed.")
     return found
 
 
-def _share(value: Any, what: str) -> float:
+def _share(value: Any, title: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise PlanRefused(f"The {what} {value!r} is not a number from 0 to 1.")
+        raise PlanRefused(f"{title} {value!r} is not a number from 0 to 1.")
     return float(value)
 
 
@@ -89,9 +89,9 @@ def seconds(text: str, default: str, what: str) -> float:
     """Return the number of seconds for a text such as 2, 2s or 500ms. A number without a unit is in the unit `default`.
     `what` is the name of the option for messages.
     """
-    number = _amount(text, {"": _SECONDS[default], **_SECONDS}, what)
+    number = _amount(text, {"": _SECONDS[default], **_SECONDS}, f"a time for {what}")
     if number <= 0:
-        raise PlanRefused(f"{text} is not {what}: write a number above 0.")
+        raise PlanRefused(f"{what} is {text}: write a number above 0.")
     return number
 
 
