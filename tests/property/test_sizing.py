@@ -114,6 +114,24 @@ def test_no_prefill_is_faster_than_its_data_sheet(place: ServingStack, worker: W
     assert steps.alone(place, worker, prompt, prompt, fitted(), mode) >= seconds
 
 
+MEDIUM, FURTHER = 8_000, 1.5
+"""A length of prompts that many rows of the calibration have, and how many times further from the data sheet longer prompts
+may be."""
+
+
+@given(places, workers, modes, st.integers(MEDIUM, 200_000))
+def test_long_prompts_stay_near_the_data_sheet(place: ServingStack, worker: Worker, mode: str, prompt: int) -> None:
+    """The factors are fitted to prompts of at most 15,000 tokens. Longer prompts take about as many times longer than the
+    data sheet permits as those do, so no factor grows with the length.
+    """
+    medium, long = (
+        steps.prefill(place, worker, length, length, fitted(), mode)
+        / steps.floor(steps.prefill_terms(place, worker, length, length))
+        for length in (MEDIUM, prompt)
+    )
+    assert long <= FURTHER * medium
+
+
 better = st.fixed_dictionaries({name: st.floats(1.0, 4.0) for name in ("bandwidth", "flops", "link", "network", "memory")})
 
 
