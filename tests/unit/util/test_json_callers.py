@@ -12,7 +12,7 @@ UNTRUSTED = {
     "agent/manifest.py:read_journal": "names and sizes that a source chose",
     "agent/manifest.py:read_manifest": "names and sizes that a source chose",
     "cli/generate_from.py:_object": "files of a model, given to `ome generate --from`",
-    "cli/planfiles.py:_weights": "the index of a model, given to `ome plan`",
+    "cli/weight_files.py:_of_index": "the index of a model, given to `ome plan` or `ome generate`",
     "cli/planfiles.py:_json_object": "config.json of a model, given to `ome plan`",
     "core/observed/telemetry.py:read": "the summary of a router's registry",
     "kube/podproxy.py:content": "an error that a pod sends through the API server",
