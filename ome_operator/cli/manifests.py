@@ -247,7 +247,7 @@ def _documents(path: Path) -> Iterator[tuple[str, Document]]:
             text = sys.stdin.read() if entry == STDIN else entry.read_text()
             yield from ((where, document) for document in documents_with_repeats(text))
         except (OSError, ValueError, yaml.YAMLError) as error:
-            why = why_unreadable(error).replace('in "<unicode string>", ', "in ")
+            why = why_unreadable(error)
             hint = next((f"\n{told}" for mark, told in _TEMPLATES.items() if mark in text), "")
             if re.match("https?:/", where):
                 where, hint = (

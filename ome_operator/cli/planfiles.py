@@ -39,7 +39,7 @@ def learned(found: "Iterable[Row | tuple[str, str]]", name: str) -> "Constants":
     """Return the fitted constants, adapted to the rows in `found`.
 
     An item of `found` that is not a Row is a pair: the id of an unusable row, and the reason. Raises PlanRefused if there
-    is such a pair. The message contains `name`, the name of the calibration file.
+    is such a pair, or no row. The message contains `name`, the name of the calibration file.
     """
     from ome_operator.sizing.calibration import Row
     from ome_operator.sizing.constants import fitted
@@ -51,6 +51,8 @@ def learned(found: "Iterable[Row | tuple[str, str]]", name: str) -> "Constants":
         if not isinstance(each, Row):
             raise PlanRefused(f"{name}, {each[0]}: {each[1]}")
         rows.append(each)
+    if not rows:
+        raise PlanRefused(f"{name} contains no rows: add a line for each measured run.")
     return learn(rows, fitted())
 
 
@@ -148,7 +150,7 @@ def document(path: Path) -> Any:
     try:
         return bounded(text(path, LARGEST_YAML))
     except yaml.YAMLError as error:
-        raise PlanRefused(f"{path} is not valid YAML: {' '.join(str(error).split())}.") from error
+        raise PlanRefused(f"{path} is not valid YAML: {' '.join(why_unreadable(error).split())}.") from error
 
 
 def text(path: Path, most: int = LARGEST) -> str:

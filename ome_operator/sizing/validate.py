@@ -78,7 +78,7 @@ def figures(row: Row, prediction: Prediction) -> tuple[dict[str, float], dict[st
 
 def validate(text: str, name: str, c: Constants, models: Models = shapes.shape) -> Report:
     """Predict all rows of a calibration file with these constants. `models` finds the models that rows name. Raises
-    PlanRefused if the text is not a calibration file.
+    PlanRefused if the text is not a calibration file, or has no rows.
     """
     taught = {row.id for row in shipped()}
     answered: list[Answer] = []
@@ -91,6 +91,8 @@ def validate(text: str, name: str, c: Constants, models: Models = shapes.shape) 
                 refused[_free(found.id, number, refused)] = str(error)[:LONGEST]
         else:
             refused[_free(found[0], number, refused)] = found[1][:LONGEST]
+    if not answered and not refused:
+        raise PlanRefused(f"{name} contains no rows: add a line for each measured run.")
     groups: dict[str, list[Mapping[str, float]]] = {}
     for each in answered:
         groups.setdefault(each.row_class, []).append(each.ratios)

@@ -223,3 +223,13 @@ def test_a_given_layout_has_to_divide_the_model(asked: tuple[str, str], why: str
     others = ("--decode", "1xTP16") if option == "--prefill" else ()
     found = refused("--model", name, "--hardware", "h200", "--workload", "2000/200", option, layout, *others)
     assert why in found and found.startswith(option)
+
+
+@pytest.mark.parametrize(
+    "words", [("validate",), ("--model", "DeepSeek-R1", "--hardware", "h200", "--workload", "2000/100")]
+)
+def test_a_calibration_file_without_rows_is_no_answer(words: tuple[str, ...], tmp_path: Path) -> None:
+    file = tmp_path / "own.csv"
+    file.write_text(rows_file())
+    given = (*words, file) if words == ("validate",) else (*words, "--calibration", file)
+    assert "contains no rows" in refused(*given)
