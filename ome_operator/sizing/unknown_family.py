@@ -5,6 +5,7 @@ from typing import Any
 
 from ome_operator.api.learned import Facts
 from ome_operator.capacity.model import ModelFacts
+from ome_operator.modelinfo.architecture import attention
 from ome_operator.modelinfo.experts import experts
 from ome_operator.modelinfo.json_fields import text_part, whole_number
 from ome_operator.modelinfo.layer_sizes import Attended
@@ -36,7 +37,9 @@ def by_sizes(name: str, config: Mapping[str, Any], weights: int) -> Shape:
     numbers = layers * (rank + (whole_number(text, "qk_rope_head_dim") or 0) if rank else 2 * kv_heads * head)
     active = routed / _BYTES[precision] * mixture.per_token / mixture.routed if mixture else 0.0
     cache = {"bfloat16": 2 * numbers, "fp8": numbers}
-    facts = Facts(model_type="unknown", layers=layers, experts=mixture, kv_bytes_per_token=cache)
+    facts = Facts(
+        model_type="unknown", layers=layers, experts=mixture, attention=attention(text), kv_bytes_per_token=cache
+    )
     return Shape(
         name=name,
         precision=precision,

@@ -70,3 +70,12 @@ def test_gguf_files_are_not_described_as_safetensors(beside: dict[str, str], tmp
     fill(tmp_path, {"m-Q4_K_M.gguf": "GGUF", **beside})
     done = CliRunner().invoke(app, [*COMMANDS[0], str(tmp_path)])
     assert isinstance(done.exception, UserError) and "the directory contains GGUF files" in str(done.exception)
+
+
+def test_the_heads_of_an_unknown_family_have_to_divide(tmp_path: Path) -> None:
+    """Phi-4 has 40 heads and 10 key-value heads. `ome plan` and `ome generate` propose only sizes at which both divide."""
+    heads = {"num_attention_heads": 40, "num_key_value_heads": 10, "hidden_size": 5120}
+    fill(tmp_path, {INDEX: index(29_319_037_952), "config.json": json.dumps({**UNKNOWN, **heads})})
+    generated, planned = (CliRunner().invoke(app, [*words, str(tmp_path)]).stdout for words in COMMANDS)
+    assert "--tp 2" in generated
+    assert "TP2 " in planned and "TP4 " not in planned and "TP8 " not in planned
