@@ -290,7 +290,8 @@ class ClusterCache:
         if kind == "Pod":
             return from_api.pod(body)
         if kind == "Node":
-            return NodeResource(from_api.uid(body), from_api.version(body), node_facts.node(body))
+            known = None if old is None else old.node
+            return NodeResource(from_api.uid(body), from_api.version(body), node_facts.node(body, known))
         return node_facts.node_record(body) if kind == RECORD else keep(kind, body, old)
 
     def _requoted(self, uids: Iterable[str]) -> tuple[Resource, ...]:

@@ -5,7 +5,10 @@ from collections.abc import Iterable
 from ome_operator import keys
 from ome_operator.cache.cluster_cache import KINDS, LABELLED, RECORD
 from ome_operator.cache.resources import BENCHMARK, CATALOG, SERVICE, SHORT
+from ome_operator.core.observed import decoders
 from ome_operator.kube.resources import RESOURCES
+from ome_operator.util import json_limits
+from ome_operator.util.json_limits import WHOLE
 from ome_operator.watch.sink import Watched
 
 SELECTOR = f"{keys.MANAGED_BY}={keys.MANAGER}"
@@ -13,8 +16,8 @@ SELECTORS = dict.fromkeys(LABELLED, SELECTOR) | {"ControllerRevision": f"{SELECT
 """Label selectors by kind. ControllerRevisions of StatefulSets have the labels of their pods, and are excluded."""
 WRITTEN = frozenset((SERVICE, *CATALOG, BENCHMARK, *SHORT))
 """Kinds that people write: kopf watches these, and informers watch all others."""
-WITHOUT_MANAGED_FIELDS = frozenset(("Pod", RECORD))
-"""Kinds whose managed fields are not read."""
+DECODERS = {"Pod": decoders.POD, "Node": decoders.NODE, RECORD: json_limits.decoders()}
+"""Kinds of which only some fields are read, and these fields."""
 
 
 def watched(kinds: Iterable[str] = KINDS, namespace: str = "") -> list[Watched]:
@@ -24,6 +27,6 @@ def watched(kinds: Iterable[str] = KINDS, namespace: str = "") -> list[Watched]:
     found = []
     for kind in kinds:
         of = RESOURCES[kind]
-        selector, managed_fields = SELECTORS.get(kind, ""), kind not in WITHOUT_MANAGED_FIELDS
-        found.append(Watched(kind, of.group, of.version, of.plural, selector, namespace, managed_fields))
+        selector, read = SELECTORS.get(kind, ""), DECODERS.get(kind, WHOLE)
+        found.append(Watched(kind, of.group, of.version, of.plural, selector, namespace, read))
     return found

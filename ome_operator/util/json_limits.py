@@ -13,15 +13,15 @@ remove deeper parts from the API server's text before it is decoded. No meaningf
 `fast` decodes text of the API server with msgspec, in half the time of the standard decoder. Text that msgspec refuses
 (infinite numbers, lone surrogates, other encodings than UTF-8, text that is too deep) is passed to the standard
 decoder. For all other text both return the same values, including integers beyond 64 bits and repeated keys. Text of
-authors who are not trusted is decoded only by the standard decoder (decisions 43). `OBJECT` and `EVENT` skip the managed
-fields, which are two fifths of the text of a pod.
+authors who are not trusted is decoded only by the standard decoder (decisions 43). `Decoders` read only some fields of an
+object. Other fields, which are most of the text of a pod or node, are skipped.
 """
 
 import json
 import re
 import threading
 from collections.abc import Callable
-from typing import Any, TypedDict, TypeVar
+from typing import Any, NamedTuple, TypedDict, TypeVar
 
 import msgspec
 
@@ -56,20 +56,35 @@ _STATUS = ("message", "code")
 """Fields of the object of an event of the type ERROR."""
 
 
-def _typed(fields: tuple[str, ...], **inner: Any) -> Any:
+class Decoders(NamedTuple):
+    """Decoders that skip the fields that their caller does not read."""
+
+    item: Decode
+    """Decodes an object."""
+    event: Decode
+    """Decodes an event of a watch about such an object."""
+
+
+def fields(*names: str, **inner: Any) -> Any:
     """Return a type for msgspec: a dict with any of these fields, from which all other fields are left out. `inner` contains
     the types of further fields.
     """
     create: Any = TypedDict  # a type checker knows only types whose fields are written out
-    return create("_Typed", {**dict.fromkeys(fields, Any), **inner}, total=False)
+    return create("_Typed", {**dict.fromkeys(names, Any), **inner}, total=False)
 
 
-_OBJECT = _typed(("apiVersion", "kind", "spec", "status", *_STATUS), metadata=_typed(_METADATA))
+def decoders(*, managed_fields: Any = None, spec: Any = Any, status: Any = Any) -> Decoders:
+    """Return decoders of objects that consist of metadata, spec and status, which have these types. Managed fields are
+    skipped if they have no type.
+    """
+    metadata = fields(*_METADATA, **({} if managed_fields is None else {"managedFields": managed_fields}))
+    found = fields("apiVersion", "kind", *_STATUS, metadata=metadata, spec=spec, status=status)
+    both = (msgspec.json.Decoder(each).decode for each in (found, fields("type", object=found)))
+    return Decoders(*both)
+
+
 EVERYTHING: Decode = msgspec.json.Decoder().decode
-OBJECT: Decode = msgspec.json.Decoder(_OBJECT).decode
-"""Decodes an object that consists of metadata, spec and status, without its managed fields."""
-EVENT: Decode = msgspec.json.Decoder(_typed(("type",), object=_OBJECT)).decode
-"""Decodes an event of a watch about such an object, without the managed fields of the object."""
+WHOLE = Decoders(EVERYTHING, EVERYTHING)
 
 
 class TooLarge(OmeError, ValueError):

@@ -22,7 +22,7 @@ from ome_operator.errors import OmeError
 from ome_operator.kube import errors
 from ome_operator.machinery.background import PACER
 from ome_operator.util import bounded
-from ome_operator.util.json_limits import EVENT, EVERYTHING, OBJECT, decoded
+from ome_operator.util.json_limits import decoded
 from ome_operator.util.json_pages import ITEM, members
 from ome_operator.watch.sink import CannotWatch, Sink, Watched
 
@@ -144,7 +144,7 @@ class Informer:
         found: dict[str, Any] = {}
         delivered = 0
         try:
-            for name, value in members(page, EVERYTHING if watched.managed_fields else OBJECT):
+            for name, value in members(page, watched.decoders.item):
                 if name is ITEM:
                     self._deliver_item(watched, found.get("apiVersion"), value)
                     delivered += 1
@@ -193,7 +193,7 @@ class Informer:
     def _deliver_event(self, watched: Watched, line: bytes) -> str:
         """Deliver an event, and return its version."""
         try:
-            event = decoded(line, EVERYTHING if watched.managed_fields else EVENT)
+            event = decoded(line, watched.decoders.event)
             what, body = event["type"], event["object"]
             version = (body.get("metadata") or {}).get("resourceVersion") or ""
         except (ValueError, TypeError, KeyError, AttributeError) as error:

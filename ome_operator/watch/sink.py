@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 from ome_operator.errors import OmeError
+from ome_operator.util.json_limits import WHOLE, Decoders
 
 Body = Mapping[str, Any]
 
@@ -19,9 +20,8 @@ class Watched(NamedTuple):
     """Label selector; "" for all objects."""
     namespace: str = ""
     """The namespace to watch; "" for all, and for cluster-wide kinds."""
-    managed_fields: bool = True
-    """Whether the receiver reads managed fields. Otherwise they may be missing, with all fields beside metadata, spec and
-    status."""
+    decoders: Decoders = WHOLE
+    """Decoders of the fields that the receiver reads. Other fields may be missing."""
 
     @property
     def path(self) -> str:

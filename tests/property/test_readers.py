@@ -36,6 +36,7 @@ DECODES = frozenset({"loads", "raw_decode", "decoded", "json", "load_all", "get_
 """Names of functions that convert text or bytes to data."""
 READERS = {
     "agent/manifest.py": f"{PARSERS}::test_manifests_on_a_disk",
+    "core/observed/nodes.py": "tests/property/test_decoders.py::test_the_facts_of_a_node",
     "core/observed/telemetry.py": "tests/unit/controllers/test_telemetry.py::test_an_odd_answer_changes_nothing",
     "benchmark_pod/inside.py": f"{HERE}::test_what_a_benchmark_left",
     "benchmark_pod/inside_genai.py": f"{HERE}::test_what_a_benchmark_left",

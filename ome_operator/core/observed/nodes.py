@@ -5,32 +5,39 @@ These functions are pure and never raise, as in `from_api`.
 
 from collections.abc import Hashable, ItemsView, Iterable, Iterator, Mapping
 from functools import lru_cache
+from itertools import compress
+from operator import ne
 from sys import intern
 from typing import Any, TypeVar
+
+import msgspec
 
 from ome_operator import keys, quantity
 from ome_operator.core.observed import from_api, managed_fields, node_faults
 from ome_operator.core.observed.from_api import Body
 from ome_operator.core.observed.objects import Holding, Node, NodeRecord, Ref, Taint, Unused
+from ome_operator.util.json_limits import decoded
 
 
-def node(body: Body) -> Node:
-    """Return the compact representation of a node. Its attribute `ready` is True if the node is Ready and schedulable."""
+def node(body: Body, known: Node | None = None) -> Node:
+    """Return the compact representation of a node. Its attribute `ready` is True if the node is Ready and schedulable.
+    `known` is the representation of an earlier state of the node; labels that have not changed are taken from it.
+    """
     metadata, spec, status = body.get("metadata") or {}, body.get("spec") or {}, body.get("status") or {}
     conditions = {condition.get("type"): condition.get("status") for condition in status.get("conditions") or ()}
     taints = tuple(sorted(_taints(spec)))
-    allocatable = status.get("allocatable") or {}
+    room, gpus = _room(tuple((status.get("allocatable") or {}).items()))
     return Node(
         name=metadata.get("name") or "",
         version=from_api.version(body),
-        labels=Labels(metadata.get("labels") or {}),
+        labels=_labels(metadata.get("labels") or {}, known),
         ready=conditions.get("Ready") == "True" and not spec.get("unschedulable"),
         alive=conditions.get("Ready") == "True",
-        gpus=sum(quantity.units(name, value) for name, value in allocatable.items() if name.endswith("/gpu")),
+        gpus=gpus,
         ours=_applied_labels(body),
         move=(metadata.get("annotations") or {}).get(keys.MOVE) or "",
         taints=intern_value(taints),
-        room=intern_value(tuple(sorted((intern(name), quantity.units(name, value)) for name, value in allocatable.items()))),
+        room=room,
         uid=from_api.uid(body),
         faults=intern_value(tuple(node_faults.faults(status, taints))),
     )
@@ -42,9 +49,26 @@ def _taints(spec: Body) -> Iterable[Taint]:
             yield Taint(taint.get("key") or "", taint.get("value") or "", taint["effect"])
 
 
+@lru_cache(1024)
+def _room(allocatable: tuple[tuple[str, Any], ...]) -> tuple[tuple[tuple[str, int], ...], int]:
+    """Return the allocatable amounts as `Node.room`, and the number of GPUs among them."""
+    room = tuple(sorted((intern(name), quantity.units(name, value)) for name, value in allocatable))
+    return room, sum(amount for name, amount in room if name.endswith("/gpu"))
+
+
 def _applied_labels(body: Body) -> frozenset[str]:
     fields = managed_fields.applied_fields(body) or {}
+    return _labels_in_text(bytes(fields)) if isinstance(fields, msgspec.Raw) else _labels_in(fields)
+
+
+def _labels_in(fields: managed_fields.Fields) -> frozenset[str]:
     return field_names(tuple((fields.get("f:metadata") or {}).get("f:labels") or ()))
+
+
+@lru_cache(128)
+def _labels_in_text(fields: bytes) -> frozenset[str]:
+    """Return the labels that the JSON text of a FieldsV1 set names. Most nodes have the set of other nodes."""
+    return _labels_in(decoded(fields) or {})
 
 
 def node_record(body: Body) -> NodeRecord:
@@ -93,9 +117,15 @@ class Labels(Mapping[str, str]):
 
     __slots__ = ("_places", "_values")
 
-    def __init__(self, labels: Mapping[str, str]) -> None:
-        self._places = _places(tuple(sorted(labels)))
-        self._values = tuple(map(intern, map(str, map(labels.__getitem__, self._places))))
+    def __init__(self, labels: Mapping[str, str], known: "Labels | None" = None) -> None:
+        """Initialize the labels. `known` are other labels whose keys are used if they are the same in the same order."""
+        if known is None or tuple(known._places) != tuple(labels):
+            self._places: dict[str, int] = _places(tuple(sorted(labels)))
+            self._values: tuple[str, ...] = tuple(map(intern, map(str, map(labels.__getitem__, self._places))))
+            return
+        self._places = known._places
+        values = zip(known._values, labels.values(), strict=True)
+        self._values = tuple([old if old == new else intern(str(new)) for old, new in values])
 
     def __getitem__(self, key: str) -> str:
         return self._values[self._places[key]]
@@ -122,13 +152,21 @@ class Labels(Mapping[str, str]):
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Labels):
-            return self._values == other._values and self._places.keys() == other._places.keys()
+            same_keys = self._places is other._places or self._places.keys() == other._places.keys()
+            return same_keys and self._values == other._values
         return super().__eq__(other)
 
     __hash__ = None  # type: ignore[assignment]  # like all mappings
 
     def __repr__(self) -> str:
         return repr(dict(self.items()))
+
+
+def _labels(labels: Mapping[str, str], node: Node | None) -> Labels:
+    """Return the labels of a node; those of the earlier state `node` if they are equal."""
+    known = node.labels if node is not None and isinstance(node.labels, Labels) else None
+    found = Labels(labels, known)
+    return known if known is not None and known == found else found
 
 
 def differing_keys(some: Mapping[str, str], others: Mapping[str, str]) -> list[str]:
@@ -138,8 +176,7 @@ def differing_keys(some: Mapping[str, str], others: Mapping[str, str]) -> list[s
     value.
     """
     if isinstance(some, Labels) and isinstance(others, Labels) and some._places is others._places:
-        rows = zip(some._places, some._values, others._values, strict=True)
-        return [key for key, value, other in rows if value != other]
+        return [] if some is others else list(compress(some._places, map(ne, some._values, others._values)))
     return sorted({key for key, _ in some.items() ^ others.items()})
 
 
@@ -172,3 +209,5 @@ def clear_caches() -> None:
     _known.cache_clear()
     _places.cache_clear()
     field_names.cache_clear()
+    _room.cache_clear()
+    _labels_in_text.cache_clear()
