@@ -2,7 +2,6 @@
 objects.
 """
 
-from collections.abc import KeysView
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from ome_operator import names
 from ome_operator.api import Invalid
 from ome_operator.cache.node_labels import LabelIndex, moves
+from ome_operator.cache.node_sets import NodeNumbers, NodeSet
 from ome_operator.cache.resources import ACCELERATORS, FINE_TUNED, JOB, MODELS, SERVICE, Resource
 from ome_operator.core.observed.objects import Deps, Holding, Node, NodeRecord, Pod, Ref
 
@@ -26,11 +26,9 @@ class Index:
         self._weights: dict[str, Any] = {}
         self._nodes: dict[str, Node] = {}
         self._nodes_changed = False
-        self._holding: dict[str, dict[str, None]] = {}
-        """Node label of a model -> names of the nodes that have the model. A dict of 5,000 names takes a fifth of the
-        memory of a set."""
-        self._holders: dict[str, KeysView[str]] = {}
-        """The content of `_holding` as read-only views, for `Deps.holders`."""
+        self._numbers = NodeNumbers()
+        self._holders: dict[str, NodeSet] = {}
+        """Node label of a model -> names of the nodes that have the model."""
         self._moved: set[str] = set()
         self._on_node: dict[str, dict[str, None]] = {}
         self._records: dict[str, NodeRecord] = {}
@@ -75,15 +73,13 @@ class Index:
         _put(self._nodes, name, now)
         for label, holds in moves(former, now):
             self._moved.add(label)
-            if not holds:
-                del self._holding[label][name]
-                if not self._holding[label]:
-                    del self._holding[label], self._holders[label]
-                continue
-            if label not in self._holding:
-                self._holding[label] = nodes = dict[str, None]()
-                self._holders[label] = nodes.keys()
-            self._holding[label][name] = None
+            if holds:
+                self._holders.setdefault(label, NodeSet(self._numbers)).add(name)
+            else:
+                self._holders[label].remove(name)
+                _tidy(self._holders, label)
+        if now is None:
+            self._numbers.free(name)
 
     def moved(self) -> set[str]:
         """Return the node labels of models whose set of nodes has changed since the last call."""
