@@ -6,6 +6,7 @@ it was computed. Hashing or comparing the objects would take as long as computin
 
 from collections.abc import Callable, Hashable, Iterator
 from functools import wraps
+from itertools import islice
 from typing import Any, ParamSpec, TypeVar
 
 SERVICES = 500
@@ -95,7 +96,9 @@ class _Kept:
         for _ in range(2):  # a cache whose size was reduced shrinks step by step
             if len(self.young) + len(self.old) > most:
                 entries = self.old or self.young
-                del entries[next(iter(entries))]
+                # Several at once, because it takes long to find the first entry of a dict from which many were removed.
+                for oldest in [*islice(entries, 1 + len(entries) // 1000)]:
+                    del entries[oldest]
 
     def turn(self) -> Iterator[None]:
         while self.old:
