@@ -84,9 +84,10 @@ def _first(option: Mapping[str, Any]) -> str:
     prefill = option["prefill"]
     lines.append(
         f"  prefill {found['inputTokensPerSecond']['node']:,} tokens/s per node; decode "
-        f"{found['outputTokensPerSecond']['node']:,} tokens/s per node, {decode['batchPerRank']:g} requests per rank; the "
-        f"KV cache has {decode['cacheTokensPerRank']:,} tokens per rank, enough for {decode['requestsThatFit']:,} requests "
-        "on all ranks together"
+        f"{found['outputTokensPerSecond']['node']:,} tokens/s per node, {decode['batchPerRank']:g} "
+        f"{'request' if decode['batchPerRank'] == 1 else 'requests'} per rank; the KV cache has "
+        f"{decode['cacheTokensPerRank']:,} tokens per rank, enough for {decode['requestsThatFit']:,} requests on all ranks "
+        "together"
     )
     lines += _latencies(option)
     if decode["expertsPerGpu"] and prefill:
@@ -152,7 +153,8 @@ def report(found: Report) -> str:
     """Return the text of a validation report: the numbers of rows, the errors of each class, and the rows that could not
     be predicted.
     """
-    out = f"{found.rows} rows: {len(found.answered)} answered, {len(found.refused)} refused.\n"
+    answered, refused = len(found.answered), len(found.refused)
+    out = f"{found.rows} {'row' if found.rows == 1 else 'rows'}: {answered} answered, {refused} refused.\n"
     taught = sum(each.taught for each in found.answered)
     if taught:
         out += (
