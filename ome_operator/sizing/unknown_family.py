@@ -37,9 +37,7 @@ def by_sizes(name: str, config: Mapping[str, Any], weights: int) -> Shape:
     numbers = layers * (rank + (whole_number(text, "qk_rope_head_dim") or 0) if rank else 2 * kv_heads * head)
     active = routed / _BYTES[precision] * mixture.per_token / mixture.routed if mixture else 0.0
     cache = {"bfloat16": 2 * numbers, "fp8": numbers}
-    facts = Facts(
-        model_type="unknown", layers=layers, experts=mixture, attention=attention(text), kv_bytes_per_token=cache
-    )
+    facts = Facts(model_type="unknown", layers=layers, experts=mixture, attention=attention(text), kv_bytes_per_token=cache)
     return Shape(
         name=name,
         precision=precision,
