@@ -41,6 +41,10 @@ AT_ONCE = 8
 """Maximum number of requests of one service's plan that run at the same time: a quarter of the client's connections. A
 service may have 2,000 StatefulSets, and without this limit all requests of other services would wait behind them (10 s at
 212 applies a second)."""
+FEW = 16
+"""Number of requests up to which all of them run at the same time, because they end within a tenth of a second. If the
+requests of several new services alternated, the pods of each service would start at more different times, and each of these
+times causes a pass (docs/decisions.md, 44, has the measurement)."""
 LATER = "Service"
 """Services are applied after the workloads. The creation of pods then does not wait for cluster IPs, which the API server
 assigns to one Service at a time. The endpoint controllers also write fewer updates, because most pods have reached their
@@ -93,16 +97,18 @@ class Executor:
         return found if found is not None and found.owner == execution.service.uid else None
 
     async def _together(self, execution: Execution, effects: Iterable[Coroutine[Any, Any, None]]) -> None:
-        """Execute effects, at most `AT_ONCE` at the same time."""
+        """Execute effects: up to `FEW` effects all at the same time, more effects at most `AT_ONCE` at a time."""
         execution.guards.clear()
-        slots = asyncio.Semaphore(AT_ONCE)
+        if not (several := [*effects]):
+            return
+        slots = asyncio.Semaphore(AT_ONCE if len(several) > FEW else FEW)
 
         async def limited(effect: Coroutine[Any, Any, None]) -> None:
             async with slots:
                 await self._try(execution, effect)
 
         async with asyncio.TaskGroup() as group:
-            for effect in effects:
+            for effect in several:
                 group.create_task(limited(effect))
 
     async def _try(self, execution: Execution, effect: Coroutine[Any, Any, None]) -> None:

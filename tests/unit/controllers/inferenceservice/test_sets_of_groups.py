@@ -109,7 +109,8 @@ async def test_a_quota_that_is_exceeded_is_asked_a_few_times_and_not_for_every_g
     assert len(api.calls) <= 4 + executor.AT_ONCE
 
 
-async def test_a_service_of_a_thousand_groups_leaves_connections_to_the_others() -> None:
+async def most_at_once(groups: int) -> int:
+    """Return the largest number of requests at the same time while a service with this number of groups is created."""
     busy, most = 0, 0
 
     async def apply(call: Call) -> Any:
@@ -119,8 +120,19 @@ async def test_a_service_of_a_thousand_groups_leaves_connections_to_the_others()
         busy -= 1
         return stored(call.name)
 
-    names, _ = await applied(FakeApi({"apply": apply}), Plan(apply=pairs(range(100))))
-    assert len(names) == 200 and most == executor.AT_ONCE < Settings().connections
+    names, _ = await applied(FakeApi({"apply": apply}), Plan(apply=pairs(range(groups))))
+    assert len(names) == 2 * groups
+    return most
+
+
+async def test_a_service_of_a_thousand_groups_leaves_connections_to_the_others() -> None:
+    assert await most_at_once(100) == executor.AT_ONCE < Settings().connections
+
+
+async def test_the_requests_of_a_service_of_a_few_groups_do_not_alternate_with_those_of_others() -> None:
+    """The leaders of sixteen groups are created at the same time, but this takes at most half of the connections."""
+    assert await most_at_once(16) == executor.FEW == Settings().connections / 2
+    assert await most_at_once(17) == executor.AT_ONCE
 
 
 async def test_a_name_that_is_a_strangers_gets_no_workers() -> None:
