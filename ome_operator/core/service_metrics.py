@@ -117,7 +117,7 @@ def figures(status: Mapping[str, Any], pods: Iterable[Pod], roles: Mapping[str, 
     components: Mapping[str, Any] = status.get("components") or {}
     split, records = keys.DECODER in components, record.read(status).values()
     broken = {(each.component, each.revision, each.index) for each in records if _fails(each)}
-    held = {pod: pod.gpus for pod in pods if pod.node and not pod.over and pod.gpus}
+    held = [pod for pod in pods if pod.node and not pod.over and pod.gpus]
     placement: Mapping[str, Any] = status.get("placement") or {}
     waiting: dict[str, int] = {} if placement.get("trying") else placement.get("waiting") or {}
     rolling = bool(rolled) and rolled.get("status") != "True" and not _scales(rolled, components)
@@ -141,8 +141,8 @@ def figures(status: Mapping[str, Any], pods: Iterable[Pod], roles: Mapping[str, 
         stepped=str(rolled.get("lastTransitionTime") or "") if rolling else "",
         waits=str(placement.get("first") or placement.get("since") or "") if waiting else "",
         wanted=sum(_wanted(role, components.get(name) or {}) for name, role in roles.items()),
-        held=sum(held.values()),
-        wasted=sum(number for pod, number in held.items() if (pod.component, pod.revision, pod.group) in broken),
+        held=sum(pod.gpus for pod in held),
+        wasted=sum(pod.gpus for pod in held if (pod.component, pod.revision, pod.group) in broken),
         starts={each.name: _group_start(each.start) for each in records if each.start and each.incarnation},
         recycled={each.name: _recycled(each) for each in records if each.recycles},
         was_whole=any((each or {}).get("latestReadyRevision") for each in components.values()),

@@ -85,10 +85,10 @@ class Gangs:
         everybody = self._claims.items()
         mine, waited = self._claims.get(ref), _waited(status)
         worst = self._book.standing(ref, now.timestamp())
-        rivals = tuple(
+        rivals = tuple(  # most claims of a large cluster fail the first conditions, which cost the least
             claim
             for other, claim in everybody
-            if other != ref and (_asks(claim) or claim.priority_class) and claim.standing <= worst
+            if (not claim.trying or claim.serves or claim.priority_class) and other != ref and claim.standing <= worst
         )
         since, sure = self._granted.get(ref, ("", False))
         if waited and since == waited:
