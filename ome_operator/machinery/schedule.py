@@ -97,18 +97,21 @@ class Schedule(Generic[K]):
         waits = self._backlog.oldest()
         return max(0.0, now - (since if waits is None else min(since, waits)))
 
-    def add(self, key: K, now: float, after: float = 0.0, *, spaced: float = 0.0) -> None:
+    def add(self, key: K, now: float, after: float = 0.0, *, spaced: float = 0.0) -> float:
         """Mark a key as dirty. The key is due after `after` seconds, but not before `spaced` seconds have passed since
-        its last reconciliation began.
+        its last reconciliation began. Return the time from which `pop` may return the key because of this call; infinity if
+        the key is due at that time anyway, or is being reconciled.
         """
         due = now + after
         if spaced and (started := self._started.get(key)) is not None:
             due = max(due, started + spaced)
-        if due >= self._due.get(key, float("inf")):
-            return
+        if due >= self._due.get(key, math.inf):
+            return math.inf
         self._due[key] = due
-        if key not in self._busy:
-            self._push(key, due)
+        if key in self._busy:
+            return math.inf
+        self._push(key, due)
+        return due
 
     def add_shared(self, key: K, now: float) -> None:
         """Mark a key as dirty by an edit of a shared object, so that the key can wait."""

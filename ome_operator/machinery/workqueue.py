@@ -44,6 +44,8 @@ class WorkQueue(Generic[K]):
         self._first, self._last, self._jitter, self._clock = first, last, jitter, clock
         self._failures: dict[K, int] = {}
         self._changed = asyncio.Event()
+        self._wakes = math.inf
+        """Time until which the dispatcher sleeps, unless `_changed` is set."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -65,8 +67,9 @@ class WorkQueue(Generic[K]):
         """Mark a key as dirty. The key is due after `after` seconds, but not before `spaced` seconds have passed since
         its last reconciliation began.
         """
-        self._schedule.add(key, self._clock(), after, spaced=spaced)
-        self._changed.set()
+        now = self._clock()
+        if self._schedule.add(key, now, after, spaced=spaced) <= max(self._wakes, now):
+            self._changed.set()  # rarely: most keys are due at that time anyway
 
     def add_shared(self, key: K) -> None:
         """Mark a key as dirty by an edit of a shared object, so that the key can wait."""
@@ -124,6 +127,7 @@ class WorkQueue(Generic[K]):
             if (key := self._schedule.pop(now)) is not None:
                 return key
             due = self._schedule.next_due()
+            self._wakes = math.inf if due is None else due
             try:
                 async with asyncio.timeout(None if due is None else max(0.0, due - now)):
                     await self._changed.wait()

@@ -1,5 +1,7 @@
 """Tests of when each key is due, with a simulated time."""
 
+import math
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +15,16 @@ def test_a_key_is_handed_out_once_however_often_it_was_added() -> None:
         s.add("a", 0.0)
     assert s.pop(0.0) == "a"
     assert s.pop(0.0) is None
+
+
+def test_add_returns_when_the_key_is_due_because_of_it() -> None:
+    s: Schedule[str] = Schedule()
+    assert s.add("a", 0.0, 10.0) == 10.0
+    assert s.add("a", 0.0, 10.0) == s.add("a", 0.0, 11.0) == math.inf, "the key is due by then anyway"
+    assert s.add("a", 0.0, 1.0) == 1.0
+    assert s.pop(1.0) == "a" and s.add("a", 1.0) == math.inf, "the key is due when its reconciliation ends"
+    s.done("a")
+    assert s.pop(1.0) == "a"
 
 
 def test_the_earliest_wish_wins() -> None:

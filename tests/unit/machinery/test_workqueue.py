@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ome_operator.machinery.schedule import Shared
+from ome_operator.machinery.schedule import Schedule, Shared
 from ome_operator.machinery.workqueue import WorkQueue
 
 
@@ -125,6 +125,37 @@ async def test_a_failing_key_backs_off_and_stops_no_other() -> None:
     q.add("good")
     await turn()
     assert "bad" in done[3:]
+    task.cancel()
+
+
+async def test_the_dispatcher_wakes_only_for_a_key_that_is_due_earlier(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most events concern keys that are dirty already. They do not wake the dispatcher, but an earlier due time does."""
+    q, _ = queue()
+    done, looks = list[str](), 0
+    pop = Schedule.pop
+
+    def counted(schedule: Schedule[str], now: float) -> str | None:
+        nonlocal looks
+        looks += 1
+        return pop(schedule, now)
+
+    monkeypatch.setattr(Schedule, "pop", counted)
+
+    async def handle(key: str) -> None:
+        done.append(key)
+
+    task = asyncio.create_task(q.run(handle))
+    q.add("a", 5.0)
+    await turn()
+    before = looks
+    for after in (5.0, 6.0, 7.0):
+        q.add("a", after)
+        q.add("b", after + 1)
+        await turn()
+    assert (looks, done) == (before, []), "the dispatcher wakes up for `a` anyway"
+    q.add("b", 0.0)
+    await turn()
+    assert done == ["b"] and looks > before
     task.cancel()
 
 
