@@ -19,8 +19,8 @@ def references(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """
     for volume in _maps(pod, "volumes"):
         yield from _required((kind, volume.get(field), key) for field, (kind, key) in _IN_VOLUMES.items())
-        for source in _maps(volume.get("projected"), "sources"):
-            yield from _required((kind, source.get(field), "name") for field, kind in _PROJECTED.items())
+        for part in _maps(volume.get("projected"), "sources"):
+            yield from _required((kind, part.get(field), "name") for field, kind in _PROJECTED.items())
     for container in (*_maps(pod, "initContainers"), *_maps(pod, "containers")):
         values = (variable.get("valueFrom") for variable in _maps(container, "env"))
         for source in (*values, *_maps(container, "envFrom")):

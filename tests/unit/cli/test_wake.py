@@ -34,7 +34,7 @@ def woken(
             "status": status,
         }
 
-    api = FakeApi({"get": get, "patch_merge": {}})
+    api = FakeApi({"get": get, "list_objects": [], "patch_merge": {}})
 
     @asynccontextmanager
     async def opened(*_: Any) -> AsyncIterator[Any]:
