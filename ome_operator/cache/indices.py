@@ -73,10 +73,13 @@ class Index:
         _put(self._nodes, name, now)
         for label, holds in moves(former, now):
             self._moved.add(label)
+            nodes = self._holders.get(label)
+            if nodes is None:
+                nodes = self._holders[label] = NodeSet(self._numbers)
             if holds:
-                self._holders.setdefault(label, NodeSet(self._numbers)).add(name)
+                nodes.add(name)
             else:
-                self._holders[label].remove(name)
+                nodes.remove(name)
                 _tidy(self._holders, label)
         if now is None:
             self._numbers.free(name)
