@@ -26,6 +26,7 @@ Exception
 │   ├── Stopped                 cli/live/preflight.py: a signal ended `ome preflight`
 │   ├── UnexpectedAnswer        registry/pods.py: the API server or a router sent an unexpected response
 │   ├── UnreadableSelection     core/weights/node_selection.py: the field of a model that selects nodes cannot be read
+│   ├── CacheRefused            agent/compile_store.py: there is no compile cache, or none is accepted
 │   ├── Failed                  agent/download.py: the download of a model failed
 │   ├── SourceError             storage/listing.py: the base of the errors of sources of weights
 │   │   ├── Refused             storage/listing.py: a retry does not help until a person changes something
@@ -39,6 +40,9 @@ Exception
 │   ├── Private                 storage/private_addresses.py: an address inside the cluster (an OSError, for aiohttp)
 │   ├── ApiError                ome_local/kubeapi.py: the API server of a local cluster refused a request
 │   └── ApiUnreachable          ome_local/kubeapi.py: the API server of a local cluster did not answer
+├── NoCache                     compile_cache/archive.py: there is no usable compile cache; runs without this package
+├── ChangedError                compile_cache/archive.py: a file changed while it was read; runs without this package
+├── BusyError                   compile_cache/pod.py: the agent does not answer now; runs without this package
 └── Unfit                       benchmark_pod/inside.py: the image does not support the plan; runs without this package
 """
 

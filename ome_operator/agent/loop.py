@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ome_operator import keys
-from ome_operator.agent import record
+from ome_operator.agent import compile_server, record
 from ome_operator.agent.fair_queue import FairQueue
 from ome_operator.agent.locations import normalized_path, path_conflict, uses_node_path
 from ome_operator.agent.namespaces import Namespaces
@@ -87,6 +87,7 @@ class Agent:
         self._unused_directories = UnusedDirectories(settings.roots, settings.policy.remove_after, wall=wall)
         self._prefetcher = Prefetcher(int(settings.policy.prefetch_gb * 1e9), settings.policy.prefetch_mbps * 1e6)
         self._namespaces = Namespaces(self._uid_of)
+        self._compile_server = compile_server.of(settings.roots, settings.policy.compile_cache_gb, self._uid_of)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._turns, self._looks = (FairQueue(settings.policy.models, settings.policy.turn) for _ in range(2))
         self._labels: Mapping[str, str] = {}
@@ -143,6 +144,7 @@ class Agent:
                 if self._ticked_at - self._looked_at > LABELS_EVERY:
                     await self._read_node()
                 await self._namespaces.look(self._settings.roots, self._namespaced())
+                await self._compile_server.look()
                 self._keep()
                 # A record that contains only a part of the models would remove node labels.
                 all_known = complete.is_set() and not self._namespaces.waiting
@@ -185,10 +187,8 @@ class Agent:
         """Start the passes over models that are due, and stop the work on models that no longer belong on this node."""
         broken: dict[str, str] = {}
         settled = self._namespaces.settled
-        selected = {
-            uid: model for uid, model in self._models.items() if self._try(broken, uid, partial(self._wanted, model))
-        }
-        wanted = {uid: model for uid, model in selected.items() if settled(uid) or not model.namespace}
+        here = {uid: each for uid, each in self._models.items() if self._try(broken, uid, partial(self._wanted, each))}
+        wanted = {uid: model for uid, model in here.items() if settled(uid) or not model.namespace}
         for uid in self._works.keys() - wanted.keys():
             self._stop_work(uid)
         taken: dict[str, Weights] = {}
@@ -317,7 +317,7 @@ class Agent:
         """Stop all work; the files on the disk stay unchanged."""
         for task in (tasks := list(self._tasks.values())):
             task.cancel()
-        await asyncio.gather(*tasks, self._prefetcher.close(), return_exceptions=True)
+        await asyncio.gather(*tasks, self._prefetcher.close(), self._compile_server.close(), return_exceptions=True)
 
 
 Serve = Callable[[Agent], Awaitable[None]]

@@ -77,7 +77,7 @@ class Namespaces:
             return
         await asyncio.to_thread(_move_foreign, namespace, uid, roots)
         if uid:
-            await asyncio.to_thread(_mark, namespace, uid, set(models.values()))
+            await asyncio.to_thread(mark, namespace, uid, set(models.values()))
             self._settled |= models.keys()
         else:
             self._settled -= models.keys()
@@ -105,7 +105,8 @@ def _move_foreign(namespace: str, uid: str, roots: Iterable[Path]) -> None:
         logger.warning("%s belongs to a namespace that was deleted: moved to %s", folder, target)
 
 
-def _mark(namespace: str, uid: str, roots: Iterable[Path]) -> None:
+def mark(namespace: str, uid: str, roots: Iterable[Path]) -> None:
+    """Record the UID of a namespace in its folders below these roots, except where a UID is recorded already."""
     for root in roots:
         folder = root / NAMESPACES / namespace
         linked = folder.parent.is_symlink() or folder.is_symlink()

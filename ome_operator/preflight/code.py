@@ -40,13 +40,12 @@ exit $code
 
 
 @cache
-def packed() -> str:
-    """Return all modules as one text, packed in the form that BOOT unpacks."""
-    package = __package__ or ""
+def packed(package: str = __package__ or "", modules: tuple[str, ...] = MODULES) -> str:
+    """Return the modules of a package as one text, packed in the form that BOOT unpacks."""
     texts = [(package.partition(".")[0], ""), (package, "")]
     folder = resources.files(package)
     texts += [
-        (f"{package}.{name}", without_docstrings((folder / f"{name}.py").read_text(encoding="utf-8"))) for name in MODULES
+        (f"{package}.{name}", without_docstrings((folder / f"{name}.py").read_text(encoding="utf-8"))) for name in modules
     ]
     return base64.b64encode(zlib.compress(json.dumps(texts).encode(), 9)).decode()
 

@@ -161,6 +161,18 @@ class AgentPolicy:
             ge=0,
         ),
     ] = 0.0
+    compile_cache_gb: Annotated[
+        float,
+        Option(
+            flag="--compile-cache-gb",
+            help="GB of this node's disk for the compile caches of engines; 0: none are kept.",
+            value="agent.compileCacheGB",
+            ge=0,
+        ),
+    ] = 0.0
+    """The first directory of `agent.roots` contains the caches. Services request a cache with the annotation
+    `ome.io/compile-cache` (docs/compile-caches.md). The agents have to run as root, because the kubelet creates the
+    directories."""
     models_per_namespace: Annotated[
         int,
         Option(

@@ -37,6 +37,7 @@ SAMPLES: dict[str, Any] = {
     "remove-after": 3600.0,
     "prefetch-gb": 10.0,
     "prefetch-mbps": 200.0,
+    "compile-cache-gb": 20.0,
     "models-per-namespace": 9,
     "peers": "agents.ome.svc",
     "peer-token": "/token",

@@ -9,6 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3] / "ome_operator"
 
 UNTRUSTED = {
+    "agent/compile_server.py:_request": "the request of a pod, of at most 2 KiB",
     "agent/manifest.py:read_journal": "names and sizes that a source chose",
     "agent/manifest.py:read_manifest": "names and sizes that a source chose",
     "cli/generate_from.py:_object": "files of a model, given to `ome generate --from`",
@@ -42,6 +43,9 @@ TRUSTED = {
     "benchmark_pod/inside_genai.py:serving": OWN_POD,
     "benchmark_pod/steps.py:_raw": OWN_POD,
     "cli/benchmark.py:prepare": OWN_POD,
+    "compile_cache/archive.py:_parsed": OWN_POD,
+    "compile_cache/pod.py:_answer": OWN_POD,
+    "compile_cache/pod.py:main": OWN_POD,
     "cli/benchmark.py:report": OWN_POD,
     "core/benchmarkjob/status.py:_report": MESSAGE,
     "core/catalog/agreement.py:judge": f"{OURS}: text that the same module has encoded",

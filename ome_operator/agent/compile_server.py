@@ -1,0 +1,242 @@
+"""Answer pods that load compile caches from this node or hand over their own (docs/compile-caches.md).
+
+The agent listens on a Unix socket in each directory that pods mount. The directory in which a pod reaches the agent
+determines which caches the pod gets and may replace, so a pod needs no credentials, and cannot reach the caches of other
+pods. The directory is mounted read-only.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import socket
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from ome_operator.agent.compile_store import CachePlace, CacheRefused, CompileStore
+from ome_operator.agent.namespaces import MARK, mark
+from ome_operator.core.weights.compile_caches import SOCKET
+from ome_operator.core.weights.mount import NAMESPACES
+from ome_operator.kube.errors import KubeError
+from ome_operator.util.json_limits import parsed
+
+logger = logging.getLogger(__name__)
+
+LOOK_EVERY, CLEAN_EVERY, MARK_EVERY = 2.0, 3600.0, 30.0
+"""Seconds between two searches for new directories, between two removals of old caches, and between two attempts to record
+the UID of a namespace."""
+TOGETHER, OF_NAMESPACE = 8, 4
+"""Maximum number of pods that are answered at the same time, in total and of one namespace."""
+SILENCE, LONGEST = 20.0, 600.0
+"""Seconds for which a pod may be silent, and for which it may be connected."""
+ASK = 10.0
+"""Seconds within which the API server has to confirm the namespace."""
+LINE = 1024
+"""Maximum length of a request in bytes."""
+CHUNK = 1 << 20
+
+
+class CompileServer:
+    """The sockets of this node's compile caches."""
+
+    def __init__(
+        self, store: CompileStore, uid: Callable[[str], Awaitable[str]], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._store, self._uid, self._clock = store, uid, clock
+        self._listeners: dict[CachePlace, socket.socket] = {}
+        self._active: Counter[str] = Counter()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._threads = ThreadPoolExecutor(TOGETHER, "compile-cache")
+        self._marked_at: dict[str, float] = {}
+        self._looked_at = self._cleaned_at = -1e9
+
+    async def look(self) -> None:
+        """Listen in the directories that exist. Errors are logged, because the agent's other work does not depend on
+        compile caches.
+        """
+        now = self._clock()
+        if now - self._looked_at < (LOOK_EVERY if self._store.limit else CLEAN_EVERY):
+            return
+        self._looked_at = now
+        try:
+            if now - self._cleaned_at >= CLEAN_EVERY:
+                self._cleaned_at = now
+                await asyncio.to_thread(self._store.clean)
+            places = set(await asyncio.to_thread(self._store.places)) if self._store.limit else set[CachePlace]()
+            await self._mark(places)
+        except OSError as error:
+            logger.warning("cannot read the compile caches of this node: %s", error)
+            return
+        for place in self._listeners.keys() - places:
+            self._end(place)
+        for place in places - self._listeners.keys():
+            try:
+                self._begin(place)
+            except OSError as error:
+                logger.warning("cannot keep compile caches in %s: %s", place.path, error)
+
+    async def _mark(self, places: set[CachePlace]) -> None:
+        """Record the UIDs of the namespaces that have a directory of compile caches and no recorded UID."""
+        for root, namespace in {(place.root, place.namespace) for place in places}:
+            unmarked = not (Path(root) / NAMESPACES / namespace / MARK).exists()
+            if unmarked and self._clock() - self._marked_at.get(namespace, -1e9) >= MARK_EVERY:
+                self._marked_at[namespace] = self._clock()
+                try:
+                    uid = await asyncio.wait_for(self._uid(namespace), ASK)
+                except TimeoutError:
+                    return  # the other namespaces would also take long, and the loop of the agent waits
+                except KubeError as error:
+                    logger.info("namespace %s: %s", namespace, error)
+                    continue
+                await asyncio.to_thread(mark, namespace, uid, {Path(root)})
+
+    def _begin(self, place: CachePlace) -> None:
+        listener = _listener(place)
+        self._listeners[place] = listener
+        asyncio.get_running_loop().add_reader(listener, self._accept, place, listener)
+
+    def _end(self, place: CachePlace) -> None:
+        listener = self._listeners.pop(place)
+        asyncio.get_running_loop().remove_reader(listener)
+        listener.close()
+
+    def _accept(self, place: CachePlace, listener: socket.socket) -> None:
+        try:
+            connection, _ = listener.accept()
+        except OSError:
+            return
+        if self._active.total() >= TOGETHER or self._active[place.namespace] >= OF_NAMESPACE:
+            connection.close()  # the pod asks again
+            return
+        self._active[place.namespace] += 1
+        task = asyncio.get_running_loop().create_task(self._answer(place, connection))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, place: CachePlace, connection: socket.socket) -> None:
+        try:
+            with connection:
+                reason = await self._refusal(place)
+                await asyncio.get_running_loop().run_in_executor(self._threads, self._serve, place, connection, reason)
+        except Exception:
+            logger.exception("a request for a compile cache in %s failed", place.path)
+        finally:
+            self._active[place.namespace] -= 1
+
+    async def _refusal(self, place: CachePlace) -> str:
+        """Return why the pods of a namespace get no caches, or "". A namespace that was deleted and created again has
+        another owner, whose pods must not run code of the former owner.
+        """
+        try:
+            uid = await asyncio.wait_for(self._uid(place.namespace), ASK)
+            known = await asyncio.to_thread((place.path.parents[1] / MARK).read_text)
+        except (KubeError, OSError, TimeoutError) as error:
+            logger.info("compile caches of namespace %s: %s", place.namespace, error)
+            return "the agent could not verify yet that the namespace is the same as before"
+        return "" if uid and known.strip() == uid else "the namespace was created again"
+
+    def _serve(self, place: CachePlace, connection: socket.socket, reason: str) -> None:
+        """Answer the request of a connection."""
+        connection.settimeout(SILENCE)
+        ends = self._clock() + LONGEST
+        try:
+            request = self._request(connection, ends)
+            if reason:
+                raise CacheRefused(reason)
+            hardware = str(request.get("hardware"))
+            if request.get("op") == "load":
+                self._load(place, hardware, connection, ends)
+            elif request.get("op") == "served":
+                self._receive(place, hardware, connection, ends)
+            else:
+                raise CacheRefused("the agent does not know this request")
+        except (CacheRefused, OSError) as error:
+            if not isinstance(error, CacheRefused):
+                logger.info("compile cache in %s: %s", place.path, error)
+            with contextlib.suppress(OSError):
+                _say(connection, {"none": str(error)})
+
+    def _request(self, connection: socket.socket, ends: float) -> dict[str, Any]:
+        """Read the request of a pod, which is a line of JSON. Raises CacheRefused and OSError."""
+        line = b""
+        while not line.endswith(b"\n"):
+            self._limit(ends)
+            data = connection.recv(LINE)
+            line += data
+            if not data or len(line) > LINE:
+                raise CacheRefused("the request is not a line")
+        try:
+            return parsed(line, "the request", memory=1 << 20, take=dict)
+        except (ValueError, TypeError) as error:
+            raise CacheRefused("the request is not a JSON object") from error
+
+    def _load(self, place: CachePlace, hardware: str, connection: socket.socket, ends: float) -> None:
+        with self._store.load(place, hardware) as (file, size):
+            _say(connection, {"size": size})
+            while data := file.read(CHUNK):
+                connection.sendall(data)
+                self._limit(ends)
+
+    def _receive(self, place: CachePlace, hardware: str, connection: socket.socket, ends: float) -> None:
+        if not self._store.served(place, hardware):
+            _say(connection, {"kept": True})
+            return
+        _say(connection, {"send": self._store.limit})
+
+        def read(count: int) -> bytes:
+            self._limit(ends)
+            return connection.recv(count)
+
+        size = self._store.receive(place, hardware, read)
+        logger.info("sealed a compile cache with %d bytes in %s", size, place.path)
+        _say(connection, {"sealed": size})
+
+    def _limit(self, ends: float) -> None:
+        if self._clock() > ends:
+            raise CacheRefused(f"it took more than {LONGEST:.0f} s")
+
+    async def close(self) -> None:
+        """Stop listening. The sockets stay in their directories, so that pods know that an agent will answer again."""
+        for place in list(self._listeners):
+            self._end(place)
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def of(roots: tuple[str, ...], gigabytes: float, uid: Callable[[str], Awaitable[str]]) -> CompileServer:
+    """Return the server for compile caches below roots. With 0 gigabytes it answers no pods, and removes the caches."""
+    return CompileServer(CompileStore(roots, int(gigabytes * 1e9)), uid)
+
+
+def _listener(place: CachePlace) -> socket.socket:
+    """Return a socket that listens in a directory, in place of an earlier socket there. The directory is named by its
+    descriptor, because the path of a socket has at most 107 bytes.
+    """
+    folder = os.open(place.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fresh = f".{SOCKET}"
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(fresh, dir_fd=folder)
+        listener.bind(f"/proc/self/fd/{folder}/{fresh}")
+        os.chmod(fresh, 0o666, dir_fd=folder)  # noqa: S103 - engines have other users than the agent
+        listener.setblocking(False)
+        listener.listen(64)
+        os.rename(fresh, SOCKET, src_dir_fd=folder, dst_dir_fd=folder)
+    except OSError:
+        listener.close()
+        raise
+    finally:
+        os.close(folder)
+    return listener
+
+
+def _say(connection: socket.socket, answer: dict[str, Any]) -> None:
+    connection.sendall(json.dumps(answer).encode() + b"\n")

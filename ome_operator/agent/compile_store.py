@@ -1,0 +1,251 @@
+"""The sealed compile caches on this node's disk (docs/compile-caches.md).
+
+Each set of pods with the same cache has a directory, which the kubelet creates when it mounts the directory into a pod. The
+agent stores in it an archive for each hardware, and next to the archive how often pods have loaded it without serving
+afterwards. Only the agent writes there, so a pod cannot change an archive. The agent does not interpret archives: it
+verifies that an archive ends with the hash of its other bytes.
+"""
+
+import contextlib
+import hashlib
+import logging
+import os
+import re
+import secrets
+import shutil
+import stat
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from ome_operator.agent.download_plan import MARGIN
+from ome_operator.agent.namespaces import FORMER
+from ome_operator.core.weights.compile_caches import DIGITS, FOLDER
+from ome_operator.core.weights.mount import NAMESPACES
+from ome_operator.errors import OmeError
+
+logger = logging.getLogger(__name__)
+
+ARCHIVE_BYTES = 4 << 30
+"""Maximum size of an archive in bytes."""
+PLACES = 64
+"""Maximum number of directories of a namespace below a root. Others are removed, the oldest first."""
+LOADS = 3
+"""Number of times that an archive is loaded without the engine serving afterwards. Then the archive is withdrawn, because it
+may be the reason why the engine does not start."""
+TOGETHER = 30.0
+"""Seconds within which several loads count as a single load, because the ranks of a group start together."""
+WITHDRAWN = 7 * 86400.0
+"""Seconds for which no archive is accepted in place of an archive that was withdrawn."""
+HASH = 32
+CHUNK = 1 << 20
+ROOM_EVERY = 64 * CHUNK
+"""Number of received bytes after which the free space of the disk is checked again."""
+_DIGEST = re.compile(rf"[0-9a-f]{{{DIGITS}}}")
+_CACHE, _LOADS, _WITHDRAWN, _FRESH = ".cache", ".loads", ".withdrawn", ".new-"
+KEPT = {_CACHE: 30 * 86400.0, _LOADS: 30 * 86400.0, _WITHDRAWN: WITHDRAWN, _FRESH: 3600.0}
+"""Seconds for which the files of each kind are kept: an archive since its last use, and a file that is not complete since
+its last byte."""
+
+
+class CacheRefused(OmeError):
+    """There is no archive, or an archive is not accepted, for the reason in the message."""
+
+
+class CachePlace(NamedTuple):
+    """A directory that pods of a namespace mount."""
+
+    root: str
+    namespace: str
+    digest: str
+
+    @property
+    def path(self) -> Path:
+        """The directory."""
+        return Path(self.root, NAMESPACES, self.namespace, FOLDER, self.digest)
+
+
+class CompileStore:
+    """All sealed compile caches below the roots, which together have at most `budget` bytes."""
+
+    def __init__(self, roots: Iterable[str], budget: int, clock: Callable[[], float] = time.time) -> None:
+        self._roots, self._budget, self._clock = tuple(roots), budget, clock
+        self._lock = threading.Lock()
+        self.limit = min(budget, ARCHIVE_BYTES)
+        """Maximum size of an archive in bytes."""
+
+    def places(self) -> list[CachePlace]:
+        """Return the directories that pods mount, the newest of each namespace first. Symbolic links and other names are
+        ignored.
+        """
+        found = []
+        for root in self._roots:
+            for space in _folders(Path(root) / NAMESPACES):
+                if space.name != FORMER:
+                    digests = [each for each in _folders(space / FOLDER) if _DIGEST.fullmatch(each.name)]
+                    digests.sort(key=lambda each: each.stat().st_mtime, reverse=True)
+                    found += [CachePlace(root, space.name, each.name) for each in digests]
+        return found
+
+    def clean(self) -> None:
+        """Remove what an interrupted agent has left, the caches of namespaces that were deleted, directories beyond
+        `PLACES`, and archives that were not used for a long time or exceed the budget.
+        """
+        for root in self._roots:
+            for former in _folders(Path(root) / NAMESPACES / FORMER):
+                shutil.rmtree(former / FOLDER, ignore_errors=True)
+        seen: Counter[tuple[str, str]] = Counter()
+        with self._lock:
+            for place in self.places():
+                seen[place.root, place.namespace] += 1
+                if seen[place.root, place.namespace] > PLACES:
+                    shutil.rmtree(place.path, ignore_errors=True)
+                    continue
+                for path in place.path.iterdir():
+                    kind = path.name[: len(_FRESH)] if path.name.startswith(_FRESH) else path.suffix
+                    if kind in KEPT and self._clock() - path.lstat().st_mtime > KEPT[kind]:
+                        path.unlink(missing_ok=True)
+            self._make_room("", 0)
+
+    @contextlib.contextmanager
+    def load(self, place: CachePlace, hardware: str) -> Iterator[tuple[BinaryIO, int]]:
+        """Open the archive of a place for this hardware after it was verified, and count the load. Yield the file and its
+        size. Raises CacheRefused and OSError.
+        """
+        path = _named(place, hardware, _CACHE)
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError as error:
+            raise CacheRefused("none is sealed on this node yet") from error
+        with os.fdopen(descriptor, "rb") as file:
+            if not _is_whole(file):
+                path.unlink(missing_ok=True)
+                raise CacheRefused("the sealed cache was damaged, and is removed")
+            with self._lock:
+                self._count(place, hardware)
+            os.utime(descriptor, (self._clock(), self._clock()))
+            file.seek(0)
+            yield file, os.fstat(descriptor).st_size
+
+    def _count(self, place: CachePlace, hardware: str) -> None:
+        """Count a load of an archive. Withdraw the archive if it was loaded too often without an engine that serves."""
+        counter = _named(place, hardware, _LOADS)
+        now = self._clock()
+        with contextlib.suppress(FileNotFoundError):
+            status = counter.stat()
+            if 0 <= now - status.st_mtime < TOGETHER:
+                return
+            if status.st_size >= LOADS:
+                _named(place, hardware, _CACHE).unlink(missing_ok=True)
+                counter.replace(withdrawn := _named(place, hardware, _WITHDRAWN))
+                os.utime(withdrawn, (now, now))
+                logger.warning("%s: removed the compile cache, because %d starts with it did not serve", place.path, LOADS)
+                raise CacheRefused(f"the last {LOADS} starts with the sealed cache did not serve, so it is removed")
+        with counter.open("ab") as file:
+            file.write(b".")
+        os.utime(counter, (now, now))
+
+    def served(self, place: CachePlace, hardware: str) -> bool:
+        """Record that an engine serves, and return whether an archive is wanted. Raises CacheRefused if none is accepted."""
+        with self._lock:
+            _named(place, hardware, _LOADS).unlink(missing_ok=True)
+            if _named(place, hardware, _CACHE).exists():
+                return False
+            with contextlib.suppress(FileNotFoundError):
+                age = self._clock() - _named(place, hardware, _WITHDRAWN).stat().st_mtime
+                if age < WITHDRAWN:
+                    raise CacheRefused("starts with the former cache did not serve, so none is kept for some days")
+            return True
+
+    def receive(self, place: CachePlace, hardware: str, read: Callable[[int], bytes]) -> int:
+        """Store the archive that `read` returns in parts, and return its size. Raises CacheRefused and OSError; then nothing
+        is stored.
+        """
+        target = _named(place, hardware, _CACHE)
+        fresh = place.path / f"{_FRESH}{secrets.token_hex(8)}"
+        try:
+            with fresh.open("xb") as file:
+                os.fchmod(file.fileno(), 0o600)
+                size = self._written(file, read)
+            with self._lock:
+                self._make_room(place.namespace, size)
+                os.utime(fresh, (self._clock(), self._clock()))
+                fresh.replace(target)
+            return size
+        finally:
+            fresh.unlink(missing_ok=True)
+
+    def _written(self, file: BinaryIO, read: Callable[[int], bytes]) -> int:
+        """Write the stream to a file. Raises CacheRefused if it is too long or does not end with the hash of its bytes."""
+        digest, tail, size, checked = hashlib.sha256(), b"", 0, -ROOM_EVERY
+        while data := read(CHUNK):
+            if size - checked >= ROOM_EVERY:
+                checked = size
+                if shutil.disk_usage(file.fileno()).free < MARGIN:
+                    raise CacheRefused("the disk of the node has too little free space")
+            size += len(data)
+            if size > self.limit:
+                raise CacheRefused(f"it has more than {self.limit} bytes")
+            file.write(data)
+            tail += data
+            digest.update(tail[:-HASH])
+            tail = tail[-HASH:]
+        if len(tail) < HASH or digest.digest() != tail:
+            raise CacheRefused("the cache did not arrive completely")
+        return size
+
+    def _make_room(self, namespace: str, size: int) -> None:
+        """Remove archives until `size` more bytes of a namespace fit into the budget. The namespace with the most bytes
+        loses the archive that was not used for the longest time. Raises CacheRefused if that does not suffice.
+        """
+        archives = sorted(self._archives(), key=lambda each: each[2])
+        used = {space: sum(each[3] for each in archives if each[0] == space) for space, *_ in archives}
+        used[namespace] = used.get(namespace, 0) + size
+        while sum(used.values()) > self._budget:
+            largest = max(used, key=lambda space: used[space])
+            victim = next((each for each in archives if each[0] == largest), None)
+            if victim is None:
+                raise CacheRefused(f"compile caches may have {self._budget} bytes on this node")
+            archives.remove(victim)
+            victim[1].unlink(missing_ok=True)
+            used[largest] -= victim[3]
+
+    def _archives(self) -> Iterator[tuple[str, Path, float, int]]:
+        """Return namespace, path, time of the last use and size of each archive."""
+        for place in self.places():
+            for path in place.path.glob(f"*{_CACHE}"):
+                with contextlib.suppress(FileNotFoundError):
+                    status = path.lstat()
+                    yield place.namespace, path, status.st_mtime, status.st_size
+
+
+def _named(place: CachePlace, hardware: str, suffix: str) -> Path:
+    if not _DIGEST.fullmatch(hardware):
+        raise CacheRefused("the request names no hardware")
+    return place.path / f"{hardware}{suffix}"
+
+
+def _is_whole(file: BinaryIO) -> bool:
+    """Return whether a file is a regular file that ends with the hash of its other bytes."""
+    status = os.fstat(file.fileno())
+    digest, left = hashlib.sha256(), status.st_size - HASH
+    if not stat.S_ISREG(status.st_mode) or left < 0:
+        return False
+    while left and (data := file.read(min(CHUNK, left))):
+        digest.update(data)
+        left -= len(data)
+    return not left and file.read() == digest.digest()
+
+
+def _folders(folder: Path) -> list[Path]:
+    """Return the folders in a folder, without symbolic links; [] if it is not a folder itself."""
+    if folder.is_symlink():
+        return []
+    try:
+        with os.scandir(folder) as listed:
+            return [folder / entry.name for entry in listed if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []

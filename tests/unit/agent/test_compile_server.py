@@ -1,0 +1,202 @@
+"""Tests of the agent and of the programs in pods together, over real sockets: later starts get what an earlier start
+compiled, and nobody gets anything else.
+"""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from ome_operator.agent import compile_server
+from ome_operator.core.weights.compile_caches import SOCKET
+from tests.support.compile_caches import CPU, Node, Pod, serving
+
+LONG = "n" * 63
+"""The longest name of a namespace. The path of its sockets exceeds what an address can hold."""
+
+
+async def sealed(node: Node, name: str = "first", namespace: str = "team") -> Pod:
+    """Return a pod that has compiled something and handed it over."""
+    pod = node.pod(name, namespace)
+    await node.look()
+    await pod.load()
+    assert (await pod.compile(triton__k=b"code").seal()).startswith("compile cache: sealed 1 files")
+    return pod
+
+
+async def test_a_later_start_gets_what_the_first_compiled(tmp_path: Path) -> None:
+    async with serving(tmp_path) as node:
+        first = node.pod("first")
+        await node.look()
+        assert await first.load() == "no compile cache: none is sealed on this node yet"
+        await first.compile(triton__k=b"code", lock=b"", jit__x=b"\0" * 100_000).seal()
+        later = node.pod("later")
+        assert (await later.load()).startswith("compile cache: copied 2 files")
+        assert later.files == {"triton/k": b"code", "jit/x": b"\0" * 100_000}
+        assert await later.seal() == "compile cache: the agent of this node has this cache already"
+
+
+async def test_a_restarted_agent_has_the_same_caches(tmp_path: Path) -> None:
+    async with serving(tmp_path) as node:
+        await sealed(node)
+        await node.server.close()
+        waiting = asyncio.create_task(node.pod("later").load(attempts=200))
+        await asyncio.sleep(0.1)
+        await node.restart()
+        assert (await waiting).startswith("compile cache: copied 1 files"), "the pod waits for an agent that starts again"
+
+
+async def test_the_longest_namespace_has_a_socket(tmp_path: Path) -> None:
+    async with serving(tmp_path) as node:
+        node.uids[LONG] = "uid-3"
+        assert len(str((await sealed(node, namespace=LONG)).place.path / SOCKET)) > 107
+
+
+async def test_other_namespaces_services_and_hardware_get_nothing(tmp_path: Path) -> None:
+    async with serving(tmp_path) as node:
+        await sealed(node)
+        others = node.pod("a", "other"), node.pod("b", digest="1" * 32)
+        await node.look()
+        for pod in others:
+            assert await pod.load() == "no compile cache: none is sealed on this node yet" and pod.files == {}
+        (node.proc / "cpuinfo").write_text(CPU.replace("avx2", "avx512"))
+        assert await node.pod("c").load() == "no compile cache: none is sealed on this node yet"
+
+
+async def test_a_namespace_that_was_created_again_gets_nothing(tmp_path: Path) -> None:
+    async with serving(tmp_path) as node:
+        await sealed(node)
+        node.uids["team"] = "uid-of-another-owner"
+        pod = node.pod("later")
+        assert await pod.load() == "no compile cache: the namespace was created again" and pod.files == {}
+        assert await pod.compile(k=b"x").seal() == "no compile cache: the namespace was created again"
+
+
+async def test_while_the_namespace_cannot_be_verified_nobody_gets_anything(tmp_path: Path) -> None:
+    async with serving(tmp_path) as node:
+        await sealed(node)
+        del node.uids["team"]
+        assert "could not verify" in await node.pod("later").load()
+        node.uids["team"] = "uid-1"
+        assert "copied" in await node.pod("later").load()
+
+
+async def test_two_pods_that_seal_at_once_leave_one_whole_cache(tmp_path: Path) -> None:
+    async with serving(tmp_path) as node:
+        pods = [node.pod(str(number)) for number in range(4)]
+        await node.look()
+        for number, pod in enumerate(pods):
+            await pod.load()
+            pod.compile(**{f"of__{number}": bytes([number]) * 50_000, f"more__{number}": b"x"})
+        said = await asyncio.gather(*(pod.seal(attempts=50) for pod in pods))
+        assert all(each.startswith("compile cache") for each in said)
+        later = node.pod("later")
+        await later.load()
+        assert later.files in [pod.files for pod in pods]
+
+
+async def test_a_pod_that_is_killed_while_it_sends_leaves_nothing(tmp_path: Path) -> None:
+    async with serving(tmp_path) as node:
+        pod = node.pod("first")
+        await node.look()
+        await pod.load()
+        digest = (pod.volume / ".hardware").read_text()
+        reader, writer = await asyncio.open_unix_connection(pod.config["agent"])
+        writer.write(json.dumps({"op": "served", "hardware": digest}).encode() + b"\n")
+        assert json.loads(await reader.readline()) == {"send": node.store.limit}
+        writer.write(b"OME compile cache 1\n" + b"x" * 1000)
+        writer.close()
+        await asyncio.sleep(0.3)
+        assert await node.pod("later").load() == "no compile cache: none is sealed on this node yet"
+        assert {path.name for path in pod.place.path.iterdir()} == {SOCKET}
+
+
+REQUESTS = {
+    "no JSON": b"load\n",
+    "no line": b"{" * 2000,
+    "nothing": b"",
+    "a list": b"[]\n",
+    "deep": b"[" * 900 + b"\n",
+    "another operation": b'{"op": "remove", "hardware": "' + b"a" * 32 + b'"}\n',
+    "no hardware": b'{"op": "load"}\n',
+    "a path": b'{"op": "load", "hardware": "../../other"}\n',
+    "a number": b'{"op": "served", "hardware": 1}\n',
+}
+
+
+@pytest.mark.parametrize("text", REQUESTS.values(), ids=list(REQUESTS))
+async def test_an_odd_request_is_answered_with_its_reason(text: bytes, tmp_path: Path) -> None:
+    async with serving(tmp_path) as node:
+        pod = await sealed(node)
+        assert (await pod.ask(text)).keys() == {"none"}
+        assert "copied" in await node.pod("later").load(), "the agent goes on"
+
+
+async def test_silent_pods_keep_only_their_own_namespace_from_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compile_server, "SILENCE", 2.0)
+    async with serving(tmp_path) as node:
+        pod, other = await sealed(node), await sealed(node, "other", "other")
+        held = [await asyncio.open_unix_connection(pod.config["agent"]) for _ in range(20)]
+        await asyncio.sleep(0.2)
+        assert (await pod.load(attempts=1)).startswith("no compile cache: the agent of this node")
+        assert "copied" in await other.load()
+        assert "copied" in await pod.load(attempts=1000), "silent connections end"
+        for _, writer in held:
+            writer.close()
+
+
+async def test_an_agent_without_a_budget_answers_nobody(tmp_path: Path) -> None:
+    async with serving(tmp_path, budget=0) as node:
+        pod = node.pod("first")
+        await node.look()
+        assert "no agent of this node keeps compile caches" in await pod.load()
+
+
+async def test_a_directory_where_no_socket_can_be_made_does_not_disturb_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(tmp_path) as node:
+        odd = node.pod("odd", digest="1" * 32)
+        (odd.place.path / f".{SOCKET}").mkdir()
+        await sealed(node)
+        assert "cannot keep compile caches" in caplog.text
+
+
+async def test_an_engine_that_does_not_serve_with_its_cache_starts_without_it_after_three_attempts(tmp_path: Path) -> None:
+    async with serving(tmp_path) as node:
+        await sealed(node)
+        said = []
+        for _ in range(4):
+            for counter in node.pod("x").place.path.glob("*.loads"):
+                os.utime(counter, (1, 1))  # the attempts are minutes apart
+            said.append(await node.pod("later").load())
+        assert [each.startswith("compile cache: copied") for each in said] == [True, True, True, False]
+        assert "did not serve" in said[-1]
+
+
+async def test_what_an_engine_may_leave_makes_no_cache_and_no_error(tmp_path: Path) -> None:
+    async with serving(tmp_path) as node:
+        pod = node.pod("first")
+        await node.look()
+        await pod.load()
+        assert await pod.seal() == "no compile cache: the engine has compiled nothing"
+        pod.compile(k=b"code")
+        (pod.volume / "cache/link").symlink_to("/etc/shadow")
+        assert "neither a folder nor a regular file" in await pod.seal()
+        (pod.volume / "cache/link").unlink()
+        pod.compile(large=b"x" * (2 << 20))
+        assert "more than" in await pod.seal()
+        assert not list(pod.place.path.glob("*.cache"))
+
+
+async def test_a_pod_that_starts_again_does_not_keep_a_half_written_cache(tmp_path: Path) -> None:
+    async with serving(tmp_path) as node:
+        pod = await sealed(node)
+        (pod.volume / ".new").mkdir()
+        pod.compile(torn=b"")
+        await pod.load()
+        assert pod.files == {"triton/k": b"code"} and not (pod.volume / ".new").exists()
