@@ -102,6 +102,9 @@ TRACES = f"{GROUP}/otlp-traces-endpoint"
 """Annotation on a service, on a component, or in the spec of a runtime: HOST:PORT of the collector to which engines and
 routers send their spans, or Off (docs/traces.md)."""
 
+COMPILE_CACHE = f"{GROUP}/compile-cache"
+"""Annotation on a service, a component or a runtime's spec: with `"true"`, the agents of the nodes keep what the engine
+compiles, and later starts on the same node use it (docs/compile-caches.md)."""
 PREFLIGHT_RUN = f"{GROUP}/preflight-run"
 """Label on objects that `ome preflight` creates and removes: the name of the run that created them. These objects have
 none of the operator's other labels."""
@@ -195,6 +198,9 @@ RUNNER = "ome-container"
 """Default name of the main container of a component. It is OME's name, so existing runtimes of users merge with it."""
 PREFLIGHT_CONTAINER = "ome-preflight"
 """Name of the init container that checks a pod's node before its engine starts."""
+COMPILE_CACHE_CONTAINER, COMPILE_CACHE_SIDECAR = "ome-compile-cache", "ome-compile-cache-seal"
+"""Names of the init container that copies a compile cache into a pod, and of the sidecar that hands the engine's cache to
+the agent."""
 REGISTRY_PORT = 29001
 """Port on which the registry sidecar of a router answers probes and reports the state of its workers."""
 ANSWER_PORT = 29002

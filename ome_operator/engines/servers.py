@@ -59,6 +59,9 @@ class Server(NamedTuple):
     """Maps TP, PP, DP and EP to the arguments that set the size."""
     env: tuple[Variable, ...]
     """Environment variables that every rank gets."""
+    caches: Mapping[str, str]
+    """Maps the environment variables that determine where the engine keeps what it compiles to the folder of each below the
+    directory of a compile cache, "" for the directory itself."""
 
 
 @memoize_by_identity(2048)
@@ -220,4 +223,4 @@ def _read(name: str, data: Mapping[str, Any]) -> Server:
     form = data.get("pinned")
     pinned = PinnedAdapters(tuple(form["under"]), tuple(form["more"]), form["each"]) if form else None
     env = tuple(Variable(one["name"], one["value"], frozenset(one["unless"])) for one in data.get("env") or ())
-    return Server(name, starts, *watched, tuple(data["adapters"]), pinned, parallel, env)
+    return Server(name, starts, *watched, tuple(data["adapters"]), pinned, parallel, env, data.get("caches") or {})

@@ -8,6 +8,8 @@ from ome_operator.settings.option import Form, Option
 
 ENABLE_AGENTS = "set agent.enabled=true (outside of the cluster, the option --model-agent)"
 """How to switch on `Policy.model_agent`, for messages."""
+ENABLE_COMPILE_CACHES = "set agent.enabled=true and agent.compileCacheGB (outside of the cluster, --compile-caches)"
+"""How to switch on `Policy.compile_caches`, for messages."""
 AGENT_PODS = f"kubectl get pods -A -l app.kubernetes.io/name={keys.AGENT}"
 """Command that lists the pods of the chart's model agents, for messages."""
 SILENT_AGENTS = f"kubectl get nodemodels lists the agents that report; if there are none: {AGENT_PODS}"
@@ -200,6 +202,15 @@ class Policy:
             part_of="agent.roots",
         ),
     ] = ("/mnt/models",)
+    compile_caches: Annotated[
+        bool,
+        Option(
+            flag="--compile-caches",
+            help="Agents keep the compile caches of engines that request it (`ome agent --compile-cache-gb`).",
+            part_of="agent.compileCacheGB",
+        ),
+    ] = False
+    """Services request a cache with the annotation `ome.io/compile-cache` (docs/compile-caches.md)."""
     pin_from: Annotated[
         frozenset[str],
         Option(

@@ -7,19 +7,24 @@ in the ControllerRevision, and of a StatefulSet only what its template does not 
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import yaml
 
+from ome_operator.compile_cache import code as compile_cache_code
 from ome_operator.core.observed.objects import Manifest, Observed
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.preflight import code
+from ome_operator.settings import Policy
 from tests.support import parts
 from tests.support.simulator import START
 
 HERE = Path(__file__).parent
+POLICIES = {"compile-cache": Policy(model_agent=True, compile_caches=True, router_keys=False, gang_timeout=0.0)}
+"""Settings of the operator for cases that need others than `NO_POLICY`."""
 CASES = sorted(path.parent.name for path in HERE.glob("*/in.yaml"))
 
 
@@ -30,10 +35,13 @@ def read(case: str, file: str) -> list[Manifest]:
 
 def rendered(case: str) -> list[Manifest]:
     """Return all objects that the first reconciliation writes, in the order of writing, as JSON data."""
-    with mock.patch.object(
-        code, "packed", lambda: "(ome_operator/preflight)"
-    ):  # The compressed form depends on the version of zlib.
-        plan = sync(*parts.applied(read(case, "in.yaml")), Observed(), START)
+    service, deps = parts.applied(read(case, "in.yaml"))
+    deps = replace(deps, policy=POLICIES.get(case, deps.policy))
+    # The compressed form depends on the version of zlib.
+    preflight = mock.patch.object(code, "packed", lambda: "(ome_operator/preflight)")
+    caches = mock.patch.object(compile_cache_code, "packed", lambda: "(ome_operator/compile_cache)")
+    with preflight, caches:
+        plan = sync(service, deps, Observed(), START)
     found = [one.manifest for one in (*plan.first, *plan.ensure_secret, *plan.apply, *plan.create)]
     out: list[Manifest] = json.loads(json.dumps(found))
     return out

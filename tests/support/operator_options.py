@@ -30,6 +30,7 @@ SAMPLES: dict[str, tuple[Any, Any]] = {
     "image-pull-timeout": (60, 90.5),
     "model-agent": (True, False),
     "agent-root": (["/raid", "/mnt/other"], ["/data"]),
+    "compile-caches": (True, False),
     "pin-from": (["n1", "n2"], ["n3"]),
     "network-policies": (True, False),
     "keda": (True, False),

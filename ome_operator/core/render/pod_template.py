@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ome_operator import keys, names, quantity
+from ome_operator.core import compile_caches
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.observed.restored import LEADER_ADDRESS, OWN_GROUP, OWN_NAME
 from ome_operator.core.podspec.compose import Composed
@@ -49,6 +50,9 @@ class Context(NamedTuple):
     """The role that spans contain: engine, prefill or decode."""
     preflight: str = OFF
     """The mode of the preflight check that runs before the engine starts."""
+    caches: str = ""
+    """Root directory of the agents' compile caches; "" if the pods get none. Set it only if
+    `compile_caches.refusal` returns ""."""
 
 
 class RankContext(NamedTuple):
@@ -190,6 +194,19 @@ def _traces(pod: Manifest, rank: RankContext) -> Manifest:
     return {**pod, "containers": [traces.traced(main, context.collector, origin), *others]}
 
 
+def _compile_cache(pod: Manifest, rank: RankContext) -> Manifest:
+    context, composed = rank.context, rank.composed
+    written = composed.leader if rank.leads else composed.worker
+    if not context.caches or written is None:
+        return pod
+    main = command_line(written["containers"][0], context)
+    command = [main.get(field) for field in ("image", "command", "args", "env")]
+    settings = context.accelerator.get("env"), _parallelism(context, composed)
+    identity = [context.service, composed.component, rank.leads, composed.size, *command, *settings]
+    directory = compile_caches.directory(context.caches, context.namespace, identity)
+    return compile_caches.with_cache(pod, directory, port(rank.leader, 0))
+
+
 def _preflight(pod: Manifest, rank: RankContext) -> Manifest:
     context, composed = rank.context, rank.composed
     if context.preflight == OFF:
@@ -208,6 +225,7 @@ FEATURES: tuple[PodFeature, ...] = (
     _defaults,
     _probes,
     _traces,
+    _compile_cache,
     _preflight,  # must be last: its container is a copy of the engine container
 )
 """The functions that extend the pod spec of every engine pod beyond what runtime and service specify, in the order in which

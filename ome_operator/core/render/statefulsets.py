@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ome_operator import keys, names, quantity
+from ome_operator.core import compile_caches
 from ome_operator.core.observed.exclusions import Exclusion
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.podspec.compose import Composed, compose
@@ -52,6 +53,18 @@ class Stored(NamedTuple):
     """`pod_groups.KUEUE` if `stamp` names the pods of each group as a pod group of Kueue, otherwise ""."""
 
 
+class Defaults(NamedTuple):
+    """The settings of the operator that affect new templates and are not part of a revision's inputs."""
+
+    preflight: str = OFF
+    """The preflight mode if the inputs name none."""
+    caches: str = ""
+    """The root directory of the agents' compile caches; "" if agents keep none."""
+
+
+NO_DEFAULTS = Defaults()
+
+
 def workloads(
     service: str,
     namespace: str,
@@ -59,7 +72,7 @@ def workloads(
     inputs: Mapping[str, Any],
     directories: Sequence[str] = (),
     labels: Mapping[str, str] = MappingProxyType({}),
-    default_preflight: str = OFF,
+    defaults: Defaults = NO_DEFAULTS,
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return the data that a ControllerRevision stores with the inputs, and sentences about settings that were dropped.
     Raises ProblemError if the inputs cannot be rendered.
@@ -67,7 +80,6 @@ def workloads(
     The data is JSON: it maps each component to an object with the fields size, port, leader and worker, and with podGroup if
     its pods wait in a queue of Kueue. `directories` are the directories of the weights of the model and of every adapter; ""
     for weights that are mounted from their path itself. `labels` are OME's labels; labels from the user take precedence.
-    `default_preflight` is the preflight mode if the inputs name none.
     """
     out: dict[str, Any] = {}
     dropped: list[str] = []
@@ -79,23 +91,29 @@ def workloads(
         context = pod_template.Context(
             service, namespace, revision, mounted_weights(inputs), accelerator, directories, labels
         )
-        out[component], warnings = _role(context, composed, inputs, default_preflight)
+        out[component], warnings = _role(context, composed, inputs, defaults)
         dropped += warnings
     return out, tuple(dict.fromkeys(dropped))
 
 
 def _role(
-    context: pod_template.Context, composed: Composed, inputs: Mapping[str, Any], default_preflight: str
+    context: pod_template.Context, composed: Composed, inputs: Mapping[str, Any], defaults: Defaults
 ) -> tuple[Manifest, list[str]]:
     """Return the data that a revision stores for a component, and sentences about settings that were dropped."""
     component, warnings = composed.component, list[str]()
     context = context._replace(
         collector=endpoint(inputs, component),
         title=names.title(component, keys.DECODER in inputs),
-        preflight=mode(inputs, component, default_preflight),
+        preflight=mode(inputs, component, defaults.preflight),
     )
     if context.collector and (why := pod_template.traces_refusal(context, composed)):
         context, warnings = context._replace(collector=""), [why]
+    if compile_caches.requested(inputs, component):
+        pods = [pod for pod in (composed.leader, composed.worker) if pod is not None]
+        if why := compile_caches.refusal(defaults.caches, context.accelerator.get("env") or (), *pods):
+            warnings.append(f"{component}: {why}")
+        else:
+            context = context._replace(caches=defaults.caches)
     leader = pod_template.leader(context, composed)
     worker = pod_template.worker(context, composed) if composed.size > 1 else None
     main = leader["spec"]["containers"][0]

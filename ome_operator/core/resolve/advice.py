@@ -2,6 +2,7 @@
 
 from ome_operator.api import Component, InferenceService, Model, Runtime
 from ome_operator.api.well_known import WellKnown
+from ome_operator.core import compile_caches
 from ome_operator.core.observed.objects import Deps
 from ome_operator.core.podspec.compose import ROUTER_SAMPLE
 from ome_operator.core.podspec.default_router import default_router
@@ -29,6 +30,7 @@ def advice(
         *sentences,
         *misspelled(service, runtime),
         *preflight_mode.advice(service, runtime),
+        *compile_caches.advice(service, runtime),
         *traces_collector.advice(service, runtime),
         *_unknown_classes(service, deps),
     )

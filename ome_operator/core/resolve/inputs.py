@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ome_operator.api import Component, InferenceService, Invalid, Model, Runtime, RuntimeSpec, migrate
 from ome_operator.api.invalid import shown
+from ome_operator.core import compile_caches
 from ome_operator.core.observed.objects import Deps, Manifest, Ref
 from ome_operator.core.podspec import queues
 from ome_operator.core.podspec.default_router import default_router
@@ -175,6 +176,8 @@ def _inputs(
         out["queue"] = queue
     if mode := preflight_mode.asked(service):
         out[preflight_mode.STORED] = mode
+    if cached := compile_caches.asked(service):
+        out[compile_caches.STORED] = cached
     if collector := traces_collector.asked(service):
         out[traces_collector.STORED] = collector
     if spec.rollout is not None and spec.rollout.restarted_at:

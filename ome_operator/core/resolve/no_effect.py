@@ -204,7 +204,7 @@ _ON_SERVICES = frozenset(
         keys.RUNTIME_SYNC, keys.MODEL_SYNC, keys.RETRY, keys.ENGINE_NAME, keys.SOURCE_DIGEST, keys.BENCHMARK_NAMESPACES,
         keys.ROUTER_KEY, keys.FREEZE, keys.OBSERVE, keys.ENGINE_VERSION, keys.IGNORE_FIT,
         keys.LINT_IGNORE,
-        keys.PREFLIGHT, keys.TRACES, keys.MOVE, keys.SCALED_BACK,
+        keys.PREFLIGHT, keys.COMPILE_CACHE, keys.TRACES, keys.MOVE, keys.SCALED_BACK,
     }
 )  # fmt: skip
 _SHARED = frozenset({keys.WAVES, keys.BAKE})
@@ -226,6 +226,7 @@ _ON_ENGINES = _QUEUE | frozenset(
         keys.SSH_KEYS,
         keys.ENGINE_VERSION,
         keys.PREFLIGHT,
+        keys.COMPILE_CACHE,
         keys.TRACES,
     }
 )

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from ome_operator import keys
 from ome_operator.api import InferenceService
+from ome_operator.core import compile_caches
 from ome_operator.core.group_numbers import existing
 from ome_operator.core.observed.objects import Deps, Epoch, Manifest, Ref
 from ome_operator.core.placement.capacity_check import UNASKED, Fitting, fitting
@@ -20,7 +21,7 @@ from ome_operator.core.reconcile.plan import CapacityCheck, Check
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.render import meta
 from ome_operator.core.render.router import traces_refusal
-from ome_operator.core.render.statefulsets import Stored, gpus, stored
+from ome_operator.core.render.statefulsets import Defaults, Stored, gpus, stored
 from ome_operator.core.resolve import new_scaling
 from ome_operator.core.resolve.finetuned import mounted_weights
 from ome_operator.core.resolve.inputs import Resolved
@@ -125,9 +126,10 @@ def choose(snapshot: Snapshot, resolved: Resolved) -> Intent:
     service = snapshot.service
     owner = meta.Owner(service.name, service.namespace, service.uid)
     refused = partial(validation.refusal, snapshot, owner, resolved)
-    stored, looked = snapshot.revisions, snapshot.deps.policy.preflight
+    stored, policy = snapshot.revisions, snapshot.deps.policy
+    defaults = Defaults(policy.preflight, compile_caches.root(policy))
     directories, unusable = _directories(snapshot, resolved), snapshot.restored
-    ledger = record(owner, resolved.inputs, stored, directories, resolved.labels, looked, refused, unusable)
+    ledger = record(owner, resolved.inputs, stored, directories, resolved.labels, defaults, refused, unusable)
     aim = target.of(service, ledger.numbers)
     policies = _policies(service, resolved)
     groups = {component: _groups(snapshot, component, counts) for component, counts in policies.items()}

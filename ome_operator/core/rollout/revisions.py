@@ -9,11 +9,10 @@ from typing import Any
 from ome_operator import names
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.observed.slices import Revision
-from ome_operator.core.preflight.mode import OFF
 from ome_operator.core.problem import Problem, ProblemError
 from ome_operator.core.reasons import ENGINE_READY, Reason
 from ome_operator.core.render import meta
-from ome_operator.core.render.statefulsets import OLDEST, RENDER, workloads
+from ome_operator.core.render.statefulsets import NO_DEFAULTS, OLDEST, RENDER, Defaults, workloads
 from ome_operator.core.resolve.identity import equivalent, identity
 
 SIZE_LIMIT = 200_000
@@ -45,16 +44,15 @@ def record(
     known: Sequence[Revision],
     directories: Sequence[str],
     labels: Mapping[str, str] = MappingProxyType({}),
-    looked: str = OFF,
+    defaults: Defaults = NO_DEFAULTS,
     refused: Refuses = lambda *_: None,
     unusable: Container[str] = (),
 ) -> RevisionLedger:
     """Store `inputs` as the newest revision, unless they are the newest revision already. If `inputs` is None (an input
     is missing), no revision is stored.
 
-    `directories`, `labels` and `looked` (the default preflight mode) are passed to `workloads`. `refused` is called only for
-    new revisions, never for stored revisions. `unusable` are the names of revisions that are kept, but never used
-    (`Snapshot.restored`).
+    `directories`, `labels` and `defaults` are passed to `workloads`. `refused` is called only for new revisions, never for
+    stored revisions. `unusable` are the names of revisions that are kept, but never used (`Snapshot.restored`).
     """
     usable = [one for one in known if not former(one) and one.name not in unusable]
     data: dict[str, Mapping[str, Any]] = {one.name: one.data for one in usable}
@@ -67,7 +65,7 @@ def record(
         number = (known[-1].number if known else 0) + 1
         if matched is None:
             name = name_of(inputs, known)
-            new, problems = _render(owner, name, inputs, directories, labels, looked)
+            new, problems = _render(owner, name, inputs, directories, labels, defaults)
             if new is not None and (why := refused(name, new)) is not None:
                 new, problems = None, (why,)
             if new is not None:
@@ -91,10 +89,15 @@ def _adopted(owner: meta.Owner, usable: Sequence[Revision], written: Sequence[Ma
 
 
 def _render(
-    owner: meta.Owner, name: str, inputs: Manifest, directories: Sequence[str], labels: Mapping[str, str], looked: str
+    owner: meta.Owner,
+    name: str,
+    inputs: Manifest,
+    directories: Sequence[str],
+    labels: Mapping[str, str],
+    defaults: Defaults,
 ) -> tuple[Manifest | None, tuple[Problem, ...]]:
     try:
-        roles, dropped = workloads(owner.name, owner.namespace, name, inputs, directories, labels, looked)
+        roles, dropped = workloads(owner.name, owner.namespace, name, inputs, directories, labels, defaults)
     except ProblemError as error:
         return None, (error.problem,)
     data: Manifest = {"inputs": inputs, "render": RENDER, "workloads": roles}
