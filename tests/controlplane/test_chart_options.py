@@ -19,6 +19,7 @@ PARTS: dict[str, dict[str, Any]] = {
     "sidecar-image": {"registry_image": "r.example.com/op:1"},
     "router-keys": {"rbac_createSecrets": False},
     "model-agent": {"agent_enabled": True},
+    "compile-caches": {"agent_enabled": True, "agent_compileCacheGB": 50},
     "agent-root": {"agent_enabled": True, "agent_roots": ["/raid", "/mnt/other"]},
     "network-policies": {"networkPolicy_services": True},
     "keda": {"keda_enabled": True},

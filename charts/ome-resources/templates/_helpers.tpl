@@ -189,6 +189,9 @@ of the cluster (NOTES.txt). Such a process reads neither the chart's ConfigMap n
 {{- range .Values.agent.roots }}
 - --agent-root={{ . }}
 {{- end }}
+{{- if gt (float64 (.Values.agent.compileCacheGB | default 0)) 0.0 }}
+- --compile-caches
+{{- end }}
 {{- range .Values.agent.pinFrom }}
 - --pin-from={{ . }}
 {{- end }}

@@ -213,6 +213,27 @@ def test_nothing_is_made_on_the_node(tenant: Token, kind: str) -> None:
     assert code == 403 and "must have the type Directory" in said
 
 
+CACHE = "/mnt/models/.namespaces/tenant-a/.compile/" + "0a" * 16
+
+
+@pytest.mark.parametrize("path", [CACHE, CACHE.replace("/mnt", "/raid")])
+def test_only_the_directory_of_a_compile_cache_may_be_made(tenant: Token, path: str) -> None:
+    assert create(tenant, mounting(path, "DirectoryOrCreate")) == (201, "")
+    code, said = create(tenant, mounting(path, "DirectoryOrCreate", read_only=False))
+    assert code == 403 and "must be readOnly" in said
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        CACHE[:-1], CACHE + "0", CACHE + "/x", CACHE.replace("tenant-a", "tenant-b"), CACHE.rpartition("/")[0],
+        CACHE.replace("0a", "0A"), CACHE.replace(".compile", ".Compile"), CACHE.replace(".namespaces", "x/.namespaces"),
+    ],
+)  # fmt: skip
+def test_no_other_directory_of_the_namespace_is_made(tenant: Token, path: str) -> None:
+    assert create(tenant, mounting(path, "DirectoryOrCreate"))[0] == 403
+
+
 @pytest.mark.parametrize("kind", BOXES)
 def test_no_container_writes_where_another_reads(tenant: Token, installed: Rig, kind: str) -> None:
     mount = {"name": "v", "mountPath": "/m"}
