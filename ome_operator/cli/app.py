@@ -137,11 +137,11 @@ class LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that the first argument names. For an unknown name, the error proposes a command: one that
-        does what the word means elsewhere, or one with a similar name.
+        does what the word means elsewhere, or one with a similar name. The completion of a shell gets no error.
         """
         name = args[0]
         meant = "" if name in commands() else _MEANT.get(name) or similar(name, commands())
-        if meant:
+        if meant and not ctx.resilient_parsing:
             ctx.fail(f"No such command '{name}'. Did you mean `ome {meant}`?")
         return super().resolve_command(ctx, args)
 
@@ -155,7 +155,7 @@ class LazyGroup(TyperGroup):
             error.message = error.message.removeprefix("Value error, ")
             raise
         except Exception as error:
-            said, command = str(getattr(error, "message", "")), getattr(getattr(error, "ctx", None), "info_name", "")
+            said, command = str(getattr(error, "message", "")), getattr(getattr(error, "ctx", None), "command", None)
             if said.startswith("Got unexpected extra argument") and (remedy := _remedy(said, command)):
                 error.message = f"{said}. {remedy}"  # type: ignore[attr-defined]
             raise
@@ -169,13 +169,14 @@ class LazyGroup(TyperGroup):
             self._listing = False
 
 
-def _remedy(said: str, command: str) -> str:
-    """Return what to write instead of the arguments in a message about too many arguments; "" if that is not known. A shell
-    writes several files for `-f *.yaml`.
+def _remedy(said: str, command: Any) -> str:
+    """Return what to write instead of the arguments in a message about too many arguments of a command; "" if that is not
+    known. A shell writes several files for `-f *.yaml`.
     """
-    if re.search(r"\.(ya?ml|json)\b", said):
+    repeatable = any("-f" in each.opts and getattr(each, "multiple", False) for each in getattr(command, "params", ()))
+    if repeatable and re.search(r"\.(ya?ml|json)\b", said):
         return "Repeat -f for each file, or name their directory."
-    return "Write a revision behind --to." if command == "undo" else ""
+    return "Write a revision behind --to." if getattr(command, "name", "") == "undo" else ""
 
 
 app = typer.Typer(

@@ -32,6 +32,21 @@ def test_an_unknown_command_is_answered_with_the_command_that_is_meant(words: st
     assert done.exit_code == 2 and done.output.rstrip().endswith(meant)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "logs kimi a.yaml",
+        "plan --model a --hardware h200 --workload 1k/1k a.json",
+        "generate a.json",
+        "explain runtime -f a.yaml b.yaml",
+    ],
+)
+def test_files_are_proposed_only_for_an_option_that_can_be_repeated(words: str) -> None:
+    """`-f` follows the log in `ome logs`, and other commands read a single file or none."""
+    done = CliRunner().invoke(app, words.split())
+    assert done.exit_code == 2 and "unexpected extra argument" in done.output and "Repeat -f" not in done.output
+
+
 def test_every_proposed_command_exists() -> None:
     from ome_operator.cli.app import _MEANT
 
