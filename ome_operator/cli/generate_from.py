@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ome_operator.api import Facts, Model, source_hints
 from ome_operator.cli.file_errors import why_unreadable
-from ome_operator.cli.weight_files import only_gguf, weight_bytes
+from ome_operator.cli.weight_files import is_file, is_folder, only_gguf, weight_bytes
 from ome_operator.cookbook.library import published_config, published_names
 from ome_operator.cookbook.own_model import OwnModel, names_code
 from ome_operator.errors import UserError
@@ -31,9 +31,9 @@ _ROOT = "/raid/models"
 def own_model(source: str) -> OwnModel:
     """Return the known facts of the model at `source`. Raises UserError if nothing is known of it."""
     place = Path(source)
-    if place.is_dir():
+    if is_folder(place):
         return _of_files(place)
-    if place.is_file():
+    if is_file(place):
         return _of_files(place.parent, place)
     source = source_hints.repository_of_page(source) or source.rstrip("/")
     found = _REPOSITORY.fullmatch(source)

@@ -58,7 +58,7 @@ def learned(found: "Iterable[Row | tuple[str, str]]", name: str) -> "Constants":
 
 def model(name: str, precision: str) -> "Shape":
     """Return the sizes of a model. `name` is the name of a known model, or the path of a config.json or of its directory."""
-    from ome_operator.cli.weight_files import weight_bytes
+    from ome_operator.cli.weight_files import is_folder, weight_bytes
     from ome_operator.modelinfo.extract import CONFIG, MODELOPT
     from ome_operator.modelinfo.json_fields import text_part
     from ome_operator.sizing.errors import PlanRefused
@@ -66,7 +66,7 @@ def model(name: str, precision: str) -> "Shape":
     from ome_operator.sizing.unknown_family import by_sizes
 
     path = Path(name)
-    if path.is_dir() and name not in (path.name, f"{path.name}/"):  # else a known model may have the name of a directory
+    if name not in (path.name, f"{path.name}/") and is_folder(path):  # a known model may have the name of a directory
         path /= CONFIG
     if path.suffix != ".json":
         return shape(name, precision)

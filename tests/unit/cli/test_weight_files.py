@@ -58,11 +58,28 @@ COMMANDS = (
 )
 
 
+@pytest.mark.parametrize("more", [(), ("consolidated.safetensors",), ("a-00001-of-00001.safetensors",)])
 @pytest.mark.parametrize("words", COMMANDS)
-def test_a_part_of_the_files_is_no_model(words: list[str], tmp_path: Path) -> None:
-    fill(tmp_path, {FIRST: "x" * 500, "config.json": json.dumps(UNKNOWN)})
+def test_a_part_of_the_files_is_no_model(words: list[str], more: tuple[str, ...], tmp_path: Path) -> None:
+    """Other weight files beside the parts do not complete them."""
+    fill(tmp_path, {**dict.fromkeys((FIRST, *more), "x" * 500), "config.json": json.dumps(UNKNOWN)})
     done = CliRunner().invoke(app, [*words, str(tmp_path)])
     assert isinstance(done.exception, UserError) and "contains 1 of 2 weight files" in str(done.exception)
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_a_link_to_a_removed_file_is_named(words: list[str], tmp_path: Path) -> None:
+    fill(tmp_path, {"config.json": json.dumps(UNKNOWN)})
+    (tmp_path / ONE).symlink_to(tmp_path / "removed")
+    done = CliRunner().invoke(app, [*words, str(tmp_path)])
+    assert isinstance(done.exception, UserError)
+    assert str(done.exception) == f"{tmp_path / ONE} cannot be read: No such file or directory"
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_a_name_that_is_too_long_for_a_path_is_unknown(words: list[str]) -> None:
+    done = CliRunner().invoke(app, [*words, "a" * 300])
+    assert isinstance(done.exception, UserError) or (done.exit_code and "No data for the model" in done.output)
 
 
 @pytest.mark.parametrize("beside", [{}, {"config.json": json.dumps(UNKNOWN)}])
