@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 _HUB_PAGE = re.compile(
     r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/(?!datasets/|spaces/|docs/)(?P<repository>[\w.-]+/[\w.-]+)"
-    r"(?:/(?:tree|blob|resolve)/(?P<revision>[^/?#@\s]+)[^?#\s]*)?/?(?:[?#]\S*)?"
+    r"(?:/(?:tree|blob|resolve)/(?P<revision>[^/?#@\s]+)(?:/[^?#\s]*)?)?/?(?:[?#]\S*)?"
 )
 """The address of a repository's page, which users copy from a browser."""
 _SAME: Mapping[str, str] = {
@@ -37,5 +37,7 @@ def meant(uri: str) -> str:
     lower = written.lower()
     scheme = _SAME.get(lower, lower if lower in _SAME.values() else "") if divider else "hf"
     place = place if divider else uri
+    if scheme == "az":  # abfs://container@account/path names the storage account, too
+        place = re.sub("^([^/@]*)@[^/]*", r"\1", place)
     fine = _REPOSITORY.fullmatch(place) if scheme == "hf" else place.startswith("/") if scheme == "local" else place
     return f"{scheme}://{place}" if scheme and scheme != written and fine else ""

@@ -1,10 +1,11 @@
 """Tests of the address, the path and the size of a model as users write them: they are parsed, or rejected with the fix."""
 
+import time
 from typing import Any
 
 import pytest
 
-from ome_operator.api import Invalid, Model
+from ome_operator.api import Invalid, Model, source_hints
 from ome_operator.core.selection import model_profile
 
 
@@ -43,6 +44,12 @@ def test_storage_uris_that_are_not(uri: str) -> None:
     assert one.why.startswith("spec.storage.storageUri is refused: start it with one of hf://, s3://")
 
 
+def test_a_long_address_of_a_page_is_read_in_a_short_time() -> None:
+    before = time.perf_counter()
+    assert source_hints.meant(f"hf.co/a/b/tree/{'x' * 20_000} ") == ""
+    assert time.perf_counter() - before < 1
+
+
 @pytest.mark.parametrize(
     ("uri", "meant"),
     [
@@ -58,6 +65,7 @@ def test_storage_uris_that_are_not(uri: str) -> None:
         ("file:///raid/models/a", "local:///raid/models/a"),
         ("gcs://bucket/a", "gs://bucket/a"),
         ("S3://bucket/a", "s3://bucket/a"),
+        ("abfs://models@account.dfs.core.windows.net/a", "az://models/a"),
         ("docker://registry.example.com/a/b:1", "oci://registry.example.com/a/b:1"),
     ],
 )
