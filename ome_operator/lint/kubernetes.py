@@ -235,8 +235,9 @@ def size_without_unit(subject: Subject) -> Iterator[Hit]:
             for name in _SIZES:
                 amount = below(role.container, "resources", part).get(name)
                 if amount is not None and 0 < quantity.parse(amount) < _SMALLEST:
-                    digits = re.match(r"[0-9.]*", str(amount))
-                    remedy = f"write a unit, such as {digits[0] if digits else ''}Gi"
+                    digits = (re.match(r"[0-9.]*", str(amount)) or [""])[0]
+                    unit = "a unit" if digits == str(amount) else "a larger unit"
+                    remedy = f"write {unit}, such as {digits}Gi"
                     message = f"{role.title}: resources.{part}.{name} is {amount}, which is less than 1 MiB"
                     yield Hit(locations.field(role, "resources"), message, remedy)
 

@@ -134,3 +134,17 @@ def test_a_misspelt_device_is_answered_with_its_name() -> None:
     objects = edited(("runner", "resources", "limits"), {"nvidia.com/gpus": 4, "memory": "100Gi"})
     (found,) = (each.hit for each in linting.found(objects, whole=False) if each.rule.id == "gpus-none")
     assert found.remedy == "write nvidia.com/gpu in place of nvidia.com/gpus"
+
+
+@pytest.mark.parametrize(
+    ("amount", "remedy"),
+    [
+        (64, "write a unit, such as 64Gi"),
+        ("512Ki", "write a larger unit, such as 512Gi"),
+        ("100m", "write a larger unit, such as 100Gi"),
+    ],
+)
+def test_an_amount_with_a_small_unit_is_not_said_to_lack_one(amount: object, remedy: str) -> None:
+    objects = edited(("runner", "resources", "limits"), {"nvidia.com/gpu": 4, "memory": amount})
+    (found,) = (each.hit for each in linting.found(objects, whole=False) if each.rule.id == "size-without-unit")
+    assert found.remedy == remedy
