@@ -157,7 +157,9 @@ def unpack(stream: BinaryIO, size: int, into: Path) -> tuple[int, int]:
     NoCache if the archive is not valid, and OSError; the folder then has to be removed.
     """
     reader = _Reader(stream, size)
-    length = int.from_bytes(reader.exactly(len(MAGIC) + 8).removeprefix(MAGIC)[-8:], "big")
+    if reader.exactly(len(MAGIC)) != MAGIC:
+        raise NoCache("the archive has another format")
+    length = int.from_bytes(reader.exactly(8), "big")
     if length > MAX_INDEX:
         raise NoCache("the index of the archive is too long")
     files = _parsed(reader.exactly(length))

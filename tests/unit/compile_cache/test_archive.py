@@ -52,6 +52,14 @@ def test_contents_modes_and_times_are_kept(cache: Path, tmp_path: Path) -> None:
     assert (tmp_path / "copy/inductor/x.so").stat().st_mode & 0o777 == 0o755
 
 
+def test_an_archive_of_another_format_is_refused(cache: Path, tmp_path: Path) -> None:
+    """A later version of this program may have sealed the archive, in another format."""
+    body = packed(cache)[:-HASH].replace(MAGIC, MAGIC.replace(b"1", b"2"))
+    data = body + hashlib.sha256(body).digest()
+    with pytest.raises(NoCache, match="another format"):
+        unpack(io.BytesIO(data), len(data), tmp_path / "copy")
+
+
 def test_locks_and_data_of_models_are_left_out(cache: Path, tmp_path: Path) -> None:
     """Torch waits for ever for a file named `lock` in the folder of an extension."""
     for name in ("torch_extensions/a/lock", "deep_gemm/locks/k.lock", "ple/table", "model_streamer/x", "jit/ple/kept"):
