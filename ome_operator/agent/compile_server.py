@@ -13,7 +13,7 @@ import os
 import socket
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -27,11 +27,14 @@ from ome_operator.util.json_limits import parsed
 
 logger = logging.getLogger(__name__)
 
-LOOK_EVERY, CLEAN_EVERY, MARK_EVERY = 2.0, 3600.0, 30.0
+LOOK_EVERY, CLEAN_EVERY, MARK_EVERY = 2.0, 600.0, 30.0
 """Seconds between two searches for new directories, between two removals of old caches, and between two attempts to record
 the UID of a namespace."""
 TOGETHER, OF_NAMESPACE = 8, 4
 """Maximum number of pods that are answered at the same time, in total and of one namespace."""
+SLOT, PAUSE = 0.25, 0.2
+"""Minimum number of seconds that a pod counts as answered, and seconds for which a socket accepts nothing after a pod was
+refused. They bound the requests to the API server, and the work of the agent, if pods ask without a pause."""
 SILENCE, LONGEST = 20.0, 600.0
 """Seconds for which a pod may be silent, and for which it may be connected."""
 ASK = 10.0
@@ -39,6 +42,9 @@ ASK = 10.0
 LINE = 1024
 """Maximum length of a request in bytes."""
 CHUNK = 1 << 20
+
+Inode = tuple[int, int]
+"""Device and inode number of a directory."""
 
 
 class CompileServer:
@@ -48,17 +54,27 @@ class CompileServer:
         self, store: CompileStore, uid: Callable[[str], Awaitable[str]], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._store, self._uid, self._clock = store, uid, clock
-        self._listeners: dict[CachePlace, socket.socket] = {}
+        self._listeners: dict[CachePlace, tuple[socket.socket, Inode]] = {}
         self._active: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
         self._threads = ThreadPoolExecutor(TOGETHER, "compile-cache")
         self._marked_at: dict[str, float] = {}
         self._looked_at = self._cleaned_at = -1e9
 
-    async def look(self) -> None:
-        """Listen in the directories that exist. Errors are logged, because the agent's other work does not depend on
-        compile caches.
+    async def run(self) -> None:
+        """Listen in the directories that exist, forever. It is a task of its own, so that the agent's other work does not
+        wait for the disk or for the API server.
         """
+        while True:
+            try:
+                await self.look()
+            except Exception:  # the agent's other work does not depend on compile caches
+                logger.exception("cannot keep compile caches now; the next attempt is in %.0f s", MARK_EVERY)
+                await asyncio.sleep(MARK_EVERY)
+            await asyncio.sleep(LOOK_EVERY)
+
+    async def look(self) -> None:
+        """Listen in the directories that exist. Errors of the disk are logged."""
         now = self._clock()
         if now - self._looked_at < (LOOK_EVERY if self._store.limit else CLEAN_EVERY):
             return
@@ -67,20 +83,26 @@ class CompileServer:
             if now - self._cleaned_at >= CLEAN_EVERY:
                 self._cleaned_at = now
                 await asyncio.to_thread(self._store.clean)
-            places = set(await asyncio.to_thread(self._store.places)) if self._store.limit else set[CachePlace]()
+            places = await asyncio.to_thread(self._found)
             await self._mark(places)
         except OSError as error:
             logger.warning("cannot read the compile caches of this node: %s", error)
             return
-        for place in self._listeners.keys() - places:
-            self._end(place)
-        for place in places - self._listeners.keys():
+        for place, (_, inode) in list(self._listeners.items()):
+            if places.get(place) != inode:
+                self._end(place)
+        for place in places.keys() - self._listeners.keys():
             try:
                 self._begin(place)
             except OSError as error:
                 logger.warning("cannot keep compile caches in %s: %s", place.path, error)
 
-    async def _mark(self, places: set[CachePlace]) -> None:
+    def _found(self) -> dict[CachePlace, Inode]:
+        """Return the directories that exist. The directory of a namespace that was created again has another inode."""
+        found = {place: _inode(place) for place in (self._store.places() if self._store.limit else ())}
+        return {place: inode for place, inode in found.items() if inode is not None}
+
+    async def _mark(self, places: Iterable[CachePlace]) -> None:
         """Record the UIDs of the namespaces that have a directory of compile caches and no recorded UID."""
         for root, namespace in {(place.root, place.namespace) for place in places}:
             unmarked = not (Path(root) / NAMESPACES / namespace / MARK).exists()
@@ -93,47 +115,66 @@ class CompileServer:
                 except KubeError as error:
                     logger.info("namespace %s: %s", namespace, error)
                     continue
-                await asyncio.to_thread(mark, namespace, uid, {Path(root)})
+                try:
+                    await asyncio.to_thread(mark, namespace, uid, {Path(root)})
+                except OSError as error:
+                    logger.warning("cannot record the UID of namespace %s: %s", namespace, error)
 
     def _begin(self, place: CachePlace) -> None:
-        listener = _listener(place)
-        self._listeners[place] = listener
-        asyncio.get_running_loop().add_reader(listener, self._accept, place, listener)
+        listener, inode = _listener(place)
+        self._listeners[place] = listener, inode
+        asyncio.get_running_loop().add_reader(listener, self._accept, place, listener, inode)
 
     def _end(self, place: CachePlace) -> None:
-        listener = self._listeners.pop(place)
+        listener, _ = self._listeners.pop(place)
         asyncio.get_running_loop().remove_reader(listener)
         listener.close()
 
-    def _accept(self, place: CachePlace, listener: socket.socket) -> None:
+    def _resume(self, place: CachePlace, listener: socket.socket, inode: Inode) -> None:
+        if self._listeners.get(place) == (listener, inode):
+            asyncio.get_running_loop().add_reader(listener, self._accept, place, listener, inode)
+
+    def _accept(self, place: CachePlace, listener: socket.socket, inode: Inode) -> None:
+        loop = asyncio.get_running_loop()
         try:
             connection, _ = listener.accept()
         except OSError:
             return
         if self._active.total() >= TOGETHER or self._active[place.namespace] >= OF_NAMESPACE:
             connection.close()  # the pod asks again
+            loop.remove_reader(listener)
+            loop.call_later(PAUSE, self._resume, place, listener, inode)
             return
         self._active[place.namespace] += 1
-        task = asyncio.get_running_loop().create_task(self._answer(place, connection))
+        task = loop.create_task(self._answer(place, inode, connection))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _answer(self, place: CachePlace, connection: socket.socket) -> None:
+    async def _answer(self, place: CachePlace, inode: Inode, connection: socket.socket) -> None:
+        began = time.monotonic()
         try:
             with connection:
-                reason = await self._refusal(place)
+                reason = await self._refusal(place, inode)
                 await asyncio.get_running_loop().run_in_executor(self._threads, self._serve, place, connection, reason)
         except Exception:
             logger.exception("a request for a compile cache in %s failed", place.path)
         finally:
-            self._active[place.namespace] -= 1
+            left = max(0.0, began + SLOT - time.monotonic())
+            asyncio.get_running_loop().call_later(left, self._release, place.namespace)
 
-    async def _refusal(self, place: CachePlace) -> str:
-        """Return why the pods of a namespace get no caches, or "". A namespace that was deleted and created again has
-        another owner, whose pods must not run code of the former owner.
+    def _release(self, namespace: str) -> None:
+        self._active[namespace] -= 1
+        if not self._active[namespace]:
+            del self._active[namespace]
+
+    async def _refusal(self, place: CachePlace, inode: Inode) -> str:
+        """Return why the pods that mount the directory with this inode get no caches, or "". A namespace that was deleted
+        and created again has another owner and another directory. Pods must not exchange code with those of another owner.
         """
         try:
             uid = await asyncio.wait_for(self._uid(place.namespace), ASK)
+            if await asyncio.to_thread(_inode, place) != inode:
+                return "the namespace was created again"
             known = await asyncio.to_thread((place.path.parents[1] / MARK).read_text)
         except (KubeError, OSError, TimeoutError) as error:
             logger.info("compile caches of namespace %s: %s", place.namespace, error)
@@ -215,9 +256,17 @@ def of(roots: tuple[str, ...], gigabytes: float, uid: Callable[[str], Awaitable[
     return CompileServer(CompileStore(roots, int(gigabytes * 1e9)), uid)
 
 
-def _listener(place: CachePlace) -> socket.socket:
-    """Return a socket that listens in a directory, in place of an earlier socket there. The directory is named by its
-    descriptor, because the path of a socket has at most 107 bytes.
+def _inode(place: CachePlace) -> Inode | None:
+    try:
+        status = place.path.lstat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _listener(place: CachePlace) -> tuple[socket.socket, Inode]:
+    """Return a socket that listens in a directory, in place of an earlier socket there, and the inode of the directory. The
+    directory is named by its descriptor, because the path of a socket has at most 107 bytes.
     """
     folder = os.open(place.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     fresh = f".{SOCKET}"
@@ -230,12 +279,13 @@ def _listener(place: CachePlace) -> socket.socket:
         listener.setblocking(False)
         listener.listen(64)
         os.rename(fresh, SOCKET, src_dir_fd=folder, dst_dir_fd=folder)
+        status = os.fstat(folder)
     except OSError:
         listener.close()
         raise
     finally:
         os.close(folder)
-    return listener
+    return listener, (status.st_dev, status.st_ino)
 
 
 def _say(connection: socket.socket, answer: dict[str, Any]) -> None:

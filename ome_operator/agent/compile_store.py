@@ -32,7 +32,11 @@ logger = logging.getLogger(__name__)
 ARCHIVE_BYTES = 4 << 30
 """Maximum size of an archive in bytes."""
 PLACES = 64
-"""Maximum number of directories of a namespace below a root. Others are removed, the oldest first."""
+"""Maximum number of directories of a namespace below a root. Pods in other directories are not answered, and these
+directories are removed, the oldest first."""
+ENTRIES = 32
+"""Maximum number of entries of a directory, because a pod can name any hardware. No archive is added to a directory with
+more."""
 LOADS = 3
 """Number of times that an archive is loaded without the engine serving afterwards. Then the archive is withdrawn, because it
 may be the reason why the engine does not start."""
@@ -74,12 +78,14 @@ class CompileStore:
     def __init__(self, roots: Iterable[str], budget: int, clock: Callable[[], float] = time.time) -> None:
         self._roots, self._budget, self._clock = tuple(roots), budget, clock
         self._lock = threading.Lock()
+        self._arriving = 0
+        """Number of bytes of the archives that are received now."""
         self.limit = min(budget, ARCHIVE_BYTES)
         """Maximum size of an archive in bytes."""
 
-    def places(self) -> list[CachePlace]:
-        """Return the directories that pods mount, the newest of each namespace first. Symbolic links and other names are
-        ignored.
+    def places(self, most: int | None = PLACES) -> list[CachePlace]:
+        """Return the directories that pods mount, at most the `most` newest of each namespace below each root, the newest
+        first. Symbolic links and other names are ignored.
         """
         found = []
         for root in self._roots:
@@ -87,7 +93,7 @@ class CompileStore:
                 if space.name != FORMER:
                     digests = [each for each in _folders(space / FOLDER) if _DIGEST.fullmatch(each.name)]
                     digests.sort(key=lambda each: each.stat().st_mtime, reverse=True)
-                    found += [CachePlace(root, space.name, each.name) for each in digests]
+                    found += [CachePlace(root, space.name, each.name) for each in digests[:most]]
         return found
 
     def clean(self) -> None:
@@ -99,16 +105,23 @@ class CompileStore:
                 shutil.rmtree(former / FOLDER, ignore_errors=True)
         seen: Counter[tuple[str, str]] = Counter()
         with self._lock:
-            for place in self.places():
+            for place in self.places(most=None):
                 seen[place.root, place.namespace] += 1
                 if seen[place.root, place.namespace] > PLACES:
                     shutil.rmtree(place.path, ignore_errors=True)
                     continue
-                for path in place.path.iterdir():
-                    kind = path.name[: len(_FRESH)] if path.name.startswith(_FRESH) else path.suffix
-                    if kind in KEPT and self._clock() - path.lstat().st_mtime > KEPT[kind]:
-                        path.unlink(missing_ok=True)
+                try:
+                    self._remove_old(place.path)
+                except OSError as error:
+                    logger.warning("cannot remove old compile caches in %s: %s", place.path, error)
             self._make_room("", 0)
+
+    def _remove_old(self, folder: Path) -> None:
+        for path in folder.iterdir():
+            kind = path.name[: len(_FRESH)] if path.name.startswith(_FRESH) else path.suffix
+            status = path.lstat()
+            if kind in KEPT and stat.S_ISREG(status.st_mode) and self._clock() - status.st_mtime > KEPT[kind]:
+                path.unlink(missing_ok=True)
 
     @contextlib.contextmanager
     def load(self, place: CachePlace, hardware: str) -> Iterator[tuple[BinaryIO, int]]:
@@ -158,6 +171,8 @@ class CompileStore:
                 age = self._clock() - _named(place, hardware, _WITHDRAWN).stat().st_mtime
                 if age < WITHDRAWN:
                     raise CacheRefused("starts with the former cache did not serve, so none is kept for some days")
+            if sum(1 for _ in place.path.iterdir()) > ENTRIES:
+                raise CacheRefused("the directory of this engine on the node has caches of too many kinds of hardware")
             return True
 
     def receive(self, place: CachePlace, hardware: str, read: Callable[[int], bytes]) -> int:
@@ -166,10 +181,11 @@ class CompileStore:
         """
         target = _named(place, hardware, _CACHE)
         fresh = place.path / f"{_FRESH}{secrets.token_hex(8)}"
+        counted = [0]
         try:
             with fresh.open("xb") as file:
                 os.fchmod(file.fileno(), 0o600)
-                size = self._written(file, read)
+                size = self._written(file, self._bounded(read, counted))
             with self._lock:
                 self._make_room(place.namespace, size)
                 os.utime(fresh, (self._clock(), self._clock()))
@@ -177,6 +193,24 @@ class CompileStore:
             return size
         finally:
             fresh.unlink(missing_ok=True)
+            with self._lock:
+                self._arriving -= counted[0]
+
+    def _bounded(self, read: Callable[[int], bytes], counted: list[int]) -> Callable[[int], bytes]:
+        """Return `read` with a check that all archives that are received now fit into the budget. The number of bytes is
+        added to the only element of `counted`.
+        """
+
+        def bounded(count: int) -> bytes:
+            data = read(count)
+            with self._lock:
+                counted[0] += len(data)
+                self._arriving += len(data)
+                if self._arriving > max(self._budget, self.limit + CHUNK):
+                    raise CacheRefused("other caches arrive at the same time, and exceed the space for compile caches")
+            return data
+
+        return bounded
 
     def _written(self, file: BinaryIO, read: Callable[[int], bytes]) -> int:
         """Write the stream to a file. Raises CacheRefused if it is too long or does not end with the hash of its bytes."""
@@ -219,7 +253,8 @@ class CompileStore:
             for path in place.path.glob(f"*{_CACHE}"):
                 with contextlib.suppress(FileNotFoundError):
                     status = path.lstat()
-                    yield place.namespace, path, status.st_mtime, status.st_size
+                    if stat.S_ISREG(status.st_mode):
+                        yield place.namespace, path, status.st_mtime, status.st_size
 
 
 def _named(place: CachePlace, hardware: str, suffix: str) -> Path:

@@ -135,7 +135,7 @@ class Agent:
         """Run forever. `complete` is set when all models were received. While the API server is not reachable, downloads
         continue, and are reported later.
         """
-        await asyncio.gather(self._audit.run(), self._passes(complete))
+        await asyncio.gather(self._audit.run(), self._passes(complete), self._compile_server.run())
 
     async def _passes(self, complete: asyncio.Event) -> None:
         while True:
@@ -144,7 +144,6 @@ class Agent:
                 if self._ticked_at - self._looked_at > LABELS_EVERY:
                     await self._read_node()
                 await self._namespaces.look(self._settings.roots, self._namespaced())
-                await self._compile_server.look()
                 self._keep()
                 # A record that contains only a part of the models would remove node labels.
                 all_known = complete.is_set() and not self._namespaces.waiting

@@ -8,6 +8,7 @@ no model takes files from it. The folder is then removed like every directory th
 
 import asyncio
 import logging
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
@@ -112,9 +113,12 @@ def mark(namespace: str, uid: str, roots: Iterable[Path]) -> None:
         linked = folder.parent.is_symlink() or folder.is_symlink()
         if root.is_absolute() and root.is_dir() and not linked and not (folder / MARK).exists():
             folder.mkdir(parents=True, exist_ok=True)
-            fresh = folder / f"{MARK}.new"
-            fresh.write_text(uid)
-            fresh.replace(folder / MARK)
+            fresh = folder / f"{MARK}.{secrets.token_hex(8)}"
+            try:
+                fresh.write_text(uid)
+                fresh.replace(folder / MARK)
+            finally:
+                fresh.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> str:

@@ -26,6 +26,7 @@ class Node:
         self.proc.mkdir(exist_ok=True)
         (self.proc / "cpuinfo").write_text(CPU)
         self.folder, self.uids, self.now = folder, {"team": "uid-1", "other": "uid-2"}, 0.0
+        self.asked = 0
         self.store = CompileStore([str(self.root)], budget)
         self.server = self._server()
 
@@ -34,6 +35,7 @@ class Node:
 
     async def uid(self, namespace: str) -> str:
         """Return the UID of a namespace, as the API server does."""
+        self.asked += 1
         if namespace not in self.uids:
             raise NotFound(f"namespace {namespace} does not exist", 404)
         return self.uids[namespace]

@@ -3,13 +3,17 @@ compiled, and nobody gets anything else.
 """
 
 import asyncio
+import contextlib
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
 
 from ome_operator.agent import compile_server
+from ome_operator.agent.compile_store import PLACES
+from ome_operator.agent.namespaces import mark
 from ome_operator.core.weights.compile_caches import SOCKET
 from tests.support.compile_caches import CPU, Node, Pod, serving
 
@@ -200,3 +204,66 @@ async def test_a_pod_that_starts_again_does_not_keep_a_half_written_cache(tmp_pa
         pod.compile(torn=b"")
         await pod.load()
         assert pod.files == {"triton/k": b"code"} and not (pod.volume / ".new").exists()
+
+
+async def test_a_namespace_that_is_created_again_between_two_looks_has_sockets_of_its_own(tmp_path: Path) -> None:
+    async with serving(tmp_path) as node:
+        former = await sealed(node)
+        moved = node.root / ".namespaces/.former/team.uid-1"
+        moved.parent.mkdir()
+        (node.root / ".namespaces/team").rename(moved)
+        agent = Path(former.config["agent"]).parent
+        agent.unlink()
+        agent.symlink_to(moved / ".compile" / former.place.digest)  # the mount of a pod that still runs
+        node.uids["team"] = "uid-of-another-owner"
+        pod = node.pod("later")
+        mark("team", "uid-of-another-owner", {node.root})
+        assert await former.load() == "no compile cache: the namespace was created again"
+        assert await former.compile(k=b"x").seal() == "no compile cache: the namespace was created again"
+        await node.look()
+        assert await pod.load() == "no compile cache: none is sealed on this node yet"
+        assert (await former.load()).startswith("no compile cache: the agent of this node does not answer")
+
+
+async def test_a_namespace_with_many_directories_has_a_bounded_number_of_sockets(tmp_path: Path) -> None:
+    async with serving(tmp_path) as node:
+        await node.look()  # removes what is beyond the bound, and does so again only after minutes
+        for number in range(PLACES + 20):
+            node.pod(str(number), digest=f"{number:032x}")
+        other = node.pod("other", "other")
+        await node.look()
+        assert len(list((node.root / ".namespaces/team").rglob(SOCKET))) == PLACES
+        assert await other.load() == "no compile cache: none is sealed on this node yet"
+
+
+async def test_a_pod_that_asks_without_a_pause_causes_few_requests_to_the_api_server(tmp_path: Path) -> None:
+    async with serving(tmp_path) as node:
+        pod = await sealed(node)
+        asked = node.asked
+        ends = time.monotonic() + 1.0
+        while time.monotonic() < ends:
+            with contextlib.suppress(ConnectionError):
+                reader, writer = await asyncio.open_unix_connection(pod.config["agent"])
+                writer.write(b"no request\n")
+                await reader.read()
+                writer.close()
+        assert node.asked - asked <= compile_server.OF_NAMESPACE * (1.0 / compile_server.SLOT + 2)
+
+
+async def test_a_namespace_whose_uid_cannot_be_recorded_does_not_disturb_others(tmp_path: Path) -> None:
+    async with serving(tmp_path) as node:
+        node.pod("odd", "team")
+        (node.root / ".namespaces/team").chmod(0o755)
+        (node.root / ".namespaces/team/uid").symlink_to(node.root / "nowhere/uid")
+        (node.root / ".namespaces/team/uid.new").mkdir()
+        assert (await sealed(node, "other", "other")).files
+
+
+async def test_the_agents_other_work_does_not_wait_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(tmp_path) as node:
+        monkeypatch.setattr(node.server, "_found", lambda: 1 / 0)
+        monkeypatch.setattr(compile_server, "MARK_EVERY", 0.01)
+        running = asyncio.create_task(node.server.run())
+        await asyncio.sleep(0.1)
+        assert not running.done(), "an unexpected error ends nothing"
+        running.cancel()

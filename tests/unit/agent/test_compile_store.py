@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ome_operator.agent import compile_store
-from ome_operator.agent.compile_store import LOADS, WITHDRAWN, CachePlace, CacheRefused, CompileStore
+from ome_operator.agent.compile_store import ENTRIES, LOADS, WITHDRAWN, CachePlace, CacheRefused, CompileStore
 
 HERE, OTHER = "a" * 32, "b" * 32
 """Digests of two kinds of hardware."""
@@ -214,3 +214,35 @@ def test_without_a_budget_nothing_is_kept(tmp_path: Path) -> None:
     off = CompileStore([str(tmp_path)], 0)
     off.clean()
     assert not list(tmp_path.rglob("*.cache")) and off.limit == 0
+
+
+def test_a_directory_in_place_of_an_archive_is_never_removed_for_others(disk: Disk) -> None:
+    odd, good = disk.place("odd"), disk.place("good")
+    for number in range(3):
+        (odd.path / f"{number:032x}.cache").mkdir()
+    for number in range(30):
+        disk.receive(disk.place("good", number), sealed(b"x" * 100))
+    disk.now += 60 * DAY
+    disk.store.clean()
+    assert not list(good.path.glob("*.cache")), "others are cleaned"
+
+
+def test_a_pod_cannot_fill_a_directory_with_kinds_of_hardware(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, 10_000)
+    place = disk.place()
+    for number in range(ENTRIES + 1):
+        disk.receive(place, sealed(b""), f"{number:032x}")
+    with pytest.raises(CacheRefused, match="too many kinds of hardware"):
+        disk.store.served(place, HERE)
+    assert not disk.store.served(place, f"{0:032x}"), "a cache that exists is still served"
+
+
+def test_caches_that_arrive_together_fit_into_the_budget(tmp_path: Path) -> None:
+    store = CompileStore([str(tmp_path)], 6 << 30)
+    store._arriving = (6 << 30) - 100  # what other pods are sending
+    place = CachePlace(str(tmp_path), "team", "0" * 32)
+    place.path.mkdir(parents=True)
+    parts = iter([b"x" * 50, b"x" * 51])
+    with pytest.raises(CacheRefused, match="arrive at the same time"):
+        store.receive(place, HERE, lambda _: next(parts, b""))
+    assert store._arriving == (6 << 30) - 100 and not list(place.path.iterdir())
