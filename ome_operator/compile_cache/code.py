@@ -25,6 +25,17 @@ exit 0
 """A program for `sh -c`. Its arguments are `load` or `seal`, and the file in which the init container leaves the text for
 the sidecar, because a revision has space for few copies. It ends with code 0 whatever happens. With `seal` it does not end
 before it is stopped, because the kubelet would start the sidecar again."""
+AGAIN = """\
+mkdir "$1/.started" 2>/dev/null && exit 0
+rm -f "$1/.hardware"
+mv "$1/cache" "$1/.old" && mkdir "$1/cache"
+rm -rf "$1/.old"
+exit 0
+"""
+"""A program for `sh -c` that the kubelet runs whenever the engine's container starts. Its argument is the volume of the pod.
+If the container was started before, the program empties the cache, because init containers do not run again: the cache may
+be the reason why the engine ended, or contain locks of the engine that ended. Without the digest of the hardware, the
+sidecar reports nothing to the agent, so the start counts as one that did not serve."""
 
 
 def packed() -> str:

@@ -32,6 +32,8 @@ from ome_operator.compile_cache.archive import ChangedError, NoCache, pack, unpa
 CACHE, FRESH, HARDWARE, PROGRAM = "cache", ".new", ".hardware", ".program"
 """Names in the pod's volume: the engine's cache, a cache that is not complete yet, the digest of the hardware, and this
 program as text, for the sidecar."""
+OF_ENGINE = (".started", ".old")
+"""Names that `code.AGAIN` creates in the pod's volume when the engine's container starts."""
 LINE = 1024
 """Maximum length of an answer of the agent in bytes."""
 LOADING = 120.0
@@ -114,7 +116,7 @@ def load(config: Json) -> str:
     then starts with an empty cache.
     """
     folder = Path(config["folder"])
-    for name in (CACHE, FRESH, HARDWARE):  # they exist if the pod was started again
+    for name in (CACHE, FRESH, HARDWARE, *OF_ENGINE):  # they exist if the pod was started again
         _remove(folder / name)
     try:
         digest = hardware(Path(config.get("root", "/")), bool(config.get("gpus")))
@@ -154,7 +156,7 @@ def seal(config: Json) -> str:
     folder = Path(config["folder"])
     digest = _read(folder / HARDWARE)
     if not _DIGEST.fullmatch(digest):
-        raise NoCache("the hardware is not known, so the engine's cache is not kept")
+        raise NoCache("the hardware is not known or the engine had to start again, so the engine's cache is not kept")
     with _asked(config["agent"], {"op": "served", "hardware": digest}) as (stream, answer, connection):
         if not isinstance(answer.get("send"), int):
             return "compile cache: the agent of this node has this cache already"

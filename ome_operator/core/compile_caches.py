@@ -85,6 +85,8 @@ def _why_not(pod: Manifest, variables: Collection[str]) -> str:
             return f"{name} is set already: remove the variable"
     if other := [name for name in quantity.most(main) if name.endswith("/gpu") and name != NVIDIA]:
         return f"the driver of {other[0]} cannot be identified: only NVIDIA GPUs and CPUs are supported"
+    if (main.get("lifecycle") or {}).get("postStart"):
+        return "the container has the hook lifecycle.postStart, which the cache needs: remove it"
     if taken := {OWN_VOLUME, AGENT_VOLUME} & {volume["name"] for volume in pod.get("volumes") or ()}:
         return f"the pod has a volume {min(taken)}: rename it"
     if any(mount["mountPath"].rstrip("/") == FOLDER for mount in main.get("volumeMounts") or ()):
@@ -128,8 +130,10 @@ def with_cache(pod: Manifest, node_directory: str, port: int) -> Manifest:
         load["resources"] = main["resources"]
     seal = {"name": keys.COMPILE_CACHE_SIDECAR, "restartPolicy": "Always", **seal}
     seal["resources"] = {"requests": dict(SMALL), "limits": dict(SMALL)}
+    again = {"exec": {"command": ["/bin/sh", "-c", code.AGAIN, "compile-cache", FOLDER]}}
     main = {
         **main,
+        "lifecycle": {**(main.get("lifecycle") or {}), "postStart": again},
         "env": [*(main.get("env") or ()), *variables],
         "volumeMounts": [*(main.get("volumeMounts") or ()), own],
     }

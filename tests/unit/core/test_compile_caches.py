@@ -67,6 +67,12 @@ def test_the_engine_has_a_writable_cache_and_no_way_to_the_agent() -> None:
     assert values["SGLANG_CACHE_DIR"] == f"{FOLDER}/cache" and values["SGLANG_JIT_CACHE_DIR"] == f"{FOLDER}/cache/jit"
 
 
+def test_the_cache_is_emptied_when_the_engine_starts_again_and_other_hooks_stay() -> None:
+    hook = {"preStop": {"sleep": {"seconds": 5}}}
+    (main,) = rendered(inputs({"lifecycle": hook}))[0]["containers"]
+    assert main["lifecycle"].pop("postStart")["exec"]["command"][-1] == FOLDER and main["lifecycle"] == hook
+
+
 def test_the_directory_of_the_node_is_read_only_and_of_the_namespace() -> None:
     spec, _ = rendered(inputs())
     assert directory(spec).startswith("/mnt/models/.namespaces/team/.compile/")
@@ -150,6 +156,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a volume at the same path": (
         {"volumeMounts": [{"name": "v", "mountPath": "/var/cache/ome-compile/"}]},
         "mounts a volume at /var/cache/ome-compile",
+    ),
+    "a hook of its own": (
+        {"lifecycle": {"postStart": {"exec": {"command": ["true"]}}}},
+        "the container has the hook lifecycle.postStart",
     ),
     "other GPUs": ({"resources": {"limits": {"amd.com/gpu": "8"}}}, "the driver of amd.com/gpu cannot be identified"),
 }

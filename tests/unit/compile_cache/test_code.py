@@ -1,0 +1,40 @@
+"""Tests of the program that the kubelet runs when the engine's container starts."""
+
+import subprocess
+from pathlib import Path
+
+from ome_operator.compile_cache import code, pod
+
+
+def started(folder: Path) -> None:
+    """Start the engine's container."""
+    subprocess.run(["sh", "-c", code.AGAIN, "compile-cache", str(folder)], check=True, timeout=30)
+
+
+def test_an_engine_that_starts_again_in_its_pod_finds_no_cache_and_no_lock(tmp_path: Path) -> None:
+    """The kubelet starts the container again without its init containers. Otherwise a cache with which the engine crashes
+    would make it crash for ever, and torch would wait for ever for the lock of the engine that ended.
+    """
+    (tmp_path / "cache/torch_extensions").mkdir(parents=True)
+    (tmp_path / ".hardware").write_text("0" * 32)
+    started(tmp_path)
+    (tmp_path / "cache/torch_extensions/lock").touch()
+    assert (tmp_path / ".hardware").exists(), "the first start uses the cache"
+    for _ in range(2):
+        started(tmp_path)
+        assert not list((tmp_path / "cache").iterdir())
+        (tmp_path / "cache/lock").touch()
+    config = {"folder": str(tmp_path), "agent": str(tmp_path / "no-agent")}
+    assert "the engine had to start again" in pod.repeated(pod.seal, config, 1, 0.0), "so this start counts as failed"
+
+
+def test_a_pod_whose_init_containers_run_again_has_a_first_start(tmp_path: Path) -> None:
+    started(tmp_path)
+    pod.repeated(pod.load, {"folder": str(tmp_path), "agent": str(tmp_path / "no-agent")}, 1, 0.0)
+    (tmp_path / "cache/kernel").touch()
+    started(tmp_path)
+    assert (tmp_path / "cache/kernel").exists()
+
+
+def test_a_volume_that_cannot_be_written_stops_no_engine(tmp_path: Path) -> None:
+    started(tmp_path / "missing")
