@@ -81,7 +81,7 @@ def _why_not(pod: Manifest, variables: Collection[str]) -> str:
         return f"image {main.get('image')} has no digest, so it may change: write NAME@sha256:DIGEST"
     words, named = " ".join(parts(main)), {variable["name"] for variable in main.get("env") or ()}
     for name in engine.caches:
-        if name in words or name in named or name in variables:
+        if re.search(rf"\b{name}=", words) or name in named or name in variables:  # a command may read the variable
             return f"{name} is set already: remove the variable"
     if other := [name for name in quantity.most(main) if name.endswith("/gpu") and name != NVIDIA]:
         return f"the driver of {other[0]} cannot be identified: only NVIDIA GPUs and CPUs are supported"

@@ -172,6 +172,12 @@ def test_who_gets_none_learns_why_and_is_rendered_as_without(runner: dict[str, A
     assert spec == rendered(inputs(runner, value="false"))[0]
 
 
+@pytest.mark.parametrize("command", ["ls $SGLANG_CACHE_DIR; exec python3 -m", "MY_SGLANG_CACHE_DIR=/x exec python3 -m"])
+def test_a_command_that_only_reads_the_variable_is_no_reason(command: str) -> None:
+    spec, dropped = rendered(inputs({"command": ["sh", "-c", f"{command} sglang.launch_server"]}))
+    assert not dropped and directory(spec)
+
+
 def test_a_variable_of_the_accelerator_class_is_a_reason() -> None:
     given = inputs() | {"accelerator": {"engine": {"env": {"TORCH_EXTENSIONS_DIR": "/x"}}}}
     spec, (sentence,) = rendered(given)
