@@ -41,6 +41,11 @@ class Health(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 http.server.HTTPServer(("", 30000), Health).serve_forever()
 """
+NOTHING_YET = (
+    "no compile cache: no agent of this node keeps compile caches of this engine yet (No such file or directory)\n",
+    "no compile cache: none is sealed on this node yet\n",
+)
+"""What the init container prints in the first start: the agent may find the new directory before or after it."""
 RESTRICTED = {
     "runAsNonRoot": True, "runAsUser": 65532, "runAsGroup": 65532, "allowPrivilegeEscalation": False,
     "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"},
@@ -104,8 +109,8 @@ def runtime(image: str) -> dict[str, Any]:
 def log(rig: Rig, container: str) -> str:
     """Return the log of a container of the only pod."""
     (pod,) = rig.all("Pod", SPACE)
-    said: str = rig.cluster.kubectl("logs", "-n", SPACE, pod["metadata"]["name"], "-c", container)
-    return said
+    text: str = rig.cluster.kubectl("logs", "-n", SPACE, pod["metadata"]["name"], "-c", container)
+    return text
 
 
 @pytest.mark.timeout(2 * READY_WITHIN_S + 240, func_only=True)
@@ -119,7 +124,7 @@ def test_the_second_start_has_what_the_first_compiled(cached: Rig, disk: Path, s
             cached.create(made)
             cached.ready(SPACE, SERVICE, READY_WITHIN_S)
         (first,) = (pod["metadata"]["name"] for pod in cached.all("Pod", SPACE))
-        assert log(cached, keys.COMPILE_CACHE_CONTAINER) == "no compile cache: none is sealed on this node yet\n"
+        assert log(cached, keys.COMPILE_CACHE_CONTAINER) in NOTHING_YET
         sealed = "compile cache: sealed 1 files"
         cached.wait("sealed", lambda: sealed in log(cached, keys.COMPILE_CACHE_SIDECAR), 120)
         assert list(disk.glob(f".namespaces/{SPACE}/.compile/*/*.cache"))
@@ -128,7 +133,7 @@ def test_the_second_start_has_what_the_first_compiled(cached: Rig, disk: Path, s
             cached.wait("it ended", lambda: first_gone(cached), 120)
             cached.ready(SPACE, SERVICE, READY_WITHIN_S)
         assert log(cached, keys.COMPILE_CACHE_CONTAINER).startswith("compile cache: copied 1 files")
-        assert log(cached, "ome-container") == f"found {first}\n"
+        assert log(cached, "ome-container").startswith(f"found {first}\n")
     finally:
         cached.delete("InferenceService", SPACE, SERVICE)
         cached.wait("no pods", lambda: not cached.all("Pod", SPACE), 120)
