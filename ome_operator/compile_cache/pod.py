@@ -88,7 +88,7 @@ def _asked(agent: str, request: Json) -> Iterator[tuple[BinaryIO, Json, socket.s
             stream = connection.makefile("rb")
             line = stream.readline(LINE)
         except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
-            raise NoCache(f"no agent of this node keeps compile caches ({error.strerror})") from error
+            raise NoCache(f"no agent of this node keeps compile caches of this engine yet ({error.strerror})") from error
         except OSError as error:
             raise BusyError(f"the agent of this node does not answer ({error})") from error
         if not line:
@@ -157,6 +157,8 @@ def seal(config: Json) -> str:
     digest = _read(folder / HARDWARE)
     if not _DIGEST.fullmatch(digest):
         raise NoCache("the hardware is not known or the engine had to start again, so the engine's cache is not kept")
+    if not Path(config["agent"]).exists():  # the agent finds a new directory within seconds, and may start after the engine
+        raise BusyError("no agent of this node keeps compile caches")
     with _asked(config["agent"], {"op": "served", "hardware": digest}) as (stream, answer, connection):
         if not isinstance(answer.get("send"), int):
             return "compile cache: the agent of this node has this cache already"

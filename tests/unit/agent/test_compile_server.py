@@ -52,6 +52,17 @@ async def test_a_restarted_agent_has_the_same_caches(tmp_path: Path) -> None:
         assert (await waiting).startswith("compile cache: copied 1 files"), "the pod waits for an agent that starts again"
 
 
+async def test_an_engine_that_serves_before_the_agent_finds_its_directory_hands_over_its_cache(tmp_path: Path) -> None:
+    """The kubelet creates the directory when the first pod starts, and the agent finds it a few seconds later."""
+    async with serving(tmp_path) as node:
+        first = node.pod("first")
+        assert "no agent of this node keeps compile caches of this engine yet" in await first.load(attempts=1000)
+        waiting = asyncio.create_task(first.compile(k=b"code").seal(attempts=1000))
+        await asyncio.sleep(0.1)
+        await node.look()
+        assert (await waiting).startswith("compile cache: sealed 1 files")
+
+
 async def test_the_longest_namespace_has_a_socket(tmp_path: Path) -> None:
     async with serving(tmp_path) as node:
         node.uids[LONG] = "uid-3"
