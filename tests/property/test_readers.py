@@ -35,6 +35,9 @@ INFORMER = "tests/unit/watch/test_informer.py"
 DECODES = frozenset({"loads", "raw_decode", "decoded", "json", "load_all", "get_data"})
 """Names of functions that convert text or bytes to data."""
 READERS = {
+    "agent/compile_server.py": "tests/unit/agent/test_compile_server.py::test_an_odd_request_is_answered_with_its_reason",
+    "compile_cache/archive.py": "tests/unit/compile_cache/test_archive.py::test_an_odd_index_is_refused_although_the_hash_is_right",
+    "compile_cache/pod.py": "tests/unit/compile_cache/test_pod.py::test_an_unexpected_error_is_a_reason",
     "agent/manifest.py": f"{PARSERS}::test_manifests_on_a_disk",
     "core/observed/nodes.py": "tests/property/test_decoders.py::test_the_facts_of_a_node",
     "core/observed/telemetry.py": "tests/unit/controllers/test_telemetry.py::test_an_odd_answer_changes_nothing",

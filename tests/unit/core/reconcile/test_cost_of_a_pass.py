@@ -60,8 +60,8 @@ def test_a_pass_in_which_nothing_changed_computes_only_what_depends_on_pods(monk
     anew = list[tuple[Any, ...]]()
     put = memoize._Kept.put
 
-    def noted(cache: Any, key: Any, found: tuple[Any, Any]) -> None:
-        anew.append(found[0])
+    def noted(cache: Any, key: Any, found: tuple[Any, ...]) -> None:
+        anew.append(found[:-1])
         put(cache, key, found)
 
     monkeypatch.setattr(memoize._Kept, "put", noted)
