@@ -161,7 +161,7 @@ def test_layers_that_are_files_may_share_a_directory_too(node: Node) -> None:
     assert node.front.total - before == len(FILES[WEIGHTS]), "the other files are still on the disk"
 
 
-def test_archives_lie_beside_files(node: Node) -> None:
+def test_fetch_unpacks_archives_next_to_plain_files(node: Node) -> None:
     node.write(FILES, "one")
     packed(node.made, {"two/a.safetensors": b"a", "b": b"bb"})
     node.push("m/both:1", "config.json", "one", f"weights.tar:{TAR}")

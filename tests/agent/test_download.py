@@ -50,7 +50,7 @@ def test_without_the_token_the_sentence_says_what_to_do(node: Node, caplog: pyte
     assert "hf_" not in str(told.value) + caplog.text
 
 
-def test_a_revision_is_pinned(node: Node) -> None:
+def test_fetch_uses_pinned_revision_and_reports_missing_revision(node: Node) -> None:
     assert node.fetch(f"{URI}@v1").revision == COMMIT
     node.fetch(URI, COMMIT)
     assert node.hub.listings == ["v1", COMMIT]
@@ -150,7 +150,7 @@ def test_a_directory_that_was_filled_by_hand_needs_no_download(node: Node) -> No
     assert "the agent keeps it" in node.store.point() and not node.store.path.is_symlink()
 
 
-def test_revisions_share_files(node: Node, tmp_path: Path) -> None:
+def test_second_revision_links_files_of_the_first(node: Node, tmp_path: Path) -> None:
     node.fetch()
     node.hub.sent.clear()
     other = Node(tmp_path, node.hub)

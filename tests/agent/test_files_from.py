@@ -48,7 +48,7 @@ def test_files_of_another_repository_lie_beside_the_weights(node: Node) -> None:
     assert {sent.name for sent in node.hub.sent} == {*FILES, *INDEX, *CHECKPOINT}, "weights of the original are not fetched"
 
 
-def test_both_revisions_are_pinned(node: Node) -> None:
+def test_fetch_uses_pinned_revisions_of_both_sources(node: Node) -> None:
     node.fetch(BOTH, f"{COMMIT}+{ORIGINALS}")
     assert node.hub.listings == [COMMIT, ORIGINALS]
     with pytest.raises(Failed, match="the model org/original has no revision gone"):

@@ -76,7 +76,7 @@ def on_disk(store: Store, files: dict[str, RemoteFile]) -> dict[str, list[tuple[
     return found
 
 
-def test_kills_at_random_moments(tmp_path: Path) -> None:
+def test_download_completes_after_agent_is_killed_at_random_moments(tmp_path: Path) -> None:
     chance = random.Random(SEED)
     kills = rounds = sent = size = 0
     while kills < KILLS:

@@ -26,7 +26,7 @@ def node(folder: Path, hub: Hub, files: int = 4) -> Node:
 
 
 @pytest.mark.parametrize("files", [1, 2, 8])
-def test_every_byte_comes_once(tmp_path: Path, files: int) -> None:
+def test_download_in_pieces_requests_each_byte_once(tmp_path: Path, files: int) -> None:
     with served(Hub(model(21, [SIZE]))) as hub:
         one = node(tmp_path, hub, files)
         one.fetch()

@@ -128,7 +128,9 @@ def test_a_store_that_leads_nowhere_is_read(kind: str, pair: tuple[Bucket, Bucke
     assert not any(name.startswith("proxy-") for asked in pair[0].asked for name in asked)
 
 
-def test_behind_a_proxy_too(pair: tuple[Bucket, Bucket], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_redirect_to_other_host_is_refused_behind_a_proxy(
+    pair: tuple[Bucket, Bucket], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The environment names an HTTP proxy, for which another loopback proxy stands in. Requests go through it, and a
     redirect to a host that the model does not name fails before it reaches that proxy.
     """

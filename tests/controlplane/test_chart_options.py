@@ -87,7 +87,7 @@ def test_the_defaults_of_the_chart_are_those_of_the_operator(started: list[Setti
     assert other == {"log-format", "sidecar-image", "tools-image", "router-watch"}
 
 
-def test_gangs_without_a_limit(started: list[Settings]) -> None:
+def test_disabled_gang_placement_sets_timeout_to_zero(started: list[Settings]) -> None:
     start(arguments(placement_gangs=False))
     assert started[0].policy.gang_timeout == 0
 

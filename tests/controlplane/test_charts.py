@@ -36,7 +36,7 @@ def test_a_digest_wins_over_a_tag() -> None:
         ({"operator_topologySpreadConstraints": [{"maxSkew": 1}]}, "topologyKey"),
     ],
 )
-def test_the_schema_refuses(values: dict[str, Any], field: str) -> None:
+def test_invalid_chart_value_is_refused_with_its_field(values: dict[str, Any], field: str) -> None:
     given = [
         word for name, value in values.items() for word in ("--set-json", f"{name.replace('_', '.')}={json.dumps(value)}")
     ]
@@ -49,7 +49,7 @@ def test_secrets_of_users_are_told_to_the_operator_by_name() -> None:
     assert {"--pull-secret=company", "--pull-secret=mirror"} <= set(args)
 
 
-def test_replicas_spread() -> None:
+def test_topology_spread_selects_operator_pods_by_default() -> None:
     """The topology spread constraint of the operator's Deployment selects the operator's own labels, unless the values
     contain a selector.
     """
@@ -60,7 +60,7 @@ def test_replicas_spread() -> None:
     assert second == own
 
 
-def test_monitors() -> None:
+def test_chart_renders_pod_monitors_only_if_enabled() -> None:
     made = rendered(metrics={"podMonitor": True, "monitorLabels": {"release": "prometheus"}, "interval": "30s"})
     monitor = only(made, "PodMonitor")
     assert monitor["metadata"]["labels"]["release"] == "prometheus"

@@ -62,7 +62,7 @@ def answer(cluster: Cluster, kind: Kind, manifest: dict[str, Any]) -> str:
     return str(said.value)
 
 
-def test_established_and_structural(served: Cluster) -> None:
+def test_api_server_establishes_structural_crds(served: Cluster) -> None:
     """The API server accepts the CRDs: their schemas are structural, and it permits the estimated cost of their validation
     rules.
     """
@@ -210,7 +210,7 @@ def test_models_that_could_not_be_used_are_refused_with_the_same_sentence(
     ],
     ids=lambda value: value if isinstance(value, str) else value["kind"],
 )
-def test_other_mistakes_are_named(served: Cluster, manifest: dict[str, Any], sentence: str) -> None:
+def test_refusal_names_misspelled_or_missing_field(served: Cluster, manifest: dict[str, Any], sentence: str) -> None:
     """An object with a misspelled field outside inline pod specs, or without a required field, is refused with a message
     that names the field.
     """
@@ -297,7 +297,7 @@ def test_two_writers_apply_to_one_status(served: Cluster) -> None:
     assert [one["type"] for one in stored["status"]["conditions"]] == ["Ready", "RolledOut"]
 
 
-def test_what_a_person_sees(served: Cluster) -> None:
+def test_kubectl_get_isvc_prints_documented_columns(served: Cluster) -> None:
     """`kubectl get isvc` shows a service in one line, with the documented columns in their order."""
     served.apply(body("InferenceService", {"model": {"name": "m"}}, "seen"))
     status = {

@@ -66,7 +66,7 @@ def bodies(kind: Kind) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.crd)
-def test_both_refuse_the_same(served: Cluster, kind: Kind) -> None:
+def test_lint_and_api_server_refuse_the_same_objects(served: Cluster, kind: Kind) -> None:
     place = f"namespaces/{SPACE}/{kind.plural}" if kind.namespaced else kind.plural
     path = f"/apis/{kind.group}/{kind.version}/{place}?dryRun=All&fieldValidation=Strict&fieldManager=test"
     differ, seen = [], Counter[bool]()

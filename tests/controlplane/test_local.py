@@ -20,7 +20,7 @@ from tests.support.local import asked, eventually, listens, pod, ready, stateful
 from tests.support.prometheus import Prometheus
 
 
-def test_life_of_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cluster_starts_restarts_api_server_and_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The cluster starts, a StatefulSet becomes ready, the API server is killed and restarted, and `down` leaves no
     process and no file.
     """
@@ -66,7 +66,7 @@ def test_two_clusters_side_by_side(own: Cluster, cluster: Cluster) -> None:
     assert cluster.ready()
 
 
-def test_nodes_stay_quiet(own: Cluster) -> None:
+def test_idle_simulated_nodes_send_no_writes(own: Cluster) -> None:
     """Simulated nodes send no request while nothing changes, so that the number of writes can be counted.
 
     This test runs before there are pods, because kwok deletes a deleted pod a second time after 5 s.
@@ -84,7 +84,7 @@ def test_nodes_can_be_added_but_not_lost(own: Cluster) -> None:
     assert names == ["node/h200-00", "node/h200-01", "node/h200-02"]
 
 
-def test_a_second_api_server(own: Cluster) -> None:
+def test_second_api_server_serves_the_same_objects(own: Cluster) -> None:
     """A second API server serves the same objects with the same identities, and can be stopped separately."""
     second = own.extra_apiserver()
     assert KubeApi.of(second).get("/api/v1/namespaces/default")["metadata"]["name"] == "default"
@@ -103,7 +103,7 @@ def test_up_waits_for_what_another_up_started(own: Cluster) -> None:
     assert Cluster.up("own").ready()
 
 
-def test_a_paused_store(own: Cluster) -> None:
+def test_writes_fail_while_etcd_is_paused(own: Cluster) -> None:
     """While etcd is frozen, writes fail; after it continues, everything works again."""
     own.pause("etcd")
     try:
@@ -254,7 +254,7 @@ def test_the_audit_log_tells_components_apart(own: Cluster) -> None:
     assert found["kwok", "patch", "pods", "status"] == 2
 
 
-def test_names_of_spawned_processes(own: Cluster) -> None:
+def test_spawned_process_may_not_use_name_of_component(own: Cluster) -> None:
     """A process that is started with `spawn` must not have the name of a component, and is found by its own name."""
     with pytest.raises(UserError, match="is a component"):
         own.spawn("etcd", ["sleep", "1"])

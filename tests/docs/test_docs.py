@@ -32,7 +32,7 @@ def test_the_core_takes_its_reasons_from_the_records() -> None:
     assert {file: found for file, found in standing.items() if found} == {}
 
 
-def test_links_lead_somewhere() -> None:
+def test_links_of_pages_lead_to_existing_files() -> None:
     for page in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")):
         for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
             if not target.startswith("http"):
@@ -125,7 +125,7 @@ def test_symbols_in_backticks_are_defined_there(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md"])
-def test_every_room_is_named(page: str) -> None:
+def test_architecture_page_names_every_package_and_folder(page: str) -> None:
     """docs/architecture.md names every package of the operator and every folder of the repository, by its path below
     ome_operator or the root.
     """

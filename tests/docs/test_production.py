@@ -57,7 +57,7 @@ def test_every_metric_exists_with_its_labels() -> None:
                 assert wanted, f"{name} has no {label} {value}: {sorted(found)}"
 
 
-def test_every_chart_value_exists() -> None:
+def test_page_names_only_existing_chart_values() -> None:
     words = {re.split("[:=]", span)[0] for span in spans()}
     named = {word for word in words if re.fullmatch(r"\w+(\.\w+)+", word) and word.partition(".")[0] in VALUES}
     assert len(named) >= 12
@@ -84,7 +84,7 @@ def test_defaults_that_the_page_names() -> None:
     assert progress_deadline.allowed(parts.service(engine={})) == "1h"
 
 
-def test_every_command_exists() -> None:
+def test_page_names_only_existing_commands() -> None:
     named = {span.split()[1] for span in spans() if re.match(r"ome [a-z]", span)}
     assert named and named <= {*command_names()}
 
@@ -111,12 +111,12 @@ words of Kubernetes.
 """
 
 
-def test_every_reason_exists() -> None:
+def test_page_names_only_existing_reasons() -> None:
     words = {span for span in spans() if re.fullmatch(r"[A-Z][A-Za-z]+", span)}
     assert sorted(words - CONDITIONS_AND_KINDS - REASONS.keys()) == []
 
 
-def test_labels_and_annotations_exist() -> None:
+def test_page_names_only_existing_labels_and_annotations() -> None:
     known = {value for name, value in vars(keys).items() if name.isupper() and isinstance(value, str)}
     named = {span.partition(":")[0] for span in spans() if span.startswith("ome.io/")}
     assert named and named <= known

@@ -47,7 +47,7 @@ def test_a_test_that_nobody_wrote_is_found() -> None:
     here = Path(__file__)
     assert "test_a_test_that_nobody_wrote_is_found" in standing(here) and "standing" not in standing(here)
     pins = standing(ROOT / "tests/unit/ome_local/images/test_build.py")
-    assert "TestPins::test_packages_come_with_hashes" in pins and "test_packages_come_with_hashes" not in pins
+    assert "TestPins::test_image_requirements_have_hashes" in pins and "test_image_requirements_have_hashes" not in pins
 
 
 def test_the_page_is_as_the_rows_are(update: bool) -> None:

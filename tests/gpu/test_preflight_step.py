@@ -109,7 +109,9 @@ def test_it_imports_of_the_project_only_the_check() -> None:
     assert {name for name in imported.split() if not name.startswith("ome_operator.preflight")} == {"ome_operator"}
 
 
-def test_a_pod_without_faults(step: Step, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_preflight_of_healthy_pod_reports_collective_times(
+    step: Step, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with_torch(step, tmp_path, monkeypatch, "print('NCCL version 2.28.9+cuda13.0')")
     found = step.check(own("clean", step))
     assert found["ok"] and {each["check"] for each in found["findings"]} <= {"nofile", "shm"}, found

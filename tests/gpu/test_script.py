@@ -108,7 +108,7 @@ def test_a_page_without_a_marker_is_refused() -> None:
         tables.updated("# A page\n", {"rates": ["| a |"]})
 
 
-def test_every_measurement_was_correct() -> None:
+def test_recorded_measurements_passed_check_against_fp32() -> None:
     """All results in tests/gpu/results passed the check against FP32, and no step ended early."""
     for run in tables.runs():
         for line in run.lines:

@@ -50,7 +50,7 @@ def test_every_base_has_a_case() -> None:
     }
 
 
-def test_every_fault_is_found() -> None:
+def test_lint_reports_rule_of_each_corpus_folder() -> None:
     missed = [name(path) for path in FILES if path.parent.name not in {each.rule.id for each in in_file(path)}]
     assert missed == []
 

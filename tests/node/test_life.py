@@ -79,7 +79,7 @@ def killed_up(name: str, after_s: float) -> None:
     )  # The check whether `up` may create cgroups uses this name, and no other code does.
 
 
-def test_killed_programs_come_back(name: str, real: Cluster, busybox_archive: Path) -> None:
+def test_pods_keep_running_after_kubelet_and_containerd_are_killed(name: str, real: Cluster, busybox_archive: Path) -> None:
     """If kubelet and containerd are killed, pods keep running; without its namespaces, the node starts from scratch."""
     cluster = Cluster.up(name, real_node=True)
     cluster.load_image(busybox_archive)
@@ -118,7 +118,7 @@ def test_a_cluster_keeps_what_it_was_made_with(real: Cluster, tmp_path: Path, mo
 
 
 @MINUTES
-def test_images_outlive_a_cluster(
+def test_new_cluster_has_images_of_deleted_cluster(
     real: Cluster, name: str, busybox_archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The node of a new cluster has the images that the node of a deleted cluster had, but nothing of the pods that ran

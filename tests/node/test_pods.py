@@ -113,7 +113,7 @@ def forwarded(cluster: Cluster, target: str, port: int, namespace: str = "defaul
         process.wait()
 
 
-def test_names_and_services(real: Cluster, web: str) -> None:
+def test_pod_resolves_services_and_headless_pods(real: Cluster, web: str) -> None:
     """A pod resolves Services, pods behind a headless Service, and the API server; other names do not exist."""
     for name in ("web", "web.default.svc.cluster.local", "web-0.each.default.svc.cluster.local:8080", "each:8080"):
         assert inside(real, web, f"wget -q -O- http://{name}/") == "hello\n"
@@ -162,7 +162,7 @@ def test_a_killed_container_is_restarted(real: Cluster) -> None:
     wait_ready(real, "killed")
 
 
-def test_probes_and_volumes(real: Cluster) -> None:
+def test_liveness_probe_restarts_container_and_volumes_work(real: Cluster) -> None:
     """A failing liveness probe restarts the container; memory volumes, limits and service account tokens work."""
     looks = {"periodSeconds": 1, "failureThreshold": 1, "initialDelaySeconds": 2, "timeoutSeconds": 30}
     alive = {"exec": {"command": ["cat", "/memory/alive"]}, **looks}
@@ -181,7 +181,7 @@ def test_probes_and_volumes(real: Cluster) -> None:
     eventually("it is restarted", lambda: real.kubectl("get", "pod", "probed", "-o", count) == "1")
 
 
-def test_a_restricted_namespace(real: Cluster) -> None:
+def test_non_root_pod_runs_under_restricted_pod_security(real: Cluster) -> None:
     """A pod with a non-root user runs under the strictest pod security standard."""
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     real.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "strict", "labels": labels}})

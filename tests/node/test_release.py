@@ -182,7 +182,7 @@ def again(rig: Rig, url: str, said: list[int], running: set[str]) -> None:
     assert engines(rig) == running
 
 
-def test_refusals_of_the_command(front: Front, clone: Path) -> None:
+def test_make_release_fails_without_requests_for_dirty_tree_or_existing_version(front: Front, clone: Path) -> None:
     """`make release` with a changed working tree, or with a version that exists, fails with one message and exit code 1,
     before it sends any request to the registry.
     """

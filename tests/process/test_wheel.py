@@ -160,7 +160,7 @@ def test_it_carries_what_commands_read(wheel: Path) -> None:
     assert not [name for name in inside if name.startswith(("tests/", "bench/", "charts/", "config/"))]
 
 
-def test_no_command_is_forgotten(installed: Installed) -> None:
+def test_command_table_contains_every_command_of_the_wheel(installed: Installed) -> None:
     """The table of commands, tests/data/commands.yaml, contains every command of the wheel, also the commands for local
     clusters, which are in another package.
     """
@@ -172,7 +172,7 @@ def test_no_command_is_forgotten(installed: Installed) -> None:
     assert leaves - rows == set(), "tests/data/commands.yaml lacks a line for it"
 
 
-def test_both_programs_start(installed: Installed) -> None:
+def test_installed_wheel_starts_ome_and_kubectl_ome(installed: Installed) -> None:
     told = [
         subprocess.run(
             [installed.bin / name, "--version"], env=installed.environment, capture_output=True, check=True
@@ -260,7 +260,7 @@ def test_what_waits_for_a_cluster_says_so_and_ends_when_told(installed: Installe
     assert row["says"] in "".join(heard) and "Traceback" not in "".join(heard), heard
 
 
-def test_clusters_of_this_machine(installed: Installed) -> None:
+def test_commands_for_local_clusters_print_expected_output(installed: Installed) -> None:
     rows = PARTS["local"]
     found = installed.told([(command, row["line"])] for command, row in rows.items())
     for row, done in zip(rows.values(), found, strict=True):

@@ -269,7 +269,7 @@ def test_races_for_a_few_nodes(found: list[Service], number: int, seed: int) -> 
 
 @settings(max_examples=250 if SOAK else 10)
 @given(services(), st.integers(3, 8), st.integers(1, 3), st.integers(30, 3000), st.integers(0, 10_000))
-def test_races_beside_strangers(found: list[Service], number: int, strangers: int, until: int, seed: int) -> None:
+def test_gangs_fit_after_foreign_pods_end(found: list[Service], number: int, strangers: int, until: int, seed: int) -> None:
     """Pods of other users, which the operator does not watch, hold some nodes. After they are gone, every service that fits
     is placed.
     """

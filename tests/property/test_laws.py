@@ -158,7 +158,7 @@ BREACHES: list[tuple[Callable[..., None], tuple[Any, ...], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("law", "facts", "more"), BREACHES, ids=lambda one: getattr(one, "__name__", ""))
-def test_a_breach_is_seen(law: Callable[..., None], facts: tuple[Any, ...], more: dict[str, Any]) -> None:
+def test_invariant_reports_each_violation(law: Callable[..., None], facts: tuple[Any, ...], more: dict[str, Any]) -> None:
     with pytest.raises(AssertionError):
         law(*facts, **more)
 

@@ -66,7 +66,7 @@ def replaced(value: Any, at: Path, new: Any) -> Any:
 
 @given(st.sampled_from(PLACES), WRONG)
 @example(("second/liveness-on-workers", 1, ("spec", "engineConfig", "tolerations", 0, "operator")), [None])
-def test_no_rule_breaks(place: tuple[str, int, Path], wrong: Any) -> None:
+def test_lint_rules_never_raise_for_broken_objects(place: tuple[str, int, Path], wrong: Any) -> None:
     name, number, at = place
     bodies = list(SERVICES[name])
     bodies[number] = replaced(bodies[number], at, wrong)

@@ -78,7 +78,7 @@ POD = {
 
 @pytest.mark.parametrize("kind", sorted(PARSE))
 @given(st.data())
-def test_objects_that_people_write(kind: str, data: st.DataObject) -> None:
+def test_user_objects_are_parsed_or_invalid_with_reason(kind: str, data: st.DataObject) -> None:
     """Parsing any object of a user returns the parsed object, or Invalid with a reason. It never raises."""
     for body in (data.draw(broken(SHIPPED[kind])), {"metadata": {"name": "x"}, "spec": data.draw(ANY)}, data.draw(VALUES)):
         found = PARSE[kind](real(body))
@@ -89,7 +89,7 @@ def test_objects_that_people_write(kind: str, data: st.DataObject) -> None:
 
 
 @given(broken(SHIPPED["BaseModel"], VALUES), st.text(max_size=3))
-def test_models_of_an_agent(body: Any, node: str) -> None:
+def test_agent_handles_any_parsed_model_without_unexpected_errors(body: Any, node: str) -> None:
     model = Model.parse(body)
     if isinstance(model, Invalid):
         return
@@ -113,7 +113,7 @@ def test_facts_of_what_the_api_server_sends(body: Any) -> None:
 
 @given(broken([{"kind": "PodList", "metadata": {}, "items": [POD, POD]}]))
 @example({"kind": "PodList", "items": [{"metadata": {"labels": {**POD["metadata"]["labels"], keys.COMPONENT: Deep(MOST)}}}]})
-def test_pods_of_a_registry(body: Any) -> None:
+def test_pod_list_parser_raises_only_unexpected_answer(body: Any) -> None:
     try:
         pods.parse_pods(real(body), {})
     except pods.UnexpectedAnswer as error:
@@ -141,17 +141,17 @@ MANIFEST = {"mediaType": oci_artifact.MANIFESTS[0], "layers": [LAYER, LAYER]}
 
 
 @given(broken([MANIFEST]))
-def test_manifests_of_registries(body: Any) -> None:
+def test_oci_manifest_parser_raises_only_declared_errors(body: Any) -> None:
     with_declared(lambda: make_listing(oci_artifact.artifact_files(real(body))), Refused)
 
 
 @given(st.text(max_size=60) | st.from_regex(r"[a-z.]{1,9}/[a-z/._-]{1,9}(:[a-z]{1,5})?(@sha256:[0-9a-f]{64})?"))
-def test_references_of_registries(text: str) -> None:
+def test_oci_reference_parser_never_raises(text: str) -> None:
     oci_artifact.parse_reference(text)
 
 
 @given(broken([json.loads('{"auths": {"r.example": {"auth": "YTpi"}, "https://x/v1": {"username": "a"}}}')], VALUES))
-def test_credentials_of_registries(body: Any) -> None:
+def test_registry_credentials_parser_raises_only_declared_errors(body: Any) -> None:
     text = json.dumps(body)
     with_declared(lambda: oci_artifact.registry_credentials({".dockerconfigjson": text}, "r.example"), Refused)
 
@@ -160,7 +160,7 @@ FILE = st.fixed_dictionaries({"rfilename": VALUES, "size": VALUES, "blobId": VAL
 
 
 @given(st.fixed_dictionaries({"sha": VALUES, "siblings": st.lists(FILE) | VALUES}).map(dumped) | ANY.map(dumped))
-def test_descriptions_of_hubs(raw: bytes) -> None:
+def test_hub_description_parser_raises_only_declared_errors(raw: bytes) -> None:
     with_declared(lambda: hub.Hub("org/model", "").read_description(raw), SourceError)
 
 
@@ -168,7 +168,7 @@ SUMS = st.binary(max_size=200) | st.from_regex(rb"(\\?[0-9a-fA-F]{62,65} [ *][^\
 
 
 @given(SUMS)
-def test_sums_of_object_stores(data: bytes) -> None:
+def test_checksum_file_parser_raises_only_declared_errors(data: bytes) -> None:
     with_declared(lambda: sha256sums.parse_sums(data), Refused)
     with_declared(lambda: sha256sums.with_hashes([], data), Refused)
 
@@ -181,7 +181,7 @@ HELD = {
 
 
 @given(broken([HELD]).map(dumped) | ANY.map(dumped) | st.binary(max_size=60))
-def test_manifests_on_a_disk(data: bytes) -> None:
+def test_manifest_reader_accepts_any_bytes(data: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "manifest.json"
         path.write_bytes(data)
@@ -191,7 +191,7 @@ def test_manifests_on_a_disk(data: bytes) -> None:
 
 
 @given(st.lists(broken([PROVEN]).map(dumped) | ANY.map(dumped) | st.binary(max_size=60), max_size=4))
-def test_journals_on_a_disk(lines: list[bytes]) -> None:
+def test_journal_parser_accepts_any_bytes(lines: list[bytes]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         made = store.Store(Path(folder) / "m", "d")
         made.parts.mkdir(parents=True)
@@ -212,7 +212,7 @@ CONFIGS: list[Any] = [
 
 
 @given(st.dictionaries(st.sampled_from([*FILES, "model.safetensors"]), broken(CONFIGS).map(dumped) | st.binary(max_size=40)))
-def test_files_of_models(found: dict[str, bytes]) -> None:
+def test_invalid_model_file_gives_no_facts_and_no_exception(found: dict[str, bytes]) -> None:
     """An invalid file of a model has the same effect as a missing file: no exception, and no facts."""
     headers = {name: data for name, data in found.items() if name.endswith(".safetensors")}
     facts({name: data for name, data in found.items() if name not in headers}, headers, ["x-Q4_K_M.gguf"]).dump()
@@ -225,13 +225,13 @@ def test_files_of_models(found: dict[str, bytes]) -> None:
 
 
 @given(st.text(max_size=80) | st.text(alphabet="[]{}:,-&*!|>\n \"'#a1~?%@", max_size=60) | VALUES.map(yaml.safe_dump))
-def test_yaml(text: str) -> None:
+def test_yaml_parser_raises_only_yaml_errors(text: str) -> None:
     with_declared(lambda: list(kubeyaml.documents(text)), yaml.YAMLError)
     kubeyaml.plain(text)
 
 
 @given(st.data())
-def test_objects_that_are_kept(data: st.DataObject) -> None:
+def test_stored_objects_are_read_without_exception(data: st.DataObject) -> None:
     """Objects that an API server has stored are read without an exception. Their metadata is valid, so only open parts of
     the spec may have any value.
     """

@@ -34,30 +34,31 @@ PARSERS, HERE = "tests/property/test_parsers.py", "tests/property/test_readers.p
 INFORMER = "tests/unit/watch/test_informer.py"
 DECODES = frozenset({"loads", "raw_decode", "decoded", "json", "load_all", "get_data"})
 """Names of functions that convert text or bytes to data."""
+ARCHIVES = "tests/unit/compile_cache/test_archive.py"
 READERS = {
     "agent/compile_server.py": "tests/unit/agent/test_compile_server.py::test_an_odd_request_is_answered_with_its_reason",
-    "compile_cache/archive.py": "tests/unit/compile_cache/test_archive.py::test_an_odd_index_is_refused_although_the_hash_is_right",
+    "compile_cache/archive.py": f"{ARCHIVES}::test_an_odd_index_is_refused_although_the_hash_is_right",
     "compile_cache/pod.py": "tests/unit/compile_cache/test_pod.py::test_an_unexpected_error_is_a_reason",
-    "agent/manifest.py": f"{PARSERS}::test_manifests_on_a_disk",
+    "agent/manifest.py": f"{PARSERS}::test_manifest_reader_accepts_any_bytes",
     "core/observed/nodes.py": "tests/property/test_decoders.py::test_the_facts_of_a_node",
     "core/observed/telemetry.py": "tests/unit/controllers/test_telemetry.py::test_an_odd_answer_changes_nothing",
-    "benchmark_pod/inside.py": f"{HERE}::test_what_a_benchmark_left",
-    "benchmark_pod/inside_genai.py": f"{HERE}::test_what_a_benchmark_left",
-    "benchmark_pod/steps.py": f"{HERE}::test_files_of_a_benchmark",
-    "core/benchmarkjob/traffic.py": f"{PARSERS}::test_objects_that_people_write",
+    "benchmark_pod/inside.py": f"{HERE}::test_undecodable_benchmark_run_counts_as_failed",
+    "benchmark_pod/inside_genai.py": f"{HERE}::test_undecodable_benchmark_run_counts_as_failed",
+    "benchmark_pod/steps.py": f"{HERE}::test_benchmark_results_accept_any_file_content",
+    "core/benchmarkjob/traffic.py": f"{PARSERS}::test_user_objects_are_parsed_or_invalid_with_reason",
     "core/observed/managed_fields.py": f"{PARSERS}::test_facts_of_what_the_api_server_sends",
-    "core/preflight/results.py": f"{HERE}::test_messages_of_checks",
+    "core/preflight/results.py": f"{HERE}::test_preflight_findings_from_any_message_are_short_and_printable",
     "kube/client.py": "tests/unit/kube/test_client.py::test_an_object_as_deep_as_the_api_server_takes_is_an_answer",
-    "modelinfo/extract.py": f"{PARSERS}::test_files_of_models",
-    "preflight/group.py": f"{HERE}::test_what_ranks_say",
+    "modelinfo/extract.py": f"{PARSERS}::test_invalid_model_file_gives_no_facts_and_no_exception",
+    "preflight/group.py": f"{HERE}::test_rank_report_of_any_bytes_is_value_or_expected_error",
     "registry/pages.py": f"{PARSERS}::test_answers_of_routers_and_engines",
     "registry/clients.py": f"{PARSERS}::test_answers_of_routers_and_engines",
-    "storage/hub.py": f"{PARSERS}::test_descriptions_of_hubs",
-    "storage/oci_artifact.py": f"{PARSERS}::test_credentials_of_registries",
-    "storage/oci_registry.py": f"{PARSERS}::test_manifests_of_registries",
-    "util/json_limits.py": "tests/unit/util/test_json_limits.py::test_any_depth_is_read",
-    "util/json_pages.py": f"{HERE}::test_pages_of_lists",
-    "util/kubeyaml.py": f"{PARSERS}::test_yaml",
+    "storage/hub.py": f"{PARSERS}::test_hub_description_parser_raises_only_declared_errors",
+    "storage/oci_artifact.py": f"{PARSERS}::test_registry_credentials_parser_raises_only_declared_errors",
+    "storage/oci_registry.py": f"{PARSERS}::test_oci_manifest_parser_raises_only_declared_errors",
+    "util/json_limits.py": "tests/unit/util/test_json_limits.py::test_json_of_any_depth_is_decoded",
+    "util/json_pages.py": f"{HERE}::test_list_page_parser_raises_only_declared_errors",
+    "util/kubeyaml.py": f"{PARSERS}::test_yaml_parser_raises_only_yaml_errors",
     "watch/informer.py": f"{INFORMER}::test_what_nobody_can_read_again_and_again_costs_its_own_event_alone",
 }
 """Module → its test."""
@@ -102,7 +103,7 @@ def test_no_module_that_decodes_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize("test", sorted({*READERS.values()}))
-def test_each_has_a_test(test: str) -> None:
+def test_every_listed_reader_has_its_test(test: str) -> None:
     path, _, name = test.partition("::")
     assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8")
 
@@ -124,7 +125,7 @@ RECORD = {
 
 
 @given(typed(RECORD))
-def test_records_of_agents(body: Any) -> None:
+def test_node_record_accepts_any_value_of_the_crd(body: Any) -> None:
     """Any record that an agent can write, that is, any value that the types of the CRD permit, is read without
     an exception.
     """
@@ -141,7 +142,7 @@ MESSAGES = (
 
 
 @given(MESSAGES, st.none() | st.integers(-(2**31), 2**31), st.booleans())
-def test_messages_of_checks(message: str, code: int | None, before: bool) -> None:
+def test_preflight_findings_from_any_message_are_short_and_printable(message: str, code: int | None, before: bool) -> None:
     ended = {"terminated": {"message": message, "exitCode": code}}
     box = {"name": "ome-preflight", **({"lastState": ended} if before else {"state": ended})}
     found = checks.read({"initContainerStatuses": [box]})
@@ -152,7 +153,7 @@ def test_messages_of_checks(message: str, code: int | None, before: bool) -> Non
 
 
 @given(st.lists(ANY.map(dumped) | st.binary(max_size=40), max_size=3).map(b",".join))
-def test_pages_of_lists(items: bytes) -> None:
+def test_list_page_parser_raises_only_declared_errors(items: bytes) -> None:
     for page in (b'{"metadata":{},"items":[' + items + b"]}", items):
         # the list begins again, or the whole page is decoded
         with_declared(lambda page=page: list(members(page)), ValueError, TypeError, KeyError, RecursionError)
@@ -177,7 +178,7 @@ SAID = (broken([HELLO, ANSWER, *ORDERS]) | ANY).map(dumped) | st.binary(max_size
 
 
 @given(SAID)
-def test_what_ranks_say(raw: bytes) -> None:
+def test_rank_report_of_any_bytes_is_value_or_expected_error(raw: bytes) -> None:
     """Arbitrary bytes arrive at the port at which ranks report to rank 0. The result is a value that the check can use, or
     an error that the check expects.
     """
@@ -253,7 +254,7 @@ LEFT = broken([{"result": SGLANG}, {"result": {"questions": 3, "accuracy": 0.5}}
 
 @given(broken([GENAI]) | ANY, LEFT)
 @example(GENAI, {"error": Deep(MOST)})
-def test_what_a_benchmark_left(told: Any, left: Any) -> None:
+def test_undecodable_benchmark_run_counts_as_failed(told: Any, left: Any) -> None:
     """A run of a benchmark whose result cannot be decoded counts as failed, and the results of the other runs are kept."""
 
     def program(*_: Any) -> Any:
@@ -271,7 +272,7 @@ def test_what_a_benchmark_left(told: Any, left: Any) -> None:
 
 
 @given(st.dictionaries(st.sampled_from(["0", "1", "x", "-1"]), ANY.map(dumped) | st.binary(max_size=40)))
-def test_files_of_a_benchmark(files: dict[str, bytes]) -> None:
+def test_benchmark_results_accept_any_file_content(files: dict[str, bytes]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name, data in files.items():
             (Path(folder) / f"{name}.json").write_bytes(data)

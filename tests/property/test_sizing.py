@@ -199,7 +199,9 @@ def test_engines_that_do_both_keep_their_sums(
 
 
 @given(places, lengths, st.integers(1, 8), st.floats(0.0, 1.0))
-def test_accepted_drafts_only_help(place: ServingStack, load: Load, tokens: int, part: float) -> None:
+def test_more_accepted_draft_tokens_never_reduce_throughput(
+    place: ServingStack, load: Load, tokens: int, part: float
+) -> None:
     """At the same number of draft tokens, more accepted tokens never reduce the throughput."""
     few, many = (
         Together(place, Role(1, Worker(8, 1, 1)), [load], fitted(), drafts=Drafts(tokens, accepted)).closed(16)

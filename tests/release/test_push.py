@@ -94,7 +94,7 @@ def test_a_name_that_cannot_be_taken_back_is_said(front: Front, layout: Layout, 
     assert tags(front) == {"us/ome-operator": ["0.1.0"]}
 
 
-def test_a_release_never_changes(front: Front, layout: Layout, tmp_path: Path) -> None:
+def test_push_over_release_with_other_content_is_refused(front: Front, layout: Layout, tmp_path: Path) -> None:
     """A release exists already with other content. The push is refused before anything is sent."""
     push(release(layout, tmp_path), layout.folder, f"{front.host}/us", "0.1.0")
     (tmp_path / "b").mkdir()

@@ -111,7 +111,7 @@ async def test_the_summary_counts_what_clients_sent(stage: Stage) -> None:
     assert not any(address in str(found) for address in (P, D, E))
 
 
-async def test_it_outlives_the_router(stage: Stage) -> None:
+async def test_registry_ends_with_exit_code_0_after_router_stops(stage: Stage) -> None:
     assert stage.registry.child is not None and stage.router.child is not None
     stage.registry.child.send_signal(signal.SIGTERM)
     del stage.api.pods["d-1"]

@@ -19,7 +19,7 @@ NODES = {RUNTIME: (4, 12), SEED: (4, 12), AGENTS: (2, 8)}
         for part, nodes in zip(("engineConfig", "decoderConfig"), both, strict=True)
     ],
 )
-def test_parallelism_fits_nodes(path: str, part: str, nodes: int) -> None:
+def test_shipped_parallelism_matches_nodes_of_group(path: str, part: str, nodes: int) -> None:
     component = runtime(path)[part]
     said = flags(component)
     gpus = nodes * GPUS
@@ -33,7 +33,7 @@ def test_parallelism_fits_nodes(path: str, part: str, nodes: int) -> None:
     assert (said["--nnodes"], said["--node-rank"]) == ("$(LWS_GROUP_SIZE)", "$(LWS_WORKER_INDEX)")
 
 
-def test_the_recipe_of_prefill() -> None:
+def test_prefill_runtime_matches_recipe() -> None:
     component = runtime(RUNTIME)["engineConfig"]
     said = flags(component)
     assert {
@@ -51,7 +51,7 @@ def test_the_recipe_of_prefill() -> None:
     assert component["annotations"][keys.BOOTSTRAP_PORT] == said["--disaggregation-bootstrap-port"]
 
 
-def test_the_recipe_of_decode() -> None:
+def test_decode_runtime_matches_recipe() -> None:
     component = runtime(RUNTIME)["decoderConfig"]
     said, variables = flags(component), env(component)
     assert {
@@ -137,7 +137,7 @@ def test_the_seed_variant_is_the_published_recipe(part: str) -> None:
 
 @pytest.mark.parametrize("path", [RUNTIME, SEED, AGENTS])
 @pytest.mark.parametrize("part", ["engineConfig", "decoderConfig"])
-def test_pods_of_an_engine(path: str, part: str) -> None:
+def test_shipped_engine_pods_have_rdma_and_shared_memory(path: str, part: str) -> None:
     component = runtime(path)[part]
     leader, worker, shared = component["leader"]["runner"], component["worker"].get("runner") or {}, component["runner"]
     assert {leader["name"], shared["name"]} == {keys.RUNNER}
@@ -161,7 +161,7 @@ def test_pods_of_an_engine(path: str, part: str) -> None:
 
 
 @pytest.mark.parametrize("path", [RUNTIME, SEED, AGENTS])
-def test_router(path: str) -> None:
+def test_shipped_router_waits_longer_than_engine_startup(path: str) -> None:
     spec = runtime(path)
     runner = spec["routerConfig"]["runner"]
     said = flags(spec["routerConfig"])

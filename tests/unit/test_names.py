@@ -16,7 +16,7 @@ DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 @given(services, revisions, st.integers(0, 99999))
-def test_every_name_fits(service: str, revision: str, group: int) -> None:
+def test_object_names_fit_dns_labels(service: str, revision: str, group: int) -> None:
     for component in (keys.ENGINE, keys.DECODER, keys.ROUTER):
         stem = names.stem(service, component, revision)
         sets = (names.leader(stem, group), names.worker(stem, group))

@@ -19,7 +19,7 @@ CANONICAL = [
 
 
 @pytest.mark.parametrize(("written", "stored"), CANONICAL)
-def test_canonical(written: object, stored: str) -> None:
+def test_canonical_quantity_matches_api_server(written: object, stored: str) -> None:
     assert quantity.canonical(written) == stored
 
 
@@ -35,7 +35,7 @@ def test_the_largest_exponent_is_cheap_and_capped() -> None:
 
 
 @pytest.mark.parametrize(("text", "number"), [("7", 7), (7, 7), ("007", 7), (str(2**63 - 1), 2**63 - 1)])
-def test_whole_numbers(text: object, number: int) -> None:
+def test_whole_number_is_parsed(text: object, number: int) -> None:
     assert quantity.whole(text) == number
 
 
@@ -75,14 +75,14 @@ def test_canonical_is_the_largest_suffix_without_a_fraction(written: str) -> Non
         (None, 0),
     ],
 )
-def test_gpus(resources: object, gpus: int) -> None:
+def test_gpu_count_is_read_from_resources(resources: object, gpus: int) -> None:
     assert quantity.gpus({"resources": resources}) == gpus
 
 
 @pytest.mark.parametrize(
     ("written", "seconds"), [("90s", 90), ("1h30m", 5400), ("1.5h", 5400), ("250ms", 0.25), ("2us", 2e-6), ("0s", 0)]
 )
-def test_durations(written: str, seconds: float) -> None:
+def test_duration_text_is_parsed(written: str, seconds: float) -> None:
     assert quantity.seconds(written) == pytest.approx(seconds)
 
 
@@ -101,7 +101,7 @@ ODD_TIMES = [
 
 
 @pytest.mark.parametrize("text", ODD_TIMES)
-def test_what_is_no_time(text: object) -> None:
+def test_invalid_time_is_none(text: object) -> None:
     assert quantity.instant(text) is None and quantity.moment(text, datetime(2026, 1, 1, tzinfo=UTC)) is None
 
 

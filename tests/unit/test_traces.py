@@ -37,7 +37,7 @@ def test_time_and_counters_are_no_rules() -> None:
     assert traces.rules(told(1, 10)) == traces.rules(told(2, 12))
 
 
-def test_a_rule_is_seen() -> None:
+def test_new_packet_filter_rule_is_detected() -> None:
     left = "-A FORWARD -s 10.244.1.0/24 -j ACCEPT"
     assert traces.rules([*told(1, 10), left]) - traces.rules(told(1, 10)) == {left}
 

@@ -135,7 +135,7 @@ def test_nothing_happens_while_ome_runs(rig: Rig, adopt: Adopting) -> None:
     rig.wait("stopped", lambda: not rig.all("Pod", "ome"))
 
 
-def test_the_cluster_becomes_ours(rig: Rig, adopt: Adopting) -> None:
+def test_adopt_migrates_cluster_and_second_run_writes_nothing(rig: Rig, adopt: Adopting) -> None:
     ome.write(
         rig.cluster,
         finalized(yamls.model(), "clusterbasemodels.ome.io/finalizer", "example.com/theirs"),

@@ -96,7 +96,7 @@ def test_with_a_cluster_role_for_cluster_wide_kinds(rig: Rig) -> None:
     assert {each.namespace for each in asked(rig, mark)} == {"", "ome", "team-a", "team-b"}
 
 
-def test_without_any_cluster_role(rig: Rig) -> None:
+def test_operator_without_cluster_role_reports_node_state_as_unknown(rig: Rig) -> None:
     """An operator without any ClusterRole cannot read nodes. It reports as unknown what only nodes show, and a service
     serves nevertheless.
     """

@@ -28,7 +28,7 @@ def deep(rig: Rig, namespace: str) -> Iterator[list[str]]:
         rig.cluster.kubectl("delete", "inferenceservice", name, "-n", namespace, "--ignore-not-found")
 
 
-def test_nested_services_stop_nothing(rig: Rig, namespace: str, deep: list[str]) -> None:
+def test_deeply_nested_service_does_not_stop_the_operator(rig: Rig, namespace: str, deep: list[str]) -> None:
     """Services with deeply nested specs do not end the operator, and other services are still handled. Each of these
     services once made the operator exit, again after every restart.
     """

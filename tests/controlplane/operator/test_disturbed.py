@@ -76,6 +76,6 @@ def test_servers_die_clocks_jump_and_strangers_meddle(field: Field, chance: rand
     )
 
 
-def test_there_are_two_operators(field: Field, chance: random.Random) -> None:
+def test_services_stay_correct_while_two_operators_lead(field: Field, chance: random.Random) -> None:
     crowded = "two operators lead at once", disturb.crowded(field)
     live(field, crowded, ("suspended past its Lease", disturb.frozen(field, chance)), crowded)

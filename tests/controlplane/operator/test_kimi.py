@@ -107,7 +107,7 @@ def test_the_short_path_of_the_announcement_works_on_a_default_install(rig: Rig,
             rig.patch("Node", "", node["metadata"]["name"], {"metadata": {"labels": {label: None}}})
 
 
-def test_ranks_know_their_place(rig: Rig, namespace: str) -> None:
+def test_pods_get_their_group_and_rank_as_labels_and_variables(rig: Rig, namespace: str) -> None:
     from tests.support import yamls
 
     rig.create(yamls.runtime("ranks", size=3))

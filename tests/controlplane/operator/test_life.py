@@ -207,7 +207,7 @@ class TestLife:
         assert writers(deployment) == {"ome-operator"}
         assert writers(rig.get("RoleScale", namespace, "ways-router") or {}) == {"kubectl"}
 
-    def test_deleting_leaves_nothing(self, rig: Rig, namespace: str) -> None:
+    def test_deleted_service_leaves_no_objects(self, rig: Rig, namespace: str) -> None:
         rig.create(yamls.service(namespace, "gone", "pairs", "engine", "decoder", "router"))
         rig.ready(namespace, "gone")
         rig.quiet()
@@ -230,7 +230,7 @@ class TestLife:
         owners = {one["metadata"]["ownerReferences"][0]["uid"] for one in rig.all("StatefulSet", namespace)}
         assert owners == {new["metadata"]["uid"]}
 
-    def test_orphans_are_adopted(self, rig: Rig, namespace: str) -> None:
+    def test_new_service_adopts_orphaned_objects_of_the_same_name(self, rig: Rig, namespace: str) -> None:
         body = yamls.service(namespace, "orphan", "single")
         rig.create(body)
         rig.ready(namespace, "orphan")

@@ -151,7 +151,7 @@ def test_names_that_only_pods_look_up(served: Rig, namespace: str, field: str, w
     serves(rig, namespace, before)
 
 
-def test_a_limit_range(served: Rig, namespace: str) -> None:
+def test_edit_refused_by_limit_range_is_reported_and_old_pods_stay(served: Rig, namespace: str) -> None:
     rig, before = served, uids(served, namespace)
     limits = {"limits": [{"type": "Container", "max": {"cpu": "2"}, "default": {"cpu": "1"}}]}
     rig.cluster.apply(

@@ -186,7 +186,7 @@ def test_of_a_node_pods_see_nothing_but_weights_that_are_theirs(tenant: Token, p
     assert code == 403 and "a hostPath must be below a root" in said, said
 
 
-def test_nobody_climbs_out(tenant: Token) -> None:
+def test_parent_directory_in_subpath_is_refused(tenant: Token) -> None:
     assert create(tenant, mounting("/mnt/models/.namespaces/tenant-a/../other"))[0] == 422, "the API server's own rule"
 
 

@@ -86,7 +86,7 @@ def sent(rig: Rig, token: Token, attempt: Try) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("attempt", REFUSED, ids=lambda attempt: attempt.what)
-def test_the_operators_token_cannot(installed: Rig, operators: Token, attempt: Try) -> None:
+def test_token_of_operator_is_refused_forbidden_requests(installed: Rig, operators: Token, attempt: Try) -> None:
     code, said = sent(installed, operators, attempt)
     assert code == 403 and attempt.said in said, (code, said)
 
@@ -155,7 +155,9 @@ def record(node: str) -> dict[str, Any]:
         ("GET", "/api/v1/namespaces/ome/secrets", None, "application/json", "cannot list"),
     ],
 )
-def test_an_agents_token_cannot(agents: Agent, method: str, where: str, body: Any, content: str, said: str) -> None:
+def test_token_of_agent_is_refused_other_objects(
+    agents: Agent, method: str, where: str, body: Any, content: str, said: str
+) -> None:
     names = {"OTHER": agents.other, "OWN": agents.own}
     for word, name in names.items():
         where = where.replace(word, name)

@@ -291,7 +291,7 @@ TRIES: dict[str, Callable[[Tenant], None]] = {
 
 
 @pytest.mark.parametrize("what", TRIES)
-def test_a_tenant_gets_nowhere(tenant: Tenant, what: str) -> None:
+def test_attack_by_tenant_is_refused(tenant: Tenant, what: str) -> None:
     TRIES[what](tenant)
 
 

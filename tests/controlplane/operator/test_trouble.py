@@ -23,7 +23,7 @@ def single(rig: Rig, namespace: str) -> Any:
     rig.delete("ClusterServingRuntime", "", name)
 
 
-def test_any_order_of_apply(rig: Rig, namespace: str) -> None:
+def test_service_becomes_ready_if_its_model_and_runtime_are_applied_later(rig: Rig, namespace: str) -> None:
     name = f"late-{namespace}"
     rig.create(yamls.service(namespace, "late", name, model=name))
     rig.says(namespace, "late", "ModelReady", "BaseModelNotFound", f"ClusterBaseModel {name} does not exist")

@@ -40,7 +40,7 @@ def groups(rig: Rig, namespace: str) -> list[int]:
     return [len(rig.all("Pod", namespace, f"component={role},{keys.WORKER_INDEX}=0")) for role in ("engine", "decoder")]
 
 
-def test_zero_and_back(rig: Rig, namespace: str) -> None:
+def test_service_scales_to_zero_and_back(rig: Rig, namespace: str) -> None:
     rig.create(runtime())
     try:
         rig.create(yamls.service(namespace, "zero", "zero", "engine", "decoder", "router", engine=BOUNDS, decoder=BOUNDS))

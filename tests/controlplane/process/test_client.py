@@ -136,7 +136,7 @@ async def test_of_an_object_only_the_metadata_is_read(client: Client) -> None:
         await client.get_metadata("ConfigMap", "default", "absent")
 
 
-async def test_deletes_mean_one_uid(client: Client) -> None:
+async def test_delete_with_other_uid_raises_conflict(client: Client) -> None:
     body = (await client.apply(manifest("ConfigMap"))).body
     name, uid = body["metadata"]["name"], body["metadata"]["uid"]
     with pytest.raises(Conflict):
@@ -188,7 +188,7 @@ async def test_in_a_namespace_that_is_not_there_nothing_is_made_and_nothing_is_m
         await client.get("ConfigMap", "nowhere", "absent")
 
 
-async def test_patches_mean_one_uid(client: Client) -> None:
+async def test_patch_with_other_uid_raises_conflict(client: Client) -> None:
     body = (await client.apply(manifest("ConfigMap"))).body
     name, uid = body["metadata"]["name"], body["metadata"]["uid"]
     patched = await client.patch_merge("ConfigMap", "default", name, uid, {"metadata": {"annotations": {"d": "1"}}})
@@ -225,6 +225,6 @@ async def test_lists_have_pages_and_metadata_only(client: Client) -> None:
     assert await client.list_objects("ConfigMap", field_selector="metadata.name=nobody") == []
 
 
-async def test_which_kinds_are_served(client: Client) -> None:
+async def test_served_plurals_lists_kinds_of_group_version(client: Client) -> None:
     assert "inferenceservices" in await client.served(keys.API_VERSION)
     assert await client.served("nobody.io/v1") == frozenset()

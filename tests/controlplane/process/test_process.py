@@ -131,7 +131,7 @@ async def test_a_leader_that_lost_the_lease_ends(cluster: Cluster, client: Clien
     await client.delete("Lease", "default", "ome-operator", lease["metadata"]["uid"])
 
 
-async def test_two_candidates(client: Client) -> None:
+async def test_second_candidate_leads_after_lease_expires(client: Client) -> None:
     def candidate(name: str) -> Election:
         return Election(client, ElectionSettings("default", "contest", name, duration=2, renew=1.9, retry=0.2), now)
 
@@ -212,7 +212,7 @@ async def test_a_service_that_is_deleted_during_a_crash_of_the_api_server_is_not
         await asyncio.to_thread(cluster.stop, SECOND)
 
 
-async def test_kopf_touches_no_object(cluster: Cluster, client: Client, start: Start) -> None:
+async def test_kopf_writes_no_object_and_posts_no_events(cluster: Cluster, client: Client, start: Start) -> None:
     """The operator uses kopf only for watching, and kopf writes to no object: a finalizer of another kopf operator stays,
     and kopf posts no Events.
     """

@@ -26,7 +26,7 @@ def run() -> str:
 
 
 @pytest.mark.timeout(1200, func_only=True)
-def test_twice(home: Path, steps: Steps) -> None:
+def test_demo_succeeds_twice_on_one_kind_cluster(home: Path, steps: Steps) -> None:
     """The demo works a second time on the cluster of the first run. This once failed, because simulated nodes did not report
     for as long as kind's controllers wait by default.
     """

@@ -111,7 +111,7 @@ def interrupted(at: layout.Layout, name: str) -> None:
         process.wait()
 
 
-def test_refusals_change_nothing(home: Path) -> None:
+def test_refused_option_combination_creates_no_files(home: Path) -> None:
     """Options that do not work together are refused with a message before anything is created."""
     for wanted in ({"kind": True, "audit": True}, {"workers": 2}):
         with pytest.raises(UserError, match="Leave"):

@@ -64,7 +64,7 @@ def ended(rig: Rig, body: Manifest, steps: Steps) -> Manifest:
     return found
 
 
-def test_requests_of_given_lengths(serving: Rig, tiny: str, out: Path, steps: Steps) -> None:
+def test_benchmark_with_fixed_lengths_reports_results_in_status(serving: Rig, tiny: str, out: Path, steps: Steps) -> None:
     """A benchmark with requests of fixed lengths runs with one and with four requests at a time. The status has the counts,
     and the results are written as JSON and as an HTML page.
     """
@@ -91,7 +91,7 @@ def test_the_benchmarks_of_the_seeds(serving: Rig, tiny: str, out: Path, steps: 
     assert (status["state"], status["report"]["requests"]) == ("Completed", requests), status
 
 
-def test_questions(serving: Rig, tiny: str, out: Path, steps: Steps) -> None:
+def test_gsm8k_benchmark_asks_and_evaluates_all_questions(serving: Rig, tiny: str, out: Path, steps: Steps) -> None:
     """GSM8K's script runs with additions of one digit. A model with random weights cannot solve them, but all are asked and
     evaluated.
     """

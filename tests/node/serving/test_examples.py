@@ -26,7 +26,9 @@ of five calls was complete.
         ("chat.py", ("Hi",), "", FEW),
     ],
 )
-def test_example(serving: Rig, tiny: str, example: str, words: tuple[str, ...], expected: str, tries: int) -> None:
+def test_example_client_runs_to_completion(
+    serving: Rig, tiny: str, example: str, words: tuple[str, ...], expected: str, tries: int
+) -> None:
     """Each example runs to its end. A model with random weights generates meaningless text, but the arguments of a call
     match the tool's schema.
     """

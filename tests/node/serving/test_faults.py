@@ -172,7 +172,7 @@ async def test_what_dies_is_out_within_seconds(serving: Rig, doubled: str, steps
 
 
 @pytest.mark.timeout(1500, func_only=True)
-async def test_without_the_registry(serving: Rig, doubled: str, steps: Steps) -> None:
+async def test_router_without_registry_keeps_deleted_leader_in_its_list(serving: Rig, doubled: str, steps: Steps) -> None:
     """The same faults happen to a router without the registry. A leader that is deleted while the router cannot watch pods
     stays in the router's list. With the registry again, the router lists exactly the ready leaders.
     """

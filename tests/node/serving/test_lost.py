@@ -96,7 +96,9 @@ def delete(rig: Rig, pod: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("what", "happens"), [("router killed", kill), ("router deleted by force", delete)])
-async def test_a_router_comes_back(serving: Rig, tiny: str, steps: Steps, what: str, happens: Callable[..., None]) -> None:
+async def test_replaced_router_lists_ready_workers_and_restarts_no_engine(
+    serving: Rig, tiny: str, steps: Steps, what: str, happens: Callable[..., None]
+) -> None:
     """The router's pod is deleted. The new router lists the ready workers again, and no engine is restarted."""
     before, (pod,) = engines(serving), serving.all("Pod", TINY, "component=router")
     async with stream_of(tiny, PER_SECOND) as report:

@@ -33,7 +33,9 @@ def figures(report: Report) -> str:
 
 @MINUTES
 @pytest.mark.parametrize(("concurrency", "count"), [(1, 100), (16, 320)])
-async def test_router_overhead(serving: Rig, tiny: str, steps: Steps, concurrency: int, count: int) -> None:
+async def test_request_overhead_of_router_is_measured(
+    serving: Rig, tiny: str, steps: Steps, concurrency: int, count: int
+) -> None:
     """Measure how much longer a request takes through the router than directly. A direct request consists of the same two
     requests with the same fields, which the client sends to both leaders.
     """

@@ -255,7 +255,7 @@ def ready(rig: Rig) -> bool:
     return any(each["type"] == "Ready" and each["status"] == "True" for each in node["status"]["conditions"])
 
 
-def test_too_few_open_files(place: Place) -> None:
+def test_preflight_reports_too_low_limit_of_open_files(place: Place) -> None:
     with few_files(place.rig, 2048):
         place.start("files")
         place.told("files", "PreflightFindings", f"rank 1 on node {NAME}: nofile: at most 2048 files may be open")
@@ -274,7 +274,7 @@ def test_a_rank_that_never_starts(place: Place, steps: Steps) -> None:
 
 
 @pytest.mark.parametrize("mode", ["Warn", "Require"])
-def test_an_image_without_python(place: Place, mode: str) -> None:
+def test_preflight_reports_image_without_python(place: Place, mode: str) -> None:
     name = f"bare-{mode.lower()}"
     runner = {"name": keys.RUNNER, "image": REFERENCE}
     place.start(name, mode, runner=runner)

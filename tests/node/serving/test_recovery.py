@@ -79,7 +79,9 @@ def first_good(report: Report, since: float) -> float:
         ("decoder", 0, "SIGSTOP"),
     ],
 )
-async def test_a_group_comes_back(serving: Rig, groups: str, steps: Steps, component: str, rank: int, signal: str) -> None:
+async def test_group_serves_again_after_rank_is_killed_or_hangs(
+    serving: Rig, groups: str, steps: Steps, component: str, rank: int, signal: str
+) -> None:
     """After a rank is killed or stopped, its group generates tokens again. A failure causes at most one recycle of one
     group; a group that hangs recovers only by a recycle.
     """

@@ -177,7 +177,9 @@ def row(what: str, group: dict[str, Any], own: dict[str, float], names: tuple[st
 
 
 @pytest.mark.timeout(1800, func_only=True)
-async def test_the_parts_of_starts(serving: Rig, services: dict[str, Start], steps: Steps, tables: Tables) -> None:
+async def test_second_start_of_group_is_faster_than_with_old_settings(
+    serving: Rig, services: dict[str, Start], steps: Steps, tables: Tables
+) -> None:
     starts = [("first" if name == NEW else "first, old", start) for name, start in services.items()]
     for _ in range(STARTS):
         for name in services:

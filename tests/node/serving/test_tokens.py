@@ -41,7 +41,7 @@ def test_lengths_count_in_sampling_params_alone(tiny: str) -> None:
     assert beside["meta_info"]["completion_tokens"] > 3
 
 
-def test_chat_streams(tiny: str) -> None:
+def test_chat_completion_streams_events_until_done(tiny: str) -> None:
     asked = {"model": "any", "messages": [{"role": "user", "content": "Hi"}]}
     body = {**asked, "max_tokens": 6, "stream": True, "ignore_eos": True}
     request = urllib.request.Request(
@@ -53,7 +53,7 @@ def test_chat_streams(tiny: str) -> None:
     assert events[-1] == "[DONE]" and len(events) > 3
 
 
-def test_a_tool_is_called(tiny: str) -> None:
+def test_tool_call_matches_schema_of_the_tool(tiny: str) -> None:
     """A request with a tool returns a call whose arguments match the tool's schema. A grammar makes even a model with random
     weights fill them in.
     """

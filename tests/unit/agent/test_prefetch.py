@@ -199,7 +199,7 @@ def test_what_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert read(tmp_path / "n") == CachedWeights(0, 1, "cannot read its files: no access")
 
 
-def test_a_rate_is_kept(tmp_path: Path) -> None:
+def test_prefetch_keeps_configured_rate(tmp_path: Path) -> None:
     root = written(tmp_path, {"a.safetensors": 16 * MIB})
     began = time.monotonic()
     assert read(root, rate=32 * MIB).bytes == 16 * MIB

@@ -115,7 +115,7 @@ def directories(count: int) -> bytes:
     return gzip.compress(b"".join([*made, tar(member())]), 1)
 
 
-def test_directories_count_like_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_directories_count_toward_file_limit_of_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Directories count like files towards the limit of an archive. Reported: an archive of 1.08 MB with 400,000 directories
     took 150 MiB and 14 s.
     """
@@ -125,7 +125,7 @@ def test_directories_count_like_files(tmp_path: Path, monkeypatch: pytest.Monkey
         take(tmp_path, directories(1000))
 
 
-def test_no_header_is_kept(tmp_path: Path) -> None:
+def test_unpacking_keeps_no_global_headers_in_memory(tmp_path: Path) -> None:
     """Unpacking keeps no header in memory. The list of members that tarfile keeps, with the contents of all global headers,
     would take 41 MiB for the thousand headers of this test.
     """
@@ -155,7 +155,7 @@ def test_headers_of_headers_are_bounded(kind: str, tmp_path: Path) -> None:
         take(tmp_path, member("first.bin", 0).tobuf() + header * 30 + tar(info))
 
 
-def test_names_together_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_total_length_of_archive_names_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ome_operator.agent.unpack.NAMES", 2000)
     with pytest.raises(Refused, match="file names in the archive take more than 2000 bytes"):
         take(tmp_path, tar(*(member(f"{number}/" + "n" * 200) for number in range(10))))

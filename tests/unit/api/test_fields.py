@@ -36,7 +36,7 @@ def refused(kind: Kind, body: dict[str, Any]) -> list[str]:
     return [*spec, *walker.errors(body.get("status", {}), schema.structural(kind.status), "status")]
 
 
-def test_the_list_is_whole() -> None:
+def test_list_of_known_fields_has_expected_size() -> None:
     """The list of known fields has exactly the expected number of kinds and fields, so that none can be removed from it by
     accident.
     """
@@ -46,7 +46,7 @@ def test_the_list_is_whole() -> None:
 
 @EACH
 @VARIANT
-def test_accepted_by_the_schema(kind: Kind, leave_out: str) -> None:
+def test_object_with_every_known_field_passes_strict_validation(kind: Kind, leave_out: str) -> None:
     """In an object with every known field, strict validation finds no unknown field, no wrong type and no value out of
     bounds, in spec and status.
     """

@@ -63,7 +63,7 @@ def test_every_field_has_a_description(kind: Kind) -> None:
 
 
 @ALL
-def test_no_default_anywhere(kind: Kind) -> None:
+def test_spec_fields_have_no_defaults(kind: Kind) -> None:
     """No field of a spec has a default, because a default would change stored objects when they are read, and with them
     every revision (decisions 2). A status is no input of a revision, so its fields may have defaults.
     """
@@ -109,7 +109,7 @@ def test_what_a_service_is_held_at_has_columns() -> None:
 
 
 @ALL
-def test_structural(kind: Kind) -> None:
+def test_schema_nodes_have_one_type_or_are_open(kind: Kind) -> None:
     """Every node of a schema has one type, or is marked as open, and every list declares the type of its items."""
     for at, node in nodes(schema_of(kind)):
         assert node.keys() & {"type", "x-kubernetes-int-or-string", OPEN}, at

@@ -12,7 +12,7 @@ def migrated(spec: dict[str, Any]) -> dict[str, Any]:
     return migrate(ServiceSpec.read(spec)).dump()
 
 
-def test_a_whole_predictor() -> None:
+def test_migration_moves_predictor_fields() -> None:
     """Model, runtime, scaling, pod and workers of a `predictor` are moved to their present fields."""
     assert migrated(
         {
@@ -69,7 +69,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("predictor", "engine"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
-def test_the_runner(predictor: dict[str, Any], engine: dict[str, Any]) -> None:
+def test_migration_turns_main_container_into_runner(predictor: dict[str, Any], engine: dict[str, Any]) -> None:
     """The migration of `predictor` chooses the main container, which becomes the runner, and gives it the settings of the
     predictor's model.
     """
@@ -91,7 +91,7 @@ def test_what_stays_as_it_is(spec: dict[str, Any]) -> None:
     assert migrated(spec) == spec
 
 
-def test_twice_is_once() -> None:
+def test_second_migration_changes_nothing() -> None:
     """A second migration changes nothing."""
     once = migrate(ServiceSpec.read({"predictor": {"model": {"baseModel": "m"}}}))
     assert migrate(once) is once

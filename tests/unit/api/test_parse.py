@@ -33,7 +33,7 @@ def parsed(spec: dict[str, Any]) -> InferenceService:
     return one
 
 
-def test_what_an_object_tells() -> None:
+def test_parsed_object_provides_metadata_and_status() -> None:
     """A parsed object provides identity, metadata and status next to the spec."""
     one = InferenceService.parse(
         {
@@ -224,7 +224,7 @@ def test_a_map_that_stands_in_itself_is_refused() -> None:
     assert isinstance(one, Invalid) and "is nested more than 50 levels deep" in one.why
 
 
-def test_many_errors_are_counted() -> None:
+def test_message_of_many_errors_ends_with_count_of_further_errors() -> None:
     """A spec with many errors is refused with a message that contains the first errors and the number of further errors."""
     one = service({"engine": {"minReplicas": "a", "maxReplicas": "b", "timeoutSeconds": "c", "scaleTarget": "d"}})
     assert isinstance(one, Invalid)
@@ -286,7 +286,7 @@ def test_a_benchmark_names_what_it_tests() -> None:
         (RoleScale, {"replicas": 4}),
     ],
 )
-def test_the_other_kinds(kind: type[Object[Any]], spec: dict[str, Any]) -> None:
+def test_sglang_kinds_and_role_scale_are_parsed_and_dumped(kind: type[Object[Any]], spec: dict[str, Any]) -> None:
     """Objects of the kinds of sglang.ai, as in docs/seeds.md, and a RoleScale of the operator are parsed and dumped."""
     one = kind.parse({"metadata": {"name": "kimi-k2-chat"}, "spec": spec})
     assert not isinstance(one, Invalid)

@@ -125,5 +125,5 @@ def test_a_number_of_parameters_that_nobody_could_read(size: str) -> None:
 
 
 @pytest.mark.parametrize("size", ["7B", "1.04T", "335M", "500m", "12", "7 B"])
-def test_a_number_of_parameters(size: str) -> None:
+def test_model_parameter_size_accepts_numbers_with_units(size: str) -> None:
     assert not isinstance(kept(modelParameterSize=size), Invalid) and model_profile.parameter_count(size)

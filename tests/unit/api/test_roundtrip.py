@@ -74,7 +74,7 @@ def written(kind: str) -> tuple[dict[str, Any], Strategy]:
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], deadline=None)
 @given(st.data())
-def test_parse_and_dump(data: st.DataObject) -> None:
+def test_dump_of_parsed_object_equals_the_original(data: st.DataObject) -> None:
     """`parse` accepts every object that is valid according to the schema, except for rules between fields. `dump` returns
     the original object.
     """

@@ -40,7 +40,7 @@ def test_pods_of_a_scenario_add_up() -> None:
     assert PAIRS.times(10).key == "10-pairs"
 
 
-def test_owner_is_replaced() -> None:
+def test_offline_owner_reference_is_replaced() -> None:
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "s", "uid": "u"}}
     changed = offline.owned({"metadata": {"name": "x", "ownerReferences": [{"uid": "old"}]}}, owner)
     assert [one["uid"] for one in changed["metadata"]["ownerReferences"]] == ["u"]

@@ -25,7 +25,7 @@ def test_only_the_operators_requests_count() -> None:
     assert count([request("patch", "services", user="admin")]) == Count()
 
 
-def test_lease_is_counted_apart() -> None:
+def test_lease_requests_are_counted_separately() -> None:
     found = count([request("update", "leases"), request("get", "leases"), request("list", "pods")])
     assert (found.requests, found.writes, found.lease) == (1, 0, 2)
 

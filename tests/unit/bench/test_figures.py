@@ -10,11 +10,11 @@ from bench.processes import cpu_seconds, peak_mib
     ("values", "share", "expected"),
     [([3.0, 1.0, 2.0], 50, 2.0), ([1.0, 2.0], 50, 1.5), ([1.0], 99, 1.0), ([0.0, 10.0], 100, 10.0), ([0.0, 10.0], 99, 9.9)],
 )
-def test_percentile(values: list[float], share: float, expected: float) -> None:
+def test_percentile_interpolates_between_values(values: list[float], share: float, expected: float) -> None:
     assert percentile(values, share) == pytest.approx(expected)
 
 
-def test_nothing_has_no_median() -> None:
+def test_median_of_no_values_raises_value_error() -> None:
     with pytest.raises(ValueError, match="no values"):
         median([])
 
@@ -24,6 +24,6 @@ def test_a_programs_name_may_hold_anything() -> None:
     assert cpu_seconds(stat, 100) == pytest.approx(3.0)
 
 
-def test_peak_memory() -> None:
+def test_peak_memory_is_read_from_proc_status() -> None:
     assert peak_mib("Name:\tx\nVmHWM:\t  2048 kB\n") == 2.0
     assert peak_mib("Name:\tx\n") == 0.0

@@ -13,7 +13,7 @@ from bench.rows import Row
 
 
 @pytest.mark.parametrize("power", [0, 1, 2])
-def test_the_power_is_found(power: int) -> None:
+def test_exponent_is_fitted_to_power_law(power: int) -> None:
     assert exponent([(size, 3.0 * size**power) for size in (10, 20, 40)]) == pytest.approx(power)
 
 

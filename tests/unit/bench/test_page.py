@@ -49,7 +49,7 @@ def test_the_aims_are_those_of_the_benchmark() -> None:
     assert KUBERNETES in PAGE
 
 
-def test_the_commands_are_understood() -> None:
+def test_bench_accepts_commands_of_its_page() -> None:
     commands = re.findall(r"python -m bench ([^`]+)`", PAGE)
     assert commands
     for words in commands:

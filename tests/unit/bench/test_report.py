@@ -34,7 +34,7 @@ def rows(results: Results) -> dict[str, Row]:
     return {row.what: row for section in sections(results) for row in section.rows}
 
 
-def test_aims_that_are_met() -> None:
+def test_report_marks_met_aims() -> None:
     found = rows(Results(ramps=[FLOOR, OURS]))
     assert (found["last pod Ready"].ratio, found["last pod Ready"].met) == ("1.10 x", True)
     assert found["the slowest service"].met is True
@@ -43,14 +43,14 @@ def test_aims_that_are_met() -> None:
     assert found["last pod Ready"].ome == "127.6 s"
 
 
-def test_aims_that_are_missed() -> None:
+def test_report_marks_missed_aims() -> None:
     late = replace(OURS, pods_s=26.0, lags_s=(0.1, 2.5), count=Count(requests=9, writes=1600, created=1200), settled=False)
     found = rows(Results(ramps=[FLOOR, late]))
     missed = {what for what, row in found.items() if row.met is False}
     assert missed == {"last pod Ready", "the slowest service", "writes per service", "writes ended"}
 
 
-def test_ratio_is_between_medians() -> None:
+def test_report_ratio_compares_medians() -> None:
     floors = [replace(FLOOR, pods_s=seconds) for seconds in (20.0, 10.0, 90.0)]
     found = rows(Results(ramps=[*floors, OURS]))["last pod Ready"]
     assert (found.ratio, found.floor) == ("1.10 x", "20.0 s (10.0–90.0)")

@@ -52,7 +52,7 @@ async def test_an_answer_without_a_token_is_a_failure() -> None:
     ("form", "pair", "low", "high"),
     [("D", (9, 9), 9, 9), ("U", (3, 7), 3, 7), ("U", (0, 1), 2, 2), ("N", (100, 5), 60, 140), ("N", (0, 0), 2, 2)],
 )
-def test_lengths(form: str, pair: tuple[int, int], low: int, high: int) -> None:
+def test_drawn_lengths_stay_within_scenario_bounds(form: str, pair: tuple[int, int], low: int, high: int) -> None:
     random.seed(7)
     found = [inside.draw_length(2, form, *pair) for _ in range(300)]
     assert low <= min(found) <= max(found) <= high

@@ -32,7 +32,7 @@ def outcome(completed: int = 10, errors: tuple[str, ...] = (), throughput: float
     return {"result": {"completed": completed, **rates, **shares, **lists}}
 
 
-def test_a_good_run() -> None:
+def test_results_of_successful_run_contain_metrics() -> None:
     found = results(plan(("D(1,1)", 4)), {0: outcome()})
     (run,) = found["runs"]
     assert (run["requests"], run["failed"], run["unfinished"], run["errors"]) == (10, 0, 0, [])
@@ -83,7 +83,7 @@ def test_a_long_summary_is_cut_to_what_the_kubelet_keeps() -> None:
     assert 10 < len(report.results or ()) < 90
 
 
-def test_questions() -> None:
+def test_results_of_gsm8k_contain_accuracy() -> None:
     raw = {"result": {"questions": 200, "accuracy": 0.96, "invalid": 0.0, "latency": 15.9, "output_throughput": 1231.7}}
     found = results(plan(("gsm8k", 128), program="gsm8k"), {0: raw})
     assert json.loads(summary(found, "x"))["accuracy"] == "0.960"
@@ -110,7 +110,7 @@ def test_no_text_of_a_stranger_becomes_a_tag() -> None:
     assert not [tag for tag in evil if tag in text] and "&lt;script&gt;" in text
 
 
-def test_a_plot() -> None:
+def test_plot_scales_points_and_skips_empty_series() -> None:
     found = plot("t", [("a", [(8, 230.0), (1, 100.0)]), ("b", [])])
     assert found is not None
     (line,) = found.lines

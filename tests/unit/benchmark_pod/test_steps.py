@@ -64,7 +64,7 @@ def plan(tmp_path: Path, output: dict[str, Any] | None = None, outcome: dict[str
     return {"name": "team/speed", "target": "http://svc", "service": {}, "runs": [run], "dataset": {}, "output": out}
 
 
-def test_results_in_a_folder(tmp_path: Path) -> None:
+def test_report_writes_results_into_folder_of_benchmark(tmp_path: Path) -> None:
     message = tmp_path / "message"
     assert steps.report(plan(tmp_path), tmp_path, tmp_path / "secrets", message)
     assert {one.name for one in (tmp_path / "out/speed").iterdir()} == {"results.json", "report.html"}

@@ -43,14 +43,14 @@ K2 = bookshelf().model("Kimi-K2-Instruct").sizes
         ),
     ],
 )
-def test_what_does_not_divide(sizes: dict[str, int], division: Division, sentence: str) -> None:
+def test_uneven_shape_returns_division_and_sentence(sizes: dict[str, int], division: Division, sentence: str) -> None:
     found = divides(K2, ParallelShape(**sizes))
     assert found is not None
     assert found.division is division
     assert found.sentence.startswith(sentence)
 
 
-def test_what_divides() -> None:
+def test_divisible_shapes_are_accepted() -> None:
     for sizes in (
         {"tp": 16, "cut": 16},
         {"tp": 96, "attention_dp": 96, "ep": 96, "redundant": 96},

@@ -30,7 +30,7 @@ def needed(shape: ParallelShape, options: EngineOptions | None = None, model: Mo
     return found
 
 
-def test_weights_by_hand() -> None:
+def test_weights_of_rank_equal_sum_computed_by_hand() -> None:
     """The weights on a rank equal a sum computed by hand: 384 experts are spread over 96 GPUs with one redundant expert on
     each, and all other weights are complete on each GPU.
     """
@@ -77,7 +77,7 @@ def test_what_is_kept_beside_weights_and_cache() -> None:
     assert needed(ParallelShape(tp=8), EngineOptions(chunk=32768)).activations == 32768 * 1.5 * 2**20
 
 
-def test_tokens_of_the_cache() -> None:
+def test_cache_tokens_follow_from_free_memory() -> None:
     found = needed(ParallelShape(tp=16))
     assert found.cache_tokens(found.weights - 1) == 0
     assert found.cache_tokens(found.needed) == FEWEST_TOKENS

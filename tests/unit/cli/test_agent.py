@@ -14,7 +14,7 @@ from tests.support.agent_options import AGENT_OPTIONS, SAMPLES, flags, started, 
 NEEDED = ["--node=n", "--root=/tmp"]
 
 
-def test_what_bounds_tenants_arrives(tmp_path: Path) -> None:
+def test_options_that_restrict_tenants_reach_agent_settings(tmp_path: Path) -> None:
     given = [*("--node", "n"), *("--root", str(tmp_path)), *("--namespace-gb", "2.5"), *("--models", "3"), *("--turn", "7")]
     given += [*("--models-per-namespace", "9"), *("--endpoint-host", "minio.example"), *("--private-host", "10.0.0.1")]
     given += ["--refused-address", "203.0.113.0/24", *flags("secret"), "--bandwidth=2", "--files=3"]

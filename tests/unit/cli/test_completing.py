@@ -52,5 +52,5 @@ def test_a_plugin_is_called_as_people_call_it(monkeypatch: pytest.MonkeyPatch, c
     assert "Usage: kubectl ome status" in capsys.readouterr().out
 
 
-def test_shells_get_their_script() -> None:
+def test_help_offers_shell_completion() -> None:
     assert "--install-completion" in CliRunner().invoke(app, ["--help"]).output

@@ -30,7 +30,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "operator.yaml"
 
 
-def test_every_option_has_samples() -> None:
+def test_every_option_has_two_sample_values() -> None:
     assert list(SAMPLES) == list(OPTIONS), "a new option needs two values here"
 
 
@@ -48,7 +48,7 @@ def test_the_file_sets_what_the_flag_sets(key: str, file: Path, started: list[Se
 
 
 @pytest.mark.parametrize("key", SAMPLES)
-def test_a_flag_takes_precedence(key: str, file: Path, started: list[Settings]) -> None:
+def test_flag_overrides_config_file(key: str, file: Path, started: list[Settings]) -> None:
     file.write_text(yaml.safe_dump({key: SAMPLES[key][0]}))
     start(["--config", str(file), *words(key, SAMPLES[key][1])])
     start(words(key, SAMPLES[key][1]))

@@ -144,7 +144,9 @@ def test_all_means_those_of_the_operators_class(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("words", [("r1",), ("--all",)])
-def test_nobody_confirms(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_freeze_reports_missing_confirmation_without_operator(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without an operator, no service confirms the freeze, and the command says so. A status that confirms an older freeze
     does not confirm this one.
     """
@@ -187,7 +189,7 @@ def test_an_operator_without_leader_election_gets_a_lease_to_read(monkeypatch: p
     ],
 )
 @pytest.mark.parametrize("verb", ["freeze", "thaw"])
-def test_what_is_refused(
+def test_freeze_refusal_writes_nothing(
     verb: str, words: tuple[str, ...], leases: list[dict[str, Any]], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api = Cluster([service()], leases, runs=True)

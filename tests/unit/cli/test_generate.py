@@ -89,7 +89,7 @@ def test_a_folder_that_a_person_has_edited_is_not_written_over(tmp_path: Path) -
     assert edited.read_text() != "mine"
 
 
-def test_variables_are_explained() -> None:
+def test_generate_explains_variables_on_stderr() -> None:
     done = run("--hardware", "h200", "--model", "instruct", "--strategy", "pd")
     for name in ("LOCAL_IP", "PREFILL_NODE0", "DECODE_NODE0", "IB_DEVICE", "RANK"):
         assert f"${name}" in done.stdout and f"\n${name}: " in f"\n{done.stderr}"
@@ -149,7 +149,7 @@ def test_arrow_keys_move_over_what_can_be_chosen(keys: list[str], value: str) ->
     assert choose("Letter", ITEMS, lambda: next(left), Console(file=io.StringIO())) == value
 
 
-def test_the_only_item_stays() -> None:
+def test_selection_stays_on_the_only_item() -> None:
     assert step(ITEMS[:2], 0, 1) == 0
 
 
@@ -205,7 +205,7 @@ def test_a_name_that_yaml_reads_as_something_else_gets_quotes(name: str) -> None
     assert f'  name: "{name}"\n' in done.stdout
 
 
-def test_other_names_get_none() -> None:
+def test_generate_uses_given_name_without_suffix() -> None:
     assert "  name: kimi\n" in run(*BASE, "--name", "kimi", "-o", "yaml").stdout
 
 

@@ -29,7 +29,7 @@ ALL = [((), ROOT), *commands()]
 
 
 @pytest.mark.parametrize(("words", "command"), ALL, ids=lambda one: " ".join(one) if isinstance(one, tuple) else "")
-def test_help_can_be_read(words: tuple[str, ...], command: Any) -> None:
+def test_help_is_not_truncated_at_80_columns(words: tuple[str, ...], command: Any) -> None:
     shown = CliRunner(env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"}).invoke(app, [*words, "--help"])
     assert shown.exit_code == 0
     assert max(map(len, shown.output.splitlines())) <= 80

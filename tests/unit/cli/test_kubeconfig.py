@@ -90,7 +90,7 @@ def test_a_file_of_another_kind_is_not_replaced(text: str, server: Server) -> No
     assert Path("config").read_text() == text
 
 
-def test_to_stdout(server: Server) -> None:
+def test_kubeconfig_is_written_to_stdout(server: Server) -> None:
     done = run(*WORDS, "--output", "-")
     assert yaml.safe_load(done.stdout)["users"][0]["user"] == {"token": "token-of-ome-ome-operator"}
     assert list(Path().iterdir()) == []

@@ -39,7 +39,7 @@ def run(*words: object, stdin: str | None = None) -> Result:
         ([ROOT / "config/runtimes/srt/kimi-k2-pd-rt.yaml", "--strict"], 0),
     ],
 )
-def test_exit_codes(words: list[object], code: int) -> None:
+def test_lint_exit_code_depends_on_severity(words: list[object], code: int) -> None:
     assert run("-f", *words).exit_code == code
 
 
@@ -101,7 +101,7 @@ def test_a_file_in_the_place_of_a_service_is_told_where_it_belongs(words: list[o
     assert isinstance(refused, Unanswered) and "is the name of a file, not of a service: `ome lint -f" in str(refused)
 
 
-def test_what_people_read() -> None:
+def test_lint_prints_findings_as_text() -> None:
     said = run("-f", ERROR).stdout
     assert "error flag-removed: sglang 0.5.23 has no flag --enable-deepep-moe" in said
     assert "ClusterServingRuntime broken: spec.engineConfig.runner.args  (service lint/broken)" in said
@@ -115,14 +115,14 @@ def test_each_part_of_a_finding_has_a_label() -> None:
     assert parts == ["Where", "If ignored", "Fix", "More"]
 
 
-def test_what_programs_read() -> None:
+def test_lint_writes_findings_as_json() -> None:
     (finding,) = json.loads(run("-f", ERROR, "-o", "json").stdout)
     assert finding["rule"] == "flag-removed" and finding["file"] == str(ERROR)
     assert ERROR.read_text().splitlines()[finding["line"] - 1].strip() == "- --enable-deepep-moe"
     assert finding["fix"] == {"old": "--enable-deepep-moe", "new": "--moe-a2a-backend=deepep"}
 
 
-def test_sarif() -> None:
+def test_lint_writes_sarif() -> None:
     log = json.loads(run("-f", ERROR, "-o", "sarif").stdout)
     assert log["version"] == "2.1.0"
     (ran,) = log["runs"]
@@ -156,7 +156,7 @@ def test_what_strangers_wrote_moves_no_cursor() -> None:
     assert "\x1b" not in said and "\nforged" not in said and "␛[31m␤forged" in said
 
 
-def test_bad_input(tmp_path: Path) -> None:
+def test_lint_reports_unreadable_input_and_unknown_rule(tmp_path: Path) -> None:
     broken = tmp_path / "a.yaml"
     for text in ("[", "kind: InferenceService\nmetadata: 7\n", "", "- 1"):
         broken.write_text(text)

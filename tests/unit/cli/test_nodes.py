@@ -85,7 +85,7 @@ def test_faults_that_may_not_be_read_are_left_out(cluster: dict[str, Any]) -> No
     assert found.exit_code == 0 and "forbidden" not in found.output and "16 GPUs" in found.output
 
 
-def test_a_node_is_forgiven(cluster: dict[str, Any], api: FakeApi) -> None:
+def test_nodes_forgive_annotates_node_faults(cluster: dict[str, Any], api: FakeApi) -> None:
     api.answers["get NodeFaults"] = lambda call: faults(call.name)
     found = CliRunner().invoke(app, ["nodes", "forgive", "a", "b"])
     assert found.exit_code == 0 and found.output.count("is forgiven") == 2

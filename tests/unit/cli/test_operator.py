@@ -97,7 +97,7 @@ def test_a_refusal_names_the_flag_and_the_fix(words: list[str], message: str, gi
     assert isinstance(result.exception, UserError) and message in str(result.exception) and given == []
 
 
-def test_valid_texts_are_accepted(given: list[Settings]) -> None:
+def test_valid_option_texts_become_settings(given: list[Settings]) -> None:
     words = (
         ["--expose=Ingress"],
         ["--expose=HTTPRoute", "--gateway=infra/edge"],
@@ -113,7 +113,7 @@ def test_valid_texts_are_accepted(given: list[Settings]) -> None:
     assert (given[2].policy.preflight, given[3].log_level) == ("Warn", "DEBUG")
 
 
-def test_what_is_only_observed(given: list[Settings]) -> None:
+def test_observe_options_become_policy(given: list[Settings]) -> None:
     for words in ((), ("--observe",), ("--observe-namespace", "a", "--observe-namespace", "b")):
         assert CliRunner().invoke(app, [*words]).exit_code == 0
     assert [(settings.policy.observe, settings.policy.observe_namespaces) for settings in given] == [

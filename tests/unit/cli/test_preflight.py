@@ -121,14 +121,14 @@ def test_of_a_service_it_is_a_group_more(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(names) == 2 and all("-decoder-0-" in name for name in names)
 
 
-def test_findings(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
+def test_preflight_command_prints_findings_and_totals(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
     result = ome(monkeypatch, cluster(found), "-f", file)
     assert result.exit_code == 1
     assert "prefill group 1, rank 1 on node gpu-1: links: port 1 of mlx5_2 is DOWN (Disabled)" in result.stdout
     assert "decode, rank 1 on node gpu-1: links" in result.stdout and "6 ranks on 2 nodes: 3 findings" in result.stdout
 
 
-def test_what_programs_read(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
+def test_preflight_command_writes_json(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
     result = ome(monkeypatch, cluster(found), "-f", file, "--role", "decode", "-o", "json")
     said = json.loads(result.stdout)
     assert result.exit_code == 1 and said.pop("seconds") >= 0
@@ -137,7 +137,7 @@ def test_what_programs_read(monkeypatch: pytest.MonkeyPatch, file: Path) -> None
     assert said == {"ranks": 2, "looked": 2, "nodes": ["gpu-0", "gpu-1"], "findings": [finding], "missed": []}
 
 
-def test_nodes_that_are_held(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
+def test_preflight_command_reports_ranks_without_result(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
     monkeypatch.setattr(preflight, "SLACK", -10_000)
 
     def play(pod: Manifest, looks: int) -> Manifest:
@@ -215,7 +215,7 @@ def test_either_a_service_or_files(monkeypatch: pytest.MonkeyPatch, file: Path) 
     assert ome(monkeypatch, cluster(), "svc", "--timeout", "0").exit_code == 2
 
 
-def test_missing_rights_are_named(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
+def test_preflight_command_reports_missing_permission(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
     words = 'pods is forbidden: User "u" cannot create resource "pods" in API group "" in the namespace "team"'
     said = refused(ome(monkeypatch, cluster(create_to_Pod=errors.Forbidden(words)), "-f", file))
     assert 'cannot create resource "pods"' in said
@@ -232,7 +232,7 @@ def test_rights_to_read_a_runtime(monkeypatch: pytest.MonkeyPatch, file: Path) -
     assert ome(monkeypatch, nodes, "-f", file).exit_code == 0, "no right on nodes is needed"
 
 
-def test_an_image_without_python(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_preflight_command_reports_image_without_python(monkeypatch: pytest.MonkeyPatch) -> None:
     bare = ended("n", message='{"preflight":1,"failed":"the image has no python3"}')
     result = ome(monkeypatch, cluster(lambda pod, looks: bare), "svc", "-n", "team")
     assert (

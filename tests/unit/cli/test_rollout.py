@@ -63,7 +63,7 @@ def test_a_service_by_what_people_call_it(words: tuple[str, ...], monkeypatch: p
     ]
 
 
-def test_two_namespaces_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_undo_refuses_two_different_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster(monkeypatch)
     with pytest.raises(UserError, match="SERVICE team/r1 is in namespace team, but -n is other: leave out one of them"):
         ome("undo", "team/r1", "-n", "other")

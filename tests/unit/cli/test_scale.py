@@ -24,7 +24,7 @@ def run(*words: str) -> tuple[int, str]:
     return done.exit_code, done.output + (str(done.exception) if done.exception else "")
 
 
-def test_every_controller_is_simulated(load: str) -> None:
+def test_scale_simulate_prints_each_controller(load: str) -> None:
     code, said = run("--simulate", load)
     assert code == 0
     for name in ("ours", "fixed at the peak", "HPA on CPU", "KEDA on queue length"):

@@ -89,7 +89,7 @@ def test_nothing_is_written_if_there_is_no_way_back(
     assert words in " ".join(said.split()) and not written and not deleted
 
 
-def test_resume_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scale_resume_ends_undo(monkeypatch: pytest.MonkeyPatch) -> None:
     said, written, deleted = told(monkeypatch, "--resume", annotation=BACK, generation=2)
     assert (written, deleted) == ([None], ["svc-decoder"])
     assert "no longer kept at its former size" in said and "RoleScale svc-decoder is created again" in said

@@ -275,7 +275,7 @@ def test_a_status_of_any_content_is_shown(run: Run, cluster: Cluster, stored: An
         (("-n", "empty"), "there is no InferenceService in namespace empty"),
     ],
 )
-def test_without_an_answer(run: Run, words: tuple[str, ...], said: str) -> None:
+def test_top_raises_error_without_answer(run: Run, words: tuple[str, ...], said: str) -> None:
     result = run(*words)
     assert result.exit_code != 0 and said in str(result.exception)
 
@@ -324,5 +324,5 @@ async def test_watching_shows_only_what_changed(monkeypatch: pytest.MonkeyPatch,
     ("value", "text"),
     [(0, "0"), (0.421, "0.42"), (2.4, "2.4"), (42.4, "42"), (311, "311"), (9999, "9999"), (12345, "12.3k"), (2.5e6, "2.5M")],
 )
-def test_numbers_are_short(value: float, text: str) -> None:
+def test_short_numbers_have_at_most_four_characters(value: float, text: str) -> None:
     assert short(value) == text

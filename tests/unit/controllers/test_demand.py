@@ -120,7 +120,7 @@ async def test_a_rollout_is_stored_within_a_minute_and_survives_a_restart() -> N
     assert again.scaler._followed["svc"].state.learned.work == KNOWN.work, "rolled back"
 
 
-async def test_starts_are_learned_once() -> None:
+async def test_start_times_of_leaders_are_learned_once() -> None:
     here = Follower(scaling=STORED)
     starts = tuple(MeasuredStart(f"u{number}", f"2026-01-01T00:00:{number:02}Z", 60.0 + number) for number in range(3))
     await here.wait(FIRST + 300, starts=starts)
@@ -134,7 +134,7 @@ async def test_starts_are_learned_once() -> None:
     assert here.field()["learned"]["startSeconds"] == [100, 50]
 
 
-async def test_samples_are_bounded() -> None:
+async def test_number_of_demand_samples_is_limited() -> None:
     here = Follower(scaling=STORED)
     await here.wait(7200)
     followed = here.scaler._followed["svc"]

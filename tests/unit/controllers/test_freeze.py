@@ -85,7 +85,7 @@ HELD: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("settled", "reason"), HELD)
-async def test_no_benchmark_starts(settled: dict[str, Any], reason: str) -> None:
+async def test_frozen_benchmark_job_starts_no_job(settled: dict[str, Any], reason: str) -> None:
     body = yamls.benchmark("team", "speed")
     body["metadata"] |= {"uid": "u", "resourceVersion": "7"}
     api = FakeApi({f"apply {BENCHMARK}/status": makers.storing(body)})
@@ -135,7 +135,7 @@ RECORD = {
     ("settled", "applied"),
     [({}, ["Node"]), ({"frozen": WHEN}, ["Node", "NodeModels"]), ({"observe": True}, [])],
 )
-async def test_nodes_and_their_weights(settled: dict[str, Any], applied: list[str]) -> None:
+async def test_freeze_withdraws_removal_of_unused_weights(settled: dict[str, Any], applied: list[str]) -> None:
     """During a freeze, labels of nodes are written, because they only state which weights exist. The permission to remove
     unused weights is withdrawn.
     """

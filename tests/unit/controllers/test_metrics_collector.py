@@ -159,7 +159,7 @@ def test_recycles_of_nodes_that_are_gone_are_not_told_any_more() -> None:
     assert not [name for name in made.samples() if name.startswith("ome_group_recycles_total{")]
 
 
-def test_gpus() -> None:
+def test_gpu_metrics_count_nodes_and_services() -> None:
     made = rig()
     made.see("Node", node("n1", 8), node("n2", 8), node("n3", 8, ready=False))
     made.see("Pod", pod(gpus=6))
@@ -183,7 +183,7 @@ def test_ages_are_those_of_the_oldest() -> None:
     assert found['ome_rollouts{step="RollingOut"}'] == 2
 
 
-def test_weights_of_nodes() -> None:
+def test_weight_metrics_of_removed_node_disappear() -> None:
     made = rig()
     made.see(
         RECORD, body := record("n1", holding("Ready", 5, 5, 0), holding("Updating", 1, 4, 9), holding("Strange", 0, 0, 0))
@@ -199,7 +199,7 @@ def test_weights_of_nodes() -> None:
     assert not [name for name in made.samples() if "n1" in name]
 
 
-def test_nodes_are_bounded() -> None:
+def test_number_of_nodes_in_metrics_is_limited() -> None:
     made = rig()
     made.manager._metrics_collector._nodes._most = 1
     bodies = [record(f"n{number}", holding()) for number in range(3)]

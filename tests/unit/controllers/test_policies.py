@@ -54,7 +54,7 @@ async def looked(apply: Any, **answers: Any) -> tuple[Policies, str]:
     return made, await metrics.page()
 
 
-async def test_policies_that_refuse_bind(caplog: pytest.LogCaptureFixture) -> None:
+async def test_enforced_admission_policies_are_reported_as_binding(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         made, metrics = await looked(refusing)
     assert set(made.found.values()) == {"binds"} and len(made.found) == 6

@@ -159,7 +159,7 @@ async def test_a_revision_that_somebody_else_wrote_mounts_nothing(data: Any) -> 
     assert await told(makers.cluster(node(), {**REVISION, "data": data}, record(), pod("a"))) == []
 
 
-async def test_the_list_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_number_of_prefetched_directories_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prefetching, "LISTED", 1)
     assert await told(makers.cluster(node(), REVISION, record(), pod("a"), pod("d", component="decoder"))) == [[PLACE]]
 

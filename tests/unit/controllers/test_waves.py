@@ -21,7 +21,7 @@ def edited(size: int, terms: Terms | None = None) -> Fleet:
     return fleet
 
 
-def test_waves_of_two_hundred() -> None:
+def test_edit_reaches_two_hundred_services_in_four_waves() -> None:
     fleet = edited(200)
     assert len(fleet.begun) == 1
     for begun, ends in ((1, 10), (9, 50), (40, 200)):

@@ -114,7 +114,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_refused_with_the_reason(case: str, shelf: Library) -> None:
+def test_recipe_refusal_states_reason_on_one_line(case: str, shelf: Library) -> None:
     asked, reason = REFUSED[case]
     with pytest.raises(RecipeRefused) as said:
         plan(RecipeRequest(**{"hardware": "h200", "model": "instruct", **asked}), shelf)

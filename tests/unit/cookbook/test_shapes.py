@@ -20,7 +20,7 @@ SPECS = {
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_sums_and_contexts(name: str) -> None:
+def test_published_config_has_declared_parameters_and_context(name: str) -> None:
     config = published_config(f"any/{name}")
     assert config is not None
     read = facts({CONFIG: json.dumps(config)})

@@ -75,7 +75,7 @@ ORDERS: dict[str, tuple[tuple[Pod, ...], tuple[int, ...]]] = {
 
 
 @pytest.mark.parametrize("case", ORDERS)
-def test_the_order_of_worth(case: str) -> None:
+def test_groups_are_ordered_by_worth(case: str) -> None:
     pods, wanted = ORDERS[case]
     assert order(FOUR, *pods) == wanted
     assert order(FOUR[::-1], *pods[::-1]) == wanted, "the order of the API server's list does not matter"

@@ -46,7 +46,7 @@ def test_nothing_is_known_of_a_new_service() -> None:
     assert (found.wanted, found.held, found.wasted) == (0, 0, 0)
 
 
-def test_phases_by_role() -> None:
+def test_service_metrics_count_phases_by_role() -> None:
     whole = [group(0), group(1, "Recycling"), group(0, component=keys.DECODER)]
     single = service_metrics.figures(status(groups=whole[:2]), (), {})
     assert single.groups == {("engine", "Ready"): 1, ("engine", "Recycling"): 1}

@@ -45,7 +45,7 @@ def test_a_flag_that_stands_twice_is_compared_by_its_place() -> None:
     assert [str(one) for one in edits(old, new, "args")] == ["args --selector b → --selector c"]
 
 
-def test_long_values_are_cut() -> None:
+def test_long_edited_values_are_shortened() -> None:
     (one,) = edits({"note": "x"}, {"note": "y" * 50}, "")
     assert one.what == f"x → {'y' * 50}"
     (one,) = edits({}, {"note": {"text": "y" * 100}})

@@ -81,7 +81,7 @@ def test_an_edit_of_the_runtime_restarts_every_group_and_says_which_flag_did_it(
         (4, {"recreate": {}}, "restarts: the old pods end before the new pods start, so nothing serves meanwhile."),
     ],
 )
-def test_how_groups_go(groups: int, rollout: dict[str, Any], how: str) -> None:
+def test_forecast_describes_how_groups_are_replaced(groups: int, rollout: dict[str, Any], how: str) -> None:
     one = parts.service(engine={"minReplicas": groups}, router={}, rollout=rollout)
     old, new = (parts.deps(parts.model(), parts.simple(2, image=image)) for image in ("engine:1", "engine:2"))
     found = told((one, old), (one, new))
@@ -103,7 +103,7 @@ def test_more_groups_start_and_nothing_restarts() -> None:
     assert "changed" not in found.sentence, "an additional group changes no object of the others"
 
 
-def test_nothing_changes_is_none() -> None:
+def test_forecast_without_change_is_none() -> None:
     deps = parts.deps(parts.model(), parts.simple())
     assert forecast(REF, outcome(service(), deps), outcome(service(), deps)) is None
 

@@ -33,7 +33,7 @@ def test_prefill_before_decode_before_routers_each_by_group_and_rank() -> None:
         (Choice(group=7), []),
     ],
 )
-def test_a_choice(choice: Choice, said: list[str]) -> None:
+def test_log_choice_selects_pods(choice: Choice, said: list[str]) -> None:
     assert list(labelled(pods(engine={"minReplicas": 2}, decoder={}, router={}), choice).values()) == said
 
 
@@ -43,7 +43,7 @@ def test_the_revision_is_told_where_there_are_two() -> None:
     assert set(found.values()) == {f"engine/0/0@{one.revision}", "engine/0/1@other"}
 
 
-def test_what_there_is_instead() -> None:
+def test_empty_log_choice_lists_existing_pods() -> None:
     said = explain_no_pods(pods(engine={"minReplicas": 2}, decoder={}, router={}), Choice(group=7))
     assert "prefill (groups 0–1, ranks 0–1)" in said and "decode (groups 0, ranks 0–1)" in said and "router" in said
     assert explain_no_pods((), Choice()) == "it has no pods"
@@ -52,7 +52,7 @@ def test_what_there_is_instead() -> None:
 @pytest.mark.parametrize(
     ("text", "number"), [("90", 90), ("30s", 30), ("5m", 300), ("1h30m", 5400), ("x", None), ("5 m", None)]
 )
-def test_durations(text: str, number: int | None) -> None:
+def test_log_duration_is_parsed(text: str, number: int | None) -> None:
     assert parse_seconds(text) == number
 
 

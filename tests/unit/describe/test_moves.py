@@ -97,7 +97,7 @@ def test_what_happens_after_the_wait_and_while_nothing_moves() -> None:
         {"component": "router", "pod": None}, {"phase": "Odd"}, {"replacement": "x"}, {"revision": None},
     ],
 )  # fmt: skip
-def test_odd_entries_fail_nothing(move: dict[str, Any]) -> None:
+def test_invalid_move_entries_do_not_break_node_table(move: dict[str, Any]) -> None:
     assert node_table(node_rows(board(**move)))
 
 

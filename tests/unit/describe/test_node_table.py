@@ -40,5 +40,5 @@ def test_unknown_numbers_are_not_written_as_zero() -> None:
     assert "8/?" in text and "not known" in text
 
 
-def test_a_cluster_without_gpus() -> None:
+def test_node_table_of_cluster_without_gpus() -> None:
     assert node_table(cluster.node_rows((), [node(console.node("plain", gpus=0))], ())).startswith("No node has GPUs")

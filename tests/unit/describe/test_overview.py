@@ -32,7 +32,7 @@ def row(name: str) -> overview.Row:
     return next(found for found in rows() if found.name == name)
 
 
-def test_the_worst_come_first() -> None:
+def test_services_are_sorted_by_worst_state() -> None:
     assert [found.state for found in rows()] == sorted((found.state for found in rows()), key=list(State).index)
     assert overview.counted(rows())[State.BROKEN] == 2
 
@@ -123,7 +123,7 @@ def test_nodes_that_nobody_may_list_are_known_by_their_pods() -> None:
         (console.held("m"), 1.0, "1.03 TB"),
     ],
 )
-def test_weights_of_a_node(held: dict[str, Any], part: float, said: str) -> None:
+def test_node_row_shows_progress_of_weights(held: dict[str, Any], part: float, said: str) -> None:
     (found,) = cluster.node_rows((), (), [node_record(console.record("n", held))])
     assert (round(found.weights[0].part, 2), found.weights[0].said) == (part, said)
 
@@ -246,7 +246,7 @@ def test_the_gpus_of_a_ready_rank_serve_only_with_its_whole_group() -> None:
     assert ready._replace(serves=False, state=State.BROKEN).gpu_state is State.BROKEN
 
 
-def test_rejections_are_told() -> None:
+def test_rejected_revisions_are_listed() -> None:
     body = {"status": {"rejected": [{"revision": "a", "reason": "ProgressDeadlineExceeded", "message": "m"}]}}
     assert list(rollout.rejected(body)) == [("a", "ProgressDeadlineExceeded: m")]
     shares = list(rollout.shares(board().trees["code", "qwen3-coder"]))

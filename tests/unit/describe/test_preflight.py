@@ -51,7 +51,7 @@ def ranks(*bodies: tuple[RankKey, dict[str, Any] | None], of: Trial = TRIAL) -> 
     return [rank(of, place, body) for place, body in bodies]
 
 
-def test_nothing_found() -> None:
+def test_preflight_report_without_findings() -> None:
     every = ranks(*((place, done(place, f"gpu-{place.rank}")) for place in TRIAL.pods))
     seen = report(every, 8.249)
     assert report_lines(seen) == ["4 ranks on 2 nodes: nothing found in 8.2 s"] and (seen.findings, seen.missed) == ((), ())
@@ -129,7 +129,7 @@ def test_a_pod_that_ended_without_a_word_found_not_nothing() -> None:
     assert seen.findings == () and [each.why for each in seen.missed] == ["NodeShutdown"] and seen.looked == 0
 
 
-def test_what_is_said_meanwhile() -> None:
+def test_preflight_progress_counts_running_ranks() -> None:
     waits = ranks((FIRST, pod(FIRST, "n", RUNS, phase="Running")), (SECOND, unplaced(SECOND)))
     assert progress(waits).startswith("1 of 2 ranks run, 1 placed: Unschedulable: 0/24 nodes")
 

@@ -23,5 +23,5 @@ def test_numbers_that_follow_each_other_are_a_range() -> None:
         ([], ""),
     ],
 )
-def test_names_are_told_together(names: list[str], said: str) -> None:
+def test_names_with_numbers_are_combined(names: list[str], said: str) -> None:
     assert together(names) == said

@@ -68,7 +68,7 @@ def test_128_gpus_in_nine_lines() -> None:
     assert len(drawn(tree(body(world), placed(world.observed())), ranks=True).splitlines()) == 9 + 16 + 1
 
 
-def test_counts_gpus_and_ranks() -> None:
+def test_tree_counts_gpus_and_ranks() -> None:
     world = grown(kimi())
     (one,) = tree(body(world), world.observed()).slices
     prefill, decode, router = one.roles

@@ -32,14 +32,14 @@ def test_numbers_agree_with_their_verbs() -> None:
     assert "\n  0 of 4 services have generation 3, " in said(runtime(done=0, services=4))
 
 
-def test_what_it_waits_for() -> None:
+def test_wave_sentence_reports_wait_and_failures() -> None:
     assert "wave 2 of 4 is complete, and its bake time ends at 12:05" in said(runtime(state="Baking", bakesUntil="12:05"))
     stopped = said(runtime(state="Stopped", failed=1, failedServices=[{"namespace": "team", "name": "a"}]))
     assert "stopped in wave 2 of 4: no further service starts the rollout" in stopped
     assert "failed: team/a: ome explain a -n team" in stopped
 
 
-def test_the_end_of_it() -> None:
+def test_wave_sentence_reports_completed_edit() -> None:
     done = runtime(state="Complete", done=200, rolling=0, waiting=0)
     assert "all services have its last edit" in said(done) and rollout_complete(done)
     assert "no service was changed by its last edit" in said(runtime()) and rollout_complete(runtime())

@@ -45,7 +45,7 @@ def test_what_is_written_of_a_flag() -> None:
 @pytest.mark.parametrize(
     ("nargs", "takes"), [(None, "value"), ("?", "optional"), ("*", "any"), ("+", "values"), (2, "values")]
 )
-def test_what_follows_a_flag(nargs: str | int | None, takes: str) -> None:
+def test_extracted_flag_has_kind_of_value(nargs: str | int | None, takes: str) -> None:
     assert described("--x", nargs=nargs)[1]["takes"] == takes
 
 
@@ -63,7 +63,7 @@ def test_choices_are_in_no_order_of_chance() -> None:
         ({"help": "The old value of it is deprecated."}, None),
     ],
 )
-def test_what_will_go(more: dict[str, Any], said: str | None) -> None:
+def test_extracted_flag_has_deprecation(more: dict[str, Any], said: str | None) -> None:
     assert described("--old", **more)[1].get("deprecated") == said
 
 
@@ -77,7 +77,7 @@ def test_a_flag_with_a_line_of_its_own() -> None:
     }
 
 
-def test_variables() -> None:
+def test_declared_variables_have_constant_defaults() -> None:
     field = types.SimpleNamespace
     fields = {"A": field(default=1), "B": field(default=lambda: 2), "get": field(default=3), "C": 4}
     assert extract.declared_variables(fields) == {"A": 1, "B": None}
@@ -113,7 +113,9 @@ def test_the_router_that_is_installed_here(capsys: pytest.CaptureFixture[str], m
 
 
 @pytest.mark.usefixtures("home")
-def test_where_nothing_is_installed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_extract_fails_without_installed_package(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(extract, "PROGRAMS", [extract.Program("no-such-package", "m", "C")])
     assert extract.main() == 1
     assert "no-such-package" in capsys.readouterr().err

@@ -25,7 +25,7 @@ def newest() -> CommandLine:
     return command_line(NEWEST)
 
 
-def test_every_file_is_read() -> None:
+def test_flag_file_of_every_version_is_read() -> None:
     names = [f"{engine}-{version}" for engine in ("sglang", "vllm", "sglang-router") for version in packaged().of(engine)]
     assert {"sglang-0.4.9.post2", NEWEST, "vllm-0.32.0", "sglang-router-0.3.2"} <= {*names}
     assert all(len(command_line(name).flags) > 90 for name in names)
@@ -54,7 +54,7 @@ def test_versions_of_an_engine_are_not_those_of_its_router() -> None:
         ("-tp", None),
     ],
 )
-def test_what_a_word_means(newest: CommandLine, word: str, name: str | None) -> None:
+def test_word_is_resolved_to_flag_or_unique_prefix(newest: CommandLine, word: str, name: str | None) -> None:
     found = newest.find(word)
     assert (found.name if found else None) == name
 

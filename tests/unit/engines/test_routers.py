@@ -56,7 +56,7 @@ def test_routers_that_take_a_key(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", NONE)
-def test_routers_that_get_none(case: str) -> None:
+def test_router_version_without_control_key_is_recognized(case: str) -> None:
     assert not accepts_control_key(NONE[case])
 
 

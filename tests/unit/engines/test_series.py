@@ -21,7 +21,7 @@ SGLANG = ["python3", "-m", "sglang.launch_server"]
         ({}, ""),
     ],
 )
-def test_what_an_engine_lacks(box: dict[str, Any], flag: str) -> None:
+def test_missing_metrics_flag_of_engine_is_found(box: dict[str, Any], flag: str) -> None:
     assert series.missing_flag(box) == flag
 
 

@@ -28,7 +28,7 @@ def box(image: str = "lmsysorg/sglang:v0.5.23", command: list[str] | None = None
         box("own:1", ["/bin/sh", "-c", f"exec python3 -m sglang.launch_server {' '.join(FLAGS)}"]),
     ],
 )
-def test_these_can(container: dict[str, Any]) -> None:
+def test_trace_arguments_can_be_added_to_these_containers(container: dict[str, Any]) -> None:
     assert obstacle(container, {}) == ""
 
 

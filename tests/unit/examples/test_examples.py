@@ -92,12 +92,12 @@ def test_a_call_is_put_together(said: Callable[..., str]) -> None:
     assert Server.asked[1]["tools"][0]["function"]["strict"] is True
 
 
-def test_a_result_goes_back(said: Callable[..., str]) -> None:
+def test_tool_example_returns_result_to_model(said: Callable[..., str]) -> None:
     assert said("tool_result.py") == "sunny\n"
     assert [one["role"] for one in Server.asked[0]["messages"]] == ["user", "assistant", "tool"]
     assert "22°C" in Server.asked[0]["messages"][2]["content"]
 
 
-def test_a_plain_chat(said: Callable[..., str]) -> None:
+def test_chat_example_sends_prompt_and_model(said: Callable[..., str]) -> None:
     assert said("chat.py", "Hi", "--model", "other") == "sunny\n"
     assert (Server.asked[0]["messages"][0]["content"], Server.asked[0]["model"]) == ("Hi", "other")

@@ -23,7 +23,7 @@ def stubs() -> ModuleType:
     return module
 
 
-def test_plan(stubs: ModuleType) -> None:
+def test_stub_plan_covers_only_missing_libraries(stubs: ModuleType) -> None:
     """Only libraries that are neither present nor part of the system get a stub. A stub has the library's version tags, even
     if no function is used.
     """
@@ -38,7 +38,7 @@ def test_plan(stubs: ModuleType) -> None:
     }
 
 
-def test_source_and_versions(stubs: ModuleType) -> None:
+def test_stub_source_and_version_script(stubs: ModuleType) -> None:
     """The source of a stub contains each function once. Functions without a version tag are in no version."""
     tags = {"V2": ["b", "a"], "": ["c", "a"]}
     assert stubs.source(tags).count("return 100") == 3

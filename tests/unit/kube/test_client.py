@@ -37,7 +37,7 @@ async def test_an_object_as_deep_as_the_api_server_takes_is_an_answer(levels: in
             await client.close()
 
 
-def test_paths() -> None:
+def test_resource_paths_are_built() -> None:
     assert path("Pod", "ns", "p") == "/api/v1/namespaces/ns/pods/p"
     assert path("Node", "", "n") == "/api/v1/nodes/n"
     assert path("StatefulSet") == "/apis/apps/v1/statefulsets"
@@ -85,7 +85,7 @@ async def test_other_names_arrive_as_they_are(name: str) -> None:
         (200, "not json", errors.Invalid),
     ],
 )
-def test_error_tree(code: int, status: object, kind: type[errors.KubeError]) -> None:
+def test_api_status_becomes_exception_class(code: int, status: object, kind: type[errors.KubeError]) -> None:
     assert type(errors.from_response(code, status)) is kind
 
 
@@ -97,7 +97,7 @@ def test_the_sentence_of_the_server_is_kept() -> None:
     assert errors.from_response(429, {}).retry_after == 1.0
 
 
-def test_warning_headers() -> None:
+def test_warning_headers_are_parsed() -> None:
     headers = CIMultiDict(
         [("Warning", '299 - "unknown field \\"spec.x\\""'), ("Warning", '299 - "a", 299 - "b"'), ("Warning", "nonsense")]
     )

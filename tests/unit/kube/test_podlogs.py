@@ -53,7 +53,7 @@ async def test_lines_are_whole_however_they_arrive() -> None:
         (Wanted(previous=True), {"previous": "true"}),
     ],
 )
-async def test_what_is_asked_for(wanted: Wanted, query: dict[str, str]) -> None:
+async def test_pod_log_request_contains_wanted_limits(wanted: Wanted, query: dict[str, str]) -> None:
     asked: list[dict[str, str]] = []
 
     async def handler(request: web.Request) -> web.StreamResponse:

@@ -22,7 +22,7 @@ async def read(response: web.StreamResponse) -> str:
             await pages.close()
 
 
-async def test_a_page() -> None:
+async def test_pod_proxy_returns_text_of_page() -> None:
     assert await read(web.Response(text="sglang:x 1\n")) == "sglang:x 1\n"
     assert await read(web.Response(body=b"\xff")) == "\ufffd"
 
@@ -37,6 +37,6 @@ async def test_a_page() -> None:
         (lambda: web.Response(body=b"x" * (podproxy.LARGEST + 1)), TooLong),
     ],
 )
-async def test_what_is_no_page(response: "type[web.Response]", error: type[KubeError]) -> None:
+async def test_pod_proxy_raises_error_without_page(response: "type[web.Response]", error: type[KubeError]) -> None:
     with pytest.raises(error):
         await read(response())

@@ -90,7 +90,7 @@ def test_variables_are_filled_in_where_they_are_known() -> None:
         (["sglang", "serve"], ["--tp=2"], "sglang", 2),
     ],
 )
-def test_shell_lines(command: list[str], args: list[str], engine: str, tp: int | None) -> None:
+def test_shell_script_arguments_are_read(command: list[str], args: list[str], engine: str, tp: int | None) -> None:
     start = started(args, command, env=[{"name": "N", "value": "4"}])
     assert (start.engine, start.whole("--tp-size")) == (engine, tp)
 
@@ -114,7 +114,7 @@ def test_programs_that_take_a_model_without_a_flag() -> None:
     assert [given.values for given in start.arguments] == [("8000",), ("8",)]
 
 
-def test_routers() -> None:
+def test_router_programs_are_recognized() -> None:
     for module in ("smg.launch_router", "smg", "sglang_router.launch_router"):
         assert started([], ["python3", f"-m{module}"], "smg:1.13.0").engine in (SGLANG_ROUTER, SMG)
     start = started(["--policy", "random"], ["python3", "-m", "sglang_router.launch_router"], "sgl-router:v0.3.2")
@@ -132,5 +132,5 @@ def test_what_is_no_known_program() -> None:
     ("text", "value"),
     [("8192", 8192), ("8k", 8000), ("8Ki", 8192), ("1.5k", 1500), ("-1", -1), ("8.5", None), ("", None), ("$(N)", None)],
 )
-def test_numbers(text: str, value: int | None) -> None:
+def test_number_argument_is_parsed(text: str, value: int | None) -> None:
     assert number(text) == value

@@ -57,7 +57,7 @@ def test_a_token_of_cache_is_as_large_as_was_measured(kimi: ModelFacts) -> None:
         assert (found.cache_per_token, found.smallest_cache) == (size, size * 8192)
 
 
-def test_what_lies_beside(kimi: ModelFacts) -> None:
+def test_memory_beside_static_fraction_is_itemized(kimi: ModelFacts) -> None:
     args = ["--tp-size=96", "--attn-dp-size=96", "--moe-a2a-backend=deepep", "--deepep-mode=low_latency"]
     start = server(*args, "--disaggregation-mode=decode", "--cuda-graph-bs-decode", "240", "480")
     found = needs(kimi, start, sizes(start))
@@ -93,11 +93,11 @@ def test_what_is_not_known_is_not_summed(kimi: ModelFacts) -> None:
         ([], None),
     ],
 )
-def test_the_largest_graph(args: list[str], batch: int | None) -> None:
+def test_largest_cuda_graph_batch_is_found(args: list[str], batch: int | None) -> None:
     assert graph_batch(server(*args)) == batch
 
 
-def test_sizes_in_both_spellings() -> None:
+def test_lint_reads_sizes_of_old_and_new_flags() -> None:
     old = sizes(server("--tp-size=16", "--dp-size=4", "--enable-dp-attention"))
     new = sizes(server("--tp-size=16", "--attn-dp-size=4"))
     assert old == new and (new.attention_tp, new.copies, new.gpus) == (4, 1, 16)

@@ -79,7 +79,7 @@ def test_quotes_that_are_not_closed() -> None:
     assert not any(map(unclosed, SAME))
 
 
-def test_names_in_expansions() -> None:
+def test_variable_names_in_expansions_are_found() -> None:
     assert names_in("a.$(POD_NAME).b:$X-${Y:-0}") == {"POD_NAME", "X", "Y"} and names_in("POD_NAME") == frozenset()
 
 

@@ -75,7 +75,7 @@ def test_only_what_the_parser_ends_at_is_refused(path: Path) -> None:
     assert not refused(read_manifests([composed_file(path)], "default")) or path.parent.name in REFUSING
 
 
-def test_and_most_of_that() -> None:
+def test_validator_refuses_most_of_the_corpus() -> None:
     mine = [path for path in CORPUS if path.parent.name in REFUSING]
     found = [path for path in mine if refused(read_manifests([composed_file(path)], "default"))]
     assert len(found) >= len(mine) * 0.6, set(mine) - set(found)

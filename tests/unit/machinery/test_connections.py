@@ -110,7 +110,7 @@ async def test_requests_in_progress_are_not_closed() -> None:
         assert await status(port) == 200
 
 
-async def test_closed_connections_make_room() -> None:
+async def test_closed_connections_do_not_count_toward_limit() -> None:
     """Connections that their clients have closed do not count towards the limit any more."""
     app = web.Application()
     app.router.add_get("/", ok)

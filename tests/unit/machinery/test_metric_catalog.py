@@ -29,7 +29,7 @@ def test_names_and_units_are_those_of_prometheus() -> None:
         assert family.text and not family.text.endswith(".") and not set("|`\n") & set(family.text)
 
 
-def test_no_name_stands_twice() -> None:
+def test_metric_names_are_unique() -> None:
     assert len(BY_NAME) == sum(map(len, FAMILIES.values()))
 
 

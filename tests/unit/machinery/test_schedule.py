@@ -27,7 +27,7 @@ def test_add_returns_when_the_key_is_due_because_of_it() -> None:
     assert s.pop(1.0) == "a"
 
 
-def test_the_earliest_wish_wins() -> None:
+def test_schedule_keeps_earliest_time_of_key() -> None:
     s: Schedule[str] = Schedule()
     s.add("a", 0.0, 10.0)
     s.add("a", 0.0, 1.0)

@@ -74,7 +74,7 @@ def test_a_label_that_was_taken_off_and_put_on_again() -> None:
     assert s.see(Thing("u", 7))
 
 
-def test_groups_follow_their_members() -> None:
+def test_store_groups_follow_changed_owner() -> None:
     s = make()
     s.see(Thing("u", 1, owner="a"))
     s.see(Thing("v", 1, owner="a"))

@@ -196,7 +196,7 @@ async def test_drain_waits_for_runs_and_then_cuts_them_off() -> None:
     assert ended == ["well", "cut"]
 
 
-async def test_cancelling_an_idle_queue() -> None:
+async def test_cancelled_idle_queue_ends() -> None:
     q, _ = queue()
 
     async def handle(key: str) -> None:

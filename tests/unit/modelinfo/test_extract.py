@@ -151,7 +151,7 @@ def test_experts_of_every_second_layer_are_counted() -> None:
         ),
     ],
 )
-def test_quantization_has_one_name(words: dict[str, Any] | None, name: str, bits: int | None) -> None:
+def test_quantization_has_canonical_name(words: dict[str, Any] | None, name: str, bits: int | None) -> None:
     seen = of(configs.LLAMA_31_8B | ({"quantization_config": words} if words else {}))
     assert seen.quantization is not None
     assert (seen.quantization.name, seen.quantization.bits) == (name, bits)

@@ -204,7 +204,7 @@ def sized(model: str) -> Facts:
         ("openai/gpt-oss-120b", (18 * 1024 * 2, 18 * 1024), 18 * 128 * 1024 * 2),
     ],
 )
-def test_what_a_request_keeps(model: str, token: tuple[int, int], request_bytes: int | None) -> None:
+def test_cache_bytes_of_request_by_model_family(model: str, token: tuple[int, int], request_bytes: int | None) -> None:
     seen = sized(model)
     assert seen.kv_bytes_per_token == dict(zip(("bfloat16", "fp8"), token, strict=True))
     assert seen.bytes_per_request == request_bytes

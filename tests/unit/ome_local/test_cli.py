@@ -47,7 +47,7 @@ def ome(*words: str, path: str | None = None) -> tuple[int, str, str]:
         (("load", "--name", "x", "image.tar"), "There is no cluster 'x'"),
     ],
 )
-def test_mistakes_are_sentences(home: Path, words: tuple[str, ...], sentence: str) -> None:
+def test_mistakes_of_user_are_reported_with_exit_code_1(home: Path, words: tuple[str, ...], sentence: str) -> None:
     """A mistake of the user leads to a message on stderr and the exit code 1, and nothing is created."""
     code, out, complaint = ome("local", *words)
     assert (code, out) == (1, "")
@@ -56,7 +56,7 @@ def test_mistakes_are_sentences(home: Path, words: tuple[str, ...], sentence: st
     assert not (home / "clusters").exists()
 
 
-def test_kind_needs_docker(home: Path, tmp_path: Path) -> None:
+def test_up_kind_without_docker_fails_with_message(home: Path, tmp_path: Path) -> None:
     """`up --kind` without Docker fails with a message, and with another one if Docker's server does not answer."""
     programs = tmp_path / "bin"
     programs.mkdir()
@@ -94,7 +94,7 @@ def test_options_that_a_cluster_does_not_follow_are_told(given: dict[str, Any], 
     assert kept_otherwise(given, kept) == said
 
 
-def test_which_cluster_is_meant(home: Path) -> None:
+def test_command_chooses_named_default_or_only_cluster(home: Path) -> None:
     """A command uses the cluster that is named, the default one, or the only one. It never uses an arbitrary
     one of several.
     """
@@ -133,7 +133,7 @@ def test_a_command_loads_nothing_that_it_does_not_need() -> None:
         ("win32", "AMD64", True, None),
     ],
 )
-def test_machines(
+def test_unsupported_machine_message_suggests_kind(
     monkeypatch: pytest.MonkeyPatch, system: str, machine: str, clients: bool, found: versions.Target | None
 ) -> None:
     """On unsupported machines, the message suggests kind."""

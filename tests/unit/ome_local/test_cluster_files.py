@@ -28,17 +28,17 @@ class TestNames:
     """Tests of the names of clusters, which are names of directories."""
 
     @pytest.mark.parametrize("name", ["a", "ome", "ome-demo", "test-123", "x" * 40])
-    def test_good(self, home: Path, name: str) -> None:
+    def test_valid_cluster_name_is_accepted(self, home: Path, name: str) -> None:
         """A name may contain letters, digits and dashes."""
         assert layout.layout(name).root == home / name
 
     @pytest.mark.parametrize("name", ["", "-a", "a-", "A", "../a", "a/b", "a b", "x" * 41, "."])
-    def test_bad(self, home: Path, name: str) -> None:
+    def test_invalid_cluster_names_are_refused(self, home: Path, name: str) -> None:
         """Names that could lead to a path outside the home directory are refused, and so are other invalid names."""
         with pytest.raises(UserError, match="A cluster's name"):
             layout.layout(name)
 
-    def test_where_by_default(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_clusters_are_stored_in_state_directory_by_default(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """By default, clusters are stored in the user's directory for state."""
         monkeypatch.delenv("OME_LOCAL_HOME", raising=False)
         monkeypatch.setenv("XDG_STATE_HOME", "/state")
@@ -48,7 +48,7 @@ class TestNames:
 class TestPorts:
     """Tests that ports are chosen once, stored, and not shared between clusters."""
 
-    def test_free_and_distinct(self) -> None:
+    def test_chosen_ports_are_free_and_distinct(self) -> None:
         """Ports are free, different, and within the range."""
         found = ports.choose(6)
         assert len(set(found)) == 6
@@ -79,7 +79,7 @@ class TestPorts:
 class TestCertificates:
     """Tests of what the API server and its clients verify."""
 
-    def test_identities(self, tmp_path: Path) -> None:
+    def test_client_certificate_contains_user_and_groups(self, tmp_path: Path) -> None:
         """The certificate contains the user and the groups as the API server reads them."""
         authority = pki.Authority(tmp_path)
         authority.client("admin", "admin", ["system:masters"])
@@ -124,7 +124,7 @@ class TestCommandLines:
         """Return the stored data of a cluster whose ports are consecutive."""
         return Kept(Spec(**options), {name: 20000 + i for i, name in enumerate(components.PORTS)})  # type: ignore[arg-type]
 
-    def test_everything_stays_on_loopback(self, tmp_path: Path) -> None:
+    def test_components_listen_only_on_loopback(self, tmp_path: Path) -> None:
         """No component listens on another address than loopback."""
         at, kept = layout.Layout(tmp_path), self.kept()
         lines = [
@@ -193,14 +193,14 @@ class TestCommandLines:
 class TestKept:
     """Tests of cluster.json."""
 
-    def test_round_trip(self, home: Path) -> None:
+    def test_cluster_file_round_trip(self, home: Path) -> None:
         """Reading cluster.json returns the values that were written."""
         at = layout.layout("a")
         kept = creation.create(at, Spec(nodes=3, accelerator="b200", audit=True))
         assert spec.load(at) == kept
         assert layout.known() == ["a"]
 
-    def test_absent_and_broken(self, home: Path) -> None:
+    def test_missing_or_broken_cluster_file(self, home: Path) -> None:
         """Without cluster.json, the result is None. A broken file leads to a message that says how to remove the cluster."""
         at = layout.layout("a")
         assert spec.load(at) is None
@@ -209,7 +209,7 @@ class TestKept:
         with pytest.raises(UserError, match="`ome local down` removes"):
             spec.load(at)
 
-    def test_lock_on_nothing(self, home: Path) -> None:
+    def test_lock_without_cluster_creates_no_directory(self, home: Path) -> None:
         """`down` without a cluster creates no directory."""
         with locked(home / "a", create=False) as there:
             assert not there
@@ -219,7 +219,7 @@ class TestKept:
 class TestNodes:
     """Tests that simulated nodes look like the real machines."""
 
-    def test_an_h200_node(self) -> None:
+    def test_simulated_h200_node_has_labels_and_gpus(self) -> None:
         """The node has the labels that runtimes, accelerator classes and placement use."""
         node = nodes.simulated("h200", 16)[5]
         labels = node["metadata"]["labels"]
@@ -232,7 +232,7 @@ class TestNodes:
         assert node["status"]["allocatable"]["nvidia.com/gpu"] == "8"
 
     @pytest.mark.parametrize("accelerator", sorted(nodes.MACHINES))
-    def test_every_machine(self, accelerator: str) -> None:
+    def test_simulated_nodes_have_distinct_names_and_addresses(self, accelerator: str) -> None:
         """Names and addresses are distinct, even for thousands of nodes, and label values are valid."""
         made = nodes.simulated(accelerator, 1100)
         assert len({node["metadata"]["name"] for node in made}) == 1100
@@ -240,14 +240,14 @@ class TestNodes:
         for value in made[0]["metadata"]["labels"].values():
             assert len(value) <= 63
 
-    def test_without_addresses(self) -> None:
+    def test_simulated_node_without_addresses_for_kind(self) -> None:
         """A simulated node can be created without addresses, because kind's network daemon panics if it cannot route to an
         InternalIP.
         """
         (node,) = nodes.simulated("h200", 1, addresses=False)
         assert node["status"]["addresses"] == [{"type": "Hostname", "address": "h200-00"}]
 
-    def test_gpus_are_an_option(self) -> None:
+    def test_number_of_gpus_of_simulated_node_is_configurable(self) -> None:
         """The number of GPUs and the label of a node agree. A machine without GPUs has no GPUs, and a number is refused."""
         node = nodes.simulated("h100", 1, 4)[0]
         assert node["status"]["capacity"]["nvidia.com/gpu"] == node["metadata"]["labels"]["nvidia.com/gpu.count"] == "4"
@@ -255,7 +255,7 @@ class TestNodes:
         with pytest.raises(UserError, match="has no GPUs"):
             nodes.simulated("cpu", 1, 4)
 
-    def test_unknown(self) -> None:
+    def test_unknown_machine_is_refused(self) -> None:
         """An unknown machine is refused, with the names of the known ones."""
         with pytest.raises(UserError, match="use one of a100, b200, cpu, h100, h200"):
             nodes.simulated("h300", 1)
@@ -264,7 +264,7 @@ class TestNodes:
 class TestStages:
     """Tests of the file with kwok's stages."""
 
-    def test_documents(self) -> None:
+    def test_kwok_stages_are_distinct_json_documents(self) -> None:
         """The file contains one JSON document for each stage, and the names are distinct."""
         made = [*stages.defaults(2.5), stages.ready(9, {"a": "b"}), stages.crash({"a": "b"})]
         text = stages.config(made)
@@ -277,7 +277,7 @@ class TestStages:
         for stage in (stages.ready(1), stages.terminate(1), stages.never_ready({"a": "b"}), stages.crash({"a": "b"})):
             assert stage["spec"]["weight"] > 0
 
-    def test_start_delay(self) -> None:
+    def test_kwok_stages_have_start_delay(self) -> None:
         """Stages of kwok state the start delay in milliseconds, and a pod's annotation overrides this delay."""
         ready = next(stage for stage in stages.defaults(2.5) if stage["metadata"]["name"] == "pod-ready")
         assert ready["spec"]["delay"]["durationMilliseconds"] == 2500
@@ -287,7 +287,7 @@ class TestStages:
 class TestAudit:
     """Tests of the number of requests in the audit log."""
 
-    def test_each_request_once(self, tmp_path: Path) -> None:
+    def test_audit_log_counts_each_request_once(self, tmp_path: Path) -> None:
         """A watch is counted when it starts, and other requests when they end. An incomplete line does not count."""
         log = tmp_path / "audit.log"
         log.write_text("".join(f"{json.dumps(event(verb, stage))}\n" for verb, stage in (
@@ -311,7 +311,7 @@ class TestAudit:
         log.write_text(f"{first}\n{torn[:24]}{after}\n")
         assert [one.verb for one in audit_log.read(log)] == ["get", "create"]
 
-    def test_no_log_yet(self, tmp_path: Path) -> None:
+    def test_missing_audit_log_has_no_requests(self, tmp_path: Path) -> None:
         """Before there is an audit log, it has no requests."""
         assert list(audit_log.read(tmp_path / "absent")) == []
         assert audit_log.mark(tmp_path / "absent") == 0
@@ -337,7 +337,7 @@ class TestTokens:
     @pytest.mark.parametrize(
         ("written", "due"), [(None, True), (1000.0, False), (-801.0, True), (-800.0, True), (-799.0, False)]
     )
-    def test_at_half_its_life(self, written: float | None, due: bool) -> None:
+    def test_token_is_renewed_at_half_its_lifetime(self, written: float | None, due: bool) -> None:
         """A token is renewed when half of its lifetime is over. A missing token is renewed at once."""
         assert tokens.is_due(written, 3600, 1000.0) is due
 

@@ -56,7 +56,7 @@ NATIVE, REAL, KIND, TWO = Spec(), Spec(real_node=True), Spec(kind=True), Spec(ki
         ),
     ],
 )
-def test_what_is_refused(kept: Spec | None, wanted: Spec, sentence: str) -> None:
+def test_incompatible_options_are_refused(kept: Spec | None, wanted: Spec, sentence: str) -> None:
     assert refusal("mine", kept, wanted).startswith(sentence)
 
 
@@ -77,7 +77,7 @@ def test_what_is_refused(kept: Spec | None, wanted: Spec, sentence: str) -> None
         (REAL, NATIVE),
     ],
 )
-def test_what_is_not(kept: Spec | None, wanted: Spec) -> None:
+def test_compatible_options_are_accepted(kept: Spec | None, wanted: Spec) -> None:
     """Options that fit together and fit the existing cluster are accepted. For example, `up` of an existing cluster needs
     none of the options of its creation.
     """

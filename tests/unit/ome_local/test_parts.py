@@ -205,7 +205,7 @@ def test_programs_of_a_part_are_as_nice_as_it_is() -> None:
 class TestRun:
     """Tests of running a program, with and without a part around it."""
 
-    def test_output_is_kept_apart(self) -> None:
+    def test_run_keeps_stdout_and_stderr_separate(self) -> None:
         done = cancel.run(["sh", "-c", "echo out; echo err >&2; exit 3"])
         assert (done.returncode, done.stdout, done.stderr) == (3, "out\n", "err\n")
 
@@ -219,7 +219,7 @@ class TestRun:
         run(Part("much", much))
         assert sizes == [300007]
 
-    def test_both_into_a_file(self, tmp_path: Path) -> None:
+    def test_run_writes_both_streams_into_file(self, tmp_path: Path) -> None:
         with (tmp_path / "log").open("w") as log:
             cancel.run(["sh", "-c", "echo out; echo err >&2"], output=log)
         assert sorted((tmp_path / "log").read_text().split()) == ["err", "out"]

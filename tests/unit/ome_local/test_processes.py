@@ -72,7 +72,7 @@ def test_a_reused_id_is_never_signalled(at: Layout) -> None:
         stranger.kill()
 
 
-def test_a_zombie_is_dead() -> None:
+def test_zombie_process_counts_as_ended() -> None:
     """A process that has ended does not count as running even if its parent has not reaped it."""
     with subprocess.Popen(["true"]) as child:
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)

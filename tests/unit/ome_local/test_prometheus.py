@@ -178,7 +178,7 @@ def test_its_configuration_is_what_promtool_accepts(programs: dict[str, Path], m
     assert f"{len(alerts.alerts())} rules found" in done.stdout
 
 
-def test_nobody_else_reads_it(programs: dict[str, Path], made: tuple[Layout, Kept]) -> None:
+def test_prometheus_is_reachable_only_on_loopback(programs: dict[str, Path], made: tuple[Layout, Kept]) -> None:
     """Prometheus listens on loopback, pages in a browser may not read it, and no request changes or stops it."""
     line = prometheus.command(*made)
     address = f"127.0.0.1:{made[1].ports['prometheus']}"
@@ -200,7 +200,7 @@ def test_pods_are_those_of_the_charts_monitors() -> None:
     }  # fmt: skip
 
 
-def test_with_names_programs() -> None:
+def test_option_with_accepts_only_known_programs() -> None:
     assert options.extras(["prometheus"]) == {"prometheus": True, "kueue": False, "keda": False}
     assert options.extras(()) == {"prometheus": False, "kueue": False, "keda": False}
     with pytest.raises(UserError, match=r"^--with grafana: unknown program: use prometheus, kueue, keda\.$"):

@@ -56,7 +56,7 @@ def test_each_part_has_a_row(clock: Clock) -> None:
         ]
 
 
-def test_what_failed_is_marked(clock: Clock) -> None:
+def test_failed_part_is_marked_on_screen(clock: Clock) -> None:
     board = Board(NEEDS, clock)
     with pytest.raises(ZeroDivisionError), board.part("packages"):
         clock.now += 3

@@ -28,7 +28,7 @@ def test_the_same_bytes_every_time() -> None:
     assert digest.startswith("f781e95d9e5f87ca")
 
 
-def test_safetensors() -> None:
+def test_tiny_model_safetensors_have_no_gaps() -> None:
     """In the safetensors file, the tensors follow each other without a gap, with two bytes for each number."""
     found, body = header(tinymodel.files()["model.safetensors"])
     assert found.pop("__metadata__") == {"format": "pt"}
@@ -40,7 +40,7 @@ def test_safetensors() -> None:
     assert len(body) == end
 
 
-def test_weights_are_spread() -> None:
+def test_tiny_model_weights_have_expected_deviation() -> None:
     """The random weights have a standard deviation of 0.3, and the weights of norms are one."""
     found, body = header(tinymodel.files()["model.safetensors"])
     begin, end = found["lm_head.weight"]["data_offsets"]
@@ -60,7 +60,7 @@ def test_the_vocabulary_is_every_byte_and_the_special_tokens() -> None:
     assert made["model"]["vocab"]["Ġ"] == ord(" ")
 
 
-def test_chat_template() -> None:
+def test_tiny_model_chat_template_matches_kimi_k2() -> None:
     """The template is that of Kimi K2: first the tools, then every message between its tokens, then the beginning of the
     assistant's message.
     """
@@ -82,7 +82,7 @@ def test_chat_template() -> None:
     )
 
 
-def test_put_and_remove(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_put_and_remove_of_tiny_model_are_idempotent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`put` and `remove` can be repeated. `remove` also removes parent folders that are empty then."""
     place = tmp_path / "ome" / "models" / "tiny"
     monkeypatch.setattr(tinymodel, "PLACE", place)
@@ -96,7 +96,7 @@ def test_put_and_remove(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert not tinymodel.remove(place)
 
 
-def test_a_mounted_folder_stays(tmp_path: Path) -> None:
+def test_remove_keeps_mounted_parent_folder(tmp_path: Path) -> None:
     """If the model is removed, its parent folder stays if it is mounted. A node of kind mounts the folder; if it were
     removed and created again, the node would not see new files.
     """

@@ -36,7 +36,7 @@ def test_of_two_ranks_the_slower_sender() -> None:
 
 
 @pytest.mark.parametrize("rates", [{}, {(0, 1): 1.0}, ring(4, sender=0.4, taker=0.4), {(0, 1): 9e9, (1, 0): 1.1e9}])
-def test_what_is_no_finding(rates: Rates) -> None:
+def test_similar_rates_give_no_finding(rates: Rates) -> None:
     assert list(slow_ranks(rates)) == []
 
 
@@ -45,7 +45,7 @@ def test_a_copy_that_does_not_come_through() -> None:
     assert about(list(failed_copies(stuck, {0: {"failed": []}, 1: {"failed": [(2, 1, "refused")]}}))) == [(0, "copy")]
 
 
-def test_clocks() -> None:
+def test_clock_skew_is_a_finding() -> None:
     def seen(*skews: float) -> list[tuple[object, object]]:
         return about(list(clocks({rank: {"skew": skew} for rank, skew in enumerate(skews)})))
 
@@ -55,7 +55,7 @@ def test_clocks() -> None:
     assert seen(0.0, 30.0) == [(1, "clock")]
 
 
-def test_links() -> None:
+def test_slow_link_is_a_finding() -> None:
     rates = {0: {"link": 400.0}, 1: {"link": 200.0}, 2: {"link": 400.0}, 3: {"link": 0.0}}
     assert about(list(links(rates))) == [(1, "links")]
     assert list(links({0: {"link": 0.0}})) == []
@@ -72,7 +72,7 @@ def test_whom_a_closed_port_is_about() -> None:
     assert seen({1: [(2, 1, UNKNOWN)]}) == [(2, "names")]
 
 
-def test_ports_of_an_engine() -> None:
+def test_engine_ports_are_read_from_arguments() -> None:
     said = CommandLine(["--port=30000", "--dist-init-addr=h:5757", "--disaggregation-bootstrap-port", "8998", "--port", "x"])
     assert ports.engine_ports(said, 0, 30000) == [5757, 8998, 30000]
     assert ports.engine_ports(said, 1, 30000) == []
@@ -80,7 +80,7 @@ def test_ports_of_an_engine() -> None:
     assert ports.engine_ports(decode, 0, 0) == [] and ports.other_ports(decode) == [8998]
 
 
-def test_prefill_leaders(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_prefill_leader_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     """A prefill leader that refuses connections has an engine that does not run yet. A leader that does not answer is
     unreachable, which is a finding.
     """

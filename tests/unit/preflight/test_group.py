@@ -98,7 +98,7 @@ def test_a_name_that_does_not_resolve(tmp_path: Path) -> None:
     assert "rank-1.invalid does not resolve" in found[1].said
 
 
-def test_the_group_runs_already(tmp_path: Path) -> None:
+def test_restarted_rank_does_not_wait_for_running_group(tmp_path: Path) -> None:
     """If the engine of rank 0 already runs, the check of a restarted rank does not wait for a check of rank 0. The engine
     listens, and its check does not.
     """
@@ -168,7 +168,7 @@ def test_a_network_that_swallows_what_is_large() -> None:
         assert meeting.copy({"shift": 1, "ports": ports}) == {"to": 1, "rate": None, "why": "no answer"}
 
 
-def test_torch_between_all_ranks(tmp_path: Path) -> None:
+def test_collective_check_succeeds_between_all_ranks(tmp_path: Path) -> None:
     env = fake_torch(tmp_path)
     found = together(tmp_path, 2, group(43), env=env, isolated=False, mode="Require")
     assert [(each.code, each.found) for each in found] == [(0, [])] * 2, [each.log for each in found]
@@ -194,7 +194,7 @@ def test_torch_whose_library_leaves_half_a_line(tmp_path: Path) -> None:
     ],
     ids=["raises", "dies", "hangs"],
 )
-def test_torch_that_fails(tmp_path: Path, how: str, words: str) -> None:
+def test_failed_collective_is_a_finding_of_all_ranks(tmp_path: Path, how: str, words: str) -> None:
     env = fake_torch(tmp_path, how)
     begun = time.monotonic()
     found = together(tmp_path, 2, group(44), env=env, isolated=False)

@@ -108,7 +108,7 @@ def test_lists_of_which_a_part_is_enough_are_no_finding(tmp_path: Path, env: dic
         ({"state": "2: INIT"}, "is INIT"),
     ],
 )
-def test_links(tmp_path: Path, second: dict[str, Any], words: str) -> None:
+def test_inactive_rdma_link_is_a_finding(tmp_path: Path, second: dict[str, Any], words: str) -> None:
     rdma(tmp_path, **second)
     found = alone(tmp_path, f"--disaggregation-ib-device={MANY}", mode="Require")
     assert found.found == [(0, "links")] and words in found.said and found.code == 1
@@ -134,7 +134,7 @@ def test_a_file_of_the_weights_that_is_cut_short(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"\xff" * 7, b"\xff" * 40, b"\x02\0\0\0\0\0\0\0[]", b"\x04\0\0\0\0\0\0\0null"])
-def test_weights_that_are_none(tmp_path: Path, text: bytes) -> None:
+def test_invalid_weight_file_is_a_finding(tmp_path: Path, text: bytes) -> None:
     model = weights(tmp_path / "model")
     (model / "model-1-of-2.safetensors").write_bytes(text)
     assert alone(tmp_path, f"--model={model}").found == [(0, "weights")]
@@ -146,7 +146,7 @@ def test_an_index_that_cannot_be_read(tmp_path: Path) -> None:
     assert "cannot be read" in alone(tmp_path, f"--model-path={model}").said
 
 
-def test_limits_of_the_process(tmp_path: Path) -> None:
+def test_low_process_limits_are_findings(tmp_path: Path) -> None:
     at = rdma(tmp_path)
     write(at, "proc/self/status", "CapEff:\t0000000000000000\n")
     few = {resource.RLIMIT_NOFILE: 1024, resource.RLIMIT_MEMLOCK: 65536}
@@ -165,7 +165,7 @@ def test_shared_memory_and_huge_pages(tmp_path: Path) -> None:
     assert "1024 MiB of hugepages-2Mi were requested, but the node has no such pages" in found.said
 
 
-def test_gpus_and_driver(tmp_path: Path) -> None:
+def test_missing_gpus_and_old_driver_are_findings(tmp_path: Path) -> None:
     at = root(tmp_path)
     for number in range(7):
         write(at, f"dev/nvidia{number}", "")

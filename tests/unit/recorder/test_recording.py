@@ -39,18 +39,18 @@ def test_packed_or_plain_it_says_the_same() -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.7, 0.99])
-def test_cut_in_the_middle(share: float) -> None:
+def test_truncated_recording_is_refused(share: float) -> None:
     assert "not a recording" in sentence(b"{}") and "copy it again" in sentence(PLAIN[: int(len(PLAIN) * share)])
     assert sentence(PACKED[: max(3, int(len(PACKED) * share))])
 
 
-def test_damaged() -> None:
+def test_damaged_recording_is_refused() -> None:
     broken = bytearray(PACKED)
     broken[len(broken) // 2] ^= 0xFF
     assert sentence(bytes(broken))
 
 
-def test_another_version() -> None:
+def test_recording_of_other_format_is_refused_with_version() -> None:
     said = sentence(json.dumps(data() | {"recording": 7, "ome": "9.1"}).encode())
     assert "ome 9.1" in said and "format 7" in said and "reads format 1" in said
 
@@ -58,7 +58,7 @@ def test_another_version() -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"hello", b"\xff\xfe\x00", b"[]", b"null", b'{"recording": 1}', b'{"recording": true, "services": []}']
 )
-def test_no_recording(content: bytes) -> None:
+def test_other_content_is_not_a_recording(content: bytes) -> None:
     assert sentence(content)
 
 
@@ -98,7 +98,7 @@ def test_the_traffic_that_a_pass_put_into_the_status_is_kept() -> None:
     assert "told.traffic is not a map" in sentence(json.dumps(told).encode())
 
 
-def test_levels_without_end() -> None:
+def test_deeply_nested_recording_is_refused() -> None:
     assert "levels deep" in sentence(b'{"recording":' + b"[" * 100_000 + b"]" * 100_000 + b"}")
 
 

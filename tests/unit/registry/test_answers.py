@@ -134,7 +134,7 @@ RANKS = [reading(at, 1.0) for at in (1.0, 1.5, 2.0, 2.5)]
         (0, IDLE, None, UNCLEAR),
     ],
 )
-def test_what_a_probe_proves(
+def test_probe_result_is_judged_from_answers_and_load(
     status: int | None, loads: Sequence[EngineLoad | None], ready: int | None, expected: ProbeResult
 ) -> None:
     assert judged(NEW, status, loads, ready, 200) is expected

@@ -51,7 +51,7 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 WORKER = {"id": "1", "url": "http://a:1", "worker_type": "prefill", "load": 2, "bootstrap_port": 8998}
 
 
-async def test_workers(server: Server, session: aiohttp.ClientSession) -> None:
+async def test_router_client_lists_workers(server: Server, session: aiohttp.ClientSession) -> None:
     server.answers["/workers"] = 200, {"workers": [WORKER, {"id": "2", "url": "http://b:1", "worker_type": "decode"}]}
     assert await RouterClient(session, server.url, "").workers() == (
         Worker("1", "http://a:1", "prefill", 8998, 2),
@@ -68,7 +68,7 @@ async def test_what_is_no_list_of_workers_is_none(
         await RouterClient(session, server.url, "").workers()
 
 
-async def test_adding_and_removing(server: Server, session: aiohttp.ClientSession) -> None:
+async def test_router_client_adds_and_removes_workers(server: Server, session: aiohttp.ClientSession) -> None:
     server.answers |= {"/workers": (202, {"worker_id": "7"}), "/workers/7": (202, {})}
     router = RouterClient(session, server.url, "key", "for workers")
     await router.add(WantedWorker("http://a:1", "prefill", 8998, "p", "u"))

@@ -82,7 +82,7 @@ def test_a_value_that_is_no_count_is_left_out(value: str) -> None:
 
 
 @pytest.mark.parametrize("value", [True, None, [], {}, -1, float("nan"), float("inf"), 10**400, "x", -(10**400)])
-def test_what_is_no_number(value: object) -> None:
+def test_invalid_number_in_exposition_is_none(value: object) -> None:
     assert number(value) is None
 
 

@@ -6,7 +6,7 @@ from ome_operator.registry.metrics import STATES, RegistryMetrics
 from ome_operator.registry.records import LeaderState
 
 
-def test_the_page_names_nobody() -> None:
+def test_metrics_page_contains_no_names_or_addresses() -> None:
     """The page of metrics contains no addresses and no names of pods or services, because anyone may read it (decisions 35).
     Its labels are states.
     """

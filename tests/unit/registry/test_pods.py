@@ -77,12 +77,12 @@ def pods(*items: Any) -> dict[str, Any]:
     return {"kind": "PodList", "metadata": {"resourceVersion": "1"}, "items": list(items)}
 
 
-def test_a_leader() -> None:
+def test_leader_pod_is_parsed() -> None:
     (pod,) = parse_pods(pods(leader()), STEMS)
     assert pod == ("p-3-0", "u3", "10.0.0.3", "engine", "3", 0, True, 100.0, True, 200.0, False, False, None, None)
 
 
-def test_annotations_and_deletion() -> None:
+def test_draining_and_deleted_pod_is_parsed() -> None:
     notes = {"ome.io/draining": "true", "sglang.ai/bootstrap-port": "9000"}
     labels = leader()["metadata"]["labels"]
     more = {"annotations": notes, "labels": labels, "deletionTimestamp": "2026-01-01T00:00:00Z"}
@@ -160,7 +160,7 @@ IMPOSTORS = {
 
 
 @pytest.mark.parametrize("case", IMPOSTORS)
-def test_labels_make_no_worker(case: str) -> None:
+def test_pod_with_only_labels_of_worker_is_ignored(case: str) -> None:
     """A pod that only has the labels of a worker does not become one. Anyone who may create a pod may give it these labels;
     it would receive prompts, and the key that the router sends to its workers.
     """

@@ -245,7 +245,7 @@ def test_whatever_counters_do_a_rate_is_a_number_and_never_negative(steps: list[
 # --- the summary --------------------------------------------------------------------------------------------------------
 
 
-def test_it_names_nobody() -> None:
+def test_summary_contains_no_names_or_addresses() -> None:
     """The summary contains no names and no addresses, because it is public, like the metrics (decisions 35)."""
     memory = with_load(NEW, BUSY, 1.0, 1.0)
     states = [leader(each, pod=f"secret-{each}", why="rank 1 of secret-pod is missing") for each in range(3)]

@@ -23,7 +23,7 @@ TEXT = """\
 """
 
 
-def test_sections() -> None:
+def test_changelog_sections_are_parsed() -> None:
     assert sections(TEXT) == [
         Section("Unreleased", "", ""),
         Section("0.2.0", "2026-11-24", "### Added\n\n- Something."),
@@ -31,7 +31,7 @@ def test_sections() -> None:
     ]
 
 
-def test_the_newest_section_fits() -> None:
+def test_release_accepts_matching_newest_section() -> None:
     assert why_not(TEXT, "0.2.0") is None
 
 

@@ -18,7 +18,7 @@ GOOD = Checkout(
 )
 
 
-def test_a_good_checkout() -> None:
+def test_clean_checkout_is_not_refused() -> None:
     """A release is not refused for a clean checkout, before its tag exists and when the checkout is at its tag."""
     assert why_not("0.2.0", GOOD) is None
     assert why_not("0.2.0", replace(GOOD, tags={**GOOD.tags, "v0.2.0": HEAD})) is None
@@ -39,13 +39,13 @@ def test_a_good_checkout() -> None:
         ("0.2.0", replace(GOOD, changelog=""), "CHANGELOG.md does not begin with 0.2.0"),
     ],
 )  # fmt: skip
-def test_refusals(version: str, there: Checkout, why: str) -> None:
+def test_release_refusal_is_one_sentence(version: str, there: Checkout, why: str) -> None:
     said = why_not(version, there) or ""
     assert why in said
     assert said.count(". ") == 0, "the message is one sentence"
 
 
-def test_a_checkout_is_read(tmp_path: Path) -> None:
+def test_checkout_returns_commit_tags_and_versions(tmp_path: Path) -> None:
     """Reading a checkout returns the commit, modified files, tags of both kinds with their commits, and all places with the
     version.
     """

@@ -44,7 +44,7 @@ def test_what_a_legend_names_is_a_label_of_its_query() -> None:
 
 
 @pytest.mark.parametrize("name", BOARDS)
-def test_it_is_a_dashboard(name: str) -> None:
+def test_dashboard_has_required_grafana_fields(name: str) -> None:
     """Each dashboard has the fields that Grafana's documentation requires. Grafana's own schema is not available as a
     package.
     """
@@ -73,7 +73,7 @@ def test_no_panel_lies_on_another(name: str) -> None:
         assert apart, (a, b)
 
 
-def test_there_are_three() -> None:
+def test_chart_contains_three_dashboards() -> None:
     assert set(BOARDS) == {"fleet", "service", "nodes"}
     folder = ROOT / "charts/ome-resources/files/dashboards"
     assert {file.stem for file in folder.iterdir()} == set(BOARDS)

@@ -44,7 +44,9 @@ def test_the_page_says_what_changed_and_how_to_install_it() -> None:
 class TestCommand:
     """Tests of the subcommands that make targets call."""
 
-    def test_digests_and_outputs(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_digests_and_outputs_have_formats_of_cosign_and_workflows(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         """`digests` and `outputs` print a release in the formats that cosign and GitHub workflows read."""
         (tmp_path / "dist").mkdir()
         (tmp_path / "dist" / dist.RECORD).write_text(json.dumps(asdict(MADE)))

@@ -33,7 +33,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
         server.server_close()
 
 
-def test_every_query_is_accepted(asked: Prometheus) -> None:
+def test_prometheus_accepts_every_dashboard_query(asked: Prometheus) -> None:
     for _, _, query in dashboards.queries():
         asked.ask(query.replace("$namespace", "team").replace("$service", "svc"))
 

@@ -46,7 +46,7 @@ def test_an_action_has_the_same_commit_everywhere() -> None:
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
-def test_no_checkout_keeps_credentials(workflow: Path) -> None:
+def test_workflow_checkouts_do_not_persist_credentials(workflow: Path) -> None:
     """No checkout keeps its credentials. Otherwise a later step, or a program from a package, could read the token in
     .git/config.
     """

@@ -88,7 +88,7 @@ def test_an_option_without_a_default_must_be_set() -> None:
 
 
 @pytest.mark.parametrize("declared", (*OPTIONS, *OF_AGENT), ids=lambda declared: declared.key)
-def test_a_declaration_is_complete(declared: Declared) -> None:
+def test_option_declaration_has_flag_help_and_bounds(declared: Declared) -> None:
     option = declared.option
     assert re.fullmatch(r"--[a-z]+(-[a-z]+)*", option.flag) and option.help.endswith(".")
     assert not (option.value and option.part_of), "a chart value either is the option or has other effects"

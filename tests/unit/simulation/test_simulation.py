@@ -110,7 +110,7 @@ def test_a_constant_load_is_no_reason_to_go_back_and_forth(rate: float) -> None:
     assert simulate(trace, Ours(trace), needed(trace, 0.0, rate)).turns() == 0
 
 
-def test_vanished_numbers_change_nothing() -> None:
+def test_vanished_metrics_do_not_change_size() -> None:
     trace = traces.vanishing(3600.0)
     first = needed(trace, 0.0, 10.0)
     ours = Ours(trace)

@@ -52,7 +52,7 @@ def test_the_rows_of_an_engine_on_a_family_of_gpus_are_those_among_all_rows() ->
     assert shipped_of("sglang", "no such family") == ()
 
 
-def test_a_row() -> None:
+def test_calibration_row_is_parsed() -> None:
     found = row(GOOD)
     assert found.load.prompt == pytest.approx(0.9 * 8192) and found.ttft == 0.5
     assert found.prefill is not None and found.prefill.worker == Worker(1, 8, 8)
@@ -131,11 +131,11 @@ def test_no_text_ends_in_a_traceback(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["1xDEP32", "2x(tp1 dp32 etp32 ep1) b64"])
-def test_spellings_of_wide_experts(text: str) -> None:
+def test_spellings_of_wide_expert_parallelism_are_parsed(text: str) -> None:
     assert workers(text)[1] == Worker(1, 32, 32)
 
 
-def test_ranks_inside_tensor_parallelism() -> None:
+def test_attention_ranks_inside_tensor_parallelism_are_parsed() -> None:
     assert workers("2x(tp8 dp4 etp1 ep8) b4") == (2, Worker(2, 4, 8))
 
 
@@ -160,7 +160,7 @@ def test_amd_is_refused_without_rows_of_ones_own() -> None:
     assert predict(own, learn([own], fitted())).tpot
 
 
-def test_drafts_of_a_row() -> None:
+def test_speculative_tokens_of_row_are_parsed() -> None:
     assert row({**GOOD, "mtp": "yes"}).drafts == expected_drafts(1)
     assert row({**GOOD, "mtp": "3"}).drafts.tokens == 3
     assert row({**GOOD, "mtp": "?"}).drafts == NO_DRAFTS

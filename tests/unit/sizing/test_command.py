@@ -64,7 +64,7 @@ def test_sixteen_nodes_take_less_than_a_second() -> None:
     assert time.process_time() - began < 1
 
 
-def test_documents() -> None:
+def test_plan_command_writes_json() -> None:
     said = json.loads(run(*K2, "--nodes", "16", "--workload", "2000/100", "-o", "json").stdout)
     first = said["layouts"][0]
     found, load = first["prediction"], said["asked"]["workload"][0]
@@ -85,7 +85,7 @@ def test_a_cheaper_hour_in_the_answer() -> None:
     assert prices[0]["usdPerMillionOutput"] * 2 == pytest.approx(prices[1]["usdPerMillionOutput"], rel=1e-3)
 
 
-def test_several_workloads(tmp_path: Path) -> None:
+def test_plan_command_reads_workload_file(tmp_path: Path) -> None:
     file = tmp_path / "w.yaml"
     file.write_text("- {in: 500, out: 200, share: 0.8}\n- {in: 40k, out: 2k, share: 0.2, hit: 0.9}\n")
     said = json.loads(run(*K2, "--nodes", "8", "--workload", file, "-o", "json").stdout)
@@ -165,7 +165,7 @@ def refused(*words: object) -> str:
         (("validate", ROOT / "README.md"), "lacks the columns"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_meant(words: tuple[object, ...], said: str) -> None:
+def test_plan_command_refuses_invalid_options(words: tuple[object, ...], said: str) -> None:
     assert said in refused(*words)
 
 
@@ -255,7 +255,7 @@ def test_a_hardware_file_that_cannot_be_meant(change: dict[str, object], said: s
     assert "lacks the field link" in refused("--model", "DeepSeek-R1", "--hardware", file, "--workload", "1k/1k")
 
 
-def test_a_plot(tmp_path: Path) -> None:
+def test_plan_command_writes_svg_plot(tmp_path: Path) -> None:
     file = tmp_path / "plan.svg"
     found = run(*K2, "--nodes", 4, "--workload", "2000/100", "--tpot", "40", "--plot", file)
     assert found.exit_code == 0
@@ -300,7 +300,7 @@ def test_rows_of_ones_own_move_the_plan(tmp_path: Path) -> None:
     assert "own_8: isl is 'many', which is not a number." in refused(*place, "--calibration", own)
 
 
-def test_a_report(tmp_path: Path) -> None:
+def test_validate_command_reports_calibration(tmp_path: Path) -> None:
     text = run("validate", ROOT / "ome_operator/sizing/data/calibration.csv").stdout
     assert "1308 rows: 1307 answered, 1 refused." in text and "so their errors say nothing about the accuracy" in text
     said = json.loads(run("validate", ROOT / "ome_operator/sizing/data/calibration.csv", "-o", "json").stdout)

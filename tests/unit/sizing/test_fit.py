@@ -75,7 +75,7 @@ def test_the_measured_factors_are_those_of_kernels() -> None:
 
 
 @pytest.mark.skipif(not SOAK, reason="a minute: set OME_SOAK=1")
-def test_cross_validation_again() -> None:
+def test_shipped_cross_validation_is_reproducible() -> None:
     shipped = {each.id: each.ratios for each in held() if each.left_out == DEPLOYMENT}
     for row, ratios in held_out(answered(), DEPLOYMENT):
         for name, ratio in ratios.items():

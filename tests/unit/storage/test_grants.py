@@ -52,7 +52,7 @@ def test_a_secret_goes_where_an_administrator_says() -> None:
         ),
     ],
 )
-def test_and_nowhere_else(given: ModelGrant, where: str, said: str) -> None:
+def test_grant_refuses_other_locations(given: ModelGrant, where: str, said: str) -> None:
     with pytest.raises(Refused, match=said):
         given.check_secret(where)
 
@@ -65,7 +65,7 @@ def test_a_grant_that_says_too_little_is_refused_with_the_form(text: str) -> Non
         parse_grant(text)
 
 
-def test_a_grant_is_read() -> None:
+def test_grant_round_trip() -> None:
     assert parse_grant(TOKEN.model_dump_json()) == TOKEN
 
 
@@ -220,14 +220,14 @@ PRIVATE = [
 
 
 @pytest.mark.parametrize("text", PRIVATE)
-def test_addresses_inside_of_networks(text: str) -> None:
+def test_private_addresses_are_not_public(text: str) -> None:
     assert not private_addresses.is_public(text)
 
 
 @pytest.mark.parametrize(
     "text", ["1.1.1.1", "2606:4700:4700::1111", "::ffff:1.1.1.1", "168.63.129.17", "::ffff:0:1.1.1.1", "64:ff9b::101:101"]
 )
-def test_addresses_of_the_internet(text: str) -> None:
+def test_internet_addresses_are_public(text: str) -> None:
     assert private_addresses.is_public(text)
 
 

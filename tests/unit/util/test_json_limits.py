@@ -167,7 +167,7 @@ def test_numbers_surrogates_and_repeated_keys_are_read_as_ever(text: bytes) -> N
 
 @pytest.mark.parametrize("levels", [LEVELS - 1, LEVELS, LEVELS + 1, 990, 2_000, MOST, 10 * MOST])
 @pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}"), (b'{"x\\"{":"[}","a":', b"}")])
-def test_any_depth_is_read(levels: int, opening: bytes, closing: bytes) -> None:
+def test_json_of_any_depth_is_decoded(levels: int, opening: bytes, closing: bytes) -> None:
     text = opening * levels + b"1" + closing * levels
     assert deeper(decoded(text), LEVELS) is (levels > LEVELS)
     assert not deeper(json.loads(shallow(text)), LEVELS + 1)

@@ -45,7 +45,7 @@ def test_what_the_repository_ships_needs_no_second_parser(parser: str, file: Pat
         ("~", None),
     ],
 )
-def test_values(text: str, value: Any) -> None:
+def test_yaml_values_have_kubernetes_types(text: str, value: Any) -> None:
     assert list(documents(f"a: {text}")) == [{"a": value}]
 
 
@@ -96,7 +96,7 @@ def test_quotes_stand_where_yaml_would_read_something_else(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["kimi-k2", "a", "nan", "truely", "m-9"])
-def test_and_nowhere_else(text: str) -> None:
+def test_plain_string_is_not_quoted(text: str) -> None:
     assert plain(text) == text
 
 
@@ -114,7 +114,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         ("&a [*a]", "more than"),
     ],
 )  # fmt: skip
-def test_a_document_has_bounds(text: str, said: str) -> None:
+def test_yaml_document_limits_are_enforced(text: str, said: str) -> None:
     with pytest.raises(yaml.YAMLError, match=said):
         document(text)
     assert (document(""), document("a: [1]\n")) == (None, {"a": [1]})

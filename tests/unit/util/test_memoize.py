@@ -111,7 +111,7 @@ def test_a_cache_that_is_of_no_service_stays_as_it_is() -> None:
     assert calls == ["a", "b", "a"]
 
 
-def test_errors_are_not_kept() -> None:
+def test_memoized_function_does_not_cache_errors() -> None:
     calls = []
 
     @memoize_by_identity(2)

@@ -53,7 +53,7 @@ def test_it_is_shown_as_symbols(text: str, shown: str) -> None:
     assert visible(text) == shown
 
 
-def test_status_on_a_terminal() -> None:
+def test_status_output_contains_no_control_characters() -> None:
     """The output of `ome status` on a terminal contains no control characters of other users. A review reported this for the
     name of a model; the test covers every field of an object in the tree.
     """
@@ -124,7 +124,9 @@ def test_documents_are_exact_and_harmless(output: Format, capsys: pytest.Capture
         assert json.loads(said) == {"name": EVIL + "\x9b31m"}
 
 
-def test_a_refusal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_user_error_is_printed_without_control_characters(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def refuse(**_: Any) -> None:
         raise UserError(f"{EVIL} is wrong.\nNext line.")
 
@@ -137,7 +139,7 @@ def test_a_refusal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_lines_of_containers(terminal: bool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_container_log_lines_are_escaped_on_terminal(terminal: bool, capsys: pytest.CaptureFixture[str]) -> None:
     """Lines of containers are escaped on a terminal. If the output is not a terminal, they are printed unchanged."""
     shown = _Shown(1, False)
     shown._terminal = terminal

@@ -153,7 +153,7 @@ def heard() -> Iterator[None]:
 
 @pytest.mark.usefixtures("heard")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-async def test_a_signal_removes_all(number: int) -> None:
+async def test_signal_removes_all_check_pods(number: int) -> None:
     before = signal.getsignal(number)
 
     def play(pod: Manifest, looks: int) -> Manifest:

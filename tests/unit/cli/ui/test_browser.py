@@ -111,7 +111,7 @@ async def looking(cluster: Cluster, size: Any = WIDE, scheme: str = "light", **m
     assert {url.partition("//")[2].partition("/")[0] for url in found.asked} == {found.base.partition("//")[2]}
 
 
-async def test_three_pages() -> None:
+async def test_browser_shows_services_service_and_nodes() -> None:
     async with looking(console.fleet(hostile=False)) as browser:
         assert (await browser.shown())[0] == "kimi-k2-instruct"
         await browser.picture("ui-services")
@@ -124,7 +124,7 @@ async def test_three_pages() -> None:
         await browser.picture("ui-nodes")
 
 
-async def test_dark(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rollout_page_is_shown_in_dark_mode(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "FRESH", 0.0)
     async with looking(hear(console.fleet(hostile=False)), scheme="dark") as browser:
         ground = await browser.page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
@@ -177,7 +177,7 @@ async def test_a_picture_of_a_phone() -> None:
         await browser.picture("ui-phone")
 
 
-async def test_hostile_words_do_nothing() -> None:
+async def test_texts_of_other_users_run_no_script() -> None:
     """Texts of other users run no script and load no address. The content security policy has to block nothing, so the
     browser's console is empty.
     """
@@ -190,7 +190,7 @@ async def test_hostile_words_do_nothing() -> None:
             assert await browser.page.get_by_text('<script>document.title="owned"</script>').count() > 0
 
 
-async def test_the_keyboard_is_enough() -> None:
+async def test_pages_are_reached_by_keyboard() -> None:
     async with looking(console.fleet(hostile=False)) as browser:
         press = browser.page.keyboard.press
         await press("/")
@@ -220,7 +220,7 @@ async def test_states_are_chosen_by_their_word() -> None:
         assert len(await browser.shown()) == 8
 
 
-async def test_commands_are_copied() -> None:
+async def test_key_y_copies_command_to_clipboard() -> None:
     allowed = ["clipboard-read", "clipboard-write"]
     async with looking(console.fleet(hostile=False), permissions=allowed) as browser:
         await browser.open(KIMI)

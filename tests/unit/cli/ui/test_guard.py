@@ -95,7 +95,7 @@ async def test_its_own_origin_and_the_names_of_loopback_are_served() -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
-async def test_nothing_can_be_changed(method: str) -> None:
+async def test_ui_refuses_methods_that_write(method: str) -> None:
     async with visiting(console.fleet(kimi=False, hostile=False)) as visitor:
         assert (await visitor.session.request(method, f"{visitor.base}/")).status == 405
 

@@ -20,7 +20,7 @@ NOW = datetime(2026, 1, 10, tzinfo=UTC)
         (timedelta(hours=47), "47h"), (timedelta(days=3), "3d"),
     ],
 )  # fmt: skip
-def test_ages(since: timedelta, said: str) -> None:
+def test_age_is_rendered_in_largest_unit(since: timedelta, said: str) -> None:
     assert render.age(NOW - since, NOW) == render.age((NOW - since).isoformat(), NOW) == said
 
 

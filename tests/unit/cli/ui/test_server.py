@@ -251,7 +251,7 @@ async def test_what_changes_seldom_is_read_seldom() -> None:
     assert (api.kinds("list_objects").count("Pod"), api.kinds("list_objects").count("Node")) == (6, 1)
 
 
-async def test_open_pages_are_bounded() -> None:
+async def test_number_of_open_pages_is_limited() -> None:
     async with visiting(console.fleet(kimi=False, hostile=False)) as visitor:
         visitor.site.feed.viewers = STREAMS
         assert (await visitor.get("/live/"))[0] == 503

@@ -41,7 +41,7 @@ def test_an_orphan_of_ours_is_adopted() -> None:
     assert controller_ref.claim_object(live(None, APPLIED), "kimi", "me") == controller_ref.Ownership(uid="object")
 
 
-def test_somebody_elses() -> None:
+def test_object_of_other_owner_is_refused_as_name_taken() -> None:
     for other in (
         live({"uid": "x", "kind": "Deployment", "name": "web"}, THEIRS),
         live({"uid": "x", "name": "other"}, APPLIED),

@@ -67,7 +67,7 @@ async def test_one_that_exists_is_success_and_is_asked_for_again_after_a_while()
     assert len(api.calls) == 2, "it may belong to a previous service, and be deleted with it"
 
 
-async def test_a_refusal_is_told() -> None:
+async def test_forbidden_secret_is_reported_in_status() -> None:
     memory = ServiceMemory()
     outcome = await passes(server(Forbidden("secrets is forbidden", 403)), memory, 0.0)
     assert outcome.status_changed and memory.refused["Secret", "svc-ssh"].refusal.reason == "Forbidden"

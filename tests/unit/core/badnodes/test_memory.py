@@ -67,7 +67,7 @@ def test_failures_of_another_revision_or_role_are_counted_apart() -> None:
     assert blamed(memory) == []
 
 
-def test_two_namespaces_concern_everybody() -> None:
+def test_node_blamed_by_two_namespaces_is_avoided_by_all() -> None:
     memory = after(*failures("n1", 3), *failures("n1", 3, OTHER), *failures("n2", 3, ROLE._replace(service="b")))
     found = avoid(memory, nodes(), T + 1000)
     assert found.everybody == {"n1": "services of 2 namespaces failed there"}, "the message names no tenant to other tenants"
@@ -181,7 +181,7 @@ def test_failures_of_a_tenant_hide_no_fault_that_a_node_reports() -> None:
     assert avoid(memory, few, T + 200 + LASTS).everybody.keys() == {"n9"}, "a single node may be avoided here"
 
 
-def test_failures_expire() -> None:
+def test_remembered_failures_expire() -> None:
     memory = after(*failures("n1", 3))
     assert after(memory=memory, now=T + 200 + EXPIRES - 1) == memory
     assert after(memory=memory, now=T + 200 + EXPIRES) == {}
@@ -208,7 +208,7 @@ def test_failures_on_nodes_that_do_not_exist_are_left_out() -> None:
     assert after(*failures("gone", 3)) == {}
 
 
-def test_the_memory_is_bounded() -> None:
+def test_remembered_faults_are_limited() -> None:
     there = {f"n{at}": node(f"n{at}", (f"Fault{at % 3}", "x" * 9999)) for at in range(3 * NODES)}
     signs = [Sign("n7", ROLE._replace(service=f"s{at}"), "Error", T + at, "y" * 9999) for at in range(5 * FAULTS)]
     memory = after(*signs, nodes=there)
@@ -285,7 +285,7 @@ def test_times_that_cannot_be_written_are_bounded(text: str) -> None:
     assert read(status(known, []), 0.0) == known
 
 
-def test_odd_entries_are_bounded() -> None:
+def test_invalid_fault_entries_are_limited() -> None:
     odd = {"kind": "Error", "namespace": "a", "count": 10**9, "first": "never", "last": None, "message": "z" * 9999}
     (fault,) = read({"faults": [odd]}, 0.0).faults
     assert (fault.times, fault.first, fault.last, len(fault.message)) == (1000, 0.0, 0.0, WORDS)

@@ -49,7 +49,7 @@ def test_only_the_rank_that_ended_first_counts() -> None:
     assert found(Made(0), Made(1)) == []
 
 
-def test_a_failure_counts_once() -> None:
+def test_failure_of_one_group_is_counted_once() -> None:
     pods = [Made(0, T + 5).pod(), Made(1, T).pod()]
     new, counted = signs(pods, (), {}, 0.0, T + 20)
     assert [(sign.node, sign.role, sign.kind, sign.time) for sign in new] == [("n1", ROLE, "Error", T)]
@@ -77,7 +77,7 @@ def test_a_restarted_operator_does_not_count_again() -> None:
         ("TerminationByKubelet", None, False),
     ],
 )
-def test_evictions_are_no_failures(reason: str, code: int | None, counts: bool) -> None:
+def test_evictions_are_not_counted_as_failures(reason: str, code: int | None, counts: bool) -> None:
     assert found(Made(0, T, reason, code)) == (["n0"] if counts else [])
 
 

@@ -122,7 +122,7 @@ def test_the_tokenizer_comes_from_the_models_node() -> None:
     assert {"claimName": "weights", "readOnly": True} in claims
 
 
-def test_an_openai_endpoint() -> None:
+def test_benchmark_plan_uses_openai_endpoint() -> None:
     endpoint = {"endpoint": {"url": "https://api.example.com/v1/", "apiFormat": "openai", "modelName": "org/model"}}
     told = plan(made(endpoint=endpoint))
     assert " ".join(told["serving"]) == (
@@ -192,7 +192,7 @@ def test_what_is_different_about_the_pod() -> None:
     assert spec["affinity"].keys() == {"podAffinity", "nodeAffinity"}
 
 
-def test_questions_for_sglang_alone() -> None:
+def test_gsm8k_is_refused_for_other_endpoints_than_sglang() -> None:
     told = plan(made(trafficScenarios=["gsm8k"], additionalRequestParams={"num_shots": "2", "top_p": "1"}))
     assert told["gsm8k"] == {"host": "svc.team.svc.cluster.local", "port": 8080, "num_shots": 2}
     endpoint = {"endpoint": {"url": "http://a", "apiFormat": "openai", "modelName": "m"}}

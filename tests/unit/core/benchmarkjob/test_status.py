@@ -65,7 +65,7 @@ def test_it_waits_and_says_for_what() -> None:
         ((pod(run={"running": {}}),), "Running", "Running"),
     ],
 )
-def test_before_it_has_ended(pods: tuple[dict[str, Any], ...], state: str, reason: str) -> None:
+def test_benchmark_status_before_job_ends(pods: tuple[dict[str, Any], ...], state: str, reason: str) -> None:
     found = said(jobs.job(), made(), *pods)
     assert (found["state"], complete(found), found["startTime"]) == (state, ("False", reason), STARTED)
     assert started(found) and not is_final(found)
@@ -76,7 +76,7 @@ def test_a_pod_that_nobody_may_create() -> None:
     assert (found["state"], complete(found)) == ("Pending", ("False", "PodsRefused"))
 
 
-def test_completed() -> None:
+def test_benchmark_status_of_completed_job() -> None:
     found = said(jobs.job(), made("Complete"), pod(GOOD))
     assert (found["state"], complete(found), found["completionTime"]) == ("Completed", ("True", "Completed"), ENDED)
     assert found["report"]["ttft"] == "12.0"

@@ -28,13 +28,13 @@ def one(scenario: str, dataset: str = "") -> Any:
         ("U(200, 40)", Lengths("U", (1, 200), (1, 40))),
     ],
 )
-def test_lengths(scenario: str, lengths: Lengths) -> None:
+def test_length_scenario_becomes_arguments(scenario: str, lengths: Lengths) -> None:
     run = one(scenario)
     assert (run.lengths, run.program) == (lengths, "serving")
     assert run.args == ("--num-prompts", "50", "--max-concurrency", "8", "--dataset-name", "random-ids")
 
 
-def test_a_shared_prefix() -> None:
+def test_shared_prefix_scenario_becomes_arguments() -> None:
     assert " ".join(one("P(2000,500)/200").args[4:]) == (
         "--dataset-name generated-shared-prefix --gsp-num-groups 1 --gsp-prompts-per-group 50 "
         "--gsp-system-prompt-len 2000 --gsp-question-len 500 --gsp-output-len 200"
@@ -49,11 +49,11 @@ def test_a_shared_prefix() -> None:
         ("/ome/dataset/a.jsonl", ["custom", "--dataset-path", "/ome/dataset/a.jsonl"]),
     ],
 )
-def test_conversations(file: str, words: list[str]) -> None:
+def test_conversation_dataset_becomes_arguments(file: str, words: list[str]) -> None:
     assert list(one("dataset", file).args[4:]) == ["--dataset-name", *words]
 
 
-def test_questions() -> None:
+def test_gsm8k_scenario_becomes_arguments() -> None:
     run = one("gsm8k", "/ome/dataset/test.jsonl")
     assert (run.program, run.lengths) == ("gsm8k", None)
     assert run.args == ("--num-questions", "50", "--parallel", "8", "--data-path", "/ome/dataset/test.jsonl")
@@ -65,7 +65,7 @@ def test_every_scenario_at_every_number_in_flight() -> None:
     assert [run.concurrency for run in found] == [1, 4, 1, 4]
 
 
-def test_what_is_not_written() -> None:
+def test_benchmark_defaults_to_standard_scenarios_and_concurrency() -> None:
     found = runs(jobs.job(trafficScenarios=None, numConcurrency=None).spec, "")
     assert [run.scenario for run in found[:: len(CONCURRENCY)]] == list(SCENARIOS)
     assert tuple(run.concurrency for run in found[: len(CONCURRENCY)]) == CONCURRENCY
@@ -86,14 +86,14 @@ def test_what_is_not_written() -> None:
         ({"maxRequestsPerIteration": 0}, "is 0: write 1 or more"),
     ],
 )
-def test_what_cannot_be_sent(spec: dict[str, Any], words: str) -> None:
+def test_unsupported_traffic_is_refused_with_reason(spec: dict[str, Any], words: str) -> None:
     with pytest.raises(ProblemError, match="spec") as caught:
         runs(jobs.job(**spec).spec, "")
     assert words in caught.value.problem.message
     assert caught.value.problem.reason == "TrafficNotServed"
 
 
-def test_parameters_of_requests() -> None:
+def test_request_parameters_become_extra_request_body() -> None:
     given = {"temperature": "0.6", "top_p": "0.9", "ignore_eos": "false", "stop": "END", "n": "2"}
     spec = jobs.job(additionalRequestParams=given).spec
     own = ("--temperature", "0.6", "--top-p", "0.9", "--disable-ignore-eos")

@@ -24,7 +24,7 @@ def ready(status: dict[str, Any]) -> tuple[str, str]:
     return one["status"], one["reason"]
 
 
-def test_a_model_on_nodes() -> None:
+def test_model_status_lists_ready_nodes_and_users() -> None:
     found = model_status(parts.model(), ("team/b", "team/a"), frozenset({"n2", "n1"}), NOW)
     assert (found["state"], found["nodesReady"], found["summary"], found["users"]) == ("Ready", ["n1", "n2"], "2", 2)
     assert found["usedBy"] == [{"namespace": "team", "name": "a"}, {"namespace": "team", "name": "b"}]

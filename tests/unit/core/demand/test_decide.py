@@ -29,7 +29,7 @@ def test_prefill_and_decode_grow_in_one_decision() -> None:
     assert after.changed == NOW and after.changes == (NOW,)
 
 
-def test_completions_are_no_demand() -> None:
+def test_demand_follows_arrivals_and_not_completions() -> None:
     """The demand is derived from arrivals and not from completions: a saturated service completes only as many requests as
     it can, while more arrive.
     """
@@ -89,7 +89,7 @@ FEWER_THAN_NEEDED: dict[HoldReason, Callable[[], tuple[Any, ...]]] = {
 }
 
 
-def test_every_hold_is_tested() -> None:
+def test_every_hold_reason_has_a_test_case() -> None:
     elsewhere = {
         HoldReason.INVALID, HoldReason.UNHEARD,  # test_follow.py
         HoldReason.UNDONE, HoldReason.CAPPED, HoldReason.SCHEDULED_ZERO,  # test_undo.py, test_cap.py, test_rest.py
@@ -99,7 +99,7 @@ def test_every_hold_is_tested() -> None:
 
 
 @pytest.mark.parametrize("hold", BRAKES)
-def test_no_group_is_removed(hold: HoldReason) -> None:
+def test_hold_keeps_all_groups(hold: HoldReason) -> None:
     made, _ = decide(*BRAKES[hold](), NOW)
     assert (made.size, made.hold) == ((6, 1, 1), hold)
 
@@ -113,7 +113,7 @@ def test_what_keeps_groups_does_not_keep_others_from_being_added(hold: HoldReaso
 
 
 @pytest.mark.parametrize("hold", STAYS)
-def test_the_size_stays(hold: HoldReason) -> None:
+def test_size_stays_while_a_hold_applies(hold: HoldReason) -> None:
     made, after = decide(*STAYS[hold](), NOW)
     assert (made.size, made.hold) == ((2, 1, 1), hold)
     assert after.last[-1].hold == hold and made.why
@@ -176,7 +176,7 @@ def test_a_budget_is_divided_so_that_both_roles_serve_about_the_same_part() -> N
     assert abs(made.prefill / free.prefill - made.decode / free.decode) < 0.25
 
 
-def test_spare_groups_are_kept() -> None:
+def test_decision_adds_spare_groups() -> None:
     bounds = {**TARGETS.bounds, PREFILL: GroupBounds(1, 9, spare=2)}
     plain, _ = decide(samples(20.0), fleet(), TARGETS, state(), NOW)
     made, _ = decide(samples(20.0), fleet(), TARGETS._replace(bounds=bounds), state(), NOW)

@@ -17,7 +17,7 @@ def held(deps: Deps = Deps(), **notes: str) -> Hold | None:  # noqa: B008 (nobod
 
 
 @pytest.mark.parametrize("value", ["", " ", "false", "False"])
-def test_what_holds_nothing(value: str) -> None:
+def test_empty_or_false_annotation_holds_nothing(value: str) -> None:
     assert held(freeze=value, observe=value) is None
     assert frozen({keys.FREEZE: value}) == ""
 
@@ -32,12 +32,12 @@ def test_what_holds_nothing(value: str) -> None:
         ("x" * 9999, f"frozen ({'x' * 200})"),
     ],
 )
-def test_any_other_value_freezes(value: str, sentence: str) -> None:
+def test_any_other_annotation_value_freezes(value: str, sentence: str) -> None:
     assert held(freeze=value) == Hold(False, sentence, "`ome thaw svc -n team` ends the freeze of this service")
     assert frozen({keys.FREEZE: value}) == value
 
 
-def test_who_freezes_all() -> None:
+def test_freeze_of_lease_holds_all_services() -> None:
     assert held(Deps(frozen=WHEN)) == Hold(
         False, f"frozen with all services since {WHEN}", "`ome thaw --all` ends the freeze of all services"
     )
@@ -51,7 +51,7 @@ def test_who_freezes_all() -> None:
         (Deps(), {"observe": "true"}, "annotation ome.io/observe"),
     ],
 )
-def test_who_observes(deps: Deps, notes: dict[str, str], word: str) -> None:
+def test_observe_setting_holds_service(deps: Deps, notes: dict[str, str], word: str) -> None:
     item = held(deps, **notes)
     assert item is not None and item.observed and word in item.sentence and item.reason == "Observed"
 

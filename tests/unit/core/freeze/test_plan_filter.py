@@ -114,7 +114,7 @@ def test_each_step_passes_or_is_told(field: str, held: Hold) -> None:
         assert less == Plan() and plan_filter.would(whole, less) == (words,)
 
 
-def test_what_is_no_step() -> None:
+def test_status_and_events_are_not_suppressed() -> None:
     explanation = {"status": {"a": 1}, "urgent": False, "watch_failures": (("StatefulSet", "x"),)}
     whole = Plan(**explanation, requeue_after=0.5, rolls=True, events=(Event("Warning", "R", "m"),))  # type: ignore[arg-type]
     world = settled()

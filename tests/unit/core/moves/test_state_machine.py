@@ -126,7 +126,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_follows(case: str) -> None:
+def test_move_advances_to_expected_phase(case: str) -> None:
     facts = CASES[case]
     found = advance(facts.before, facts.role, facts.policy, facts.first, NOW)
     assert (found.phase if found else None) == facts.phase
@@ -242,7 +242,7 @@ def test_pods_that_were_just_created_do_not_lack_nodes(seconds: float, placed: s
     assert lacks_nodes(before, role("012", placed=set(placed), unschedulable=set(unschedulable)), NOW) == lacks
 
 
-def test_the_status_keeps_everything() -> None:
+def test_moves_survive_status_round_trip() -> None:
     moves = [
         move(Phase.REPLACING, 9, replacement="2", gone=rfc3339(NOW)),
         move(Phase.LEAVING, 9, alone=True)._replace(component="router", member="svc-router-1", node="", cause=""),

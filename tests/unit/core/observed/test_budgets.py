@@ -41,7 +41,7 @@ def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
         (expression("component", "Unknown", "router"), set()),
     ],
 )
-def test_selectors(selector: dict[str, Any] | None, components: set[str]) -> None:
+def test_budget_selector_matches_components(selector: dict[str, Any] | None, components: set[str]) -> None:
     found = said(selector)
     assert {one for one in ("engine", "decoder", "router") if f"pods of {one}," in found} == components
 

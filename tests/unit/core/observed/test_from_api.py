@@ -24,7 +24,7 @@ def child(kind: str, **parts: Any) -> from_api.Child:
     return from_api.child(kind, {"metadata": metadata, **parts})
 
 
-def test_a_workload() -> None:
+def test_child_of_statefulset_has_identity_and_replicas() -> None:
     one = child("StatefulSet", spec={"replicas": 3})
     assert (one.kind, one.namespace, one.name, one.uid, one.version) == ("StatefulSet", "ns", "c", "u", 9)
     assert (one.owner, one.hash, one.owned, one.deleting, one.replicas) == ("owner", "h", "", False, 3)

@@ -45,7 +45,7 @@ def container(state: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"name": "ome-container", "ready": False, "restartCount": 0, "state": state, **more}
 
 
-def test_a_ready_worker() -> None:
+def test_pod_of_ready_worker_has_group_rank_and_node() -> None:
     pod = from_api.pod(body(status={"phase": "Running", "conditions": [ready()]}))
     assert (pod.namespace, pod.name, pod.uid, pod.version) == ("ns", "p", "u", 42)
     assert (pod.service, pod.component, pod.revision, pod.workload) == ("kimi", "decoder", "abc", "kimi-decoder-abc-2-w")
@@ -81,7 +81,7 @@ def test_without_its_group_label_a_leader_is_of_no_group() -> None:
     assert (pod.group, pod.rank) == (from_api.NO_NUMBER, 0)
 
 
-def test_routers_have_no_groups() -> None:
+def test_router_pod_has_group_and_rank_0() -> None:
     pod = from_api.pod(body({**WORKER, keys.COMPONENT: "router"}))
     assert (pod.group, pod.rank) == (0, 0)
 
@@ -92,7 +92,7 @@ def test_strangers_are_in_no_group(labels: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("odd", [{}, {"metadata": None}, {"metadata": {"labels": None}, "spec": None, "status": None}])
-def test_nothing_is_too_empty(odd: dict[str, Any]) -> None:
+def test_invalid_objects_become_empty_records(odd: dict[str, Any]) -> None:
     assert from_api.pod(odd).uid == ""
     assert node_facts.node(odd).name == ""
     assert from_api.child("StatefulSet", odd).owned == ""
@@ -249,7 +249,7 @@ def test_why_it_is_not_ready(case: str) -> None:
     assert (pod.ready, (pod.reason, pod.message)) == (False, wanted)
 
 
-def test_terminating() -> None:
+def test_deleted_pod_is_terminating_with_grace_period() -> None:
     boxes = [container({}, restartCount=2), container({}, name="sidecar", restartCount=1)]
     status = {"conditions": [ready()], "containerStatuses": boxes}
     pod = from_api.pod(body(status=status, deletionTimestamp="2026-01-01T00:00:00Z", deletionGracePeriodSeconds=30))

@@ -136,7 +136,7 @@ def test_an_object_that_we_never_applied() -> None:
     assert managed_fields.owned({}) == ""
 
 
-def test_sets_and_indices() -> None:
+def test_managed_fields_select_values_and_indices_of_lists() -> None:
     body = {"a": ["x", "y", "z"], "b": [1, 2, 3]}
     assert managed_fields.project(body, {"f:a": {'v:"z"': {}, 'v:"x"': {}}, "f:b": {"i:1": {}}}) == {
         "a": ["x", "z"],

@@ -40,7 +40,7 @@ def test_other_conditions_and_taints_are_no_faults() -> None:
         ({"cpu": "64"}, {"cpu": "63"}, ""),
     ],
 )
-def test_gpus_that_are_missing(capacity: dict[str, str], allocatable: dict[str, str], said: str) -> None:
+def test_missing_gpus_of_node_are_a_fault(capacity: dict[str, str], allocatable: dict[str, str], said: str) -> None:
     found = faults({"capacity": capacity, "allocatable": allocatable})
     assert found == ({"GPUMissing": said} if said else {})
 

@@ -29,7 +29,7 @@ BODY: dict[str, Any] = {
 }
 
 
-def test_a_node() -> None:
+def test_node_record_has_capacity_and_state() -> None:
     room = (("amd.com/gpu", 2), ("cpu", 191500), ("memory", 2048), ("nvidia.com/gpu", 8), ("rdma/ib", 1000))
     taints = (Taint("gpu", "yes", "NoSchedule"), Taint("z", "", "NoExecute"))
     assert nodes.node(BODY) == ("n", 3, {"a": "b"}, True, 10, frozenset(), True, taints, room, "", "", ())
@@ -50,14 +50,14 @@ def test_a_node() -> None:
         ({}, ["a", "b"]),
     ],
 )
-def test_labels_that_differ(
+def test_differing_keys_compares_labels_in_both_directions(
     kind: Callable[[dict[str, str]], Mapping[str, str]], now: dict[str, str], found: list[str]
 ) -> None:
     assert differing_keys(Labels({"a": "1", "b": "2"}), kind(now)) == found
     assert differing_keys(kind(now), Labels({"a": "1", "b": "2"})) == found
 
 
-def test_labels_are_a_mapping() -> None:
+def test_labels_behave_like_a_mapping() -> None:
     labels = Labels({"b": "2", "a": "1"})
     assert labels == {"a": "1", "b": "2"} == labels
     assert labels != {"a": "1"} and labels != Labels({"a": "1", "b": "3"}) and labels != Labels({"a": "1", "c": "2"})

@@ -127,7 +127,7 @@ WRONG: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_is_no_summary(case: str) -> None:
+def test_invalid_summary_raises_short_error(case: str) -> None:
     with pytest.raises(Unusable) as error:
         read(WRONG[case])
     assert 10 < len(str(error.value)) < 120 and "\n" not in str(error.value)

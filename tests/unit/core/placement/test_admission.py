@@ -91,7 +91,7 @@ def test_blind_tries_of_other_nodes_do_not_wait_for_each_other() -> None:
     assert granted(claim("tries", 1, "a", trying=True), first, on=on) == {}
 
 
-def test_why_it_waits() -> None:
+def test_waiting_gang_gets_reason() -> None:
     on = nodes(a=4)
     rested = admit([claim("a", 2, rested=False)], on, on, NOW, 60.0)
     assert rested.granted == {} and "although capacity seemed sufficient" in rested.waits["a"]

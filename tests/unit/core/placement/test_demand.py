@@ -38,7 +38,7 @@ def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
         ("Resembles", "none", ("x",), True),
     ],
 )  # fmt: skip
-def test_every_operator(operator: str, key: str, values: tuple[str, ...], met: bool) -> None:
+def test_node_expression_supports_every_operator(operator: str, key: str, values: tuple[str, ...], met: bool) -> None:
     assert Expression(key, operator, values).met(LABELS) is met
 
 
@@ -69,7 +69,7 @@ def test_labels_of_weights_are_left_out_where_the_gate_of_the_model_asks() -> No
         (Toleration("gpu", "Gt", "5", ""), True),
     ],
 )  # fmt: skip
-def test_tolerations(toleration: Toleration, tolerates: bool) -> None:
+def test_toleration_matches_taint(toleration: Toleration, tolerates: bool) -> None:
     assert toleration.tolerates(Taint("gpu", "yes", "NoSchedule")) is tolerates
 
 

@@ -129,7 +129,7 @@ CASES: dict[str, tuple[dict[str, Node], Need, str]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_sentences(case: str) -> None:
+def test_unplaced_pods_are_described(case: str) -> None:
     found, asked, sentence = CASES[case]
     assert said(found, asked) == sentence
 

@@ -118,7 +118,7 @@ def test_a_new_service_does_not_wait_for_services_that_want_the_same_nodes() -> 
     assert len(engines(made)) == 4
 
 
-def test_it_claims_no_nodes() -> None:
+def test_queued_service_claims_no_nodes() -> None:
     """A service in a queue claims no nodes, because the quota of the queue decides when it starts. With a claim, it would
     keep others from nodes that it may never get.
     """

@@ -57,7 +57,7 @@ def test_a_group_that_failed_on_an_avoided_node_comes_up_under_another_number() 
 @pytest.mark.parametrize(
     ("recycles", "ready", "avoided"), [(0, False, "own"), (1, True, "own"), (1, False, "another"), (1, False, "")]
 )
-def test_other_groups_stay(recycles: int, ready: bool, avoided: str) -> None:
+def test_group_without_bad_node_is_not_replaced(recycles: int, ready: bool, avoided: str) -> None:
     one = failed(recycles, ready)
     free = sorted(one.deps.nodes.keys() - where(one))
     one.avoided = {"own": {own(one)[0]: "it failed"}, "another": {free[0]: "it failed"}, "": dict[str, str]()}[avoided]

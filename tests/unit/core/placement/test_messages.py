@@ -31,7 +31,7 @@ def test_the_sentence_of_the_page() -> None:
     )
 
 
-def test_strangers_and_many_holders() -> None:
+def test_message_limits_number_of_holders() -> None:
     by = {f"n{at}": f"ns/s{at // 2}" for at in range(10)}
     assert said(need(9), held=taken(*range(11)), by=by) == (
         "9 nodes with 8 free GPUs: 5 are free, 2 are held by ns/s0, 2 are held by ns/s1, 2 are held by ns/s2, "
@@ -46,7 +46,7 @@ def test_the_amount_that_is_missing_is_named() -> None:
     assert said(need(2, cpu=64_000), held=held, by={}) == "2 nodes with 64 free cpu: 1 is free, 15 are held by others"
 
 
-def test_pods_that_share_nodes() -> None:
+def test_message_counts_places_on_shared_nodes() -> None:
     found = said(need(40, gpus=2), held=taken(0, 1), by={"n0": "ns/a", "n1": "ns/a"})
     assert found == "places for 40 pods with 2 free GPUs: 56 are free, 8 are held by ns/a"
 

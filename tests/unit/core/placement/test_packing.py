@@ -34,7 +34,9 @@ def places(room: Amounts, *takes: int, number: int = 1) -> list[tuple[Amounts, f
         ([kind(3, 1)], places((), 0), None),
     ],
 )
-def test_places(kinds: list[PodClass], nodes: list[tuple[Amounts, frozenset[int]]], found: int | None) -> None:
+def test_largest_packing_of_pod_classes(
+    kinds: list[PodClass], nodes: list[tuple[Amounts, frozenset[int]]], found: int | None
+) -> None:
     assert together(kinds, nodes) == found
 
 

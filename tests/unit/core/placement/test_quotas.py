@@ -103,6 +103,6 @@ def test_a_pod_without_amounts_is_best_effort() -> None:
     assert shortage([quota({"pods": "0"}, {}, scopes=["NotBestEffort"])], change) == ""
 
 
-def test_a_message_is_short() -> None:
+def test_quota_message_counts_further_quotas() -> None:
     none = [quota({"pods": "0"}, {}) for _ in range(5)]
     assert shortage(none, QuotaChange(((pod(), 1),), ())).endswith("; 2 more")

@@ -38,7 +38,7 @@ CASES: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_tidy(case: str) -> None:
+def test_canonical_pod_is_idempotent(case: str) -> None:
     pod, tidied = CASES[case]
     assert canonical_pod(pod) == (tidied, ())
     assert canonical_pod(tidied) == (tidied, ())

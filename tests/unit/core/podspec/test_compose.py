@@ -75,7 +75,7 @@ SIZES: dict[str, tuple[Data, Data, int]] = {
 
 
 @pytest.mark.parametrize("case", SIZES)
-def test_pods_of_a_group(case: str) -> None:
+def test_compose_derives_group_size_and_worker(case: str) -> None:
     runtime, written, size = SIZES[case]
     composed = made(runtime, written)
     assert composed.size == size
@@ -97,7 +97,7 @@ def test_labels_and_annotations_merge_and_the_runtime_may_have_them_at_the_top()
     assert composed.annotations == {"n": "2"}
 
 
-def test_timeout_and_router_variables() -> None:
+def test_compose_merges_timeout_and_router_config() -> None:
     runtime = {"routerConfig": {**BOX, "timeoutSeconds": 9, "config": {"A": "1", "B": "1"}}}
     composed = made(runtime, {"config": {"B": "2"}}, "router")
     assert (composed.timeout, composed.config) == (9, {"A": "1", "B": "2"})

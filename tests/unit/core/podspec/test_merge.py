@@ -80,7 +80,7 @@ CASES: dict[str, tuple[Any, Any, Any]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_merge(case: str) -> None:
+def test_merge_prefers_upper_and_keeps_inputs(case: str) -> None:
     lower, upper, merged = CASES[case]
     before = repr((lower, upper))
     assert merge(lower, upper) == merged

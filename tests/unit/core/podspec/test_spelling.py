@@ -140,7 +140,7 @@ def test_the_workers_of_a_runtime_are_read_too() -> None:
     )
 
 
-def test_a_runtime_is_named() -> None:
+def test_misspelled_field_message_names_the_runtime() -> None:
     runtime: Runtime = parts.runtime(decoderConfig={"runner": {"imag": "x"}})
     (said,) = misspelled(parts.service(engine={}, decoder={}), runtime)
     assert said == "runtime rt: spec.decoderConfig.runner.imag is not a field of a pod: did you mean image?"

@@ -73,7 +73,7 @@ def said(revision: Manifest) -> str:
         ("yes", None, None, "Warn", "Warn"),
     ],
 )
-def test_who_counts_more(
+def test_preflight_mode_of_service_takes_precedence(
     of_service: str | None, of_engine: str | None, of_runtime: str | None, default: str, wanted: str
 ) -> None:
     _, revision = applied(service(of_service, of_engine), runtime(of_runtime), preflight=default)
@@ -87,7 +87,7 @@ def test_the_default_of_the_chart_is_no_part_of_a_revision() -> None:
     assert len(told) == 4, "the mode in the service is part of the revision"
 
 
-def test_off_leaves_no_trace() -> None:
+def test_preflight_off_adds_nothing_to_revision() -> None:
     plan, revision = applied(service(), runtime())
     assert "preflight" not in revision["data"]["inputs"] and "reflight" not in str(plan.apply)
 
@@ -100,7 +100,7 @@ def test_a_word_that_is_no_mode_is_told() -> None:
     assert said(revision) == "Off"
 
 
-def test_reading() -> None:
+def test_preflight_mode_is_parsed() -> None:
     assert [read(each) for each in ("Off", " require ", "WARN", "", "x", None, False)] == [
         "Off",
         "Require",

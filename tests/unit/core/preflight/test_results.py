@@ -31,7 +31,7 @@ def said(*findings: Any, **more: Any) -> str:
     return json.dumps({"preflight": 1, "rank": 3, "findings": findings, "more": 0, **more})
 
 
-def test_nothing_was_found() -> None:
+def test_check_without_findings_gives_none() -> None:
     for state in ({}, {"waiting": {"reason": "PodInitializing"}}, {"running": {}}, ended(said())):
         assert read(status(state)) is None
     assert read({}) is None and read({"initContainerStatuses": None}) is None
@@ -93,7 +93,7 @@ def test_hostile_findings_are_bounded_and_clean() -> None:
     st.text() | st.builds(lambda text: '{"preflight": 1, "findings": [' + text, st.text()),
     st.sampled_from([0, 1, 137, None]),
 )
-def test_no_message_breaks_anything(message: str, code: int | None) -> None:
+def test_any_termination_message_gives_printable_sentence(message: str, code: int | None) -> None:
     checked = read(status({"terminated": {"exitCode": code, "message": message}}))
     assert checked is None or checked.sentence.isprintable()
 

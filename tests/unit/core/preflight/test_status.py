@@ -18,7 +18,7 @@ def rank(number: int, *found: PreflightFinding, held: bool = False, ready: bool 
     return pod(f"p{number}", number, 4, "decoder", ready=ready, **more)._replace(preflight=said, node=f"n{number}")
 
 
-def test_nothing_found_says_nothing() -> None:
+def test_ranks_without_findings_give_no_condition() -> None:
     assert checked([rank(0), rank(1)]) == {} and condition({}) is None
 
 

@@ -38,7 +38,7 @@ CODE = "".join(file.read_text() for file in PACKAGE.rglob("*.py") if PACKAGE / "
 
 
 @pytest.mark.parametrize(("name", "record"), RECORDS)
-def test_a_record_is_complete(name: str, record: ReasonRecord) -> None:
+def test_reason_record_has_conditions_meaning_and_remedy(name: str, record: ReasonRecord) -> None:
     """The name of a record equals its reason. It has existing conditions, a meaning and, unless everything is in order, a
     remedy.
     """
@@ -59,7 +59,7 @@ def test_the_code_uses_every_reason(name: str, record: ReasonRecord) -> None:
 
 
 @pytest.mark.parametrize(("name", "record"), RECORDS)
-def test_its_values_agree(name: str, record: ReasonRecord) -> None:
+def test_values_of_reason_record_are_consistent(name: str, record: ReasonRecord) -> None:
     """The values of a record are consistent: a reason that disappears without any action is not Failed, a reason with a
     warning Event is not Current, and a good reason is Current.
     """
@@ -76,7 +76,7 @@ def test_its_values_agree(name: str, record: ReasonRecord) -> None:
     assert not record.on_its_way or record.pods, "it is counted with the pods"
 
 
-def test_every_reason_stands_once() -> None:
+def test_every_reason_is_recorded_once() -> None:
     found = [record for family in FAMILIES.values() for record in vars(family).values() if isinstance(record, ReasonRecord)]
     assert len(found) == len(REASONS) == len(RECORDS)
     assert [*REASONS] == [str(record) for record in found]

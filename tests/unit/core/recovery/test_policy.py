@@ -4,7 +4,7 @@ from ome_operator.core.recovery.policy import FIRST, HANG, LAST, RecoveryPolicy,
 from tests.support import parts
 
 
-def test_defaults() -> None:
+def test_recovery_policy_has_defaults() -> None:
     assert policy(parts.service(engine={}), None, "engine") == RecoveryPolicy()
 
 
@@ -17,7 +17,7 @@ def test_the_service_wins_over_its_runtime_field_by_field() -> None:
     assert policy(parts.service(engine={}, decoder={}), runtime, "decoder").hang == HANG
 
 
-def test_the_other_settings() -> None:
+def test_recovery_policy_reads_lifecycle_fields() -> None:
     lifecycle = {"instanceReadyTimeout": "1h30m", "toleratedLostRanks": 2, "forceDeleteAfter": "5m", "silence": "Observe"}
     found = policy(parts.service(engine={"lifecycle": lifecycle}), None, "engine")
     assert (found.start, found.spare, found.force, found.silence) == (5400.0, 2, 300.0, False)

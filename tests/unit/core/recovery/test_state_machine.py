@@ -296,7 +296,7 @@ def test_a_group_that_waits_in_its_preflight_is_never_recycled_for_it() -> None:
     assert (passed.record.phase, passed.again) == (rec.STARTING, PLAIN.start), "it then has the complete start-up time"
 
 
-def test_after_a_recycle_too() -> None:
+def test_preflight_holds_group_after_recycle() -> None:
     gone = go(held(False, False, uid="1new"), go(LOST, READY).record, later=60).record
     assert (gone.phase, gone.recycles) == (rec.HELD, 1)
 

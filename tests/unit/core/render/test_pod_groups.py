@@ -100,7 +100,7 @@ UNNAMED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("case", UNNAMED)
-def test_nothing_is_written_with(case: str) -> None:
+def test_pods_get_no_pod_group_in_these_cases(case: str) -> None:
     made = data(2, **UNNAMED[case])
     assert "podGroup" not in made["workloads"][keys.ENGINE]
     assert [marks(one) for one in pods(made, keys.ENGINE, 0)] == [set(), set()]

@@ -114,7 +114,7 @@ ENVS: dict[str, tuple[list[Manifest], list[str]]] = {
 
 
 @pytest.mark.parametrize("case", ENVS)
-def test_order_of_variables(case: str) -> None:
+def test_variables_follow_the_variables_that_they_reference(case: str) -> None:
     """A variable stands after the variables to which it refers, because Kubernetes expands only references to earlier
     variables.
     """
@@ -247,7 +247,7 @@ PORTS: dict[str, tuple[Manifest, int]] = {
 
 
 @pytest.mark.parametrize("case", PORTS)
-def test_where_a_container_serves(case: str) -> None:
+def test_port_of_container_is_found(case: str) -> None:
     container, found = PORTS[case]
     assert pod_template.port(container) == found
 

@@ -17,7 +17,7 @@ def injected(box: dict[str, Any] | None = None, pod: dict[str, Any] | None = Non
 
 
 @pytest.mark.parametrize("value", ["false", "True", ""])
-def test_nothing_without_the_annotation(value: str) -> None:
+def test_pod_without_rdma_annotation_is_unchanged(value: str) -> None:
     pod = {"containers": [{"name": "main"}]}
     assert rdma.inject(pod, {"rdma.ome.io/auto-inject": value}) is pod
 

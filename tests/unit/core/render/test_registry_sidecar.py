@@ -42,7 +42,7 @@ def args(**more: Any) -> list[str]:
     return [str(one) for one in box["args"]]
 
 
-def test_what_it_is_told() -> None:
+def test_registry_sidecar_gets_expected_arguments() -> None:
     assert args(words=["--pd-disaggregation", "--port", "8080"]) == [
         "registry",
         "--router=http://127.0.0.1:8080",
@@ -110,7 +110,7 @@ ADDRESSES = {
 
 
 @pytest.mark.parametrize("case", ADDRESSES)
-def test_where_the_router_is(case: str) -> None:
+def test_registry_sidecar_gets_address_of_router(case: str) -> None:
     words, address = ADDRESSES[case]
     assert args(words=["--pd-disaggregation", *words])[1] == f"--router={address}"
 
@@ -161,7 +161,7 @@ NONE: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("case", NONE)
-def test_routers_without_a_registry(case: str) -> None:
+def test_router_without_supported_registry_gets_no_sidecar(case: str) -> None:
     given = dict(NONE[case])
     assert beside(*given.pop("words"), **given) is None
 
@@ -184,7 +184,7 @@ def test_images_that_may_have_the_api(image: str) -> None:
 
 
 @pytest.mark.parametrize("start", [["smg", "launch"], ["/usr/bin/sglang-router"], ["sh", "-c"], []])
-def test_ways_to_start_it(start: list[str]) -> None:
+def test_sglang_router_is_recognized_in_each_command(start: list[str]) -> None:
     words = ["python3 -m sglang_router.launch_router --pd-disaggregation"] if "sh" in start else ["--pd-disaggregation"]
     assert sglang_router({"command": start, "args": words}) is not None
 

@@ -49,7 +49,7 @@ def test_the_revision_joins_every_selector_in_its_form(case: str, part: str) -> 
     assert router.own_slice({part: words}, "r1") == {part: scoped}
 
 
-def test_deployment() -> None:
+def test_router_deployment_has_labels_and_strategy() -> None:
     spec = deployed({"labels": {"component": "x", "team": "a"}, "annotations": {"n": "1"}}, replicas=3)["spec"]
     wanted = {
         "component": "router",

@@ -73,7 +73,7 @@ def test_the_secret_is_the_services_and_comes_first() -> None:
         "keys of the user's",
     ],
 )
-def test_routers_that_get_none(made: World) -> None:
+def test_router_without_support_gets_no_control_key(made: World) -> None:
     plan = made.sync()
     assert secrets(plan) == [] and "OME_ROUTER_KEY" not in str(pod(plan))
 

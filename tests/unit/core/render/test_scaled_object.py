@@ -67,6 +67,6 @@ def test_only_queries_are_filled_in(trigger: Any) -> None:
         (counts(LOAD, scaler="hpa"), False, ""),
     ],
 )
-def test_advice(policy: ReplicaPolicy, enabled: bool, words: str) -> None:
+def test_scaled_object_advice_for_keda_settings(policy: ReplicaPolicy, enabled: bool, words: str) -> None:
     found = list(scaled_object.advice(OWNER, "engine", policy, enabled=enabled))
     assert len(found) == bool(words) and words in "".join(found)

@@ -73,7 +73,7 @@ ADVICE: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("component", "said", "words"), ADVICE)
-def test_advice(component: str, said: dict[str, Any], words: str) -> None:
+def test_autoscaler_advice_for_unused_settings(component: str, said: dict[str, Any], words: str) -> None:
     found = scaling.advice(OWNER, component, counts(**said), 1)
     assert bool(found) == bool(words)
     assert words in "".join(found)

@@ -61,7 +61,7 @@ def test_the_annotation_changes_the_type_of_the_external_service_alone() -> None
     assert [one.get("type") for one in found.values()] == ["LoadBalancer", None, "ClusterIP", "ClusterIP", "ClusterIP"]
 
 
-def test_url() -> None:
+def test_service_url_contains_namespace_and_port() -> None:
     assert services.url(OWNER, 8080) == "http://svc.team.svc.cluster.local:8080"
 
 

@@ -34,7 +34,7 @@ def test_nothing_is_said_of_an_engine_that_is_heard_or_unknown(engine: Any) -> N
     assert said(engine, router()) == ""
 
 
-def test_the_flag_is_named() -> None:
+def test_telemetry_advice_names_missing_flag() -> None:
     found = said(SGLANG, router())
     assert "engine: the engine serves no metrics without --enable-metrics" in found and "`ome top`" in found
     assert "add the flag to the args" in found and "podMonitor" not in found
@@ -72,7 +72,7 @@ def test_a_router_of_another_program_was_chosen_and_gets_no_advice() -> None:
     assert said(SGLANG, router(False, parts.container("router", command=["nginx"]))) == ""
 
 
-def test_the_annotation_is_named() -> None:
+def test_telemetry_advice_names_annotation() -> None:
     off = {keys.REGISTRY: "false"}
     found = said(SGLANG, router(False), **off)
     assert said(SGLANG, router(False, **off)) == found

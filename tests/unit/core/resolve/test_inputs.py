@@ -128,7 +128,7 @@ def test_edits_that_make_a_new_revision(whose: str, path: str, value: Any) -> No
 
 
 @pytest.mark.parametrize(("whose", "path", "value"), MUST_NOT, ids=lambda one: one if isinstance(one, str) else "")
-def test_edits_that_do_not(whose: str, path: str, value: Any) -> None:
+def test_edit_without_effect_on_pods_keeps_revision(whose: str, path: str, value: Any) -> None:
     bodies = {"service": body(), "runtime": runtime_body(), "model": model_body()}
     before = revision(**bodies)
     changed = edited(bodies[whose], path, value)

@@ -57,7 +57,7 @@ def test_fine_tuned_weights_are_told() -> None:
     assert merged["fine-tuned-serving-with-merged-weights"] == "true" and "fine-tuned-weight-ft-strategy" not in merged
 
 
-def test_another_vendor_restarts_nothing() -> None:
+def test_changed_vendor_label_restarts_no_pods() -> None:
     shape = Shape()
     world = World(shape.service(), shape.deps(), 4)
     world.settle()

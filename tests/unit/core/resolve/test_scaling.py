@@ -62,7 +62,7 @@ def test_an_unknown_class_is_a_problem() -> None:
         ("local:///models/x", None),
     ],
 )
-def test_claims(uri: str, found: object) -> None:
+def test_claim_name_is_parsed_from_uri(uri: str, found: object) -> None:
     assert claim(uri) == found
 
 
@@ -96,12 +96,12 @@ def test_a_claim_needs_no_node_and_another_namespaces_is_refused() -> None:
     ("groups", "need"),
     [([(1, 4), (1, 12)], 16), ([(3, 1), (2, 1)], 1), ([(2, 2), (5, 1)], 4), ([(0, 4)], 0), ([(0, 1)], 0), ([], 0)],
 )
-def test_nodes_that_groups_need(groups: list[tuple[int, int]], need: int) -> None:
+def test_availability_counts_nodes_that_groups_need(groups: list[tuple[int, int]], need: int) -> None:
     found = availability([identity("hf://a/b")], groups, parts.deps(parts.model(), nodes=4))
     assert (found.have, found.need, found.enough) == (4, need, need <= 4)
 
 
-def test_a_claim_is_everywhere() -> None:
+def test_weights_on_claim_are_available_on_all_nodes() -> None:
     assert availability([identity("pvc://weights")], [(9, 9)], parts.deps()).enough
 
 
@@ -161,7 +161,7 @@ def test_the_annotation_of_ome_is_a_class() -> None:
     assert not counts({"maxReplicas": 2}, None, "external").autoscaled
 
 
-def test_who_scales() -> None:
+def test_scaler_depends_on_policy_and_default() -> None:
     assert counts({"maxReplicas": 2}).scaled
     assert not counts({"maxReplicas": 2, "autoscaler": {"class": "None"}}).scaled
     assert counts({"autoscaler": {"class": "External"}}).scaled

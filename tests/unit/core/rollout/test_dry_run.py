@@ -112,7 +112,7 @@ def test_a_service_without_another_slice_asks_nothing() -> None:
     assert asked == [], "neither has a service without an edit"
 
 
-def test_one_question_per_rollout() -> None:
+def test_rollout_requests_one_dry_run() -> None:
     world, asked = serving(), list[Check]()
     world.watcher = lambda plan: asked.extend(plan.check)
     edited(world, replace(SHAPE, image="b"))
@@ -182,7 +182,7 @@ def test_more_groups_than_before_are_not_needed_to_go_on() -> None:
     assert (comes["pods"], goes["pods"]) == (5, 7)
 
 
-def test_larger_groups_need_more() -> None:
+def test_quota_check_counts_pods_of_larger_groups() -> None:
     comes, goes = amounts(check(edited(serving(), replace(SHAPE, size=3))).quotas)
     assert (comes["pods"], goes["pods"]) == (10, 7)
 

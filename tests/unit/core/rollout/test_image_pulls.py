@@ -283,7 +283,7 @@ def test_an_edit_during_the_pull_pulls_what_is_asked_now() -> None:
         ({"conditions": [{"type": "Suspended", "status": "True"}], "active": 1}, PullOutcome.ACTIVE),
     ],
 )
-def test_what_a_job_shows(status: dict[str, object], wanted: PullOutcome) -> None:
+def test_exit_of_pull_job_proves_pulled_image(status: dict[str, object], wanted: PullOutcome) -> None:
     """A Job whose container exits with any code shows that the image was pulled; a Job whose pod ends without an exit code
     does not.
     """

@@ -60,7 +60,7 @@ def test_going_back_uses_the_old_revision_again_as_the_newest() -> None:
     assert world.service.status["revision"] == rolled("a").service.status["revision"]
 
 
-def test_history_is_limited() -> None:
+def test_revision_history_is_limited() -> None:
     assert numbers(rolled(*(f"image-{number}" for number in range(14)))) == list(range(5, 15))
 
 

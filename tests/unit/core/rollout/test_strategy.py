@@ -36,7 +36,7 @@ CASES: dict[str, tuple[Strategy, tuple[str, int | str, int | str]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_asked_for(case: str) -> None:
+def test_rollout_strategy_is_read_from_spec(case: str) -> None:
     found, wanted = CASES[case]
     assert (found.name, found.surge, found.unavailable) == wanted
     assert found.advice == ()

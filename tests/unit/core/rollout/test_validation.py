@@ -139,7 +139,7 @@ def test_a_repair_is_never_refused() -> None:
         (["--no-such-flag"], {"image": "vllm/vllm-openai:v0.32.0", "command": ["vllm", "serve"]}),
     ],
 )
-def test_everything_else_is_advice(args: list[str], more: dict[str, Any]) -> None:
+def test_finding_outside_refused_rules_does_not_refuse_edit(args: list[str], more: dict[str, Any]) -> None:
     found = edited(world(GOOD, **more), *args, **more)
     assert not refused(found) and revisions(found) == 2
 

@@ -37,7 +37,7 @@ def test_and_no_reason_to_refuse_the_next_edit() -> None:
     assert "--enable-deepep-moe" not in found.condition("RolledOut")["message"], "only new revisions are validated"
 
 
-def test_nor_a_restart() -> None:
+def test_restart_of_stored_bad_service_is_not_refused() -> None:
     found = before_the_rule(BAD)
     found.edit(service(rollout={"restartedAt": "2026-01-02T00:00:00Z"}))
     found.settle()

@@ -46,7 +46,7 @@ def chosen(having: Deps, stored: dict[str, Any] | None = None, **selector: Any) 
 @pytest.mark.parametrize(
     ("policy", "name"), [("BestFit", "a80"), ("Cheapest", "a80"), ("MostCapable", "b192"), ("FirstAvailable", "a80")]
 )
-def test_policies(policy: str, name: str) -> None:
+def test_accelerator_choice_follows_policy(policy: str, name: str) -> None:
     assert chosen(deps(*CLASSES), policy=policy) == name
 
 
@@ -70,7 +70,7 @@ def test_classes_with_ready_nodes_come_first() -> None:
         ({"maxMemory": 90, "minArchitectureVersion": "8.9", "requiredFeatures": ["fp8"]}, "a80"),
     ],
 )
-def test_constraints(constraints: dict[str, Any], name: str) -> None:
+def test_accelerator_choice_respects_constraints(constraints: dict[str, Any], name: str) -> None:
     assert chosen(deps(*CLASSES), constraints=constraints) == name
 
 

@@ -271,7 +271,7 @@ def test_a_named_runtime_that_does_not_match_runs_with_advice() -> None:
 
 
 @pytest.mark.parametrize(("text", "number"), [("7B", 7e9), ("1.04T", 1.04e12), ("500m", 5e8), ("x", None), (None, None)])
-def test_sizes(text: str | None, number: float | None) -> None:
+def test_parameter_count_is_parsed(text: str | None, number: float | None) -> None:
     assert parameter_count(text) == (None if number is None else pytest.approx(number))
 
 

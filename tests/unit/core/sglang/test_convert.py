@@ -93,7 +93,7 @@ def test_the_source_changes_with_the_spec_alone() -> None:
     assert source(short()) != source(short("a/b"))
 
 
-def test_status_comes_back() -> None:
+def test_serving_gets_status_of_inference_service() -> None:
     conditions = [{"type": "Ready", "status": "True", "reason": "Serving", "message": "m", "observedGeneration": 1}]
     found = mirrored_status(
         serving(),

@@ -48,11 +48,11 @@ def test_the_time_moves_with_the_status_in_every_direction() -> None:
         assert found["lastTransitionTime"] == "2026-01-02T00:00:00Z"
 
 
-def test_unknown_is_none() -> None:
+def test_condition_without_value_is_unknown() -> None:
     assert stamp(one(None), (), 1, EARLY)[0]["status"] == "Unknown"
 
 
-def test_long_messages_are_cut() -> None:
+def test_long_condition_message_is_shortened() -> None:
     (found,) = stamp(one(False, "R", "x" * 5000), (), 1, EARLY)
     assert len(found["message"]) == MESSAGE_LIMIT and found["message"].endswith("…")
 

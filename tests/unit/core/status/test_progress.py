@@ -34,7 +34,7 @@ def waiting(number: int, reason: str, message: str = "") -> Pod:
     return pod(f"w{number}", number, 0, "decoder", ready=False)._replace(reason=reason, message=message)
 
 
-def test_complete() -> None:
+def test_progress_of_ready_role_is_complete() -> None:
     found = seen(role(2, 3), *group(0, 3), *group(1, 3))
     assert (found.complete, found.ready_groups, found.counts, found.reason) == (True, 2, "6/6", "Ready")
     assert found.message == "decode 6/6 pods ready"
@@ -68,11 +68,11 @@ def test_another_roles_pods_are_not_counted() -> None:
     assert seen(role(1, 1), pod("x", component="engine")).ready_pods == 0
 
 
-def test_zero_groups_are_complete() -> None:
+def test_role_with_zero_groups_is_complete() -> None:
     assert seen(role(0, 4)).complete
 
 
-def test_the_scheduler_is_quoted() -> None:
+def test_progress_quotes_scheduler_message() -> None:
     words = "0/16 nodes have 8 free nvidia.com/gpu"
     pods = [*group(0, 12, ready=7)[:7], *(waiting(number, "Unschedulable", words) for number in range(5))]
     found = seen(role(1, 12), *pods)
@@ -99,7 +99,7 @@ def test_what_heals_by_itself_is_progress() -> None:
     assert seen(role(1, 1), *group(0, 1, deleting=True, ready=0)).reason == "Progressing"
 
 
-def test_missing_pods() -> None:
+def test_progress_counts_missing_pods() -> None:
     found = seen(role(1, 2), waiting(0, "Starting"))
     assert found.message == "decode 0/2: 1 pod starting; 1 not created yet"
     assert seen(role(1, 2)).reason == "Creating"
@@ -110,7 +110,7 @@ def test_pods_that_cannot_be_created_are_explained_by_whoever_refused_them() -> 
     assert (found.reason, found.message) == ("PodsRefused", "decode 0/2: 2 pods cannot be created: exceeded quota")
 
 
-def test_titles() -> None:
+def test_role_titles_depend_on_disaggregation() -> None:
     assert [title(one, True) for one in ("engine", "decoder", "router")] == ["prefill", "decode", "router"]
     assert title("engine", False) == "engine"
 

@@ -58,7 +58,7 @@ def condition(type_: str, **changed: Any) -> tuple[str, str, str]:
     return found["status"], found["reason"], found["message"]
 
 
-def test_a_service_that_serves() -> None:
+def test_status_of_serving_service_has_all_conditions() -> None:
     found = status(BASE)
     assert (found["url"], found["revision"], found["runtime"], found["observedGeneration"]) == (URL, "r1", "rt", 2)
     assert found["components"]["engine"] == {
@@ -156,7 +156,7 @@ def test_nothing_at_all_says_what_is_missing() -> None:
     assert ready(problems=(problem,), **bare) == ("False", "BaseModelNotFound", "gone")
 
 
-def test_scaled_to_zero() -> None:
+def test_status_of_service_scaled_to_zero() -> None:
     none = (far("engine", 0, 0), far("router", 1))
     found = ready(progress=none)
     assert found[:2] == ("False", "ScaledToZero") and found[2].startswith("engine scaled to zero")
@@ -208,7 +208,7 @@ def test_two_slices_are_shown_with_an_arrow_and_their_pods() -> None:
     ]
 
 
-def test_advice_is_no_fault() -> None:
+def test_advice_does_not_make_service_unready() -> None:
     found = said(replace(BASE, advice=("a", "b")))
     assert found["Advice"] == ("True", "NoEffect") and found["Ready"] == ("True", "Serving")
 

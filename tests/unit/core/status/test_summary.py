@@ -72,7 +72,7 @@ def test_a_word_of_kubernetes_is_in_progress() -> None:
         ([("Ready", "ScaledToZero", "z")], "", ""),
     ],
 )
-def test_the_gravest_condition_decides(conditions: list[tuple[str, str, str]], type_: str, message: str) -> None:
+def test_summary_uses_gravest_condition(conditions: list[tuple[str, str, str]], type_: str, message: str) -> None:
     status = {"conditions": cond.stamp([Condition(one, False, *why) for one, *why in conditions], (), 1, EARLY)}
     assert summary(status) == type_
     assert not type_ or status["conditions"][0]["message"] == message

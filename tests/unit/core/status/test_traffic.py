@@ -98,7 +98,9 @@ def seen(requests: float, **more: Any) -> dict[str, Any]:
         ({**seen(10), "time": "yesterday"}, seen(10), 0, True),
     ],
 )
-def test_it_changes_rarely(before: Any, found: Any, seconds: float, changes: bool) -> None:
+def test_traffic_status_changes_only_after_interval_or_large_difference(
+    before: Any, found: Any, seconds: float, changes: bool
+) -> None:
     now = START + timedelta(seconds=seconds)
     assert renewed(before, found, now) == (found if changes else before)
 

@@ -57,7 +57,7 @@ def test_a_leader_of_another_revision_is_named_with_it(world: World) -> None:
     assert told is not None and "-> decode-1 of revision r2: 14" in told.message
 
 
-def test_the_message_is_bounded(world: World) -> None:
+def test_transfer_message_limits_number_of_pairs(world: World) -> None:
     many = [pair(world, f"prefill-{one}", f"decode-{two}") for one in range(2) for two in range(3)]
     told = transfers_condition([tuple(many)], world.observed().pods)
     assert told is not None and told.message.count("->") == SHOWN and told.message.endswith("2 more pairs fail")

@@ -91,7 +91,7 @@ def revision(plan: Plan) -> str:
         (service("no endpoint"), runtime(C), everywhere(C)),
     ],
 )
-def test_who_counts_more(asked: InferenceService, of: Any, wanted: dict[str, str]) -> None:
+def test_trace_endpoint_of_component_takes_precedence(asked: InferenceService, of: Any, wanted: dict[str, str]) -> None:
     assert sent(first(asked, of)) == wanted
 
 
@@ -138,7 +138,7 @@ def test_what_cannot_be_is_told() -> None:
     assert sent(plan) == everywhere("")
 
 
-def test_reading() -> None:
+def test_trace_endpoint_is_parsed() -> None:
     good = ("c:1", "10.0.0.1:4317", "a.b-c.d:65535", "[fd00::1]:4317", "$(HOST_IP):4317", " c:1 ", "OFF")
     assert [read(each) for each in good] == [*(each.strip() for each in good[:-1]), "Off"]
     bad = (
@@ -161,7 +161,7 @@ def test_reading() -> None:
     assert endpoint({}, "engine") == of_router({}, {}, {}) == ""
 
 
-def test_lint_knows_the_arguments() -> None:
+def test_lint_accepts_rendered_trace_arguments() -> None:
     bodies = parts.read(parts.ROOT / "tests/golden/traces/in.yaml")
     (subject,) = [each for each in linting.looked_at(bodies) if each.service]
     said = [launch.words for _, launch in subject.launched()]

@@ -46,7 +46,7 @@ def test_it_stays_small_whatever_fails() -> None:
     assert (found["failed"], len(found["failedServices"]), found["services"]) == (500, LISTED, 510)
 
 
-def test_news_of_waves() -> None:
+def test_wave_changes_become_events() -> None:
     baking = told(done=1, rolling=0, until=UNTIL)
     story = [None, told(), baking, told(2, 1), told(2, 1, failed=1), told(2, 2, 0, until=UNTIL), told(3, 2, 3)]
     story += [told(4, 5, 5, 0), told(4, 10, 0, 0), told(4, 10, 0, 0), told(1, 0, generation=4)]
@@ -65,7 +65,7 @@ def test_counts_alone_are_no_news() -> None:
     assert events(told(), None) == () and steps(None) != steps(told())
 
 
-def test_nobody_has_begun_yet() -> None:
+def test_paused_services_give_no_wave_event() -> None:
     """While all services of an object are paused, no Event reports that a wave begins."""
     assert events(None, told(rolling=0)) == ()
 

@@ -31,7 +31,7 @@ def ago(*minutes: float) -> list[datetime]:
         (("1", "2", "3", "4"), 2, [1, 2]),
     ],
 )
-def test_where_waves_end(waves: tuple[str, ...], total: int, ends: list[int]) -> None:
+def test_wave_sizes_are_rounded_up_and_grow(waves: tuple[str, ...], total: int, ends: list[int]) -> None:
     """A wave that is a share of the services is rounded up. Each wave has at least one service more than the previous one,
     and the last wave has all services.
     """
@@ -58,7 +58,9 @@ def test_where_waves_end(waves: tuple[str, ...], total: int, ends: list[int]) ->
         ([], 12, 0, 1, 0),
     ],
 )  # fmt: skip
-def test_how_many_may_begin(whole: list[float], under_way: int, failed: int, wave: int, room: int) -> None:
+def test_wave_limits_number_of_services_that_begin(
+    whole: list[float], under_way: int, failed: int, wave: int, room: int
+) -> None:
     found = decide(USUAL, 200, ago(*whole), under_way, failed, NOW)
     assert found is not None and (found.wave, found.of, found.room) == (wave, 4, room)
 
@@ -122,7 +124,7 @@ def test_what_is_no_list_of_waves(text: str, word: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "5", "fast", "9000h", "99999999999999999999h", "1" * 70 + "s", "-5m"])
-def test_what_is_no_bake(text: str) -> None:
+def test_invalid_bake_time_is_refused(text: str) -> None:
     assert isinstance(read_bake(text), Invalid)
 
 

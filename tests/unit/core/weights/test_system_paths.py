@@ -20,5 +20,5 @@ def test_a_directory_that_contains_the_system_is_found(path: str) -> None:
     "path",
     ["/mnt/models", "/raid/etc", "/etcd", "/usrlocal", "/var/lib/ome/models/tiny", "/dev/shm/tiny", "/home/a", "/opt/m"],
 )
-def test_other_directories_are_free(path: str) -> None:
+def test_other_directories_are_not_system_directories(path: str) -> None:
     assert system_directory(path) == ""

@@ -97,6 +97,6 @@ def test_a_host_that_gives_a_list_and_one_that_gives_a_page(host: Host) -> None:
         ("", None),
     ],
 )
-def test_digest_of(text: str, found: str | None) -> None:
+def test_digest_is_read_from_each_checksum_format(text: str, found: str | None) -> None:
     """The digest of a file is found in every form of digest files that the projects use."""
     assert releases.digest_of(text, "helm.tar.gz") == found

@@ -54,7 +54,7 @@ def never_build(tools: list[Tool], *_: object, more_to_come: bool) -> None:
     raise UserError(f"built {', '.join(tool.name for tool in tools)}")
 
 
-def test_a_plain_binary(host: Host, place: Path) -> None:
+def test_plain_release_binary_is_downloaded_and_executable(host: Host, place: Path) -> None:
     """A release file that is the program itself, as those of Kubernetes, is downloaded and made executable. No other file is
     requested.
     """
@@ -65,7 +65,7 @@ def test_a_plain_binary(host: Host, place: Path) -> None:
     assert host.asked == [KUBECTL_PATH]
 
 
-def test_an_archive(host: Host, place: Path) -> None:
+def test_program_is_extracted_from_release_archive(host: Host, place: Path) -> None:
     """If a release file is a .tar.gz archive, as that of etcd, only the program in it is kept, and the archive
     is deleted.
     """
@@ -157,7 +157,7 @@ def test_a_slow_program_is_waited_for(host: Host, monkeypatch: pytest.MonkeyPatc
     assert (place / "kubectl").read_bytes() == PROGRAM
 
 
-def test_nobody_listens(host: Host, monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
+def test_refused_connection_to_host_is_reported(host: Host, monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
     """If no server listens at the host's address, the message says that the connection was refused."""
     host.release(KUBECTL_PATH, PROGRAM)
     monkeypatch.setenv("OME_K8S_RELEASES", "http://127.0.0.1:1")

@@ -61,7 +61,7 @@ def test_the_command_runs_with_every_optional_program(
     assert {one for one in options.EXTRAS if getattr(wanted[0], one)} == set(named)
 
 
-def test_its_own_ends(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_demo_down_removes_only_the_demo_of_its_checkout(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     at = made("mine", demo.installation())
     made("ome-demo", "/elsewhere")
     demo.remove("mine")

@@ -67,11 +67,11 @@ def test_images_wait_for_no_program() -> None:
     }  # fmt: skip
 
 
-def test_nothing_but_simulated_nodes() -> None:
+def test_demo_with_simulated_nodes_plans_minimal_parts() -> None:
     assert list(planned(SIMULATED)) == [plan.PROGRAMS, plan.CLUSTER, plan.OPERATOR, plan.KIMI_READY]
 
 
-def test_kind_brings_its_node() -> None:
+def test_demo_on_kind_plans_no_real_node() -> None:
     assert not {plan.PACKAGES, plan.NODE_PROGRAMS, plan.NODE} & planned(KIND).keys()
 
 

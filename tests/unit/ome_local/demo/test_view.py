@@ -32,7 +32,7 @@ def service(conditions: Mapping[str, str] = MappingProxyType({}), **ready: str) 
     }
 
 
-def test_without_a_status() -> None:
+def test_view_without_status_shows_missing_parts() -> None:
     """Without a status, the view shows all parts of the service as missing."""
     seen = view({"metadata": {"name": "kimi"}, "spec": service()["spec"]})
     assert not seen.ready
@@ -46,7 +46,7 @@ def test_without_a_status() -> None:
     ]
 
 
-def test_filling() -> None:
+def test_view_shows_counts_while_service_starts() -> None:
     """While the service starts, the view shows counts, and the message of each component that is not ready."""
     conditions = dict.fromkeys(TYPES, "False") | {"ModelReady": "True"}
     seen = view(service(conditions, engine="2/4", decoder="0/12"))
@@ -64,7 +64,7 @@ def test_a_sentence_does_not_repeat_its_line() -> None:
     assert str(view(body).lines[2]) == "… prefill  2/4  2 pods starting"
 
 
-def test_ready() -> None:
+def test_view_of_ready_service_ticks_all_lines() -> None:
     """If the service is ready, all lines have a tick, and nothing is shown as missing."""
     seen = view(service(GOOD, engine="4/4", decoder="12/12", router="1/1"))
     assert seen.ready
@@ -90,7 +90,7 @@ def test_without_a_decoder_it_is_an_engine() -> None:
 
 
 @pytest.mark.parametrize("body", [{}, {"spec": None, "status": None}, {"status": {"conditions": None}}])
-def test_anything_has_a_view(body: dict[str, Any]) -> None:
+def test_view_of_incomplete_object_does_not_raise(body: dict[str, Any]) -> None:
     """An incomplete object must not raise an exception in the middle of a demo."""
     assert not view(body).ready
 
@@ -112,7 +112,7 @@ def test_a_service_in_a_line() -> None:
     )
 
 
-def test_it_gives_up(capsys: pytest.CaptureFixture[str]) -> None:
+def test_view_ends_at_time_limit_or_when_operator_ends(capsys: pytest.CaptureFixture[str]) -> None:
     """The view ends at the time limit, or when the operator has ended."""
     assert not live_view.until_ready(lambda: view(service()), 0.0, lambda: True).ready
     assert not live_view.until_ready(lambda: view(service()), 60.0, lambda: False).ready

@@ -40,7 +40,7 @@ class TestPins:
     """Tests of pinned versions. Docker and `ome local` read them from the same files."""
 
     @pytest.mark.parametrize("name", build.REFERENCES)
-    def test_every_dockerfile_begins_alike(self, name: str) -> None:
+    def test_dockerfiles_share_their_first_stage(self, name: str) -> None:
         """All Dockerfiles begin with the same stage, so that the images share its layers."""
         begin, own = (self.instructions(each) for each in ("operator", name))
         assert own[:3] == begin[:3]
@@ -53,7 +53,7 @@ class TestPins:
         begins = foreign(file.read_text())
         assert begins and [name for name in begins if not DIGEST.fullmatch(name)] == []
 
-    def test_a_tag_is_found(self) -> None:
+    def test_foreign_image_references_are_found(self) -> None:
         text = "ARG A=x:1\nARG B=x:1@sha256:{0}\nFROM ${{A}} AS low\nFROM $B\nFROM low\n"
         text += "COPY --chown=1 --from=y:2 a b\nCOPY --from=low a b\n"
         assert foreign(text.format("0" * 64)) == {"x:1", f"x:1@sha256:{'0' * 64}", "y:2"}
@@ -67,7 +67,7 @@ class TestPins:
         return "\n".join(lines).replace("\\\n", "").splitlines()
 
     @pytest.mark.parametrize("name", build.REFERENCES)
-    def test_packages_come_with_hashes(self, name: str) -> None:
+    def test_image_requirements_have_hashes(self, name: str) -> None:
         """The packages of an image have hashes, with which pip refuses a changed download."""
         text = (ROOT / "images" / name / "Dockerfile").read_text()
         assert f"COPY images/{name}/requirements.txt" in text
@@ -116,7 +116,7 @@ class TestKeys:
         build.dockerfile("x", tmp_path).write_text(text)
         return tmp_path
 
-    def test_same_input_same_key(self, root: Path) -> None:
+    def test_image_key_ignores_compiled_files_and_times(self, root: Path) -> None:
         """The key stays the same if Python files are compiled, or if a file gets another modification time."""
         before = build.key("x", root)
         (root / "src" / "__pycache__").mkdir()
@@ -131,7 +131,7 @@ class TestKeys:
         build.dockerfile("x", root).write_text(build.dockerfile("x", root).read_text() + "USER 1\n")
         assert len({before, copied, build.key("x", root)}) == 3
 
-    def test_names_and_rights_count(self, root: Path) -> None:
+    def test_image_key_depends_on_file_names_and_modes(self, root: Path) -> None:
         """The key changes if a file is renamed or becomes executable."""
         before = build.content(root / "src", root)
         (root / "src" / "a.py").chmod(0o755)
@@ -146,13 +146,13 @@ class TestKeys:
             build.key("x", root)
 
 
-def test_unknown_image() -> None:
+def test_unknown_image_name_is_refused() -> None:
     """An unknown name of an image is refused, with the known names."""
     with pytest.raises(UserError, match="There is no image 'x': use one of operator, engine-cpu, router"):
         build.build(["x"])
 
 
-def test_nobody_but_root_builds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_image_build_without_root_or_docker_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Without root and without Docker, a build is refused, and the message states what is missing."""
     monkeypatch.setenv("OME_CACHE", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -236,7 +236,7 @@ class TestSettings:
         with buildah._settings() as mounts:
             assert mounts == {}
 
-    def test_an_index_and_certificates(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_package_index_and_certificates_reach_the_build(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (tmp_path / "ca.pem").write_text("certificates")
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
         monkeypatch.setenv("PIP_INDEX_URL", "https://index.example.com/simple")

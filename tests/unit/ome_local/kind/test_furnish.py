@@ -29,7 +29,7 @@ class Server(KubeApi):
         self.taints = body["spec"].get("taints", self.taints)
 
 
-def test_other_taints_stay() -> None:
+def test_up_keeps_existing_taints_of_node() -> None:
     """`up` adds its taint to those that a node already has. Previously, it replaced all taints, including that of a cordoned
     node.
     """

@@ -27,7 +27,7 @@ def loads(fakes: Fakes) -> list[str]:
     return [line.split()[-1] for line in fakes.asked() if line.startswith("kind load image-archive")]
 
 
-def test_once(at: Layout, fakes: Fakes, file: Path) -> None:
+def test_image_is_loaded_into_each_kind_node_once(at: Layout, fakes: Fakes, file: Path) -> None:
     """An image is loaded into each node only once. Previously, the second demo spent 80 of its 105 s on images that the
     nodes already had. Another file counts as another image.
     """
@@ -58,7 +58,7 @@ def test_another_form_of_archive_is_loaded_every_time(at: Layout, fakes: Fakes, 
     assert loads(fakes) == ["a", "a"]
 
 
-def test_there_is_no_file(at: Layout, fakes: Fakes, tmp_path: Path) -> None:
+def test_missing_image_archive_is_reported(at: Layout, fakes: Fakes, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"There is no image archive .*/x\.tar"):
         images.load(at, ["a"], tmp_path / "x.tar")
 

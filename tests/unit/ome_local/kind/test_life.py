@@ -18,7 +18,7 @@ def ready(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(life, "_wait_ready", lambda at: None)
 
 
-def test_created_once(at: Layout, fakes: Fakes) -> None:
+def test_up_creates_kind_cluster_once(at: Layout, fakes: Fakes) -> None:
     """`up` creates the kind cluster once. Only the user may read the kubeconfig and the folder that the nodes mount."""
     life.start(at, 0)
     life.start(at, 0)
@@ -58,7 +58,7 @@ def test_a_failed_creation_leaves_no_kubeconfig(at: Layout, fakes: Fakes) -> Non
     assert not at.kubeconfig.exists()
 
 
-def test_stopped_containers_are_started(at: Layout, fakes: Fakes) -> None:
+def test_up_starts_stopped_kind_containers(at: Layout, fakes: Fakes) -> None:
     """`up` starts the containers of a cluster that are stopped, as after a restart of the machine. The control plane is
     started first.
     """

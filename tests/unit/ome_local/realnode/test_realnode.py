@@ -28,7 +28,7 @@ def node(tmp_path: Path) -> RealNode:
 class TestAddresses:
     """Tests that no two nodes of a machine share an address."""
 
-    def test_ranges_do_not_overlap(self) -> None:
+    def test_address_ranges_of_nodes_do_not_overlap(self) -> None:
         """The address ranges of any two nodes do not overlap. A node's own addresses are in its range, and no
         pod gets them.
         """
@@ -53,7 +53,7 @@ class TestAddresses:
         with pytest.raises(UserError, match="mounts its own folder over /run: set OME_LOCAL_HOME"):
             namespaces.choose(layout.Layout(Path("/run/x")), ())
 
-    def test_kept_with_the_cluster(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_address_range_is_stored_with_the_cluster(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """The chosen address range is stored with the cluster. The next cluster gets another range, and the kubeconfigs of
         the components contain an address of the cluster's own.
         """
@@ -68,7 +68,7 @@ class TestAddresses:
             assert server == f"https://10.244.2.254:{kept[1].ports['apiserver']}"
 
 
-def test_files_are_valid(node: RealNode) -> None:
+def test_real_node_files_are_valid(node: RealNode) -> None:
     """Each file is valid in its language, and contains nothing that another node would use, too."""
     files = configs.files(node, "/usr/lib/cni", 16 * 2**30)
     containerd = tomllib.loads(files["containerd.toml"])
@@ -106,7 +106,7 @@ def test_what_is_placed_tolerates_the_taint() -> None:
     assert PLACED["nodeSelector"] == {TAINT["key"]: TAINT["value"]}
 
 
-def test_hierarchies_of_both_versions() -> None:
+def test_cgroup_hierarchies_of_both_versions_are_found() -> None:
     """The cgroup hierarchies are read from /proc/mounts."""
     mounts = """\
 tmpfs /sys/fs/cgroup tmpfs rw 0 0
@@ -119,17 +119,17 @@ cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
 class TestWhyNot:
     """Tests of the reason why a machine cannot have a real node: one message, before anything is started."""
 
-    def test_not_root(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_real_node_requires_root(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A user who is not root gets a message about that, before anything else is checked."""
         monkeypatch.setattr(os, "geteuid", lambda: 1000)
         assert str(requirements.why_not()).startswith("A real node creates networks and mounts, which only root may do")
 
-    def test_not_linux(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_real_node_requires_linux(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """On another system than Linux, the message contains an alternative."""
         monkeypatch.setattr(requirements.sys, "platform", "darwin")
         assert requirements.why_not() == "A real node runs on Linux, not on darwin: use simulated nodes, or --kind."
 
-    def test_no_packages(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_missing_packages_are_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """If packages are missing, the message names those to install."""
         monkeypatch.setattr(os, "geteuid", lambda: 0)
         monkeypatch.setattr(shutil, "which", lambda program, path=None: None)
@@ -137,7 +137,7 @@ class TestWhyNot:
         said = "A real node needs containerd, runc, nftables, iproute2, containernetworking-plugins (names"
         assert str(requirements.why_not()).startswith(said)
 
-    def test_a_kernel_that_refuses(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_refusal_of_kernel_is_explained(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """If the kernel refuses what a node needs, the message states what was tried and the kernel's answer."""
         monkeypatch.setattr(os, "geteuid", lambda: 0)
         monkeypatch.setattr(requirements, "_PROBES", (("sh", "echo no >&2; exit 1", "do this in {folder}"),))
