@@ -26,17 +26,18 @@ class Admissions(NamedTuple):
     """The admission decision for each gang that waits for nodes."""
 
     granted: Mapping[str, bool]
-    """The admitted gangs: the key of each claim, and whether the gang fits on the nodes as far as their free capacity is
-    known."""
+    """Maps the key of the claim of each admitted gang to whether the gang fits on the nodes, as far as their free capacity
+    is known."""
     waits: Mapping[str, str]
-    """The gangs that continue to wait: the key of each claim, and a reason other than missing capacity, or "" if there is
-    no other reason."""
+    """Maps the key of the claim of each gang that continues to wait to the reason; "" if the only reason is missing
+    capacity."""
 
 
 def speculates(now: datetime, timeout: float) -> bool:
-    """Return whether gangs that do not seem to fit can be admitted now. Their placement attempts, which will probably fail,
-    begin only in the first part of each period, so that all of them have ended at the end of the period, and gangs that fit
-    can be admitted.
+    """Return whether gangs that do not seem to fit may be admitted now. They may be admitted in the first
+    `timing.SPECULATION` of each period, and their placement attempts will probably fail. Each period is longer than
+    `timeout` seconds, the time limit of an attempt, so all of these attempts have ended before the next period begins, and
+    gangs that fit can be admitted in between.
     """
     begins = timing.SPECULATION.total_seconds()
     return now.timestamp() % (2 * begins + timeout) < begins
@@ -85,8 +86,9 @@ def has_capacity(needs: Needs, promised: Sequence[Claim], free: Nodes) -> bool:
 
 
 def _behind(claim: Claim, passed: Sequence[Claim], nodes: Nodes) -> bool:
-    """Return whether a gang has to wait because gangs with a better standing wait for nodes that it could use, too, and
-    these gangs would fit on the nodes of the cluster.
+    """Return whether the gang of `claim` has to wait because a gang in `passed` has a better standing, would fit on the
+    nodes if they were empty, and could use a node that the gang of `claim` could use, too. `passed` contains the gangs that
+    were considered earlier and were not admitted.
     """
     better = [other for other in passed if other.standing < claim.standing and not lacks(other.needs, nodes)]
     return bool(better) and contested(claim.needs, better, nodes)
@@ -119,8 +121,8 @@ def _keeper(waiting: Iterable[Claim], nodes: Nodes, now: datetime) -> Claim | No
 
 
 def _blind(claim: Claim, now: datetime) -> bool:
-    """Return whether a gang has waited so long that it is admitted regardless of the known capacity. A jitter of up to a
-    minute spreads the admissions of different gangs.
+    """Return whether a gang has waited so long that it is admitted regardless of the known capacity. The necessary time
+    differs between gangs by up to a minute, so that they are not all admitted at the same time.
     """
     jitter = int(sha256(claim.key.encode()).hexdigest()[:4], 16) / 0xFFFF * 60
     return now.timestamp() - claim.since >= timing.RETRY_REGARDLESS.total_seconds() + jitter

@@ -1,9 +1,9 @@
-"""State machine of the gangs of a service. If a gang is not placed completely within the time limit, its nodes are
-released and the gang is queued for admission (docs/placement.md).
+"""State machine of the gangs of a service. If a gang is not placed completely within the time limit, its nodes are released
+and the gang is queued for admission (docs/placement.md).
 
 A gang is a set of groups that have to be on nodes together. Until a service has a group of every role on nodes, one group of
 every role forms the first gang. Later each group is a gang of its own. The state contains only how many groups of each role
-are not created for now. Another module chooses which groups these are; it chooses groups without any node first.
+are not created for now. Another module chooses these groups, and prefers groups that have no node.
 """
 
 from collections.abc import Mapping
@@ -23,11 +23,11 @@ class Record(NamedTuple):
     waiting: Numbers
     """Number of groups by role that are not created for now."""
     since: str
-    """When the present placement attempt, or the wait for the next attempt, began, in RFC 3339. "" if the time of the
-    attempt is over and no pod of the gang has a node. In this case the pods are kept, visible to autoscalers and
+    """When the present placement attempt, or the wait for the next attempt, began, in RFC 3339. "" if the time limit of the
+    attempt has passed and no pod of the gang has a node. In this case the pods are kept, visible to autoscalers and
     preemption, until other gangs need the nodes."""
     tries: int = 0
-    """Number of consecutive failed placement attempts that began although the gang seemed to fit."""
+    """Number of consecutive placement attempts that failed although the gang had seemed to fit when they began."""
     first: str = ""
     """When the gang began to wait for nodes, with or without pods, in RFC 3339; "" if the gang has never waited. Later
     placement attempts do not change this time."""
@@ -56,9 +56,9 @@ class Seen(NamedTuple):
     """Number of groups, by role, that have served before, whether or not they are complete now. A failed placement attempt
     does not remove these groups."""
     half: bool = True
-    """Whether any group that may still be removed to release its nodes has a pod on a node. A group is kept once it has
-    served. If every role has a group that is complete on nodes or has served, all groups that are complete on nodes are
-    kept, too."""
+    """Whether a pod of a group that may still be removed is on a node. A group that has served may not be removed to release
+    its nodes. If every role has a group that is complete on nodes or has served, no group that is complete on nodes may be
+    removed."""
 
 
 class Decision(NamedTuple):
@@ -188,7 +188,9 @@ def _held_back(missing: Numbers) -> dict[str, int]:
 
 
 def _within(waiting: Numbers, missing: Numbers) -> dict[str, int]:
-    """Limit the waiting groups to the groups that are still missing, because the service may want fewer groups by now."""
+    """Return the waiting groups, limited to the groups that are still missing, because the service may want fewer groups by
+    now.
+    """
     return {role: min(count, missing.get(role, 0)) for role, count in waiting.items() if min(count, missing.get(role, 0))}
 
 

@@ -61,8 +61,8 @@ class ClaimBook:
         return self._shares.standing(claim, now, self._timeout())
 
     def review(self, now: float) -> None:
-        """Bring the standing of all gangs up to date, and end promises to services that already serve and have not used the
-        promised capacity for the time limit of a placement attempt.
+        """Update the standing of all gangs. End the promises to services that already serve and that have not used the
+        promised capacity for the time limit of a placement attempt, although it was free.
         """
         serving = {ref: claim for ref, claim in self._claims.items() if claim.serves}
         there = self._there(serving.values())

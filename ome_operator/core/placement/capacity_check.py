@@ -1,7 +1,7 @@
 """Check whether the existing nodes can hold the desired revision. If they cannot, the revision that serves is kept
 (docs/placement.md).
 
-The check is made only while ranks of the desired revision are on no node, because a revision that is placed fits.
+The check is made only while a rank of the desired revision has no node. Otherwise the revision evidently fits.
 """
 
 from collections import Counter
@@ -37,12 +37,12 @@ class Fitting(NamedTuple):
     """Whether the result depends on the existing nodes, so that a change of the nodes requires another check."""
     advice: tuple[str, ...] = ()
     moves: Needs = ()
-    """The pods of the desired revision, if they would replace pods that are on nodes now but do not fit on the nodes that
-    those pods would release; otherwise ()."""
+    """The pods of the desired revision, if the rollout would remove pods of a revision that serves, and the desired pods do
+    not fit on the nodes that this removal releases; otherwise ()."""
     excluded: Exclusion = ()
     """The nodes on which no new group of the service is placed."""
     again: float | None = None
-    """Seconds until a node may be used again that `ome move` has named; None if no node is excluded for this reason."""
+    """Seconds until new groups may again use one of the nodes that `ome move` has named; None if it has named no node."""
 
     @property
     def sentence(self) -> str:
@@ -59,8 +59,8 @@ def fitting(
     """Choose the nodes that new groups exclude, and compare the desired groups of the target revision with the nodes of the
     cluster.
 
-    New groups exclude the avoided nodes, because they may be bad, and for some time the nodes that `ome move` has named
-    (`_excluded`).
+    New groups exclude the avoided nodes, because these nodes may be faulty. For some time, new groups also exclude the nodes
+    that `ome move` has named (`_excluded`).
 
     `data` maps each revision to its stored data. `groups` is the number of desired groups by component. `weights` is true if
     the nodes also have to hold the model. It is false while too few nodes hold the model, because another condition reports
@@ -87,11 +87,12 @@ def _excluded(
 ) -> Exclusion:
     """Return the nodes that new groups exclude: the avoided nodes, and the nodes `named` by `ome move`.
 
-    If the groups fit on the cluster only with these nodes, they may use the named nodes or, if that does not suffice, the
-    avoided nodes, too: a node that will go away is better than one that may be bad, and that is better than none. A group
-    that moves does not need more nodes: it fits on its present nodes until its replacement serves. But without a replacement
-    (`ome move --now`), its role lacks a group because of the move alone, and this is no reason to use the node again, unless
-    the groups are created for a rollout. If more than MOST nodes would be excluded, avoided nodes precede the named ones.
+    If the groups fit on the cluster only together with these nodes, new groups may use the named nodes and, if these do not
+    suffice, the avoided nodes: a node that will go away is better than a node that may be bad, and a bad node is better than
+    none. A group that moves needs no further node, because it keeps its present nodes until its replacement serves. If a
+    group moves without a replacement (`ome move --now`), only the move makes its role lack a group. New groups therefore
+    exclude the node in every case, unless they are created for a rollout. If more than MOST nodes would be excluded, the
+    avoided nodes come first.
     """
     rolls = target not in whole_before(snapshot.service.status) or snapshot.slices.keys() - {target}
     left = {name for name, node in named.items() if node.now and not rolls}
@@ -99,8 +100,8 @@ def _excluded(
     mine, namespace = snapshot.slices.get(target, Slice(target, (), ())), snapshot.service.namespace
 
     def fits_without(nodes: Exclusion) -> bool:
-        """Return whether all groups fit if new groups exclude `nodes`. Groups that wait for nodes, and exclude more nodes,
-        are replaced by such groups (`leaving.leaving`).
+        """Return whether all groups fit if new groups exclude `nodes`. Groups that `leaving.leaving` replaces, because they
+        wait for nodes and exclude more nodes, count as new groups.
         """
         bound = {
             name: leaving(snapshot, nodes, mine, name, role) | _beside(mine, name, nodes) for name, role in roles.items()
@@ -245,11 +246,12 @@ def _parts(
     bound: Mapping[str, Collection[int]] = MappingProxyType({}),
     usable: Collection[str] = (),
 ) -> list[_Part]:
-    """Divide the desired groups, whose number `groups` states by role, into parts that exclude the same nodes.
+    """Divide the desired groups into parts whose groups exclude the same nodes. `groups` is the number of desired groups by
+    role, and `mine` are the objects of the revision.
 
     An existing group excludes the nodes that were avoided when it was created, so a group that serves on a node fits there
     even if the node is avoided now. New groups exclude the nodes `excluded`, and so do the existing groups whose numbers
-    `bound` contains for their role. No group excludes the nodes `usable`.
+    `bound` contains for their role. If other existing groups exclude nodes of `usable`, this is ignored.
     """
     parts = []
     for name, role in roles.items():

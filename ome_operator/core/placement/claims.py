@@ -8,9 +8,9 @@ from ome_operator.core.placement.fit import Needs, Nodes, merged, suit
 from ome_operator.core.placement.packing import most
 
 Standing = tuple[int, int]
-"""For how long the capacity that was recently promised was not used, in quarters of the time limit of a placement attempt.
-The first number is about all gangs in the namespace of a gang, the second about the gang itself. Gangs with smaller numbers
-are considered earlier."""
+"""For how long promised capacity was recently not used, as two numbers in quarters of the time limit of a placement attempt.
+The first number is the sum over all gangs in the namespace, the second is the number of the gang itself. Gangs with smaller
+numbers are considered earlier."""
 GOOD: Standing = (0, 0)
 Amounts = tuple[tuple[str, int], ...]
 Member = tuple[str, int]
@@ -18,8 +18,8 @@ Member = tuple[str, int]
 
 
 class Idle(NamedTuple):
-    """Nodes that a service holds although the groups on these nodes cannot serve requests: the groups have lost a rank,
-    which found no node within the time limit of a placement attempt.
+    """Nodes that a service holds although the groups on these nodes cannot serve requests, because ranks were lost, and no
+    nodes were found for these ranks within the time limit of a placement attempt.
     """
 
     goes: frozenset[Member]
@@ -31,8 +31,8 @@ class Idle(NamedTuple):
     the pods that one group lacks or, if the service serves no requests at all, the pods that one group of every role
     lacks."""
     units: tuple[Needs, ...]
-    """The sets of `missing`, each extended to all pods of its groups, including the pods that are on nodes already. They are
-    needed only if several groups hold nodes, because such groups may keep each other from being complete; otherwise ()."""
+    """The sets of `missing`, each extended to all pods of its groups, including the pods that are on nodes already; ()
+    unless several groups hold nodes. Only several groups can keep each other from being complete."""
     since: float
     """When the first of the groups in `goes` lost its rank, in seconds since the epoch."""
 
@@ -50,8 +50,8 @@ class Claim(NamedTuple):
     """When the gang began to wait for nodes, in seconds since the epoch; 0 if it has never waited. Later placement
     attempts do not change this time."""
     since: float = 0.0
-    """When the present placement attempt, or the wait for the next attempt, began, in seconds since the epoch; 0 if the
-    time of the attempt is over and no pod of the gang has a node."""
+    """When the present placement attempt, or the wait for the next attempt, began, in seconds since the epoch; 0 if the time
+    limit of the attempt has passed and no pod of the gang has a node."""
     rested: bool = True
     """Whether the pause after the last failed placement attempt is over."""
     priority_class: str = ""
@@ -64,8 +64,7 @@ class Claim(NamedTuple):
     """The nodes that the service could release, because the groups on them serve no requests; None if the service has no
     such nodes."""
     missing: Needs = ()
-    """While the gang is being placed: those of the pods `needs` that are on no node; () if all of the pods are on no node.
-    """
+    """While the gang is being placed: those of the pods `needs` that are on no node; () if none of the pods is on a node."""
     refused: bool = False
     """Whether pods of the gang could not be created, for example because of a quota: in the present placement attempt or,
     if the gang waits, in the last one."""
@@ -107,8 +106,8 @@ def overdue(claim: Claim, now: float, timeout: float) -> bool:
 
 
 def presses(claim: Claim, late: Claim) -> bool:
-    """Return whether the gang `claim` may end the placement attempt of the gang `late`, which lasts longer than the time
-    limit. It may if none of its pods is on a node and its standing is not worse than that of `late`.
+    """Return whether the gang `claim` may end the placement attempt of the gang `late`, which exceeds the time limit. This
+    is permitted if no pod of `claim` is on a node, and if the standing of `claim` is not worse than that of `late`.
     """
     nowhere = not claim.trying or not (claim.serves or claim.missing)
     return claim.key != late.key and nowhere and claim.standing <= late.standing

@@ -168,8 +168,9 @@ def _labels(template: Manifest) -> Mapping[str, str]:
 def requests(spec: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
     """Return the amounts that a pod requests from a node, by resource, computed as the scheduler does.
 
-    The result is the larger of two sums, plus the overhead of the RuntimeClass. The first sum is over all containers and
-    sidecars. The second sum is over an init container and the sidecars that started before it.
+    The requested amount is the larger of two amounts, plus the overhead of the RuntimeClass. The first is the sum over all
+    containers and sidecars. The second is the largest sum over an init container and the sidecars that started before it. If
+    the pod itself requests a resource (`spec.resources`), this amount takes the place of both.
     """
     beside: Counter[str] = Counter()
     before: Counter[str] = Counter()
@@ -204,7 +205,7 @@ def _avoids(who: Manifest, whom: Manifest, namespace: str) -> bool:
 
 def _about(term: Mapping[str, Any], labels: Mapping[str, str], namespace: str) -> bool:
     """Return whether a term of pod anti-affinity certainly matches pods with the labels `labels` in the namespace
-    `namespace`, and keeps them off the node of its own pod.
+    `namespace`, and thus keeps them off the node of the pod that has the term.
     """
     selector, spaces = term.get("labelSelector"), term.get("namespaces") or (namespace,)
     unknown = any(term.get(name) for name in ("namespaceSelector", "matchLabelKeys", "mismatchLabelKeys"))

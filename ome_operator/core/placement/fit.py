@@ -43,7 +43,7 @@ def lacks(needs: Needs, nodes: Nodes, lasting: bool = False) -> tuple[Lack, ...]
 
 
 def beside(*several: Needs) -> Needs:
-    """Return the needs of several revisions as one tuple. The indices in `Need.apart` are adapted to it."""
+    """Return the needs of several revisions as one tuple. The indices in `Need.apart` are changed to those in this tuple."""
     found: list[Need] = []
     for needs in several:
         found += [need._replace(apart=tuple(other + len(found) for other in need.apart)) for need in needs]
@@ -51,7 +51,9 @@ def beside(*several: Needs) -> Needs:
 
 
 class Ground:
-    """A set of nodes for which several questions are evaluated. Which nodes accept which pods is computed only once."""
+    """A set of nodes on which several sets of pods are checked. For each demand, the nodes that accept its pods are
+    determined only once. If `lasting` is true, the present state of nodes (not ready, cordoned) is ignored.
+    """
 
     def __init__(self, nodes: Nodes, lasting: bool = False) -> None:
         self.nodes, self._lasting = tuple(nodes.values()), lasting
@@ -125,8 +127,8 @@ def _crowded(wanted: Sequence[Need], ground: Ground) -> bool:
 
 
 def _on_nodes_of_their_own(wanted: Sequence[Need], ground: Ground) -> bool:
-    """Return whether the needs fit if each need takes the first nodes that no other need has taken. If they do, only
-    these nodes had to be visited.
+    """Return whether the needs fit if each need takes the first nodes that accept its pods and that no other need has taken.
+    If the result is True, no further nodes had to be evaluated.
     """
     taken = set[str]()
     for need in wanted:

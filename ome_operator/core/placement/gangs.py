@@ -31,7 +31,8 @@ from ome_operator.core.rollout.step import RolloutStep
 from ome_operator.core.waves.shared_edits import whole_before
 
 LONGEST = 300
-"""Maximum number of characters that a status contains of the reason why pods could not be created."""
+"""Maximum length, in characters, of the reason why pods could not be created. A longer reason is shortened for the status.
+"""
 
 
 EMPTY: Groups = MappingProxyType({})
@@ -144,8 +145,8 @@ def _key(snapshot: Snapshot) -> str:
 
 
 def _asking(placing: Placing, asks: Idle | None, lost: Stranded, admission: GangAdmission) -> Placing:
-    """Return `placing`, with the nodes that the service could release (`asks`) added to its claim, and with the time of the
-    pass that reads the decision about these nodes.
+    """Return `placing` with two changes: its claim contains the nodes that the service could release (`asks`; None if there
+    are none), and the next pass is early enough to read the decision about these nodes.
     """
     waits = [timing.RECHECK if admission.gives_way is not None else timing.FIRST_ANSWER] if asks is not None else []
     waits += [again for again in (placing.again, lost.again) if again is not None]
@@ -171,8 +172,8 @@ def _seen(roles: Mapping[str, Stored], share: Numbers, served: Groups, placed: G
 
 
 def _contested(snapshot: Snapshot, intent: Intent, share: Numbers, new: bool) -> bool:
-    """Return whether other claims for the same nodes affect this gang: a new gang has to be admitted first, and the pods
-    of an existing gang are removed if they have no node.
+    """Return whether other claims for the same nodes affect this gang. If so, a new gang has to be admitted first, and the
+    pods of an existing gang are removed if they have no node.
 
     The other claims are those of gangs that wait and, for an existing gang, of serving services that make capacity available
     for themselves. A new gang does not wait for a gang that the nodes of the cluster cannot hold. A new gang with a
@@ -256,8 +257,8 @@ def _placing(snapshot: Snapshot, intent: Intent, seen: Seen, served: Groups, dec
 
 
 def _again(claim: Claim, snapshot: Snapshot) -> float:
-    """Return the seconds until the service is reconciled again. They end at the latest when the service has waited for so
-    long that other services may release nodes for it.
+    """Return the seconds until the service is reconciled again: `timing.RECHECK`, or less if the gang timeout ends earlier,
+    because other services may then release nodes for the service.
     """
     left = claim.since + snapshot.deps.policy.gang_timeout - snapshot.now.timestamp()
     return min(left, timing.RECHECK) if left > 0 else timing.RECHECK
@@ -288,8 +289,8 @@ def _ready(snapshot: Snapshot, roles: Mapping[str, Stored], found: Slice) -> dic
 
 
 def _served(snapshot: Snapshot, ready: Groups, share: Numbers, found: Slice) -> Groups:
-    """Return the numbers, by role, of the groups that have served. If the service has never had a ready group of every
-    role at the same time, no group has served, even if a group is ready.
+    """Return the numbers, by role, of the groups that have served. If the service has never had a ready group of every role
+    at the same time, no group counts as one that has served, even if it is ready.
     """
     whole = found.revision in whole_before(snapshot.service.status) or all(ready[name] for name in ready if share.get(name))
     return ready if whole else dict.fromkeys(ready, frozenset())
@@ -310,8 +311,8 @@ def served_first(placing: Placing, component: str, order: tuple[int, ...]) -> tu
 
 
 def without_gangs(placing: Placing, component: str, found: Slice) -> Slice:
-    """Return the objects of a revision, `found`, without the pods of a role that can be removed at once. The omitted pods
-    serve no requests, so they need not be drained from a router.
+    """Return the objects of a revision, `found`. If groups are withheld, the pods of the role's groups that have not served
+    are left out: these pods serve no requests, so they need not be drained from a router before they are removed.
     """
     if not placing.withheld:
         return found

@@ -1,5 +1,5 @@
-"""Choose the groups that are replaced under another number: groups that failed on a node that is avoided now, and groups
-that wait for nodes and exclude a node on which a new group could be placed.
+"""Choose the groups that are replaced by a group with another number: groups that have failed and have a pod on a node that
+is avoided now, and groups that wait for nodes and exclude a node on which a new group could be placed.
 """
 
 from collections.abc import Collection, Iterable
@@ -19,10 +19,11 @@ from ome_operator.core.render.statefulsets import Stored
 
 def leaving(snapshot: Snapshot, excluded: Exclusion, found: Slice, name: str, role: Stored) -> frozenset[int]:
     """Return the number of the group of the role `name` that has to be replaced by a group with another number; an empty set
-    if there is none. At most one group is replaced at a time, and no group whose leader is ready.
+    if there is none. At most one group is replaced at a time. A group whose leader is ready is not replaced. `excluded`
+    contains the nodes that new groups exclude.
 
-    If such a group were recycled under the same number, its StatefulSets would not change: its pods could return to a node
-    that is avoided, and would still exclude the nodes that were excluded when the group was created.
+    A recycle under the same number would not change the StatefulSets of the group: its pods could return to an avoided node,
+    and would still exclude the nodes that were excluded when the group was created.
     """
     service, stamped = snapshot.service, group_numbers.exclusions(name, found)
     if not (excluded or any(stamped.values())):
@@ -64,6 +65,6 @@ def _accepted(snapshot: Snapshot, role: Stored, names: Iterable[str]) -> bool:
 
 
 def _waits(snapshot: Snapshot, pods: Iterable[Pod]) -> bool:
-    """Return whether a pod of a group has waited for a node for `timing.NARROWED`."""
+    """Return whether a pod of a group has waited for a node for at least `timing.NARROWED`."""
     created = (quantity.moment(pod.times.created, snapshot.now) for pod in pods if not pod.node and not pod.deleting)
     return any(when is not None and snapshot.now - when >= timing.NARROWED for when in created)

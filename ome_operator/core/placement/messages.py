@@ -14,7 +14,7 @@ NAMED = 3
 """Largest number of services that a message names as holders of nodes. Further services are only counted."""
 OTHERS = "others"
 HELD = "that its pods could take"
-"""Part of the text that `held_by_services` returns, by which it is recognized in a condition."""
+"""Part of the text that `held_by_services` returns. A condition that contains this part is known to contain the text."""
 Holders = Callable[[str], Sequence[str]]
 """A function that returns, for the name of a node, the services that hold its capacity, each with a remark, the largest
 holder first."""
@@ -112,8 +112,8 @@ def _places(need: Need, node: Node) -> int:
 
 
 def _with(need: Need, lacks: Counter[str]) -> str:
-    """Return a text about the resource that most nodes lack or, if no resource is lacking, about the requested
-    accelerators; "" if there are none.
+    """Return the words for the resource that most nodes lack or, if no resource is lacking, for the requested accelerators,
+    such as " with 8 free GPUs"; "" if there is no such resource.
     """
     requests = dict(need.demand.requests)
     accelerators = [name for name in requests if name.endswith("/gpu")]

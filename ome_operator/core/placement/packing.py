@@ -1,7 +1,8 @@
-"""Compute how many pods of several classes fit on a set of nodes together, from their sizes alone.
+"""Compute how many pods of several classes fit on a set of nodes together, from the requests of the pods and the capacities
+of the nodes.
 
-The result is exact: a class may be restricted to some nodes, classes may exclude each other from a node, and a node holds
-only what its resources allow. The problem is bin packing, so the search is bounded.
+A class may be restricted to some nodes, and classes may exclude each other from a node. The search decides exactly whether
+all pods fit, unless it reaches its limit (`STEPS`): the problem is bin packing, which can take very long.
 """
 
 from collections import Counter
@@ -50,8 +51,8 @@ def holds(room: Amounts, name: str, amount: int) -> bool:
 
 
 def together(kinds: Sequence[PodClass], nodes: Sequence[tuple[Amounts, frozenset[int]]]) -> int | None:
-    """Return the largest number of pods of all classes that fit; None if every pod fits, or if the search was stopped by
-    its bound.
+    """Return the largest number of pods of all classes that fit, or an upper bound of this number. Return None if every pod
+    fits, or if the search was stopped by its limit.
 
     `nodes` contains, for each node, its capacity and the indices of the classes that the node accepts.
     """

@@ -114,8 +114,8 @@ def idle(snapshot: Snapshot, intent: Intent, roles: Mapping[str, Stored], share:
 
 
 def unplaced(needs: Needs, found: Slice, placed: Groups) -> Needs:
-    """Return those of the pods `needs` that are on no node; () if all of the pods are on no node. `needs` has the leaders
-    and the workers of the groups that are not in `placed`, the leaders of each role first.
+    """Return those of the pods `needs` that are on no node; () if none of the pods is on a node. `needs` has the leaders and
+    the workers of the groups that are not in `placed`, the leaders of each role first.
     """
     there = Counter(
         (pod.component, pod.rank == 0)
@@ -131,9 +131,9 @@ def unplaced(needs: Needs, found: Slice, placed: Groups) -> Needs:
 
 
 def expected(needs: Needs, pods: Iterable[Pod]) -> Needs:
-    """Return `needs`, with the number of pods of each role limited to the number of its pods that are on no node or are
-    being deleted. So a service that serves claims no capacity for more pods than it lacks, even if its next revision has
-    more pods.
+    """Return `needs`, with the number of pods of each role limited to the number of the role's pods that are on no node or
+    are being deleted. A service that serves thus claims no capacity for more pods than it lacks, even if its next revision
+    has more pods.
     """
     left = Counter(pod.component for pod in pods if pod.deleting or not pod.node)
     found = []

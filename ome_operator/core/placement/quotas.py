@@ -102,8 +102,8 @@ def _amount(kind: str, amount: int) -> str:
 
 
 def _counts(spec: Mapping[str, Any], usage: Usage) -> bool:
-    """Return whether a quota counts an object, according to its scopes. A scope that this function does not know is assumed
-    not to match.
+    """Return whether a quota counts an object, according to the scopes of the quota. An unknown scope is assumed not to
+    match.
     """
     scopes = [{"scopeName": name, "operator": "Exists"} for name in spec.get("scopes") or ()]
     scopes += (spec.get("scopeSelector") or {}).get("matchExpressions") or ()

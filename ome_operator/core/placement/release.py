@@ -1,9 +1,9 @@
 """Decide which services release nodes that they hold for groups that serve no requests (decisions 39). The functions are
 pure.
 
-A service releases nodes only if pods that are not placed now can be placed as a result. These are its own pods, if several
-of its groups hold nodes and none of these groups is complete; pods of a service that has waited for a while; or pods of
-another service that has lost a rank. A service whose lost ranks would find nodes releases nothing.
+A service releases nodes only if pods that are not placed now can then be placed: its own pods, if several of its groups hold
+nodes and none of these groups is complete; pods of a service that has waited for a while; or pods of another service that
+has lost a rank. A service whose lost ranks would find nodes without a release releases nothing.
 """
 
 from collections import Counter
@@ -130,9 +130,9 @@ def _least(needs: Needs, holders: Sequence[Claim], capacity: _FreeCapacity) -> f
 def waits(claim: Claim, now: float, patience: float) -> bool:
     """Return whether other services may release nodes for this claim.
 
-    The gang has to have waited for `patience` seconds without pods, or its pods have no node and the time of its placement
-    attempt is over. The wait is the absolute difference of `now` and its beginning, because a clock that was set back leaves
-    a time in the future.
+    They may do so in two cases: the gang has waited for `patience` seconds without pods, or the time limit of its placement
+    attempt has passed and none of its pods has a node. The duration of the wait is the absolute difference between `now` and
+    the beginning of the wait, because this beginning is in the future if a clock was set back.
     """
     return not claim.serves and (not claim.since if claim.trying else abs(now - claim.since) >= patience)
 

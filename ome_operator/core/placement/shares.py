@@ -20,8 +20,8 @@ class Shares:
 
     def __init__(self) -> None:
         self._wasted: dict[str, tuple[float, float]] = {}
-        """Maps each account to its wasted time in seconds, and to the time in seconds since the epoch at which the wasted
-        time had this value."""
+        """Maps each key of `_accounts` to its wasted time in seconds, and to the time in seconds since the epoch at which
+        the wasted time had this value."""
 
     def charge(self, claim: Claim, seconds: float, now: float, timeout: float) -> None:
         """Record that capacity was promised to a gang for some seconds and was not used."""
@@ -46,8 +46,9 @@ class Shares:
 
 
 def _accounts(claim: Claim) -> tuple[str, str]:
-    """Return the names of two accounts, of the gang's namespace and of the gang. Services that serve have a separate account
-    in each namespace, so that they have no disadvantage from a service of the same namespace that cannot start.
+    """Return the two keys under which the wasted time of a gang is recorded: one for its namespace, and one for the gang
+    itself. Services that serve have a separate key for their namespace, so that a service that cannot start does not worsen
+    the standing of services in the same namespace that serve.
     """
     namespace, _, _ = claim.key.partition("/")
     return f"{namespace}/ serves" if claim.serves else f"{namespace}/", claim.key

@@ -6,24 +6,25 @@
 from datetime import timedelta
 
 TRY_ON_DEMAND = 1200.0
-"""Time limit of a placement attempt if an autoscaler creates the nodes for its pods: a cloud needs minutes to provide a
-machine with GPUs."""
+"""Time limit in seconds of a placement attempt if an autoscaler creates the nodes for its pods: a cloud needs minutes to
+provide a machine with GPUs."""
 IN_QUEUE = 10
 """Factor by which a placement attempt in a queue of Kueue is longer than others, because pods that Kueue preempts for the
 gang may use their whole grace period. A shorter attempt would end before these pods, and the next attempt would preempt pods
 again.
 """
 PAUSES = (timedelta(0), timedelta(minutes=1), timedelta(minutes=2), timedelta(minutes=5))
-"""How long a gang waits after a failed placement attempt although it seems to fit, because the known capacity was wrong.
-The index is the number of consecutive failed attempts."""
+"""How long a gang that seems to fit waits after failed placement attempts. Only attempts that began when the gang seemed to
+fit are counted, because their failure shows that the known capacity was wrong. The index is the number of such attempts in a
+row."""
 QUEUE_JITTER = 60.0
-"""By how many seconds at most the pauses of different services in a queue of Kueue differ, so that two services that have
-released their nodes at the same time do not try again at the same time."""
+"""Largest number of seconds that is added to the pause of a service in a queue of Kueue. The added number differs between
+services, so that two services that have released their nodes at the same time do not try again at the same time."""
 RECHECK = 30.0
-"""How long until a service whose gang waits is reconciled again if no event triggers a pass before."""
+"""Seconds until a service whose gang waits is reconciled again if no event triggers a pass before."""
 FIRST_ANSWER = 1.0
-"""How long until a service whose claim has just offered nodes for release is reconciled again to read the decision about
-them."""
+"""Seconds until a service whose claim has just offered nodes for release is reconciled again to read the decision about
+these nodes."""
 RETRY_REGARDLESS = timedelta(minutes=5)
 """How long a gang waits before it is admitted regardless of the known capacity: an autoscaler has to see its pods from
 time to time."""
@@ -45,13 +46,13 @@ RESERVATION = timedelta(minutes=8)
 periods of this length."""
 
 REDECIDE = 5
-"""How long an admission decision stays valid if no claim and no node changes."""
+"""Seconds for which an admission decision stays valid if no claim and no node changes."""
 REDECIDE_AFTER_RELEASE = 15
-"""How long after a release of nodes the next release may be decided: the released pods have to end, and other pods have
-to be bound to the nodes."""
+"""Smallest number of seconds between a release of nodes and the decision about the next release: the released pods have to
+end, and other pods have to be bound to the nodes."""
 ROTATION = 60.0
-"""If there are too many services to compare all of them in one decision: how long decisions compare the same subset of
-services."""
+"""Seconds for which decisions compare the same subset of services, if there are too many services to compare all of them in
+one decision."""
 RECOVERY_EXPECTED = 1200.0
-"""How long after a group lost a rank the operator expects the rank to take free capacity. After that, something other
-than missing capacity keeps the rank from being placed."""
+"""Seconds after the loss of a rank for which the operator expects the rank to take free capacity. Later it assumes that
+something other than missing capacity keeps the rank from being placed."""
