@@ -1,5 +1,5 @@
-"""Estimate how many requests arrive per second, how many will arrive when a new group serves, and how long the oldest
-waiting request has waited.
+"""Estimate the present rate of arrivals, the rate at the time when a group that is added now will serve, and how long the
+oldest waiting request has waited.
 """
 
 import math
@@ -11,8 +11,9 @@ from ome_operator.core.demand.facts import WINDOW, DemandSample, nearest
 POINTS = 5
 """Number of windows to which a trend is fitted."""
 FEW, UNSURE = 3, 2.0
-"""With fewer than `FEW` windows, for example after a restart of the operator, `UNSURE` standard errors are subtracted from
-the estimated rate of arrivals, so that no group is added by chance. Waiting requests still add groups."""
+"""If there are fewer than `FEW` windows, for example after a restart of the operator, `UNSURE` standard errors are
+subtracted from the estimated rate of arrivals, so that no group is added by chance. Groups are still added because of
+waiting requests."""
 SIGNIFICANT = 4.0
 """Number of standard errors by which a slope has to differ from 0 to be treated as a trend, and not as chance."""
 STEP = 4.5
@@ -26,7 +27,7 @@ windows."""
 RECENT = 20.0
 """Length in seconds of the period before now that is compared with the time before it to detect a step."""
 FASTEST = 10.0
-"""Length in seconds of a second, shorter period. It is compared like that of `RECENT`, but only to detect an increase of the
+"""Length in seconds of another, shorter period before now. It is used like `RECENT`, but only to detect an increase of the
 load: a large increase is significant after this short time already."""
 
 
@@ -46,10 +47,10 @@ def forecast(samples: Sequence[DemandSample], horizon: float) -> ArrivalForecast
     """Return the present rate and the rate in `horizon` seconds; None if the newest rate is unknown.
 
     `samples` are in ascending order of time. Method: a line is fitted by least squares to the means of up to `POINTS`
-    windows that do not overlap. The deviation from the line that is due to chance is known for independent arrivals
-    (Poisson). If the windows, or the arrivals of the last `RECENT` or `FASTEST` seconds, deviate by far more, the load has
-    made a step, and only the newest arrivals are used. Otherwise the line is used if its slope is significant, and the mean
-    if it is not. A trend is extrapolated for at most the time over which it was observed.
+    windows that do not overlap. For independent arrivals (Poisson), the usual size of chance deviations from the line is
+    known. If the windows, or the arrivals of the last `RECENT` or `FASTEST` seconds, deviate by far more, the load has made
+    a step, and only the newest arrivals are used. Otherwise the line is used if its slope is significant, and the mean if it
+    is not. A trend is extrapolated for at most the time over which it was observed.
     """
     if not samples or samples[-1].arrivals is None:
         return None

@@ -1,8 +1,8 @@
 """Store measured speeds with the configuration of the groups that were measured (docs/demand.md).
 
 After a rollout to another image, other arguments or other GPUs, the groups may have another speed. The measurements of the
-former groups are then stored separately. Like a prediction, they can be the reason to add a group, but not to remove one.
-After a rollback they are the measurements of the present groups again.
+former groups are then stored separately. Because of these measurements, as because of a prediction, a group may be added but
+not removed. After a rollback they are again the measurements of the present groups.
 """
 
 from itertools import combinations
@@ -49,7 +49,7 @@ def _exchanged(state: ScalingState, place: int, present: Configuration) -> Scali
 
 
 def with_speed(known: Learned, other: Learned, role: str) -> Learned:
-    """Return the measurements `known`, in which the speed of a role is replaced by that in `other`."""
+    """Return the measurements `known` with the speed of the role `role` taken from `other`."""
     return known._replace(**speed_of(other, role))
 
 

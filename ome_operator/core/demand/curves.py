@@ -11,8 +11,8 @@ FLATTEST = 0.25
 """Smallest assumed slope above the last point of a curve, as a fraction of the slope of the line from the origin to
 this point."""
 SHOWN = 0.9
-"""Fraction of the target. If the time between tokens that was measured with some number of requests is at most this
-fraction, a group is known to serve this number of requests within the target."""
+"""A group is known to serve a number of requests within the target if the time between tokens that was measured with this
+number of requests is at most this fraction of the target."""
 
 
 def rising(curve: Curve) -> Curve:

@@ -24,9 +24,8 @@ from ome_operator.core.demand.removal_holds import HOUR, at_cap, removal_hold
 DECISIONS, CHANGES = 10, 100
 """How many of the last decisions, and of the times of the last changes, are kept in the state."""
 LASTING = tuple(reason for reason in HoldReason if reason not in SURPLUS)
-"""Reasons whose beginning and end are recorded among the last decisions. The other reasons only delay the removal of a
-group. They begin and end so often that they would fill the list.
-"""
+"""Reasons whose beginning and end are recorded in the list of the last decisions. The other reasons only delay the removal
+of a group. They begin and end so often that they would fill the list."""
 
 LATE_FOR = 300.0
 """If too many requests are late for this many seconds without a change of the size, the groups are assumed to be slower than
@@ -81,8 +80,8 @@ def _taught(
     """Return the state with the measurements of the newest sample, and the speeds that are used where nothing was measured.
 
     A role is not measured until all of its groups have had the same configuration for a window. If requests are late under a
-    load that groups of the former configuration would have served in time, the measurements of these groups are not used any
-    more.
+    load that groups of the former configuration would have served in time, the measurements of the former configuration are
+    not used any more.
     """
     mean = mean_request(samples, state.learned)
     if mean is not None:
@@ -129,7 +128,9 @@ def _sized(
     demand: DemandEstimate,
     routers: int,
 ) -> tuple[SizeDecision, ScalingState]:
-    """Return the decision about a service whose targets can be met."""
+    """Return the decision about a service whose targets can be met according to the estimate `demand`, and the state for the
+    next decision. `routers` is the needed number of routers.
+    """
     present, needs = state.wanted or _present(fleet), demand.more(targets)
     need = limits.first_steps(needs, fleet, demand.stepwise)
     wanted, hold = limits.limited(need, fleet, targets)

@@ -30,9 +30,8 @@ MARGIN = 0.08
 CERTAIN = 2.0
 """Number of standard errors that are added to the estimated demand before it is decided whether a group can be removed."""
 CLEARED = 0.5
-"""Time in which new groups have to work off a backlog once they have started, as a fraction of the time that a start takes.
-A backlog is thus gone within two start times after it began.
-"""
+"""Time in which new groups, once they serve, have to work off a backlog, as a fraction of the duration of a start. A backlog
+is thus gone at most two durations of a start after it began."""
 ENOUGH = 4
 """Minimum number of windows for an estimate of how much the lengths of prompts vary. To search for a change of the mean
 length, more windows than this are needed."""
@@ -78,9 +77,9 @@ class DemandEstimate(NamedTuple):
     """Mean time for which a request occupies a prefill group, in seconds. The number of groups that the service needs is
     computed from it."""
     longest: float
-    """A more cautious estimate of `service`, at least as long. It decides whether fewer groups would be enough. It is the
-    time of prompts of `MeanRequest.fewer` tokens, and comes from measurements, or from the prediction if nothing was
-    measured."""
+    """A more cautious estimate of `service`, which is never shorter. It decides whether fewer groups would be enough. It is
+    computed for prompts of `MeanRequest.fewer` tokens, from measurements or, if nothing was measured, from the prediction.
+    """
     prompt: float
     """Mean number of prompt tokens of a request."""
     answer: float
@@ -152,8 +151,9 @@ class DemandEstimate(NamedTuple):
         return prefill
 
     def _passed_on(self, targets: Targets, prefill: int | None) -> float:
-        """Return the requests per second that decode gets when `prefill` groups serve, or as many as the service may have.
-        The maximum of prefill, and the nodes that it has, thus limit decode, too.
+        """Return the requests per second that reach decode when `prefill` groups serve. If the maximum of prefill or the
+        nodes permit fewer prefill groups, only these are counted, so these limits reduce the needed decode groups, too. If
+        `prefill` is None, all requests reach decode.
         """
         arrive = self.most + self.extra
         if prefill is None:
@@ -219,8 +219,8 @@ def estimate(
 
 
 def _filling(sample: DemandSample, known: Learned, planned: PlannedSpeeds) -> queues.Filling | None:
-    """Return how the requests in decode may increase; None if loads beyond the measured ones are predicted, or if nothing
-    was measured.
+    """Return how the number of requests in decode may increase; None if loads beyond the measured ones are predicted, or if
+    nothing was measured.
     """
     if planned.curve or not known.curve or sample.running is None or sample.running_now is None:
         return None
@@ -233,9 +233,9 @@ class MeanRequest(NamedTuple):
     """The mean lengths of a request, in tokens."""
 
     more: float
-    """Tokens of a prompt from which the number of groups to add is computed."""
+    """Mean length of a prompt from which the number of groups to add is computed."""
     fewer: float
-    """Tokens of a prompt from which it is computed whether fewer groups would be enough; at least `more`."""
+    """Mean length of a prompt from which it is computed whether fewer groups would be enough; at least `more`."""
     answer: float
     variation: float = 1.0
     """Squared coefficient of variation of the prompt tokens of single requests; 1 as long as it is not known."""
@@ -304,8 +304,8 @@ def _variation(windows: Sequence[DemandSample]) -> float:
     """Return the squared coefficient of variation of the prompt tokens of single requests; 1 with too few windows.
 
     The variance of the means of windows that do not overlap is the variance of a single request, divided by the number of
-    requests in a window. It is estimated from the median of the squared differences between neighbouring windows, because a
-    single change of the mean length hardly affects this median.
+    requests in a window. The variance of the means is estimated from the median of the squared differences between
+    neighbouring windows, because a single change of the mean length hardly affects this median.
     """
     if len(windows) < ENOUGH:
         return 1.0

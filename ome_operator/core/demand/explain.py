@@ -10,7 +10,9 @@ _FORMER = " (measured before the groups changed, and not since)"
 
 
 def why(demand: DemandEstimate, targets: Targets, need: NeededGroups) -> str:
-    """Return the sentence about a demand whose targets can be met. `need` contains the groups that the demand needs."""
+    """Return the sentence about the demand of a service whose targets can be met. `need` contains the groups that the demand
+    needs.
+    """
     ahead = "" if demand.forecast.kind == "steady" else f", and {demand.most:.1f} are expected when a new group serves"
     behind = f"; the oldest request has waited {demand.age:.0f} s" if demand.extra else ""
     batch = min(curves.batch_within(demand.curve_for(targets), targets.tbt), 1e6)

@@ -14,9 +14,9 @@ COMPONENT_OF = {PREFILL: keys.ENGINE, DECODE: keys.DECODER, ROUTER: keys.ROUTER}
 KEPT = 600.0
 """Length in seconds of the period whose samples a decision uses."""
 BEFORE = 3.0
-"""The first sample is also used for earlier times, but only for those that precede it by at most this many seconds. A sample
-is a mean over `WINDOW` seconds. If it were used for an earlier time, the same requests would be counted in two windows, and
-a rate that increases would be estimated too high."""
+"""The first sample also stands for earlier times, but only for times at most this many seconds before it. A sample is a mean
+over `WINDOW` seconds. If it were used for a much earlier time, the same requests would be counted in two windows, and a rate
+that increases would be estimated too high."""
 STALE = 20.0
 """Age in seconds from which a sample is not used any more. A longer pause between two samples is a gap, in which the load
 is unknown."""
@@ -68,16 +68,16 @@ class DemandSample(NamedTuple):
     """The work of the prefill groups that were busy during the whole window: at each reading, at least as many requests
     waited as the group completed until the next reading."""
     queued: CompletedWork = CompletedWork()
-    """The work of the prefill groups in which requests waited at each reading of the window. They may have been idle between
-    two readings."""
+    """The work of the prefill groups in which requests waited at each reading of the window. These groups may have been idle
+    between two readings."""
     in_flight: int | None = None
     """Number of requests in flight now, in all routers together."""
 
 
 def nearest(samples: Sequence[DemandSample], at: float) -> DemandSample | None:
     """Return the sample nearest to the time `at`; None if there is none within half of `STALE`, or if the time is more than
-    `BEFORE` earlier than the first sample. The distance between samples is not fixed: it is a pause, and the time that a
-    round of decisions takes.
+    `BEFORE` earlier than the first sample. The distance between two samples varies: it is the pause between two rounds of
+    decisions, plus the duration of a round.
     """
     found = min(samples, key=lambda one: abs(one.at - at), default=None)
     is_known = found is not None and abs(found.at - at) <= STALE / 2 and at >= samples[0].at - BEFORE
@@ -205,8 +205,8 @@ class Basis(StrEnum):
     """How the speed of the groups of a role is known."""
 
     MEASURED = "Measured"
-    """Prefill: groups were busy for a whole window. Decode: several loads were measured, or a single load, and the
-    prediction gives the shape of the curve."""
+    """Prefill: groups were busy for a whole window. Decode: several loads were measured, or a single load was measured and
+    the prediction gives the shape of the curve."""
     FIRST = "FirstEstimate"
     """The groups are at least this fast. Prefill: requests waited at each reading of a window, or groups served more
     requests in time than the prediction permits. Decode: a single load was measured, and there is no prediction."""
@@ -244,7 +244,8 @@ class Learned(NamedTuple):
     """The properties of a service that were measured."""
 
     work: PrefillWork | None = None
-    """The time that prefill needs, up to the factor `scale`; None if nothing was measured yet."""
+    """The time for which a request occupies a prefill group, before it is multiplied by `scale`; None if nothing was
+    measured yet."""
     scale: float = 1.0
     """Measured time for which requests occupied prefill groups, divided by the time according to `work`."""
     measured: int = 0
@@ -302,8 +303,8 @@ class ScalingState(NamedTuple):
     """The measurements of the groups of each role from before the last change of their configuration: only the fields in
     `SPEED`, and `configurations`."""
     configured: tuple[float, float] = (0.0, 0.0)
-    """Times since which all prefill groups and all decode groups have had the configuration in `learned`, as far as this
-    process has observed it; 0 if it has observed no other configuration."""
+    """Times in seconds since the epoch since which all prefill groups, and all decode groups, have had the configuration in
+    `learned`, as far as this process has observed it; 0 if it has observed no other configuration."""
     doubted: bool = False
     """Whether requests were late for minutes under a load that the former prefill groups would have served in time. If so,
     the measured speed of the former groups is not used any more. This field is not stored."""

@@ -1,5 +1,5 @@
-"""Decide about the size of a service, including everything that limits it: times of the schedule, roles whose number
-somebody else sets, and the free capacity of nodes.
+"""Decide about the size of a service, including everything that limits the size: the times of the schedule, numbers of
+groups that a person or another autoscaler sets, and the free capacity of nodes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -85,9 +85,9 @@ def _goes(state: ScalingState, task: DemandTask, samples: Sequence[DemandSample]
 def bounded(state: ScalingState, task: DemandTask) -> ScalingState:
     """Return the state with the last size limited to the present bounds, because a change of the bounds applies at once.
 
-    Before the first decision, the last size is the number of groups that the service should have, whether or not they serve.
-    The same applies to a role with 0 groups: demand alone never starts the first group. Only a request that wakes the
-    service, or its schedule, starts the first group.
+    Before the first decision, the number of groups that the service should have, whether or not they serve, is used as the
+    last size. The same number is used for a role that has 0 groups in the last size, because demand alone never starts the
+    first group. Only a request that wakes the service, or its schedule, starts the first group.
     """
     bounds = [task.targets.bounds[role] for role in (PREFILL, DECODE, ROUTER)]
     last = state.wanted or task.asked

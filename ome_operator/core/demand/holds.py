@@ -43,8 +43,8 @@ SURPLUS = (
     HoldReason.CAP,
     HoldReason.PLANNED,
 )
-"""Reasons why a service keeps more groups than its demand needs. With every other reason, it may have too few groups, or
-none at all."""
+"""Reasons why a service keeps more groups than its demand needs. With any other reason, the service may have too few groups,
+or none at all."""
 
 HOLDS: dict[str, str] = {
     HoldReason.INVALID: "The spec does not allow the operator to scale the service with its demand. Nothing changes.",

@@ -26,9 +26,8 @@ MOST = 1000
 STARTS = 5
 """Number of durations of starts that are kept: those of the latest starts."""
 FIRST_START = 300.0
-"""Assumed seconds of a start until the first start was measured. The value is long, so that the first decision looks far
-ahead.
-"""
+"""Assumed duration of a start in seconds until the first start was measured. The value is high, so that the first decision
+looks far ahead."""
 STABLE = 0.1
 """Largest relative difference between the present and the mean number of requests in decode at which a window is used as a
 measurement, because Little's law holds only for a steady load.
@@ -46,17 +45,18 @@ def learned(
     """Return the measurements, updated with a new sample.
 
     A prefill group in which requests waited during the whole window was busy all the time. The length of the window, divided
-    by the number of requests that it completed, is therefore the time that a request occupies a group. Before the first such
-    measurement, a group in which requests waited at each reading of the window gives a first estimate. The group may have
-    been idle between two readings, so this estimate may be too slow but not too fast, and only a faster one replaces it. How
-    the time depends on the length of the prompt is taken from `planned`; without it the time is proportional to the prompt.
+    by the number of requests that the group completed in it, is therefore the time that a request occupies a group. Before
+    the first such measurement, a group in which requests waited at each reading of the window gives a first estimate. The
+    group may have been idle between two readings, so this estimate may be too slow but not too fast, and only a faster one
+    replaces it. How the time depends on the length of the prompt is taken from `planned`; without it the time is
+    proportional to the prompt.
 
-    `on_time` is None if the fleet has changed within about a window, or if requests are late but have not been late for
-    minutes. Otherwise `late` states whether requests have been late for minutes (True), or were in time (False). The
-    arguments of `on_time` are a number of groups and a rate in requests per second. It returns the longest time in seconds
-    that a request may occupy a group so that these groups serve this rate in time. If requests were in time, this is an
-    upper bound of the time of a request, even if no request waits. If they were late, the time is longer, and an earlier
-    bound that is shorter, for example that of a faster revision, is dropped.
+    `on_time` is called with a number of groups and a rate in requests per second. It returns the longest time in seconds
+    that a request may occupy a group so that these groups serve this rate in time. `on_time` is None if the fleet has
+    changed within about a window, or if requests are late but have not been late for minutes. Otherwise `late` is True if
+    requests have been late for minutes, and False if they were in time. If requests were in time, the result of `on_time` is
+    an upper bound of the time of a request, even if no request waits. If they were late, the time is longer than the result,
+    so an earlier bound below the result, for example that of a faster revision, is dropped.
     """
     after = _prefill(before, sample, planned)
     if on_time is not None:
@@ -110,8 +110,8 @@ def _shown(
 def contradicts(
     work: PrefillWork | None, sample: DemandSample, fleet: Fleet, on_time: Callable[[int, float], float | None]
 ) -> bool:
-    """Return whether the groups would serve the load in time if a request occupied a group for the time `work`. If so, and
-    requests are late nevertheless, a request occupies a group for longer than `work`.
+    """Return whether the groups would serve the load in time if a request occupied a group for the time `work`. If the
+    result is True and requests are late nevertheless, a request occupies a group for longer than `work`.
     """
     bound = _bound(sample, fleet, on_time)
     return work is not None and bound is not None and work.seconds(1.0, bound[0]) <= bound[1]

@@ -8,8 +8,8 @@ from ome_operator.core.demand import curves
 from ome_operator.core.demand.facts import Curve
 
 MOST = 512
-"""Largest number of groups for which the waits in a queue are computed. For a larger load, the groups that the load keeps
-busy are enough, because hardly any request waits if there are so many servers."""
+"""In the search for the needed number of prefill groups, waits are computed only for fewer groups than this number. For a
+larger load, the groups that the load keeps busy are enough, because hardly any request waits if there are so many groups."""
 
 HALVINGS = 12
 """Number of steps of a search by bisection, after which its result is exact to 0.03 % of the searched interval."""
@@ -27,8 +27,9 @@ def _blocked(servers: int, load: float) -> float:
 def late_share(servers: int, load: float, service: float, patience: float) -> float:
     """Return the share of requests that wait longer than `patience` seconds for one of the servers.
 
-    `load` is the arrivals per second times `service`, the mean seconds of a request in a server. Method: M/M/c, that is,
-    Erlang C for the share that waits, whose wait is exponential with the rate (servers − load) / service.
+    `load` is the arrivals per second times `service`, the mean seconds of a request in a server. Method: M/M/c. Erlang C
+    gives the share of requests that wait, and their wait is exponentially distributed with the rate (servers − load) /
+    service.
     """
     if servers <= load:
         return 1.0
@@ -99,23 +100,26 @@ def _usual(limit: float) -> float:
 
 
 class Filling(NamedTuple):
-    """How fast the number of requests in decode may increase, if nothing is known about loads above the measured ones."""
+    """The quantities that determine how fast the number of requests in decode may increase, if nothing is known about loads
+    above the measured ones.
+    """
 
     running: float
     """Requests in decode now, in all groups together."""
     rate: float
     """Tokens per second that a group generates at the largest measured load."""
     horizon: float
-    """Seconds in which a larger load is measured and a group that is then added serves."""
+    """Seconds until a larger load has been measured, and a group that is added because of this measurement serves."""
 
 
 def groups_until_full(tokens: float, limit: float, answer: float, filling: Filling) -> int:
     """Return the smallest number of decode groups with which no group gets more than `limit` requests within the horizon of
     `filling`, while `tokens` tokens per second are requested, `answer` tokens for each request.
 
-    With more requests at a time, a group generates at least as many tokens per second (batching), but how many is unknown.
-    If it generates no more, the number of requests increases by (requested - generated tokens) / answer each second. As long
-    as this takes longer than the horizon, a further measurement comes in time, so no group is needed before it.
+    A group with more requests than were measured generates at least as many tokens per second (batching), but how many more
+    is unknown. If it generates no more, the number of requests increases by (requested - generated tokens) / answer each
+    second. If it takes longer than the horizon until a group has `limit` requests, a further measurement comes in time, so
+    no group is needed before this measurement.
     """
     usual, seconds = max(_usual(limit), 1e-9), filling.horizon / answer
     full = (filling.running + tokens * seconds) / (usual + filling.rate * seconds)

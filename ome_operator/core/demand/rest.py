@@ -55,8 +55,8 @@ def rest(
 
 
 def idle(samples: Sequence[DemandSample], now: float) -> bool:
-    """Return whether no request arrived in the last `KEPT` seconds, and none waits, runs or is in flight. An unknown number
-    is treated as if there were requests. This includes arrivals from before the operator started.
+    """Return whether no request arrived in the last `KEPT` seconds, and none waits, runs or is in flight. If any of these
+    numbers is unknown, the result is False. The arrivals from before the operator started are unknown, too.
     """
     newest = samples[-1] if samples else None
     if newest is None or not 0 <= now - newest.at <= STALE or hole(samples, now):
@@ -71,7 +71,7 @@ def goes(task: DemandTask, made: SizeDecision) -> bool:
 
 
 def applied(task: DemandTask, made: SizeDecision, state: ScalingState, before: Mapping[str, int]) -> dict[str, int]:
-    """Return the numbers of groups that reconciliations have to use, by component. `before` contains the numbers that they
+    """Return the numbers of groups, by component, that reconciliations have to use. `before` contains the numbers that they
     use at present, and `state` is the state after the decision `made`.
 
     A service whose groups the schedule removes keeps its numbers until the numbers of its RoleScales are 0. From then on, a

@@ -72,7 +72,7 @@ def expected(state: ScalingState, planned: PlannedSpeeds, tokens: float) -> Plan
 
 
 def _former_work(former: Learned, planned: PlannedSpeeds, tokens: float) -> PrefillWork | None:
-    """Return the time that prefill needed in the former configuration, at prompts of about this length; None if nothing
+    """Return the time that prefill needed in the former configuration for a prompt of about `tokens` tokens; None if nothing
     better than the prediction is known.
     """
     shape, found = former.work or planned.work, prefill(former, planned, tokens)

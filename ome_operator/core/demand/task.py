@@ -51,7 +51,8 @@ class DemandTask(NamedTuple):
     """`RECOMMEND` or `APPLY`."""
     fleet: Fleet
     targets: Targets
-    """The targets. For a role whose number a person or another autoscaler sets, both bounds are this number."""
+    """The targets. If a person or another autoscaler sets the number of groups of a role, this number is both the minimum
+    and the maximum of the role."""
     asked: tuple[int, int, int]
     """Numbers of prefill groups, decode groups and routers that the service should have at present."""
     peaks: tuple[PeakTime, ...] = ()

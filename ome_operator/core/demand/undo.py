@@ -34,10 +34,11 @@ def size_of(written: str) -> Size | None:
 
 
 def before(decisions: Sequence[Mapping[str, Any]], wanted: Mapping[str, Any]) -> tuple[Size, str] | None:
-    """Return the size before the last decision, and the time of the newest decision with it; None if this size is not known.
+    """Return the size before the last decision, and the time of the newest decision that had this size; None if this size is
+    not known.
 
-    `decisions` and `wanted` are those of `status.scaling`, the newest decision last. Decisions with the present size are
-    skipped, because they changed only the reason. Sizes that contain a 0 are also skipped.
+    `decisions` and `wanted` are the fields of `status.scaling`; the newest decision is the last. Decisions with the present
+    size are skipped, because they changed only the reason. Sizes that contain a 0 are also skipped.
     """
     present = size_in(wanted)
     for one in reversed(decisions):
@@ -54,8 +55,9 @@ def size_in(one: Mapping[str, Any]) -> Size | None:
 
 
 def written_limits(size: Size, spec: Mapping[str, Any]) -> Size:
-    """Return the size within `minReplicas` and `maxReplicas` as far as the spec of the service sets them. Unlike
-    `permitted`, this needs only the service, and knows neither the budget nor the bounds that a runtime sets.
+    """Return the size limited to `minReplicas` and `maxReplicas`, as far as the spec of the service sets them. Unlike
+    `permitted`, this function considers neither the budget of GPUs nor the bounds that a runtime sets, because it reads only
+    the service.
     """
     found = []
     for number, component in zip(size, (keys.ENGINE, keys.DECODER, keys.ROUTER), strict=True):
