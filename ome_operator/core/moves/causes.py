@@ -55,9 +55,9 @@ def group_requests(text: str, now: datetime) -> Mapping[tuple[str, str], datetim
 
 
 def until_requests(texts: Iterable[str], now: datetime) -> float | None:
-    """Return the seconds until the first of the requests whose time is in the future takes effect; None if none does within
-    a day. `texts` are annotations of nodes and services. The time of a request is in the future if the clock of this
-    operator is behind the one with which the request was written.
+    """Return the seconds until the first of the requests whose time is in the future takes effect; None if no request takes
+    effect within a day. `texts` are annotations of nodes and services. The time of a request is in the future if the clock
+    of this operator is behind the clock with which the request was written.
     """
     latest = now + timedelta(days=1)
     words = (word for text in texts for entry in text.split(",", REQUESTS)[:REQUESTS] for word in entry.split())
@@ -112,11 +112,12 @@ def causes(
 def to_exclude(
     pods: Iterable[Pod], member: Callable[[Pod], str], found: Mapping[str, LeavingCause], nodes: Mapping[str, Node]
 ) -> frozenset[str]:
-    """Return the nodes on which no replacement is placed, because a person asked for moves away from them. They have to be
-    excluded, because they may accept pods; a node with a taint or a cordon keeps pods away by itself.
+    """Return the nodes on which no replacement is placed, because a person asked for moves away from them. These nodes have
+    to be excluded, because they may still accept pods. A node that has only a taint or a cordon is not excluded, because it
+    keeps pods away by itself.
 
-    A cordoned node that groups leave without replacements is not excluded: without another node, the new group waits until
-    this node is back, and a group that exists never stops excluding a node.
+    A cordoned node that groups leave without replacements is not excluded either. If no other node is free, the new group
+    has to wait until this node is back, and a group that was created with an exclusion would never use the node again.
     """
     asked = {name: cause for name, cause in found.items() if cause.requested}
     back = {cause.node for cause in asked.values() if cause.now and cordoned(nodes[cause.node])}

@@ -94,8 +94,8 @@ class Progress(NamedTuple):
 
 
 def phase_sentence(move: Move, known: Progress) -> str:
-    """Return what happens in the present phase of a move, without a full stop. The condition Moved and the commands say it
-    with the same words.
+    """Return a clause that states what happens in the present phase of a move, without a full stop. The condition Moved and
+    the commands use the same clause.
     """
     match move.phase:
         case Phase.SETTLING:

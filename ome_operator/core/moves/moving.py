@@ -1,4 +1,4 @@
-"""Decide about the moves of a service in a pass: which roles have one more group, and which groups leave."""
+"""Decide about the moves of a service in a pass: which roles get an additional group, and which groups leave their nodes."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -74,8 +74,8 @@ def enabled(snapshot: Snapshot) -> bool:
 
 
 def advice(snapshot: Snapshot) -> tuple[str, ...]:
-    """Return advice for a service whose field `moves` has no effect, or whose timeout is not used with its value;
-    otherwise ().
+    """Return advice for a service whose field `spec.moves` has no effect, or whose `spec.moves.timeout` is outside the
+    permitted range; otherwise ().
     """
     moves = snapshot.service.spec.moves
     if moves is None:
@@ -111,7 +111,9 @@ def decide(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, frozen: boo
 
 
 def widened(step: RolloutStep, moving: Moving) -> RolloutStep:
-    """Return the step of the rollout with one more group for each role in which a moving group needs a replacement."""
+    """Return the step of the rollout with one more desired group for each role in which a replacement of a moving group is
+    created.
+    """
     if moving.revision not in step.groups or not any(moving.extra.get(role) for role in step.groups[moving.revision]):
         return step
     share = {role: count + moving.extra.get(role, 0) for role, count in step.groups[moving.revision].items()}
@@ -331,7 +333,7 @@ def _unschedulable(pod: Pod) -> bool:
 
 
 def ordered(moving: Moving, revision: str, component: str, order: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the group numbers `order` without the group of the component that leaves now."""
+    """Return the group numbers `order` without the number of the group of the component that a move removes now."""
     if revision != moving.revision:
         return order
     return tuple(number for number in order if number != moving.goes.get(component))

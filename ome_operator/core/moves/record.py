@@ -41,11 +41,12 @@ class Move(NamedTuple):
     cause: str = ""
     """Why the group has to leave the node, as a text for people."""
     replacement: str = ""
-    """Number of the group, or name of the router's pod, that replaces the moving one; "" if it does not exist yet."""
+    """Number of the group, or name of the router's pod, that replaces the member that moves; "" if it does not exist yet."""
     alone: bool = False
     """Whether the group leaves although no replacement serves."""
     gone: str = ""
-    """Time at which the cause disappeared while the replacement is starting, in RFC 3339; "" while there is a cause."""
+    """Time in RFC 3339 at which the cause disappeared while the replacement was being created or was starting; "" while
+    there is a cause."""
 
     def to(self, phase: Phase, now: datetime, **changes: Any) -> "Move":
         """Return the move in the phase `phase`, which begins now."""

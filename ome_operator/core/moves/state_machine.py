@@ -1,7 +1,7 @@
 """State machine of the moves of a role: compute the next state of a move from the stored state and the observed groups.
 
-At most one group of a role moves at a time. It is removed only while enough other groups of the role serve (as many as the
-role should have), unless the user permits a move without a replacement.
+At most one group of a role moves at a time. The group is removed only while enough other groups of the role serve (as many
+as the role should have), unless the user permits a move without a replacement.
 """
 
 from collections.abc import Collection, Mapping
@@ -19,8 +19,9 @@ JOIN = 15.0
 """Seconds for which a group has to be ready before another group leaves: the registry lists pods every 3 s, and the router
 has to add the leader to its list."""
 PAUSE = 300.0
-"""Seconds for which no group of the role moves after a move has ended because the node came back. A group also stays for at
-least this time before a move that found no nodes is tried again. Both limit how often a replacement is created in vain."""
+"""Seconds for which no group of the role moves after a move has ended because the node came back. They are also the minimum
+of the seconds for which a group stays before a move that found no nodes is tried again. Both pauses limit how often a
+replacement is created in vain."""
 START = 7200.0
 """Seconds within which a replacement that is on nodes has to serve."""
 SCHEDULED = 10.0
@@ -33,7 +34,8 @@ class MovePolicy(NamedTuple):
     timeout: float = TIMEOUT
     """Seconds for which a replacement may wait for nodes."""
     goes: bool = False
-    """Whether the group leaves without a replacement after the timeout. Otherwise it stays on its node."""
+    """Whether a group leaves without a replacement if the replacement has found no nodes when the timeout ends. Otherwise
+    the group stays on its node."""
 
     @property
     def pause(self) -> float:
@@ -107,9 +109,9 @@ def _over(move: Move, role: MovingRole) -> bool:
 
 
 def _overtaken(move: Move, role: MovingRole) -> bool:
-    """Return whether another group of the role has to leave first, because a person asked for its move and it need not wait
-    until the present move has ended. A move without a replacement waits only for a group that leaves already. Any other move
-    that a person asked for also waits for a replacement that is starting.
+    """Return whether the move of another group takes the place of the present move, because a person asked for the other
+    move and its cause has a higher precedence. The present move keeps its place while its group is leaving. While the
+    replacement of its group is starting, only a move without a replacement takes its place.
     """
     name = _first_to_leave(role)
     if name in (None, move.member) or move.phase is Phase.LEAVING:
@@ -217,8 +219,8 @@ def _others(names: Collection[str], move: Move) -> list[str]:
 
 
 def _replacement(move: Move, role: MovingRole) -> str:
-    """Return the member that replaces the moving one: the newest, if there are more members than the role should have; "" if
-    there is no replacement yet.
+    """Return the member that replaces the member that moves: the newest member, if there are more members than the role
+    should have; "" if there is no replacement yet.
     """
     if move.phase not in (Phase.REPLACING, Phase.LEAVING) or move.alone:
         return ""
