@@ -26,8 +26,8 @@ class Group(NamedTuple):
     """Whether pods were restored from a backup of another namespace and contact ranks in that namespace, although the
     template of their revision does not."""
     settled: bool = True
-    """False while a StatefulSet of the group does not have the template of its revision. A group that becomes ready in this
-    time is not recorded."""
+    """False while a StatefulSet of the group does not have the template of the group's revision. If the group becomes ready
+    in this time, its start is recorded only if it is the first one, or if the policy does not recycle groups."""
 
     @property
     def leader(self) -> Pod | None:
@@ -80,8 +80,8 @@ class Standing(NamedTuple):
     """Whether the leader is being deleted by somebody else: it finishes its requests, and all other ranks still work for
     it."""
     restarting: bool
-    """Whether the pods of all ranks are still the recorded pods. If the group is not `whole`, main containers were
-    restarted, or are about to be restarted."""
+    """Whether every rank has a pod, and all pods are the recorded pods. If so, and if the group is not `whole`, main
+    containers were restarted or are about to be restarted."""
 
 
 def view(group: Group, record: GroupRecord, spare: int = 0) -> Standing:

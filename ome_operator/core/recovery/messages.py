@@ -32,8 +32,8 @@ def condition(
 ) -> cond.Condition | None:
     """Return the condition Recovered: whether every group that failed is ready again. None if no group has ever failed.
 
-    `more` contains further messages for the condition. `notes` maps the name of a group that answers no probes, or whose
-    token generation is paused, to the end of the sentence about it. If `frozen` is true, no group is recycled now.
+    `more` contains further messages for the condition. `notes` maps the name of each group that answers no probes, or whose
+    token generation is paused, to the end of the sentence about this group. If `frozen` is true, no group is recycled now.
     """
     failed = [one for _, one in sorted(records.items()) if one.failure and _went_down(one)]
     troubled = [one for _, one in sorted(records.items()) if one.phase not in (READY, SYSTEMIC) and _went_down(one)]
@@ -59,7 +59,7 @@ def _went_down(record: GroupRecord) -> bool:
 
 
 def _message(record: GroupRecord, group: Group, policy: RecoveryPolicy, note: str, frozen: bool) -> Why:
-    """Return the message about a group that was ready before, or was recycled, and is not ready."""
+    """Return the message about a group that is not ready, and that was ready before or was recycled."""
     cause = f": {failure.sentence(record.failure)}" if record.failure else ""
     title = group.title
     if record.phase == FAILED:

@@ -15,12 +15,12 @@ SELF_HEAL = 60.0
 """Default of `RecoveryPolicy.self_heal`, in seconds. Ranks of SGLang that were restarted in place form a group again after
 40 to 48 s (measured)."""
 HANG = 60.0
-"""Default of `RecoveryPolicy.hang`, in seconds, which begin when the probes have failed for 15 s. A recycle may require
-loading a terabyte, so a pause of the engine must not be taken for a hang."""
+"""Default of `RecoveryPolicy.hang`, in seconds. The time begins when the probes of the leader have failed for 15 s. It is
+long enough that a pause of the engine is not taken for a hang: after a recycle, a terabyte may have to be loaded."""
 START = 75 * 60.0
 """Default of `RecoveryPolicy.start`, in seconds: somewhat more than the hour that the start-up probes of engines allow."""
 FIRST, LAST = 10.0, 300.0
-"""Seconds between two recycles of a group that does not stay ready: the first and the largest pause. The pause doubles with
+"""First and largest pause, in seconds, between two recycles of a group that does not stay ready. The pause doubles with
 every recycle."""
 STABLE = 600.0
 """Seconds for which a group has to be ready to be considered recovered. Recycles before that are no longer counted as

@@ -78,8 +78,8 @@ class GroupRecord:
         return self if phase == self.phase and self.since else replace(self, phase=phase, since=quantity.rfc3339(now))
 
     def believed(self, now: datetime) -> "GroupRecord":
-        """Return the record with `now` in place of times in the future. A time is in the future if a clock was set back;
-        a timeout would last until that time.
+        """Return the record with `now` in place of times in the future. A time is in the future if a clock was set back. A
+        timeout that is measured from such a time would end too late.
         """
         times = {name: getattr(self, name) for name in ("since", "ready_since", "recycled_at")}
         late: dict[str, Any] = {name: quantity.rfc3339(now) for name, time in times.items() if passed(time, now) < 0}
@@ -124,11 +124,13 @@ def written(records: Iterable[GroupRecord]) -> list[dict[str, Any]]:
 
 
 def with_first_starts(stored: Sequence[dict[str, Any]], groups: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
-    """Return the entries `stored` of `status.groups`, which a freeze keeps, with the first starts that `groups` records,
-    the entries that would be stored without a freeze.
+    """Return the entries of `status.groups` that are stored during a freeze. These are the entries `stored`, which the
+    freeze keeps. Only the entry of a group whose first start is not stored yet is taken from `groups`, which contains the
+    entries that would be stored without a freeze.
 
     The first start of a group is the only proof that the group has ever served, and it can only be observed while all ranks
-    run. It announces nothing: a group with a start is recycled only if it fails, like a group that served before the freeze.
+    run. To store this start announces no recycle: the group is recycled only if it fails, like a group that served before
+    the freeze.
     """
     known = {one["name"] for one in stored if one.get("incarnation")}
     first = {one["name"]: one for one in groups if one.get("incarnation") and one["name"] not in known}

@@ -31,8 +31,8 @@ READ_BACK = 0.5
 """Seconds until the next pass after a recycle was announced. That pass finds the announcement in the stored status, and
 deletes pods."""
 OVERDUE = 30.0
-"""Seconds after the end of the grace period of a terminating pod from which the pod counts as stuck, and seconds between two
-checks of such a pod."""
+"""A terminating pod on a lost node counts as stuck this many seconds after the end of its grace period. A pod that exceeds
+the time for its forced deletion, but is not on a lost node, is checked again after the same number of seconds."""
 
 
 class RoleGroups(NamedTuple):
@@ -225,8 +225,9 @@ class _Force(NamedTuple):
 def _forced(
     pods: Iterable[Pod], policies: Mapping[str, RecoveryPolicy], lost: Callable[[str], bool], now: datetime
 ) -> _Force:
-    """Return forced deletions of pods on lost nodes. The kubelet of a lost node confirms no deletion, and a replacement,
-    which has the same name, cannot be created before the pod is gone (decisions 6 and 8).
+    """Return forced deletions of pods on lost nodes, messages about pods that are stuck there, and times of further checks.
+    The kubelet of a lost node confirms no deletion, and the replacement of a pod has the name of the pod, so it cannot be
+    created before the pod is gone (decisions 6 and 8).
     """
     delete: list[Delete] = []
     stuck: list[Why] = []

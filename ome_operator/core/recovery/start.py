@@ -76,9 +76,9 @@ def with_start(
 
 
 def with_expectation(record: GroupRecord, others: Iterable[GroupRecord]) -> GroupRecord:
-    """Return the record of a group. If the group was never ready, a copy of the newest start of another group of the
-    component is added, so that users know how long a start takes. It is copied because the other group may be gone before
-    this group is ready. `others` are the stored records of the service.
+    """Return the record of a group. If the group was never ready, its record gets a copy of the newest start of another
+    group of the component, so that users know how long a start takes. The start is copied because the other group may be
+    gone before this group is ready. `others` are the stored records of the service.
     """
     if record.incarnation or record.start:
         return record
@@ -157,7 +157,8 @@ def _of_engine(leader: Pod, seen: LeaderStart) -> dict[str, float | None]:
 
 def total(start: Mapping[str, Any]) -> float:
     """Return the duration of a start in seconds. The start ends when the leader is ready and a router can send requests to
-    it or, if the time of the latter is unknown, when the leader is ready. The part firstToken is not included.
+    the leader. If it is unknown when a router can do so, the start ends when the leader is ready. The part firstToken is not
+    included.
     """
     listed = next((part["seconds"] for part in start.get("parts") or () if part.get("name") == "listed"), 0.0)
     return float(start.get("seconds") or 0.0) + float(listed)

@@ -41,8 +41,8 @@ RARE_TURN = 60.0
 recycled. A change of the reports triggers a pass, but the end of a cluster-wide stop of such recycles (`silence.hold`) does
 not."""
 APART = 300.0
-"""Time limit in seconds for a group in which a preflight check holds one rank while the engine of another rank runs. A
-rank that waits in its check repeats the check within this time, and then finds that its group runs."""
+"""Time limit in seconds for a group in which a preflight check holds one rank while the engine of another rank runs. The
+check is repeated within this time, and then finds that the group runs."""
 
 
 class Transition(NamedTuple):
@@ -100,11 +100,12 @@ def advance(group: Group, record: GroupRecord, ground: Circumstances) -> Transit
 def _met(group: Group, record: GroupRecord, seen: Standing, spare: int) -> bool:
     """Return whether a leader other than the recorded leader is ready, so that a new start of the group is recorded. If the
     leader has probes, its readiness proves that every rank has joined it, including ranks whose start is the recorded one.
+    The readiness of a leader without probes does not show whether such ranks have joined it.
 
-    A rank can have the recorded start and belong to the new start, too: its start may have been recorded just after it
-    restarted, because the old leader notices a restart only some seconds later. The readiness of a leader without probes
-    does not show whether older ranks have joined it. Before a group is ready for the first time, its pods may come from any
-    template, except for restored pods, which contact the ranks of another namespace.
+    The start of a rank can be the recorded one and belong to the new start of the group, too. This happens if the rank was
+    recorded just after it had restarted, because the old leader notices a restart only some seconds later. Before a group is
+    ready for the first time, its pods may come from any template, except for restored pods, which contact the ranks of
+    another namespace.
     """
     if not group.ready or group.pods[0] in seen.recorded or (seen.recorded and not group.pods[0].probed):
         return False
@@ -184,9 +185,9 @@ def _coming(group: Group, record: GroupRecord, ground: Circumstances) -> Transit
 def _drifted(group: Group, record: GroupRecord) -> str:
     """Return the name of a pod that was created from a template other than that of the revision; "" if there is none.
 
-    Pods of a start that was ready had the right template when they were recorded, even if an upgrade of Kubernetes changes
-    the name of the template. A recorded start that was never ready is a start that has to be deleted, so its pods are
-    checked.
+    The pods of a recorded start that was ready are not checked: they had the right template when they were recorded,
+    although an upgrade of Kubernetes may have changed the name of the template since. The pods of a recorded start that was
+    never ready are checked, because such a start has to be deleted.
     """
     strange = [(rank, pod) for rank, pod in group.pods.items() if pod.uid in group.drifted]
     return next((pod.name for rank, pod in strange if not record.ready_since or uid_of(record, rank) != pod.uid[:UID]), "")

@@ -36,7 +36,8 @@ def together(
     silences: Mapping[str, Silence] = MappingProxyType({}),
 ) -> tuple[dict[str, Transition], list[Why]]:
     """Return the next state of every group of a component, and messages. A fault of at least half of the groups is only
-    reported. At most one group at a time is recycled because of a hang. `silences` is `Observed.silences`.
+    reported. At most one group at a time is recycled because of a hang. `silences` maps the UID of each leader that answers
+    no probes, or whose token generation is paused, to the reports of the registries about this leader.
     """
     stored = {one.name: before.get(one.name) or _new(one) for one in groups}
     records = {name: record.believed(now) for name, record in stored.items()}
