@@ -49,16 +49,16 @@ class RepoHub(Hub):
 
 
 class Node:
-    """The disk of a node and the loop of its agent. The test sets the pinned revisions, which the operator does
-    otherwise.
-    """
+    """The disk of a node and the loop of its agent. The test sets the pinned revisions instead of the operator."""
 
     def __init__(self, root: Path, hub: str, **more: Any) -> None:
         self.root, self.record, self._made = root, dict[str, Any](), 0
         root.mkdir(parents=True, exist_ok=True)
         self._uids: dict[tuple[str, str], str] = {}
         self.spaces: dict[str, str | None] = {}
-        """UIDs of namespaces that were created again; None for namespaces that do not exist."""
+        """Name of a namespace -> its UID, or None if the namespace does not exist. All other namespaces exist, with the UID
+        `uid-of-NAME`.
+        """
         limits = Limits(first=0.001, last=0.01, tries=2, wrong=2)
         self.settings = AgentSettings(
             roots=(str(root),), secrets=root.parent / "secrets", endpoint=hub, limits=limits, node="n", again=0.2,
@@ -147,7 +147,7 @@ async def running(*nodes: Node) -> AsyncIterator[None]:
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reconcile every few milliseconds, and write records at once."""
+    """Let agents reconcile every few milliseconds, and write their records at once."""
     for name, seconds in (("TICK", 0.02), ("PROGRESS_EVERY", 0.02), ("AGAIN_EVERY", 0.1)):
         monkeypatch.setattr(loop, name, seconds)
     monkeypatch.setattr(namespaces, "UNUSED_EVERY", 0.05)

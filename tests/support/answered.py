@@ -20,7 +20,7 @@ def answered(cluster: Cluster, words: str, monkeypatch: pytest.MonkeyPatch) -> s
     api.connection = SimpleNamespace(namespace="chat", context="c", server="s")  # type: ignore[assignment]
 
     class Pages:
-        """Return the metrics pages of the simulated pods."""
+        """A stand-in for PodPages that returns the pages of the simulated pods."""
 
         def __init__(self, _: Any) -> None:
             self.text = cluster.page

@@ -166,7 +166,9 @@ def sample(schema: Json) -> Any:
 
 
 def placed(spec: Any, path: tuple[str | int, ...], value: Any, schema: Json) -> Any:
-    """Return the object part `spec` with `value` at `path`, where objects on the way have their required fields."""
+    """Return `spec`, a part of an object, with `value` at `path`. Parts that are missing along the path are created with
+    their required fields.
+    """
     if not path:
         return value
     head, rest = path[0], path[1:]

@@ -56,8 +56,8 @@ class Demanded(World):
         self.samples: list[DemandSample] = []
         self.scaling: dict[str, Any] | None = None
         self.gone = float("-inf")
-        """Time of the last decision, in seconds since the epoch, if it was to remove all groups because of the schedule;
-        minus infinity after any other decision.
+        """Time of the last decision, in seconds since the epoch, if this decision removes all groups because of the
+        schedule; minus infinity otherwise.
         """
         self.free = 100
         """Number of further groups that the free nodes can hold."""
@@ -78,8 +78,8 @@ class Demanded(World):
         self.task = None
 
     def decide(self, seconds: float = 10.0) -> None:
-        """Let the autoscaler decide every ten seconds for some time. `rate` gives the requests per second at a time; None
-        means that the numbers are unknown.
+        """Let the autoscaler decide every ten seconds, for `seconds` seconds in all. Meanwhile, `self.rate` requests arrive
+        per second; if it is None, the numbers are unknown.
         """
         for _ in range(round(seconds / 10)):
             now = round(self.now.timestamp())

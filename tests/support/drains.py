@@ -172,7 +172,7 @@ class GroupWatch:
     """A watch of all pods of services, which counts the groups of each role that serve. A group serves if all of its pods
     are ready, none is being deleted, and its leader is not being drained.
 
-    `sizes` is namespace -> number of pods of a group of the service there; 1 for all other namespaces.
+    `sizes` maps a namespace to the number of pods of a group of its service. In all other namespaces, a group has one pod.
     """
 
     def __init__(self, cluster: Cluster, sizes: Mapping[str, int]) -> None:
@@ -195,7 +195,9 @@ class GroupWatch:
         self._process.communicate()
 
     def least(self, namespace: str, component: str, since: float) -> int:
-        """Return the least number of groups of a role that served at any moment since a time; -1 if none was ever seen."""
+        """Return the smallest number of groups of a role that served at any moment from the time `since` on; -1 if no pod of
+        the role was ever seen.
+        """
         with self._lock:
             seen = self._seen.get((namespace, component), [])
             before = [one for one in seen if one.at <= since][-1:]
@@ -207,7 +209,9 @@ class GroupWatch:
         return self._process.poll() is None and self._thread.is_alive()
 
     def first_below(self, namespace: str, component: str, groups: int, since: float) -> float:
-        """Return the first time since a time at which fewer groups of a role served; infinity if there is none."""
+        """Return the first time after `since` at which fewer than `groups` groups of a role served; infinity if there is
+        none.
+        """
         with self._lock:
             seen = self._seen.get((namespace, component), [])
             return min((one.at for one in seen if one.at > since and one.groups < groups), default=math.inf)

@@ -185,10 +185,10 @@ class Field:
         self.account.costs[self._kind].append(Cost(cost.seconds, *above))
 
     def _learn(self, life: Life, begun: int) -> float:
-        """Wait until the operator writes nothing any more, record the state then as the correct one, and return the time
-        since when it has been unchanged. `begun` is the number of writes before the step. It is passed in, because on a busy
-        machine all writes of the step may be over before the first check. A check takes some time, and its result may lack
-        writes that happen meanwhile.
+        """Wait until the operator has written nothing for QUIET_S seconds and all services are as their specs request.
+        Record this state as the correct one, and return the time since when it has been unchanged. `begun` is the number of
+        writes before the step. The caller passes it, because on a busy machine all writes of the step may be over before the
+        first check.
         """
         state, writes, now = life.state(), begun, time.monotonic()
         since = wrote_at = now
@@ -205,7 +205,9 @@ class Field:
         return since
 
     def _wait_right(self, life: Life, number: int, poke: Poke | None, begun: int) -> float:
-        """Wait until the state is correct after a step, and return when that was."""
+        """Wait until the state is correct after a step, and return when that was. Meanwhile, `poke` is called repeatedly
+        with the number of writes since the start of the step; `begun` is the number of writes before the step.
+        """
         while True:
             struck = self._struck
             try:

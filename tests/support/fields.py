@@ -9,7 +9,7 @@ from ome_operator.api import Inline, Spec
 
 Body = dict[str, Any]
 POD = "*"
-"""Stands for an inline pod spec: every field that the class does not define."""
+"""Stands for all fields of an inline pod spec that its class does not define itself."""
 KEYS = {"acceleratorConfig": "gpu", "ratios": "decoder"}
 """Field that is a map -> the key that the map gets, if its keys have to be names of something. Any other map gets `a`."""
 VALUES: dict[str, Any] = {

@@ -28,7 +28,7 @@ class Fleet:
         self.services = [service(number) for number in range(size)]
         self.epoch = Epoch("u", 1)
         self.whole: dict[Ref, datetime] = {}
-        """Services that are complete with the current edit according to their status."""
+        """Service that is complete with the current edit according to its status -> the time at which it became complete."""
         self.begun: set[Ref] = set()
         self.failed: set[Ref] = set()
         self.lacks: dict[Ref, datetime] = {}

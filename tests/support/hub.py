@@ -194,7 +194,9 @@ class Hub:
 async def pour(
     request: web.Request, response: web.StreamResponse, body: bytes | bytearray, cut: int | None, told: Sent, rate: float
 ) -> None:
-    """Send a body at the configured rate until the configured number of bytes, and count the sent bytes."""
+    """Send a body at `rate` bytes per second (0 for no limit), and add the number of sent bytes to `told`. If `cut` is not
+    None, the connection is closed after this number of bytes.
+    """
     step = 64 * 1024
     for at in range(0, len(body), step):
         piece = bytes(body[at : at + step]) if cut is None else bytes(body[at : min(at + step, max(cut, 0))])

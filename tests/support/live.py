@@ -43,7 +43,7 @@ class Live:
         return dict(self.manifest["metadata"].get("labels") or {})
 
     def woken_by(self, change: Manifest) -> None:
-        """Change the RoleScale as the operator's write for an arriving request does."""
+        """Change the annotations and the spec of the RoleScale, as the operator does when a request arrives."""
         changes = change["spec"] != self.manifest["spec"]
         metadata = {**self.manifest["metadata"], "annotations": change["metadata"]["annotations"]}
         self.manifest = {**self.manifest, "metadata": metadata, "spec": change["spec"]}

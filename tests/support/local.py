@@ -52,7 +52,7 @@ def ready(cluster: Cluster, name: str) -> int:
 
 
 def pod(cluster: Cluster, name: str) -> dict[str, Any] | None:
-    """Return the pod, or None."""
+    """Return the pod of this name; None if it does not exist."""
     try:
         return dict(cluster.api().get(f"{PODS}/{name}"))
     except ApiError as error:
@@ -61,7 +61,7 @@ def pod(cluster: Cluster, name: str) -> dict[str, Any] | None:
 
 
 def asked(url: str, body: bytes, context: ssl.SSLContext | None = None) -> str:
-    """Return the output of a request to etcd; "" if etcd does not answer, or refuses."""
+    """Send a POST request to etcd, and return the body of the response; "" if etcd does not answer, or denies it."""
     handlers = [urllib.request.ProxyHandler({}), *([urllib.request.HTTPSHandler(context=context)] if context else [])]
     try:
         with urllib.request.build_opener(*handlers).open(urllib.request.Request(url, body), timeout=5) as answer:
@@ -71,7 +71,9 @@ def asked(url: str, body: bytes, context: ssl.SSLContext | None = None) -> str:
 
 
 def trusting(file: Path | None = None) -> ssl.SSLContext:
-    """Return a TLS context that accepts any server and presents this certificate."""
+    """Return a TLS context that accepts any server. It presents the certificate in FILE.crt and FILE.key, or none if `file`
+    is None.
+    """
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if file is not None:

@@ -63,7 +63,7 @@ class Counted:
         self.requests.append((verb, kind, code))
 
     def writes(self) -> list[tuple[str, str, int]]:
-        """Return all requests except reads."""
+        """Return (verb, kind, status code) of all requests except reads."""
         return [one for one in self.requests if one[0] not in ("get", "list")]
 
 
@@ -101,7 +101,7 @@ async def leading(
 
 
 async def until(what: str, holds: Callable[[], bool], seconds: float = 15.0) -> None:
-    """Wait until the condition is true, without doing anything for it. Fail after the time limit."""
+    """Poll until `holds` returns True. Fail with the description `what` after `seconds` seconds."""
     try:
         async with asyncio.timeout(seconds):
             while not holds():  # noqa: ASYNC110

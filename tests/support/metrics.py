@@ -43,7 +43,7 @@ def service(name: str = "svc", namespace: str = "team", *conditions: Body, **sta
 
 
 def again(body: Body, **status: Any) -> Body:
-    """Return the same object with a later resourceVersion."""
+    """Return the object with the next resourceVersion, and with these fields in its status."""
     version = str(int(body["metadata"]["resourceVersion"]) + 1)
     return {
         **body,

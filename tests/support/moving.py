@@ -22,7 +22,7 @@ LABELS = {"models.ome.io/clusterbasemodel.tiny": "Ready"}
 
 @dataclass(frozen=True)
 class Movable(Shape):
-    """The simulated world of a service with `spec.moves`."""
+    """The shape of a service with `spec.moves`. `moves` contains (name, value) of each field of `spec.moves`."""
 
     moves: tuple[tuple[str, Any], ...] = ()
 
@@ -48,8 +48,8 @@ class Fleet(Scheduler):
         self.shape = shape
 
     def placed(self, pod: LivePod) -> bool:
-        """Return whether a pod is on a node. Routers are placed on any node that accepts pods, whether GPUs are free or
-        not.
+        """Bind a pod that is on no node if a node accepts it, and return whether the pod may become ready. A router gets any
+        ready node without taints, whether GPUs are free or not.
         """
         if pod.labels[keys.COMPONENT] == keys.ROUTER and not pod.node:
             nodes = self.world.deps.nodes.values()
@@ -137,8 +137,8 @@ class Fleet(Scheduler):
                 assert len(mine) <= count + 1, f"more than one replacement of {role}: {mine}"
 
     def until(self, what: str, done: Any, passes: int = 400, whole: bool = False) -> int:
-        """Run reconciliations until a condition is true, and return how many were needed. If `whole` is true, every role has
-        to serve with all of its groups after each.
+        """Run reconciliations until a condition is true, and return how many were needed. If `whole` is true, check after
+        each reconciliation that every role serves with all of its groups.
         """
         for count in range(passes):
             if done():

@@ -75,7 +75,9 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 @st.composite
 def broken(draw: st.DrawFn, whole: list[Any], values: st.SearchStrategy[Any] = ANY) -> Any:
-    """Return a strategy that generates these objects with some values missing, duplicated, or replaced by any JSON value."""
+    """Return a strategy that generates these objects with some values missing or replaced by any JSON value, and with some
+    added fields.
+    """
     made = copy.deepcopy(draw(st.sampled_from(whole)))
     for _ in range(draw(st.integers(1, 3))):
         if not (found := list(places(made))):
@@ -99,7 +101,7 @@ TEXTS = (
 
 @st.composite
 def typed(draw: st.DrawFn, whole: Any) -> Any:
-    """Return a strategy that generates the object with some values missing, null, or replaced by another value of the same
+    """Return a strategy that generates the object with some values null, empty, or replaced by another value of the same
     type. These are the only changes that an API server accepts in an object with a schema.
     """
     made = copy.deepcopy(whole)
@@ -118,6 +120,8 @@ def typed(draw: st.DrawFn, whole: Any) -> Any:
 
 
 def with_declared(parse: Callable[[], Any], *errors: type[Exception]) -> None:
-    """Run the parser. Exceptions of the types in its declaration are ignored; all others propagate and fail the test."""
+    """Call the parser. Exceptions of the types `errors`, which the parser declares, are ignored; all others propagate and
+    fail the test.
+    """
     with contextlib.suppress(*errors):
         parse()

@@ -103,7 +103,7 @@ def _message(body: bytes) -> bytes:
 
 
 def spans(request: bytes) -> Iterator[Span]:
-    """Yield the spans of an ExportTraceServiceRequest. The numbers are those of the fields in OTLP's protocol buffers."""
+    """Yield the spans of an ExportTraceServiceRequest. Numbers in the code are field numbers of OTLP's protocol buffers."""
     for of_resource in _inner(_fields(request), 1):
         (resource,) = _inner(of_resource, 1) or [{}]
         said = {_text(pair, 1): _text(_inner(pair, 2)[0], 1) for pair in _inner(resource, 1) if _inner(pair, 2)}
@@ -127,7 +127,9 @@ def _text(fields: Fields, number: int) -> str:
 
 
 def _fields(message: bytes) -> Fields:
-    """Return the values of each field number. Values of fixed length stay encoded."""
+    """Return field number -> values of an encoded protocol buffer message. Variable-length integers are decoded; all other
+    values are bytes.
+    """
     out: Fields = {}
     at = 0
     while at < len(message):

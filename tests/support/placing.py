@@ -68,7 +68,7 @@ class Known:
         """Return None, as if the cache contained no service. The tests do not depend on whether a service serves."""
 
     def group(self, key: tuple[str, str]) -> list[Any]:
-        """Return no children of any kind."""
+        """Return the stored ControllerRevisions of a service. The first part of `key` is the service's namespace."""
         world = self.race.worlds[key[0]]
         return [child.facts(world.service) for child in world.children.values() if child.key[0] == "ControllerRevision"]
 

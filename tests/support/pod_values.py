@@ -215,7 +215,9 @@ _SOURCES = frozenset(
         "serviceAccountToken",
     }
 )
-"""Fields of which an object may have only one: a new field replaces that of the smallest object."""
+"""Fields that exclude each other: if an object gets one of them, the fields of this set in the smallest valid object are
+left out.
+"""
 _EXTRA: Mapping[tuple[str, Any], Json] = {
     ("dnsPolicy", "None"): {"dnsConfig": {"nameservers": ["10.0.0.1"]}},
     ("operator", "In"): {"values": ["a"]},

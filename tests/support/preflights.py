@@ -145,8 +145,8 @@ def run(folder: Path, **options: Any) -> Done:
 def together(
     folder: Path, size: int, of: Group, each: Mapping[int, Mapping[str, Any]] | None = None, **all_: Any
 ) -> list[Done]:
-    """Run the checks of all ranks of a group at the same time. `each` returns the options of a rank; a rank for which it
-    returns None does not run.
+    """Run the checks of all ranks of a group at the same time. `each` maps a rank to options of its own, or to None if the
+    rank does not run. `all_` are options of all ranks.
     """
     own = each or {}
     running = {

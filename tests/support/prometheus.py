@@ -143,8 +143,8 @@ _LIMIT = re.compile(r"> (\d+)\b(?!\.)")
 
 
 def divided(rules: Mapping[str, Any], by: float = BY, others: Mapping[str, float] = MappingProxyType({})) -> dict[str, Any]:
-    """Return alert rules with `for`, windows and limits of ages divided by a factor; `others` has different factors for
-    some alerts.
+    """Return alert rules in which `for`, windows and limits of ages are divided by the factor `by`. `others` maps the names
+    of some alerts to other factors.
     """
 
     def rule(each: Mapping[str, Any]) -> dict[str, Any]:
@@ -155,8 +155,8 @@ def divided(rules: Mapping[str, Any], by: float = BY, others: Mapping[str, float
 
 
 def _shorter(expression: str, by: float) -> str:
-    """Return an expression in which each limit of an age is divided by the factor. A limit is in seconds if the metric with
-    which it is compared is in seconds.
+    """Return an expression in which windows, offsets and each limit of an age are divided by the factor `by`. A limit is
+    that of an age if the metric with which it is compared is in seconds.
     """
     parts = [_RANGE.sub(lambda found: _short(int(found[1]), found[2], by), part) for part in expression.split(" or ")]
     return " or ".join(

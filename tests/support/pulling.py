@@ -27,7 +27,7 @@ class PullingWorld(World):
         self.pulls = 0
         """Number of Jobs that pull images for other services."""
         self.answer: Callable[[str], str] = lambda _: PULLED
-        """Returns what becomes of the Job that pulls onto a node."""
+        """Function that returns the outcome of the Job that pulls onto the node of this name, such as PULLED or LOST."""
         self.most = 0
         """The largest number of Jobs that were active at the same time."""
         Scheduler(self)

@@ -41,7 +41,7 @@ class Rank:
 
     @property
     def works(self) -> bool:
-        """Whether the rank can work in the start to which it belongs."""
+        """Whether the rank is running and not being deleted. A rank that hangs counts as well."""
         return self.running and not self.deleting
 
 

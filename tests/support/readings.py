@@ -222,7 +222,7 @@ def benchmark(bodies: Bodies) -> str:
 
 
 def status(part: str, bodies: Bodies) -> Mapping[str, Any]:
-    """Return the status of an object."""
+    """Return the status that the operator writes for one of the bodies, which `part` names."""
     item = parts.good(PARSED[part].parse(bodies[part]))
     if isinstance(item, InferenceService):
         return _first(json.dumps(bodies))[2].status

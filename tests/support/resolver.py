@@ -302,7 +302,9 @@ def ask(python: Sequence[str], folder: str, asked: Sequence[str]) -> dict[str, s
 
 
 def write(python: Sequence[str], folder: Path, seen: str) -> None:
-    """Write the record. `folder` is this process's path of the model, and `seen` that of the Python that is asked."""
+    """Write the record. `folder` is the path of the models for this process, and `seen` is their path for the interpreter
+    `python`.
+    """
     write_models(folder)
     said = ask(python, seen, lines())
     head = f"""\

@@ -244,8 +244,9 @@ class Rig:
 
     # --- waiting ----------------------------------------------------------------------------------------------------
     def wait(self, what: str, holds: Callable[[], T], seconds: float = 30.0, *, often: bool = False) -> T:
-        """Poll until `holds` returns a true value, at growing intervals. Fails with `what` after the time limit. `often`:
-        poll ten times a second, for tests in which each poll checks what must never happen.
+        """Poll until `holds` returns a true value, at growing intervals, and return this value. Fails with the description
+        `what` after the time limit. If `often` is true, poll ten times a second, for tests in which each poll checks what
+        must never happen.
         """
         began = time.monotonic()
         end = began + seconds * PATIENCE
@@ -266,7 +267,7 @@ class Rig:
         raise AssertionError(f"{what}: not within {seconds:.0f} s (last: {seen!r})\noperator:\n{tail}")
 
     def condition(self, namespace: str, name: str, type_: str) -> Manifest:
-        """Return a condition of a service; {} if it does not exist."""
+        """Return a condition of a service; {} if the service or the condition does not exist."""
         return _condition(self.get("InferenceService", namespace, name) or {}, type_)
 
     def ready(self, namespace: str, name: str, seconds: float = 30.0) -> Manifest:
@@ -282,7 +283,9 @@ class Rig:
         return self.wait(f"{namespace}/{name} Ready", holds, seconds)
 
     def says(self, namespace: str, name: str, type_: str, reason: str, words: str = "", seconds: float = 20.0) -> Manifest:
-        """Wait until a condition is False, has this reason, and has all of these words in its message."""
+        """Wait until the condition `type_` of a service is False and has this reason and the text `words` in its message,
+        and return the condition.
+        """
 
         def holds() -> Manifest | None:
             one = self.condition(namespace, name, type_)

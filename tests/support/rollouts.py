@@ -104,7 +104,9 @@ class Rollout:
     # --- what must hold -----------------------------------------------------------------------------------------------
 
     def least(self) -> int:
-        """Return the capacity that must stay available according to the weaker of the two bounds."""
+        """Return the capacity that must stay available according to the weaker of the two bounds; WHOLE is the capacity of
+        the complete service.
+        """
         if self.bounds.alone:
             return 0
         missing = {role: min(count, self.bounds.unavailable.get(role, 0)) for role, count in self.wanted.items()}
@@ -112,14 +114,14 @@ class Rollout:
 
     def paired(self, kept: Mapping[str, Share], seen: Mapping[str, Mapping[str, GroupCounts]]) -> int:
         """Return the available capacity if each request stays within one slice: for each slice the smallest share of ready
-        groups of any role, summed over the slices. The unit is WHOLE.
+        groups of any role, summed over the slices. WHOLE is the capacity of the complete service.
         """
         shares = ([ready(kept, seen, name, role) * WHOLE // n for role, n in self.wanted.items()] for name in seen)
         return sum(min(one) for one in shares)
 
     def summed(self, kept: Mapping[str, Share], seen: Mapping[str, Mapping[str, GroupCounts]]) -> int:
         """Return the available capacity if a request may use the groups of several slices: the smallest share, over the
-        roles, of ready groups of all slices. The unit is WHOLE.
+        roles, of ready groups of all slices. WHOLE is the capacity of the complete service.
         """
         return min(sum(ready(kept, seen, name, role) for name in seen) * WHOLE // n for role, n in self.wanted.items())
 

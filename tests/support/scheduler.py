@@ -59,7 +59,9 @@ class Scheduler:
         world.healthy, world.scheduled = self.placed, True
 
     def placed(self, pod: LivePod) -> bool:
-        """Return whether a pod is on a node."""
+        """Bind an engine pod that is on no node if a node can hold it, and return whether the pod may become ready. Routers
+        need no node. A leader may become ready only when all ranks of its group are on nodes.
+        """
         if pod.labels[keys.COMPONENT] == keys.ROUTER:
             return True
         if not pod.node:
@@ -67,7 +69,7 @@ class Scheduler:
         return bool(pod.node) and (pod.rank > 0 or self._met(pod))
 
     def _met(self, leader: LivePod) -> bool:
-        """Return whether all ranks of a leader's group are on nodes: before that, the leader does not become ready."""
+        """Return whether all ranks of a leader's group are on nodes."""
         workers = self.world.children.get(("StatefulSet", f"{leader.workload}-w"))
         ranks = [pod for pod in self.world.pods.values() if workers and pod.workload_uid == workers.uid and pod.node]
         return workers is None or len(ranks) >= workers.manifest["spec"]["replicas"]

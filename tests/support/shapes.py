@@ -73,7 +73,7 @@ class Shape:
 
 
 def shapes(**fixed: Any) -> st.SearchStrategy[Shape]:
-    """Return a strategy for random shapes with these fixed parts."""
+    """Return a strategy for random shapes. `fixed` contains values of some fields, or strategies for them."""
     free: dict[str, st.SearchStrategy[Any]] = {
         "size": st.integers(1, 3),
         "engines": st.integers(0, 3),
@@ -92,7 +92,7 @@ lags = st.integers(0, 3)
 
 
 class Shaped(Protocol):
-    """A simulated world of a service whose shape is edited."""
+    """A story of a service whose shape is edited. The functions below change only `shape`."""
 
     shape: Shape
 
@@ -103,7 +103,7 @@ def edit(story: Shaped, value: int) -> None:
 
 
 def grow(story: Shaped, value: int) -> None:
-    """Change the number of groups."""
+    """Change the number of engine groups to 1, 2 or 3."""
     story.shape = replace(story.shape, engines=1 + value % 3)
 
 

@@ -221,7 +221,7 @@ class World:
     # --- controllers --------------------------------------------------------------------------------------------------
 
     def step(self) -> bool:
-        """Carry out some of the work of controllers and kubelets. Return whether any was left."""
+        """Carry out some of the work of controllers and kubelets. Return whether any work was left."""
         self.now += timedelta(seconds=TICK)
         todo = [*self._workloads(), *self._collect(), *self._kubelets()]
         for act in todo:
@@ -279,7 +279,7 @@ class World:
         self.pods[name] = LivePod(name, uid, labels, workload, one.uid, grace, created=created, scheduled=self.scheduled)
 
     def _collect(self) -> Iterable[Callable[[], None]]:
-        """Delete pods whose workload was deleted, as the garbage collector does."""
+        """Yield the deletions by the garbage collector: of pods whose workload was deleted."""
         uids = {one.uid for one in self.children.values()}
         for pod in self.pods.values():
             if pod.workload_uid not in uids and not pod.deleting:

@@ -21,7 +21,7 @@ MAIN = "ome-container"
 LOOK_S = 0.1
 """Seconds between two requests for the list of a router."""
 HEALTHY = ("End of disaggregation warmup", "The server is fired up")
-"""Log lines of SGLang that appear once it is healthy; the second one is for an engine without disaggregation."""
+"""Log lines that SGLang writes once it is healthy; the second one is that of an engine without disaggregation."""
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -57,7 +57,7 @@ class Timeline:
         """Addresses of the workers that any router of the namespace lists."""
 
     def of_leader(self, name: str, since: float) -> Moments:
-        """Return the moments of the last start of a leader after a time."""
+        """Return the moments of the last start of the leader `name` after the time `since`."""
         seen = [(at, pod) for at, pod in self.pods if pod["metadata"]["name"] == name and at >= since]
         last = seen[-1][1]
         seen = [(at, pod) for at, pod in seen if pod["metadata"]["uid"] == last["metadata"]["uid"]]

@@ -38,7 +38,7 @@ class Report:
         return [one for one in self.answers if one.error]
 
     def last_failure(self, since: float) -> float:
-        """Return the seconds from a moment until the start of the last failed request; 0 if no request failed."""
+        """Return the seconds from the time `since` until the start of the last failed request; 0 if no request failed."""
         return max((one.began - since for one in self.failed), default=0.0)
 
     def percentile(self, share: float) -> float:

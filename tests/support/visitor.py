@@ -56,13 +56,13 @@ class Stream:
         """Section → its current HTML, as a page would show it."""
 
     async def until(self, section: str, text: str) -> str:
-        """Read events until one of them has a section with this text, and return the section."""
+        """Read events until the section contains this text, and return the HTML of the section."""
         while text not in self.shown.get(section, ""):
             await self.look()
         return self.shown[section]
 
     async def look(self) -> dict[str, Any]:
-        """Read events until the page reports its next poll of the cluster."""
+        """Read events until the page reports its next poll of the cluster, and return this report."""
         while True:
             async with asyncio.timeout(10):
                 block = await self._answer.content.readuntil(b"\n\n")

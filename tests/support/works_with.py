@@ -18,7 +18,9 @@ from tests.support.registry import GOMODS
 
 HELM = Tool(name="helm", module="helm", version="4.3.1", package="helm.sh/helm/v4/cmd/helm", gomods=GOMODS)
 KSTATUS = Tool(name="kstatus", module="kstatus", version="0.37.2", package=".", gomods=GOMODS)
-"""kstatus of kubernetes-sigs/cli-utils 0.37.2, and the fork of Flux, 1.2.2, which Helm 4.3.1 contains."""
+"""A program that prints the results of two versions of kstatus: kubernetes-sigs/cli-utils 0.37.2, and Flux's fork 1.2.2,
+which Helm 4.3.1 contains.
+"""
 ARGO_CD = "3.6.1"
 MINUTES = pytest.mark.skipif("OME_E2E" not in os.environ, reason="builds programs for minutes: `make e2e` runs it")
 

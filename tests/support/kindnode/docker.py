@@ -27,8 +27,8 @@ _UP_WITHIN_S = 60.0
 _CHAINS = ("DOCKER-USER", "DOCKER-ISOLATION-STAGE-1", "DOCKER-ISOLATION-STAGE-2", "DOCKER")
 _BRIDGE = re.compile(r"br-[0-9a-f]{12}")
 _INOTIFY, _INSTANCES = "fs/inotify/max_user_instances", 512
-"""The kernel setting that limits how many watches of files the programs of all nodes can have, and a higher value than the
-default of 128.
+"""Kernel setting for the maximum number of inotify instances of a user, which the programs on all nodes share to watch
+files, and the value that it gets instead of the default of 128.
 """
 _SETTINGS = ("vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/pid_max", _INOTIFY)
 """Kernel settings that kubelets, or this module, change for the whole machine."""
@@ -75,7 +75,9 @@ def _daemon(patch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def _read(folder: Path) -> dict[str, str]:
-    """Return the machine's settings before the first of the sessions that share the daemon."""
+    """Return the settings that the machine had before the first of the sessions that share the daemon. The first session
+    stores them in `folder`.
+    """
     file = folder / "before.json"
     if not file.exists():
         found = {name: (Path("/proc/sys") / name).read_text().strip() for name in (*_SETTINGS, _FORWARDING)}

@@ -18,7 +18,9 @@ from tests.support.kindnode.bundle import Image
 HERE = Path(__file__).parent
 VERSION = f"v{KUBERNETES}"
 BASE = "localhost:1/kind-base:1"
-"""A host without a server. Docker has the image already, so Docker never contacts this host."""
+"""Name of kind's base image. No server runs at the registry in this name: Docker has the image already, so Docker never
+contacts the registry.
+"""
 _SYSTEMD = {
     "Env": ["container=docker"],
     "StopSignal": "SIGRTMIN+3",

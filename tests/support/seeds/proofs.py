@@ -57,8 +57,8 @@ def holds(name: str, argument: Any) -> str:
 
 
 def flag(argument: Argument) -> str:
-    """Check that the engine has a flag in the version of the time of the document, and that the generated command and the
-    pods contain the flag with the same value.
+    """Check that the engine has a flag in the version that was current when the document was written, and that the generated
+    command and the pods contain the flag with the same value.
     """
     name, *values = shlex.split(argument["is"])
     if said := _known(argument["generate"], name, values):
@@ -69,8 +69,9 @@ def flag(argument: Argument) -> str:
 
 
 def _known(generate: str, name: str, values: list[str]) -> str:
-    """Check whether the engine's own list of flags contains a flag. Flags of other programs (mpirun) begin with a single
-    dash.
+    """Return what is wrong with a flag according to the engine's own list of flags: the list lacks it, or it has values
+    although it takes none, or none although it takes some; "" if nothing is wrong. Flags with a single dash belong to other
+    programs (mpirun), and are not checked.
     """
     if not name.startswith("--"):
         return ""
@@ -189,7 +190,7 @@ def facts(argument: Argument) -> str:
 
 
 def sizes(argument: Argument) -> str:
-    """Check how the cookbook divides a model: fields of a role of the plan, or of the plan itself."""
+    """Check fields of the plan that the cookbook makes for a model, or fields of one role of this plan."""
     try:
         made = plan(RecipeRequest(**argument["ask"]), shelf())
     except (RecipeRefused, TypeError) as error:
