@@ -28,9 +28,9 @@ BLOCKS = 4
 """Number of tests among which the stories are divided. In about one of ten stories, the engine stops answering."""
 SECONDS, TICK = 120.0, 0.05
 OUT_WITHIN, BACK_WITHIN = 20.0, PROBE + RETRY_SILENT + PROBE + 1.0
-"""Seconds from the first request after the fault until the engine is reported as silent, and seconds until it is no longer
-reported after it answers again. A probe that begins just before it answers again may still fail, and only the next probe, at
-most a second late, succeeds.
+"""Seconds from the first request after the fault until the engine is reported as silent, and seconds from the end of the
+fault until the engine is no longer reported. A probe that begins just before the end of the fault may still fail; then only
+the next probe, which begins at most a second late, succeeds.
 """
 UNHEALTHY = 20.0
 """Seconds after which SGLang reports itself as unhealthy if a health request is not answered."""
@@ -94,7 +94,7 @@ class Engine:
             self.mute = mute, mute + chance.choice((30.0, NEVER))
 
     def is_mute(self) -> bool:
-        """Return whether the detokenizer does not run."""
+        """Return whether the detokenizer is stopped, so that the engine returns no tokens."""
         return self.mute[0] <= self.now < self.mute[1]
 
     def is_held(self) -> bool:
@@ -215,17 +215,19 @@ class Registry:
 
 @dataclass
 class Story:
-    """The checks of one engine and its registry during a story, and what they remember."""
+    """Checks what a registry reports about one engine. The attributes store what has happened since the fault."""
 
     seed: int
     waits_since: float = NEVER
     """Time at which the first request came after the fault."""
     was_busy: bool = False
-    """Whether requests have waited since the fault, steps took too long for a probe, or the engine replaced its weights: it
-    may then report itself as unhealthy before the first probe could fail.
+    """Whether the fault may be reported late: the engine may report itself as unhealthy before the first probe can fail,
+    because requests have waited since the fault, steps are long or seldom publish the load, or the weights were replaced.
     """
     is_busy_again: bool = False
-    """Whether requests have waited since the end of the fault, or of the update of the weights."""
+    """Whether requests have waited since the end of the fault, or of the update of the weights, while the registry has
+    regarded the engine as silent without interruption.
+    """
     found: int = 0
     reported: bool = False
     """Whether the engine has been reported as silent since the fault."""

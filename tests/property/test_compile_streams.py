@@ -17,8 +17,8 @@ TREES = st.dictionaries(st.lists(NAMES.filter(lambda name: name not in (".", "..
 
 
 def write(tree: dict[str, bytes], top: Path) -> dict[str, bytes]:
-    """Write the files of a tree, without those whose name is that of a folder. Return the files that belong into an
-    archive.
+    """Write the files of a tree, except those for whose path a file and a folder would need the same name. Return the files
+    that belong into an archive, by their paths.
     """
     for name, content in tree.items():
         try:
@@ -89,7 +89,9 @@ def test_bytes_that_were_changed_on_the_disk_are_never_handed_out(tree: dict[str
 
 @given(TREES, st.lists(st.tuples(st.sampled_from(["seal", "cut", "load", "serve"]), st.integers(0, 500)), max_size=12))
 def test_a_place_has_a_whole_cache_or_none_at_any_time(tree: dict[str, bytes], steps: list[tuple[str, int]]) -> None:
-    """Pods seal, die while they send, load and serve, in any order."""
+    """A directory has a complete cache or none, in whatever order pods seal a cache, are cut off while they send it, load a
+    cache, and report that they serve with it.
+    """
     with tempfile.TemporaryDirectory() as folder:
         now = [1e9]
         top, store = Path(folder, "cache"), CompileStore([folder], LIMIT, clock=lambda: now[0])

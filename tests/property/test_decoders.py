@@ -52,7 +52,9 @@ def test_the_facts_of_a_pod(body: Any) -> None:
 
 @given(typed(NODE_BODY), typed(NODE_BODY))
 def test_the_facts_of_a_node(body: Any, before: Any) -> None:
-    """They do not depend on an earlier state of the node either."""
+    """The facts of a node are the same from the partly and from the completely decoded node. They do not depend on the
+    facts of an earlier state of the node.
+    """
     wanted, text = nodes.node(body), json.dumps(body).encode()
     found = nodes.node(fast(text, NODE.item), nodes.node(before))
     assert found == wanted == nodes.node(body, wanted)

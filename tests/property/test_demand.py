@@ -160,8 +160,9 @@ curves = st.lists(points, min_size=1, max_size=6, unique_by=lambda one: one[0]).
 def test_what_one_load_shows_never_more_than_doubles_the_groups_that_serve(
     seen: tuple[DemandSample, ...], situation: tuple[Fleet, Targets, ScalingState], point: tuple[float, float]
 ) -> None:
-    """What a single load shows increases the number of groups at most to twice those that serve. Neither one load of decode
-    nor a queue of prefill proves that more are needed, even if the user's limits permit any number.
+    """If decode was measured at a single load, a decision requests at most twice as many groups of a role as are ready, or
+    as many as the previous decision. Neither a single load of decode nor a queue of prefill proves that more groups are
+    needed, even if the user's limits permit any number.
     """
     fleet, targets, state = situation
     bounds = {role: GroupBounds(1, 10**6) for role in (PREFILL, DECODE, ROUTER)}
@@ -177,8 +178,8 @@ def test_what_one_load_shows_never_more_than_doubles_the_groups_that_serve(
 @settings(max_examples=300, deadline=None)
 @given(curves, st.floats(1e-3, 1))
 def test_a_curve_is_continued_within_what_its_points_permit(curve: Curve, target: float) -> None:
-    """Beyond the measured points, the time grows at most in proportion to the requests, and at least with the slope
-    FLATTEST.
+    """Beyond the last measured point, the time between tokens grows at most in proportion to the requests, and at least
+    FLATTEST times as fast.
     """
     batch = batch_within(curve, target)
     (x0, y0), (x1, y1) = curve[0], curve[-1]

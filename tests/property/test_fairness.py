@@ -38,9 +38,9 @@ def squats(number: int, kind: str, *, on_demand: bool) -> tuple[list[Gang], dict
 @pytest.mark.parametrize("on_demand", [False, True])
 @pytest.mark.parametrize("number", ATTACKERS)
 def test_a_newcomer_that_fits_starts_beside_a_tenant_with_a_quota_of_one_node(number: int, on_demand: bool) -> None:
-    """A service that fits on free nodes starts soon beside a tenant that has a quota of one node and repeatedly requests all
-    nodes. The review reported waits of more than an hour beside 20 services, or beside 5 services whose attempts last 20
-    minutes.
+    """A service that fits on free nodes starts soon beside a tenant that has a quota of one node and repeatedly requests
+    all nodes. A review of the operator reported waits of more than an hour beside 20 such services, or beside 5 such
+    services whose attempts last 20 minutes.
     """
     attackers, quotas = squats(number, "quota", on_demand=on_demand)
     assert max(waited(attackers, quotas)) <= 120
@@ -49,8 +49,9 @@ def test_a_newcomer_that_fits_starts_beside_a_tenant_with_a_quota_of_one_node(nu
 @pytest.mark.parametrize("on_demand", [False, True])
 @pytest.mark.parametrize(("kind", "limit"), [("volumes", 120), ("half", 300)])
 def test_the_same_beside_volumes_that_never_come(kind: str, limit: int, on_demand: bool) -> None:
-    """A service that fits on free nodes starts soon beside a tenant without a quota whose volumes are never attached. If all
-    volumes of a gang except one are attached, its attempts hold nodes, one after the other.
+    """A service that fits on free nodes starts soon beside a tenant that has no quota, and whose pods cannot be bound
+    because their volumes are never attached. If this concerns only one pod of a gang, each attempt of the gang holds the
+    nodes of its other pods for a while.
     """
     attackers, quotas = squats(10, kind, on_demand=on_demand)
     assert max(waited(attackers, quotas)) <= limit

@@ -130,8 +130,8 @@ def groups(world: World) -> dict[str, dict[str, Any]]:
 
 
 def proven(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Check that a freeze changes a stored group at most once: when the first start of the group is recorded. Return
-    `after`.
+    """Check that the stored groups `before` and `after` a period of a freeze differ only in groups whose first start was
+    recorded in it. Return `after`.
     """
     assert before.keys() <= after.keys()
     changed = {name for name, one in after.items() if one != before.get(name)}

@@ -37,7 +37,9 @@ def held_back(decision: Decision) -> Numbers:
 
 @dataclass
 class Pod:
-    """A rank. `node` is "" while it is pending; `ends` is the time at which it is gone after its deletion."""
+    """A pod of a group. `node` is "" while the pod is pending; `ends` is the time at which a deleted pod is gone, and None
+    for other pods.
+    """
 
     role: str
     group: int
@@ -313,8 +315,9 @@ def test_two_services_that_want_all_nodes_are_placed_as_a_whole_in_turn() -> Non
 
 
 def test_small_services_do_not_starve_a_large_one_for_ever() -> None:
-    """Services of one node, each of which lives for a minute, are created all the time, and another service needs all nodes.
-    After half an hour, it waits for at most four periods until nodes are reserved for it.
+    """Services of one node, each of which lives for a minute, are created all the time, while a large service needs all
+    nodes. The large service is placed within RESERVE_AFTER and four periods of RESERVATION; in one of these periods, nodes
+    are kept free for it.
     """
     limit = timing.RESERVE_AFTER.total_seconds() + 4 * timing.RESERVATION.total_seconds()
     small = [Service(f"s{at}", {"prefill": 1}, {"prefill": 1}, born=at * 17, lives=60) for at in range(220)]

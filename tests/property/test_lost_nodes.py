@@ -46,7 +46,9 @@ class Engines(Shape):
 
 
 def until(race: Race, what: str, done: Callable[[], bool], each: Callable[[], None] = lambda: None) -> None:
-    """Let seconds pass until the condition is true."""
+    """Simulate steps, and call `each` after each of them, until `done` returns True. Fail with the description `what` after
+    PATIENCE seconds of the simulation.
+    """
     end = race.seconds + PATIENCE
     while not done():
         assert race.seconds < end, f"never {what}: {race.whole()} {[race.groups(name) for name in race.worlds]}"
@@ -62,7 +64,7 @@ def serving(shapes: dict[str, Shape], nodes: int, seed: int) -> Race:
 
 
 def take(race: Race, names: list[str], count: int) -> None:
-    """Remove this number of the nodes in the list from the cluster."""
+    """Remove `count` of the nodes in `names` from the cluster."""
     gone = random.Random(count).sample(names, count)
     race.have({name: node for name, node in race.nodes.items() if name not in gone})
 

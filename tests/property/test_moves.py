@@ -27,7 +27,7 @@ def movable(size: st.SearchStrategy[int]) -> st.SearchStrategy[Movable]:
 
 
 def interrupted(fleet: Fleet, chance: random.Random) -> None:
-    """Run a pass whose status is sometimes not written, after which the operator sometimes restarts."""
+    """Run a pass. In one of five cases, the new status is not stored, and the operator is restarted."""
     status = fleet.world.service.status
     fleet.run()
     if chance.random() < 0.2:
@@ -36,7 +36,7 @@ def interrupted(fleet: Fleet, chance: random.Random) -> None:
 
 
 def rolled_out(fleet: Fleet) -> bool:
-    """Return whether the newest revision is complete and the only one, according to a pass over the present spec."""
+    """Return whether the status reports, for the current spec, that the newest revision is complete and the only one."""
     service = fleet.world.service
     current = service.status.get("observedGeneration") == service.generation
     return current and fleet.world.condition("RolledOut").get("status") == "True"

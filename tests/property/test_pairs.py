@@ -96,8 +96,8 @@ class Story:
 
 
 MEMORY = 180.0
-"""Seconds for which a leader may still be out of the router after a repair. The more pairs it has, the more rarely each is
-probed.
+"""Seconds after a repair during which a leader may still be missing in the router's list. The more pairs a leader has, the
+more rarely each pair is probed.
 """
 
 

@@ -101,8 +101,8 @@ def test_room_that_a_rollout_makes_is_promised_to_it() -> None:
 
 
 def test_a_newcomer_of_a_better_priority_class_tries_at_once() -> None:
-    """A new service with a higher PriorityClass than the waiting ones creates its pods at once, because preemption only
-    considers pods that exist. With the same PriorityClass it waits as well.
+    """A new service with a higher PriorityClass than the waiting services creates its pods at once, because preemption only
+    considers pods that exist. With the same PriorityClass, the new service waits, too.
     """
     shape = Shape(size=2, engines=1, decoders=1, router=False)
 

@@ -49,8 +49,8 @@ WAITS = Claim("ns/w", (Need(("engine",), "engine", Demand(requests=(("nvidia.com
 
 @pytest.mark.parametrize("rival", [None, WAITS, WAITS._replace(trying=True, serves=True), WAITS._replace(trying=True)])
 def test_pods_on_no_node_are_taken_back_only_for_others(rival: Claim | None) -> None:
-    """Pods without nodes are deleted only if a competitor waits for the same nodes, or serves and releases nodes. If they
-    stayed then, they would take a part of the nodes that become free.
+    """Pods without nodes are deleted only if a competitor waits for the same nodes, or serves and releases nodes. Otherwise
+    these pods would take some of the nodes that become free.
     """
     world = alone(4, 0)
     before = world.alive()
@@ -200,8 +200,8 @@ def test_who_waits_has_its_pods_again_when_gangs_are_switched_off() -> None:
 
 
 def test_what_a_quota_said_is_told_while_it_waits() -> None:
-    """While a service waits because of a quota, its status keeps the message of the quota, although the objects that the
-    message is about no longer exist.
+    """The status of a service that waits because of a quota keeps the message of the quota, although the StatefulSets whose
+    pods could not be created no longer exist.
     """
     world = alone(4, 2)
     key = next(key for key in world.children if key[0] == "StatefulSet")

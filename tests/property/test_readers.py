@@ -61,7 +61,7 @@ READERS = {
     "util/kubeyaml.py": f"{PARSERS}::test_yaml_parser_raises_only_yaml_errors",
     "watch/informer.py": f"{INFORMER}::test_what_nobody_can_read_again_and_again_costs_its_own_event_alone",
 }
-"""Module → its test."""
+"""Path of a module below ome_operator/ → ID of the test that gives arbitrary input to the module."""
 OWN = {
     "cli": "a command reads what its user names, and ends with a sentence or a traceback for the user alone",
     "api/pod_fields.py": "what the repository ships",

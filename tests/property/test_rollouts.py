@@ -106,7 +106,9 @@ class Capacity:
         world.watcher = self.look
 
     def look(self, _: Plan) -> None:
-        """Record the smallest share of desired groups that could serve so far, before the plan is carried out."""
+        """Called with every plan before it is carried out: record the smallest share of the desired groups that could serve
+        at any time so far.
+        """
         self.lowest = min(self.lowest, self.now())
 
     def now(self) -> float:

@@ -62,12 +62,16 @@ class Engine:
                 yield now
 
     def taken(self, now: float) -> tuple[float, ...]:
-        """Return the times in `/v1/loads`."""
+        """Return the timestamps that `/v1/loads` shows at this time, one for each data-parallel rank: the time of the last
+        publication by the scheduler, on the clock of the engine.
+        """
         at = self.marks[bisect.bisect_right(self.marks, now) - 1]
         return (at + self.clock + (self.set_by if at >= self.set_at else 0.0),) * self.ranks
 
     def answers(self, began: float) -> float:
-        """Return when a probe is answered. SGLang checks once a second whether its scheduler has answered."""
+        """Return when a probe that was sent at the time `began` is answered. SGLang checks once a second whether its
+        scheduler has answered.
+        """
         after = bisect.bisect_right(self.marks, began + 0.05)
         at = self.marks[after] if after < len(self.marks) else SECONDS * 2
         return began + self.slow_http + 1.0 + int(at - began)

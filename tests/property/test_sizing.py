@@ -115,14 +115,15 @@ def test_no_prefill_is_faster_than_its_data_sheet(place: ServingStack, worker: W
 
 
 MEDIUM, FURTHER = 8_000, 1.5
-"""A length of prompts that many rows of the calibration have, and how many times further from the data sheet longer prompts
-may be."""
+"""MEDIUM is a prompt length in tokens that many rows of the calibration have. Compared with the time of the data sheet, a
+longer prompt may take at most FURTHER times as long as a prompt of MEDIUM tokens.
+"""
 
 
 @given(places, workers, modes, st.integers(MEDIUM, 200_000))
 def test_long_prompts_stay_near_the_data_sheet(place: ServingStack, worker: Worker, mode: str, prompt: int) -> None:
-    """The factors are fitted to prompts of at most 15,000 tokens. Longer prompts take about as many times longer than the
-    data sheet permits as those do, so no factor grows with the length.
+    """The ratio of the predicted time of a prefill to its time according to the data sheet hardly grows with the length of
+    the prompt, although the factors are fitted to prompts of at most 15,000 tokens.
     """
     medium, long = (
         steps.prefill(place, worker, length, length, fitted(), mode)

@@ -22,7 +22,7 @@ RUNTIME = Ref("ClusterServingRuntime", "", "rt")
 
 @dataclass
 class Story:
-    """The current faults, and checks of what must not happen meanwhile."""
+    """Stores the current faults of a service, and checks what must not happen during these faults."""
 
     world: World
     shape: Shape
@@ -37,13 +37,13 @@ class Story:
 
     @property
     def closed(self) -> bool:
-        """Return whether a fault or a pause currently forbids to replace anything, whatever the target is."""
+        """Return whether a fault or a pause currently forbids the replacement of pods, whatever the target is."""
         wrong = not self.model or self.runtime == "gone" or self.runtime == "invalid"
         return self.shape.paused or (wrong and not self.shape.pin)
 
     def waits(self, target: str) -> bool:
-        """Return whether the service may not take up edits of its runtime yet, and the target has another runtime than an
-        existing slice.
+        """Return whether the service may not use edits of its runtime yet, and the target has another version of the
+        runtime than a slice that exists.
         """
         stored = {
             one.labels[keys.REVISION]: one.manifest["data"]["inputs"]["runtime"]

@@ -34,8 +34,8 @@ class History:
         return target(self.pin, self.numbers, [self.status["whole"]], self.status["rejected"], self.retry)
 
     def step(self) -> TargetRevision:
-        """Update the status with the result of the target: it is complete, or it is rejected if there is a revision to
-        return to.
+        """Let the target become ready or fail, and update the status: a target that is ready is complete; a target that
+        fails is rejected if there is a revision to return to. Return the target before this step.
         """
         aim = self.aim
         rejected = aim.rejected
