@@ -52,7 +52,7 @@ def main() -> int:
 
 
 def _again(parser: argparse.ArgumentParser, file: Path, as_markdown: bool) -> int:
-    """Print the results of an earlier run."""
+    """Print the results of an earlier run from its JSON file. Exits with an error message if the file cannot be used."""
     try:
         results = TypeAdapter(Results).validate_json(file.read_bytes())
     except OSError as error:
@@ -66,7 +66,9 @@ def _again(parser: argparse.ArgumentParser, file: Path, as_markdown: bool) -> in
 
 
 def _against(given: argparse.Namespace) -> int:
-    """Print the ratios of this checkout to another commit."""
+    """Measure this checkout and another commit, and print the ratio of each figure. Return the exit code: 1 if something
+    could not be measured or, with --strict, if an aim was missed; 130 after Ctrl-C.
+    """
     words = [word for part in given.only or () for word in ("--only", part)]
     words += ["--services", ",".join(map(str, given.services)), "--concurrency", str(given.concurrency)]
     words += [*(["--side", given.side] if given.side else ()), *(["--quick"] if given.quick else ())]
@@ -88,8 +90,8 @@ def _print(table: list[Section], results: Results, as_markdown: bool) -> None:
 
 
 async def _run(bench: Bench) -> int:
-    """Run until the benchmark is done or interrupted. In both cases clusters are removed, and the results so far are
-    shown.
+    """Run the benchmark until it is done or interrupted. Its clusters are removed in both cases. Return the exit code: 0, or
+    130 after an interruption.
     """
     task = asyncio.ensure_future(bench.run())
     loop = asyncio.get_running_loop()

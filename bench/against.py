@@ -30,8 +30,8 @@ AIMS = {
     "CPU of the start, 20,020 pods": 0.6,
     "memory at rest in MiB, 20,020 pods": 0.7,
 }
-"""Name of a figure -> the largest permitted ratio of the figure to that of the other commit. For the multiple of the floor,
-it is the largest permitted multiple.
+"""Name of a figure -> the largest permitted ratio of its value in this checkout to its value in the other commit. The
+figure in multiples of the floor is not compared with the other commit: its own value must not exceed the number.
 """
 ITSELF = "multiples of the floor"
 Figures = dict[str, float]

@@ -66,7 +66,7 @@ class Api:
         return await self._send("GET", path(kind, namespace, name), None)
 
     async def names(self, kind: str, namespace: str, selector: str = "", limit: int = 0) -> list[str]:
-        """Return the names of the existing objects."""
+        """Return the names of the objects that match the label selector; at most `limit` names unless `limit` is 0."""
         query = {"labelSelector": selector, "limit": str(limit)}
         found = await self._send("GET", path(kind, namespace), None, query=query)
         return [entry["metadata"]["name"] for entry in found["items"]]

@@ -119,8 +119,9 @@ async def _served(api: Api) -> None:
 
 
 async def _collecting(api: Api) -> None:
-    """Wait until the garbage collector knows the kinds of this project. It looks for new kinds every 30 s. Before it knows a
-    kind, it requests the owner of each object, which does not happen on a cluster that has existed for some time.
+    """Wait until the garbage collector knows the kinds of this project; it looks for new kinds every 30 s. Until then, it
+    sends a request for the owner of each object. These requests must not be measured, because they do not occur on a
+    cluster that has existed for some time.
     """
     owner = {"apiVersion": keys.API_VERSION, "kind": "RoleScale", "metadata": {"name": "canary", "namespace": NAMESPACE}}
     made = await api.create({**owner, "spec": {"replicas": 0}})
@@ -135,7 +136,7 @@ async def _collecting(api: Api) -> None:
 
 
 class Operator:
-    """The operator as a process of the cluster, which ends with it."""
+    """Runs the operator as a process of the cluster. When the cluster is removed, this process is stopped, too."""
 
     def __init__(self, at: Bed) -> None:
         self._cluster = at.cluster

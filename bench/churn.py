@@ -17,8 +17,8 @@ WITHIN_S = 120.0
 
 async def measure(services: int, lanes: int) -> Churned:
     """Create services, wait until they are Ready, and delete them, several at a time. The operator's memory is read after
-    each round. Caches, the flight recorder, and versions of deleted objects keep data of deleted services for a while; after
-    half of the services, all of them have reached their maximum size.
+    each round. Caches, the flight recorder, and versions of deleted objects keep data of deleted services for a while. Each
+    of these has reached its maximum size after half of the services.
     """
     async with bed(SHAPE) as at:
         process = Operator(at)

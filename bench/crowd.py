@@ -73,9 +73,9 @@ class Crowd:
         return {"metadata": given | metadata, **parts}
 
     def node(self, number: int, said: str = "", *, other: str = "", ready: bool = True) -> Manifest:
-        """Return a node. If `said` is not "", the node has a label with this value for every model. If `other` is not "",
-        the label of one of these models, whose number is that of the node modulo the number of models, has the value
-        `other`.
+        """Return a node. If `said` is not "", the node has a label for every model, with this value. If `other` is not "",
+        the label of one model has the value `other` instead: that of the model with the number `number` modulo the number
+        of models.
         """
         about = {names.model_label(MODEL, "", f"model-{each}"): said for each in range(self.size.models if said else 0)}
         if other:
@@ -113,8 +113,8 @@ class Crowd:
         return {**self._model, "storage": {"storageUri": f"hf://org/model-{number}", "path": f"/mnt/models/model-{number}"}}
 
     def record(self, number: int, fetched: int) -> Manifest:
-        """Return the NodeModels object of a node that holds all models but one. Of that model, whose number is that of the
-        node modulo the number of models, `fetched` bytes are present.
+        """Return the NodeModels object of a node. The node holds all models except the one with the number `number` modulo
+        the number of models, of which it has `fetched` bytes.
         """
         held = [
             {"kind": MODEL, "name": f"model-{each}", "uri": f"hf://org/model-{each}", "revision": "r", "state": "Ready"}

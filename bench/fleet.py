@@ -49,7 +49,7 @@ BASE = Size()
 FIRST = Size(nodes=250, models=50, services=100, records=50, strangers=500)
 """The smallest value of each dimension. While one dimension grows, the others stay at BASE."""
 LARGEST = Size(nodes=5000, models=200, services=1820)
-"""A fleet of 20,000 pods: each service has ten and a router."""
+"""A fleet of 20,020 pods: each service has ten engine pods and a router."""
 KNOWN = Size(nodes=300, models=207, services=50)
 """The fleet on which the event loop was blocked for ten seconds."""
 ROUNDS = 4
@@ -60,8 +60,8 @@ CHUNK = 128 * 1024
 
 
 def measure(steps: int = STEPS, repeat: int = 1) -> list[Fleet]:
-    """Measure each size in its own process, so that its memory use is known. The largest and the known fleet come last and
-    run once. The others run in several rounds.
+    """Measure `steps` sizes of each dimension, `repeat` times, and then LARGEST and KNOWN once. Each measurement has a
+    process of its own, so that its memory use is known.
     """
     sizes = [
         (name, replace(BASE, **{name: first * TIMES**step}))
@@ -85,7 +85,9 @@ def cheapest(runs: Sequence[Fleet]) -> Fleet:
 
 
 def alone(grows: str, size: Size) -> Fleet:
-    """Measure a size in its own process."""
+    """Measure a size in a process of its own. `grows` is the name of the dimension in which the size differs from BASE; ""
+    for LARGEST and KNOWN.
+    """
     words = [sys.executable, "-m", "bench.fleet", grows, json.dumps(asdict(size))]
     told = json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout)
     return Fleet(**told | {"waves": [Wave(**wave) for wave in told["waves"]]})
@@ -198,7 +200,9 @@ class _Fleet(Client):
         await self._passes()
 
     async def tell(self, kind: str, bodies: Callable[[], list[Manifest]], what: str = "MODIFIED") -> None:
-        """Deliver events of a kind as a watch does."""
+        """Deliver events of a kind as a watch does, in ROUNDS parts, and run the passes after each part. `what` is the type
+        of the events.
+        """
         with self.watch.besides():
             lines = [encoded({"type": what, "object": body}) + b"\n" for body in bodies()]
             share = -(-len(lines) // ROUNDS) or 1
@@ -233,7 +237,7 @@ class _Fleet(Client):
                 pass
 
     async def _service(self, ref: Ref) -> None:
-        """Run the passes of a new service: the first one creates everything, and then everything exists and is ready."""
+        """Run a pass of a service, if it exists. After its first pass, all of its objects exist and are ready."""
         if (found := self.cluster.find(ref)) is None:
             return
         memoize.resize(len(self.cluster.resources[SERVICE]))

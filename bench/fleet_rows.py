@@ -9,8 +9,9 @@ from bench.rows import Row
 EXPONENT, STALL_S, LABELS_S, REST_MIB, SCRAPE_MS = 1.1, 0.25, 5.0, 600, 100.0
 GROWN, START_TIMES = 1.1, 1.5
 EDIT_S, EDIT_TIMES = 1.0, 2.0
-"""Aims for the time until the operator has acted on an edit while labels are set: seconds, or, if the bare requests alone
-take longer, the multiple of their time."""
+"""Aims for the time until the operator has acted on an edit while labels are set. The longer of both applies: EDIT_S
+seconds, or EDIT_TIMES times as long as the bare requests alone take.
+"""
 
 
 def labelled(found: Labelled) -> Iterator[Row]:

@@ -154,7 +154,7 @@ class ApiServer(Client):
             (self._advance if item["kind"] == "Pod" else self._count_pods)(item)
 
     def _count_pods(self, item: Manifest) -> None:
-        """Write the status of a new workload, and create its pods."""
+        """Write the status of a workload with the number of its ready pods. If none is ready yet, create its pods."""
         body = item["of"]
         wanted, done = body["spec"].get("replicas", 1), item.get("ready", 0)
         status = {

@@ -1,8 +1,8 @@
 """Measures the speed of the machine's cores during a measurement.
 
-Shared machines change their speed by a third from one minute to the next, and a ramp that uses all cores changes with them:
-the seconds of two ramps of the same side differed by 20 %, and by only 5 % after each was divided by the speed that was
-measured meanwhile.
+The speed of shared machines changes by a third from one minute to the next, and so does the duration of a ramp that uses all
+cores. For example, the durations of two ramps of the same side differed by 20 %; divided by the speeds that were measured
+during the ramps, they differed by only 5 %.
 """
 
 import os

@@ -6,11 +6,11 @@ from typing import Any
 from bench.scenarios import Manifest
 
 LAST = 3
-"""The step of its start in which a pod becomes ready: created, bound to a node, running, ready."""
+"""Number of the last step of a pod's start. The steps are: created (0), bound to a node (1), running (2), ready (3)."""
 AT = "2026-01-01T00:00:01Z"
 CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
 TRUE: dict[int, tuple[str, ...]] = {1: CONDITIONS[4:], 2: (*CONDITIONS[:2], CONDITIONS[4]), 3: CONDITIONS}
-"""Step -> conditions that are true."""
+"""Number of a step -> conditions of the pod that are true after this step."""
 TOKEN = {"name": "kube-api-access-x7k2p", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "readOnly": True}
 FIELD = {"apiVersion": "v1", "fieldPath": "metadata.namespace"}
 SOURCES = [

@@ -26,7 +26,9 @@ import aiohttp
 from ome_local import ports
 
 SYSTEM, FIRST, FURTHER = 50, (80, 140), (12, 28)
-"""Numbers of words: of the beginning that all prompts share, of the first turn of a conversation, of further turns."""
+"""Number of words of the beginning that all prompts share, and (minimum, maximum) for the first turn of a conversation and
+for each further turn.
+"""
 ANSWER = 16
 """Tokens of an answer."""
 REQUESTS = re.compile(r"^sglang:num_requests_total\{[^}]*\} (\S+)", re.M)

@@ -17,14 +17,16 @@ class Usage:
 
 
 def usage(pid: int) -> Usage:
-    """Return user and system time, and the maximum and current resident set."""
+    """Return the CPU time (user and system), and the maximum and current resident set, of the process `pid`."""
     folder = Path(f"/proc/{pid}")
     status = (folder / "status").read_text()
     return Usage(cpu_seconds((folder / "stat").read_text(), TICK), peak_mib(status), resident_mib(status))
 
 
 def cpu_seconds(stat: str, tick: int) -> float:
-    """Return the CPU seconds from the text of /proc/PID/stat. The program's name may contain spaces and parentheses."""
+    """Return the CPU seconds from the text of /proc/PID/stat; `tick` is the number of clock ticks per second. The program's
+    name in the text may contain spaces and parentheses.
+    """
     fields = stat.rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / tick
 

@@ -35,7 +35,7 @@ class Ramp:
     """Number of objects that the operator should create per service."""
     servers_cpu_s: dict[str, float]
     pace_ms: float
-    """Milliseconds that a fixed amount of work took on a core meanwhile; higher means a slower machine."""
+    """Milliseconds that a fixed amount of work took on a core during the ramp; higher means a slower machine."""
     deletion: Deletion | None = None
     # only for the side of the operator
     ready_s: float = 0.0
@@ -68,9 +68,9 @@ class Linted:
     seconds: float
     services: int
     without: float
-    """Milliseconds of a reconciliation without the rules."""
+    """CPU seconds of a reconciliation without the rules."""
     first: float
-    """Milliseconds of a reconciliation with the rules, for a revision that has not been checked before."""
+    """CPU seconds of a reconciliation with the rules, for a revision that has not been checked before."""
     again: float
 
 
@@ -255,9 +255,9 @@ class Labels:
     cpu_s: float
     """CPU seconds of the operator until it wrote nothing more."""
     edits_s: tuple[float, ...]
-    """For each edit of a service during the wave: seconds from its request until the operator had acted on it."""
+    """Seconds from the request of each edit of a service during the wave until the operator had acted on the edit."""
     floors_s: tuple[float, ...] = ()
-    """Seconds of the same number of consecutive writes by a bare client, next to each edit."""
+    """Seconds that a bare client needed for the same number of consecutive writes, measured after each of these edits."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,9 @@ class Scenario:
     groups: int
     group_size: int = 1
     decoders: int = 0
-    """Number of groups of the decoder, with the same size. The other groups are prefill then."""
+    """Number of decode groups of each service, each with `group_size` pods. If it is not 0, `groups` is the number of
+    prefill groups.
+    """
     router: bool = True
     most_groups: int = 0
     """maxReplicas of an autoscaler; if it is 0, the maximum is `groups`, so that nothing is scaled."""

@@ -28,12 +28,14 @@ class Longest:
 
 
 class Stopwatch:
-    """CPU time of the thread that creates it, without that of the benchmark's own work."""
+    """Measures the CPU time of the thread that creates it, without that of the benchmark's own work."""
 
     def __init__(self) -> None:
         self._aside = 0.0
         self._left: float | None = None
-        """CPU time of the thread when the benchmark began its own work, if it is working now."""
+        """CPU time of the thread at the beginning of the benchmark's own work; None while the benchmark does no work of its
+        own.
+        """
         self._seen: Counter[str] = Counter()
         self._toll = CollectionTime(self.now)
         self._over = threading.Event()

@@ -28,7 +28,7 @@ class Watching:
         self.pods_ready: dict[str, Moments] = {}
         """Service → pod → time at which it was first seen Ready."""
         self.services_ready: Moments = {}
-        """Service → time at which its condition Ready was first seen True."""
+        """Service → time at which its conditions Ready and Scaled were first seen True together."""
         self._open: set[str] = set()
         self._changed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -54,7 +54,9 @@ class Watching:
                 await task
 
     async def until(self, what: str, done: Callable[[], bool], within_s: float) -> float:
-        """Wait until `done` returns True, and return the time at which that was seen. Raises Late."""
+        """Wait until `done` returns True, and return the time at which that was seen. Raises Late, with the description
+        `what`, after `within_s` seconds, or if a watch has ended.
+        """
         deadline = time.monotonic() + within_s
         while not done():
             for task in self._tasks:

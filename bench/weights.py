@@ -96,8 +96,8 @@ def _timed(side: str, url: str, place: Path, files: Path) -> float:
 
 
 async def fetch(url: str, folder: Path, swarm: list[str] | None = None, node: str = "") -> None:
-    """Download a model into `folder` as the agent does. `swarm` has the addresses of other nodes from which files can be
-    downloaded.
+    """Download a model into `folder` as the agent of the node `node` does. `swarm` has the addresses of other nodes from
+    which files can be downloaded; if it is None, all files come from the hub.
     """
 
     async def find() -> list[str]:
