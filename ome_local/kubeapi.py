@@ -57,8 +57,9 @@ class KubeApi:
         return self.request("GET", path)
 
     def request(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> Any:
-        """Send a request, and return the parsed body, or its text if it is not JSON. If the server has closed the
-        connection meanwhile, it is opened again once. Raises ApiError and ApiUnreachable.
+        """Send a request, and return the parsed response body, or its text if it is not JSON. `kind` is the content type of
+        `body`. If the connection fails, the request is sent once more on a new connection, except after a refused
+        connection or a timeout. Raises ApiError and ApiUnreachable.
         """
         content = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": kind, "Accept": "application/json"}

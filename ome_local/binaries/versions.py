@@ -220,8 +220,9 @@ PATCHES = {
         'metricsCertPath := os.Getenv("KUEUE_METRICS_CERTS")',
     ),
 }
-"""Program -> replacement in its module. With the replacement, the program can be compiled with the same libraries as the
-others, or run as a process on this machine."""
+"""Program -> replacement in the source of a module. Without the replacement, kwok could not be compiled with the libraries
+of the other programs, and Kueue would need a fixed folder of this machine.
+"""
 
 
 def _of_kubernetes(version: str) -> dict[str, str]:

@@ -16,15 +16,17 @@ _COMPONENTS = (
 
 @dataclass(frozen=True)
 class Line:
-    """A condition for serving requests, such as a ready component."""
+    """A line of the view: a precondition for serving requests, such as a ready component, and whether it is met."""
 
     mark: str
     what: str
-    """Name of a component, or "model" or "runtime"."""
+    """Name of a component, or "model", "runtime" or "URL"."""
     how: str
-    """Name or count of the object, such as "4/4"."""
+    """Number of ready groups of a component, such as "4/4", or the name of the model or runtime, or the URL; "-" if
+    unknown.
+    """
     why: str = ""
-    """Message about the missing object; "" if nothing is missing."""
+    """Message about what is missing; "" if nothing is missing."""
 
     def __str__(self) -> str:
         return f"{self.mark} {self.what:8} {self.how}  {self.why}".rstrip()
@@ -41,11 +43,11 @@ class View:
     """Message about what is missing while the service does not serve with all of its groups; "" otherwise."""
 
     def counts(self) -> str:
-        """Return one line with the number of ready items for components, and a mark for other lines."""
+        """Return all lines except the URL as one line: for a component its number of ready groups, for others their mark."""
         return "  ".join(f"{line.what} {line.how if '/' in line.how else line.mark}" for line in self.lines[:-1])
 
     def missing(self) -> list[str]:
-        """Return the missing items as text. The URL is not included, because it exists only after all other items."""
+        """Return the names of what is missing. The URL is left out, because it exists only after everything else."""
         return [f"{line.what} {line.how}" for line in self.lines[:-1] if line.mark != DONE]
 
 

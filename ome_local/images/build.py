@@ -109,8 +109,8 @@ def _digest(parts: object) -> str:
 
 
 def _kept(name: str, digest: str, make: Callable[[Path, Path], None], lock: Path) -> Path:
-    """Return the path of an archive in the cache. If the archive does not exist there, `make` creates it. The function waits
-    while another process holds the same lock.
+    """Return the path of an archive in the cache. If the archive does not exist there, `make` is called with the paths of
+    the archive and of its log, and creates the archive. The function waits while another process holds the same lock.
     """
     out, user = folder() / f"{name}-{digest}.tar", str(checkout())
     if not out.exists() or user not in _users(out):

@@ -16,8 +16,9 @@ because a machine can have routes to both."""
 _KUBEADM = "kubeadm.k8s.io"
 _GRACE = "node-monitor-grace-period"
 _KINDS_OWN = {"name": "enable-hostpath-provisioner", "value": "true"}
-"""An argument that kind itself writes into the same list. Older versions of kind replace the list, so the argument must
-be repeated; newer versions merge lists by name."""
+"""An argument of the controller-manager that kind itself writes into the list `extraArgs`. Older versions of kind replace
+this list by that of the patch, so the patch must repeat the argument; newer versions merge lists by name.
+"""
 
 
 def name(at: Layout) -> str:

@@ -12,10 +12,10 @@ from ome_operator.errors import UserError
 
 _ENDED_WITHIN_S = 30.0
 _KEPT_S = 14 * 86400.0
-"""Seconds after which an image that was not loaded again is not kept for other nodes any more."""
+"""Seconds for which an image is kept for other nodes after it was last loaded."""
 _GONE = re.compile("parent snapshot .* does not exist")
 _NO_ARCHIVE = re.compile("unexpected EOF|unrecognized image format|invalid tar header")
-"""What `ctr` says of a file that is no archive of images, or only the beginning of an archive."""
+"""Pattern of `ctr`'s error messages about a file that is not an archive of images, or only the beginning of an archive."""
 _IMPORTED = re.compile(r"unpacking (\S+) \((sha256:[0-9a-f]{64})\)")
 
 
@@ -41,8 +41,8 @@ def load(node: RealNode, file: Path) -> None:
 
 
 def _unpacked(node: RealNode, file: Path) -> str:
-    """Import an archive. The import is retried once if containerd removed layers meanwhile that only the previous image
-    of the same name used.
+    """Import an archive, and return the result of `_import`. The import is retried once if it failed because containerd had
+    meanwhile removed layers of the previous image of the same name.
     """
     try:
         return _import(node, file)

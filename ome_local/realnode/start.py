@@ -104,8 +104,8 @@ def _answers(node: RealNode) -> bool:
 
 
 def _has_begun(node: RealNode) -> bool:
-    """Return whether the kubelet listens. If the kubelet has exited, start it again: it exits if containerd's own services
-    are ready before containerd's services for kubelets.
+    """Return whether the kubelet listens. A kubelet that has exited because containerd had not initialized its services for
+    kubelets yet is started again.
     """
     if processes.find(node.at, "kubelet") is None and "not initialized yet" in processes.last_words(node.at, "kubelet"):
         _spawn(node, "kubelet")
