@@ -1,10 +1,10 @@
-"""The numbers of groups that the autoscaler of the class Demand has decided, which are kept in the status of the service.
+"""The numbers of groups that the autoscaler of the class Demand has decided, which are stored in the status of the service.
 
-The operator never writes the number of a RoleScale again after its creation (decisions 4), except for a service whose groups
-are all removed, or that gets groups again, so this autoscaler keeps its numbers in `status.scaling.applied`. A number that
-somebody has written to a RoleScale takes precedence. When a decided number no longer applies (the class or the mode was
-changed), the RoleScale is deleted and created again with the present number of groups, so that its old number removes no
-group.
+After the creation of a RoleScale, the operator writes the number of the RoleScale only to remove all groups of a service, or
+to create them again (decisions 4). This autoscaler therefore stores its numbers in `status.scaling.applied`. A number that
+somebody has written to a RoleScale takes precedence. When a stored number no longer applies, because the class or the mode
+was changed, the RoleScale is deleted and created again with the present number of groups. Otherwise the old number of the
+RoleScale could remove groups.
 """
 
 from collections.abc import Mapping
@@ -34,9 +34,9 @@ def role_scale(snapshot: Snapshot, component: str) -> Child | None:
 
 
 def set_by_hand(scale: Child) -> bool:
-    """Return whether somebody has written the number of a RoleScale since it was created, or since the operator wrote it
-    for a service whose groups were all removed, or that got groups again. Only a change of the spec increases the
-    generation.
+    """Return whether somebody has changed the number of a RoleScale since the operator last wrote it: at its creation, or to
+    remove all groups of a service, or to create them again. The generation shows this, because only a change of the spec
+    increases it.
     """
     return scale.generation > 1 and scale.generation != scale.woken
 
@@ -57,8 +57,8 @@ def stored_groups(status: Mapping[str, Any]) -> dict[str, int]:
 
 def applied_groups(snapshot: Snapshot, component: str) -> int | None:
     """Return the number of groups that the class Demand has decided for a component. Return None if it has decided none, or
-    if somebody has set the number of the RoleScale. Return None for a stored 0, too: it was copied from a RoleScale that
-    requested no groups, and the RoleScale has another number when the service is woken.
+    if somebody has set the number of the RoleScale. Return None for a stored 0, too: a 0 was copied from a RoleScale that
+    requested no groups, and the number of this RoleScale changes when the service is woken.
     """
     return None if by_hand(snapshot, component) else stored_groups(snapshot.service.status).get(component) or None
 
@@ -86,8 +86,9 @@ def outdated(snapshot: Snapshot, component: str, policy: ReplicaPolicy, groups: 
 
 
 def kept_groups(snapshot: Snapshot, policies: Mapping[str, ReplicaPolicy], groups: Mapping[str, int]) -> dict[str, int]:
-    """Return, by component, the stored numbers that the class Demand decided and that no longer apply, but whose RoleScale
-    does not have the desired number of groups yet, or that have no maximum. `groups` is the desired number by component.
+    """Return the numbers in `status.scaling.applied` that have to stay stored although they no longer apply, by component:
+    those of components whose RoleScale does not have the desired number of groups yet, and those of components of the class
+    Demand without a maximum. `groups` is the desired number of groups by component.
     """
     found = {}
     for component, number in stored_groups(snapshot.service.status).items():

@@ -21,8 +21,8 @@ _NO_GPUS: Mapping[str, int] = {}
 
 
 def problem(service: InferenceService, policies: Mapping[str, ReplicaPolicy], gpus: Mapping[str, int]) -> str:
-    """Return why a service of the class Demand cannot be scaled with its demand, and what to do; "" if it can. `gpus` has
-    the GPUs of a group of each component, and is empty if they are unknown.
+    """Return why a service of the class Demand cannot be scaled with its demand, and what to do; "" if it can. `gpus` maps
+    each component to the number of GPUs of one of its groups; it is empty if the numbers are unknown.
     """
     policy = demand_policy(service)
     if policy is None:
@@ -139,8 +139,9 @@ def _routers(policy: DemandPolicy, policies: Mapping[str, ReplicaPolicy]) -> Ite
 
 
 def _spare(policy: DemandPolicy, policies: Mapping[str, ReplicaPolicy]) -> Iterator[str]:
-    """Yield sentences about spare groups of roles that do not follow the demand, and about so many spare groups that the
-    role always has its maximum, because the demand needs at least one group.
+    """Yield a sentence for each role with spare groups that does not follow the demand, and for each role that always has
+    the maximum number of groups, because its spare groups and one more group, the least that the demand needs, reach this
+    maximum.
     """
     written = {name: groups for name, groups in _numbers(policy.spare).items() if groups and name in policies}
     for name, groups in written.items():
@@ -154,8 +155,9 @@ def _spare(policy: DemandPolicy, policies: Mapping[str, ReplicaPolicy]) -> Itera
 
 
 def _peak(field: str, peak: Peak, policies: Mapping[str, ReplicaPolicy]) -> Iterator[str]:
-    """Yield sentences about an entry of the schedule whose minimum is not used. Roles that do not exist, or whose bounds are
-    equal, are left out: there are other sentences about them.
+    """Yield sentences about an entry of the schedule whose minimum is not used. `field` is the path of the minimum of the
+    entry `peak`. Roles that do not exist, or whose bounds are equal, are left out, because other functions yield sentences
+    about them.
     """
     if not peak.minimum.dump():
         yield f"{field} is empty, so the time has no effect: write {field}.{keys.ENGINE}"
@@ -174,7 +176,9 @@ def _peak(field: str, peak: Peak, policies: Mapping[str, ReplicaPolicy]) -> Iter
 
 
 def _rest(field: str, peak: Peak, policies: Mapping[str, ReplicaPolicy]) -> Iterator[str]:
-    """Yield sentences about an entry of the schedule whose minimum is 0, if the service keeps its groups nevertheless."""
+    """Yield a sentence about an entry `peak` of the schedule whose minimum is 0, if the service keeps its groups despite
+    this minimum. `field` is the path of the minimum.
+    """
     written = {name: getattr(peak.minimum, name) for name in _GROUPS}
     if 0 not in written.values():
         return

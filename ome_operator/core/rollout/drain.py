@@ -29,7 +29,7 @@ reading does not suffice, because a request may have been on its way to the engi
 RECHECK = 10.0
 """Seconds after which a leader with requests is checked again, even if nothing new was reported."""
 GRACE = 30
-"""Seconds of the grace period of a pod whose spec contains none; Kubernetes' default."""
+"""Grace period in seconds of a pod whose spec sets none: the default of Kubernetes."""
 
 
 class Drain(NamedTuple):
@@ -72,7 +72,8 @@ def hold(
 ) -> Retained:
     """Return the groups of a role to keep for now, and the patches that mark leaders or remove their marks.
 
-    `routed` is false if there is no router. The leaders are not marked in this case.
+    `wanted` are the numbers of the desired groups, and `drain` contains the reports about marked leaders. `routed` is false
+    if there is no router. The leaders are not marked in this case.
     """
     routers = frozenset(pod.uid for pod in slice_.pods if pod.component == keys.ROUTER and not pod.over)
     led = {child.uid for child in sets(component, slice_) if is_leader_set(child)}
@@ -87,14 +88,16 @@ def hold(
 
 
 def serving_again(observed: Observed, pods: Iterable[Pod]) -> tuple[Patch, ...]:
-    """Return patches that remove the marks of all leaders that have not been stopped yet."""
+    """Return patches that end the draining of those leaders in `pods` that are not being stopped yet: the patches remove the
+    marks of these leaders.
+    """
     led = {child.uid for child in observed.children.values() if is_leader_set(child) and not child.deleting}
     return tuple(_mark(pod, None) for pod in pods if pod.draining and pod.workload_uid in led and not pod.deleting)
 
 
 def _left(pod: Pod, routers: Collection[str], drain: Drain, now: datetime) -> float:
-    """Return the seconds until a marked leader may be stopped, or until its requests are checked again; 0 or less if it may
-    be stopped now.
+    """Return the seconds until a marked leader may be stopped, or until its requests are checked again; 0 or less if the
+    leader may be stopped now. `routers` are the UIDs of the pods of the revision's routers.
     """
     since = _marked(pod, now)
     if since is None:
@@ -111,7 +114,7 @@ def _has_requests(reports: Iterable[DrainReport], routers: Collection[str], now:
 
     A report of requests from the registry of a single router suffices for True, because an engine reports the requests of
     all routers. The result is False only if every router has removed the leader from its list, and `EMPTY_READINGS` readings
-    after that found no requests. It is None if the registry of any router reports no such readings.
+    after that found no requests. The result is None if the registry of any router reports no such readings.
     """
     known = [report for report in reports if report.router in routers and fresh(report.at, now)]
     if any(report.requests for report in known):
@@ -123,7 +126,7 @@ def _has_requests(reports: Iterable[DrainReport], routers: Collection[str], now:
 
 
 def _marked(pod: Pod, now: datetime) -> datetime | None:
-    """Return when the leader was marked; None if it is not marked, or if the mark has no valid time."""
+    """Return when the leader `pod` was marked; None if it is not marked, or if its mark is not a valid time."""
     return quantity.moment(pod.draining, now)
 
 

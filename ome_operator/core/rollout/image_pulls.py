@@ -55,9 +55,9 @@ class NodePull(NamedTuple):
 
 
 def pulled_first(snapshot: Snapshot, intent: Intent, counts: ReplicaCounts, *, begins: bool) -> Intent:
-    """Return the intent with its gate closed while the images of the target are pulled, with the Jobs to create, and with
-    advice about images that could not be pulled. `begins` states that the rollout would begin now: the service waits for no
-    wave, and has not waited for free capacity.
+    """Return the intent, extended by the Jobs to create and by advice about images that could not be pulled. While the
+    images of the target are pulled, the gate of the intent is closed. `begins` states whether the rollout would begin in
+    this pass: the service waits for no wave, and has not waited for free capacity.
     """
     jobs, now = _jobs(snapshot), snapshot.now
     failures = tuple(_failures(snapshot, jobs, intent.target))
@@ -116,10 +116,10 @@ def _gate(target: str, pulled: int, failed: int, wanted: int, seconds: float) ->
 
 
 def _replaced(snapshot: Snapshot, intent: Intent, counts: ReplicaCounts) -> Slice | None:
-    """Return the slice whose groups the rollout would begin to remove now, before new groups serve; None if there is none,
-    or if it is not complete and unchanged.
+    """Return the slice whose groups the rollout would begin to remove now, before new groups serve. Return None if there is
+    no such slice, or if it is incomplete or already being changed.
 
-    A rollback or a pinned revision waits for nothing, because it may be a repair.
+    Return None for a rollback or a pinned revision, too. It may be a repair, so its rollout does not wait for images.
     """
     bounds, others = counts.bounds, [found for name, found in snapshot.slices.items() if name != intent.target]
     ends = bounds.alone or any(bounds.unavailable.values())
@@ -172,8 +172,9 @@ def _accepts(snapshot: Snapshot, intent: Intent, node: str, template: Manifest) 
 
 
 def _left(snapshot: Snapshot, jobs: Mapping[str, Child], target: str) -> float:
-    """Return the seconds for which the rollout may still wait: since its first Job began or, if the Jobs have no status,
-    since the status has said that it waits.
+    """Return the seconds for which the rollout may still wait for images; 0 or less if it may not wait longer. The wait
+    began when the first Job of the target started, or when the status of the service first reported the wait, whichever was
+    earlier.
     """
     hold, now = stored_hold(snapshot.service.status), snapshot.now
     dates = [_status(job).get("startTime") or "" for job in jobs.values() if _of(job, target)]

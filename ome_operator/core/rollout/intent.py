@@ -110,7 +110,7 @@ class Intent:
 
     @property
     def gpus(self) -> Mapping[str, int]:
-        """GPUs of a group of each component of the desired revision; {} if there is none."""
+        """Number of GPUs of one group of each component of the desired revision; {} if no revision is desired."""
         return {name: gpus(role) for name, role in self.roles(self.target).items()}
 
     def collector(self, revision: str) -> str:
@@ -189,8 +189,9 @@ def _epochs(snapshot: Snapshot, resolved: Resolved, aim: TargetRevision, ledger:
 def _directories(snapshot: Snapshot, resolved: Resolved) -> list[str]:
     """Return the directory on the nodes for each of the weights in the present inputs.
 
-    A revision of an older operator does not store the source of its weights. Weights that a service keeps from such a
-    revision stay in their old directory, which agents no longer create for others.
+    A revision of an older operator does not store the source of its weights. If the service still uses weights of such a
+    revision, their directory is the one that the revision stores. For all other weights, it is the directory that agents
+    create now.
     """
     deps, today = snapshot.deps, mounted_weights(resolved.inputs or {})
     former: list[tuple[Mapping[str, str], str]] = []
@@ -217,9 +218,9 @@ def _groups(snapshot: Snapshot, component: str, counts: ReplicaPolicy) -> int:
     """Return the desired number of groups of a component (for the router, of replicas): the number that the class Demand has
     decided, or the number of its RoleScale, limited to the range from minReplicas to maxReplicas.
 
-    If there is neither, the number of existing groups is limited in the same way, because a backup may have been restored
-    without the RoleScale, or the RoleScale may be restored later. After a request has woken the service, its groups are kept
-    for a while even if the RoleScale requests none.
+    If neither number exists, the number of existing groups takes their place and is limited to the same range, because a
+    backup may have been restored without the RoleScale, or the RoleScale may be restored later. After a request has woken
+    the service, its groups are kept for a while even if the RoleScale requests none.
 
     A component of the class Demand without a maximum keeps the last number that the class has decided, and has at least
     minReplicas.
@@ -300,8 +301,8 @@ def _blocking(service: InferenceService, intent: Intent) -> tuple[Problem, ...]:
     """Return the problems that keep the rollout of the target from starting.
 
     The engines of a stored revision are stored with it, so problems of the present model or runtime do not prevent a
-    rollback. Only the router is rendered from the present runtime. A configuration that was refused does not block the
-    preceding revision, which may wait for something else.
+    rollback. Only the router is rendered from the present runtime. If the present configuration was refused, the preceding
+    revision is the target, and the refusal does not block its rollout.
     """
     if not intent.aim.named:
         return tuple(problem for problem in intent.problems if problem.reason != Reason.CONFIGURATION_REFUSED)

@@ -6,9 +6,9 @@ continues it.
 
 The capacity of a revision is the share of its desired groups that are ready, in the role where this share is smallest,
 because prefill groups cannot serve requests without decode groups. The bound of each role states how many of its groups may
-be missing. The weakest bound limits the capacity, so the roles advance together. The least valuable groups are removed
-first. The bound also limits the number of existing groups, ready or not: if all groups become unready at once, a rollout
-removes no more groups than its bound allows.
+be missing. The lowest capacity that the bound of any role permits is the capacity that has to be kept, so the roles advance
+together. The least valuable groups are removed first. The bound also limits the number of existing groups, ready or not: if
+all groups become unready at once, a rollout removes no more groups than its bound allows.
 """
 
 from collections.abc import Mapping
@@ -16,8 +16,8 @@ from math import lcm
 from typing import NamedTuple
 
 MOST_ROUTERS = 8
-"""Largest number of routers that a revision gets so that its share of all routers is its share of requests. This number
-limits how exact the shares can be."""
+"""While several revisions serve, a revision may get up to this many routers, although fewer are desired, so that its share
+of all routers equals its share of the requests. This number limits how exact the shares can be."""
 
 
 class GroupCounts(NamedTuple):
@@ -83,8 +83,9 @@ class ReplicaCounts(NamedTuple):
 
 
 def step(wanted: Share, target: str, seen: Mapping[str, Counts], bounds: Bounds) -> dict[str, Share]:
-    """Return the groups of each revision and role after the next safe step, which is nearer to the state in which only the
-    target exists. No step removes all groups of one role of a revision and keeps groups of another role.
+    """Return the number of groups of each revision and role after the next safe step towards the state in which only the
+    target exists. `wanted` is the desired number of groups by role, and `seen` are the counts of each revision. No step
+    removes all groups of one role of a revision and keeps groups of another role.
     """
     others = {name: counts for name, counts in seen.items() if name != target}
     mine = seen.get(target, {})
@@ -102,8 +103,9 @@ def step(wanted: Share, target: str, seen: Mapping[str, Counts], bounds: Bounds)
 
 
 def stay(wanted: Share, first: str, seen: Mapping[str, Counts]) -> dict[str, Share]:
-    """Return the groups of each revision and role while nothing may be replaced: the revisions keep their groups, and the
-    revision `first` gets the groups that are missing.
+    """Return the number of groups of each revision and role while nothing may be replaced. The revisions keep their groups,
+    and the revision `first` gets the groups that are missing from the desired number `wanted`. `seen` are the counts of each
+    revision.
     """
     others = {name: counts for name, counts in seen.items() if name != first}
     kept = {
@@ -122,14 +124,17 @@ def capacity(counts: Counts, wanted: Share) -> int:
 
 
 def within(wanted: Share, seen: Mapping[str, Counts], bounds: Bounds) -> bool:
-    """Return whether the capacities of the revisions add up to at least the capacity that the bounds require."""
+    """Return whether the capacities of all revisions in `seen` add up to at least the capacity that the bounds require.
+    `wanted` is the desired number of groups by role.
+    """
     serves = sum(capacity(counts, wanted) for counts in seen.values())
     return serves > 0 and serves >= _least(wanted, bounds)
 
 
 def routers(replicas: int, wanted: Share, seen: Mapping[str, Counts]) -> dict[str, int]:
-    """Return the router replicas of each revision. Every router gets the same share of requests, so the replicas are in
-    proportion to the capacities of the revisions.
+    """Return the number of router replicas of each revision in `seen`. `replicas` is the desired number of a single
+    revision, and `wanted` is the desired number of groups by role. Every router gets the same share of requests, so the
+    replicas are in proportion to the capacities of the revisions.
 
     A revision that does not serve yet has one router. If `replicas` is too small to express the shares, there are more
     routers while several revisions serve, up to `MOST_ROUTERS` for a revision.
@@ -173,8 +178,8 @@ def _least_first(others: Mapping[str, Counts], wanted: Share) -> list[str]:
 
 
 def _without_slices(others: Mapping[str, Counts], wanted: Share, least: Share) -> dict[str, Share]:
-    """Return the groups that the other revisions keep if revisions that the minimum `least` does not need are removed
-    completely.
+    """Return the number of groups that each of the revisions `others` keeps if every revision that is not necessary for the
+    minimum `least` (groups by role) is removed completely.
     """
     kept = {name: {role: one.have for role, one in counts.items()} for name, counts in others.items()}
     for name in _least_first(others, wanted):
@@ -187,8 +192,9 @@ def _without_slices(others: Mapping[str, Counts], wanted: Share, least: Share) -
 def _without_groups(
     kept: Mapping[str, Share], others: Mapping[str, Counts], wanted: Share, least: Share
 ) -> dict[str, Share]:
-    """Return the groups that the other revisions keep if single groups that the minimum `least` does not need are
-    removed.
+    """Return the number of groups that each of the revisions `others` keeps if, of the groups `kept`, every group that is
+    not necessary for the minimum `least` (groups by role) is removed. A revision keeps at least one group of each role that
+    it has.
     """
     out = {name: dict(share) for name, share in kept.items()}
     number = {role: _number(kept, role) for role in wanted}
@@ -205,13 +211,13 @@ def _without_groups(
 
 
 def _freed(shares: dict[str, Share], target: str, seen: Mapping[str, Counts], wanted: Share) -> dict[str, Share]:
-    """Return the shares. If three revisions block each other permanently, the revision with the least capacity gets no
-    groups in the result.
+    """Return `shares`. If three revisions block each other permanently, return `shares` without the groups of the revision
+    with the least capacity.
 
-    This can happen if a role has few groups: each revision keeps a group of every role, so the revisions may already have as
-    many groups of this role as may exist, while the bounds require the capacity of all revisions. In this case a revision is
-    removed only if every group is ready and nothing changes. A revision that has no capacity is also removed if groups are
-    not ready, as long as nothing changes and another revision has capacity.
+    The revisions can block each other if a role has few groups. Each revision keeps a group of every role, so the revisions
+    may already have as many groups of this role as may exist, while the bounds require the capacity of all revisions. In
+    this case a revision is removed only if every group is ready and the step changes nothing. A revision without capacity is
+    also removed while groups are not ready, if the step changes nothing and another revision has capacity.
     """
     changes = target not in seen and any(shares[target].values())
     changes |= any(not one.have == one.left == shares[name][role] for name in seen for role, one in seen[name].items())
@@ -225,16 +231,16 @@ def _freed(shares: dict[str, Share], target: str, seen: Mapping[str, Counts], wa
 
 
 def _could(kept: Mapping[str, Share], mine: Counts, wanted: Share, bounds: Bounds) -> int:
-    """Return the capacity that the target could reach if the other revisions had the groups `kept`. A group whose removal
-    does not raise this capacity need not be removed.
+    """Return the capacity that the target could reach if the other revisions had the groups `kept`. `mine` are the present
+    counts of the target. A group whose removal does not raise this capacity need not be removed.
     """
     share = _grown(mine, wanted, {role: _number(kept, role) for role in wanted}, bounds.surge)
     return min((share[role] * _whole(wanted) // count for role, count in wanted.items() if count), default=0)
 
 
 def _spared(before: Mapping[str, Share], after: Mapping[str, Share], others: Mapping[str, Counts], least: Share) -> bool:
-    """Return whether the groups `after` satisfy the minimum `least`, both in number and in ready groups. If the groups
-    `before` do not satisfy the minimum, the numbers must not decrease.
+    """Return whether the groups `after` satisfy the minimum `least`, both in their number and in the number of ready groups.
+    If the groups `before` are already below the minimum, neither number may decrease.
     """
     for role, count in least.items():
         if _number(after, role) < min(count, _number(before, role)):
@@ -249,8 +255,9 @@ def _left(others: Mapping[str, Counts], wanted: Share) -> Share:
 
 
 def _with_dying(left: Share, mine: Counts, others: Mapping[str, Counts]) -> Share:
-    """Return the number of groups by role that hold capacity besides the groups of the target: groups of other revisions,
-    and terminating groups of the target itself.
+    """Return the number of groups by role that hold accelerators besides the existing groups of the target. These are the
+    groups of other revisions (`left`) and, if other revisions exist, the terminating groups of the target. `mine` are the
+    counts of the target.
     """
     dying = {role: one.left - one.have for role, one in mine.items()} if others else {}
     return {role: count + dying.get(role, 0) for role, count in left.items()}
@@ -265,8 +272,8 @@ def _ready(kept: Mapping[str, Share], others: Mapping[str, Counts], role: str) -
 
 
 def _grown(mine: Counts, wanted: Share, left: Share, surge: Mapping[str, int]) -> Share:
-    """Return the groups of a revision after it has grown into the capacity that the other revisions leave. A revision starts
-    with a group of every role, or not at all.
+    """Return the number of groups by role to which a revision can grow: the desired number `wanted`, as far as the `surge`
+    and the groups of other revisions (`left`) permit. A revision starts with a group of every role, or not at all.
     """
     have = {role: min(count, mine[role].have if role in mine else 0) for role, count in wanted.items()}
     room = {role: count + surge.get(role, 0) - left[role] for role, count in wanted.items()}

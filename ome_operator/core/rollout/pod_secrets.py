@@ -1,5 +1,5 @@
-"""Determine the Secrets that pods may be waiting for. The operator cannot read whether they exist, so it creates them as
-long as pods are not ready.
+"""Determine the Secrets that pods may be waiting for. The operator does not read Secrets, so it does not know whether they
+exist, and creates them as long as pods are not ready.
 """
 
 from collections import Counter

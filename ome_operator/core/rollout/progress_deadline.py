@@ -1,10 +1,10 @@
 """Limit the time that a new revision may take until its next pod becomes ready, and decide what happens after that time
 (decisions 12).
 
-The clock is stored in the status: the largest number of ready pods so far, and the time when it was reached. The clock
-starts when the revision has engines, and restarts with every further ready pod. It is removed when the revision is complete,
-or while the service is paused. It therefore survives restarts of the operator, and a revision that grows step by step has
-the full time for each step.
+The status stores a clock: the largest number of ready pods so far, and the time when this number was reached. The clock
+therefore survives restarts of the operator. The clock starts when the revision has engines, and restarts with every further
+ready pod, so that a revision that grows step by step has the full time for each step. The clock is removed when the revision
+is complete, and while the service is paused.
 """
 
 from collections import Counter
@@ -76,7 +76,7 @@ def allowed(service: InferenceService) -> str:
 
 
 def count(one: Slice) -> tuple[int, int]:
-    """Return the numbers of ready pods and of desired pods of a revision, over its groups and its router."""
+    """Return (number of ready pods, number of desired pods) of a revision, including the pods of its router."""
     ready = Counter(_workload(pod.component, pod.workload) for pod in one.pods if pod.ready and not pod.deleting)
     sets = [child for child in one.workloads if child.kind in ("StatefulSet", "Deployment") and not child.deleting]
     return sum(min(child.replicas, ready[child.name]) for child in sets), sum(child.replicas for child in sets)

@@ -28,8 +28,8 @@ class Retirement(NamedTuple):
 
 
 def retire(service: str, slice_: Slice) -> Retirement:
-    """Return the next step that removes objects of a revision. The last step leaves none. `service` is the name of the
-    service.
+    """Return the next step that removes objects of a revision. After the last step, no object of the revision is left.
+    `service` is the name of the service.
     """
     routers = [child for child in slice_.workloads if child.kind == "Deployment"]
     leaders = [child for child in slice_.workloads if is_leader_set(child)]

@@ -150,6 +150,8 @@ def size(data: Mapping[str, Any]) -> int:
 
 
 def surplus(known: Sequence[Revision], used: frozenset[str], limit: int) -> list[Revision]:
-    """Return the revisions that are beyond the history limit and not in `used`, the oldest first."""
+    """Return those of the oldest revisions in `known` that exceed the history limit and are not in `used`, the oldest
+    first.
+    """
     spare = [one for one in known if one.name not in used]
     return spare[: max(0, len(known) - limit)]

@@ -1,4 +1,6 @@
-"""Render the router's Deployment of a revision from the present inputs of the service, and decide who answers requests."""
+"""Render the router's Deployment of a revision from the present inputs of the service, and decide whether the registry
+sidecars of the routers answer requests instead of the routers.
+"""
 
 from collections.abc import Mapping
 
@@ -35,12 +37,12 @@ def deployment(
 
 
 def answers(snapshot: Snapshot, intent: Intent, revision: str, *, serves: bool) -> bool:
-    """Return whether the registry sidecars of the routers of a revision answer requests, instead of the routers. `serves`
-    states whether any engine behind a router gets requests.
+    """Return whether the registry sidecars of a revision's routers answer requests instead of the routers. `serves` states
+    whether any engine behind a router gets requests.
 
     The registries begin to answer when a role has no desired group and no request can be served any more, so leaders are
     drained first. They stop answering when a router has an engine for each role again. A label on the Service of the
-    InferenceService stores that they have begun.
+    InferenceService states that the registries answer requests.
     """
     if intent.router is None or serves:
         return False

@@ -1,9 +1,10 @@
 """Write the RoleScales of a service whose groups a schedule removes and creates again (docs/demand.md).
 
-The numbers of the class Demand are in `status.scaling.applied`. For a number of 0 there, the number of the RoleScale applies
-(`applied.applied_groups`), so the RoleScales are written first. They get the number 0, with the annotation that a wake
-writes, so that the number is not taken for one that a person set. When a later reconciliation reads these RoleScales, the
-applied numbers become 0. From then on, any number above 0 in a RoleScale creates the groups again, whoever has written it.
+The class Demand stores its numbers of groups in `status.scaling.applied`. If a stored number is 0, the number of the
+RoleScale applies instead (`applied.applied_groups`). To remove all groups, the operator therefore writes 0 to the RoleScales
+first. It also sets the annotation that a wake sets, so that the 0 is not taken for a number that a person has set. A later
+reconciliation reads these RoleScales and stores 0 as the applied numbers. From then on, any number above 0 in a RoleScale
+creates the groups again, whoever has written it.
 """
 
 from collections.abc import Iterator, Mapping

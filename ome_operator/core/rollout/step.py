@@ -47,9 +47,9 @@ class RolloutStep:
         return tuple(self.groups)
 
     def grows(self, target: str) -> str:
-        """Return the revision whose groups are replaced if they have to leave; "" if there is none.
+        """Return the revision whose groups get replacements if they have to leave their nodes; "" if there is none.
 
-        The groups of a revision that a rollout removes are not replaced. The number of groups that such a revision keeps
+        Groups of a revision that a rollout removes get no replacements. The number of groups that such a revision keeps
         includes a group that is still being drained, so each pass would create another group.
         """
         last = self.keep[-1] if self.keep else ""
@@ -112,8 +112,9 @@ def _rolling(
     numbers: ReplicaCounts,
     halt: Gate,
 ) -> RolloutStep:
-    """Return the step for the groups `shares`: revisions without groups in `shares` are removed step by step, and the
-    StatefulSets of the other revisions are written.
+    """Return the step for the numbers of groups in `shares`: revisions without groups in `shares` are removed step by step,
+    and the StatefulSets of the other revisions are written. `running` states whether the target has engines. `halt` is a
+    closed gate if nothing may be replaced now.
     """
     kept = {found.revision: shares[found.revision] for found in others if any(shares[found.revision].values())}
     going = [retire(service, found) for found in others if found.revision not in kept]
@@ -134,8 +135,9 @@ def _rolling(
 def _deletes(going: list[Retirement], running: bool) -> tuple[Delete, ...]:
     """Return the deletions of old revisions in this pass.
 
-    The last objects of a revision without pods (its disruption budgets) show that the revision may still be completed again.
-    They are deleted once the new revision exists.
+    `going` are the next steps that remove old revisions, and `running` states whether the new revision has engines. When
+    only the disruption budgets of an old revision are left, they are kept until the new revision has engines, because the
+    old revision may have to be completed again.
     """
     return tuple(delete for step in going if running or step.waits_for for delete in step.delete)
 
@@ -170,16 +172,16 @@ def _waiting(others: list[Slice], gate: Gate, numbers: ReplicaCounts) -> Rollout
 
 
 def _no_more(revision: str, numbers: ReplicaCounts) -> Share:
-    """Return the existing groups of a revision by role, at most as many as desired. A group that leaves its node exists in
-    addition to its replacement. If it counted, the replacement would get another replacement in each pass.
+    """Return the number of existing groups of a revision by role, at most the desired number. While a group leaves its node,
+    both the group and its replacement exist. If both counted, each pass would create another replacement.
     """
     wanted = numbers.wanted[revision]
     return {role: min(each.have, wanted.get(role, each.have)) for role, each in numbers.seen[revision].items()}
 
 
 def _alone(target: str, begun: bool, gate: Gate, numbers: ReplicaCounts) -> RolloutStep:
-    """Return the step for the target if no other revision exists. A first revision starts at once, unless the user paused
-    the rollout or the inputs are incomplete.
+    """Return the step for the target if no other revision exists. `begun` states whether the target has objects already. A
+    first revision starts at once, unless the user paused the rollout or the inputs are incomplete.
     """
     if not begun and gate.reason:
         return RolloutStep({}, reason=gate.reason, message=gate.message)

@@ -26,10 +26,10 @@ class TargetRevision(NamedTuple):
     pin: str
     """The stored revision that the spec pins; "" if it pins none."""
     back: str
-    """The revision that is restored if the revision `wish` is rejected: of the other revisions that were complete last and
-    are not rejected, the newest; "" if there is none."""
+    """The revision that is restored if the revision `wish` is rejected: the newest of the other revisions that were complete
+    most recently and are not rejected; "" if there is none."""
     edit: int
-    """Number of the newest revision."""
+    """Number of the newest revision, which identifies the last edit of the service; 0 if no revision is stored."""
     retry: str
     """Value of the annotation with which users ask for another attempt of a rejected revision; "" if there is no such
     annotation."""
@@ -55,9 +55,9 @@ class TargetRevision(NamedTuple):
         return frozenset({self.revision, self.wish, self.back, *(one["revision"] for one in self.rejected)} - {""})
 
     def reject(self, reason: str, message: str, now: datetime, lacks: datetime | None = None) -> dict[str, Any]:
-        """Return a rejection of the target revision in the format of the status. It applies until the next edit, or until
-        the user asks for another attempt. `lacks` is the time since which its pods have waited for something that only
-        their service lacks (`own_lack.since`).
+        """Return a rejection of the target revision in the format of the status. The rejection applies until the next edit
+        of the service, or until the user asks for another attempt. `lacks` is the time since which the pods of the revision
+        have waited for something that only their service lacks (`own_lack.since`); None if they have not.
         """
         entry = {"revision": self.revision, "edit": self.edit, "reason": str(reason), "message": message}
         if lacks is not None:

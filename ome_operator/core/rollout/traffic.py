@@ -1,11 +1,12 @@
-"""Decide to which revisions a Gateway sends requests, and which deletions wait until it sends requests elsewhere (decisions
-27).
+"""Decide to which revisions a Gateway sends requests, and which objects are deleted only after the Gateway has stopped
+sending requests to them (decisions 27).
 
 The Service of the InferenceService selects the ready routers of every revision, so it never has to be switched. An HTTPRoute
 names a Service with a weight for each revision. The HTTPRoute is changed before the router of a revision is removed, and
 Gateways get time to read the change.
 
-Everything is derived from stored state: the stored HTTPRoute contains where requests go, and since when.
+Everything is derived from stored state: the stored HTTPRoute contains the destinations of requests, and since when they
+apply.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -25,8 +26,8 @@ NOTICE = float(ENDPOINT_LAG)
 """Seconds between the change of an HTTPRoute away from a revision and the removal of the router of the revision, because
 Gateways may lag that long."""
 SETTLED = 5.0
-"""Seconds for which a router has to be ready before requests are moved to it: Kubernetes writes the endpoints of a
-Service after its pods are ready, on a busy control plane seconds later."""
+"""Seconds for which a router has to be ready before requests are moved to it. Kubernetes adds a ready pod to the endpoints
+of its Service with a delay, which is several seconds on a busy control plane."""
 MOST = 1_000_000
 """The largest weight that the Gateway API accepts."""
 
@@ -80,7 +81,7 @@ def weigh(snapshot: Snapshot, step: RolloutStep, counts: ReplicaCounts, routed: 
 
 def allowed(snapshot: Snapshot, wanted: TrafficSplit | None, deletes: Iterable[Delete]) -> Allowed:
     """Return those of the deletions `deletes` that can be made without breaking a request that comes through the HTTPRoute.
-    `wanted` is None if no HTTPRoute is wanted.
+    `wanted` is the desired traffic split; None if no HTTPRoute is wanted.
 
     The router of a revision that can answer requests is removed when the HTTPRoute has sent requests elsewhere for `NOTICE`
     seconds. It is also removed, although the HTTPRoute still sends requests to it, if no other revision can answer requests
@@ -107,7 +108,9 @@ def allowed(snapshot: Snapshot, wanted: TrafficSplit | None, deletes: Iterable[D
 def _chosen(
     snapshot: Snapshot, step: RolloutStep, capacities: Mapping[str, int], settles: Collection[str]
 ) -> dict[str, int]:
-    """Return the weight of each revision that should get requests."""
+    """Return the weight of each revision that should get requests. `capacities` are the capacities of the revisions, and
+    `settles` are the kept revisions that have not settled yet, as `weigh` defines this.
+    """
     stand = [name for name in snapshot.slices if _deployed(snapshot, name)]
     stay = [name for name in stand if name in step.keep]
     settled = [name for name in stay if name not in settles]

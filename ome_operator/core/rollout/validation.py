@@ -46,8 +46,8 @@ def advice(
 def refusal(
     snapshot: Snapshot, owner: meta.Owner, resolved: Resolved, revision: str, data: Mapping[str, Any]
 ) -> Problem | None:
-    """Return why a new revision is refused, so that it is not stored; None if it is accepted. A problem that a stored
-    revision has too was accepted before, so it is no reason for a refusal.
+    """Return why a new revision is refused, so that it is not stored; None if it is accepted. A problem is no reason for a
+    refusal if a stored revision has the same problem, because it was accepted before.
     """
     judge = snapshot.deps.judge
     refused = judge(_asked(snapshot, owner, resolved, revision, data, refusals_only=True)).refused

@@ -158,8 +158,8 @@ def _woken(facts: ZeroFacts) -> dict[str, Any]:
 
 def is_woken(facts: ZeroFacts) -> bool:
     """Return whether a request that has arrived wakes the service in this pass. The request must have arrived after the
-    service lost its groups, and within the last seconds: an older request has been answered with 503, and its client sends
-    it again.
+    service lost its groups, and at most `telemetry.STALE` seconds ago. An older request has been answered with 503, and its
+    client is expected to repeat it.
     """
     since, arrived = _moment(facts.before.get("since"), facts.now), facts.arrivals.unserved_at
     if not facts.wakes or since is None or arrived is None or not is_zero(facts.groups):
@@ -169,14 +169,17 @@ def is_woken(facts: ZeroFacts) -> bool:
 
 def kept(before: Mapping[str, Any], component: str, *, wakes: bool, now: datetime) -> int:
     """Return the number of groups that a component keeps although its RoleScale asks for none, because a request has woken
-    the service; 0 if there is no such number.
+    the service; 0 if there is no such number. `before` is the stored field `zero` of the status, and `wakes` states whether
+    requests may wake the service.
     """
     until = kept_until(before, wakes=wakes, now=now)
     return wanted(before, component) if component in ROLES and until is not None and until > now else 0
 
 
 def kept_until(before: Mapping[str, Any], *, wakes: bool, now: datetime) -> datetime | None:
-    """Return the time until which a service that a request has woken keeps its groups; None if no request has woken it."""
+    """Return the time until which a service that a request has woken keeps its groups; None if no request has woken the
+    service. `before` and `wakes` are as in `kept`.
+    """
     wake = before.get("wake") or {}
     began = _moment(wake.get("time"), now)
     if not wakes or before.get("since") is not None or wake.get("by") != REQUEST or began is None:
@@ -188,7 +191,9 @@ def kept_until(before: Mapping[str, Any], *, wakes: bool, now: datetime) -> date
 
 
 def wanted(before: Mapping[str, Any], component: str) -> int:
-    """Return the number of groups that a component gets when it is woken: its last number, and at least 1."""
+    """Return the number of groups that a component gets when it is woken: the last number of its groups in the stored field
+    `zero` (`before`), but at least 1.
+    """
     return max(1, int((before.get("groups") or {}).get(component) or 0))
 
 
@@ -210,7 +215,9 @@ def _seconds(wake: Mapping[str, Any], facts: ZeroFacts) -> dict[str, float]:
 
 
 def again(found: Mapping[str, Any], now: datetime) -> float | None:
-    """Return the seconds until the field `zero` may change without an event; None if only an event changes it."""
+    """Return the seconds until the field `zero` of the status may change without an event; None if only an event changes it.
+    `found` is the present value of the field.
+    """
     wake = found.get("wake") or {}
     began = _moment(wake.get("time"), now)
     if began is None or found.get("since") is not None:
@@ -225,9 +232,11 @@ def again(found: Mapping[str, Any], now: datetime) -> float | None:
 
 
 def wake(snapshot: Snapshot, found: Mapping[str, Any], groups: Mapping[str, int]) -> tuple[Patch, ...]:
-    """Return the changes of the RoleScales of a service that a request has woken in this pass.
+    """Return the changes of the RoleScales of a service that a request has woken in this pass; () if none has. `found` is
+    the new field `zero` of the status, and `groups` is the number of desired groups by component.
 
-    The RoleScale must be unchanged since it was read, so a number that somebody else writes meanwhile is never overwritten.
+    Each patch contains the resourceVersion of its RoleScale, so a number that somebody else writes meanwhile is not
+    overwritten.
     """
     # if `since` is absent, the groups are already about to come back
     if not found or "since" in found or not is_zero(groups):
