@@ -7,12 +7,13 @@ class GangAdmission(NamedTuple):
     """The admission decision for a gang that waits for nodes (core/placement/admission.py)."""
 
     sure: bool | None = None
-    """None if the gang is not admitted now. If it is admitted to a placement attempt, True if it probably fits on the nodes,
-    and False if it is admitted although it probably does not fit."""
+    """True if the gang is admitted to a placement attempt and probably fits on the nodes; False if it is admitted although
+    it probably does not fit; None if it is not admitted now."""
     rivals: tuple[Any, ...] = ()
     """The claims (`core/placement/claims.py:Claim`) of other services that compete for nodes."""
     waits: str = ""
-    """Text that follows "waits for": what the gang waits for, now or after its attempt; "" if it does not wait."""
+    """What the gang waits for, now or after its placement attempt, as a text that completes "waits for …"; "" if it does not
+    wait."""
     held: str = ""
     """While pods of the gang find no node: a text that names the services that hold nodes which these pods could take; "" if
     unknown."""

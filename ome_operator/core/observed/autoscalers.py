@@ -1,6 +1,6 @@
 """Find HorizontalPodAutoscalers of other clients that scale what the class Demand, or the operator itself, scales already.
 
-A ScaledObject of KEDA has a HorizontalPodAutoscaler, too, which is found in its place.
+ScaledObjects are not read. KEDA creates a HorizontalPodAutoscaler for each ScaledObject, which is found instead.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,11 +20,13 @@ class ForeignAutoscaler(NamedTuple):
 
     @property
     def title(self) -> str:
-        """Kind and name of the object that a person has created."""
+        """Kind and name of the object that a person has created: the ScaledObject if KEDA created the autoscaler, otherwise
+        the autoscaler itself.
+        """
         return f"ScaledObject {self.scaled_object}" if self.scaled_object else f"HorizontalPodAutoscaler {self.name}"
 
     def deletion(self, namespace: str) -> str:
-        """Return the command that deletes the object that a person has created."""
+        """Return the `kubectl` command that deletes the object that `title` names."""
         what = f"scaledobject {self.scaled_object}" if self.scaled_object else f"hpa {self.name}"
         return f"`kubectl delete {what} -n {namespace}`"
 
@@ -41,7 +43,7 @@ def autoscaler(body: Mapping[str, Any]) -> ForeignAutoscaler:
 
 
 def _scaled_object(owner: Mapping[str, Any]) -> str:
-    """Return the name of the ScaledObject in an owner reference, as KEDA writes it; "" if it is something else.
+    """Return the name of the ScaledObject to which an owner reference refers; "" if KEDA did not write the reference.
 
     The API server checks the name of an autoscaler, but accepts any text as the name of an owner. This name becomes part of
     a command, so it has to be the valid name of an object.

@@ -1,5 +1,5 @@
-"""The fields of pods and nodes from which `from_api` and `nodes` make facts. Watches decode no other fields, which are most
-of the text: volumes and mounts, images of a node, and managed fields.
+"""The fields of pods and nodes from which `from_api` and `nodes` make facts. Watches do not decode the other fields, such as
+volumes, mounts and the images of a node, which make up most of the JSON text.
 """
 
 import msgspec
@@ -15,4 +15,5 @@ NODE = decoders(
     spec=fields("taints", "unschedulable"),
     status=fields("conditions", "allocatable", "capacity"),
 )
-"""The fields of a node. A set of managed fields remains text, because only the set of the operator is read."""
+"""The fields of a node. The field `fieldsV1` of each entry of `managedFields` remains undecoded JSON text, because only that
+of the operator's entry is read."""

@@ -87,7 +87,8 @@ def _leaders(routers: Iterable[RouterReport], now: float) -> dict[str, LeaderRep
 
 
 def _queue(leader: LeaderReport, before: LeaderQueue | None, now: float) -> LeaderQueue | None:
-    """Return the state of a prefill leader; None if its queue is unknown.
+    """Return the state of a prefill leader; None if its queue is unknown. `before` is the state at the previous reading;
+    None if it is unknown.
 
     If at least as many requests waited at the previous reading as were completed since, the leader was never idle between
     the two readings.

@@ -10,7 +10,8 @@ Entry = Mapping[str, Any]
 Metadata = Mapping[str, Any]
 _NONE: Entry = {}
 HPA = "kube-controller-manager"
-"""The field manager of numbers that a HorizontalPodAutoscaler has written, also one of a ScaledObject."""
+"""The field manager under which HorizontalPodAutoscalers write numbers of replicas, including those that KEDA creates for
+ScaledObjects."""
 
 
 def entries(metadata: Metadata, subresource: str = "") -> Iterator[Entry]:

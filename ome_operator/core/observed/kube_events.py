@@ -1,6 +1,6 @@
-"""Evaluate Kubernetes Events about pods and workloads. All functions are pure, and take the bodies of a list of Events.
+"""Evaluate Kubernetes Events about pods and workloads, which are passed as JSON. All functions are pure.
 
-Both the operator and the commands read Events live; neither watches them.
+Both the operator and the commands read Events from the API server when they need them; neither watches Events.
 """
 
 from collections.abc import Iterable, Mapping
@@ -45,8 +45,8 @@ def newest_messages(events: Iterable[Mapping[str, Any]], now: datetime) -> dict[
 
 
 def start_failures(events: Iterable[Mapping[str, Any]], now: datetime) -> dict[str, Why]:
-    """Return the reason why a pod cannot start on its node, by the pod's UID. Only pods whose newest Event reports a failure
-    are included.
+    """Return the reasons why pods cannot start on their nodes, by the UID of the pod. Only pods whose newest Event reports a
+    failure are included.
     """
     by_pod: dict[str, list[tuple[datetime, str, str]]] = {}
     for event in events:
@@ -60,7 +60,7 @@ def start_failures(events: Iterable[Mapping[str, Any]], now: datetime) -> dict[s
 
 
 def scale_ups(events: Iterable[Mapping[str, Any]]) -> dict[str, datetime]:
-    """Return the time when an autoscaler last reported that it creates a node for a pod, by the pod's UID."""
+    """Return the times when an autoscaler last reported that it creates a node for a pod, by the UID of the pod."""
     reported: dict[str, datetime] = {}
     for event in events:
         uid, at = _about(event), last_seen(event)

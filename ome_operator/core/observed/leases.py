@@ -7,9 +7,9 @@ from typing import Any
 from ome_operator import quantity
 
 LIVES = 3
-"""Number of durations of a Lease without a renewal after which its holder is considered gone. A candidate of the election
-waits for one duration, measured with its own clock; the others are a margin for readers, whose clocks differ from that of
-the holder."""
+"""A holder is considered gone if it has not renewed its Lease for this many times the duration of the Lease
+(`leaseDurationSeconds`). Candidates of the election wait for a single duration, which each measures with its own clock.
+Readers compare the holder's time of the renewal with their own clocks, so they need a margin."""
 
 
 def renewed(lease: Mapping[str, Any]) -> datetime | None:

@@ -1,5 +1,5 @@
-"""Requests of people that groups leave a node (`ome move NODE`), as the annotation of the node states them, and for how long
-new groups are not placed on such a node (docs/moves.md).
+"""Read the requests to move groups away from a node, which `ome move NODE` writes into an annotation of the node, and
+determine for how long new groups are not placed on this node (docs/moves.md).
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,8 @@ from ome_operator.api.moves import Moves
 from ome_operator.core.observed.objects import Node
 
 NOW = "now"
-"""Word in the annotation of a node that asks for moves without replacements."""
+"""Word in the annotation of a node with which groups leave the node at once and do not wait until their replacements serve.
+"""
 TIMEOUT = 1800.0
 """Default of `spec.moves.timeout`, in seconds."""
 SHORTEST, LONGEST = 20.0, 30 * 24 * 3600.0
@@ -33,7 +34,7 @@ class NamedNode(NamedTuple):
     left: float
     """Seconds until new groups may be placed on the node again."""
     now: bool
-    """Whether the groups leave the node without replacements."""
+    """Whether the groups leave the node at once and do not wait until their replacements serve."""
 
 
 def node_request(text: str, now: datetime) -> MoveRequest | None:
@@ -53,8 +54,8 @@ def timeout(moves: Moves) -> float:
 def named_nodes(nodes: Iterable[Node], lasts: float, now: datetime) -> Mapping[str, NamedNode]:
     """Return the nodes that `ome move` has named in the last `lasts` seconds, by their names.
 
-    A cordoned node that groups leave without replacements is left out: if no other node is free, the new groups wait until
-    this node is back.
+    A cordoned node whose groups leave at once (`NamedNode.now`) is left out: if no other node is free, the new groups wait
+    until this node accepts pods again.
     """
     found = {}
     for node in nodes:

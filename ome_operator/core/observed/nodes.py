@@ -67,7 +67,9 @@ def _labels_in(fields: managed_fields.Fields) -> frozenset[str]:
 
 @lru_cache(128)
 def _labels_in_text(fields: bytes) -> frozenset[str]:
-    """Return the labels that the JSON text of a FieldsV1 set names. Most nodes have the set of other nodes."""
+    """Return the labels that the JSON text of a FieldsV1 set names. Results are cached, because the sets of most nodes are
+    equal.
+    """
     return _labels_in(decoded(fields) or {})
 
 

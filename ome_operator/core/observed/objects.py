@@ -269,7 +269,7 @@ class Deps:
     weights: Mapping[str, FineTunedWeight | Invalid] = field(default_factory=dict)
     nodes: Mapping[str, Node] = field(default_factory=dict)
     holders: Mapping[str, AbstractSet[str]] = field(default_factory=dict)
-    """Maps the keys of node labels below `models.ome.io/` to the names of the nodes on which the value is Ready."""
+    """Maps keys of node labels below `models.ome.io/` to the names of the nodes that have the label with the value Ready."""
     policy: Policy = NO_POLICY
     """The operator's settings."""
     well_known: WellKnown = NO_MODELS

@@ -38,5 +38,7 @@ def seconds_since(changed: str, now: datetime) -> float:
 
 
 def _changed(body: Mapping[str, Any]) -> str:
-    """Return the time when the operator's last apply changed the object, as the API server recorded it."""
+    """Return the time when the operator's last apply changed the object, as the API server recorded it; "" if it is
+    unknown.
+    """
     return str((applied(body.get("metadata") or {}) or {}).get("time") or "")

@@ -24,7 +24,7 @@ class Silence(NamedTuple):
     """What is known about a leader that answers no probes of the registries, or whose token generation is paused."""
 
     since: float | None
-    """Time since which every registry has had no answer from the leader, in seconds since the epoch; None if it is not
+    """Time since which no registry has had an answer from the leader, in seconds since the epoch; None if the leader is not
     silent, but paused."""
     requests_fail: bool = False
     """Whether a router of the revision has answered requests with a status of 500 or more in the last minute."""

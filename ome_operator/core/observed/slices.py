@@ -47,15 +47,17 @@ def controlled_or_adoptable(child: Child, uid: str) -> bool:
 
 _OF_SET = re.compile(r"(\d{1,5}(-w)?-)?\d+")
 _OF_ROUTER = re.compile(r"[a-z0-9]{1,63}-[a-z0-9]{1,63}")
-"""The ends of the names of a StatefulSet's pods, and of a Deployment's pods, after the stem of the role."""
+"""`_OF_SET` and `_OF_ROUTER` match the rest of a pod's name after the stem of the role: `_OF_SET` for pods of a StatefulSet,
+and `_OF_ROUTER` for pods of a router's Deployment."""
 
 
 def made_by_workload(pod: Pod) -> bool:
     """Return whether the operator's workload for the role and revision in the labels of a pod created it.
 
-    Names decide, because the UID of a deleted workload is not known any more, while its pods still hold accelerators. The
-    pods of a former service of the same name are included. Copies of pods, such as those of `kubectl debug`, and pods of
-    other controllers have the labels, too, and are left out. A pod without a controller counts if a workload adopts it.
+    The result is derived from the names of the pod and of its controller, because the UID of a deleted workload is not known
+    any more, while its pods still hold accelerators. The result is True also for pods of a former service of the same name,
+    and for a pod without a controller whose name has the form that a workload gives. It is False for copies of pods, such as
+    those of `kubectl debug`, and for pods of other controllers, although they may have the labels.
     """
     stem = names.stem(pod.service, pod.component, pod.revision)
     if pod.workload:
@@ -135,7 +137,7 @@ class Revision(NamedTuple):
 def stored(children: Iterable[Child], uid: str) -> list[Revision]:
     """Return the stored revisions of the service with this UID, oldest first, including orphans that it may adopt.
 
-    StatefulSets create ControllerRevisions, too, which are controlled by the StatefulSet.
+    ControllerRevisions that StatefulSets create for themselves are left out, because the StatefulSet controls them.
     """
     revisions = [
         Revision(child.labels.get(keys.REVISION, ""), int(child.content["revision"]), child.content["data"], child)

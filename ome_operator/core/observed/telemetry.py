@@ -23,8 +23,8 @@ STATES = ("serving", "adding", "waiting", "draining", "silent")
 ROLES = ("prefill", "decode", "regular")
 RATES = ("requests", "promptTokens", "outputTokens", "failedTransfers", "errors")
 START_PARTS = ("own", "weights", "cache", "graphs")
-"""The durations that an engine reports about its start: of the whole start as the engine measures it, and of three of its
-parts, which are the loading of the weights, the allocation of the KV cache, and the capture of graphs."""
+"""The names of the durations that an engine reports about its start: of the whole start as the engine measures it (own), of
+the loading of the weights, of the allocation of the KV cache (cache), and of the capture of CUDA graphs (graphs)."""
 HISTOGRAMS = ("firstToken", "betweenTokens")
 
 Buckets = tuple[tuple[float, float], ...]

@@ -96,8 +96,9 @@ def traffic(reports: Mapping[str, RouterReport], pods: Iterable[Pod], now: float
 
 
 def _leader(reports: Iterable[RouterReport], mark: str, now: float) -> LeaderNumbers | None:
-    """Return the newest metrics of a leader that any router reported; None if no router may send requests to it. Every
-    router reports about every leader of its revision, so metrics from different routers are not added up.
+    """Return the newest metrics of the leader with the mark `mark` (`names.mark` of its UID) that any router reported; None
+    if no router may send requests to this leader. Every router reports about every leader of its revision, so metrics from
+    different routers are not added up.
     """
     found = [each for report in reports if (each := report.leaders.get(mark)) is not None and each.state not in COMING]
     if not found:
@@ -140,8 +141,9 @@ def by_role(found: ServiceNumbers) -> dict[str, Numbers]:
 def whole(found: ServiceNumbers) -> Numbers:
     """Return the metrics of the service as its clients see them.
 
-    With disaggregation, every request is in a prefill leader and in a decode leader, and is counted at decode. Only the
-    cache use is that of the fullest leader of any role.
+    With disaggregation, every request is processed by a prefill leader and by a decode leader, so only the metrics of decode
+    leaders are combined. There are two exceptions: the requests per second are those that arrive at the routers, and the
+    used share of the KV cache is the largest share of any leader, prefill leaders included.
     """
     counted = combined(leader for leader in found.leaders.values() if leader.role != "prefill")
     return counted._replace(requests=found.requests, cache_use=combined(found.leaders.values()).cache_use)
@@ -167,7 +169,9 @@ def percentile(histograms: Iterable[Buckets], share: float) -> BucketBounds | No
 
 
 def _at(bounds: Iterable[tuple[float, float]], position: float) -> float:
-    """Return the smallest bound at which the running sum of the counts reaches a position."""
+    """Return the smallest bound at which the running sum of the counts reaches `position`. `bounds` are pairs of a bound and
+    a count.
+    """
     below, found = 0.0, 0.0
     for bound, count in sorted(bounds):
         below, found = below + count, bound

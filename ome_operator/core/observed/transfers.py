@@ -10,14 +10,14 @@ PAIRS = 32
 
 
 class FailingPair(NamedTuple):
-    """A pair of a prefill and a decode leader between which transfers of KV caches fail, and the probes of the transfers.
-    Leaders are named by the marks of their UIDs (`names.mark`).
+    """A pair of a prefill and a decode leader between which transfers of KV caches fail, and how many probes of these
+    transfers failed. Leaders are named by the marks of their UIDs (`names.mark`).
     """
 
     prefill: str
     decode: str
     probes: int
-    """Number of probes of the pair that the registry remembers: the latest ones."""
+    """Number of the latest probes of the pair, as many as the registry remembers."""
     failed: int
     """How many of the probes that `probes` counts failed."""
     prefill_works_with: str = ""

@@ -37,8 +37,8 @@ class RevisionUnderTest(NamedTuple):
     accelerators: Mapping[str, AcceleratorClass]
     well_known: WellKnown
     refusals_only: bool = False
-    """Whether only `ValidationResult.refused` is needed. Finding out whether a revision is refused takes a small part of the
-    time in which all rules are applied."""
+    """Whether only `ValidationResult.refused` is needed. The rules that refuse a revision take a small part of the time of
+    all rules."""
 
 
 class Objection(NamedTuple):
