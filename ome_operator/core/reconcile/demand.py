@@ -180,7 +180,8 @@ def _time(text: str) -> float | None:
 
 
 def scaling(decided: Decided) -> Manifest | None:
-    """Return `status.scaling`: the last decision, if the service is scaled with its demand.
+    """Return `status.scaling`: the last decision, if the service is scaled with its demand; None if there is nothing to
+    store.
 
     If the service is no longer scaled with its demand, only the numbers that its RoleScales do not have yet are returned. A
     number that somebody has set by hand replaces the decided number at once, so that later decisions start from it.
@@ -208,8 +209,8 @@ def again(decided: Decided) -> float | None:
 
 
 def goes(decided: Decided) -> bool:
-    """Return whether all groups of the service have to be removed now. A stored decision does not suffice, because it may be
-    hours old after a restart: the autoscaler must have made it just now, and nothing that this pass sees may forbid it.
+    """Return whether all groups of the service have to be removed now: the autoscaler has just decided this, and nothing in
+    the observed state forbids it. A stored decision does not suffice, because it may be hours old after a restart.
     """
     if not decided.snapshot.observed.goes or (asked := task(decided)) is None:
         return False

@@ -139,7 +139,7 @@ def _shared(snapshot: Snapshot, intent: Intent, ports: Mapping[str, int], front:
 
 
 def _outside(snapshot: Snapshot, intent: Intent, front: str, traffic: TrafficSplit | None = None) -> list[Manifest]:
-    """Return the objects that expose the service outside the cluster."""
+    """Return the objects that expose the component `front` outside the cluster. `traffic` has an HTTPRoute's weights."""
     how, notes = snapshot.deps.policy.exposure, tuple(sorted(snapshot.service.annotations.items()))
     weights = tuple(traffic.weights.items()) if traffic else ()
     return exposure.manifests(intent.owner, front, how, notes, weights) if how.kind else []
@@ -238,8 +238,8 @@ def _routers(snapshot: Snapshot, intent: Intent, step: RolloutStep, counts: Repl
 
 
 def _hidden(snapshot: Snapshot, intent: Intent, revision: str, counts: ReplicaCounts) -> bool:
-    """Return whether a new revision must not serve yet, because it has to be complete first and another revision exists. A
-    revision that has a router keeps it.
+    """Return whether a new revision must not serve yet, because it has to be complete first and another revision exists. The
+    result is False for a revision that has a router already.
     """
     present = snapshot.slices
     if not counts.bounds.whole or revision != intent.target or not present.keys() - {revision}:

@@ -113,9 +113,9 @@ def _apply(snapshot: Snapshot, manifest: Manifest, alone: Alone | None) -> Apply
 
 
 def _before(manifest: Manifest) -> tuple[str, str] | None:
-    """Return the kind and name of the object that has to be stored first; None if there is none. Workers need the
-    StatefulSet of their leader. A RoleBinding needs its Role, because the API server refuses the RoleBinding
-    otherwise.
+    """Return the kind and name of the object that has to be stored before `manifest`; None if there is none. For a
+    StatefulSet of workers, it is the StatefulSet of their leader. For a RoleBinding, it is its Role, without which the API
+    server refuses the RoleBinding.
     """
     if role := _role(manifest):
         return role
@@ -156,8 +156,9 @@ def _scaled_down(snapshot: Snapshot, want: Desired) -> Iterator[Delete]:
 
 
 def _prune(snapshot: Snapshot, step: RolloutStep, want: Desired) -> list[Delete]:
-    """Return the deletions of objects of the service that are not desired. These objects belong to no revision, to a
-    revision that is kept without them, or (a Service) to a revision whose pods and workloads no longer exist.
+    """Return the deletions of the objects of the service that are not desired and whose kind is in `PRUNED`: objects that
+    belong to no revision, objects of a kept revision that the revision no longer needs, and Services of revisions whose pods
+    and workloads no longer exist.
     """
     wanted = {(one["kind"], one["metadata"]["name"]) for one in want.manifests}
     wanted |= {("RoleScale", name) for name in want.scales}

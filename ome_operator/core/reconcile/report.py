@@ -98,8 +98,8 @@ def _problems(decided: Decided, work: Plan) -> Iterator[Problem]:
 
 
 def _reached(decided: Decided, *, whole: bool) -> tuple[Any, ...]:
-    """Return the edits of shared objects with which the service has become complete. `whole` states whether the rollout
-    is complete now.
+    """Return the edits of shared objects whose rollout to the service has been completed, now or earlier. `whole` states
+    whether the rollout is complete now.
     """
     before, arrived = decided.snapshot.service.status.get("reached") or (), decided.pending if whole else ()
     return tuple(shared_edits.reached(before, arrived, decided.intent.epochs, decided.snapshot.now))
@@ -112,8 +112,8 @@ def _judged(snapshot: Snapshot, intent: Intent, want: Desired) -> tuple[tuple[st
 
 
 def _intact(snapshot: Snapshot, intent: Intent, want: Desired) -> cond.Condition | None:
-    """Return the condition about workers that are registered at the service's routers but are not pods of the service, from
-    the reports of the registries of these routers; None if there is no report.
+    """Return the condition about foreign workers, which are registered at the service's routers but are not its pods. The
+    registries of these routers report foreign workers; None if there is no report.
     """
     found = [snapshot.observed.strangers[pod.uid] for pod in snapshot.pods if pod.uid in snapshot.observed.strangers]
     if not found:
@@ -135,7 +135,9 @@ def _telemetry_advice(snapshot: Snapshot, intent: Intent, want: Desired) -> Iter
 
 
 def _left_out(recovery: Recovery) -> Iterator[str]:
-    """Yield a sentence, which states the consequence, if `status.groups` has no space for the records of all groups."""
+    """Yield a sentence if `status.groups` has no space for the records of all groups. The sentence states the
+    consequence.
+    """
     if recovery.left_out:
         groups = len(recovery.groups)
         yield (
@@ -178,7 +180,7 @@ def _url(service: InferenceService, intent: Intent, want: Desired) -> str:
 
 
 def _serves(snapshot: Snapshot, want: Desired) -> bool:
-    """Return whether requests to the URL are answered now. A Service that does not exist is created in this pass."""
+    """Return whether requests to the URL are answered now. If the URL has no Service yet, this pass creates it."""
     address = snapshot.controlled("Service", snapshot.service.name)
     front = address.labels.get(keys.COMPONENT) if address is not None else want.front
     return serving.serves(snapshot.slices, snapshot.revisions, routed=front == keys.ROUTER)
@@ -275,9 +277,9 @@ def _rejected(decided: Decided) -> tuple[Mapping[str, Any], ...]:
 
 
 def _refused(plan: Plan, snapshot: Snapshot, intent: Intent) -> tuple[Problem, ...]:
-    """Return a problem for each write that the API server refused. It is reported under the condition of the component to
-    which the object belongs, or under RolledOut for an object of the whole service, because the service may serve without
-    the write. For an object that the URL of the service needs and that does not exist yet, it is reported under Ready.
+    """Return a problem for each write that the API server refused. Problems with objects of a component are reported under
+    the condition of the component. Problems with objects of the whole service are reported under RolledOut, because the
+    service may serve without the write, or under Ready if the URL needs the object and the object does not exist.
 
     Refusals of writes that the plan no longer contains are left out: such a write may have succeeded without a response, and
     may have been refused only when it was repeated.

@@ -266,8 +266,9 @@ def _earliest(*seconds: float | None) -> float | None:
 def refuse_spec(
     before: dict[str, object], generation: int, reason: str, why: str, now: datetime, *, serves: bool = False
 ) -> Plan:
-    """Return the plan for a service that cannot be read (InvalidSpec) or handled (InternalError). The plan only reports
-    the reason: under RolledOut if the pods of the service serve, otherwise under Ready.
+    """Return the plan for a service that cannot be read (InvalidSpec) or handled (InternalError). The plan only reports the
+    reason: under RolledOut if the pods of the service serve (`serves`), otherwise under Ready. `reason` and `why` are the
+    reason and the message of the condition, and `before` is the stored status.
     """
     old = before.get("conditions")
     stored = [one for one in old if isinstance(one, dict)] if isinstance(old, list) else []
