@@ -1,7 +1,8 @@
 """Render the Job that pulls an image of a new revision onto one node before the rollout (docs/rollouts.md).
 
-Its pod runs `true` from the image. A command that no image contains would also pull the image, but not every container
-runtime ends such a pod: CRI-O refuses to create the container, and the kubelet tries again until the deadline.
+The pod of the Job runs the program `true` of the image. A pod whose command does not exist would pull the image, too, but
+not every container runtime ends such a pod: CRI-O refuses to create the container, and the kubelet tries again until the
+deadline.
 """
 
 from collections.abc import Mapping

@@ -13,8 +13,8 @@ KUEUE = "kueue"
 """Value of `podGroup` in a stored role whose engine groups are named as pod groups of Kueue. Roles that an earlier version
 of the operator stored have no such value, so their pods get no pod group."""
 PARENT = "ome.io/inferenceservice"
-"""Value of the annotation `kueue.x-k8s.io/pod-suspending-parent`: the name of the controller that owns the pods, in the form
-in which the integrations of Kueue are named."""
+"""Value of the annotation `kueue.x-k8s.io/pod-suspending-parent`. It names the controller of the pods by API group and kind,
+as Kueue names its integrations."""
 
 
 def queues(leader: Manifest, worker: Manifest | None) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Advice about queues of Kueue: which pods of a service Kueue does not admit together."""
+"""Advice about queues of Kueue: settings because of which Kueue does not admit the pods of a service together."""
 
 from collections.abc import Iterator, Mapping
 
@@ -11,9 +11,11 @@ from ome_operator.names import title
 def advice(
     roles: Mapping[str, Stored], groups: Mapping[str, int], labels: Mapping[str, str], revision: str
 ) -> Iterator[str]:
-    """Yield a sentence for each part of a revision that Kueue does not admit together.
+    """Yield a sentence for each mistake in the queues and pod groups of a revision: a label without effect, a role that
+    waits in no queue although another role waits in one, and pods of a group that Kueue does not admit together.
 
-    `groups` is the number of wanted groups of each role, `labels` are the labels of the InferenceService.
+    `roles` are the stored roles of the revision, `groups` is the number of desired groups of each role, and `labels` are the
+    labels of the InferenceService.
     """
     queues = {name: pod_groups.queues(role.leader, role.worker) for name, role in roles.items()}
     waiting = {name: found for name, found in queues.items() if any(found)}

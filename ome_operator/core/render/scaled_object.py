@@ -1,7 +1,8 @@
 """Render the autoscalers of a service, including the ScaledObjects with which KEDA scales its roles, and give advice about
 ScaledObjects.
 
-KEDA creates a HorizontalPodAutoscaler for each ScaledObject. Both change nothing but the number in the RoleScale.
+KEDA creates a HorizontalPodAutoscaler for each ScaledObject. KEDA and the HorizontalPodAutoscaler change only the number in
+the RoleScale.
 """
 
 from collections.abc import Iterator, Mapping
@@ -60,8 +61,9 @@ def _fallback(policy: ReplicaPolicy) -> Manifest | None:
     """Return the default fallback, which keeps the present number of groups while KEDA cannot read a trigger; None if the
     role gets no fallback.
 
-    A role with minReplicas 0 gets none: its triggers may read metrics of its own engines, so KEDA would scale the role up
-    again as soon as it has scaled it to zero. Without a fallback KEDA keeps the number, too.
+    A role with minReplicas 0 gets no fallback. Its triggers may read metrics of its own engines, which are missing while the
+    role has no groups, so a fallback would scale the role up again. Without a fallback, KEDA also keeps the present number
+    of groups.
     """
     if not policy.low or all(one.get("type") in RESOURCE_TRIGGERS for one in policy.keda.triggers):
         return None
@@ -69,8 +71,8 @@ def _fallback(policy: ReplicaPolicy) -> Manifest | None:
 
 
 def advice(owner: meta.Owner, component: str, policy: ReplicaPolicy, *, enabled: bool) -> Iterator[str]:
-    """Yield advice about a component whose class is KEDA and which has no ScaledObject. `enabled` states whether the
-    operator creates ScaledObjects.
+    """Yield advice about a component whose autoscaler class is KEDA but which gets no ScaledObject. `enabled` states whether
+    the operator creates ScaledObjects.
     """
     if policy.scaler != "keda":
         return

@@ -15,7 +15,9 @@ MODE = 0o400
 
 
 def inject(pod: Manifest, annotations: Mapping[str, str], service: str) -> Manifest:
-    """Return the pod spec with the volume that the annotation names, unless the pod already has a volume of that name."""
+    """Return the pod spec with a volume of the SSH keys of the service `service`. An annotation contains the name of the
+    volume. The pod spec is unchanged without the annotation, or if it already has a volume of this name.
+    """
     name, volumes = annotations.get(keys.SSH_KEYS), pod.get("volumes") or []
     if not name or any(volume["name"] == name for volume in volumes):
         return pod

@@ -78,8 +78,9 @@ def workloads(
     Raises ProblemError if the inputs cannot be rendered.
 
     The data is JSON: it maps each component to an object with the fields size, port, leader and worker, and with podGroup if
-    its pods wait in a queue of Kueue. `directories` are the directories of the weights of the model and of every adapter; ""
-    for weights that are mounted from their path itself. `labels` are OME's labels; labels from the user take precedence.
+    its pods wait in a queue of Kueue. `directories` contains the directory of the model's weights, followed by that of the
+    weights of each adapter; "" for weights that are stored at the path of the model or adapter itself. `labels` are OME's
+    labels; labels from the user take precedence.
     """
     out: dict[str, Any] = {}
     dropped: list[str] = []

@@ -18,11 +18,11 @@ SHOWN = "`ome top` and status.traffic"
 def advice(
     engines: Mapping[str, Manifest], router: Manifest | None, annotations: Mapping[str, str], *, hears: bool, scrapes: bool
 ) -> Iterator[str]:
-    """Yield a sentence for each setting that keeps the load of a service from being read. `engines` maps components to
-    the containers of their engines, `router` is the Deployment of the router, and `annotations` are those of the service.
+    """Yield a sentence for each setting that keeps the load of a service from being read. `engines` maps components to the
+    containers of their engines, `router` is the Deployment of the router, and `annotations` are those of the service.
     `hears` states whether routers have registries, and `scrapes` whether Prometheus scrapes engines.
 
-    There is no advice about routers of other programs, because users have chosen them on purpose.
+    There is no advice about router programs that the operator does not know, because users have chosen them on purpose.
     """
     has_registry = hears and router is not None and _has_registry(router)
     if hears and router is not None and not has_registry and _may_have_one(router):
@@ -51,7 +51,9 @@ def _has_registry(router: Manifest) -> bool:
 
 
 def _may_have_one(router: Manifest) -> bool:
-    """Return whether a Deployment runs a router program that the operator gives a registry if its arguments permit this."""
+    """Return whether a Deployment runs a router program that is known to the operator. The operator adds a registry to such
+    a router if the arguments of the router permit this.
+    """
     container = router["spec"]["template"]["spec"]["containers"][0]
     return bool(routers.of_image(container)) or any(map(routers.is_program, routers.parts(container)))
 
