@@ -42,7 +42,7 @@ COOL_DOWN = DurationLimits(0.0, "", "no group is removed before")
 
 
 def usable(written: str | None, limits: DurationLimits) -> float | None:
-    """Return a duration in seconds; None if it is unset, or too short to be used."""
+    """Return the duration `written` in seconds; None if it is unset, or shorter than `limits.least`."""
     found = None if written is None else quantity.seconds(written)
     return found if found is not None and found >= limits.least else None
 

@@ -34,10 +34,10 @@ def equivalent(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
 
 
 def _align(left: Manifest, right: Manifest) -> None:
-    """Change two sets of inputs in place, so that two kinds of differences between their weights, which have no effect, are
-    not compared: the source of weights if only one side contains it, and the default of a path (`_placed`).
+    """Remove differences without effect between the weights of two sets of inputs, in place: the source of weights if only
+    one side contains it, and paths that differ only in their defaults (`_placed`).
 
-    Earlier operators did not store the source of weights, and without model agents nothing uses it.
+    Earlier operators did not store the source of weights, and only model agents use the source.
     """
     for part, several in (("model", False), ("base", False), ("adapters", True)):
         if not (part in left and part in right):
@@ -54,10 +54,11 @@ def _align(left: Manifest, right: Manifest) -> None:
 
 
 def _placed(stored: Mapping[str, Any], new: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a stored identity of weights. If its path is the default of earlier operators, and the path of the new identity
-    is the present default for the same URI, it gets the new path; otherwise it is unchanged.
+    """Return the stored identity of weights, with the path of the new identity if the paths differ only in their defaults:
+    the stored path is the default of earlier operators, and the new path is the present default for the same URI.
 
-    Earlier operators mounted local weights without a path from the default directory, whatever path their URI has.
+    If the user set no path for local weights, earlier operators mounted the default directory instead of the path in the
+    URI.
     """
     before, now = stored.get("path"), local_path(str(stored.get("uri") or ""))
     same = stored.get("uri") == new.get("uri") and before == f"{DEFAULT_ROOT}/{stored.get('name')}"

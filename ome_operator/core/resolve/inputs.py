@@ -283,8 +283,8 @@ def _chosen(
 
 
 def _kept(service: InferenceService, model: Model, deps: Deps, before: Mapping[str, Any]) -> Ref | None:
-    """Return the runtime that was selected earlier; None if the service's spec, or a later edit of the runtime, excludes
-    it now.
+    """Return the runtime that was selected earlier according to the stored inputs `before`; None if there is none, if the
+    service has another model now, or if its spec or a later edit of the runtime excludes the runtime.
     """
     stored, named = before.get(BASE) or before.get("model") or {}, service.spec.runtime
     if not before.get(CHOSEN) or any(stored.get(name) != getattr(model, name) for name in ("kind", "namespace", "name")):
@@ -300,8 +300,8 @@ def _kept(service: InferenceService, model: Model, deps: Deps, before: Mapping[s
 
 
 def _where(refs: tuple[Ref, ...], existing: Mapping[Ref, object]) -> str:
-    """Return the kind, name and namespace of an object for messages. Of the objects that may be meant (`refs`), it is the
-    one that exists; if none exists, it is that of the cluster-wide kind.
+    """Return the kind, name and namespace of an object for messages: of the first object in `refs` that exists or, if none
+    exists, of the last object in `refs`, which has the cluster-wide kind if several kinds are possible.
     """
     ref = next((candidate for candidate in refs if candidate in existing), refs[-1])
     return f"{ref.kind} {ref.name}" + (f" in namespace {ref.namespace}" if ref.namespace else "")
@@ -322,7 +322,7 @@ def _no_kind(part: str, kind: str | None, kinds: _Kinds) -> str:
 def _of_other_kind(
     service: InferenceService, refs: tuple[Ref, ...], kinds: _Kinds, existing: Mapping[Ref, object]
 ) -> Ref | None:
-    """Return an existing object that has the name, but not the kind, that the service specifies."""
+    """Return an existing object that has the name, but not the kind, that the service specifies; None if there is none."""
     both = _refs(refs[0].name, None, service.namespace, kinds) if refs else ()
     return next((ref for ref in both if ref in existing), None)
 

@@ -54,8 +54,9 @@ def _trigger(config: KedaConfig) -> dict[str, Any]:
 
 
 def _complete(trigger: dict[str, Any]) -> dict[str, Any]:
-    """Return a trigger of KEDA whose metadata contains only texts, because the API server refuses other values. An empty
-    result of Prometheus becomes an error: by default KEDA reads such a result, and an infinite one, as no load.
+    """Return a KEDA trigger with all values of its metadata as strings, because the API server refuses other values. With a
+    trigger of type prometheus, KEDA reports an error if the query has an empty or infinite result, unless the user sets
+    `ignoreNullValues`. By default KEDA would read such a result as no load.
     """
     metadata = trigger.get("metadata")
     if not isinstance(metadata, dict):

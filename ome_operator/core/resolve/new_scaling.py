@@ -12,7 +12,8 @@ from ome_operator.api import InferenceService
 from ome_operator.core.resolve.scaling import ReplicaPolicy
 
 FIELD = "scalingIgnoredAt"
-"""Field of the status with that generation; 0 if the settings have an effect, and unset if the service does not use them."""
+"""Field of the status with the generation in which the settings have no effect; 0 if they have an effect in every
+generation, and unset if the service does not use such settings."""
 
 
 def uses_new_scaling(component: str, policy: ReplicaPolicy) -> bool:
@@ -23,9 +24,11 @@ def uses_new_scaling(component: str, policy: ReplicaPolicy) -> bool:
 
 
 def ignored_generation(service: InferenceService, policies: Mapping[str, ReplicaPolicy]) -> int | None:
-    """Return the value of the status field `FIELD`; None if the service does not use such settings.
+    """Return the value of the status field `FIELD`; None if the service uses no settings that had no effect in earlier
+    versions.
 
-    An earlier version has reconciled a generation if the stored status describes it and does not have the field.
+    If the stored status describes the present generation and does not contain the field, an earlier version has reconciled
+    this generation.
     """
     if not any(uses_new_scaling(component, policy) for component, policy in policies.items()):
         return None

@@ -12,8 +12,8 @@ from ome_operator.api.well_known import ALIASES
 
 
 class Unless(NamedTuple):
-    """A field that has no effect. It is not reported if its value equals `value`, which describes what the operator does
-    anyway.
+    """A field that has no effect. The field is not reported if it has the value `value`, because the operator behaves
+    according to this value anyway.
     """
 
     value: Any

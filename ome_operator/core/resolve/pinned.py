@@ -1,7 +1,8 @@
 """Keep the runtime or model of a service at a stored revision, so that its edits are not rolled out (docs/revisions.md).
 
-With `autoSync: false` a service keeps the newest stored revision, or the revision that `revision` names. A new value of the
-sync annotation adopts the current object once; the status records the last value that was acted on.
+With `autoSync: false` a service keeps the newest stored revision, or the revision that `revision` names. If the user changes
+the value of the sync annotation, the service adopts the current object once. The status records the last value on which the
+operator has acted.
 """
 
 from collections.abc import Mapping
@@ -53,7 +54,8 @@ class Pinned:
 
 
 def pinned(service: InferenceService, part: Part, ref: Ref, now: Manifest, kept: Mapping[str, Mapping[str, Any]]) -> Pinned:
-    """Return the runtime or model `ref` in the version that the service uses.
+    """Return the runtime or model `ref` in the version that the service uses. `part` states whether it is the runtime or the
+    model.
 
     `now` is the stored form of the current object. `kept` maps revisions to stored inputs, oldest first.
     """
@@ -72,8 +74,8 @@ def pinned(service: InferenceService, part: Part, ref: Ref, now: Manifest, kept:
 
 
 def _stored(part: Part, inputs: Mapping[str, Any]) -> Manifest:
-    """Return the stored form of the runtime or model in stored inputs. For the model it is the base model, even if merged
-    weights replace it.
+    """Return the runtime or model from stored inputs, in its stored form. If merged weights replace the model, return the
+    base model.
     """
     stored: Manifest = (inputs.get(BASE) or inputs["model"]) if part == "model" else inputs["runtime"]
     return stored

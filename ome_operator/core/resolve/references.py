@@ -1,4 +1,4 @@
-"""Find the references of an object to other objects, and the references that name nothing.
+"""Find the references of an object to other objects, and those references whose objects do not exist.
 
 The model, the runtime, the fine-tuned weights and the accelerator class of a service are left out: `core/resolve/inputs.py`
 finds them when it resolves the service.
@@ -26,8 +26,8 @@ from ome_operator.util.memoize import memoize_by_identity
 from ome_operator.util.similar import meant
 
 MOST = 5
-"""Maximum number of accelerator classes of an object that are named because they do not exist. The lists of these classes
-are as long as their users write them."""
+"""Maximum number of missing accelerator classes of an object that are reported, because an object can name any number of
+classes."""
 _LONGEST = 253
 """Maximum number of characters of a name in a message: the length of the longest name that an object may have."""
 _CLASS = "AcceleratorClass"
@@ -89,9 +89,9 @@ def _reference(item: Object[Any]) -> NamedReference | None:
 def needed_objects(item: Object[Any]) -> Iterator[NamedReference]:
     """Yield the references of an object to claims, Secrets and ConfigMaps whose namespace is known.
 
-    Left out are the objects that the pods of a service name (`core/podspec/named_objects.py`), the claim of a cluster-wide
-    model, which pods of each namespace look for in their own, and `spec.storage.key`, which names a Secret in the namespace
-    of the operator.
+    Three kinds of references are left out: those in the pods of a service (`core/podspec/named_objects.py`); the claim of a
+    cluster-wide model if its URI names no namespace, because each pod uses the claim of this name in its own namespace; and
+    `spec.storage.key` of a model, which names a Secret in the namespace of the operator.
     """
     if isinstance(item, BenchmarkJob):
         spec, namespace = item.spec, item.namespace
@@ -125,7 +125,9 @@ class MissingReference(NamedTuple):
 
 
 def missing(item: Object[Any], existing: Collection[Ref]) -> tuple[MissingReference, ...]:
-    """Return the references of an object to which no object in `existing` belongs. A similar name is proposed."""
+    """Return those references of an object whose objects are not in `existing`. If an existing object has a similar name,
+    the sentence proposes this name.
+    """
     if isinstance(item, InferenceService | Runtime):
         return missing_classes(item.spec, (each.name for each in existing if each.kind == _CLASS))
     found = _reference(item)

@@ -57,8 +57,8 @@ class ReplicaPolicy(NamedTuple):
 
     @property
     def autoscaled(self) -> bool:
-        """Whether a HorizontalPodAutoscaler is created. It is not created for a metric that it cannot read, such as the rate
-        of requests.
+        """Whether a HorizontalPodAutoscaler is created. None is created for a metric that a HorizontalPodAutoscaler cannot
+        read, such as the rate of requests.
         """
         return not self.waits and self.low < self.high and self.scaler == "hpa" and self.has_metric
 
@@ -84,7 +84,7 @@ def replica_policy(service: InferenceService, runtime: Runtime | None, component
 
 def unused_settings(service: InferenceService, component: str, policy: ReplicaPolicy) -> Iterator[str]:
     """Yield sentences about settings of a component's autoscaler, as the service writes them, that have no effect because of
-    its class or of its bounds. The bounds of the classes KEDA and Demand are checked where their objects are made.
+    its class or of its bounds. Other functions check the bounds of components with the class KEDA or Demand.
     """
     written: Component | None = getattr(service.spec, component)
     if written is None:

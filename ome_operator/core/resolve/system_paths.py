@@ -15,7 +15,7 @@ def of_system(inputs: Mapping[str, Any], kept: Iterable[Mapping[str, Any]], agen
     operating system. A path that a stored revision of the service already mounts is no problem, so that a service which an
     earlier version accepted keeps serving and can be edited.
 
-    `agents` is true if agents download the weights.
+    `kept` are the inputs of the stored revisions. `agents` is true if agents download the weights.
     """
     before = {each.get("path") for known in kept for each in mounted_weights(known)}
     new = (each for each in mounted_weights(inputs) if each["path"] not in before and _on_node(each, agents))
