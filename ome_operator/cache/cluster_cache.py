@@ -115,8 +115,8 @@ class ClusterCache:
         )
 
     def gone(self, kind: str, uid: str, version: int = 0) -> FactChange | None:
-        """Remove an object that does not exist any more, or that has lost the operator's label. Return the change, or
-        None if nothing was removed.
+        """Remove an object that does not exist any more, or that has lost the operator's label. `version` is the
+        resourceVersion of the event; 0 if it is unknown. Return the change, or None if nothing was removed.
         """
         store = self._stores[kind]
         known = store.get(uid)
@@ -216,8 +216,9 @@ class ClusterCache:
     def occupies_node(self, body: Mapping[str, Any], namespaces: Collection[str] = ()) -> bool:
         """Return whether `occupancy` counts a pod once the pod is bound to a node.
 
-        Known pods are counted, and pods with the operator's labels in a watched namespace (all if `namespaces` is empty),
-        but no routers, and no copies of pods. An event of the pod, including its deletion, may not have arrived yet.
+        The result is True for engine pods that workloads of a service created, if the cache knows the pod, or if the pod has
+        the operator's label and is in one of `namespaces` (in any namespace if `namespaces` is empty). It is False for
+        routers and copies of pods. The cache may not have received the last event of the pod yet.
         """
         metadata = body.get("metadata") or {}
         pod = self.pods.get(metadata.get("uid") or "")
@@ -233,7 +234,9 @@ class ClusterCache:
         return [pod for uid in self._index.on_node(node) if (pod := self.pods.get(uid)) is not None]
 
     def benchmarks(self, kind: str, namespace: str, name: str) -> tuple[Ref, ...]:
-        """Return the BenchmarkJobs that an object concerns, if the object is their Job or the service that they wait for."""
+        """Return the BenchmarkJobs that depend on an object, which is their Job or the service that they wait for; () if
+        none does.
+        """
         return self._index.benchmarks(kind, namespace, name)
 
     def unmade(self) -> Iterable[Ref]:
@@ -255,7 +258,7 @@ class ClusterCache:
         return self._index.holdings.get(ref, {})
 
     def deps(self) -> Deps:
-        """Return the catalog and the nodes. The object is updated in place with each event, and records what has changed."""
+        """Return the catalog and the nodes, after all edits since the last call. Callers must not keep the result."""
         for ref in self._edited:
             found = self.find(ref)
             self._index.refer(ref, None if found is None else self.beyond(found) or found.parsed)

@@ -188,9 +188,9 @@ class EventHandler:
         self._starting_changed(old, new)
 
     def _starting_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """If a pod has come to a node or left it, serves now, or starts again: enqueue the NodeModels record of the node,
-        provided that the agent there reads weights of starting pods into the page cache. For a leader that serves now, the
-        nodes of all pods of its group are concerned.
+        """Enqueue the NodeModels records of nodes if a pod of a service has come to a node or left it, has become ready,
+        starts again or ends. The records are those of all nodes with pods of the service whose agents read the weights of
+        starting pods into the page cache: when a leader becomes ready, the other pods of its group have started, too.
         """
         before, after = ((pod.node, has_served(pod), pod.deleting, pod.over) if pod else None for pod in (old, new))
         if not self._prefetching or before == after:
@@ -211,16 +211,16 @@ class EventHandler:
             self._enqueue(ref, Urgency.SOON)
 
     def _dirty_service(self, group: tuple[str, str], whole: bool = False) -> None:
-        """Enqueue a service whose pods or children have changed. `whole`: True if the last pod of the service that was not
-        ready has become ready.
+        """Enqueue a service whose pods or children have changed. `group` is the namespace and the name of the service.
+        `whole` is True if the last pod of the service that was not ready has become ready.
         """
         namespace, name = group
         if name:
             self._enqueue(Ref(SERVICE, namespace, name), Urgency.AWAITED if whole else Urgency.SOON)
 
     def _requoted(self, change: FactChange) -> None:
-        """Process models that are now within, or beyond, the quota of their namespace. They are handled like edited
-        models.
+        """Process the models that a change has brought within, or beyond, the quota of their namespace: enqueue them like
+        edited models.
         """
         for resource in change.requoted:
             self._resource_changed(None, resource)

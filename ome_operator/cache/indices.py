@@ -49,8 +49,8 @@ class Index:
         )
 
     def current_deps(self) -> Deps:
-        """Return the catalog and the nodes. Its mapping `nodes` is replaced by a new object whenever a node has changed,
-        because results about nodes are memoized by its identity (core/placement/fit.py:lacks).
+        """Return the catalog and the nodes. Whenever a node has changed, the mapping `nodes` of the result is a new object,
+        because results about nodes are memoized by the identity of this mapping (core/placement/fit.py:lacks).
         """
         if self._nodes_changed:
             self._nodes_changed, self.deps = False, replace(self.deps, nodes=MappingProxyType(self._nodes))
@@ -112,7 +112,9 @@ class Index:
                 self._benchmarks.setdefault(key, {})[new.ref] = None
 
     def benchmarks(self, kind: str, namespace: str, name: str) -> tuple[Ref, ...]:
-        """Return the BenchmarkJobs that an object concerns, which is either their Job or the service that they wait for."""
+        """Return the BenchmarkJobs that depend on an object, which is their Job or the service that they wait for; () if
+        none does.
+        """
         return tuple(self._benchmarks.get((kind, namespace, name), ()))
 
     def serving(self, old: Resource | None, new: Resource | None) -> None:

@@ -15,8 +15,8 @@ from ome_operator.core.weights.mount import host_directories
 
 
 class MountIndex:
-    """Index of directories: a directory that stored revisions (ControllerRevisions) mount, or a parent of such a directory
-    -> number of these revisions.
+    """Maps each directory that stored revisions (ControllerRevisions) mount, and each parent of such a directory, to the
+    number of these revisions.
     """
 
     def __init__(self) -> None:

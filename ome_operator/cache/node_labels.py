@@ -59,7 +59,7 @@ class LabelIndex:
                 del self._models[end]
 
     def of(self, label: str) -> list[Ref]:
-        """Return the models that a node label refers to, by themselves or by one of their revisions."""
+        """Return the models that a node label is about: it is the label of the model, or of one of its revisions."""
         if label not in self._found:
             if len(self._found) >= _ASKED:
                 self._found.clear()

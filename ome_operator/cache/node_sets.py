@@ -1,5 +1,5 @@
-"""Sets of node names with a byte for each node, for the nodes that have a label. A fleet of 5,000 nodes with 200 models has
-200 such sets, and dicts of the names would take 20 times the memory.
+"""Sets of node names that take little memory: a set stores a byte for each known node. The sets contain the nodes that have
+a label. A fleet of 5,000 nodes with 200 models has 200 such sets, and dicts of the names would take 20 times the memory.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,11 +17,11 @@ class NodeNumbers:
         self._free: set[int] = set()
 
     def get(self, name: object) -> int | None:
-        """Return the number of a node, or None."""
+        """Return the number of a node; None if the node has none."""
         return self._numbers.get(name)  # type: ignore[call-overload, no-any-return]
 
     def give(self, name: str) -> int:
-        """Return the number of a node, which gets one if it has none."""
+        """Return the number of a node. A node without a number gets one."""
         if (number := self._numbers.get(name)) is not None:
             return number
         if self._free:
@@ -34,7 +34,7 @@ class NodeNumbers:
         return number
 
     def free(self, name: str) -> None:
-        """Take the number of a node that is gone, and is in no set any more."""
+        """Free the number of a node that is gone, for another node. No set may contain the node any more."""
         if (number := self._numbers.pop(name, None)) is not None:
             self.names[number] = ""
             self._free.add(number)

@@ -47,11 +47,11 @@ def stored_roles(cluster: ClusterCache, service: Ref, name: str) -> Mapping[str,
 
 
 def revision_of_pods(cluster: ClusterCache, namespace: str, service: str, name: str) -> Mapping[str, Any]:
-    """Return the data of the revision from which pods with these labels were created; {} if it is not known. The content
-    may be of any form, as that of `revision`.
+    """Return the data of the revision from which pods with these labels were created; {} if it is not known. The content may
+    have any form, as described for `revision`.
 
-    Pods occupy their nodes until they are gone. If their service is deleted, or if its successor of the same name lacks
-    the revision, any revision that the operator wrote is used, whatever its owner is.
+    Pods occupy their nodes until they are gone. If their service is deleted, or if its successor of the same name lacks the
+    revision, any revision that the operator wrote is used, whatever its owner is.
     """
     if found := revision(cluster, Ref(SERVICE, namespace, service), name):
         return found
@@ -60,7 +60,7 @@ def revision_of_pods(cluster: ClusterCache, namespace: str, service: str, name: 
 
 
 def _named(children: Iterable[Child], name: str) -> Iterator[tuple[Child, Mapping[str, Any]]]:
-    """Yield each of these ControllerRevisions that has the label of a revision, and its data."""
+    """Yield each ControllerRevision in `children` whose label names the revision `name`, and its data."""
     for child in children:
         if child.labels.get(keys.REVISION) == name and child.content:
             yield child, child.content.get("data") or {}

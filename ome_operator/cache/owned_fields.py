@@ -1,4 +1,4 @@
-"""Read the facts of children, and parse the fields that the operator owns only if they may have changed."""
+"""Read the facts of child objects. The fields that the operator owns are parsed only if they may have changed."""
 
 from collections.abc import Mapping
 from typing import Any

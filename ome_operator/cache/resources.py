@@ -46,7 +46,7 @@ class Resource(NamedTuple):
     annotations: Mapping[str, str]
     deleting: bool
     parsed: Any
-    """The parsed object, or Invalid."""
+    """The parsed object; `Invalid` if the object cannot be used."""
     status: Mapping[str, Any]
     status_owned: str
     """Digest of the status fields that the operator owns; see core/observed/managed_fields.py."""
