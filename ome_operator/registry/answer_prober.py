@@ -1,7 +1,8 @@
-"""Probes a leader that has received requests from the router and answers none of them: it sends a request for one token, and
-reads the leader's load meanwhile.
+"""Send a request for one token (a probe) to a leader that has received requests from the router and answers none of them,
+and read the leader's load while the probe runs.
 
-A probe starts beside the passes and delays none of them. It is not counted in the engine's metrics of requests.
+Probes run in tasks of their own, so that they do not delay the passes of the registry. The engine does not count them in its
+request metrics.
 """
 
 import asyncio
@@ -29,7 +30,9 @@ Learn = Callable[[str, Callable[[AnswerSigns], AnswerSigns]], None]
 
 
 class AnswerProber:
-    """Sends probes to leaders. `learn` stores what a probe has shown about the leader with this UID."""
+    """Sends probes to leaders. `learn(uid, change)` applies the function `change` to the stored `AnswerSigns` of the leader
+    with this UID.
+    """
 
     def __init__(self, client: EngineClient, learn: Learn, clock: Callable[[], float] = time.monotonic) -> None:
         self._client, self._learn, self._clock = client, learn, clock
@@ -37,9 +40,9 @@ class AnswerProber:
         """UID of a leader -> its probe that is in progress."""
 
     def begin(self, leader: LeaderState, memory: LeaderMemory, now: float) -> None:
-        """Begin a probe of a leader that gets requests, if a probe is due. An engine that does not report the times of its
-        scheduler's steps is not probed, because a probe would prove nothing. An engine whose times do not advance is not
-        probed here either, because the module `silence` decides about it.
+        """Begin a probe of a leader that gets requests, if a probe is due. Two kinds of engines are not probed here: for an
+        engine that does not report the times of its scheduler's steps, a probe would prove nothing; and if the reported
+        times no longer advance, the module `silence` decides about the engine.
         """
         self.running = {uid: task for uid, task in self.running.items() if not task.done()}
         is_open = leader.uid in self.running or len(self.running) >= AT_ONCE

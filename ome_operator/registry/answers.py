@@ -1,11 +1,11 @@
 """Decide whether an engine whose scheduler still works has stopped returning tokens, for example because its detokenizer has
 stopped. Pure functions.
 
-Such an engine renews the times in `/v1/loads`, and while requests run, its scheduler itself answers `/health_generate`.
-Therefore the engine gets a request for one token. A late answer alone proves nothing, because the request may wait behind
-others. The engine has stopped answering if its scheduler has meanwhile reported several times that no request waits, because
-a request for one token ends in the step that computes its prompt. All times are seconds of a monotonic clock
-(docs/telemetry.md).
+Such an engine still renews the times in `/v1/loads`, and while requests run, its scheduler itself answers
+`/health_generate`. Neither page therefore shows the fault, and the registry sends the engine a request for one token (a
+probe). A late response alone proves nothing, because the probe may wait behind other requests. But a request for one token
+ends in the step that computes its prompt. So the engine has stopped returning tokens if its scheduler has reported several
+times during the probe that no request waits. All times are seconds of a monotonic clock (docs/telemetry.md).
 """
 
 from collections.abc import Sequence
@@ -24,18 +24,18 @@ READ_EVERY, READ_UNTIL = 0.5, 3.3
 reading begins after `READ_EVERY`, when the request has arrived in the scheduler. After the last reading, the other
 processes of the engine have a second to return the token."""
 RENEWALS = 3
-"""Number of times that the scheduler has to report, after the first reading during a probe, that no request waits: at the
-end of the step during which the request arrived, of the step that computed it, and of the next one, because SGLang processes
-the result of a step while it computes the next step."""
+"""Number of times that the scheduler has to report, after the first reading during a probe, that no request waits. The
+reports come from three steps: the step during which the request arrived, the step that computed the request, and the next
+step. The third one is needed because SGLang processes the result of a step while it computes the next step."""
 RENEWALS_EMPTY = 2
-"""Number of times that the scheduler has to report its numbers if the last report says that the engine has no request: at
-the end of the step during which the request arrived, and at the end of a later step. An idle engine may renew its numbers
-only once a second."""
+"""Number of times that the scheduler has to report its numbers after the first reading during a probe, if the last report
+says that the engine has no request. The reports come from two steps: the step during which the request arrived, and a later
+step. An idle engine may report only once a second."""
 STALE = 20.0
-"""Two probes that prove that an engine is silent (answers no request) belong to one period of silence only if at most this
-many seconds lie between them."""
+"""Maximum seconds between two probes that prove that an engine is silent (answers no request), if both probes are to belong
+to the same period of silence."""
 RETRY_UNCLEAR = 2.0
-"""Seconds until the next probe after a probe that got no answer, but does not prove that the engine is silent."""
+"""Seconds until the next probe after a probe with an unclear result, if the load was read during the probe."""
 
 
 class RouterCounts(NamedTuple):
@@ -60,16 +60,16 @@ class AnswerSigns(NamedTuple):
     failures: int = 0
     """Number of failed probes since the last answer."""
     failed_since: float | None = None
-    """Time at which the first of the failed probes began, after which every probe failed; None if the last probe did not
-    fail."""
+    """Time at which the first probe of the current series of failed probes began; None if the last probe did not fail."""
     proven_since: float | None = None
-    """Time since which the engine is known to be silent; None if no probe since the last answer proved that it is
-    (`proves_silence`). After one proof, this is the time at which that probe began. After `FAILURES` consecutive proofs, it
-    is `failed_since`."""
+    """Time since which the engine is known to be silent; None if no probe since the last answer proved its silence
+    (`proves_silence`). After a single proof, the value is the time at which that probe began. After `FAILURES` consecutive
+    proofs, the value is `failed_since`."""
     proven_at: float = 0.0
-    """Time at which the last probe that proved that the engine is silent ended."""
+    """End of the last probe that proved that the engine is silent."""
     proofs: int = 0
-    """Number of consecutive probes, up to the last one, that proved that the engine is silent."""
+    """Number of consecutive probes, including the last probe, that proved that the engine is silent; 0 if the last probe did
+    not."""
     probed_at: float | None = None
     """Time at which the last probe ended."""
     retry: float = RETRY
@@ -100,7 +100,9 @@ def counted(signs: AnswerSigns, counts: RouterCounts, now: float) -> AnswerSigns
 
 
 def is_due(signs: AnswerSigns, now: float) -> bool:
-    """Return whether there is a reason to probe the engine now."""
+    """Return whether to probe the engine now: a probe has failed or the router has waited for an answer for `QUIET` seconds,
+    and the last probe ended at least `signs.retry` seconds ago.
+    """
     if not signs.failures and (signs.waits_since is None or now - signs.waits_since < QUIET):
         return False
     return signs.probed_at is None or now - signs.probed_at >= signs.retry
@@ -109,12 +111,12 @@ def is_due(signs: AnswerSigns, now: float) -> bool:
 def judged(
     signs: AnswerSigns, status: int | None, loads: Sequence[EngineLoad | None], ready: int | None, healthy: int | None
 ) -> ProbeResult:
-    """Return the result of a probe. `status` is the status of the response, 0 if no response came in time, and None if the
-    connection failed. `loads` are the readings during the probe; `ready` and `healthy` are the statuses of `/ready` and
-    `/ping` after it.
+    """Return the result of a probe. `status` is the HTTP status of the response, 0 if no response came in time, and None if
+    the connection failed. `loads` are the readings of the load during the probe; a failed reading is None. `ready` and
+    `healthy` are the HTTP statuses of `/ready` and `/ping` after the probe; None if there is no status.
 
-    An engine that has been paused for some time, and an engine that returns no token, report that they are neither ready nor
-    healthy. So the first failed probe is a failure only if the engine still reports that it is ready.
+    An engine that has been paused for some time reports that it is neither ready nor healthy, and so does an engine that
+    returns no token. So the first failed probe is a failure only if the engine still reports that it is ready.
     """
     if status != 0:
         return ProbeResult.ANSWERED if status == 200 else ProbeResult.UNCLEAR
@@ -128,7 +130,9 @@ def judged(
 def probed(
     signs: AnswerSigns, result: ProbeResult, loads: Sequence[EngineLoad | None], began: float, now: float
 ) -> AnswerSigns:
-    """Return the updated signs after a probe that began at `began` and ended at `now`."""
+    """Return the updated signs after a probe that began at `began` and ended at `now`. `loads` are the readings of the load
+    during the probe.
+    """
     after = signs._replace(probed_at=now, retry=RETRY_SILENT)
     if result is ProbeResult.ANSWERED:
         return _answered(after._replace(retry=RETRY), now)
@@ -150,12 +154,12 @@ def probed(
 
 
 def proves_silence(loads: Sequence[EngineLoad | None]) -> bool:
-    """Return whether a failed probe with these readings proves that the engine does not answer requests that reach its
-    scheduler.
+    """Return whether a failed probe with these readings of the load proves that the engine does not answer requests that
+    reach its scheduler.
 
-    SGLang keeps new requests out of its scheduler if its weights are to be replaced, until the requests that run have
-    ended. So the proof needs one of two observations. Either the scheduler had no request at the first reading, and none
-    at a later reading. Or more requests ran at a reading than at the reading before, so that a new request had reached the
+    Before SGLang replaces its weights, it keeps new requests out of its scheduler until the running requests have ended. So
+    the readings must show one of two facts. Either the scheduler had no request at the first reading, and none at a later
+    reading. Or the number of running requests grew between two readings, which shows that a new request reached the
     scheduler, and no request has waited since.
     """
     known = [load for load in loads if load is not None]
@@ -165,13 +169,15 @@ def proves_silence(loads: Sequence[EngineLoad | None]) -> bool:
 
 
 def _is_emptied(loads: Sequence[EngineLoad | None]) -> bool:
-    """Return whether the engine has no request after its scheduler has renewed its numbers `RENEWALS_EMPTY` times."""
+    """Return whether a reading shows no request after the scheduler has renewed its numbers `RENEWALS_EMPTY` times."""
     known = [load for load in loads if load is not None]
     return any(load.is_empty and _renewals(known[: end + 1]) >= RENEWALS_EMPTY for end, load in enumerate(known))
 
 
 def _renewals(loads: Sequence[EngineLoad]) -> int:
-    """Return how many times each rank of the engine has renewed its numbers: the lowest count of all ranks."""
+    """Return how many times the engine has renewed its numbers in these readings: the lowest count of all ranks, and 0 if
+    the number of ranks changes.
+    """
     if len({len(load.taken) for load in loads}) != 1:
         return 0
     ranks = zip(*(load.taken for load in loads), strict=True)

@@ -1,7 +1,8 @@
-"""A client of the API server, which lists pods with the pod's ServiceAccount, and a client of the router in the same pod.
+"""A client of the API server, which lists pods with the ServiceAccount of the router's pod, and a client of the router in
+the same pod.
 
-They use no Kubernetes client library, because a single GET request does not justify the library's memory in every router
-pod.
+The clients use no Kubernetes client library: it would take memory in every router pod, and only a single GET request is
+needed.
 """
 
 import os
@@ -20,7 +21,7 @@ from ome_operator.util.untrusted_json import PARSE_ERRORS
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TIMEOUT = aiohttp.ClientTimeout(total=5.0)
-"""Timeout of one request. It is short because a dead worker must be removed within 10 s."""
+"""Timeout of one request. A short timeout is needed because a dead worker must be removed within 10 s."""
 
 NO_ANSWER = (aiohttp.ClientError, TimeoutError, OSError, UnexpectedAnswer)
 """Exceptions that the calls in this module raise: the server does not answer, or sends an invalid response."""
@@ -121,8 +122,8 @@ class RouterClient:
         return True
 
     async def has_forgotten(self, url: str) -> bool:
-        """Return whether the router no longer has the request to add this worker, because the router restarted between
-        two polls.
+        """Return whether the router no longer knows the last request to add the worker with this URL, because the router has
+        restarted.
         """
         job = self._jobs.get(url)
         if not job:
@@ -170,5 +171,7 @@ async def _words(answer: aiohttp.ClientResponse) -> str:
 
 
 def _text(file: Path) -> str:
-    """Return the current contents of a small file; the kubelet replaces tokens while the process runs."""
+    """Return the current contents of a small file without surrounding whitespace. The file is read each time, because the
+    kubelet replaces the ServiceAccount's token while the process runs.
+    """
     return file.read_text(encoding="utf-8").strip()

@@ -19,12 +19,13 @@ TIMEOUT = aiohttp.ClientTimeout(total=2.0)
 AFTER_PROBE = aiohttp.ClientTimeout(total=1.0)
 """Timeout of each request during or after a probe."""
 READY_PATH, HEALTHY_PATH = "/ready", "/ping"
-"""Paths of two pages of SGLang. The first one tells whether the engine is healthy and not paused, the second one whether it
-is healthy."""
+"""Paths of two pages of SGLang. `/ready` reports whether the engine is healthy and not paused, `/ping` only whether it is
+healthy."""
 LOAD_BYTES, PAGE_BYTES = 1 * MIB, 4 * MIB
-"""Maximum bytes of an engine's load, and of a metrics page."""
+"""Maximum bytes of a response that contains an engine's load, and of a metrics page."""
 LOAD_PATHS = ("/v1/loads?include=core,disagg", "/get_load")
-"""Paths of the page that reports an engine's load. The second path is that of older engines."""
+"""Paths at which an engine reports its load, in the order in which they are tried. Older engines have only the second
+one."""
 
 
 class EngineClient:
@@ -38,14 +39,16 @@ class EngineClient:
             self.headers["Authorization"] = f"Bearer {worker_key}"
 
     async def page(self, url: str) -> EnginePage | None:
-        """Return the values of an engine's metrics page, NOTHING if the engine has no such page, and None if it does not
-        answer.
+        """Return the values of an engine's metrics page; NOTHING if the engine has no such page, and None if the page cannot
+        be read.
         """
         text = await self.text(f"{url}/metrics", PAGE_BYTES)
         return text if text is None else engine_page(text) if text else NOTHING
 
     async def load(self, url: str, within: aiohttp.ClientTimeout = TIMEOUT) -> EngineLoad | None:
-        """Return the load of an engine, UNKNOWN if it does not report its load, and None if it does not answer."""
+        """Return the load of an engine; UNKNOWN if the engine has no page that reports it, and None if the page cannot be
+        read.
+        """
         for path in LOAD_PATHS:
             text = await self.text(url + path, LOAD_BYTES, within)
             if text is None:

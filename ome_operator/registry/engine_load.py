@@ -15,11 +15,11 @@ class EngineLoad(NamedTuple):
     waiting: float | None = None
     """Number of requests in any queue in front of the computation, including requests for transfers that have not begun."""
     in_transfer: float | None = None
-    """Number of requests of a prefill engine whose KV cache is still being transferred to decode."""
+    """Number of requests whose KV cache a prefill engine is still transferring to decode engines."""
     cache_use: float | None = None
     """Used share of the KV cache, from 0 to 1."""
     locked: float | None = None
-    """Number of tokens in the KV cache that requests use now."""
+    """Number of tokens in the KV cache that are in use by requests."""
     taken: tuple[float, ...] = ()
     """Time at which each data-parallel rank recorded these numbers, by the clock of the engine; () if the engine does not
     report the times."""
@@ -36,7 +36,7 @@ class EngineLoad(NamedTuple):
 
     @property
     def total(self) -> int | None:
-        """Number of requests in the engine; None if it is unknown."""
+        """Number of requests in the engine, without the numbers that are unknown; None if `running` is unknown."""
         known = [part for part in self[:3] if part is not None]
         return int(sum(known)) if self.running is not None else None
 
@@ -51,9 +51,9 @@ def gauges(page: EnginePage) -> EngineLoad:
 
 
 def for_role(load: EngineLoad, role: str) -> EngineLoad:
-    """Return the load of a leader with the number of transfers that fits its role. Only a prefill engine keeps a request
-    whose computation has ended, because it transfers the KV cache. If the engine does not report transfers, their number is
-    unknown.
+    """Return the load of a leader of this role. If the engine does not report the number of transfers, the number is unknown
+    for a prefill leader, and 0 for all others: only a prefill engine keeps a request after its computation, until the KV
+    cache is transferred.
     """
     return load._replace(in_transfer=0.0) if role != "prefill" and load.in_transfer is None else load
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ome_operator.engines.telemetry import LARGEST_ONLY, EngineSeries, engine_series
 
 LARGEST = 2.0**53
-"""Largest number that is accepted: larger whole numbers are not exact."""
+"""Largest number that is accepted. A float cannot represent every larger integer exactly."""
 BUCKETS = 64
 """Maximum number of buckets of a histogram; a histogram with more is left out."""
 SAMPLES = 10_000
@@ -121,8 +121,9 @@ def _page(engine: str, series: EngineSeries, text: str) -> EnginePage | None:
 
 
 def _start(parts: Mapping[tuple[str, str], str], phases: Mapping[tuple[str, str], float]) -> dict[str, float]:
-    """Return the duration of each part of an engine's start, in seconds. `phases` has the seconds of the slowest rank, by
-    series and phase.
+    """Return the duration of each part of an engine's start, in seconds. `parts` maps series and phase to the name of the
+    part; the phase "" applies to all phases that are not listed. `phases` maps series and phase to the seconds of the
+    slowest rank.
     """
     found = dict[str, float]()
     for (name, phase), seconds in phases.items():
@@ -133,8 +134,9 @@ def _start(parts: Mapping[tuple[str, str], str], phases: Mapping[tuple[str, str]
 
 
 def _summed(found: Mapping[tuple[str, str], float], names: Mapping[str, str]) -> dict[str, float]:
-    """Return name of a value -> sum of its samples, or the largest sample for the values in `LARGEST_ONLY`. `found`
-    contains the samples of all series and data-parallel ranks, and `names` the name of the value for each series.
+    """Return a mapping from the name of each value to the sum of its samples, or to the largest sample if the name is in
+    `LARGEST_ONLY`. `found` maps series and data-parallel rank to a sample, and `names` maps a series to the name of its
+    value.
     """
     values = dict[str, float]()
     for (series, _), value in found.items():
@@ -145,7 +147,9 @@ def _summed(found: Mapping[tuple[str, str], float], names: Mapping[str, str]) ->
 
 
 def _added(ranks: Mapping[str, Mapping[str, Mapping[float, float]]]) -> dict[float, float]:
-    """Return one histogram of a leader: the sum of the histograms of its data-parallel ranks."""
+    """Return one histogram of a leader: the sum of the histograms of its data-parallel ranks. If a rank has several copies
+    of its histogram, only the copy with the most observations is used.
+    """
     total = dict[float, float]()
     for copies in ranks.values():
         largest = max(copies.values(), key=lambda each: max(each.values(), default=0.0))

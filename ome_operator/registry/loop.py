@@ -30,8 +30,8 @@ from ome_operator.registry.unserved import UnservedRequests, app
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 0.5
-"""Seconds until the next pass if the router does not answer, a change was sent to it, the router is about to list a worker,
-or a leader is about to be ready."""
+"""Seconds until the next pass in each of these cases: the router does not answer, the router has accepted a change, the
+router is about to list a worker, or a leader is about to be ready."""
 SOON_LISTED = 5.0
 """Seconds within which the router usually lists a worker after the first request to add it. The router asks the worker for
 its health first. A router that cannot reach the worker never lists it."""
@@ -101,7 +101,7 @@ class Registry:
         self._troubles: dict[str, str] = {}
 
     async def run(self) -> None:
-        """Run until `stop` has been called and the router has ended."""
+        """Run passes until `stop` has been called and the router no longer answers."""
         telemetry = asyncio.create_task(self._telemetry.run(), name="telemetry")
         try:
             await self._run_passes()
@@ -119,13 +119,13 @@ class Registry:
                 await asyncio.sleep(min(pause, RETRY_SECONDS))
 
     def stop(self) -> None:
-        """Request the process to end as soon as the router has ended. Until then it continues."""
+        """Request `run` to return as soon as the router has ended. Until then the passes continue."""
         self._stop.set()
         self._wake.set()
 
     async def _pass(self) -> float | None:
-        """Read workers and pods once, and send the changes to the router. Return the seconds until the next pass, or None
-        if there is no further pass.
+        """Read workers and pods once, and send the changes to the router. Return the seconds until the next pass; None after
+        `stop` if the router has ended, so that there is no further pass.
         """
         try:
             workers = await self._router.workers()  # before the pods: see `reconcile`
@@ -153,7 +153,9 @@ class Registry:
         return RETRY_SECONDS if changed or is_adding or self._telemetry.expects_leaders else self._settings.interval
 
     async def _forget(self, listed: set[str]) -> None:
-        """Forget those requests to add a worker that the router has lost, so that they are sent to the router again."""
+        """Discard the stored requests to add workers that the router has lost, so that the requests are sent again. `listed`
+        contains the URLs of the workers that the router lists.
+        """
         waiting = self._memory.asked.keys() - listed
         forgotten = {url for url in waiting if await self._router.has_forgotten(url)}
         asked = {url: at for url, at in self._memory.asked.items() if url not in forgotten}
@@ -197,8 +199,8 @@ class Registry:
         return done > 0
 
     def _count_foreign(self, changes: WorkerChanges) -> None:
-        """Count each worker in the router's list that does not belong to this slice once, even if its removal fails several
-        times.
+        """Log and count the workers in the router's list that do not belong to this slice. Each of them is counted only
+        once, even if its removal fails several times.
         """
         foreign = {removal.worker.id: removal.worker for removal in changes.remove if removal.foreign}
         new = foreign.keys() - self._foreign
@@ -225,14 +227,14 @@ class Registry:
         return all(role.worker_type in listed for role in self._settings.registry.roles)
 
     def is_starting(self) -> bool:
-        """Return whether the slice has a leader that is not about to be removed."""
+        """Return whether the slice has a leader that is not being drained."""
         return any(leader.state != "draining" for leader in self._leaders)
 
     # --- probes and reports ---------------------------------------------------------------------------------------
 
     def alive(self) -> health.Answer:
-        """Return whether passes are running. An API server or router that does not answer is no reason to restart the
-        registry.
+        """Return whether a pass has ended within the last `STUCK` seconds, and a text for the liveness probe. An API server
+        or router that does not answer is no reason to restart the registry.
         """
         age = time.monotonic() - self._passed_at
         return age < STUCK, "ok" if age < STUCK else f"the last pass was {age:.0f} s ago"
@@ -269,7 +271,7 @@ class Registry:
 
 
 async def run(settings: SidecarSettings) -> None:
-    """Run until a signal to stop was received and the router has ended. Raises PortTaken."""
+    """Run the registry until the process has received SIGTERM or SIGINT and the router has ended. Raises PortTaken."""
     async with aiohttp.ClientSession(timeout=TIMEOUT, headers={"User-Agent": "ome-registry"}) as session:
         registry = Registry(settings, session, wall=time.time)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -293,8 +295,8 @@ async def run(settings: SidecarSettings) -> None:
 
 
 async def _answer(settings: SidecarSettings, registry: Registry) -> web.AppRunner | None:
-    """Answer requests while no engine runs. Another container of the pod may use the port: then nothing answers, and the
-    registry works as before.
+    """Start the server that answers requests while no engine runs. Return None if another process of the pod uses the port;
+    the registry then works without this server.
     """
     made = app(registry.unserved, settings.worker_key, registry.is_starting)
     try:

@@ -23,7 +23,9 @@ def parsed_load(text: str) -> EngineLoad | None:
 
 
 def router_counters(text: str) -> Mapping[str, float]:
-    """Return the number of requests that the router has received, and of its responses with a status of 500 or more."""
+    """Return two counters of a router: `requests`, the requests that it has received, and `errors`, its responses with an
+    HTTP status of 500 or more.
+    """
     found = {"requests": 0.0, "errors": 0.0}
     for name, labels, value in samples(text, _ROUTER_SERIES):
         if name == ROUTER_REQUESTS:
@@ -34,8 +36,8 @@ def router_counters(text: str) -> Mapping[str, float]:
 
 
 def worker_counts(text: str) -> Mapping[str, RouterCounts]:
-    """Return the numbers of requests that a router reports for its workers: URL of a worker -> numbers, added over its
-    data-parallel ranks.
+    """Return a mapping from the URL of each worker to the numbers of requests that a router reports for it. The numbers are
+    added over the worker's data-parallel ranks.
     """
     found: dict[str, RouterCounts] = {}
     for name, labels, value in samples(text, _WORKER_SERIES):

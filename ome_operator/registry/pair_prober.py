@@ -1,7 +1,8 @@
-"""Send requests for one token through pairs of a prefill and a decode leader while transfers fail, as the router would.
+"""Send requests for one token (probes) through pairs of a prefill and a decode leader while transfers fail, as the router
+would.
 
-Both engines get a request with the same bootstrap address and bootstrap room. Probes run beside the passes of the registry,
-and delay none of them.
+Both engines get a request with the same bootstrap address and bootstrap room. Probes run in tasks of their own, so that they
+do not delay the passes of the registry.
 """
 
 import asyncio
@@ -60,8 +61,9 @@ class PairProber:
         """UIDs of the leaders to which or from which transfers fail, so that they should get no requests."""
 
     def begin(self, memories: Mapping[str, LeaderMemory], router_fails: bool) -> None:
-        """Begin a probe if transfers fail. `memories` maps the UIDs of leaders, and `router_fails` says whether the router
-        has answered requests with an error in the last minute.
+        """Update `blamed`, and begin a probe of a pair if there are signs that transfers fail. `memories` maps the UID of a
+        leader to what is known about the leader. `router_fails` is true if the router has answered requests with errors in
+        the last minute.
         """
         self._running = {pair: task for pair, task in self._running.items() if not task.done()}
         now, roles = self._clock(), self._roles()
@@ -80,8 +82,8 @@ class PairProber:
             task.cancel()
 
     def summary(self) -> list[dict[str, Any]]:
-        """Return the failing pairs for the registry's summary, each with the number of its last probes and the number of
-        these probes that failed.
+        """Return the failing pairs for the registry's summary. Each pair has the number of its recent probes, and the number
+        of these probes that failed.
         """
         roles, now = self._roles(), self._clock()
         found = failing(self._pairs, {uid for role in roles.values() for uid in role}, now)
@@ -154,8 +156,8 @@ def _fails(memory: LeaderMemory) -> bool:
 
 
 def _is_busy(memory: LeaderMemory) -> bool:
-    """Return whether the leader is computing requests, or has finished requests since the last reading but one of its
-    load. A request whose transfer has failed was not computed, although the engine counts it as finished.
+    """Return whether the leader is computing requests, or has finished requests between the last two readings of its
+    metrics. A request whose transfer failed is not included: it was not computed, although the engine counts it as finished.
     """
     counts = [each.counters.get("requests", 0.0) - each.counters.get("failedTransfers", 0.0) for each in memory.work[-2:]]
     return bool(memory.load.running) or (len(counts) == 2 and counts[1] > counts[0])

@@ -22,14 +22,14 @@ CERTAIN = 12
 FORGET = 120.0
 """Seconds without a probe after which the results of a pair are discarded."""
 NEAR = 15.0
-"""Maximum seconds between a failed probe of a pair and the probes of other pairs that work before and after it. Without such
-probes, the failed probe is no evidence against the pair."""
+"""A failed probe of a pair shows that a leader of the pair is not the cause only if other pairs of this leader worked within
+this many seconds both before and after the probe."""
 CHANCE = 1e-7
-"""Probability below which a number of consecutive failed probes is not explained by chance."""
+"""Chance does not explain a number of consecutive failed probes if the probability of this number is at most `CHANCE`."""
 USUAL = 50
-"""Until probes of other pairs show another rate, one of this many probes is assumed to fail by chance."""
+"""One of this many probes is assumed to fail by chance until enough probes of other pairs show another rate."""
 SHOWN = 20
-"""Number of last probes of a pair that are summarized for users: how many there were, and how many of them failed."""
+"""Maximum number of recent probes of a pair that are kept. Users see how many these are, and how many of them failed."""
 
 Pair = tuple[str, str]
 """UIDs of a prefill and a decode leader."""
@@ -55,26 +55,26 @@ class PairState(NamedTuple):
     failures: int = 0
     """Number of probes that failed since the last one that worked."""
     explained: frozenset[str] = frozenset()
-    """UIDs of the leaders that were computing requests during one of the failed probes that `failures` counts, if this
-    probe was late."""
+    """UIDs of the leaders whose load can explain some of the `failures`: a probe was late while the leader was computing
+    requests."""
     failed: tuple[float, ...] = ()
-    """Times at which the last failed probes began."""
+    """Times at which the last failed probes began; at most `SHOWN`."""
     unexplained: tuple[float, ...] = ()
-    """Times at which those of the last failed probes began that load cannot explain: an engine answered that the transfer
-    had failed, or neither leader was computing requests."""
+    """Times at which the last failed probes began that load cannot explain, because an engine answered that the transfer had
+    failed, or because neither leader was computing requests."""
     worked: tuple[float, ...] = ()
     """Times at which the last probes that worked began."""
     is_failing: bool = False
     recent: tuple[bool, ...] = ()
-    """Whether each of the last `SHOWN` probes failed, without those that were unclear."""
+    """Whether each of the last `SHOWN` probes failed, the oldest probe first. Probes with an unclear result are left out."""
 
 
 Pairs = Mapping[Pair, PairState]
 
 
 def probed(pairs: Pairs, pair: Pair, result: PairResult, busy: Collection[str], began: float) -> Pairs:
-    """Return the updated results after a probe of `pair` that began at `began`. `busy` has the UIDs of the leaders of the
-    pair that were computing requests, or finished some, during the probe.
+    """Return the updated results after a probe of `pair` that began at `began`. `busy` contains the UIDs of those leaders of
+    the pair that were computing requests, or finished some, during the probe.
     """
     before = pairs.get(pair, PairState(began))
     known = {each: state for each, state in pairs.items() if began - state.probed_at <= FORGET}
@@ -104,9 +104,8 @@ def _after(state: PairState, result: PairResult, busy: Collection[str], began: f
 
 def failing(pairs: Pairs, leaders: Collection[str], now: float) -> dict[Pair, PairState]:
     """Return the failing pairs among these leaders. A pair is failing if the probability that so many of its probes fail in
-    a row by chance is below `CHANCE`, estimated from the other pairs of both leaders. If probes were late while a leader
-    computed requests, the leader's load can be the cause. Then either the other failed probes alone are so many, or the
-    estimate uses only the other pairs of this leader, including those that fail.
+    a row by chance is at most `CHANCE`. The probability is estimated from the other pairs of both leaders. A probe that was
+    late while a leader computed requests is counted only if load is not the cause (`_is_no_load`).
     """
     known = _present(pairs, leaders, now)
     return {pair: state for pair, state in known.items() if state.is_failing and _fails_by_itself(known, pair, state)}
@@ -121,8 +120,9 @@ def _fails_by_itself(pairs: Pairs, pair: Pair, state: PairState) -> bool:
 
 
 def _noise(pairs: Pairs, leaders: Iterable[str], but: Pair) -> float:
-    """Return the estimated share of probes that fail by chance. It is calculated from the last probes of all pairs of these
-    leaders except `but` and failing pairs, and from `USUAL` assumed probes of which one fails.
+    """Return the estimated share of probes that fail by chance. The estimate uses the recent probes of every pair that
+    contains one of these leaders, and `USUAL` assumed probes of which one fails. The pair `but` and failing pairs are left
+    out.
     """
     of = frozenset(leaders)
     found = [
@@ -135,9 +135,10 @@ def _noise(pairs: Pairs, leaders: Iterable[str], but: Pair) -> float:
 
 
 def _is_no_load(pairs: Pairs, pair: Pair, partners: Iterable[str]) -> bool:
-    """Return whether the load of the two leaders of `pair` does not explain its failed probes. A failed probe is counted
-    only if each busy leader had successful probes with other partners shortly before and after it (`_surrounded`). If
-    `partners` contains only one leader of the pair, the same is required of this leader, even if it was not busy.
+    """Return whether the load of the two leaders of `pair` does not explain its failed probes. A failed probe is counted for
+    a leader only if the leader had successful probes with other partners shortly before and after it (`_surrounded`). The
+    lowest count of all busy leaders must be improbable for each busy leader, given its failed probes with other partners. If
+    `partners` contains only one leader of the pair, this leader is treated like a busy leader in the count.
     """
     explained = pairs[pair].explained
     needed = explained if tuple(partners) == pair else explained.union(partners)
@@ -146,15 +147,15 @@ def _is_no_load(pairs: Pairs, pair: Pair, partners: Iterable[str]) -> bool:
 
 
 def _failures_beside(pairs: Pairs, uid: str, but: Pair) -> float:
-    """Return the estimated share of failed probes in the pairs of a leader, other than the pair `but`."""
+    """Return the estimated share of failed probes in all pairs of the leader `uid` except the pair `but`."""
     found = [failed for pair, state in pairs.items() if uid in pair and pair != but for failed in state.recent]
     return (sum(found) + 1) / (len(found) + 2)
 
 
 def _surrounded(pairs: Pairs, uid: str, but: Pair, times: Iterable[float]) -> int:
-    """Return for how many of the failed probes that began at `times` the leader `uid` had a successful probe with another
-    partner than in the pair `but`, both shortly before and shortly after. The number is 0 if the network of the registry
-    itself was interrupted.
+    """Return how many of the failed probes that began at `times` have successful probes of the leader `uid` with other
+    partners at most `NEAR` seconds before and after. Pairs other than `but` are considered. The number is 0 if the network
+    of the registry itself was interrupted, because no probe succeeds then.
     """
     worked = [at for pair, state in pairs.items() if uid in pair and pair != but for at in state.worked]
     return sum(
@@ -166,8 +167,9 @@ def to_blame(pairs: Pairs, prefill: Collection[str], decode: Collection[str], no
     """Return the UIDs of the leaders that should get no requests.
 
     A leader is to blame if every partner with which it fails works with other leaders. If this is true of several leaders,
-    the leader that fails with the largest share of its partners is blamed first, and of equal shares the one whose role has
-    more leaders; then the rest is judged without it. A leader is blamed only while another leader of its role works.
+    the leader that fails with the largest share of its partners is blamed first. If the shares are equal, the leader whose
+    role has more leaders is blamed first. The remaining leaders are then judged without the pairs of the blamed leader. A
+    leader is blamed only while another leader of its role works.
     """
     found: set[str] = set()
     roles = {uid: frozenset(role) for role in (prefill, decode) for uid in role}
@@ -211,7 +213,7 @@ def _other(pair: Pair, uid: str) -> str:
 
 
 def _works(pairs: Pairs, uid: str) -> bool:
-    """Return whether the last probe of the leader with any partner worked."""
+    """Return whether the leader has a partner with which its last probe worked."""
     return any(uid in pair and _is_working(state) for pair, state in pairs.items())
 
 
@@ -220,7 +222,7 @@ def _is_working(state: PairState) -> bool:
 
 
 def partner(pairs: Pairs, uid: str) -> str:
-    """Return the UID of a leader for which the last probe with the leader `uid` worked; "" if there is none."""
+    """Return the UID of a leader whose last probe with the leader `uid` worked; "" if there is none."""
     return next((_other(pair, uid) for pair in sorted(pairs) if uid in pair and _is_working(pairs[pair])), "")
 
 
@@ -233,10 +235,10 @@ def next_pair(
     now: float,
 ) -> Pair | None:
     """Return the pair to probe now; None if none is due. `suspects` are leaders that report failed transfers, and `running`
-    the pairs of probes that have not ended.
+    are the pairs whose probes have not ended.
 
-    The pair with the longest time since its last probe is chosen. The time of a failing pair, and of a pair with a suspect,
-    is weighted more.
+    The pair that has waited longest since its last probe is chosen. The time is multiplied by 4 for a pair whose last probe
+    failed, and otherwise by 2 for a pair with a suspect.
     """
 
     def urgency(pair: Pair) -> float:

@@ -19,8 +19,7 @@ HEALTH_PAGES = frozenset({"/health", "/health_generate", "/ping"})
 MAX_PORT = 65535
 """The highest number of a port."""
 PROMPT_DELAY, PROMPT_PERIOD = 5, 10
-"""Maximum `initialDelaySeconds` and `periodSeconds` of a probe that is regarded as noticing soon that an engine is
-healthy."""
+"""Maximum `initialDelaySeconds` and `periodSeconds` of a kubelet's probe that detects a healthy engine soon enough."""
 
 
 class UnexpectedAnswer(OmeError):
@@ -85,8 +84,8 @@ def _made_by_operator(metadata: Mapping[str, Any], stem: str, group: str, rank: 
 
 
 def _running(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[bool, float]:
-    """Return whether the main container (the first) is running, and since when, in seconds since the epoch. The condition
-    Ready is not used, because it does not describe ranks above 0.
+    """Return whether the main container (the first one) is running, and when it started, in seconds since the epoch; 0 if
+    unknown. The condition Ready is not used, because it does not describe ranks above 0.
     """
     if status.get("phase") != "Running":
         return False, 0.0
@@ -100,8 +99,8 @@ def _running(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[bool, 
 
 
 def _health_port(spec: Mapping[str, Any], status: Mapping[str, Any]) -> int | None:
-    """Return the port of the engine's health page if the readiness of the pod depends on this page alone; None if it also
-    depends on something else.
+    """Return the port of the engine's health page if nothing but this page can keep the pod from being ready; otherwise
+    None.
     """
     containers = spec.get("containers") or ()
     if not containers or spec.get("readinessGates") or not containers[0].get("readinessProbe"):
@@ -116,9 +115,9 @@ def _health_port(spec: Mapping[str, Any], status: Mapping[str, Any]) -> int | No
 
 
 def _probed_port(container: Mapping[str, Any], name: str) -> int | None:
-    """Return the port of the health page that a probe of a container requests; None if the probe does anything else, or
-    would notice a healthy engine late. The fields of the probe are complete, because the API server has added the default
-    values.
+    """Return the port of the health page that a probe of a container requests. `name` is the field of the probe, such as
+    `readinessProbe`. Return None if the probe does anything else, or would detect a healthy engine late. All fields of the
+    probe are present, because the API server has added the default values.
     """
     probe = container[name]
     page = probe.get("httpGet") or {}

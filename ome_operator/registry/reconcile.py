@@ -1,8 +1,8 @@
 """Calculate which workers a router should have, from the existing pods and the router's list. Pure functions.
 
-A worker is the leader of a group that can serve requests. The router's list must be read *before* the pods. Then a listed
-worker that is missing in the list of pods certainly has no pod any more, and is removed at once, because the router misses
-deletions and keeps dead workers. No worker is removed if the list of pods is outdated (decisions 25).
+A worker is the leader of a group that can serve requests. The router's list must be read *before* the pods: then a listed
+worker without a pod in the list of pods certainly has no pod any more. Such a worker is removed at once, because the router
+does not notice every deletion, and keeps dead workers. No worker is removed if the list of pods is outdated (decisions 25).
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -28,14 +28,15 @@ class _Readiness(NamedTuple):
     why: str
     """Reason why the leader must not serve requests, or "" if it can."""
     patient: bool = False
-    """Whether a leader that the router lists stays listed although it is not ready, because it became not ready only a short
-    time ago."""
+    """Whether the leader became not ready only a short time ago. If the router lists such a leader, the leader stays
+    listed."""
     draining: bool = False
     is_up: bool = False
-    """Whether every rank runs, so that nothing but the leader's own readiness can keep the group from serving requests. If
-    such a leader does not respond, the cause is the leader, and not another rank."""
+    """Whether every rank runs. Then only the leader's own readiness can keep the group from serving requests. If such a
+    leader does not respond, the leader is the cause, and not another rank."""
     silent: bool = False
-    """Whether the leader gets no requests because it does not respond (`silence`)."""
+    """Whether the leader gets no requests because it does not respond (`silence`), or because its transfers fail
+    (`pairs`)."""
 
 
 class LeaderSigns(NamedTuple):
@@ -128,8 +129,9 @@ def _surplus(
     reasons: Mapping[str, str],
     ours: Mapping[str, float],
 ) -> tuple[WorkerRemoval, ...]:
-    """Return the workers that must be removed from the router's list. `stay` maps the URLs that may stay to their
-    leaders.
+    """Return the workers that must be removed from the router's list. `stay` maps the URLs of workers that may stay to their
+    leaders, `reasons` maps the URLs of other leaders to the reason why they must not serve, and `ours` has the URLs of this
+    slice's pods.
     """
     return tuple(
         WorkerRemoval(worker, why, foreign=memory.ours is not None and url not in ours)
@@ -185,7 +187,8 @@ def _readiness(
     now: float,
 ) -> _Readiness:
     """Return whether a group can serve requests. A group that has lost a rank cannot serve: its leader hangs, and exits
-    seconds later.
+    seconds later. `unready` and `healthy` map the UID of a leader to the time since which it has been not ready, or its
+    engine healthy.
     """
     if leader.deleting:
         return _Readiness("the leader is being deleted")
@@ -207,10 +210,12 @@ def _readiness(
 
 
 def _will_be_ready(leader: Pod, ranks: list[Pod], role: RoleSpec, healthy: float) -> bool:
-    """Return whether a leader that is starting can serve although Kubernetes has not reported it as ready. Its engine has
-    reported that it is healthy since the time `healthy`, and only the kubelet's next probes have to succeed, each of which
-    generates a token and takes a second. The router itself requires such an answer before it lists the leader. A leader that
-    was ready since its container started is not starting: its readiness alone tells whether it can serve again.
+    """Return whether a leader that is starting can serve although Kubernetes has not reported it as ready. `healthy` is the
+    time since which its engine has reported that it is healthy.
+
+    Only the kubelet's next probes are then missing, each of which generates a token and takes a second. The router itself
+    requires a response from the health page before it lists the leader. A leader that was ready at any time since its
+    container started is not starting: it can serve again only when Kubernetes reports it as ready.
     """
     if leader.health_port != role.port or leader.ready_since > leader.started:
         return False
@@ -223,8 +228,8 @@ def _without_silent(
     silent: Container[str],
     blamed: Container[str],
 ) -> list[tuple[Pod, WantedWorker, _Readiness]]:
-    """Return the leaders, marked as not ready if they are silent, or `blamed` for failed transfers. If no other leader of
-    a role is listed and can serve, the silent and blamed leaders of this role stay unchanged: a router without workers
+    """Return `evaluated`, in which leaders that are `silent`, or `blamed` for failed transfers, are marked as not ready. A
+    leader is marked only if another leader of its role is listed and can serve, for two reasons: a router without workers
     serves nothing, and a registry whose own network has failed regards all leaders as silent.
     """
     serving = {
@@ -257,7 +262,10 @@ def _incomplete(ranks: list[Pod], size: int) -> str:
 
 
 def _removal_reason(worker: Worker, target: WantedWorker | None, uid: str | None, why: str | None) -> str:
-    """Return why a listed worker must be removed, or "" if it may stay."""
+    """Return why a listed worker must be removed, or "" if it may stay. `target` is the leader that may be listed with the
+    worker's URL, if any. `uid` is the pod for which the worker was listed, and `why` is why the leader with this URL must
+    not serve.
+    """
     if target is None:
         return why or "no pod of this router's revision has this address"
     if uid is not None and uid != target.uid:

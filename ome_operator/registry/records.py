@@ -29,10 +29,10 @@ class RegistrySettings(NamedTuple):
     """Maximum time for which a leader stays listed although it is not ready. During this time the router's own health checks
     stop requests to the leader, and the leader may recover."""
     settle: float = 60.0
-    """If a rank started after its leader became ready: time after the rank's start during which the leader gets no requests,
-    because its group may have lost the previous pod of that rank."""
+    """Time after the start of a rank during which its leader gets no requests, if the rank started after the leader became
+    ready: the group may have lost the previous pod of that rank."""
     retry: float = 15.0
-    """Time after which a worker is sent to the router again if the router does not list the worker; the router adds
+    """Time after which the request to add a worker is repeated if the router does not list the worker; the router adds
     workers in the background."""
     early: float = 30.0
     """Time after an engine first reported that it is healthy, during which its leader is sent to the router although
@@ -118,7 +118,7 @@ class LeaderState(NamedTuple):
     why: str
     """Reason why the leader is not serving, or "" if it is serving."""
     listed: bool
-    """Whether the router may send new requests to the leader."""
+    """Whether the router lists the leader, so that it may send new requests to the leader."""
     running: int | None
     """Number of requests that run on the leader through this router; None if the router does not list the leader."""
     is_starting: bool = False
@@ -139,7 +139,8 @@ class WorkerMemory(NamedTuple):
     unready: Mapping[str, float] = {}
     """UID of a leader -> time since which the leader has not been ready."""
     refill: frozenset[str] = frozenset()
-    """URLs that were sent to a router without workers while the list of pods was outdated; these URLs may be sent again."""
+    """URLs that were sent to a router without workers while the list of pods was outdated. Until the list is current again,
+    these URLs may be sent again."""
     ours: Mapping[str, float] | None = None
     """URL of a pod of this slice -> time when the pod was last listed. None before the first pass, when every worker in
     the router's list may have been added by an earlier registry process."""

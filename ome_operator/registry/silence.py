@@ -20,13 +20,13 @@ process itself was stopped, or got no CPU time."""
 FAILURES = 2
 """Number of consecutive failed probes after which an engine is silent."""
 RETRY, RETRY_SILENT = 0.5, 5.0
-"""Seconds between two probes of an engine that is not yet silent, and of an engine that is silent, is paused, or whose
-answer was unclear."""
+"""Seconds until an engine is probed again: `RETRY_SILENT` if the engine is silent or paused, or if its answer was unclear;
+otherwise `RETRY`."""
 
 
 UNWATCHED = 15.0
-"""Maximum seconds between two readings for conclusions about the time between them. After a longer gap, an engine may have
-been paused in between without reporting it any more."""
+"""Maximum seconds between two readings from which something is concluded about the time between them. In a longer gap, the
+engine may have been paused without any reading that shows it: an engine reports a pause only for its first 20 s."""
 
 
 class ProbeResult(Enum):
@@ -63,15 +63,16 @@ class LifeSigns(NamedTuple):
 
     @property
     def is_silent(self) -> bool:
-        """Whether the engine is regarded as silent: it has answered no probe, and none of its numbers has changed."""
+        """Whether the engine is regarded as silent: at least `FAILURES` probes have failed since its last sign of life."""
         return self.failures >= FAILURES
 
 
 def heard(silence: LifeSigns, taken: tuple[float, ...], began: float) -> LifeSigns:
-    """Return the updated signs after a reading of the load that began at `began`. `taken` is as in `LifeSigns`.
+    """Return the updated signs after a reading of the load that began at `began`. `taken` has the meaning of
+    `LifeSigns.taken`.
 
-    The engine was alive at least as long after the previous reading as its own clock has advanced, so a clock that differs
-    from that of this process changes nothing.
+    The engine was alive at the time of the previous reading plus the time by which its own clock has advanced since. Only
+    this difference is used, so the engine's clock need not agree with the clock of this process.
     """
     if silence.read_at is not None and began <= silence.read_at:
         return silence  # two readings overlapped, and the later one is known
@@ -104,7 +105,9 @@ def stands_still(silence: LifeSigns, now: float) -> bool:
 
 
 def is_due(silence: LifeSigns, now: float) -> bool:
-    """Return whether there is a reason to probe the engine now."""
+    """Return whether to probe the engine now: none of its numbers has changed for `QUIET` seconds, and the last probe ended
+    at least `silence.retry` seconds ago.
+    """
     if not stands_still(silence, now):
         return False
     return silence.probed_at is None or now - silence.probed_at >= silence.retry
@@ -134,7 +137,5 @@ def probed(silence: LifeSigns, result: ProbeResult, began: float, now: float) ->
 
 
 def _alive(silence: LifeSigns, at: float) -> LifeSigns:
-    """Return the signs of an engine that was alive at the time `at`. Failed probes that began before the engine proved
-    that it was alive are discarded.
-    """
+    """Return the signs of an engine that was alive at the time `at`. Earlier failed probes are discarded."""
     return silence._replace(alive_at=max(at, silence.alive_at or at), failures=0, is_paused=False)

@@ -1,8 +1,8 @@
-"""Record when an engine that is starting answers its first HTTP request, when it first reports that it is healthy, when the
-router lists it, and when the router counts the first request that it has answered. Pure functions; all times are seconds of
-a monotonic clock (docs/telemetry.md).
+"""Record four events of the start of an engine: its first HTTP response, its first report that it is healthy, its addition
+to the router's list, and the first request that the router counts as answered by it. Pure functions; all times are seconds
+of a monotonic clock (docs/telemetry.md).
 
-The time of a change is recorded only if the registry has also seen the state before the change, so that the time is exact to
+The time of an event is recorded only if the registry has also seen the state before the event, so that the time is exact to
 the second.
 """
 
@@ -13,11 +13,11 @@ from ome_operator.registry.records import LeaderState
 STARTING_STATUS = 503
 """Status of an engine whose HTTP server answers, and which is not healthy yet."""
 SOON = 60.0
-"""Seconds for which a leader is expected to become ready at any time, from its first answer with a status other than
-STARTING_STATUS."""
+"""Seconds after a leader's first answer with a status other than STARTING_STATUS, during which the leader is expected to
+become ready at any time."""
 READ_WITHIN = 5.0
-"""Maximum seconds between two readings of the router's metrics for which the time of a change between them counts as known.
-The router is read every 2 s."""
+"""The time of a change between two readings of the router's metrics counts as known only if the readings are at most this
+many seconds apart. The router is read every 2 s."""
 SILENCE = 5.0
 """Seconds without an answer after which an engine is not treated as healthy any more. A single answer may be late."""
 
@@ -67,8 +67,8 @@ def passed(signs: StartSigns, leader: LeaderState, now: float, succeeded: float 
 
 
 def counted(signs: StartSigns, succeeded: float, now: float, before: float) -> StartSigns:
-    """Return the updated signs after a reading of the router's metrics with this `RouterCounts.succeeded`. `before` is the
-    time of the reading before it.
+    """Return the updated signs after a reading of the router's metrics at the time `now`. `succeeded` is
+    `RouterCounts.succeeded` of this reading, and `before` is the time of the previous reading.
     """
     if signs.succeeded is None or signs.succeeded_at is not None or succeeded == signs.succeeded:
         return signs
@@ -101,8 +101,9 @@ def answered(signs: StartSigns, status: int | None, now: float) -> StartSigns:
 
 
 def is_due(signs: StartSigns) -> bool:
-    """Return whether the engine should be asked for its health again. An engine whose answers prove that it is healthy is
-    asked until its leader is ready, because it may become unhealthy.
+    """Return whether to request the engine's health again. If the engine has answered STARTING_STATUS, its answers prove
+    that it is healthy, and the requests continue until its leader is ready, because the engine may become unhealthy.
+    Otherwise the requests end with the first answer.
     """
     return signs.is_starting and (signs.was_starting or signs.soon_at is None)
 
@@ -122,7 +123,9 @@ def healthy_for(signs: StartSigns, now: float) -> float | None:
 
 
 def ages(signs: StartSigns, now: float) -> dict[str, float]:
-    """Return event of the start -> how many seconds ago the event happened, for the events whose time is known."""
+    """Return a mapping from each event of the start to how many seconds ago it happened. Events whose time is unknown are
+    left out.
+    """
     moments = {
         "answersFor": signs.answers_at,
         "healthyFor": signs.healthy_at,

@@ -24,10 +24,10 @@ LEADERS = 256
 """Maximum number of leaders in a summary."""
 DECIMALS = 3
 RENEWED = 2.5
-"""Minimum seconds between the times at which an engine recorded the numbers of two readings, if the readings are 5 s apart.
-SGLang records its numbers between two steps of its scheduler. During a step, for example a prefill of several seconds,
-`/v1/loads` returns the numbers from before the step, which do not include the request that this step computes (measured with
-0.5.23)."""
+"""Minimum seconds between the times at which an engine recorded the numbers of two consecutive readings, so that the second
+reading counts as new. The readings themselves are 5 s apart. SGLang records its numbers between two steps of its scheduler.
+During a step, for example a prefill of several seconds, `/v1/loads` returns the numbers from before the step, which do not
+include the request that this step computes (measured with 0.5.23)."""
 
 
 class WorkReading(NamedTuple):
@@ -49,7 +49,8 @@ class LeaderMemory(NamedTuple):
     forgotten_at: float | None = None
     """Time at which the leader was first seen both marked for draining and not in the router's list; None before that."""
     empty_readings: int = 0
-    """Number of the newest consecutive readings in which the engine had no request, all of them after `forgotten_at`."""
+    """Number of consecutive readings, up to the last one, in which the engine had no request. Only readings after
+    `forgotten_at` are counted."""
     silence: LifeSigns = LifeSigns()
     answers: AnswerSigns = AnswerSigns()
     start: Mapping[str, float] = {}
@@ -93,7 +94,8 @@ def with_load(memory: LeaderMemory, load: EngineLoad | None, began: float, now: 
     """Return the leader's updated memory after a reading of the load, which began at `began` and ended at `now`. `load` is
     None if the reading failed.
 
-    A failed reading changes no number, but readings before and after it are not consecutive.
+    A failed reading changes no number of the load. But it resets `empty_readings`, because the readings before and after it
+    are not consecutive.
     """
     if load is None:
         return memory._replace(empty_readings=0)
@@ -147,7 +149,7 @@ def _restarted(before: WorkReading, after: WorkReading) -> bool:
 
 
 class Foreign(NamedTuple):
-    """The number and age of workers in the router's list that do not belong to the slice."""
+    """The number of workers in the router's list that do not belong to the slice, and the age of the newest discovery."""
 
     found: int
     age: float | None
@@ -224,7 +226,9 @@ def _leader(leader: LeaderState, memory: LeaderMemory, now: float) -> dict[str, 
 
 
 def _silence(memory: LeaderMemory, now: float) -> dict[str, float] | None:
-    """Return how long ago the failed probes were; None if the engine responds, or if its silence is not proven."""
+    """Return for how many seconds an engine has been silent (`seconds`), up to the last failed probe, and how many seconds
+    ago that probe ended (`age`). Return None if the engine responds, or if its silence is not proven.
+    """
     life, answers = memory.silence, memory.answers
     if life.is_silent and life.probed_at is not None:
         ended, began = life.probed_at, life.failed_since

@@ -1,7 +1,7 @@
-"""Read the router's metrics, and the load and the metrics of its leaders, beside the passes of the registry, and probe
-leaders that may have stopped responding.
+"""Read the router's metrics, and the load and the metrics of its leaders, and probe leaders that may have stopped
+responding.
 
-Reading and probing run in tasks of their own, so that a slow engine delays no pass.
+Reading and probing run in tasks of their own, so that a slow engine delays no pass of the registry.
 """
 
 import asyncio
@@ -81,15 +81,15 @@ class TelemetryReader:
         self._changed, self._started = changed, clock()
         self._unserved = unserved or UnservedRequests(clock)
         self._has_engines, self._was_empty = has_engines, False
-        """`_has_engines` returns whether the router lists an engine of each role; `_was_empty` is whether it listed none
-        when its metrics were last read."""
+        """`_has_engines` returns whether the router lists an engine of each role, and None if that is unknown. `_was_empty`
+        is true if it returned False when the router's metrics were last read."""
         self._pair_prober = PairProber(self._client, leaders, clock, changed)
         self._answer_prober = AnswerProber(self._client, self._learn_answers, clock)
         self._probes: dict[str, asyncio.Task[None]] = {}
         """UID of a leader -> its probe that is in progress."""
 
     async def run(self) -> None:
-        """Read and probe without end, beside the passes."""
+        """Read and probe forever, concurrently with the passes of the registry."""
         try:
             await asyncio.gather(
                 *map(self._repeat, (self.read_due, self.begin_probes, self.begin_pair_probe)),
@@ -110,7 +110,9 @@ class TelemetryReader:
             await asyncio.sleep(pause)
 
     def passed(self, leaders: Iterable[LeaderState], workers: Iterable[Worker]) -> None:
-        """Update what is known after a finished pass that found these leaders, and these workers in the router's list."""
+        """Update the stored state after a pass of the registry. `leaders` are the leaders that the pass has found, and
+        `workers` are the workers in the router's list.
+        """
         now, found = self._clock(), {leader.uid: leader for leader in leaders}
         self._memories = {uid: passed(self._memories.get(uid, NEW), leader, now) for uid, leader in found.items()}
         self._due = {key: at for key, at in self._due.items() if key[0] in found or not key[0]}
@@ -121,12 +123,14 @@ class TelemetryReader:
         self._router = self._router._replace(in_flight=max(running.values(), default=0), in_flight_at=now)
 
     def total(self, uid: str) -> int | None:
-        """Return the number of requests that all routers together have in a leader; None if the number is unknown."""
+        """Return the number of requests in a leader, of all routers together, as its engine reports it; None if the number
+        is unknown.
+        """
         return self._memories.get(uid, NEW).load.total
 
     def summary(self, slice_: str, foreign: Foreign) -> dict[str, Any]:
-        """Return the summary that the registry serves. It is calculated at most once in `TICK`, because every client that
-        can reach the port may request it.
+        """Return the summary that the registry serves. It is calculated at most once in `TICK` seconds, because every client
+        that can reach the port may request it.
         """
         now = self._clock()
         if self._served is None or not 0 <= now - self._served[0] < TICK:
@@ -137,7 +141,7 @@ class TelemetryReader:
         return self._served[1]
 
     async def read_due(self) -> None:
-        """Read the router and each leader whose reading is due, once each."""
+        """Read the router and all leaders once, each only if its reading is due."""
         slots = asyncio.Semaphore(AT_ONCE)
 
         async def limited(leader: LeaderState) -> None:
@@ -216,8 +220,8 @@ class TelemetryReader:
             self._learn(uid, memory._replace(answers=change(memory.answers)))
 
     async def _probe(self, leader: LeaderState) -> None:
-        """Probe a leader. If the leader does not answer, read its load again: the probe is recorded as failed only if no
-        number has changed since.
+        """Probe a leader. If the leader does not answer, read its load again: the probe is recorded as failed only if this
+        reading shows no new numbers.
         """
         began = self._clock()
         status = await self._client.status(leader.url + PROBE_PATH, aiohttp.ClientTimeout(total=PROBE))
@@ -248,7 +252,7 @@ class TelemetryReader:
 
     @property
     def expects_leaders(self) -> bool:
-        """Whether the engine of some leader is healthy, so that the leader will be ready soon."""
+        """Whether some leader will probably become ready soon."""
         now = self._clock()
         return any(starting.is_expected(memory.signs, now) for memory in self._memories.values())
 
@@ -262,7 +266,7 @@ class TelemetryReader:
         return {uid: age for uid, age in found.items() if age is not None}
 
     async def watch_starts(self) -> None:
-        """Send one health request to each leader that is starting, if its answer could change what is known."""
+        """Send one health request to each starting leader for which such a request is due (`starting.is_due`)."""
         slots = asyncio.Semaphore(AT_ONCE)
 
         async def ask(leader: LeaderState) -> None:
@@ -297,8 +301,9 @@ class TelemetryReader:
                     self._learn(leader.uid, with_counts(memory, counts, now))
 
     def _count_unserved(self, requests: float) -> None:
-        """Count the requests that the router itself has received while it had no engine: a client with an open connection
-        does not notice that the Service now has the registry as its endpoint.
+        """Count the requests that the router has received while it had no engine. They come from clients with open
+        connections, which do not notice that the Service now has the registry as its endpoint. `requests` is the router's
+        counter of received requests.
         """
         is_empty, before = self._has_engines() is False, self._router.readings[-1:]
         if is_empty and self._was_empty and before:

@@ -1,8 +1,8 @@
 """Answers requests while no engine runs, and counts them (docs/scaling.md, "Zero and back").
 
 The InferenceService's Service sends requests to this server only while no engine runs. The response is 503 with
-`Retry-After` and a JSON body in the form of OpenAI's errors, and the connection is closed, so that the client's next
-connection leads to the router as soon as the Service does. Nothing is held back, and no byte of a request's body is kept.
+`Retry-After` and a JSON body in the form of OpenAI's errors. The connection is closed, so that the client's next connection
+leads to the router as soon as the Service does. No request is queued, and no byte of a request's body is kept.
 """
 
 import time
@@ -38,13 +38,15 @@ class UnservedRequests:
 
 
 def is_request(method: str, path: str) -> bool:
-    """Return whether a request is addressed to the model. Health checks and lists of models use GET."""
+    """Return whether a request is addressed to the model: a POST request whose path is not that of a health check. Lists of
+    models are requested with GET.
+    """
     return method == "POST" and path.rstrip("/") not in PROBES
 
 
 def app(requests: UnservedRequests, key: str, is_starting: Callable[[], bool]) -> web.Application:
-    """Return the server. `key` is the key that the router requires of requests; "" if it requires none. `is_starting`
-    returns whether any engine of the slice exists.
+    """Return the HTTP application of the server. `key` is the key that a request must contain; "" if none is required.
+    `is_starting` returns whether the slice has a leader that is not being drained.
     """
 
     async def handle(request: web.Request) -> web.Response:
