@@ -10,7 +10,7 @@ logger = logging.getLogger(__name__)
 
 
 async def repeat(name: str, work: Callable[[], Awaitable[None]], pause: Callable[[], float]) -> NoReturn:
-    """Run `work` forever, with a pause in seconds after each run.
+    """Run `work` forever. After each run, wait for the number of seconds that `pause` returns.
 
     An error does not end the loop. The same error is logged only once until a run succeeds.
     """
@@ -41,7 +41,9 @@ class Pacer:
         self._share, self._clock, self._until = share, clock, 0.0
 
     async def yield_if_due(self) -> None:
-        """Yield to the event loop if the share is used up. Call it after each piece of work."""
+        """Yield to the event loop if work has run for `share` seconds since the last yield. Call this method after each
+        piece of work.
+        """
         if self._clock() >= self._until:
             await asyncio.sleep(0)
             self._until = self._clock() + self._share

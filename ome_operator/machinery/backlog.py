@@ -18,7 +18,7 @@ would need a timer, which costs as much as the reconciliation."""
 
 
 class TimeShare:
-    """A limit on the share of time that some work may take while there is other work; without other work there is no limit.
+    """A limit on the share of time that some work may take while there is other work. Without other work, there is no limit.
     The work runs for slices of time, with pauses between them.
     """
 
@@ -37,8 +37,8 @@ class TimeShare:
 
 
 class Backlog(Generic[K]):
-    """The dirty keys of each group, in order. An OrderedDict finds its first key in constant time; a plain dict would
-    first skip all deleted entries.
+    """The dirty keys of each group, in the order in which they became dirty. The keys are stored in an OrderedDict, which
+    finds its first key in constant time; a plain dict would first skip all deleted entries.
     """
 
     def __init__(self, group: Callable[[K], Hashable]) -> None:
@@ -57,7 +57,7 @@ class Backlog(Generic[K]):
         keys.setdefault(key, now)
 
     def discard(self, key: K) -> None:
-        """Remove a key, because the key is being reconciled or was deleted."""
+        """Remove a key, because it is being reconciled or was deleted. The order of the groups does not change."""
         group = self._group(key)
         if (keys := self._groups.get(group)) is not None and keys.pop(key, None) is not None and not keys:
             del self._groups[group]

@@ -11,17 +11,17 @@ from typing import Any
 from aiohttp import web
 
 CONNECTIONS = 512
-"""Maximum number of open connections of a server. Probes, scrapes and the operator need a few. A client of the port
-that answers while no engine runs keeps its connection for milliseconds."""
+"""Maximum number of open connections of a server. Probes, scrapes and the operator need only a few. On the port that answers
+requests while no engine runs, each client keeps its connection for milliseconds."""
 
 YOUNG = 1.0
 """Seconds for which an accepted connection is treated as open before aiohttp lists it."""
 
 
 class BoundedRunner(web.AppRunner):
-    """Runs an application with at most `most` open connections. If a further connection is opened, it closes the oldest
-    connection without a request in progress, so that idle connections do not keep out a probe. If requests are in progress
-    on all connections, it closes the new one.
+    """Runs an application with at most `most` open connections. If a further connection is opened, the runner closes the
+    oldest connection that has no request in progress, so that idle connections do not keep out a probe. If every open
+    connection has a request in progress, the runner closes the new connection.
     """
 
     def __init__(self, app: web.Application, *, most: int = CONNECTIONS, **options: Any) -> None:
@@ -36,7 +36,7 @@ class BoundedRunner(web.AppRunner):
 
     @property
     def server(self) -> Any:
-        """The factory of connections with which a site listens; None before `setup`."""
+        """The factory that a site calls for each new connection; None before `setup`."""
         return None if super().server is None else self._connection
 
     def _connection(self) -> asyncio.Protocol:
@@ -70,7 +70,7 @@ class BoundedRunner(web.AppRunner):
 
 
 class _Refused(asyncio.Protocol):
-    """A connection that is closed at once."""
+    """The protocol of a connection that is closed as soon as it is opened."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport.close()

@@ -1,9 +1,9 @@
 """Control Python's garbage collector in a process with many long-lived objects, where a full collection would block the
 event loop noticeably.
 
-By default, the collector starts when the number of objects has grown by a threshold. If each new object replaces an old
-object, as facts about nodes do, the number never grows. The youngest generation then comes to contain all objects, and the
-collection that finally starts took 0.4 to 0.9 s with 5,000 nodes and 1,820 services. Therefore young objects are also
+By default, a collection starts when the number of objects has grown by a threshold. If each new object replaces an old
+object, as facts about nodes do, the number never grows. The youngest generation then comes to contain all objects. The
+collection that finally started took 0.4 to 0.9 s with 5,000 nodes and 1,820 services. Therefore young objects are also
 collected at regular intervals.
 """
 
@@ -22,23 +22,23 @@ GENERATION_1_EVERY = 8
 FREEZE_EVERY = 240
 """Number of intervals after which the remaining objects are moved to the permanent generation."""
 IDLE_INTERVALS = 20
-"""Number of consecutive idle intervals before a full collection is considered."""
+"""Number of consecutive intervals in which the process must be idle before a full collection is considered."""
 GROWTH = 1.1
-"""Factor by which the number of memory blocks must have grown before a full collection. A full collection is necessary at
-times, because the permanent generation may contain reference cycles."""
+"""A full collection takes place only if the number of memory blocks is larger by this factor than its lowest value since the
+last one. A full collection is necessary at times, because the permanent generation may contain reference cycles."""
 
 
 def collect_rarely() -> None:
-    """Collect less often than by default, which is after every 700 new objects. Frequent collections find nothing,
-    because bodies of events are short-lived and contain no cycles.
+    """Set higher thresholds than the default, which starts a collection after every 700 new objects. Frequent collections
+    find nothing, because the bodies of watch events are short-lived and contain no cycles.
     """
     gc.set_threshold(20_000, 10, 100)
 
 
 def collect_nothing_at_exit() -> None:
-    """Exempt the objects that exist at the end of the process from garbage collection. The interpreter collects all
-    objects several times while it exits. This takes a tenth of the CPU time of a short command, and frees only memory that
-    the kernel takes back anyway.
+    """Exempt the objects that exist at the end of the process from the collections that the interpreter performs while it
+    exits. These collections take a tenth of the CPU time of a short command, and free only memory that the kernel takes back
+    anyway.
     """
     atexit.register(gc.freeze)
 
@@ -47,16 +47,16 @@ def freeze_existing() -> None:
     """Move all existing objects to the permanent generation, which is not collected. The objects are still freed when
     nothing references them.
 
-    Before the move, only the young generations are collected. A full collection with 5,000 nodes and 1,820 services would
-    block the event loop for 0.3 s, while collections of the young generations have found 3 to 7 objects.
+    Before the move, only the young generations are collected, in which 3 to 7 objects were found. A full collection with
+    5,000 nodes and 1,820 services would block the event loop for 0.3 s.
     """
     gc.collect(1)
     gc.freeze()
 
 
 async def collect_periodically(idle: Callable[[], bool], sleep: Callable[[float], Awaitable[None]] | None = None) -> None:
-    """Collect young objects at regular intervals, forever. Collect all objects when the number of memory blocks has grown
-    and `idle` has returned true for a while.
+    """Collect young objects at regular intervals, forever. Collect all objects if `idle` has returned true in
+    `IDLE_INTERVALS` consecutive intervals and the number of memory blocks has grown by the factor `GROWTH`.
     """
     import asyncio  # imported here, because every command loads this module and many have no event loop
 
@@ -79,8 +79,8 @@ async def collect_periodically(idle: Callable[[], bool], sleep: Callable[[float]
 
 
 class CollectionTime:
-    """The total time in seconds that the collector has taken, during which no thread of the process runs. Add the object
-    to `gc.callbacks`.
+    """Adds up the seconds that garbage collections take, during which no thread of the process runs. Add an instance to
+    `gc.callbacks`, so that it is called at the start and at the end of each collection.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -20,8 +20,8 @@ class PortTaken(OmeError):
 async def serve(
     address: str, port: int, routes: Mapping[str, Route], key: str = "", guarded: Collection[str] = ()
 ) -> tuple[web.AppRunner, int]:
-    """Serve the routes until the returned runner is cleaned up. Also return the actual port, because port 0 selects a
-    free port.
+    """Serve the routes until the returned runner is cleaned up. Return the runner, and the actual port, because port 0
+    selects a free port.
 
     If `key` is not "", requests for the `guarded` paths must send the key as a bearer token. Raises PortTaken if the address
     cannot be bound.
@@ -33,7 +33,9 @@ async def serve(
 
 
 async def listen(app: web.Application, address: str, port: int) -> tuple[web.AppRunner, int]:
-    """Serve an application until the returned runner is cleaned up. Also return the actual port. Raises PortTaken."""
+    """Serve an application until the returned runner is cleaned up. Return the runner, and the actual port, because port 0
+    selects a free port. Raises PortTaken if the address cannot be bound.
+    """
     runner = BoundedRunner(app)
     await runner.setup()
     try:

@@ -29,8 +29,9 @@ class Life:
         self.state, self.ready = state, ready
 
     def die(self, what: str, error: BaseException | None, *, expected: bool = False) -> None:
-        """Record that the part `what` of the process has ended although it must run as long as the process. Only the
-        first call sets the reason.
+        """Record and log that the part `what` of the process has ended although it must run as long as the process. `error`
+        is the error that ended this part, if any. No traceback is logged if `expected` is true. Only the first call has an
+        effect.
         """
         if self.dead:
             return
@@ -40,7 +41,9 @@ class Life:
         logger.critical("stopping: %s", self.dead, exc_info=None if known else error)
 
     def ended(self, task: "asyncio.Task[None]") -> None:
-        """Stop the process, because a task has ended that must run until the process stops."""
+        """Stop the process because `task` has ended, which must run until the process stops. Do nothing if the process is
+        already stopping or the task was cancelled.
+        """
         if self.state != STOPPING and not task.cancelled():
             self.die(task.get_name(), task.exception())
             self.stop.set()

@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 from ome_operator.machinery.metric_catalog import BY_NAME, COUNTER, Family
 
 Values = Callable[[], Mapping[tuple[str, ...], float]]
-"""A function that returns the values of a metric by the values of its labels. It is called at each scrape, and must be
+"""A function that returns the values of a metric: values of its labels -> value. It is called at each scrape, and must be
 fast, because it blocks the event loop."""
 
 
@@ -45,8 +45,8 @@ class Metrics:
         self.registry.register(_Asked(BY_NAME[name], values))
 
     async def page(self) -> str:
-        """Return all metrics in the Prometheus text format. The text is generated one metric at a time, so that
-        reconciliations can continue.
+        """Return all metrics in the Prometheus text format. The text is generated one metric at a time, so that other tasks
+        can run in between.
         """
         parts = []
         for family in self.registry.collect():

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 
 class Entry(NamedTuple):
-    """A member of a group. Entries are sorted by their fields in order."""
+    """A member of a group. Entries are sorted by creation timestamp, then by name, then by key."""
 
     created: str
     """Creation timestamp in RFC 3339; such timestamps are sorted as text."""
@@ -25,7 +25,9 @@ class Quota:
         self._where: dict[str, tuple[str, Entry]] = {}
 
     def see(self, group: str, entry: Entry) -> list[str]:
-        """Add or update a member. Return the keys of other members that are now within or beyond the limit."""
+        """Add or update a member. Return the keys of the other members that this moves across the limit of their group, in
+        either direction.
+        """
         if self._where.get(entry.key) == (group, entry):
             return []
         changed = self.gone(entry.key)
@@ -37,9 +39,7 @@ class Quota:
         return changed + pushed
 
     def gone(self, key: str) -> list[str]:
-        """Remove a member. Return the keys of the members that were beyond the limit until now and are within it from now
-        on.
-        """
+        """Remove a member. Return the keys of the members that were beyond the limit and are now within it."""
         if (found := self._where.pop(key, None)) is None:
             return []
         group, entry = found

@@ -17,8 +17,9 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Resync(Generic[K]):
-    """A periodic resync of several kinds. The resyncs are spread evenly over an interval; a kind is resynced sooner after
-    its watch restarted from a list.
+    """A periodic resync of several kinds, spread evenly over an interval. A kind is resynced sooner after its watch
+    restarted from a list. `known` returns the UIDs of the stored objects of a kind, and `listed` the UIDs in a consistent
+    list. `gone` is called with each object that is missing in the list.
     """
 
     def __init__(
@@ -36,7 +37,7 @@ class Resync(Generic[K]):
         self._queue, self._interval, self._debounce = queue, interval, debounce
 
     def relisted(self, kind: K) -> None:
-        """Enqueue a kind whose watch started again from a list."""
+        """Schedule an early resync of a kind, because its watch restarted from a list."""
         self._queue.add(kind, self._debounce)
 
     def add(self, kinds: Sequence[K]) -> None:

@@ -29,10 +29,11 @@ K = TypeVar("K", bound=Hashable)
 Entries = deque[tuple[float, K]]
 """Pairs of due time and key, in the order of the due times."""
 OUTDATED_ENTRIES = 100
-"""Number of outdated entries that are tolerated before they are removed."""
+"""Outdated entries are removed when the number of entries exceeds twice the number of dirty keys by more than this
+number."""
 IDLE_S = 1.0
-"""Seconds for which other work is assumed to exist after the last reconciliation of a key that cannot wait, because that
-key's next event may arrive at any time."""
+"""Seconds after the last reconciliation of a key that cannot wait, during which other work is assumed to exist, because the
+next event of such a key may arrive at any time."""
 
 
 class Shared(NamedTuple):
@@ -48,8 +49,9 @@ UNLIMITED = Shared()
 
 
 class Schedule(Generic[K]):
-    """Keys with due times, without a clock or tasks. At most `long_runs` keys for which `is_long` returns true are
-    reconciled at the same time.
+    """A schedule of keys with due times. It has no clock and no tasks: callers pass the time. At most `long_runs` keys for
+    which `is_long` returns true are reconciled at the same time. `group` returns the group of a key, and `shared` contains
+    the limits for keys that can wait.
     """
 
     def __init__(
@@ -67,8 +69,8 @@ class Schedule(Generic[K]):
         self._turns: dict[Hashable, None] = {}
         """Groups that may have a due key, in the order in which `pop` serves them."""
         self._blocked: dict[Hashable, None] = {}
-        """Groups whose due keys all need long reconciliations, while the maximum number of long reconciliations is
-        running."""
+        """Groups whose due keys all need long reconciliations, and which wait because the maximum number of long
+        reconciliations is running."""
         self._order = count()
         self._busy: set[K] = set()
         self._busy_long: set[K] = set()
@@ -88,7 +90,7 @@ class Schedule(Generic[K]):
         return len(self._busy)
 
     def ready(self, now: float) -> int:
-        """Return the number of keys that are due but not being reconciled."""
+        """Return the number of keys that are due, including keys that became dirty again while they are being reconciled."""
         return len({*(key for key, due in self._due.items() if due <= now), *self._backlog})
 
     def late(self, now: float) -> float:
@@ -98,9 +100,9 @@ class Schedule(Generic[K]):
         return max(0.0, now - (since if waits is None else min(since, waits)))
 
     def add(self, key: K, now: float, after: float = 0.0, *, spaced: float = 0.0) -> float:
-        """Mark a key as dirty. The key is due after `after` seconds, but not before `spaced` seconds have passed since
-        its last reconciliation began. Return the time from which `pop` may return the key because of this call; infinity if
-        the key is due at that time anyway, or is being reconciled.
+        """Mark a key as dirty. The key is due after `after` seconds, but not before `spaced` seconds have passed since its
+        last reconciliation began. Return the time from which `pop` may return the key because of this call. Return infinity
+        if the call has no such effect, because the key is due no later anyway, or is being reconciled.
         """
         due = now + after
         if spaced and (started := self._started.get(key)) is not None:
@@ -114,7 +116,7 @@ class Schedule(Generic[K]):
         return due
 
     def add_shared(self, key: K, now: float) -> None:
-        """Mark a key as dirty by an edit of a shared object, so that the key can wait."""
+        """Mark a key as dirty because of an edit of a shared object. A key with no other reason to be dirty can wait."""
         self._backlog.add(key, now)
 
     def pop(self, now: float) -> K | None:
@@ -129,7 +131,7 @@ class Schedule(Generic[K]):
         return self._take_shared(now) if key is None else key
 
     def spent(self, now: float, seconds: float) -> None:
-        """Record for how many seconds the key that `pop` returned last has used the event loop."""
+        """Record that the key that `pop` returned last has used the event loop for `seconds` seconds."""
         if self._last_was_shared:
             self._share.spent(now, seconds, alone=len(self._busy) == len(self._busy_shared) and now - self._rest_at > IDLE_S)
 
@@ -173,7 +175,9 @@ class Schedule(Generic[K]):
         return None
 
     def next_due(self) -> float | None:
-        """Return the time at which `pop` may return a key; None if `pop` returns no key before another `add` or `done`."""
+        """Return the earliest time at which `pop` may return a key; None if `pop` returns no key before another `add` or
+        `done`.
+        """
         while self._later and not self._stands(self._later[0][0], self._later[0][2]):
             heapq.heappop(self._later)
         heads = [self._head(self._short, group) or self._head(self._long, group) for group in self._turns]
@@ -226,7 +230,9 @@ class Schedule(Generic[K]):
                 self._turns.setdefault(group)
 
     def _take(self, group: Hashable) -> K | None:
-        """Return the next key of a group, or None. The caller has removed the group from the order of groups before."""
+        """Return the next key of a group; None if the group has no due key, or has to wait until a long reconciliation ends.
+        The caller has already removed the group from `_turns`.
+        """
         if (head := self._head(self._short, group)) is not None:
             self._short[group].popleft()
             return head[1]

@@ -34,7 +34,8 @@ TOMBSTONE_SECONDS = 600.0
 class Store(Generic[T, G]):
     """The facts by UID, and by the group (owner, name, …) to which they belong.
 
-    `noted` is called with the fact before and after each change; callers use it to maintain an index.
+    `group` returns the group of a fact, and `same` returns whether a change from one fact to another can be ignored. `noted`
+    is called with the fact before and after each change, or None if there is none; callers use it to maintain an index.
     """
 
     def __init__(
@@ -49,8 +50,8 @@ class Store(Generic[T, G]):
         self._groups: dict[G, dict[str, T]] = {}
         self._ahead: set[str] = set()
         self._tombstones: dict[str, tuple[int, float]] = {}
-        """UID of a deleted object -> the version since which it is deleted, and the time of the last report of the
-        deletion. The oldest entries come first."""
+        """UID of a deleted object -> (the latest version at which it is known to be deleted, the monotonic time of the last
+        report of the deletion). The oldest entries come first."""
 
     def __len__(self) -> int:
         return len(self._items)
@@ -110,7 +111,9 @@ class Store(Generic[T, G]):
         return known is not None and uid in self._ahead and 0 < version < known.version
 
     def gone(self, uid: str, version: int = 0) -> T | None:
-        """Remove an object that was deleted at this version, or at an unknown version (0). Return its last fact, or None."""
+        """Remove a deleted object. `version` is the version of the deletion; 0 if unknown. Return the last fact of the
+        object, or None.
+        """
         self._ahead.discard(uid)
         known = self._items.pop(uid, None)
         since = max(version, known.version if known is not None else 0, self._gone_since(uid), 0)

@@ -50,8 +50,9 @@ class Slots(Generic[Owner]):
     """A limited number of slots; each owner with a slot has its own series in the metrics. `group` returns the group of an
     owner.
 
-    An owner keeps its slot until `leave` is called for it, or until an owner of a group that has at least two slots fewer
-    than the largest group needs the slot. So nobody can take all slots from other groups.
+    An owner keeps its slot until `leave` is called for it, or until another owner takes the slot. Only the largest group
+    loses slots in this way, and only to a group that has at least two slots fewer. So nobody can take all slots from other
+    groups.
     """
 
     def __init__(self, most: int, group: Callable[[Owner], str] = lambda _: "") -> None:
@@ -62,8 +63,8 @@ class Slots(Generic[Owner]):
         self._displaced: list[Owner] = []
 
     def holds(self, owner: Owner) -> bool:
-        """Return whether an owner has a slot. If there is a slot for the owner, the owner gets it; otherwise the owner is
-        queued for the next one.
+        """Return whether an owner has a slot. An owner without a slot gets one if a slot is free, or can be taken from a
+        larger group; otherwise the owner is queued for the next free slot.
         """
         group = self._group(owner)
         if owner in self._held.get(group, ()):
@@ -80,8 +81,8 @@ class Slots(Generic[Owner]):
         return self._displaced.pop() if self._displaced else None
 
     def leave(self, owner: Owner) -> Owner | None:
-        """Remove an owner. Return the queued owner that gets the slot, or None if no slot was freed or no owner is
-        queued. It is the owner whose group has the fewest slots, and of these the one that has waited longest.
+        """Remove an owner. Return the queued owner that gets the slot, or None if no slot was freed or no owner is queued.
+        The slot goes to an owner of the group with the fewest slots, and among these to the owner that has waited longest.
         """
         self._waiting.pop(owner, None)
         if not self._free(owner):

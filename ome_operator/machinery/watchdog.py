@@ -61,8 +61,8 @@ class Stall(NamedTuple):
 
 
 class StallLog:
-    """A log of stalls with their stacks. At most one stall is logged in ten seconds, unless a stall is much longer than
-    the stall that was logged last.
+    """Logs stalls with their stacks. At most one stall is logged in ten seconds, unless a stall is at least twice as long as
+    the stall that was logged last. `count` is called with the duration of each stall in seconds.
     """
 
     def __init__(self, count: Callable[[float], object], clock: Callable[[], float] = time.monotonic) -> None:
@@ -71,7 +71,7 @@ class StallLog:
         self._pending: list[Stall] = []
 
     def __call__(self, stall: Stall) -> None:
-        """Record a stall that has ended."""
+        """Count a stall that has ended. Log the longest stall since the last log message, if a message is due."""
         self._count(stall.seconds)
         self._pending.append(stall)
         if self._clock() - self._logged_at < LOG_INTERVAL and stall.seconds < 2 * self._logged:
@@ -88,10 +88,11 @@ class StallLog:
 
 
 class Watchdog:
-    """Probes the event loop, and measures how long it does not respond.
+    """Probes the event loop, and measures for how long the loop does not respond.
 
-    `ask` makes the loop call a function, `stack` returns the stack of the loop's thread, and `lag` receives the duration of
-    each response in seconds.
+    `ask` makes the loop call a function, `stack` returns the stack of the loop's thread, `cpu` returns the CPU seconds of
+    this thread, and `garbage` returns the total seconds of garbage collection. `lag` receives the duration of each response
+    in seconds, and `stalled` each stall that has ended.
     """
 
     def __init__(
@@ -111,11 +112,11 @@ class Watchdog:
         self._ask, self._stack, self._cpu, self._clock, self._wait = ask, stack, cpu, clock, wait
         self._stalled, self._dead, self._patience, self._lag, self._garbage = stalled, dead, patience, lag, garbage
         self.silent = 0.0
-        """Seconds for which the loop has not responded. Time during which this thread was not running either is excluded:
-        if the complete process was suspended, the loop is not the cause."""
+        """Seconds for which the loop has not responded. Time during which the watchdog's thread did not run either is left
+        out: the complete process was then suspended, and the loop is not the cause."""
 
     def look(self) -> None:
-        """Probe the loop, and return when the loop has responded. `dead` is called once if the response takes longer than
+        """Probe the loop, and return when the loop has responded. `dead` is called once if the loop does not respond for
         `patience` seconds.
         """
         answered, asked, cpu, garbage = threading.Event(), self._clock(), self._cpu(), self._garbage()
@@ -148,8 +149,8 @@ def begin(
     patience: float,
     lag: Callable[[float], object] = lambda _: None,
 ) -> tuple[Watchdog, Callable[[], None]]:
-    """Start a watchdog thread for the running event loop of the calling thread. Return the watchdog, and a function that
-    stops it.
+    """Start a watchdog thread for the running event loop `loop` of the calling thread. The other arguments are those of
+    `Watchdog`. Return the watchdog, and a function that stops it.
     """
     me, over, toll = threading.get_ident(), threading.Event(), CollectionTime()
 
@@ -190,8 +191,8 @@ def begin(
 
 
 def stack(thread: int) -> str:
-    """Return the stack of a thread as text, without source lines. On a busy machine, reading the source files for the
-    first sample took longer than a stall of 200 ms.
+    """Return the stack of a thread as text. Source lines are left out, because on a busy machine, reading the source files
+    for the first sample took longer than a stall of 200 ms.
     """
     frame = sys._current_frames().get(thread)
     found = [*islice(traceback.walk_stack(frame), FRAMES)] if frame is not None else []

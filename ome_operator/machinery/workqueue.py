@@ -17,14 +17,17 @@ K = TypeVar("K", bound=Hashable)
 
 
 def backoff(failures: int, first: float, last: float, jitter: float) -> float:
-    """Return the seconds to wait after `failures` consecutive failures. `jitter` in [0, 1) changes the time by up to a
-    quarter in both directions.
+    """Return the seconds to wait after `failures` consecutive failures. The wait doubles with each failure from `first` up
+    to `last` seconds. `jitter` in [0, 1) then changes it by up to a quarter in both directions.
     """
     return min(last, first * 2.0 ** min(failures - 1, 30)) * (0.75 + 0.5 * jitter)
 
 
 class WorkQueue(Generic[K]):
-    """A schedule of dirty keys with a clock and a dispatcher that runs the handler."""
+    """A schedule of dirty keys with a clock, and a dispatcher that runs a handler for each due key. At most `workers`
+    handlers run at the same time. `first` and `last` are arguments of `backoff`, and `jitter` returns its `jitter`; the
+    other arguments are those of `Schedule`.
+    """
 
     def __init__(
         self,
@@ -45,12 +48,12 @@ class WorkQueue(Generic[K]):
         self._failures: dict[K, int] = {}
         self._changed = asyncio.Event()
         self._wakes = math.inf
-        """Time until which the dispatcher sleeps, unless `_changed` is set."""
+        """Time until which the dispatcher sleeps unless `_changed` is set; infinity if no key has a due time."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def depth(self) -> int:
-        """Number of keys that are due but not being reconciled."""
+        """Number of keys that are due, including keys that became dirty again while they are being reconciled."""
         return self._schedule.ready(self._clock())
 
     @property
@@ -72,13 +75,13 @@ class WorkQueue(Generic[K]):
             self._changed.set()  # rarely: most keys are due at that time anyway
 
     def add_shared(self, key: K) -> None:
-        """Mark a key as dirty by an edit of a shared object, so that the key can wait."""
+        """Mark a key as dirty because of an edit of a shared object. A key with no other reason to be dirty can wait."""
         self._schedule.add_shared(key, self._clock())
         self._changed.set()
 
     def retry(self, key: K, first: float | None = None, at_least: float = 0.0) -> float:
-        """Schedule a key again after a failed run. The backoff begins with `first` seconds and is at least `at_least`
-        seconds. Return the backoff in seconds.
+        """Schedule a key again after a failed run. The backoff begins with `first` seconds (None: the default of the queue),
+        and is at least `at_least` seconds. Return the backoff in seconds.
         """
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         delay = backoff(failures, self._first if first is None else first, self._last, self._jitter())
