@@ -1,5 +1,5 @@
-"""Remember failures by node: read them from pods, nodes and stored objects, decide which nodes are avoided, and store what
-has changed (docs/bad-nodes.md).
+"""Remember which nodes caused failures: read failures from pods, nodes and stored objects, decide which nodes are avoided,
+and store what has changed (docs/bad-nodes.md).
 """
 
 import logging
@@ -24,13 +24,13 @@ logger = logging.getLogger(__name__)
 EVERY = 10.0
 """Seconds between two evaluations of all pods and nodes."""
 WRITES = 20
-"""Largest number of objects that are written after each evaluation, so that a fault that affects many nodes causes no burst
-of writes."""
+"""Maximum number of objects that are written after each evaluation, so that a fault of many nodes causes no burst of
+writes."""
 
 
 class BadNodes:
-    """The memory of failures by node. The memory is stored in NodeFaults objects if `stores` is true; otherwise it is lost
-    when the process ends.
+    """The remembered failures of each node. They are stored in NodeFaults objects if `stores` is true; otherwise they are
+    lost when the process ends. If `acts` is false, no node is avoided. `call` is called with each service to reconcile.
     """
 
     def __init__(
@@ -52,14 +52,13 @@ class BadNodes:
         self._uids: dict[str, str] = {}
         """Name of a node -> the UID of its stored object."""
         self._accepted: dict[str, tuple[Manifest, Manifest]] = {}
-        """Name of a node -> the status that was written last, and the status that the API server then stored. They differ
-        if an older CRD drops fields that it does not know. Both are kept so that such a status is not written again and
-        again."""
+        """Name of a node -> (the status that was written last, the status that the API server then stored). The two differ
+        if an older CRD drops unknown fields. Both are kept so that such a status is not written repeatedly."""
         self._loaded = False
         self.avoided: Avoided = NOBODY
 
     def of(self, namespace: str) -> dict[str, str]:
-        """Return the nodes on which no new group of a namespace's services is placed, with the reason."""
+        """Return the nodes on which no new group of a service in this namespace is placed: name of the node -> reason."""
         return self.avoided.of(namespace) if self._acts else {}
 
     @property
@@ -68,8 +67,8 @@ class BadNodes:
         return sum(fault.times for known in self._memory.values() for fault in known.faults)
 
     def counts(self) -> dict[tuple[str, ...], float]:
-        """Return the number of avoided nodes: those that all services avoid, and those that only the services of some
-        namespaces avoid.
+        """Return two numbers of avoided nodes by label of the metric: `everybody` for nodes that all services avoid, and
+        `namespace` for nodes that only the services of some namespaces avoid.
         """
         some = {name for found in self.avoided.namespaces.values() for name in found}
         return {("everybody",): len(self.avoided.everybody), ("namespace",): len(some)}
@@ -115,9 +114,8 @@ class BadNodes:
             await self._write()
 
     def _floors(self) -> dict[tuple[str, str], float]:
-        """Return, for each service, the time up to which its failures have been counted, according to the stored
-        NodeFaults. Without this time, a restarted operator would count the failures that it finds in the pods a second
-        time.
+        """Return a mapping from each service to the time up to which its failures have been counted, according to the stored
+        NodeFaults. Without this time, a restarted operator would again count failures that it finds in the pods.
         """
         found: dict[tuple[str, str], float] = {}
         for role, last in ((fault.role, fault.last) for known in self._memory.values() for fault in known.faults):
@@ -137,8 +135,8 @@ class BadNodes:
             self._call(ref)
 
     def _concerned(self, before: Avoided, after: Avoided) -> Iterator[Ref]:
-        """Yield the services to reconcile after the avoided nodes have changed: those without pods, those with pods on the
-        nodes that were added or removed, and those with pods that are not ready.
+        """Yield the services to reconcile after the avoided nodes have changed. If nodes were added or removed for a
+        service, it is yielded if it has no pods, a pod on one of these nodes, or a pod that is not ready.
         """
         changed = {
             space: before.of(space).keys() ^ after.of(space).keys() for space in {*before.namespaces, *after.namespaces}
@@ -152,7 +150,9 @@ class BadNodes:
     # --- the stored objects -------------------------------------------------------------------------------------------
 
     async def _read(self) -> None:
-        """Read the stored objects. People forgive a node by an annotation of its object, or by deleting the object."""
+        """Read the stored objects. A user can make the operator forget the failures of a node by an annotation of the node's
+        object, or by deleting this object.
+        """
         bodies = {str(body["metadata"]["name"]): body for body in await self._client.list_objects(KIND)}
         now = self._wall().timestamp()
         for name in self._stored.keys() - bodies.keys():
@@ -185,8 +185,8 @@ class BadNodes:
             await self._remove(name)
 
     def _lasts(self, known: NodeMemory) -> bool:
-        """Return whether the faults of a node are worth storing. They are not if they consist only of single failures of
-        services, and of faults that the node has just begun to report.
+        """Return whether the faults of a node are worth storing. They are if a service has failed on the node more than
+        once, or if the node has reported a fault for some time.
         """
         now = self._wall().timestamp()
         return any(now - fault.first >= LASTS if fault.role is None else fault.times > 1 for fault in known.faults)

@@ -1,7 +1,7 @@
-"""Base class of reconcilers whose only output is the status of an object.
+"""Base class of reconcilers whose main output is the status of an object.
 
-A reconciliation reads the object from the cache, computes the status, writes it if it differs, and schedules the next
-reconciliation.
+A reconciliation reads the object from the cache, computes the status, writes the status if it differs from the stored one,
+and schedules the next reconciliation.
 """
 
 import logging
@@ -52,8 +52,8 @@ CORE = Core()
 
 
 class StatusReconciler(ABC):
-    """Reconciles kinds whose only output is their status. `resync` is the interval of repeated reconciliations in
-    seconds.
+    """Reconciles kinds whose main output is their status. `resync` is the number of seconds after which an object is
+    reconciled again.
     """
 
     def __init__(self, handler: EventHandler, client: Client, queue: WorkQueue[Ref], resync: float, wall: WallClock) -> None:
@@ -61,12 +61,12 @@ class StatusReconciler(ABC):
         self._client, self._queue, self._resync, self._wall = client, queue, resync, wall
         self._last: dict[Ref, status_writer.Written] = {}
         self._bugs: dict[Ref, str] = {}
-        """Object -> the unexpected failure of its reconciliation whose traceback was logged already."""
+        """Object -> the last unexpected error of its reconciliation. The traceback of the same error is logged only once."""
 
     @abstractmethod
     async def reconcile_resource(self, resource: Resource) -> float:
-        """Reconcile an object, and call `write` with its status. Return the seconds until the next reconciliation. If
-        this method raises a KubeError, the reconciliation is tried again.
+        """Reconcile an object, and call `write` with its status. Return the seconds until the next reconciliation. If this
+        method raises a KubeError, the reconciliation is repeated after a backoff.
         """
 
     @abstractmethod
@@ -82,7 +82,7 @@ class StatusReconciler(ABC):
         self._queue.forget(ref)
 
     async def reconcile(self, ref: Ref) -> bool:
-        """Reconcile the object with this key. Return True if there was no unexpected error."""
+        """Reconcile the object with this key. Return True if there was no unexpected error; a KubeError is expected."""
         resource = self._cluster.find(ref)
         if resource is None or resource.deleting:
             self.forget(ref)

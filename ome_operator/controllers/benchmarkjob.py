@@ -21,8 +21,8 @@ from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.util.wall_clock import WallClock
 
 LOOK_S = 15.0
-"""Seconds between two checks of the pod of a running Job. The checks are necessary because a failing image pull causes no
-event of the Job."""
+"""Seconds between two checks of the pod of a running Job. The checks are necessary because the Job itself does not change
+when an image pull fails."""
 SOON_S = 2.0
 """Seconds within which a new Job should have a pod, or report a reason why the pod is missing."""
 PODS = 8
@@ -82,7 +82,7 @@ class BenchmarkJobReconciler(StatusReconciler):
         return benchmark_status.unreadable(resource.status, resource.generation, reason, self._wall())
 
     async def _started(self, resource: Resource) -> tuple[Child | None, Why]:
-        """Return the Job if it may run now, or the reason why it may not run."""
+        """Create the Job if it may run now, and return it. Otherwise return the reason why the Job may not run."""
         if (held := self._cluster.active_hold(resource)) is not None:
             return None, Why(held.reason, f"{held.sentence}; would start its Job; {held.ends}")
         service, names = self._service(resource), list[str]()

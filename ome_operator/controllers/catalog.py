@@ -25,11 +25,14 @@ from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.util.wall_clock import WallClock
 
 LACKING_S = 60.0
-"""Seconds until an object is reconciled again that refers to objects that do not exist. Their creation is no event of it."""
+"""Seconds until an object is reconciled again if it refers to objects that do not exist. When such an object is created, no
+event about the referring object follows."""
 
 
 class CatalogReconciler(StatusReconciler):
-    """Reconciles models, runtimes and accelerator classes by writing their status."""
+    """Reconciles models, runtimes and accelerator classes by writing their status. `interval` is the minimum number of
+    seconds between two writes of a status in which only the progress of nodes has changed.
+    """
 
     def __init__(
         self,
@@ -49,18 +52,20 @@ class CatalogReconciler(StatusReconciler):
         self._pinned: dict[Ref, Any] = {}
 
     def forget(self, ref: Ref) -> None:
-        """Forget a deleted object."""
+        """Discard everything that is remembered about a deleted object."""
         super().forget(ref)
         self._written_at.pop(ref, None)
         self._pinned.pop(ref, None)
 
     def failed_status(self, resource: Resource, why: str) -> Status:
-        """Return the status of an object whose reconciliation failed. Facts in its stored status are preserved."""
+        """Return the status of an object whose reconciliation failed: the error, and the facts that the stored status
+        contains.
+        """
         return self._refused(resource, Reason.INTERNAL_ERROR, why)
 
     async def reconcile_resource(self, resource: Resource) -> float:
-        """Write the status of an object, if the object has this operator's class. A change that concerns only the
-        progress of nodes is written at most once per interval. Return the seconds until the next reconciliation.
+        """Write the status of an object if it has this operator's class. If only the progress of nodes has changed, the
+        status is written at most once per interval. Return the seconds until the next reconciliation.
         """
         ref, before = resource.ref, resource.status.get("rollout")
         rollout, again = (None, None) if self._waves is None else self._waves.look(ref, before)
@@ -110,7 +115,7 @@ class CatalogReconciler(StatusReconciler):
         return core.accelerator_status(resource.parsed, deps.nodes.values(), now)
 
     def _absent(self, resource: Resource) -> list[str]:
-        """Return a sentence about each object of the operator's kinds to which an object refers and that does not exist."""
+        """Return a sentence about each object that this object refers to and that does not exist."""
         deps, parsed = self._cluster.deps(), resource.parsed
         if isinstance(parsed, Invalid) or not deps.policy.sees_cluster:
             return []

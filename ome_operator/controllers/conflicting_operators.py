@@ -1,8 +1,8 @@
 """Detect other operators of the same class that work on the same objects.
 
-The Lease prevents this within a namespace only. An operator with cluster-wide rights lists the Leases of all operators of
-its class. An operator with rights in some namespaces keeps a Lease (a claim) in each of them, and finds the claims of others
-there.
+The operator's own Lease prevents this only among processes that use a Lease of the same name in the same namespace. An
+operator with cluster-wide rights lists the Leases of all operators of its class. An operator with rights in some namespaces
+keeps a further Lease (a claim) in each of them, and finds the claims of other operators there.
 """
 
 import contextlib
@@ -23,8 +23,9 @@ logger = logging.getLogger(__name__)
 
 
 EVERY, CLAIM_EVERY = 60.0, 300.0
-"""Seconds between two checks, for an operator with cluster-wide rights and for an operator with rights in some namespaces
-only. A list of all Leases costs the same for any number of namespaces; claims cost two requests for each namespace."""
+"""Seconds between two checks: the first number for an operator with cluster-wide rights, the second one for an operator with
+rights in some namespaces only. A list of all Leases costs the same for any number of namespaces, whereas claims cost two
+requests for each namespace."""
 WITHOUT = "without a class, like this operator,"
 
 
@@ -43,7 +44,7 @@ class ConflictingOperators:
         self._namespace, self._name = home
         self._me = "/".join(home)
         self.found: dict[str, str] = {}
-        """Namespace of a conflicting operator's Lease -> the Lease's holder."""
+        """Namespace of a conflicting operator's Lease -> a text that names the Lease and its holder."""
 
     def watch_metrics(self, metrics: Metrics) -> None:
         """Register the gauge of the namespaces with a conflicting operator, which is computed when it is scraped."""
@@ -99,8 +100,8 @@ class ConflictingOperators:
         return found
 
     async def _claim(self, namespace: str) -> str:
-        """Renew this operator's Lease in a namespace. If another operator holds the Lease, return a text that names the
-        Lease and that operator; otherwise "".
+        """Renew this operator's claim in a namespace, and return "". If another operator holds the claim, return a text that
+        names the Lease and that operator instead.
         """
         name = f"{self._name}-claim"
         try:

@@ -1,9 +1,9 @@
-"""Decide the sizes of the services whose autoscaler has the class Demand, beside the reconciliations (docs/demand.md).
+"""Decide the sizes of the services whose autoscaler has the class Demand (docs/demand.md).
 
-A reconciliation describes the service and its targets (`core/reconcile/demand.py`). Every ten seconds the summaries of the
-routers are read, and the pure function of `core/demand/` decides. The next reconciliation writes the decision into the
-status, and the one after it uses the number, so that a number is used only once it is stored. A new measurement alone causes
-no write: the stored state changes with a decision, and otherwise once an hour.
+A reconciliation describes the service and its targets (`core/reconcile/demand.py`). Every ten seconds, the summaries of the
+routers are evaluated, and the pure function of `core/demand/` decides. The next reconciliation writes the decision into the
+status, and the one after that applies it, so that only stored numbers are applied. A new measurement alone causes no write:
+the stored state changes with a decision, and otherwise once an hour.
 """
 
 import logging
@@ -57,18 +57,19 @@ logger = logging.getLogger(__name__)
 FIRST = 20.0
 """Seconds from the start of the process until the first decision. By then every router has been read once."""
 PAUSE = 60.0
-"""Minimum seconds between two changes of the stored state if only the reason, or a sentence of `SLOW`, has changed."""
+"""Minimum seconds between two changes of the stored state that concern no size, but only the reason or a sentence of
+`SLOW`."""
 REPEAT = 3600.0
 """Seconds after which the daily sums and the measurements are stored even if nothing was decided."""
 UNUSED = 60.0
-"""Maximum seconds for which nodes are reserved for groups that a namespace does not create, for example because of a
-quota. After that, nothing is reserved for it until its seconds in `_unused` have decayed below this limit."""
+"""Maximum seconds for which nodes are reserved for groups that a namespace does not create, for example because of a quota.
+After that, no nodes are reserved for the namespace until its seconds in `_unused` have decayed below this limit."""
 HALF_LIFE = 300.0
 """Half-life, in seconds, of the time for which a namespace did not use its reserved nodes (`_unused`)."""
 STATED = (HoldReason.INVALID, HoldReason.FROZEN, HoldReason.UNDONE)
 """Reasons whose sentences contain no measured number, so that they change only if somebody edits something."""
 SLOW = (HoldReason.UNMEASURED,)
-"""Reasons whose sentences contain no measured number, but may alternate with the lengths of requests."""
+"""Reasons whose sentences contain no measured number, but may change back and forth with the lengths of requests."""
 SILENT = RouterReport(float("-inf"), 0, 0.0, None, None, {})
 """The report of a router that has not answered."""
 
@@ -90,14 +91,14 @@ class _DemandMemory:
     broken: str = ""
     """The unexpected error of the last decision."""
     gone: float = float("-inf")
-    """Time of the last decision, if it was that no groups are needed according to the schedule; else minus infinity."""
+    """Time of the last decision if it was that no groups are needed, according to the schedule; otherwise minus infinity."""
     reserved: Mapping[str, int] = field(default_factory=dict)
-    """Role -> number of groups at the last decision, if it reserved free nodes for more groups; {} if it reserved none."""
+    """Role -> number of existing groups at the last decision, if free nodes were reserved for more groups; otherwise {}."""
 
 
 class DemandScaler:
     """Decides the sizes of services that are scaled with their demand. `reports` returns the fresh reports of the routers
-    among the given pods, `fits_now` whether pods of a service fit on the nodes now, and `changed` is called with a
+    among the given pods. `fits_now` returns whether pods of a service fit on the nodes now. `changed` is called with a
     service whose decision has changed.
     """
 
@@ -120,7 +121,7 @@ class DemandScaler:
         self._unused: dict[str, tuple[float, float]] = {}
         """Namespace -> (seconds for which it had reserved nodes and did not use them, time of the last change)."""
         self._counted = set[str]()
-        """Namespaces whose unused time was counted in this round already, because of another of their services."""
+        """Namespaces whose unused time has already been counted in this round, for another of their services."""
         self._planner = SpeedPlanner(cluster)
 
     async def run(self) -> None:
@@ -128,7 +129,7 @@ class DemandScaler:
         await repeat("the autoscaler of the class Demand", self.decide_all, lambda: PERIOD)
 
     def report(self, ref: Ref, task: DemandTask | None) -> None:
-        """Store the description of a service by its last reconciliation; None if demand does not scale the service."""
+        """Store the description of a service, or None if the service is not scaled with its demand."""
         if task is None:
             self._tasks.pop(ref, None)
             return
@@ -142,13 +143,13 @@ class DemandScaler:
             followed.stored = {**followed.stored, "applied": _within(numbers, task)}
 
     def of(self, service: Resource) -> dict[str, Any] | None:
-        """Return the value of `status.scaling`: before the first decision, as after a restart, the stored value."""
+        """Return the value of `status.scaling` after the last decision; before the first decision, the stored value."""
         known = self._followed.get(service.uid)
         stored = service.status.get("scaling")
         return known.stored if known is not None else stored if isinstance(stored, dict) else None
 
     def goes(self, service: Resource) -> bool:
-        """Return whether this process has decided just now that the service should have no groups."""
+        """Return whether this process has decided within the last `STALE` seconds that the service should have no groups."""
         known = self._followed.get(service.uid)
         return known is not None and 0 <= self._wall().timestamp() - known.gone <= STALE
 
@@ -185,7 +186,7 @@ class DemandScaler:
         self._followed = {uid: each for uid, each in self._followed.items() if uid in known}
 
     def _restored(self, service: Resource, now: float) -> _DemandMemory:
-        """Return the initial state of a service, from its status. Its UID determines the time of the next write."""
+        """Return the initial state of a service from its status. The time of the next write depends on the service's UID."""
         scaling = service.status.get("scaling")
         stored = scaling if isinstance(scaling, dict) else None
         at = now - zlib.crc32(service.uid.encode()) % REPEAT
@@ -257,7 +258,7 @@ class DemandScaler:
         return state
 
     def _store(self, ref: Ref, task: DemandTask, followed: _DemandMemory, made: SizeDecision, now: float) -> None:
-        """Let the next reconciliation write the decision if it differs from the stored decision, or if that is old."""
+        """Let the next reconciliation write the decision if it differs from the stored one, or if the stored one is old."""
         before, after = followed.stored or {}, _status(task, followed, made)
         moved = any(before.get(name) != after.get(name) for name in ("mode", "wanted", "applied"))
         differs = before.get("why") != after.get("why")
@@ -271,7 +272,7 @@ class DemandScaler:
             self._changed(ref)
 
     def fits(self, ref: Ref, task: DemandTask, more: Mapping[str, int], taken: list[Needs], now: datetime) -> Needs | None:
-        """Return the needs of the additional groups `more` if they fit beside `taken`, the needs of other services."""
+        """Return the needs of the groups `more` if they fit beside `taken`, the needs of other services; otherwise None."""
         roles = stored_roles(self._cluster, ref, task.revision)
         groups = dict.fromkeys(roles, 0) | {COMPONENT_OF[role]: more[role] for role in GROUPS if COMPONENT_OF[role] in roles}
         asked = needs(roles, groups, ref.namespace, True)
@@ -279,7 +280,7 @@ class DemandScaler:
 
 
 def _reasons(scaling: Mapping[str, Any]) -> list[Any]:
-    """Return the reason of a decision, how speeds are known, and the measured configurations, from `status.scaling`."""
+    """Return the reason of a decision, the sources of its speeds, and the measured configurations, from `status.scaling`."""
     learned = scaling.get("learned")
     found = learned.get("configurations") if isinstance(learned, dict) else None
     return [found, *(scaling.get(name) for name in ("hold", "atMaximum", "speeds"))]

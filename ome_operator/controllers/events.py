@@ -20,11 +20,11 @@ T = TypeVar("T")
 REPEAT = 600.0
 """Seconds after which the same Event about the same service may be posted again."""
 MOST = 25
-"""Number of Events that are posted about a service within `REPEAT`. More are only logged, so that nobody fills the API
-server by editing a service again and again."""
+"""Maximum number of Events that are posted about a service within `REPEAT`. Further Events are only logged, so that nobody
+can fill the API server by editing a service again and again."""
 SHARED = 3.0
-"""Seconds for which one read of a namespace's Events is used for all services. The API server scans all Events for each
-read."""
+"""Seconds for which the result of one read of a namespace's Events is used for all its services. The API server scans all
+Events for each read."""
 _RARE = ",".join(["involvedObject.kind=Pod", *(f"reason!={reason}" for reason in kube_events.FREQUENT)])
 
 
@@ -59,8 +59,8 @@ async def post_event(client: Client, resource: Resource, event: Event, now: date
 
 
 class EventReader(Generic[T]):
-    """Reads some of the Events of a namespace, at most once every few seconds, and extracts a value for each object. Only
-    some are read, because a tenant can create any number of Events. Namespaces are read one after another.
+    """Reads Events of a namespace, at most once in `SHARED` seconds, and extracts a value for each object. Only a limited
+    number of Events is read, because a tenant can create any number of them. Namespaces are read one after another.
     """
 
     def __init__(

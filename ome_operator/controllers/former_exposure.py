@@ -1,7 +1,7 @@
-"""Delete Ingresses or HTTPRoutes that the operator created under another `exposure.kind` (docs/exposure.md).
+"""Delete Ingresses or HTTPRoutes that the operator created under another value of `exposure.kind` (docs/exposure.md).
 
-An operator watches only the kind that it creates. When it becomes the leader, it therefore lists once the objects that an
-operator with another setting has left behind.
+An operator watches only the kind that it creates. When it becomes the leader, it therefore lists the objects of the other
+kinds once, which an operator with another setting may have left behind.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ from ome_operator.kube.resources import EXPOSED, RESOURCES
 logger = logging.getLogger(__name__)
 
 AFTER_S = 60.0
-"""Seconds until objects of the former kind are deleted if another kind is created now, because the new objects have to
-exist first."""
+"""Seconds until objects of the former kind are deleted, if another kind is created now. The new objects have to exist
+first."""
 AGAIN_S = 10.0
 """Seconds between two attempts while the API server does not answer."""
 _SELECTOR = f"{keys.MANAGED_BY}={keys.MANAGER}"
@@ -35,12 +35,13 @@ async def remove(
     after: float = AFTER_S,
     again: float = AGAIN_S,
 ) -> None:
-    """Delete the operator's objects of all exposing kinds except `made`. Objects that the operator has no right to delete
-    are kept, and this is logged.
+    """Delete the operator's objects of all kinds that expose services, except the kind `made` ("": no exception). Objects
+    that the operator has no right to delete are kept, and this is logged.
 
-    owns      Returns whether the service with this UID belongs to this operator, not to one of another class.
-    places    Namespaces, or "" for all.
-    held      Returns whether everything is frozen or observed (docs/observe-freeze.md): then nothing is deleted.
+    `owns` returns whether the service with this UID belongs to this operator, and not to an operator of another class.
+    `places` are the namespaces, or "" for all. `held` returns whether everything is frozen or observed
+    (docs/observe-freeze.md); nothing is deleted meanwhile. `after` and `again` are the seconds described for `AFTER_S` and
+    `AGAIN_S`.
     """
     if made:
         await asyncio.sleep(after)
@@ -82,8 +83,8 @@ async def _remove(client: Client, kind: str, place: str, owns: Callable[[str], b
 
 
 def _service(metadata: Manifest) -> str:
-    """Return the UID of the service that controls the object; "" if no service controls it. The object's label does not
-    prove this, because a copy of the object has the label, too.
+    """Return the UID of the service that controls the object with this metadata; "" if no service controls it. The object's
+    label proves nothing, because a copy of the object has the same label.
     """
     owner = controller(metadata) or {}
     ours = owner.get("kind") == "InferenceService" and str(owner.get("apiVersion")).startswith(f"{keys.GROUP}/")

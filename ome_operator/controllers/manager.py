@@ -78,7 +78,7 @@ def _well_known(names: str) -> WellKnown:
 
 
 def _settled(settings: Settings) -> Deps:
-    """Return the fields of `Deps` that stay the same while the operator runs."""
+    """Return a `Deps` with the fields that stay the same while the operator runs."""
     return Deps(
         policy=settings.policy, well_known=_well_known(settings.well_known_models), judge=Validator(settings.lint_refuse)
     )
@@ -99,7 +99,7 @@ def _queue(settings: Settings, is_long: Callable[[Ref], bool]) -> WorkQueue[Ref]
 
 
 class Manager:
-    """The sink of the leader's watches. It connects watches, cache, queues and reconcilers."""
+    """The sink of the leader's watches: it connects watches, cache, queues and reconcilers."""
 
     def __init__(
         self,
@@ -166,9 +166,7 @@ class Manager:
     # --- called by watches --------------------------------------------------------------------------------------------
 
     def seen(self, kind: str, body: Body) -> None:
-        """Process the current state of an object. After an unexpected error the facts of this object are lost, but the
-        watch continues.
-        """
+        """Process the current state of an object. After an unexpected error, this state is lost, but the watch continues."""
         try:
             if not self.scope.knows(kind, body):
                 if self.cluster.resources[kind].get(from_api.uid(body)) is not None:  # it had this operator's class before
@@ -191,7 +189,7 @@ class Manager:
         self._audit.relisted(Place(kind, namespace))
 
     def namespace_listed(self, namespace: str) -> None:
-        """Enqueue all objects of a namespace that was listed completely, so that reconciliations may begin there."""
+        """Enqueue all objects of a namespace, which have now all been listed, so that reconciliations may begin."""
         if not namespace:
             return
         self._whole.add(namespace)
@@ -228,7 +226,7 @@ class Manager:
         return self.cluster.resources[SERVICE].get(uid) is not None
 
     def _creates_everything(self, ref: Ref) -> bool:
-        """Return whether nothing of a service exists yet, so that its reconciliation will take long."""
+        """Return whether a service has no StatefulSet yet, so that its reconciliation creates all objects and takes long."""
         return ref.kind == SERVICE and not any(owned(self.cluster, "StatefulSet", ref))
 
     def _enqueue(self, ref: Ref, urgency: Urgency) -> None:
@@ -252,7 +250,9 @@ class Manager:
             self._edits.forget(ref)
 
     async def listed(self, kind: str, namespace: str = "") -> set[str]:
-        """Return the UIDs of all watched objects of a kind in a namespace, by a consistent list of metadata."""
+        """Return the UIDs of all objects of a kind in a namespace that the operator watches, from a consistent list of
+        metadata.
+        """
         return await self._client.list_uids(kind, namespace, label_selector=SELECTORS.get(kind, ""))
 
     def freeze(self, frozen: str) -> None:
@@ -283,7 +283,7 @@ class Manager:
         await asyncio.gather(*self._tasks)
 
     async def stop(self, grace: float) -> None:
-        """Accept no more keys, and let running reconciliations end, for at most `grace` seconds."""
+        """Start no more reconciliations, and wait at most `grace` seconds until the running ones have ended."""
         for task in self._tasks:
             task.cancel()
         await self._edits.drain(grace)
@@ -291,9 +291,7 @@ class Manager:
             logger.warning("running reconciliations were cancelled")
 
     def record(self, why: str) -> None:
-        """Begin to write the reconciliations that the flight recorder has kept of all services to a file. The log states the
-        name of the file.
-        """
+        """Begin to write all reconciliations that the flight recorder has kept to a file, whose name is logged."""
         self._services.flight.write(why)
 
     async def _pass(self, ref: Ref) -> None:

@@ -34,8 +34,8 @@ _SUMMED = (
 
 
 class MetricsCollector:
-    """The metrics of services and nodes. They are updated by differences, so that a reconciliation costs only the work for
-    its own object, and a scrape only the work for the series that it returns.
+    """The metrics of services and nodes. When an object has been reconciled, only its own part of the sums is replaced, and
+    a scrape reads only the sums that it returns.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class MetricsCollector:
         ask("ome_services_summed", lambda: {(): self._own.waiting})
 
     def passed(self, ref: Ref) -> None:
-        """Update the metrics of an object after its reconciliation. An error here affects only these metrics."""
+        """Update the metrics of an object after its reconciliation. An error in this method affects only the metrics."""
         try:
             if ref.kind == SERVICE:
                 self._service(ref)
@@ -121,7 +121,7 @@ class MetricsCollector:
                 self._recycles[after.reason, after.node] += times
 
     def _count_group_starts(self, before: Figures, now: Figures) -> None:
-        """Record each start of a group in the histograms once, and each part of a start when its duration becomes known."""
+        """Record each start of a group in the histograms once, and each part of the start once its duration is known."""
         for group, (time, seconds, parts) in now.starts.items():
             known_time, _, known = before.starts.get(group, ("", 0.0, {}))
             if time != known_time:
@@ -188,8 +188,8 @@ class MetricsCollector:
         return seconds_since(earliest, self._wall())
 
     def _recycled(self) -> Mapping[tuple[str, ...], float]:
-        """Return the number of recycles by reason and node. Nodes that are gone are left out, because the number of node
-        names is unbounded.
+        """Return the number of recycled groups by reason and node. Nodes that no longer exist are left out, because the
+        number of node names would be unbounded.
         """
         for key in [key for key in self._recycles if key[1] and self._cluster.node(key[1]) is None]:
             del self._recycles[key]

@@ -1,5 +1,5 @@
-"""Reconcile NodeModels into node labels, which agents cannot write, and tell agents which directories they may delete and
-which ones starting pods read.
+"""Reconcile NodeModels records. Write the labels of nodes, which agents cannot write, and tell agents which directories of
+weights they may delete, and which ones starting pods read.
 """
 
 import logging
@@ -20,9 +20,9 @@ from ome_operator.machinery.workqueue import WorkQueue
 logger = logging.getLogger(__name__)
 
 OFFERED_AGAIN = 10.0
-"""Seconds until the next check whether anything still refers to the directories that an agent offers to remove."""
+"""Seconds until the next check whether anything still refers to the directories that an agent offers to delete."""
 CROWDED_AGAIN = 60.0
-"""Seconds until the next check whether other models are in use, if not all desired labels fit on the node."""
+"""Seconds until the next check which models are in use, if not all desired labels fit on the node."""
 
 
 class NodeModelsReconciler:
@@ -43,8 +43,8 @@ class NodeModelsReconciler:
         self._removals, self._roots = WeightsGC(handler.cache, client), roots
 
     async def reconcile(self, ref: Ref) -> bool:
-        """Reconcile a node. Return True; unexpected errors propagate to the caller. A node whose record has disappeared
-        keeps its labels, because the files are still on the node.
+        """Reconcile a node. Always return True; unexpected errors are raised. A node whose record has disappeared keeps its
+        labels, because the files are still on the node.
         """
         record, resource = self._cluster.record(ref.name), self._cluster.node(ref.name)
         if record is None or resource is None or not self._scope.labels_nodes:
@@ -75,17 +75,15 @@ class NodeModelsReconciler:
         return True
 
     def _starting(self, record: NodeRecord, frozen: bool) -> tuple[str, ...]:
-        """Return the directories that the agent should read into the page cache. If `frozen` is true, the directories that
-        it was last told to read are returned unchanged.
+        """Return the directories that the agent should read into the page cache. If `frozen` is true, return the directories
+        of the last such request to the agent.
         """
         if record.prefetch is None or frozen:
             return record.prefetch or ()
         return starting_directories(self._cluster, record.node, self._roots)
 
     def _pins(self, record: NodeRecord) -> dict[Ref, agreement.Pin]:
-        """Return the URI and the revision of the weights to which the operator has pinned each model that a NodeModels
-        record names.
-        """
+        """Return the URI and the revision to which the operator has pinned the weights of each model in the record."""
         found = {}
         for ref in (holding.ref for holding in record.holdings if holding.ref.kind in HELD):
             resource = self._cluster.find(ref)
@@ -95,9 +93,10 @@ class NodeModelsReconciler:
 
 
 def settled(resource: NodeResource, wanted: dict[str, str]) -> dict[str, str]:
-    """Return the labels to apply. A label `Ready` that a person set is kept until the agent reports the same state.
+    """Return the model labels to apply to a node. A label that a person has set to `Ready` is left out, and so stays
+    unchanged, until the agent reports the same state.
 
-    Pods that were created before agents were installed need such a label on their node, and the agent has not checked the
+    Pods that were created before agents were installed need such a label on their node, while the agent has not checked the
     files yet.
     """
     have, ours = resource.node.labels, resource.node.ours
@@ -106,8 +105,8 @@ def settled(resource: NodeResource, wanted: dict[str, str]) -> dict[str, str]:
 
 
 def differs(resource: NodeResource, wanted: dict[str, str]) -> bool:
-    """Return whether a label of a node is missing, differs or is not owned by the operator yet, or whether a label that
-    the operator owns is no longer true.
+    """Return whether the model labels of a node have to be written: a desired label is missing, differs or is not owned by
+    the operator yet, or the operator owns a label that is no longer desired.
     """
     have = resource.node.labels
     ours = {key for key in resource.node.ours if key.startswith(keys.MODEL_LABEL_PREFIX)}

@@ -23,11 +23,10 @@ from ome_operator.lint.model import fitting
 logger = logging.getLogger(__name__)
 
 KEPT = 2
-"""Number of predictions that are kept for each service: the lengths of its requests may alternate between two neighbouring
-classes."""
+"""Number of predictions that are kept for each service: the lengths of its requests may alternate between two classes."""
 FAILED = PlannedSpeeds(missing="`ome plan` failed, which is a bug of the operator: its log has the error")
 CLASSES = 2.0
-"""Number of classes of request lengths for each doubling of the length. The lengths of a class share a prediction."""
+"""Number of classes of request lengths for each doubling of the length. All lengths of a class use the same prediction."""
 
 
 class SpeedPlanner:
@@ -36,23 +35,24 @@ class SpeedPlanner:
     def __init__(self, cluster: ClusterCache) -> None:
         self._cluster = cluster
         self._kept = dict[Ref, dict[tuple[Any, ...], tuple[Model | None, PlannedSpeeds]]]()
-        """Service -> its last predictions, ordered so that the one that was used last is at the end."""
+        """Service -> its last predictions, ordered by their last use; the prediction that was used last is at the end."""
         self._failed = dict[Ref, str]()
         """Service -> the last error of a prediction, which is logged once."""
         self._on_nodes = dict[frozenset[tuple[str, str]], bool]()
         """Node selector of an accelerator class -> whether a node has these labels, as found since `begin_round`."""
 
     def begin_round(self, services: Collection[Ref]) -> None:
-        """Forget the predictions for all services except `services`, and which accelerator classes have nodes. Finding the
-        nodes of a class takes milliseconds with thousands of nodes, so the result is kept for all services of a round.
+        """Discard the predictions for all services except `services`, and the results of the search for nodes of accelerator
+        classes. Such a search takes milliseconds with thousands of nodes, so its result is used for all services of a round.
         """
         self._on_nodes.clear()
         self._kept = {ref: kept for ref, kept in self._kept.items() if ref in services}
         self._failed = {ref: error for ref, error in self._failed.items() if ref in services}
 
     async def of(self, ref: Ref, task: DemandTask, lengths: tuple[float, float] | None) -> PlannedSpeeds:
-        """Return the prediction for the desired revision of a service, or why there is none. `lengths` are the mean prompt
-        and output tokens of its requests; without them nothing is predicted. Never raises.
+        """Return the predicted speeds of the groups of a service's desired revision, or the reason why there are none.
+        `lengths` are the mean numbers of prompt and output tokens of its requests; None if they are unknown, so that nothing
+        is predicted. Never raises.
         """
         if lengths is None or min(lengths) <= 0 or not task.revision:
             return NO_PLAN
@@ -86,9 +86,9 @@ class SpeedPlanner:
         return found if isinstance(found, Model) else None
 
     def _hardware(self, data: Mapping[str, Any], inputs: Mapping[str, Any]) -> frozenset[str]:
-        """Return the models of the GPUs on which the revision may run: those of its accelerator classes, or of the classes
-        of the GPUs that its pods request. If there are several classes, only those with a node in the cluster are used,
-        unless none has a node.
+        """Return the GPU models on which the revision may run: those of the accelerator classes that it names, or otherwise
+        of the classes that match the GPUs its pods request. If there are several classes, only those with a node in the
+        cluster are used; if none has a node, all of them are used.
         """
         deps = self._cluster.deps()
         named = frozenset(part["class"] for part in (inputs.get("accelerator") or {}).values() if "class" in part)
@@ -122,5 +122,5 @@ def _predicted(
 
 
 def _rounded(tokens: float) -> float:
-    """Return the largest length of the class to which the length `tokens` belongs."""
+    """Return the greatest length in the class of request lengths that contains `tokens`."""
     return float(2.0 ** (math.ceil(CLASSES * math.log2(tokens)) / CLASSES))

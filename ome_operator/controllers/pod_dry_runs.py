@@ -1,9 +1,9 @@
 """Find out whether the operator may create pods in dry runs, and only in dry runs.
 
-The right to create pods would let anybody who has the operator's token run any pod. So the chart grants this right only
-together with an admission policy that permits nothing but dry runs, and the operator uses the right only while it has
-verified that the policy applies to it. The policy also refuses pods with one particular name, even in a dry run. A dry run
-with this name therefore tests the policy, and no request ever creates a pod (decisions 40).
+With the right to create pods, anybody who has the operator's token could run any pod. So the chart grants this right only
+together with an admission policy that permits nothing but dry runs. The operator uses the right only while a recent test has
+shown that the policy applies to it. The policy also refuses pods with one particular name, even in a dry run. A dry run with
+this name therefore tests the policy, and no request ever creates a pod (decisions 40).
 """
 
 import asyncio
@@ -21,12 +21,12 @@ from ome_operator.kube.errors import Forbidden, KubeError, NotFound, TooMany, Tr
 logger = logging.getLogger(__name__)
 
 PROBE = "ome-operator-policy-probe"
-"""Name of objects in dry runs that the policies have to refuse; they are never stored."""
+"""Name of the objects that the policies have to refuse in dry runs. Objects with this name are never stored."""
 ANYWHERE = "default"
 """A namespace that every cluster has, and that cannot be deleted."""
 BINDS, ABSENT, UNKNOWN, NO_RIGHT = "binds", "absent", "unknown", ""
 SEEN = 60.0
-"""Seconds for which the operator relies on the last test of the policy."""
+"""Seconds for which the result of the last test of the policy is used."""
 RBAC = 'cannot create resource "pods"'
 """Part of the API server's message if the operator has no right to create pods."""
 _EXPRESSION = "request.dryRun"
@@ -54,8 +54,8 @@ class PodDryRuns:
         self._lock = asyncio.Lock()
 
     async def why_not(self) -> str:
-        """Return why the operator must not send a dry run of a pod now; "" if it may. Raises KubeError if the answer is
-        unknown now, but a later attempt may give it.
+        """Return why the operator must not send a dry run of a pod now; "" if it may. Raises KubeError if this is unknown
+        because of a temporary error.
         """
         async with self._lock:  # services that ask at the same time share a test
             fresh = self._last is not None and self._clock() < self._last[0] + SEEN
@@ -65,7 +65,7 @@ class PodDryRuns:
         return found.why_not
 
     async def look(self) -> PolicyState:
-        """Test the policy, and return the result. An unknown result is not cached."""
+        """Test the policy, and return the result. The result is cached unless it is unknown."""
         found = await self._tried()
         if found.state == BINDS and self._scope.cluster_kinds:  # otherwise there is no right to read cluster-wide objects
             found = await self._read(found)
@@ -90,8 +90,8 @@ class PodDryRuns:
         return PolicyState(ABSENT, self._absent)
 
     async def _read(self, found: PolicyState) -> PolicyState:
-        """Return `found` if the stored policy and its binding apply to every pod, and otherwise that the policy is
-        absent. An operator that may not read them relies on the dry run alone.
+        """Return `found` if the stored policy and its binding apply to every pod; otherwise return that the policy is
+        absent. If the operator may not read the policy, return `found`, which relies on the dry run alone.
         """
         try:
             policy = await self._client.get("ValidatingAdmissionPolicy", "", self.policy)
@@ -115,7 +115,9 @@ class PodDryRuns:
 
 
 def enforced(policy: Manifest, binding: Manifest) -> bool:
-    """Return whether a policy denies requests and fails closed, and whether this binding refers to it."""
+    """Return whether the binding refers to the policy, and whether the two deny requests that violate it or cannot be
+    evaluated.
+    """
     spec, bound = policy.get("spec") or {}, binding.get("spec") or {}
     fails = spec.get("failurePolicy", "Fail") == "Fail" and "Deny" in (bound.get("validationActions") or ())
     return fails and bound.get("policyName") == (policy.get("metadata") or {}).get("name")

@@ -1,8 +1,7 @@
-"""Verify that the chart's admission policies apply to this operator, by dry runs of requests that each policy has to
-refuse.
+"""Verify that the chart's admission policies apply to this operator, by dry runs of requests that each policy has to refuse.
 
-The policies limit what a stolen token of the operator can do (decisions 23). It would not suffice to check that a policy
-exists: policies name a user, so none of them applies to an operator that runs with a person's kubeconfig.
+The policies limit what a stolen token of the operator can do (decisions 23). The existence of a policy does not prove that
+it applies: policies name a user, so none of them applies to an operator that runs with a person's kubeconfig.
 
 Three policies cannot be tested by a dry run. The policy for bindings refuses only bindings to existing Roles that the
 operator has not created, and the policies for agents and for tenants' pods apply to other users. These policies are read by
@@ -30,7 +29,7 @@ NAME = PROBE
 OTHERS = ("ome-agent", "ome-tenants")
 """Policies of the chart that apply to agents, and to pods of tenants."""
 SOON = 60.0
-"""Seconds until the next check if a result was unclear: an API server that has just started refuses everything."""
+"""Seconds until the next check if a result was unknown. An API server that has just started refuses everything."""
 _REFUSED_BY = "ValidatingAdmissionPolicy 'ome-operator"
 _HOST = "ome-operator-policy-probe.invalid"
 _EXPOSED = {INGRESS: "networking.k8s.io/v1", ROUTE: f"{GATEWAY_API}/v1"}
@@ -86,7 +85,7 @@ def stands(policy: Manifest, binding: Manifest, user: str = "") -> bool:
 
 
 class Policies:
-    """Checks the policies at the start and periodically, because they can be deleted while the operator runs."""
+    """Tests the policies at the start and then periodically, because they can be deleted while the operator runs."""
 
     def __init__(
         self,
@@ -105,7 +104,7 @@ class Policies:
         """Name of a policy -> its state: `binds` if it applies to the operator, `absent` or `unknown`."""
 
     def watch_metrics(self, metrics: Metrics) -> None:
-        """Register a gauge of policies by state, from the first check on."""
+        """Register a gauge of the number of policies by state. It has no values before the first check."""
         metrics.ask("ome_admission_policies", self._counts)
 
     def _counts(self) -> Mapping[tuple[str, ...], float]:

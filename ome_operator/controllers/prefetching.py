@@ -17,7 +17,7 @@ LISTED = 16
 
 
 def starting_directories(cluster: ClusterCache, node: str, roots: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the directories below `roots` that starting pods of a node mount, sorted."""
+    """Return the directories below `roots` that starting pods of a node mount, sorted; at most `LISTED`."""
     found = set[str]()
     for pod in cluster.pods_on(node):
         if starts(pod, cluster.pods_of(*pod_group(pod))):
@@ -27,10 +27,11 @@ def starting_directories(cluster: ClusterCache, node: str, roots: tuple[str, ...
 
 def starts(pod: Pod, pods: Iterable[Pod]) -> bool:
     """Return whether a pod belongs to a group that has not served since its leader's container started. `pods` are all pods
-    of its service.
+    of the service.
 
-    A group serves when its leader is ready. Other ranks have no probe, so they are ready before they have read the weights.
-    A leader that is not ready for a moment does not read the weights again.
+    A group serves when its leader is ready. The readiness of other ranks is not used: they have no probe, so they are ready
+    before they have read the weights. A leader that served before and is not ready for a moment does not read the weights
+    again.
     """
     if not pod.node or pod.component == keys.ROUTER or pod.deleting or pod.over:
         return False

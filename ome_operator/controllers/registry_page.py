@@ -1,5 +1,5 @@
-"""Read the number of workers that do not belong to a router's service from the metrics page of a registry whose version
-serves no summary.
+"""Read the number of foreign workers, which do not belong to a router's service, from the metrics page of a registry.
+Registries of older versions serve no summary that contains the number.
 """
 
 import math
@@ -16,8 +16,8 @@ some malformed pages."""
 
 
 def foreign_workers(text: str, now: float) -> ForeignWorkers | None:
-    """Parse the two numbers of a page; None if they are missing, or if there are no foreign workers. A time in the future is
-    replaced by `now`.
+    """Parse the number of foreign workers and the time when the last one was found. Return None if a number is missing, or
+    if there are no foreign workers. A time in the future is replaced by `now`.
     """
     values = {name: float(number) for name, number in _NUMBER.findall(text)}
     count, at = values.get(f"{keys.FOREIGN_WORKERS}_total", math.nan), values.get(keys.FOREIGN_WORKER_AT, math.nan)

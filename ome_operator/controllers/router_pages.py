@@ -1,7 +1,8 @@
 """Read pages of routers' registries, directly or through the API server (docs/telemetry.md).
 
-The responding pod belongs to a tenant. Both ways bound the length of a response, follow no redirect, accept no compressed
-response, and store no cookie. The pod never receives a token: directly none is sent, and the API server removes it.
+The responding pod belongs to a tenant. In both cases, the length of a response is limited, no redirect is followed, no
+compressed response is accepted, and no cookie is stored. The pod never receives a token: a direct request contains none, and
+the API server removes the operator's token.
 """
 
 import logging
@@ -30,7 +31,8 @@ PATIENCE = 2.0
 AT_ONCE = 32
 """Maximum number of requests that are sent at the same time."""
 KEPT = 30.0
-"""Seconds for which an unused connection is kept: longer than the interval, so that a router costs no new connection."""
+"""Seconds for which an unused connection stays open. This is longer than the interval between two requests to a router, so
+that a request does not need a new connection."""
 PROXY_INTERVAL = 30.0
 """Seconds between two requests to a router through the API server."""
 
@@ -44,8 +46,9 @@ class RouterPages(Protocol):
     """Seconds after its last summary after which a router counts as silent in the metric `ome_routers`."""
 
     async def read(self, pod: Pod, page: str) -> tuple[int, bytes]:
-        """Return status and content of a page, such as `summary`. Raises Unusable if there is no usable response; its text
-        is "" if the reason is already logged. Every other exception is a failure of this request, too.
+        """Return the HTTP status and the content of a page, such as `summary`. Raises Unusable if there is no usable
+        response; the exception's text is "" if the reason has already been logged. Every other exception also means that
+        this request failed.
         """
 
 
@@ -59,7 +62,9 @@ def interval_of(settings: Settings) -> float:
 
 
 def way_of(settings: Settings, client: Client) -> tuple[float, Opened]:
-    """Return the interval in seconds, and the way to read routers: directly, unless only `router_proxy` is set."""
+    """Return the interval in seconds between two requests to a router, and the way to read routers: through the API server
+    if only `router_proxy` is set, otherwise directly.
+    """
     proxied = settings.router_proxy and not settings.router_watch
     return interval_of(settings), (lambda: ProxiedPages(client.connection)) if proxied else DirectPages
 
@@ -118,8 +123,8 @@ class ProxiedPages:
         await self._pages.close()
 
     async def read(self, pod: Pod, page: str) -> tuple[int, bytes]:
-        """Return status and content of a page. Raises Unusable. The first refusal is logged, and no other, because a missing
-        right concerns all routers.
+        """Return the HTTP status and the content of a page. Raises Unusable. If the operator has no right to read pages,
+        this is logged only once, because it concerns all routers.
         """
         try:
             return 200, await self._pages.content(pod.namespace, pod.name, keys.REGISTRY_PORT, page)

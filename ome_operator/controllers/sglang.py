@@ -1,5 +1,5 @@
-"""Reconcile the kinds of sglang.ai: write a model or a service of ome.io for each object, once for every edit of the
-object, and copy the status of the ome.io object to the status of the original object.
+"""Reconcile the kinds of sglang.ai: for each object, write a model or a service of ome.io, once for every edit of the
+sglang.ai object, and copy the status of the ome.io object to the status of the sglang.ai object.
 """
 
 from datetime import datetime
@@ -20,7 +20,7 @@ class SglangReconciler(StatusReconciler):
     """Reconciles the kinds of sglang.ai."""
 
     async def reconcile_resource(self, resource: Resource) -> float:
-        """Create what is missing, and write the status."""
+        """Write the ome.io object if necessary, and write the status. Return the seconds until the next reconciliation."""
         await self.write(resource, await self._status(resource))
         return self._resync
 
@@ -31,7 +31,7 @@ class SglangReconciler(StatusReconciler):
         return _refused(resource, Reason.INTERNAL_ERROR, why, self._wall())
 
     async def _status(self, resource: Resource) -> Status:
-        """Create the object of ome.io if it is missing, and return the resulting status."""
+        """Write the ome.io object if necessary, and return the status of the sglang.ai object."""
         now = self._wall()
         if isinstance(resource.parsed, Invalid):
             return _refused(resource, Reason.INVALID_SPEC, resource.parsed.why, now)
@@ -51,8 +51,9 @@ class SglangReconciler(StatusReconciler):
         return mirrored_status(resource.parsed, dict(made.status), why, now, current=current)
 
     async def _made(self, resource: Resource, made: Resource | None) -> Why:
-        """Write the ome.io object, unless it was already written for the present spec of the sglang.ai object: what the
-        operator chooses in the ome.io object is chosen only once for each edit (decisions 2).
+        """Write the ome.io object, unless it was already written for the present spec of the sglang.ai object. The values
+        that the operator chooses for the ome.io object are thus chosen only once for each edit (decisions 2). Return why the
+        object was not written, or `NOTHING`. `made` is the existing ome.io object, or None.
         """
         source = convert.source(resource.parsed)
         if made is not None and made.annotations.get(keys.SOURCE_DIGEST) == source:
@@ -72,8 +73,8 @@ class SglangReconciler(StatusReconciler):
 
 
 def _refused(resource: Resource, reason: ReasonRecord, why: str, now: datetime) -> Status:
-    """Return the status of an object that cannot be read or handled. The object that was created from it stays in the
-    cluster.
+    """Return the status of a sglang.ai object that cannot be read or handled. The ome.io object that was created for it
+    stays in the cluster.
     """
     return refuse_spec(dict(resource.status), resource.generation, reason, why, now).status
 

@@ -1,4 +1,4 @@
-"""Checks before the operator watches anything: under which identity it works, and which kinds the cluster serves."""
+"""Checks before the operator watches anything: as which user the operator works, and which kinds the cluster serves."""
 
 import asyncio
 import logging
@@ -41,16 +41,16 @@ async def log_identity(client: Client, settings: Settings) -> None:
 
 
 async def short_kinds(client: Client) -> tuple[str, ...]:
-    """Return the kinds of sglang.ai that this cluster serves. CRDs that are installed later are found by the next
-    process.
+    """Return the kinds of sglang.ai that this cluster serves. If their CRDs are installed later, the operator uses them only
+    after a restart.
     """
     served = await client.served(SHORT_API)
     return tuple(kind for kind in SHORT if RESOURCES[kind].plural in served)
 
 
 async def exposed(client: Client, kind: str) -> tuple[str, ...]:
-    """Return the kind that exposes services outside of the cluster as a tuple; () for none. Raises UserError if the
-    cluster does not serve the kind.
+    """Return `kind`, the kind of objects that expose services outside of the cluster, as a tuple; () if it is "". Raises
+    UserError if the cluster does not serve the kind.
     """
     if kind and RESOURCES[kind].plural not in await client.served(RESOURCES[kind].api_version):
         version = RESOURCES[kind].api_version
@@ -62,7 +62,7 @@ async def exposed(client: Client, kind: str) -> tuple[str, ...]:
 
 async def scaled_objects(client: Client, settings: Settings) -> bool:
     """Return whether the operator creates ScaledObjects of KEDA: its settings say so, the cluster serves the kind, and the
-    operator may list it. A KEDA that is installed later is found by the next process.
+    operator may list its objects. If KEDA is installed later, the operator uses it only after a restart.
     """
     if not settings.policy.keda:
         return False

@@ -1,5 +1,5 @@
-"""Write statuses by server-side apply of the status subresource, only if the fields stored under the operator's name
-differ.
+"""Write statuses by server-side apply of the status subresource, only if the fields that are stored under the operator's
+field manager differ.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,8 +18,8 @@ Written = tuple[str, str]
 
 
 def differs(resource: Resource, status: Mapping[str, Any], last: Written) -> bool:
-    """Return whether the status has to be written. A server that changes a value of each write must not cause endless
-    writes.
+    """Return whether the status has to be written. `last` is the result of the last write. If the server changed a value of
+    that write, the same status is not written again, because this would never end.
     """
     wanted = managed_fields.digest({"status": status})
     return resource.status_owned != wanted and (wanted, resource.status_owned) != last
@@ -31,7 +31,7 @@ def bug(error: Exception) -> str:
 
 
 async def write(client: Client, handler: EventHandler, resource: Resource, status: Mapping[str, Any]) -> Written | None:
-    """Write the status of an object. Return None if the object is gone."""
+    """Write the status of an object. Return the digests to compare before the next write; None if the object is gone."""
     manifest = {
         "apiVersion": RESOURCES[resource.ref.kind].api_version,
         "kind": spelled(resource.ref.kind),
@@ -47,7 +47,7 @@ async def write(client: Client, handler: EventHandler, resource: Resource, statu
 
 
 def another(writers: Iterable[tuple[str, datetime]], now: datetime, lately: timedelta) -> str:
-    """Return the name of another field manager that has written the status within the time `lately`; "" if there is none. A
-    clock that was set back does not make old writes new.
+    """Return the name of another field manager that has written the status less than `lately` ago; "" if there is none. A
+    write that lies at least `lately` in the future, because the clock was set back, is ignored.
     """
     return next((name for name, when in writers if abs(now - when) < lately), "")

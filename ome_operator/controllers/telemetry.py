@@ -1,9 +1,9 @@
-"""Request the summaries of routers' registries (docs/telemetry.md), beside the reconciliations.
+"""Request the summaries of routers' registries (docs/telemetry.md), concurrently with the reconciliations.
 
 A registry must not write anything to the cluster. Its ServiceAccount may only get, list and watch pods, so that an attacker
 who takes over a router gets no more rights. The registry therefore serves a summary, which the operator requests. The
-responding pod belongs to a tenant: the operator uses no text of the response, and keeps at most a quarter of its connections
-for the routers of one namespace. `router_pages` has the other bounds.
+responding pod belongs to a tenant, so the operator uses no text of the response, and keeps at most a quarter of its
+connections for the routers of one namespace. Further limits are in `router_pages`.
 """
 
 import asyncio
@@ -57,11 +57,12 @@ OLD = 60.0
 """Seconds between two requests to a registry of a version without a summary."""
 FRESH, WITHOUT, SILENT = "fresh", "old", "silent"
 STATES = (FRESH, WITHOUT, SILENT)
-"""States of a router: it has sent a summary recently; its registry serves no summary; it sends no usable response."""
+"""States of a router: `fresh` if it has sent a summary recently, `old` if the version of its registry serves no summary, and
+`silent` if it sends no usable response."""
 
 
 def owned_routers(cache: ClusterCache) -> Iterator[Pod]:
-    """Yield the pods of routers whose Deployment a known service controls, by its UID."""
+    """Yield the pods of routers whose Deployment is controlled by a known service; the UID of the controller is compared."""
     for place in dict.fromkeys(pod_group(pod) for pod in cache.pods if pod.component == keys.ROUTER):
         yield from own_routers(cache, Ref(SERVICE, *place))
 
@@ -80,13 +81,14 @@ class _Known(NamedTuple):
     silent_after: float = STALE
     """Seconds after the time of the report after which the router counts as silent."""
     unserved_at: float | None = None
-    """Time of a request that no engine could serve; replaced by that of a request at least `arrivals.APART` s later."""
+    """Time of a request that no engine could serve. The time is replaced only by the time of a request at least
+    `arrivals.APART` s later."""
 
 
 class Telemetry:
-    """Requests the summaries of all routers repeatedly, each every `interval` seconds. `changed` is called with a service if
-    a fact on which decisions depend has changed, and not if only other values have changed. `opened` opens the connections
-    to the routers.
+    """Requests the summary of each router every `interval` seconds. `changed` is called with a service if a fact on which
+    decisions depend has changed; it is not called if only other values have changed. `opened` opens the connections to the
+    routers.
     """
 
     def __init__(
@@ -101,7 +103,7 @@ class Telemetry:
         self._known: dict[str, _Known] = {}
         self._slots = asyncio.Semaphore(AT_ONCE)  # first come, first served: namespaces take turns
         self._busy: dict[str, asyncio.Task[None]] = {}
-        """Rounds that have not ended, by namespace."""
+        """Namespace -> the task of its round of requests, which has not ended."""
         self._pods: list[Pod] = []
         self._started = wall().timestamp()
         self._look_at = 0.0
@@ -146,7 +148,9 @@ class Telemetry:
             self._busy[namespace] = asyncio.create_task(self._round(pages, pods), name=f"routers of {namespace}")
 
     def _new(self, pod: Pod, now: float, spread: float) -> _Known:
-        """Return the state of a new router. The first requests are spread over the interval, at most `spread` seconds."""
+        """Return the state of a new router. The first requests to routers are spread over the interval, but over at most
+        `spread` seconds.
+        """
         return _Known(due=now + zlib.crc32(pod.uid.encode()) % 1000 / 1000 * min(self._interval, spread))
 
     async def walk(self, pages: RouterPages) -> None:
@@ -210,15 +214,17 @@ class Telemetry:
         return after._replace(failures=0, trouble="", old=False, unserved_at=unserved_at)
 
     def _count_bytes(self, pod: Pod, size: int) -> None:
-        """Count a response that is about to be parsed. Raises Unusable if the responses of its namespace are too long."""
+        """Record the size in bytes of a response that is about to be parsed. Raises Unusable if the responses of all routers
+        in the namespace are too long together.
+        """
         total = self._of_namespace[pod.namespace] - self._sizes.get(pod.uid, 0) + size
         if total > OF_NAMESPACE:
             raise Unusable(f"the summaries of all routers in the namespace are longer than {OF_NAMESPACE // MIB} MiB")
         self._sizes[pod.uid], self._of_namespace[pod.namespace] = size, total
 
     def _failed(self, pod: Pod, before: _Known, why: str) -> _Known:
-        """Return the state of a router after a failed request, which keeps the last metrics. Log a new problem once, unless
-        `why` is "".
+        """Return the state of a router after a failed request; the last report is kept. `why` is the reason, or "" if it is
+        already logged. Only the second of several failures in a row is logged, and a later one if its reason differs.
         """
         if why and why != before.trouble and before.failures:  # a single failure is a router that starts or ends
             logger.info("the summary of the router %s/%s is not used: %s", pod.namespace, pod.name, why)
@@ -243,12 +249,14 @@ class Telemetry:
     # --- facts for reconciliations and metrics ------------------------------------------------------------------------
 
     def strangers(self, pods: Iterable[Pod]) -> dict[str, ForeignWorkers]:
-        """Return the foreign workers in the list of each router, by the UID of the router's pod."""
+        """Return the foreign workers in the worker list of each router, by the UID of the router's pod."""
         found = ((pod.uid, self._known.get(pod.uid, _Known()).strangers) for pod in pods if pod.component == keys.ROUTER)
         return {uid: strangers for uid, strangers in found if strangers is not None}
 
     def drains(self, pods: Iterable[Pod]) -> dict[str, tuple[DrainReport, ...]]:
-        """Return the reports about the requests in each draining leader of a service, by the leader's UID."""
+        """Return what the routers report about the remaining requests in each draining leader of a service, by the leader's
+        UID.
+        """
         going = [pod for pod in pods if pod.draining]
         reports = self.reports(pods) if going else {}
         found = {pod.uid: drain_reports(reports.items(), names.mark(pod.uid)) for pod in going}
@@ -301,7 +309,9 @@ class Telemetry:
         return hold(silent.values(), now - self._started)
 
     def arrivals(self, pods: Iterable[Pod]) -> Arrivals:
-        """Return what the routers among these pods report about requests that no engine could serve."""
+        """Return when the last request arrived that no engine could serve, and when the last token was generated, according
+        to the routers among these pods.
+        """
         return arrivals(self.reports(pods).values())
 
     def reports(self, pods: Iterable[Pod]) -> dict[str, RouterReport]:
@@ -320,9 +330,9 @@ class Telemetry:
 
 
 def _same(before: ForeignWorkers | None, after: ForeignWorkers | None) -> ForeignWorkers | None:
-    """Return the foreign workers of a router after a response. If their number has not changed, `before` is returned,
-    because the time of the last foreign worker is calculated from its age and varies by a second or two between responses.
-    If the response contains no foreign workers, the last known ones are returned.
+    """Return the foreign workers of a router to store after a response that reports `after`. If their number has not
+    changed, return `before`: the time of the last foreign worker is calculated from its age, and varies by a second or two
+    between responses. If the response contains no foreign workers (None), also return `before`.
     """
     if before is not None and after is not None and before.found == after.found:
         return before

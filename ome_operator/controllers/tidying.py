@@ -1,4 +1,4 @@
-"""Discard what is no longer needed: data kept for past events, and results about deleted services."""
+"""Discard cached data that is no longer needed: remembered deletions, and computed results of deleted services."""
 
 import asyncio
 import time
@@ -12,18 +12,19 @@ from ome_operator.util import memoize
 
 LOOK_S = 5.0
 FEW = 100
-"""Number of deleted services below which nothing is discarded early."""
+"""Data is discarded early only if at least this many more services have been deleted than exist."""
 
 
 async def tidy(cluster: ClusterCache, resync: float, gone: Callable[[], int], look_s: float = LOOK_S) -> NoReturn:
-    """Discard old data periodically, after every key has been reconciled once or twice and has thereby requested the data
-    that it needs.
+    """Discard old data periodically, forever. Between two times, every key is reconciled once or twice, and thereby requests
+    the data that it still needs.
 
-    Discard data earlier if as many services have been deleted as exist. Thus the data about deleted services never exceeds
-    the data about existing services. The cost of recomputing the data of existing services is no higher than the cost of
-    computing those of the deleted ones.
+    Data is discarded earlier if as many services have been deleted as exist (plus `FEW`). So the data about deleted services
+    never exceeds the data about existing services by much, and recomputing the data of existing services costs no more than
+    computing the data of the deleted ones did.
 
-    `resync`: seconds within which every key is reconciled. `gone`: returns the number of services deleted so far.
+    `resync` is the number of seconds within which every key is reconciled. `gone` returns the number of services deleted so
+    far. `look_s` is the number of seconds between two calls of `gone`.
     """
 
     async def turn() -> None:

@@ -1,7 +1,7 @@
-"""Sample the metrics of each service once a minute for `status.traffic`, beside the reconciliations.
+"""Sample the metrics of each service once a minute for `status.traffic`, concurrently with the reconciliations.
 
-A reconciliation reads the sample and not the newest metrics, so that changing values change the status at most once a
-minute, however many reconciliations there are.
+A reconciliation reads the last sample and not the newest metrics. So changing values change the status at most once a
+minute, even if there are many reconciliations.
 """
 
 import zlib
@@ -46,13 +46,13 @@ class TrafficSampler:
         """UID of a service -> time of its next sample, in seconds since the epoch."""
 
     async def run(self) -> None:
-        """Sample all services repeatedly, if the summaries of routers are requested."""
+        """Sample all services repeatedly. Do nothing if the operator does not request the summaries of routers."""
         if self._heard:
             await repeat("the sampling of traffic", self.sample_due, lambda: TICK)
 
     def of(self, service: Resource) -> dict[str, Any] | None:
-        """Return the value of `status.traffic`. For a service without a sample it is the stored value, so that a restart of
-        the operator does not change the status.
+        """Return the value of `status.traffic`; None if it is unknown. For a service without a sample, this is the stored
+        value, so that a restart of the operator does not change the status.
         """
         if not self._heard:
             return None

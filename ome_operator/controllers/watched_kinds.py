@@ -13,16 +13,17 @@ from ome_operator.watch.sink import Watched
 
 SELECTOR = f"{keys.MANAGED_BY}={keys.MANAGER}"
 SELECTORS = dict.fromkeys(LABELLED, SELECTOR) | {"ControllerRevision": f"{SELECTOR},!{keys.COMPONENT}"}
-"""Label selectors by kind. ControllerRevisions of StatefulSets have the labels of their pods, and are excluded."""
+"""Label selectors by kind. The ControllerRevisions that Kubernetes creates for StatefulSets have the labels of their pods;
+the selector excludes them."""
 WRITTEN = frozenset((SERVICE, *CATALOG, BENCHMARK, *SHORT))
 """Kinds that people write: kopf watches these, and informers watch all others."""
 DECODERS = {"Pod": decoders.POD, "Node": decoders.NODE, RECORD: json_limits.decoders()}
-"""Kinds of which only some fields are read, and these fields."""
+"""Kinds of which only some fields are read -> the decoder that reads these fields."""
 
 
 def watched(kinds: Iterable[str] = KINDS, namespace: str = "") -> list[Watched]:
-    """Return the watches that these kinds need, in a namespace or in all namespaces (""). Objects of some kinds are watched
-    only if they have the operator's label.
+    """Return the watches that these kinds need, in the namespace `namespace` or in all namespaces (""). Of some kinds, only
+    objects with the operator's label are watched.
     """
     found = []
     for kind in kinds:

@@ -1,7 +1,7 @@
-"""Track which services an edit of a shared object has reached, and which services may begin next (decisions 30).
+"""Track which services have adopted an edit of a shared object, and which services may begin next (decisions 30).
 
-The state is kept in memory, used by a single thread, and filled by reports of reconciliations. The cost of a report does not
-depend on the number of services; only the first report of a new edit visits all services, once.
+The state is kept in memory, used by a single thread, and filled by the reports of reconciliations. The cost of a report does
+not depend on the number of services, except for the first report of a new edit, which visits all services.
 """
 
 import bisect
@@ -27,11 +27,11 @@ class MemberState(StrEnum):
     ROLLING = "rolling"
     """The service was admitted, or its groups are being replaced."""
     BROKEN = "broken"
-    """The service has lost a group since it became complete."""
+    """The service adopted the edit completely, and has lost a group since then."""
     FAILED = "failed"
     WHOLE = "whole"
     EQUAL = "equal"
-    """The service is complete, and the edit does not change it."""
+    """The edit does not change the service, and the service is complete."""
 
 
 class Member(NamedTuple):
@@ -46,14 +46,14 @@ class Member(NamedTuple):
 
 
 class _Object:
-    """The services that an edit of a shared object concerns. A new edit starts a new instance."""
+    """The services that an edit of a shared object concerns, and their states. Each edit has its own instance."""
 
     def __init__(self, epoch: Epoch, unseen: Iterable[Service]) -> None:
         self.epoch = epoch
         self.unseen = set(unseen)
         """Services that the edit may concern and that have not reported since the edit."""
         self._whole: list[datetime] = []
-        """Times since which the services that the edit changed have been complete, sorted."""
+        """Times since which the services that the edit has changed have been complete, sorted."""
         self._proven: list[datetime] = []
         """Times since which services have been complete, including services that the edit does not change, sorted."""
         self._failed: set[Service] = set()
@@ -67,7 +67,7 @@ class _Object:
 
     @property
     def idle(self) -> bool:
-        """Whether the object needs no record: no service has a state, and no report of a service is awaited."""
+        """Whether this record can be discarded: no service has a state, and no report of a service is awaited."""
         return not self._places and not self.unseen
 
     @property
@@ -154,8 +154,8 @@ class _Object:
         return self.total - self._counts[MemberState.WAITING] + before + 1
 
     def ask(self, service: Service, ticket: int | None) -> None:
-        """Queue a service behind the services that are queued already, at the position `ticket`, a number that increases
-        with each request. If `ticket` is None, remove the service from the queue.
+        """Queue a service behind the services that are queued already. `ticket` is a number that increases with each
+        request, and determines the position. If `ticket` is None, remove the service from the queue.
         """
         if ticket is None and (old := self._tickets.pop(service, None)) is not None:
             del self._queue[bisect.bisect_left(self._queue, (old,))]
@@ -174,9 +174,8 @@ class _Object:
 class WaveRegistry:
     """The progressive rollouts of all shared objects.
 
-    terms      Returns the terms on which an object's edits are rolled out.
-    call       Called with a service that may begin.
-    changed    Called with an object whose status may change.
+    `terms` returns the terms on which an object's edits are rolled out. `call` is called with a service that may begin.
+    `changed` is called with an object whose status may change.
     """
 
     def __init__(
@@ -189,20 +188,20 @@ class WaveRegistry:
         self._terms, self._wall, self._call, self._changed = terms, wall, call, changed
         self._objects: dict[Ref, _Object] = {}
         self._seen: dict[Service, Mapping[Ref, Epoch]] = {}
-        """Service -> the versions of shared objects in its last report."""
+        """Service -> the shared objects in its last report, with their versions."""
         self._unseen: set[Service] = set()
         """Services that existed before this process and have not reported yet."""
         self._tickets = itertools.count()
 
     def expect(self, services: Iterable[Service]) -> None:
-        """Let all services wait until each of these services has reported its state."""
+        """Admit no service to any rollout until each of these services has reported its state."""
         self._unseen |= {service for service in services if service not in self._seen}
 
     def ahead(self, service: Service, pending: Mapping[Ref, Epoch]) -> str:
-        """Return the wave that a service waits for before it rolls out the edits `pending`, as a text. Return "" if the
+        """Return a text that names the wave for which a service waits before it rolls out the edits `pending`; "" if the
         service may begin, or if it has failed and tries again.
 
-        If several objects were edited, the service follows the waves of the first object.
+        If several objects were edited, the service follows the waves of the first object in `pending`.
         """
         ref, epoch = next(iter(pending.items()))
         shared = self._at(ref, epoch)
@@ -215,8 +214,8 @@ class WaveRegistry:
         return f"waits for wave {wave} of {of} of {ref.kind} {ref.name}{where}, whose status.rollout shows the progress"
 
     def report(self, service: Service, stands: Mapping[Ref, Stand], *, asks: bool, begun: bool) -> None:
-        """Store the state of a service with regard to each shared object. `asks`: True if the service rolls out an edit,
-        or would do so if it were admitted. `begun`: True if the service has begun to replace its groups.
+        """Store the state of a service with regard to each shared object that it uses. `asks` is true if the service rolls
+        out an edit, or would do so if it were admitted. `begun` is true if the service has begun to replace its groups.
         """
         first = next((ref for ref, stand in stands.items() if stand.state == EditState.PENDING), None)
         called = first is not None and self._kind(service, first, stands[first].epoch) in (
@@ -265,8 +264,8 @@ class WaveRegistry:
         return waves_status.status(shared.epoch.generation, turn, shared.tally()), min(waits, default=None)
 
     def edits(self) -> Mapping[str, int]:
-        """Return the number of edits that have not reached all services: "rolling" if they continue, "stopped" after a
-        failure.
+        """Return the number of edits that have not reached all services: `rolling` without a failed service, `stopped` with
+        one.
         """
         found = {"rolling": 0, "stopped": 0}
         for counts in (shared.counts() for shared in self._objects.values()):
@@ -331,8 +330,8 @@ def _remove(moments: list[datetime], moment: datetime) -> None:
 
 
 def _place(stand: Stand, on_its_way: bool) -> Member | None:
-    """Return the service's state in the wave; None if the service is not part of it. `on_its_way`: True if the service
-    has begun or was admitted.
+    """Return the service's state in the wave; None if the service is not part of it. `on_its_way` is true if the service has
+    begun or was admitted.
     """
     if stand.state == EditState.EQUAL:
         return Member(MemberState.EQUAL, stand.since)

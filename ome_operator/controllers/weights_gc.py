@@ -1,9 +1,9 @@
-"""Permit agents to remove directories of weights to which no stored revision and no pod refers (decisions 7), and tell them
-which directories starting pods read.
+"""Permit agents to delete directories of weights to which no stored revision and no pod refers (decisions 7), and tell the
+agents which directories starting pods read.
 
-An agent can determine which directories no model names. It cannot determine which directories a rollback needs or a pod has
-open. Therefore an agent offers directories, and removes only those that the operator names in the spec of the agent's
-record. The agent cannot write this spec.
+An agent can determine which directories no model names. It cannot determine which directories a rollback needs, or which
+ones a pod has open. Therefore an agent offers directories for deletion, and deletes only those that the operator names in
+the spec of the agent's record. The agent cannot write this spec.
 """
 
 import logging
@@ -20,18 +20,18 @@ ENDED = ("Succeeded", "Failed")
 
 
 class WeightsGC:
-    """Answers agents that offer directories of weights for removal."""
+    """Answers agents that offer directories of weights for deletion."""
 
     def __init__(self, cluster: ClusterCache, client: Client) -> None:
         self._cluster, self._client = cluster, client
 
     async def answer(self, record: NodeRecord, starting: tuple[str, ...] = (), *, frozen: bool = False) -> None:
-        """Write into an agent's record which of the offered directories may be removed now, and the directories `starting`,
-        whose weights the agent should read into the page cache. Raises KubeError.
+        """Write into the spec of an agent's record which of the offered directories may be deleted now, and the directories
+        `starting`, whose weights the agent should read into the page cache. If `frozen` is true, no directory may be
+        deleted, and earlier permissions are withdrawn. Raises KubeError.
 
         Pods are read live, because a file that a pod has open cannot be restored. Stored revisions are read from the cache,
-        because a wrong answer about a revision costs only a download. `frozen`: True to withdraw permissions that were
-        given.
+        because a wrong answer about a revision costs only a download.
         """
         free = [] if frozen else [unused for unused in record.unused if unused.offer and not self._kept(unused)]
         if free:
@@ -49,7 +49,7 @@ class WeightsGC:
             logger.info("node %s may remove %s: no model, revision or pod refers to this directory", record.node, place)
 
     def _kept(self, offered: Unused) -> bool:
-        """Return whether the offered directory must be kept, because pods of a stored revision of any service would mount
+        """Return whether the offered directory must be kept, because a stored revision of some service has pods that mount
         it.
         """
         return self._cluster.mounts.reached((offered.directory, *offered.paths))

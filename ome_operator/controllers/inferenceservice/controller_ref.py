@@ -21,8 +21,8 @@ from ome_operator.core.render.router import RULES
 
 @dataclass(frozen=True)
 class Ownership:
-    """The result of an ownership check: either `uid`, the UID of an existing object that the operator may change by an
-    apply, or `refusal`, the reason why it must not change the object.
+    """The result of an ownership check. Either `uid` is the UID of an existing object that the operator may change by an
+    apply, or `refusal` is the reason why the operator must not change the object.
     """
 
     uid: str = ""
@@ -30,8 +30,8 @@ class Ownership:
 
 
 def claim_object(live: Mapping[str, Any], service: str, service_uid: str) -> Ownership:
-    """Return whether the operator may change a live object that has a wanted name, for the service with this name and
-    UID.
+    """Return whether the operator may change `live`, an existing object that has a wanted name, for the service with this
+    name and UID.
     """
     metadata = live.get("metadata") or {}
     what = f"{live.get('kind')} {metadata.get('name')}"
@@ -77,8 +77,8 @@ def may_be_bound(role: Mapping[str, Any], service_uid: str) -> bool:
 
 
 def scale(live: Mapping[str, Any], service: str, service_uid: str) -> Ownership:
-    """Return the ownership of a RoleScale under a wanted name. The operator creates the RoleScale once and never applies it,
-    so the RoleScale's controller or its labels determine the ownership.
+    """Return whether the operator may change `live`, a RoleScale that has a wanted name. The operator creates a RoleScale
+    once and never applies it, so the controller or the labels of the RoleScale determine the ownership.
     """
     metadata = live.get("metadata") or {}
     owner = controller(metadata)

@@ -22,11 +22,12 @@ class CountPace:
         self._interval, self._gap, self._last = interval, 1 / a_second, float("-inf")
 
     def wait(self, memory: ServiceMemory, now: float, *, numbers: bool) -> float:
-        """Return the seconds until this service may write its status; 0 or less means now. `numbers`: True if only
-        numbers differ (`only_numbers`).
+        """Return the seconds until this service may write its status; 0 or less means now. `numbers` is true if only numbers
+        in messages differ (`only_numbers`).
 
-        A service keeps its time slot until it has used the slot, whatever it writes meanwhile, so there are never more slots
-        than services. If the slot has long passed, because the service could not write, the service gets a new slot.
+        If only numbers differ, the service gets a time slot, and keeps it until it has written such a status, even if it
+        writes other statuses meanwhile. So there are never more slots than services. If the slot has long passed, because
+        the service could not write, the service gets a new slot.
         """
         own = memory.status_at + self._interval - now
         if own > 0 or not numbers:

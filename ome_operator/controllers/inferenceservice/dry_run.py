@@ -33,7 +33,7 @@ UNANSWERED = 300.0
 After this time the rollout continues without a result."""
 _QUOTA = "exceeded quota"
 _NO_DRY_RUN = "does not support dry run"
-"""Part of the API server's message if a webhook may have side effects."""
+"""Part of the API server's message if a webhook does not support dry runs, because it may have side effects."""
 _CAUSE = re.compile(r"violates PodSecurity .*|ValidatingAdmissionPolicy '[^']*'|admission webhook \"[^\"]*\"", re.DOTALL)
 
 
@@ -50,7 +50,8 @@ async def ask(client: Client, pods: PodDryRuns, execution: Execution, check: Che
     """Do a dry run of the workloads and the pods of a revision and store its result, unless a stored result is still valid.
 
     Raises KubeError if the dry run gives no result and no refusal is stored. A stored refusal is valid until there is
-    another result. If only the pods give no result, no error is raised any more after `UNANSWERED`.
+    another result. If only the pods give no result for `UNANSWERED` seconds, the result without them is stored, and no error
+    is raised.
     """
     memory, key = execution.memory, check.revision
     hash_ = "".join(managed_fields.digest(manifest) for manifest in check.manifests)
@@ -92,8 +93,8 @@ async def _result(client: Client, pods: PodDryRuns, execution: Execution, check:
 
 
 def _unanswered(execution: Execution, key: str, error: KubeError) -> Result:
-    """Return a result that states that the pods could not be checked, if the check was tried for `UNANSWERED` seconds.
-    Otherwise remember the error for the status, and raise it.
+    """Return a result that states that the pods could not be checked, if all attempts have failed for `UNANSWERED` seconds.
+    Otherwise store the error for the status, and raise it.
     """
     memory, now = execution.memory, execution.clock()
     known = memory.unanswered.get(key)
@@ -130,7 +131,9 @@ async def _refusal(client: Client, manifests: Iterable[Manifest], *, count_quota
 
 
 async def _of_pods(client: Client, namespace: str, questions: Iterable[PodQuestion]) -> Result:
-    """Return whether the API server would refuse one of the pods. The remark names one pod for each cause."""
+    """Return the result of a dry run of these pods. A refusal is only a remark if the same cause refuses the pod of the
+    serving revision, too, or if the operator cannot do the dry run. The remark names one pod for each cause.
+    """
     remarks: dict[str, str] = {}
     for question in questions:
         refused = await _refused(client, question.pod)
@@ -149,7 +152,9 @@ async def _of_pods(client: Client, namespace: str, questions: Iterable[PodQuesti
 
 
 async def _refused(client: Client, pod: Manifest) -> KubeError | None:
-    """Return the API server's refusal of a pod; None if it accepts the pod. A pod whose name is taken was accepted."""
+    """Return the API server's refusal of a pod; None if it accepts the pod. An error about an existing pod of the same name,
+    or about an exceeded quota, is no refusal.
+    """
     try:
         await client.create(pod, dry_run=True)
     except AlreadyExists:
@@ -171,7 +176,7 @@ def _cause(refused: KubeError) -> str:
 
 
 async def _live(client: Client, namespace: str, name: str) -> Manifest | None:
-    """Return an existing pod as it was requested; None if there is no such pod."""
+    """Return an existing pod as it was requested from the API server; None if it does not exist or cannot be read."""
     if not name:
         return None
     try:

@@ -25,8 +25,8 @@ class Result:
     wrote: bool = False
     """Whether an object was changed, so that another reconciliation has to process the change."""
     status_changed: bool = False
-    """Whether an effect produced a new fact that changes the status. `sync` then has to run again before the status is
-    written, if possible."""
+    """Whether an effect produced a new fact that changes the status. If possible, `sync` then runs again before the status
+    is written."""
     error: KubeError | None = None
     """The last temporary API error; None if there was none."""
     requeue_after: float | None = None
@@ -41,7 +41,7 @@ class Result:
 
 @dataclass
 class Execution:
-    """The execution of a service's plan."""
+    """The state of the execution of a service's plan. `tried` and `result` are shared by all plans of a reconciliation."""
 
     service: Resource
     memory: ServiceMemory
@@ -53,7 +53,7 @@ class Execution:
     held: Callable[[], bool] = lambda: False
     """Returns True if the service was frozen after the plan was made, so that no further effect of the plan may begin."""
     full: dict[str, Refusal] = field(default_factory=dict)
-    """Kind -> the refusal of a new object of this kind because of a quota, in this reconciliation."""
+    """Kind -> the refusal of a new object of this kind because of a quota, in this execution."""
     guards: dict[Guard | NodeLost, asyncio.Task[bool]] = field(default_factory=dict)
     """Guard -> the task that evaluates the guard by a live read. A guard states which object must not exist for an effect to
     be executed. Effects that are executed together share the task."""
@@ -77,9 +77,9 @@ class Execution:
         return True
 
     def exceeds_quota(self, key: Key, hash_: str) -> bool:
-        """Return whether a quota has refused another new object of this kind in this reconciliation. Then the write of this
-        object is treated as refused without a request, and is attempted again together with the other refused writes. This
-        saves requests, because a service may have 2,000 StatefulSets.
+        """Return whether a quota has refused another new object of this kind in this execution. If so, store this write as
+        refused without a request, so that it is attempted again together with the other refused writes. This saves requests,
+        because a service may have 2,000 StatefulSets.
         """
         if (refusal := self.full.get(key[0])) is None:
             return False

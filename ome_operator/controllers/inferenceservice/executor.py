@@ -1,4 +1,6 @@
-"""Execute the plan of `sync`: check every guard live, change only the service's own objects, and remember refused writes."""
+"""Execute the plan of `sync`. Every guard is checked by a live read, only the service's own objects are changed, and refused
+writes are remembered.
+"""
 
 import asyncio
 import logging
@@ -36,19 +38,20 @@ SECRET_AGAIN = 60.0
 """Seconds between two attempts to create a Secret while the pods that mount it are not ready. The name may still belong to a
 Secret of a deleted service."""
 REFUSED = (Invalid, Forbidden, ServerError)
-"""Errors that concern a single object. A failing webhook refuses only the objects that it selects."""
+"""Errors with which the API server refuses a single object, while it may accept others. A failing webhook causes a
+ServerError only for the objects that it selects."""
 AT_ONCE = 8
 """Maximum number of requests of one service's plan that run at the same time: a quarter of the client's connections. A
 service may have 2,000 StatefulSets, and without this limit all requests of other services would wait behind them (10 s at
 212 applies a second)."""
 FEW = 16
-"""Number of requests up to which all of them run at the same time, because they end within a tenth of a second. If the
-requests of several new services alternated, the pods of each service would start at more different times, and each of these
-times causes a pass (docs/decisions.md, 44, has the measurement)."""
+"""Maximum number of requests of one plan that all run at the same time, because they end within a tenth of a second. With a
+lower limit, the requests of several new services would alternate. The pods of each service would then start at more
+different times, each of which causes a pass (docs/decisions.md, 44, has the measurement)."""
 LATER = "Service"
-"""Services are applied after the workloads. The creation of pods then does not wait for cluster IPs, which the API server
-assigns to one Service at a time. The endpoint controllers also write fewer updates, because most pods have reached their
-final state (docs/decisions.md, 17, has the measurement)."""
+"""Kind of objects that are applied after the workloads. The creation of pods then does not wait for cluster IPs, which the
+API server assigns to one Service at a time. The endpoint controllers also write fewer updates, because most pods have
+reached their final state (docs/decisions.md, 17, has the measurement)."""
 
 
 class Executor:
@@ -82,7 +85,7 @@ class Executor:
         await self._together(execution, (self._recycle(execution, recycle) for recycle in plan.recycle))
 
     def _stored(self, execution: Execution, manifest: Manifest) -> bool:
-        """Return whether the API server stores a ControllerRevision as wanted."""
+        """Return whether the API server stores this ControllerRevision with the wanted content."""
         child = self._own(execution, _key(manifest))
         return child is not None and child.hash == _hash(manifest)
 
@@ -97,7 +100,7 @@ class Executor:
         return found if found is not None and found.owner == execution.service.uid else None
 
     async def _together(self, execution: Execution, effects: Iterable[Coroutine[Any, Any, None]]) -> None:
-        """Execute effects: up to `FEW` effects all at the same time, more effects at most `AT_ONCE` at a time."""
+        """Execute effects at the same time: all of them if they are at most `FEW`, otherwise `AT_ONCE` at a time."""
         execution.guards.clear()
         if not (several := [*effects]):
             return
@@ -112,7 +115,7 @@ class Executor:
                 group.create_task(limited(effect))
 
     async def _try(self, execution: Execution, effect: Coroutine[Any, Any, None]) -> None:
-        """Execute one effect. An API error ends this effect, but not the others."""
+        """Execute one effect, unless the service is now frozen. An API error ends this effect, but not the others."""
         if execution.held():
             effect.close()
             return
@@ -146,8 +149,8 @@ class Executor:
         execution.accepted(key, applied, child if isinstance(child, Child) else None, new=not apply.uid)
 
     async def _may_bind(self, execution: Execution, apply: Apply) -> bool:
-        """Return whether the Role of a RoleBinding, read live, belongs to the service, because a binding applies to any
-        Role of that name. Return True for objects that need no Role.
+        """Return whether a RoleBinding may be applied: its Role, read live, belongs to the service. This is checked because
+        a binding applies to any Role of that name. Return True for all other objects.
         """
         if apply.after is None or apply.after[0] != "Role":
             return True
@@ -316,7 +319,7 @@ def _lacks(metadata: Manifest, wanted: Manifest) -> Manifest:
 
 
 def _settled(execution: Execution, secret: EnsureSecret) -> bool:
-    """Return whether pods need not wait for a Secret: it exists, or the status reports why it was refused."""
+    """Return whether a Secret no longer delays the pods that mount it: it exists, or the status reports its refusal."""
     key = _key(secret.manifest)
     refused = execution.memory.refused.get(key)
     return key[1] in execution.memory.secrets or (refused is not None and refused.tries >= PATIENCE)

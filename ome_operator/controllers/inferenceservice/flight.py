@@ -27,14 +27,15 @@ logger = logging.getLogger(__name__)
 FILES = 4
 """Number of files that are kept on the disk; the oldest is deleted."""
 WAITING = 8
-"""Number of files that are written or wait to be written, one after another. A bug may affect thousands of services at once,
-and the processes that write their files must not use up the memory of the operator's container."""
+"""Maximum number of files that are being written or wait to be written; they are written one after another. A bug may affect
+thousands of services at once, and the processes that write their files must not use up the memory of the operator's
+container."""
 SECONDS = 900.0
 """Maximum duration of the process that writes a file."""
 
 
 class Flight:
-    """Records reconciliations. An error here is logged, and must not end a reconciliation."""
+    """Records reconciliations. An error of the recording is only logged, and must not end a reconciliation."""
 
     def __init__(self, most: int, wall: Callable[[], datetime], folder: Path | None = None) -> None:
         self._kept, self._around, self._wall = Recorder(most), SharedNodes(), wall
@@ -45,7 +46,7 @@ class Flight:
 
     @property
     def bytes(self) -> int:
-        """Size of the kept recordings."""
+        """Size of the kept recordings in bytes."""
         return self._kept.bytes
 
     def listen(self, service: InferenceService, deps: Deps, observed: Observed) -> PassRecorder | None:
@@ -66,8 +67,9 @@ class Flight:
         self._kept.forget(ref)
 
     def write(self, why: str, only: Ref | None = None) -> "asyncio.Task[Path | None]":
-        """Begin to write a file with the recordings of the service `only`, or of all services. The result of the task is the
-        path of the file, or None after an error or if too many files wait to be written, which is logged.
+        """Begin to write a file with the recordings of the service `only`; None means all services. The task returns the
+        path of the file. If there is an error, or too many files wait to be written, this is logged and the task returns
+        None.
         """
         refs = self._kept.services()[::-1] if only is None else (only,)
         kept = {ref: self._kept.of(ref) for ref in refs} if len(self._writes) < WAITING else None
@@ -77,9 +79,7 @@ class Flight:
         return task
 
     async def _written(self, why: str, kept: Mapping[Ref, tuple[Pass, ...]] | None) -> Path | None:
-        """Write a file once all files that were requested earlier are written. `kept` is None if too many other files wait
-        already.
-        """
+        """Write a file after all files that were requested earlier. `kept` is None if too many other files already wait."""
         if kept is None:
             logger.warning("no recording for %s, because %d others wait to be written", why, WAITING)
             return None

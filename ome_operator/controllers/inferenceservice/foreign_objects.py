@@ -16,9 +16,9 @@ from ome_operator.kube.errors import KubeError
 logger = logging.getLogger(__name__)
 
 KEPT = {"budgets": 60.0, "autoscalers": 10.0}
-"""Field of `Observed` -> seconds for which one read of a namespace is used for all its services. Only reconciliations read,
-and a service at rest is reconciled every ten minutes, so a namespace without changes costs one request in ten minutes, and
-another one if a service has the class Demand."""
+"""Field of `Observed` -> seconds for which the result of one read of a namespace is used for all its services. Only
+reconciliations read, and a service without changes is reconciled every ten minutes. A namespace without changes therefore
+costs one request in ten minutes, and another one if a service has the class Demand."""
 _FORGOTTEN = 1200.0
 """Seconds after which the result of a read is dropped if the namespace is not read again."""
 _READ: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] = {
@@ -46,8 +46,8 @@ class ForeignReader:
         return {field: self._read.get((namespace, field), (0.0, ()))[1] for field in _READ}
 
     async def refresh(self, namespace: str, status: Mapping[str, Any], *, demand: bool = False) -> bool:
-        """Read the objects of a namespace if the last read is too old, and if the service with this status serves. Return
-        whether the objects have changed. `demand` states whether the service has the class Demand.
+        """Read the objects of a namespace if the service with this status serves, and if the last read is older than `KEPT`.
+        Return whether the objects have changed. `demand` states whether the service has the class Demand.
         """
         if not is_true(READY, status):
             return False

@@ -1,6 +1,7 @@
 """Check by live reads, immediately before an effect, that the objects are as they were when the effect was decided.
 
-Copies of pods, and pods of other controllers, may have the labels of a service's pods; they prevent no effect.
+Pods that the service's workloads did not create, such as copies of pods, may have the labels of the service's pods. Such
+pods prevent no effect.
 """
 
 from ome_operator.cache.event_handler import EventHandler

@@ -23,7 +23,7 @@ class PullCounts:
             self._active.pop(ref, None)
 
     def others(self, ref: Ref) -> int:
-        """Return the number of active Jobs of all other services."""
+        """Return the number of active Jobs of all services except `ref`."""
         return sum(self._active.values()) - self._active.get(ref, 0)
 
     def forget(self, ref: Ref) -> None:

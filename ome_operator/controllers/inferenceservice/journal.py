@@ -25,7 +25,7 @@ def deeds(did: Mapping[tuple[str, str], int]) -> str:
 
 
 def turns(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return a line for each logged condition that has another status or reason."""
+    """Return a line for each condition in `_LOGGED` whose status or reason has changed."""
     old = {condition.get("type"): _state(condition) for condition in before}
     found = [item for item in after if item["type"] in _LOGGED and old.get(item["type"]) != _state(item)]
     return [f"{item['type']}={item['status']} {item.get('reason')}: {item.get('message')}" for item in found]

@@ -17,12 +17,12 @@ Key = tuple[str, str]
 """Kind and name of an object in the service's namespace."""
 
 SOON, STEP, LONGEST = 1.0, 5.0, 300.0
-"""Seconds until a failed action is attempted again: `STEP`, and after `PATIENCE` attempts twice as long each time, up to
-`LONGEST`. Conflicts and server errors are an exception: as long as fewer than `PATIENCE` attempts have failed, the pause is
-only `SOON`, and the error is not reported, because most of these errors disappear at once."""
+"""Seconds until a failed action is attempted again: `STEP` after each of the first `PATIENCE` attempts, then twice as long
+each time, up to `LONGEST`. After fewer than `PATIENCE` conflicts or server errors, the pause is only `SOON` and the error is
+not reported, because most of these errors disappear at once."""
 CAPACITY_KEPT, CAPACITY_KEPT_LONGEST = 10.0, 60.0
-"""Seconds for which the result of a capacity check is valid, and the upper limit. While capacity is missing, the time
-doubles with each check up to the limit."""
+"""Seconds for which the result of a capacity check is valid, and the upper limit of this time. While capacity is missing,
+the time doubles with each check up to the limit."""
 PASS_KEPT = 300.0
 """Seconds after which a passed dry run is repeated, while the service waits for other services or for nodes."""
 PATIENCE = 4
@@ -133,9 +133,9 @@ class ServiceMemory:
 
     refused: dict[Key, RefusedWrite] = field(default_factory=dict)
     checked: dict[str, DryRun] = field(default_factory=dict)
-    """Revision, and digest of the question -> the result of the dry run."""
+    """Revision and digest of what is checked -> the result of the dry run."""
     unanswered: dict[str, UnansweredDryRun] = field(default_factory=dict)
-    """Revision, and digest of the question -> the dry run of pods that has no result yet."""
+    """Revision and digest of what is checked -> the dry run of pods that has no result yet."""
     capacity: dict[str, CapacityAnswer] = field(default_factory=dict)
     """Key of a capacity check -> its result."""
     second_copy: dict[str, str] = field(default_factory=dict)
@@ -146,7 +146,8 @@ class ServiceMemory:
     which this digest differs from the hash annotation are included."""
     warnings: dict[Key, tuple[str, ...]] = field(default_factory=dict)
     missing: dict[Key, float] = field(default_factory=dict)
-    """Workload -> monotonic time since which the workload has had too few pods, and their number has not grown."""
+    """Workload -> monotonic time since which the workload has had too few pods. The time is reset when their number
+    grows."""
     counts: dict[Key, int] = field(default_factory=dict)
     """Workload -> number of its pods when `missing` was set."""
     failures: dict[Key, str] = field(default_factory=dict)
@@ -154,9 +155,9 @@ class ServiceMemory:
     """Workload -> how often its Events were read, and when (monotonic) they may be read again."""
     starting: Starting = field(default_factory=Starting)
     coming: str = ""
-    """If an autoscaler has reported that it creates nodes for pods of the service: the start of the placement attempt of
-    these pods or, for the replacement of a lost rank, the time at which the rank was lost. The time has the format RFC
-    3339, as in the status. Otherwise ""."""
+    """Start of the placement attempt for whose pods an autoscaler has reported that it creates nodes; for the replacement of
+    a lost rank, the time at which the rank was lost. "" without such a report. The time has the format RFC 3339, as in the
+    status."""
     secrets: dict[str, float] = field(default_factory=dict)
     """Name of a Secret -> monotonic time after which its creation is attempted again in case it was deleted. The operator
     cannot read Secrets."""
@@ -186,11 +187,11 @@ class ServiceMemory:
         return {key: write.reported for key, write in self.refused.items() if write.reported is not None}
 
     def checks(self, now: float, *, waits: bool = False) -> dict[str, str]:
-        """Return the results of dry runs and capacity checks in the form of `Observed.checks`. Expired results are left
-        out, so that the checks are repeated.
+        """Return the results of dry runs and capacity checks in the form of `Observed.checks`. Expired results are left out,
+        so that the checks are repeated.
 
-        A passed dry run expires only if the service `waits` for other services or for nodes. Such a wait may last for days,
-        and no pod has been deleted yet. While the old revision ends, the result stays valid.
+        A passed dry run expires only while the service `waits` for other services or for nodes, because such a wait may last
+        for days and no pod has been deleted yet. Once pods of the old revision are being deleted, the result stays valid.
         """
         tried = {revision: run.message for revision, run in self.checked.items() if self.valid(run, now, waits=waits)}
         return (
@@ -199,12 +200,14 @@ class ServiceMemory:
 
     @staticmethod
     def valid(run: DryRun, now: float, *, waits: bool) -> bool:
-        """Return whether the result of a dry run is valid."""
+        """Return whether the result of a dry run is valid. A refusal is valid until `run.next`. A success is valid for
+        `PASS_KEPT` seconds while the service `waits`, and otherwise forever.
+        """
         return now < run.next if run.why else not waits or now < run.at + PASS_KEPT
 
     def store_check(self, key: str, run: DryRun) -> None:
-        """Store the result of a dry run, and discard the results of other questions and revisions. A revision that becomes
-        the target again later is thus checked again.
+        """Store the result of a dry run, and discard the results of all other dry runs. So if a revision becomes the target
+        again later, it is checked again.
         """
         self.checked, self.unanswered = {key: run}, {}
 

@@ -183,7 +183,7 @@ class InferenceServiceReconciler:
         return with_hold(plan, resource.status, self._cluster.active_hold(resource), resource.generation, now)
 
     def _newly_held(self, ref: Ref, then: Hold | None) -> bool:
-        """Return whether another freeze or pause applies to the service now than when the plan was made (`then`)."""
+        """Return whether a freeze or pause applies to the service now that did not apply (`then`) when the plan was made."""
         resource = self._cluster.find(ref)
         return resource is not None and (held := self._cluster.active_hold(resource)) is not None and held != then
 
@@ -221,7 +221,7 @@ class InferenceServiceReconciler:
         return bool(resource.status.get("rejected")) or len(revisions | whole_before(resource.status)) > 1
 
     def _ahead(self, resource: Resource) -> Callable[[Mapping[Ref, Epoch]], str]:
-        """Return a function: edits of shared objects -> the wave for which the service has to wait, or ""."""
+        """Return a function that maps edits of shared objects to the wave for which the service has to wait, or to ""."""
         if self._replacing(resource):
             return lambda _: ""
         return partial(self.waves.ahead, resource.ref)

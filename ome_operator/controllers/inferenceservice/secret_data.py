@@ -10,8 +10,8 @@ BYTES = 32
 
 
 def router_key() -> dict[str, str]:
-    """Return a new key of hexadecimal digits. It contains no colons, because the router's argument separates its parts
-    with colons.
+    """Return a new key of hexadecimal digits. The key must not contain colons, because colons separate the parts of the
+    router's argument that contains the key.
     """
     return {keys.ROUTER_KEY_FIELD: secrets.token_hex(BYTES)}
 

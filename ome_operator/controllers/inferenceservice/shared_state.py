@@ -30,7 +30,8 @@ from ome_operator.settings import Settings
 
 class Reports(NamedTuple):
     """Functions that return reports of the registries of a service's routers, decisions about the service's size, and the
-    nodes that it avoids. Most of them take the pods of the service, and leave out reports about other pods.
+    nodes that the service avoids. Most of the functions take the pods of the service, and leave out reports about other
+    pods.
     """
 
     strangers: Callable[[Iterable[Pod]], Mapping[str, ForeignWorkers]] = lambda _: {}
@@ -43,7 +44,7 @@ class Reports(NamedTuple):
     starts: Callable[[Iterable[Pod]], Mapping[str, LeaderStart]] = lambda _: {}
     """Returns the times of the stages of recent starts of leaders, by the UID of the leader's pod."""
     silences: Callable[[Iterable[Pod]], Mapping[str, Silence]] = lambda _: {}
-    """Returns since when leaders that no longer respond have not answered, by the UID of the leader's pod."""
+    """Returns the times since which silent leaders have not responded, by the UID of the leader's pod."""
     transfers: Callable[[Iterable[Pod]], Transfers] = lambda _: {}
     """Returns the pairs of leaders whose transfers fail, by the UID of the pod of the router that reports them."""
     arrivals: Callable[[Iterable[Pod]], Arrivals] = lambda _: NO_ARRIVALS
@@ -53,10 +54,10 @@ class Reports(NamedTuple):
     avoided: Callable[[str], Mapping[str, str]] = lambda _: {}
     """Returns the nodes on which no new groups of a namespace's services are placed, with the reason."""
     goes: Callable[[Resource], bool] = lambda _: False
-    """Returns whether it was decided just now that the service should have no groups."""
+    """Returns whether it was decided within the last `STALE` seconds that the service should have no groups."""
 
     def about(self, pods: Iterable[Pod]) -> dict[str, Any]:
-        """Return the reports and decisions about these pods, as fields of `Observed`."""
+        """Return the reports about these pods, as fields of `Observed`."""
         names = ("strangers", "drains", "silences", "transfers", "starts", "arrivals")
         return {name: getattr(self, name)(pods) for name in names}
 

@@ -29,10 +29,10 @@ async def inspect(
     now: datetime,
     lasts: float,
 ) -> None:
-    """Read the Events of the namespace once, shortly before a placement attempt of `lasts` seconds ends. The result is
-    valid until the next attempt.
+    """Read the Events of the namespace shortly before a placement attempt of `lasts` seconds ends, until an autoscaler has
+    reported that it adds a node. The result is stored in `memory`, and is valid until the next attempt.
 
-    An Event about a pod is used as long as the pod exists, because an autoscaler reports only once and nodes arrive minutes
+    An Event about a pod is used as long as the pod exists, because an autoscaler reports only once, and nodes arrive minutes
     later. For a lost rank, the Events are read until the time that an autoscaler is given to add a node has passed.
     """
     since = _since(resource, now)

@@ -34,8 +34,8 @@ NOTHING = Admissions({}, {})
 
 
 class Gangs:
-    """The claims of all services to nodes. `wake` is called with a service that is admitted because another claim has
-    changed.
+    """The claims of all services to nodes. `wake` is called with each service that should be reconciled because the claims,
+    the free capacity or the admission decisions have changed.
     """
 
     def __init__(self, cluster: ClusterCache, foreign: ForeignPods, wake: Callable[[Ref], None]) -> None:
@@ -44,8 +44,8 @@ class Gangs:
         self._book = ClaimBook(self._capacity.nodes, lambda: self._timeout)
         self._changes = 0
         self._granted: dict[Ref, tuple[str, bool]] = {}
-        """Admitted service -> (start of its wait, whether it probably fits). The decision is repeated until the status of
-        the service records the admission."""
+        """Admitted service -> (start of its wait, whether it probably fits). The same decision is returned until the status
+        of the service records the admission."""
         self._stamp: tuple[int, int, int] = (-1, 0, 0)
         self._admissions = NOTHING
         self._texts: dict[Needs, str] = {}
@@ -53,8 +53,8 @@ class Gangs:
         """`_held_texts` maps a service and the needs of its pods to the other services whose pods occupy nodes that could
         hold these pods; `_held_at` is the version of the free capacity for which this was computed."""
         self._released, self._decided = dict[str, frozenset[Member]](), 0.0
-        """Service -> the groups whose nodes it has to release because the groups do not serve; and the time of that
-        decision, in seconds since the epoch."""
+        """Service -> the groups whose nodes the service has to release because the groups do not serve; and the time of the
+        last decision about this, in seconds since the epoch."""
         self._read = dict[str, frozenset[Member]]()
         """Service -> those of its groups with a lost rank for which the foreign pods on nodes have been read."""
         self._promised: dict[Ref, Needs] = {}
@@ -70,8 +70,8 @@ class Gangs:
         return self._cluster.deps().policy.gang_timeout
 
     def admission_of(self, ref: Ref, status: Mapping[str, Any], now: datetime) -> GangAdmission:
-        """Return the admission decision for a service with this status. The decision includes the groups whose nodes it
-        has to release.
+        """Return the admission decision for a service with this status. The decision includes the groups whose nodes the
+        service has to release.
         """
         mine = self._claims.get(ref)
         turn = self._decide(ref, status, now)
@@ -106,8 +106,8 @@ class Gangs:
         return GangAdmission(found.granted[mine.key], rivals)
 
     def _pressed(self, mine: Claim, now: float) -> bool:
-        """Return whether there is another gang of at least equal precedence that is on no node, and that would fit if all
-        gangs whose placement has exceeded the time limit released their nodes.
+        """Return whether another gang of at least equal precedence is on no node, and would fit if all gangs whose placement
+        has exceeded the time limit released their nodes.
         """
         asked = dict.fromkeys(claim.needs for claim in self._claims.values() if presses(claim, mine))
         late = [ref for ref, claim in self._claims.items() if overdue(claim, now, self._timeout)]
@@ -143,8 +143,8 @@ class Gangs:
                 return
 
     def _make_way(self, claim: Claim) -> None:
-        """Wake the services whose pods hold no node and only wait to be scheduled, if `claim` asks for nodes that these pods
-        could use, so that they can yield to it.
+        """Wake the services that can yield to `claim`: their pods hold no node and only wait to be scheduled, and these pods
+        could use nodes that `claim` asks for.
         """
         nodes, answers = self._cluster.deps().nodes, dict[Needs, bool]()
         for ref, each in self._claims.items():
@@ -177,14 +177,15 @@ class Gangs:
             self._wake(ref)
 
     def _as_read(self, claim: Claim) -> Claim:
-        """Return the claim, without its groups with a lost rank if the foreign pods on their nodes have not been read
-        yet.
+        """Return the claim. If it has groups with a lost rank, and the foreign pods have not been read for them yet, these
+        groups are left out.
         """
         return claim if claim.idle is None or self._read.get(claim.key) == claim.idle.goes else claim._replace(idle=None)
 
     async def read_foreign_pods(self, claim: Claim) -> None:
-        """Read the foreign pods (docs/placement.md) on nodes that seemed to have capacity for a failed placement attempt,
-        or that would have capacity for a lost rank if no foreign pods were there.
+        """Read the foreign pods (docs/placement.md) that decide about a claim. After a failed placement attempt, these are
+        the pods on nodes that seemed to have capacity. For a lost rank, these are the pods on nodes that would have capacity
+        without foreign pods, if the nodes have not been read recently.
 
         The result is used until the next read.
         """
@@ -199,7 +200,7 @@ class Gangs:
 
     async def check_capacity(self, ref: Ref, needs: Needs, now: datetime) -> str:
         """Return why the pods of a service do not fit on the nodes, counting capacity that the service's own pods would
-        free; "" if they fit.
+        free; "" if they fit. If they fit, the capacity is promised to the service.
 
         Foreign pods are read live even if a recent result is cached, because they may have terminated.
         """
@@ -233,8 +234,8 @@ class Gangs:
         return without_capacity(needs, self._cluster.deps().nodes, free, lambda _: ())
 
     def has_capacity_now(self, ref: Ref, needs: Needs, now: datetime) -> bool:
-        """Return whether additional pods of a service fit on the free capacity of the nodes as it is known, without a
-        request. If no node is known, the answer is unknown, and the pods are assumed to fit.
+        """Return whether additional pods of a service fit on the free capacity of the nodes, as far as it is known without a
+        request. If no node is known, the pods are assumed to fit.
         """
         free = self._capacity.nodes()
         return not free or self._has_capacity(ref, needs, free, now.timestamp(), foreign=True)
@@ -324,7 +325,7 @@ _MINE = "this service, which is releasing them"
 
 
 def _asks(claim: Claim) -> bool:
-    """Return whether services whose pods are not on any node yet have to yield to this claim."""
+    """Return whether services whose pods are on no node yet have to yield to this claim."""
     return claim.serves or not claim.trying
 
 
