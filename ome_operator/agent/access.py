@@ -61,11 +61,12 @@ def owner_of(folder: Path, digest: str, manifest: Manifest) -> str | None:
 
 
 def shareable_directories(namespace: str, homes: Callable[[], Iterable[Path]]) -> Iterator[tuple[Path, Manifest]]:
-    """Return the directories, with their manifests, from which a model may take files with a matching hash.
+    """Yield the directories, with their manifests, from which a model of the namespace `namespace` ("" for a cluster-scoped
+    model) may take files with a matching hash. `homes` returns the directories named `.ome`.
 
-    These are the directories of cluster-scoped models and of the model's own namespace. Directories of other namespaces are
-    excluded although the hash matches: hubs also publish the hashes of files that not everybody may download, so a known
-    hash does not prove permission to read the bytes.
+    A model may take files of cluster-scoped models and of its own namespace. Directories of other namespaces are excluded
+    even if the hash matches: hubs also publish the hashes of files that not everybody may download, so a known hash does not
+    prove permission to read the bytes.
     """
     for folder in homes():
         for path in sorted(folder.glob("*.json")):
@@ -75,7 +76,9 @@ def shareable_directories(namespace: str, homes: Callable[[], Iterable[Path]]) -
 
 
 def proven_files(home: Path) -> Iterator[ProvenFile]:
-    """Return every verified file below a `.ome` that has an owner: the files of complete models and of running downloads."""
+    """Yield every verified file below a directory `home` with the name `.ome`, if the file has an owner: files of complete
+    models and of running downloads.
+    """
     for path in home.glob("*.json"):
         manifest = read_manifest(path)
         owner = owner_of(home, path.stem, manifest) if manifest is not None else None

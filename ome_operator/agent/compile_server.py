@@ -1,4 +1,4 @@
-"""Answer pods that load compile caches from this node or hand over their own (docs/compile-caches.md).
+"""Send stored compile caches to pods of this node, and receive new ones from them (docs/compile-caches.md).
 
 The agent listens on a Unix socket in each directory that pods mount. The directory in which a pod reaches the agent
 determines which caches the pod gets and may replace, so a pod needs no credentials, and cannot reach the caches of other
@@ -31,14 +31,15 @@ LOOK_EVERY, CLEAN_EVERY, MARK_EVERY = 2.0, 600.0, 30.0
 """Seconds between two searches for new directories, between two removals of old caches, and between two attempts to record
 the UID of a namespace."""
 TOGETHER, OF_NAMESPACE = 8, 4
-"""Maximum number of pods that are answered at the same time, in total and of one namespace."""
+"""Maximum number of connections that are answered at the same time: of all pods, and of the pods of one namespace."""
 SLOT, PAUSE = 0.25, 0.2
-"""Minimum number of seconds that a pod counts as answered, and seconds for which a socket accepts nothing after a pod was
-refused. They bound the requests to the API server, and the work of the agent, if pods ask without a pause."""
+"""Minimum seconds for which a connection counts towards these limits, and seconds for which a socket accepts no connection
+after a limit was reached. Both bound the requests to the API server and the work of the agent if pods connect without a
+pause."""
 SILENCE, LONGEST = 20.0, 600.0
-"""Seconds for which a pod may be silent, and for which it may be connected."""
+"""Maximum seconds for which a pod may neither send nor receive bytes, and for which a connection may last."""
 ASK = 10.0
-"""Seconds within which the API server has to confirm the namespace."""
+"""Maximum seconds to wait until the API server returns the UID of a namespace."""
 LINE = 1024
 """Maximum length of a request in bytes."""
 CHUNK = 1 << 20
@@ -48,7 +49,7 @@ Inode = tuple[int, int]
 
 
 class CompileServer:
-    """The sockets of this node's compile caches."""
+    """The server for the compile caches of this node. It listens on a socket in each directory of caches."""
 
     def __init__(
         self, store: CompileStore, uid: Callable[[str], Awaitable[str]], clock: Callable[[], float] = time.monotonic
@@ -62,8 +63,8 @@ class CompileServer:
         self._looked_at = self._cleaned_at = -1e9
 
     async def run(self) -> None:
-        """Listen in the directories that exist, forever. It is a task of its own, so that the agent's other work does not
-        wait for the disk or for the API server.
+        """Call `look` again and again, forever. This is a separate task, so that the agent's other work does not wait for
+        the disk or for the API server.
         """
         while True:
             try:
@@ -74,7 +75,9 @@ class CompileServer:
             await asyncio.sleep(LOOK_EVERY)
 
     async def look(self) -> None:
-        """Listen in the directories that exist. Errors of the disk are logged."""
+        """Listen in each directory of caches that exists, and stop listening in directories that no longer exist. Remove old
+        caches every CLEAN_EVERY seconds. Errors of the disk are logged.
+        """
         now = self._clock()
         if now - self._looked_at < (LOOK_EVERY if self._store.limit else CLEAN_EVERY):
             return
@@ -98,7 +101,9 @@ class CompileServer:
                 logger.warning("cannot keep compile caches in %s: %s", place.path, error)
 
     def _found(self) -> dict[CachePlace, Inode]:
-        """Return the directories that exist. The directory of a namespace that was created again has another inode."""
+        """Return the directories of caches that exist, with their inodes. If a namespace was deleted and created again, its
+        directory has another inode than before.
+        """
         found = {place: _inode(place) for place in (self._store.places() if self._store.limit else ())}
         return {place: inode for place, inode in found.items() if inode is not None}
 
@@ -168,8 +173,9 @@ class CompileServer:
             del self._active[namespace]
 
     async def _refusal(self, place: CachePlace, inode: Inode) -> str:
-        """Return why the pods that mount the directory with this inode get no caches, or "". A namespace that was deleted
-        and created again has another owner and another directory. Pods must not exchange code with those of another owner.
+        """Return why pods get no caches through this directory, or "" if they get them. `inode` is that of the directory in
+        which the agent listens. Pods get no caches if their namespace was deleted and created again, or if this cannot be
+        verified: the new namespace may have another owner, and code must not pass from one owner to another.
         """
         try:
             uid = await asyncio.wait_for(self._uid(place.namespace), ASK)
@@ -182,7 +188,9 @@ class CompileServer:
         return "" if uid and known.strip() == uid else "the namespace was created again"
 
     def _serve(self, place: CachePlace, connection: socket.socket, reason: str) -> None:
-        """Answer the request of a connection."""
+        """Read the request of a connection, and answer it. If `reason` is not "", the answer is that there is no cache, for
+        this reason.
+        """
         connection.settimeout(SILENCE)
         ends = self._clock() + LONGEST
         try:
@@ -203,7 +211,9 @@ class CompileServer:
                 _say(connection, {"none": str(error)})
 
     def _request(self, connection: socket.socket, ends: float) -> dict[str, Any]:
-        """Read the request of a pod, which is a line of JSON. Raises CacheRefused and OSError."""
+        """Read the request of a pod, which is a JSON object on one line. `ends` is the time, according to the clock of this
+        server, until which the connection may last. Raises CacheRefused for an invalid or late request, and OSError.
+        """
         line = b""
         while not line.endswith(b"\n"):
             self._limit(ends)
@@ -252,7 +262,9 @@ class CompileServer:
 
 
 def of(roots: tuple[str, ...], gigabytes: float, uid: Callable[[str], Awaitable[str]]) -> CompileServer:
-    """Return the server for compile caches below roots. With 0 gigabytes it answers no pods, and removes the caches."""
+    """Return the server for the compile caches below `roots`. `gigabytes` is the maximum size of all caches together; with
+    0, the server answers no pods and removes the caches. `uid` asks the API server for the UID of a namespace.
+    """
     return CompileServer(CompileStore(roots, int(gigabytes * 1e9)), uid)
 
 
@@ -265,8 +277,9 @@ def _inode(place: CachePlace) -> Inode | None:
 
 
 def _listener(place: CachePlace) -> tuple[socket.socket, Inode]:
-    """Return a socket that listens in a directory, in place of an earlier socket there, and the inode of the directory. The
-    directory is named by its descriptor, because the path of a socket has at most 107 bytes.
+    """Create a socket that listens in a directory, in place of an earlier socket there. Return the socket and the inode of
+    the directory. The path of a socket has at most 107 bytes, so the socket is bound to a path that contains the descriptor
+    of the directory instead of its name.
     """
     folder = os.open(place.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     fresh = f".{SOCKET}"

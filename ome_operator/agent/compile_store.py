@@ -1,9 +1,9 @@
 """The sealed compile caches on this node's disk (docs/compile-caches.md).
 
 Each set of pods with the same cache has a directory, which the kubelet creates when it mounts the directory into a pod. The
-agent stores in it an archive for each hardware, and next to the archive how often pods have loaded it without serving
-afterwards. Only the agent writes there, so a pod cannot change an archive. The agent does not interpret archives: it
-verifies that an archive ends with the hash of its other bytes.
+agent stores in the directory one archive for each kind of hardware. Next to the archive, it stores how often pods have
+loaded the archive since an engine last served. Only the agent writes to the directory, so a pod cannot change an archive.
+The agent does not interpret archives: it only verifies that an archive ends with the hash of its other bytes.
 """
 
 import contextlib
@@ -35,15 +35,15 @@ PLACES = 64
 """Maximum number of directories of a namespace below a root. Pods in other directories are not answered, and these
 directories are removed, the oldest first."""
 ENTRIES = 32
-"""Maximum number of entries of a directory, because a pod can name any hardware. No archive is added to a directory with
-more."""
+"""Maximum number of files in a directory. If a directory has more, no archive is added to it. The limit exists because a pod
+can name any hardware."""
 LOADS = 3
-"""Number of times that an archive is loaded without the engine serving afterwards. Then the archive is withdrawn, because it
-may be the reason why the engine does not start."""
+"""Number of times that an archive may be loaded without an engine that serves afterwards. At the next load, the archive is
+withdrawn, because it may be the reason why the engine does not start."""
 TOGETHER = 30.0
 """Seconds within which several loads count as a single load, because the ranks of a group start together."""
 WITHDRAWN = 7 * 86400.0
-"""Seconds for which no archive is accepted in place of an archive that was withdrawn."""
+"""Seconds after the withdrawal of an archive for which no other archive is accepted in its place."""
 HASH = 32
 CHUNK = 1 << 20
 ROOM_EVERY = 64 * CHUNK
@@ -51,8 +51,8 @@ ROOM_EVERY = 64 * CHUNK
 _DIGEST = re.compile(rf"[0-9a-f]{{{DIGITS}}}")
 _CACHE, _LOADS, _WITHDRAWN, _FRESH = ".cache", ".loads", ".withdrawn", ".new-"
 KEPT = {_CACHE: 30 * 86400.0, _LOADS: 30 * 86400.0, _WITHDRAWN: WITHDRAWN, _FRESH: 3600.0}
-"""Seconds for which the files of each kind are kept: an archive since its last use, and a file that is not complete since
-its last byte."""
+"""Seconds for which the files of each kind are kept. The time of an archive begins with its last use, and that of an
+incomplete archive with the last byte that arrived."""
 
 
 class CacheRefused(OmeError):
@@ -60,7 +60,7 @@ class CacheRefused(OmeError):
 
 
 class CachePlace(NamedTuple):
-    """A directory that pods of a namespace mount."""
+    """A directory of compile caches, which pods of a namespace mount. `digest` is the name of the directory."""
 
     root: str
     namespace: str
@@ -68,7 +68,7 @@ class CachePlace(NamedTuple):
 
     @property
     def path(self) -> Path:
-        """The directory."""
+        """The path of the directory on the node."""
         return Path(self.root, NAMESPACES, self.namespace, FOLDER, self.digest)
 
 
@@ -79,13 +79,13 @@ class CompileStore:
         self._roots, self._budget, self._clock = tuple(roots), budget, clock
         self._lock = threading.Lock()
         self._arriving = 0
-        """Number of bytes of the archives that are received now."""
+        """Number of bytes that were received of archives that are not complete yet."""
         self.limit = min(budget, ARCHIVE_BYTES)
         """Maximum size of an archive in bytes."""
 
     def places(self, most: int | None = PLACES) -> list[CachePlace]:
-        """Return the directories that pods mount, at most the `most` newest of each namespace below each root, the newest
-        first. Symbolic links and other names are ignored.
+        """Return the directories that pods mount, the newest of each namespace first. Of each namespace below each root, at
+        most `most` directories are returned; None means all. Symbolic links and other names are ignored.
         """
         found = []
         for root in self._roots:
@@ -97,8 +97,8 @@ class CompileStore:
         return found
 
     def clean(self) -> None:
-        """Remove what an interrupted agent has left, the caches of namespaces that were deleted, directories beyond
-        `PLACES`, and archives that were not used for a long time or exceed the budget.
+        """Remove the caches of deleted namespaces, the directories beyond `PLACES`, the files that are older than `KEPT`
+        permits (such as archives that an interrupted agent left incomplete), and archives that exceed the budget.
         """
         for root in self._roots:
             for former in _folders(Path(root) / NAMESPACES / FORMER):
@@ -144,7 +144,9 @@ class CompileStore:
             yield file, os.fstat(descriptor).st_size
 
     def _count(self, place: CachePlace, hardware: str) -> None:
-        """Count a load of an archive. Withdraw the archive if it was loaded too often without an engine that serves."""
+        """Count a load of an archive. If the archive was loaded LOADS times without an engine that serves afterwards,
+        withdraw the archive and raise CacheRefused.
+        """
         counter = _named(place, hardware, _LOADS)
         now = self._clock()
         with contextlib.suppress(FileNotFoundError):
@@ -162,7 +164,9 @@ class CompileStore:
         os.utime(counter, (now, now))
 
     def served(self, place: CachePlace, hardware: str) -> bool:
-        """Record that an engine serves, and return whether an archive is wanted. Raises CacheRefused if none is accepted."""
+        """Record that an engine serves, and return whether the agent accepts its cache: true if it has none for this
+        hardware yet. Raises CacheRefused if the directory may not get an archive now.
+        """
         with self._lock:
             _named(place, hardware, _LOADS).unlink(missing_ok=True)
             if _named(place, hardware, _CACHE).exists():
@@ -197,8 +201,8 @@ class CompileStore:
                 self._arriving -= counted[0]
 
     def _bounded(self, read: Callable[[int], bytes], counted: list[int]) -> Callable[[int], bytes]:
-        """Return `read` with a check that all archives that are received now fit into the budget. The number of bytes is
-        added to the only element of `counted`.
+        """Return a function that reads as `read` does, and adds the number of received bytes to `counted[0]`. The function
+        raises CacheRefused if all archives that are being received exceed the budget together.
         """
 
         def bounded(count: int) -> bytes:
@@ -213,7 +217,9 @@ class CompileStore:
         return bounded
 
     def _written(self, file: BinaryIO, read: Callable[[int], bytes]) -> int:
-        """Write the stream to a file. Raises CacheRefused if it is too long or does not end with the hash of its bytes."""
+        """Write the bytes that `read` returns to a file, and return their number. Raises CacheRefused if the disk has too
+        little free space, or if the archive is too long or does not end with the hash of its other bytes.
+        """
         digest, tail, size, checked = hashlib.sha256(), b"", 0, -ROOM_EVERY
         while data := read(CHUNK):
             if size - checked >= ROOM_EVERY:
@@ -232,8 +238,9 @@ class CompileStore:
         return size
 
     def _make_room(self, namespace: str, size: int) -> None:
-        """Remove archives until `size` more bytes of a namespace fit into the budget. The namespace with the most bytes
-        loses the archive that was not used for the longest time. Raises CacheRefused if that does not suffice.
+        """Remove archives until `size` more bytes of the namespace `namespace` fit into the budget. In each step, the
+        namespace with the most bytes loses the archive that was not used for the longest time. Raises CacheRefused if that
+        namespace has no archive.
         """
         archives = sorted(self._archives(), key=lambda each: each[2])
         used = {space: sum(each[3] for each in archives if each[0] == space) for space, *_ in archives}
@@ -248,7 +255,7 @@ class CompileStore:
             used[largest] -= victim[3]
 
     def _archives(self) -> Iterator[tuple[str, Path, float, int]]:
-        """Return namespace, path, time of the last use and size of each archive."""
+        """Yield (namespace, path, Unix time of the last use, size in bytes) of each archive."""
         for place in self.places():
             for path in place.path.glob(f"*{_CACHE}"):
                 with contextlib.suppress(FileNotFoundError):
@@ -276,7 +283,7 @@ def _is_whole(file: BinaryIO) -> bool:
 
 
 def _folders(folder: Path) -> list[Path]:
-    """Return the folders in a folder, without symbolic links; [] if it is not a folder itself."""
+    """Return the directories in a directory, without symbolic links; [] if `folder` itself is not a directory."""
     if folder.is_symlink():
         return []
     try:

@@ -12,7 +12,7 @@ CHUNK = 4 * 1024 * 1024
 
 
 def size_below(folder: Path) -> int:
-    """Return the total bytes of all files below a folder. Files that are deleted during the scan are ignored."""
+    """Return the total size in bytes of all files below a folder. Files that are deleted during the scan are ignored."""
     total = 0
     for directory, _, names in os.walk(folder):
         for name in names:
@@ -22,7 +22,7 @@ def size_below(folder: Path) -> int:
 
 
 def file_size(path: Path) -> int:
-    """Return the bytes of a file, or 0 if the file does not exist."""
+    """Return the size of a file in bytes, or 0 if the file does not exist."""
     try:
         return path.stat().st_size
     except FileNotFoundError:
@@ -30,12 +30,14 @@ def file_size(path: Path) -> int:
 
 
 def sized(path: Path, size: int) -> bool:
-    """Return whether a file of this many bytes exists."""
+    """Return whether `path` is a file of exactly `size` bytes."""
     return path.is_file() and path.stat().st_size == size
 
 
 def check_file(path: Path, file: RemoteFile, *, limit: int | None = None) -> Checker:
-    """Pass the bytes of a file, or its first `limit` bytes, through a checker, and return the checker."""
+    """Pass the bytes of the file at `path`, or its first `limit` bytes, through a checker for `file`, and return the
+    checker.
+    """
     checker = Checker(file.hash, file.size)
     left = file.size if limit is None else limit
     with path.open("rb") as stream:

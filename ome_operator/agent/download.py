@@ -30,9 +30,8 @@ from ome_operator.util.wall_clock import WallClock, now
 logger = logging.getLogger(__name__)
 
 UNPACKED = 10e6
-"""Speed, in bytes of the archive per second, from which the maximum time for unpacking an archive is calculated. Unpacking
-is not stopped within this time, even if other namespaces are waiting, because a stopped unpacking has to start again from
-the beginning."""
+"""Assumed speed of unpacking, in bytes of the archive per second. Within the time that an archive needs at this speed, the
+unpacking is not stopped, even if other namespaces are waiting, because it would have to start again from the beginning."""
 POLL_SECONDS = 0.2
 """Seconds between two checks of whether this model's turn to download is over (see fair_queue.py)."""
 
@@ -155,8 +154,8 @@ class Download:
             ) from error
 
     async def _reuse(self, listing: Listing, fetches: tuple[Fetch, ...]) -> Remaining:
-        """Take files that are already on this disk, from directories of other revisions or from a directory that was
-        filled manually.
+        """Add files that are already on this disk: those of other revisions, and those of a directory that was filled
+        manually. Return what still has to be downloaded.
         """
         for fetch in fetches:
             if fetch.have:

@@ -23,7 +23,8 @@ class TurnOver(SourceError):
 
 
 class FairQueue:
-    """A limit on the number of turns at the same time.
+    """A queue that limits the number of turns at the same time to `slots`. Another namespace that is waiting ends a turn
+    only after `seconds`.
 
     A namespace may hold all turns except one; cluster-scoped models (namespace "") may hold all turns.
     """

@@ -71,8 +71,8 @@ class FileDownload:
         return checker
 
     async def _extend_head(self, out: BinaryIO, checker: Checker) -> None:
-        """Extend the head (the beginning of the file that has arrived without a gap) to the end of the piece in which it
-        ends.
+        """Extend the head (the beginning of the file that has arrived without a gap) to the end of the piece that contains
+        the first missing byte. With a step of 0, extend the head to the end of the file.
         """
         at, file = checker.count, self._file
         start = at - at % self._step if self._step else 0

@@ -35,7 +35,7 @@ class Roots:
         return f"spec.storage.path {path} is not below {below}: {remedy}"
 
     def misplaced_message(self, model: AnyModel) -> str:
-        """Return a message if a model may not use its path, independent of the files on the disk, otherwise ""."""
+        """Return a message if a model may not use its path, whatever files are on the disk, otherwise ""."""
         if message := self.outside_message(model):
             return message
         identity = weights(model)
@@ -103,7 +103,8 @@ def _folded(part: str) -> str:
 
 
 def path_conflict(mine: Weights, taken: Mapping[str, Weights]) -> str:
-    """Return a message if a model may not use its path because another model already uses the path, otherwise "".
+    """Return a message if a model may not use its path because another model already uses the path, otherwise "". `mine` is
+    the identity of the model, and `taken` maps the paths in use to the identities of their models.
 
     Files that are downloaded for a namespace use no path of the node, so such models never conflict.
     """
@@ -121,7 +122,7 @@ def path_conflict(mine: Weights, taken: Mapping[str, Weights]) -> str:
 
 
 def normalized_path(identity: Weights) -> str:
-    """Return the path of a model in its normalized spelling."""
+    """Return the path of a model without `.` elements and superfluous slashes, so that equal paths are equal texts."""
     return str(PurePosixPath(identity.path))
 
 

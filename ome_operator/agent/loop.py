@@ -55,7 +55,7 @@ LABELS_EVERY = 30.0
 AUDIT_EVERY = 300.0
 """Seconds between two complete lists of each kind of model, because a watch can lose deletions permanently (decisions 1)."""
 AUDIT_DEBOUNCE = 1.0
-"""Seconds between the restart of a watch with a new list and the resync of its kind of model."""
+"""Seconds from the restart of a watch with a new list until the known models of its kind are compared with a list."""
 
 
 class Agent:
@@ -99,7 +99,7 @@ class Agent:
     # --- the sink -----------------------------------------------------------------------------------------------------
 
     def seen(self, kind: str, body: Mapping[str, Any]) -> None:
-        """Receive a model that exists."""
+        """Store a model that a watch has delivered as added or modified."""
         uid, parsed = parse_model(kind, body)
         self._forget(uid)
         if kind == "BaseModel":
@@ -110,7 +110,7 @@ class Agent:
             self._models[uid] = parsed
 
     def deleted(self, kind: str, body: Mapping[str, Any]) -> None:
-        """Receive the deletion of a model."""
+        """Forget a model whose deletion a watch has delivered."""
         self._forget(uid_of(body))
 
     def _forget(self, uid: str) -> None:
@@ -119,7 +119,7 @@ class Agent:
         self._quota.gone(uid)
 
     def relisted(self, kind: str) -> None:
-        """Receive the restart of a list of models. Models that were known before it may have been deleted meanwhile."""
+        """Note that the watch of a kind of models has restarted with a new list: earlier models may have been deleted."""
         self._audit.relisted(kind)
 
     def _known(self, kind: str) -> set[str]:
@@ -206,7 +206,7 @@ class Agent:
         self._broken = broken
 
     def _try(self, broken: dict[str, str], uid: str, step: Callable[[], T]) -> T | None:
-        """Return the result of `step`, or None if it raises an error, which is recorded for this model only in `broken`."""
+        """Return the result of `step`. After an error, record it for the model `uid` in `broken`, and return None."""
         try:
             return step()
         except UnreadableSelection as error:
@@ -223,8 +223,8 @@ class Agent:
         return None
 
     def _path_refusal(self, work: Work, taken: dict[str, Weights]) -> str:
-        """Return a message if a model cannot use its path, otherwise "". `taken` maps the paths that earlier models use
-        to these models, which take precedence; the model's own path is added.
+        """Return a message if a model cannot use its path, otherwise "". `taken` maps paths to the models that use them, and
+        that take precedence over this model. If the model can use its path, the path is added to `taken`.
         """
         identity = work.identity
         if not uses_node_path(identity):
@@ -235,7 +235,7 @@ class Agent:
         return message
 
     def _is_downloading(self, work: Work) -> bool:
-        """Return whether another model downloads the files that this model needs, so that they can be reused later."""
+        """Return whether another model is downloading the files of this model, which then waits and reuses the files."""
         return any(self._works[uid].shares_download(work) for uid in self._tasks if uid in self._works)
 
     def _wanted(self, model: AnyModel) -> bool:

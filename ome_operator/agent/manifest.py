@@ -25,9 +25,9 @@ class Proven(NamedTuple):
     size: int
     hash: Hash
     blocks: tuple[int, ...]
-    """CRC-32 of every `hashes.BLOCK` bytes."""
+    """CRC-32 of each block of `hashes.BLOCK` bytes, in order."""
     members: tuple[str, ...] = ()
-    """For an archive: the names of the files that were unpacked from it. The archive itself is deleted; it is treated as
+    """For an archive: the names of the files that were unpacked from it. The archive itself is deleted, but counts as
     verified while these files exist."""
 
 

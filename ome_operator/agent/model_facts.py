@@ -14,8 +14,8 @@ MAX_FILES = 256
 file."""
 
 MAX_HEADER_BYTES = 128 * MIB
-"""Maximum bytes of all headers together, because the author of the files decides how long the headers are. Headers are
-parsed one by one, so this is a limit of time; `extract.HEADER_MEMORY` limits the memory."""
+"""Maximum bytes of all headers together. This limits the time for parsing the headers, because the author of the files
+decides how long they are. Headers are parsed one by one, and `extract.HEADER_MEMORY` limits the memory for each."""
 
 
 _READING = threading.Lock()
@@ -24,7 +24,7 @@ _READING = threading.Lock()
 def read_facts(root: Path) -> dict[str, Any]:
     """Return the facts of the model in `root`, from its config files, safetensors headers and GGUF names, as JSON data.
 
-    Only one thread of the process reads facts at a time, and it keeps one file in memory.
+    Only one thread of the process reads facts at a time. The thread has the content of only one file in memory.
     """
     large = sorted(root.glob("*.safetensors"))
     ggufs = [] if large else sorted(file.name for file in root.rglob("*.gguf"))

@@ -12,7 +12,7 @@ from pathlib import Path
 from ome_operator.agent.prefetch_plan import MIB, ContainerMemory, MemoryState, container_memory, node_memory
 
 BLOCK = 64 * MIB
-"""Number of bytes after which a reader without a rate limit checks whether it should go on (`block`)."""
+"""Number of bytes after which a reader checks whether it should go on, if there is no rate limit (see `block`)."""
 CHUNK = 8 * MIB
 """Number of bytes of one read, which is also the size of the buffer."""
 MEMINFO, CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
@@ -25,8 +25,9 @@ def memory(meminfo: Path = MEMINFO, cgroup: Path = CGROUP) -> MemoryState:
 
 
 def container(cgroup: Path = CGROUP) -> ContainerMemory | None:
-    """Return the memory of this container, or None if it has no memory limit. In a container, `cgroup` (of version 2, or 1
-    with a directory `memory`) is the container's own cgroup. Raises OSError, KeyError or ValueError.
+    """Return the memory of this container, or None if it has no memory limit. `cgroup` is the mount point of cgroups, at
+    which a container sees its own cgroup: of version 2, or of version 1 with a directory `memory`. Raises OSError, KeyError
+    or ValueError.
     """
     versions = (
         (cgroup, ("memory.max", "memory.current", "memory.stat"), "inactive_file"),
@@ -54,9 +55,9 @@ def opened(path: Path) -> Iterator[int]:
 
 
 def block(rate: float) -> int:
-    """Return the size of a block in bytes; after each block, a reader checks whether it should go on. `rate` is the limit
-    in bytes per second; 0 means no limit. Because the kernel reads two blocks ahead, two blocks together have at most
-    `rate` bytes. A block has at least one chunk.
+    """Return the size of a block: the number of bytes after which a reader checks whether it should go on. `rate` is the
+    limit in bytes per second; 0 means no limit. The kernel reads two blocks ahead without regard to the rate, so two blocks
+    together have at most `rate` bytes, but each has at least one chunk.
     """
     return BLOCK if rate <= 0 else min(BLOCK, max(CHUNK, int(rate / 2) // CHUNK * CHUNK))
 

@@ -4,8 +4,8 @@ A request contains the hash of the file and a namespace. A node serves only file
 cluster-scoped models, because a known hash does not prove that the requester may read the bytes. A file is served as soon as
 it is verified, long before its model is complete. Received bytes are verified like bytes from the source; a file that
 arrived with a wrong hash is downloaded from the source the next time. All agents share one token, because weights may be
-confidential. The token itself is never sent, because the address of an agent that has ended may belong to another pod: a
-request is signed with it, for one file, one address and two minutes.
+confidential. Requests are signed with the token. A signature is valid for one file, for the agent at one address, and for
+two minutes. The token itself is never sent, because the address of an agent that has ended may belong to another pod.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from ome_operator.storage.http import Credential, read_range, session
 from ome_operator.storage.listing import Listing, RemoteFile, Source, SourceError
 
 PEERS_ASKED = 8
-"""Maximum number of peers that are asked for a file; of more nodes, a random selection is asked."""
+"""Maximum number of peers that are asked for a file. If there are more peers, a random selection is asked."""
 UPLOADS = 16
 """Maximum number of files that a node serves at the same time; further requests are rejected with status 503."""
 PATIENCE = aiohttp.ClientTimeout(total=2.0)
@@ -43,7 +43,10 @@ Find = Callable[[], Awaitable[list[str]]]
 
 
 def signed(token: str, method: str, address: str, namespace: str, hash: str, at: int) -> str:
-    """Return the header Authorization of a request to the agent at an address. `at` is the time in seconds since 1970."""
+    """Return the value of the header Authorization for a request of the file with the hash `hash` and the namespace
+    `namespace`. `address` is that of the agent that receives the request, and `at` is the time of the signature in seconds
+    since 1970.
+    """
     text = "\n".join((method, address, namespace, hash, str(at)))
     return f"OME-SHA256 {at} {hmac.new(token.encode(), text.encode(), 'sha256').hexdigest()}"
 
@@ -61,8 +64,9 @@ class PeerSource:
         namespace: str = "",
         avoided: MutableMapping[str, float] | None = None,
     ) -> None:
-        """Initialize the source. `avoided` maps peers to the monotonic time until which they are not asked; sources of
-        several models share it.
+        """Initialize the source. `source` is the original source, `find` returns the peers, `token` signs the requests, and
+        `namespace` is that of the model. `avoided` maps each peer to the monotonic time before which it gets no request; the
+        sources of several models share this map.
         """
         self._avoided = {} if avoided is None else avoided
         self._source, self._find, self._token, self._namespace = source, find, token, namespace
@@ -99,7 +103,9 @@ class PeerSource:
             yield data
 
     def suspect(self, file: RemoteFile) -> None:
-        """Request this file only from the original source from now on, because it arrived from a peer with a wrong hash."""
+        """Record that a peer has sent this file with a wrong hash. From now on, the file is requested only from the original
+        source.
+        """
         self._suspect.add(file.name)
 
     def _avoid(self, peer: str) -> None:
@@ -112,8 +118,8 @@ class PeerSource:
             await self._session.close()
 
     async def _peer(self, file: RemoteFile) -> str:
-        """Return the URL of the peer that serves the fewest files, among some peers that have the file; "" if none of
-        them has it.
+        """Ask up to PEERS_ASKED peers for the file. Return the URL of the peer that has the file and serves the fewest files
+        at present; "" if no peer has the file.
         """
         try:
             peers = await self._find()

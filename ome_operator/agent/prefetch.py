@@ -19,7 +19,7 @@ from ome_operator.agent.throttle import Throttle
 logger = logging.getLogger(__name__)
 
 MOST_FILES = 10_000
-"""Maximum number of files of a model that is read; models with more files are not prefetched."""
+"""Maximum number of files of a model that is read into the page cache. Models with more files are not read."""
 
 
 class CachedWeights(NamedTuple):
@@ -56,8 +56,8 @@ class Prefetcher:
         return self._limit > 0
 
     def follow(self, listed: Collection[Any], complete: Collection[str]) -> None:
-        """Receive the directories that the operator lists, and the directories whose models are Ready. A directory that is
-        among both is read until the operator no longer lists it.
+        """Receive the directories that the operator lists, and the directories whose models are Ready. A directory in both
+        collections is read, unless the operator stops listing it before.
         """
         if not self.enabled:
             return
@@ -132,8 +132,8 @@ def prefetch(root: Path, limit: int, throttle: Throttle, stop: threading.Event, 
 
 
 def file_sizes(root: Path) -> dict[str, int]:
-    """Return the bytes of each regular file below a directory, by its relative name. Raises OSError, and ValueError if
-    there are more than MOST_FILES files.
+    """Return the size in bytes of each regular file below a directory, by its path relative to the directory. Raises
+    OSError, and ValueError if there are more than MOST_FILES files.
     """
     sizes = {}
     for path in root.rglob("*"):
@@ -145,7 +145,7 @@ def file_sizes(root: Path) -> dict[str, int]:
 
 
 class _Reading:
-    """The reading of one directory."""
+    """One attempt to read the files of a directory into the page cache."""
 
     def __init__(self, root: Path, sizes: Mapping[str, int], throttle: Throttle, stop: threading.Event, held: int) -> None:
         self._root, self._sizes, self._throttle, self._stop = root, sizes, throttle, stop

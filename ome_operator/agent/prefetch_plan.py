@@ -11,7 +11,7 @@ GIB = 1024 * MIB
 FORMATS = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
 """Suffixes of files of weights. Engines read the files of a single format: the first of these that a model has."""
 SMALL = 64 * MIB
-"""Maximum bytes of a file without weights, such as a tokenizer, that is also read into the page cache."""
+"""Maximum size in bytes of a file without weights, such as a tokenizer. A larger file is not read into the page cache."""
 RESERVE, RESERVED_SHARE = 2 * GIB, 0.1
 """Bytes, and fraction of the node's memory. The larger of both amounts is left unused for programs that start in the
 meantime."""

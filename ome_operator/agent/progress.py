@@ -20,7 +20,9 @@ class Progress:
         self._marks: deque[tuple[float, int]] = deque()
 
     def start(self, revision: str, total: int, have: int, files: int) -> None:
-        """Set the total bytes and the present bytes of a revision, and restart the measurement of the speed."""
+        """Begin to count the download of a revision, and restart the measurement of the speed. `total` is the size of the
+        revision in bytes, `have` the number of its bytes that are already on the disk, and `files` its number of files.
+        """
         self.revision, self.total, self.bytes, self.files = revision, total, have, files
         self._marks.clear()
         self._marks.append((self._clock(), self.fetched))

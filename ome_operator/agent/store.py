@@ -2,12 +2,13 @@
 
     <home>/<digest>/: the files of one model revision, which never change after the directory was published
     <home>/<digest>.json: the manifest of the revision; the revision is Ready when the directory and the manifest exist
-    <home>/<digest>.reading: exists while the agent reads the facts of the revision; it remains if that ended the agent
+    <home>/<digest>.reading: exists while the agent reads the facts of the revision; it remains if the agent ends meanwhile
     <home>/<digest>.partial/: a running download, with the directories `files` (verified) and `parts`, and `journal`
     <path>: a symlink to the newest revision, for cluster-scoped models only
 
-<home> is `<parent of path>/.ome` for cluster-scoped models, and `<root>/.namespaces/<namespace>/.ome` for BaseModels. The
-digest is that of the model's storage identity, which the manifest contains too, so that a directory has one model.
+<home> is `<parent of path>/.ome` for cluster-scoped models, and `<root>/.namespaces/<namespace>/.ome` for BaseModels.
+<digest> is the digest of the model's storage identity. The manifest contains this identity too, so that the agent recognizes
+a directory of another model.
 
 Every change is a rename after an fsync, so that a kill at any moment leaves either the old or the new state.
 """
@@ -75,7 +76,7 @@ class Store:
         return dict(known.identity) != self._identity
 
     def foreign_message(self) -> str:
-        """Return a message if the directory contains another model's manifest, which must stay, otherwise ""."""
+        """Return a message if the directory has the manifest of another model and must not be overwritten, otherwise ""."""
         known = read_manifest(self._manifest)
         if known is None or not self._foreign(known):
             return ""
@@ -85,7 +86,7 @@ class Store:
 
     @property
     def complete(self) -> bool:
-        """Whether the manifest exists; its contents are not checked."""
+        """Whether the directory and its manifest exist. The content of the manifest is not checked."""
         return self.root.is_dir() and self._manifest.is_file()
 
     def part(self, file: RemoteFile) -> Path:
@@ -186,7 +187,9 @@ class Store:
         return entry
 
     def unpacked(self, file: RemoteFile, members: Sequence[Proven]) -> None:
-        """Record the files of an archive, which are on the disk, in the journal, then delete the archive."""
+        """Record in the journal that the files `members` were unpacked from an archive, then delete the archive. The files
+        are on the disk already.
+        """
         self._note([*members, Proven(file.name, file.size, file.hash, (), tuple(one.name for one in members))])
         self.part(file).unlink()
 

@@ -26,8 +26,8 @@ logger = logging.getLogger(__name__)
 SCAN_EVERY = 60.0
 """Seconds for which a scan of the disk stays valid while the agent changes nothing."""
 _DIGEST = re.compile(r"[0-9a-f]{8}|[0-9a-f]{32}")
-"""Pattern of a directory name of weights. A name of eight digits is that of a directory that an earlier version of the agent
-created, which could belong to several models; nothing is downloaded into such a directory any more."""
+"""Pattern of the names of directories of weights. An earlier version of the agent created names of eight digits. Such a
+directory could belong to several models; nothing is downloaded into it any more."""
 
 
 class Directory(NamedTuple):

@@ -262,11 +262,12 @@ class Work:
             self._read_facts(message)
 
     def _read_facts(self, message: str) -> None:
-        """Add the facts to the report of a Ready model, whose message is `message`.
+        """Read the facts of a Ready model and add them to its report. `message` is the message that the report has without
+        them.
 
-        If the last reading ended the process, which the author of the files can cause on purpose, the facts are read only
-        after those of the other models. If readings have ended the process READINGS times, the facts are no longer read. The
-        model stays Ready whatever happens here, because its files are complete.
+        The author of the files can cause, even on purpose, that reading the facts ends the process. After such an end, the
+        next reading is postponed, so that the facts of other models are read first. After READINGS ends, the facts are no
+        longer read. The model stays Ready if the facts cannot be read, because its files are complete.
         """
         try:
             why = self._postponed()
