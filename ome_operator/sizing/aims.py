@@ -16,13 +16,13 @@ from ome_operator.sizing.error_bars import DEPLOYMENT, FIGURES, GPU, MODEL, bar,
 from ome_operator.sizing.priors import phases
 
 PAIRS = 1.1
-"""Minimum ratio of two measured throughputs for which the planner has to predict which of them is higher."""
+"""If the ratio of two measured throughputs is at least this number, the planner has to predict which of them is higher."""
 TITLES = {"tokens": "throughput", "tpot": "TPOT", "ttft": "TTFT"}
 Key = Callable[[Row], tuple[object, ...]]
 
 
 class Aim(NamedTuple):
-    """A measured accuracy of the planner, next to its aim."""
+    """An aim for the accuracy of the planner, with the accuracy that was measured."""
 
     what: str
     rows: int
@@ -96,8 +96,8 @@ def _order(
 
 
 def _medians(group: list[Row], ratios: Mapping[str, Mapping[str, float]], differs: Key) -> list[tuple[float, float]]:
-    """Return the median of the measured and of the predicted throughput for each kind of run. `differs` returns the kind of
-    a run.
+    """Group the rows by the key that `differs` returns for a row. Return (median measured throughput, median predicted
+    throughput) of each group.
     """
     kinds: dict[tuple[object, ...], list[tuple[float, float]]] = {}
     for row in group:
@@ -107,8 +107,8 @@ def _medians(group: list[Row], ratios: Mapping[str, Mapping[str, float]], differ
 
 
 def _bars(rows: Mapping[str, Row], ratios: Mapping[str, Mapping[str, float]]) -> Iterator[Aim]:
-    """Yield how many rows have an error within the error bar that a plan of their deployment prints. The aim is nine of ten
-    rows.
+    """Yield, for each figure, the percentage of rows whose error is within the error bar that a plan of their deployment
+    prints. An error bar is computed to contain nine of ten rows.
     """
     for name in ("tokens", "tpot", "ttft"):
         inside = every = 0

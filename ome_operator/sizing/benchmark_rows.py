@@ -15,10 +15,11 @@ _NORMAL = re.compile(r"N\((\d+),\d+\)/\((\d+),\d+\)")
 _EVEN = re.compile(r"U\((\d+),(\d+)\)/\((\d+),(\d+)\)")
 _PREFIX = re.compile(r"P\((\d+),(\d+)\)/(\d+)")
 _PLAIN = re.compile(r"^[-=+@\s]++|[^\w .,:()/+-]")
-"""Matches characters that a cell does not need. The author of a BenchmarkJob chooses the content of some cells, and a
+"""Matches the characters that are removed from a cell. The author of a BenchmarkJob chooses the content of some cells, and a
 spreadsheet program evaluates a cell as a formula if it begins with a character such as `=`."""
 MEDIANS = "TTFT and TPOT are medians of a BenchmarkJob run; the request lengths are means"
-"""Value of the column `kind` in the rows of a BenchmarkJob. It describes what the figures of these rows are."""
+"""Value of the column `kind` in the rows of a BenchmarkJob. It states which figures of a row are medians and which are
+means."""
 
 
 def rows(job: Any, given: Mapping[str, str]) -> list[dict[str, str]]:
@@ -91,7 +92,9 @@ def _figure(value: Any) -> str:
 
 
 def _each(tokens: Any, gpus: int) -> str:
-    """Return the number of tokens per second for each of `gpus` GPUs, as text; "" if `tokens` is not a number."""
+    """Return the tokens per second of a single GPU, as text; "" if `tokens` is not a number. `tokens` are the tokens per
+    second of all `gpus` GPUs together.
+    """
     try:
         return f"{float(tokens) / gpus:g}"
     except (TypeError, ValueError):

@@ -59,7 +59,7 @@ class Row:
 
     id: str
     source: str
-    """The publication of the run, as text."""
+    """The publication or benchmark that states the figures of the run, as text."""
     place: ServingStack
     isl: float
     osl: float
@@ -68,7 +68,8 @@ class Row:
     hit: float
     """Fraction of the prompt tokens that the prefix cache held."""
     drafts: Drafts
-    """Speculative decoding, if the row states that it was on. Without a number, it has a single draft token."""
+    """Speculative decoding of the run; no draft tokens if the row does not state that speculative decoding was on. If the
+    row states no number of draft tokens, the number is 1."""
     prefill: Role | None
     decode: Role | None
     concurrency: float | None
@@ -120,8 +121,9 @@ def shipped() -> tuple[Row, ...]:
 
 @cache
 def shipped_of(engine_name: str, family: str) -> tuple[Row, ...]:
-    """Return the rows of `shipped` with this engine and this family of GPUs. A plan needs them for its error bars. The other
-    rows are not converted, because this takes longer than the rest of a plan's error bars.
+    """Return the rows of `shipped` with this engine and this family of GPUs. A plan computes its error bars from them. Only
+    these rows are converted to Row objects, because the conversion of all rows takes longer than the rest of the
+    computation.
     """
     return _shipped_rows(lambda fields: (engine(fields["engine"]), gpus.gpu(fields["gpu"]).family) == (engine_name, family))
 
@@ -206,7 +208,9 @@ def row(fields: Fields, models: Models = shapes.shape) -> Row:
 
 
 def _drafts(text: str) -> Drafts:
-    """Return the drafts that the column `mtp` states: a number of draft tokens, or any word for one draft token."""
+    """Return the speculative decoding that the text of the column `mtp` states: none for a text in `_NO_DRAFTS`, the draft
+    tokens for a number of at most MOST_DRAFTS, and one draft token for any other text.
+    """
     if text in _NO_DRAFTS:
         return NO_DRAFTS
     drafts = quantity.whole(text)

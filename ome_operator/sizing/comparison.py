@@ -85,8 +85,9 @@ def text(title: str, documents: Sequence[dict[str, Any]], gpus: dict[str, Gpu]) 
 
 
 def why_slower(pair: tuple[dict[str, Any], dict[str, Any]], better: Gpu, worse: Gpu) -> str:
-    """Return the reason why a better GPU is predicted to be slower. GPUs of a family differ only by their data sheets, so
-    published runs can explain a difference only between GPUs of different families.
+    """Return the reason why the better of two GPUs is predicted to be slower. `pair` has the documents of the better and of
+    the worse GPU (see `inversions`). GPUs of a family differ only by their data sheets, so published runs can explain a
+    difference only between GPUs of different families.
     """
     if better.family == worse.family and better.node != worse.node:
         return f"its nodes have {better.node} GPUs instead of {worse.node}, and divide the model in another way"
@@ -112,8 +113,8 @@ def _cells(each: dict[str, Any]) -> tuple[str, ...]:
 
 
 def inversions(answered: Sequence[dict[str, Any]], gpus: dict[str, Gpu]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Return the pairs of which the first GPU is at least as good as the second in every number of the data sheets, but is
-    predicted to have a lower throughput for each GPU.
+    """Return the pairs (better GPU, worse GPU) of documents in `answered` whose order contradicts the data sheets: the first
+    GPU is at least as good as the second in every number, but is predicted to have a lower throughput for each GPU.
     """
     return [
         (a, b)

@@ -75,8 +75,8 @@ def held() -> tuple[Held, ...]:
 
 
 def bars(ratios: Iterable[Mapping[str, float]]) -> dict[str, Bar]:
-    """Return the error bar of each figure over several rows. `ratios` has an item for each row, which maps each figure to
-    the predicted value divided by the measured value.
+    """Return the error bar of each figure over several rows. `ratios` contains a map for each row: figure -> predicted value
+    divided by measured value.
     """
     found: dict[str, list[float]] = {}
     for each in ratios:
@@ -134,12 +134,15 @@ class Trust:
 
 
 def trust(place: ServingStack, prefill: Role | None, decode: Role | None, load: Load) -> Trust:
-    """Return the error bars of the prediction of a deployment with the roles `prefill` and `decode` under the load `load`.
+    """Return the error bars of the prediction for a deployment with the roles `prefill` and `decode` under the load `load`.
 
-    They are computed from the rows with the same engine, family of GPUs, and mode (prefill and decode on the same GPUs or
-    not). The error of a row is usually that of the fit which left out its deployment. If no row has the GPU (or the model)
-    of the prediction, it is that of the fit which left out all rows with the GPU (or the model) of the row. If no row has a
-    similar layout or load, it is the larger of these two errors.
+    They are computed from the calibration rows with the same engine, family of GPUs, and mode (prefill and decode on the
+    same GPUs or on different GPUs). Each row was predicted by several fits, each without the rows of one group of the row.
+    The error of the row is that of one of these fits:
+
+    * usually, that of the fit without the rows of its deployment,
+    * if no row has the GPU (or the model) of the prediction, that of the fit without the rows of its GPU (or model),
+    * if no row has a similar layout or load, the larger of the errors of the fits without its GPU and without its model.
     """
     if place.shape.estimated:
         why = f"the family of {place.shape.name} is unknown: its sizes are estimated from its files"
@@ -174,8 +177,9 @@ def _gpu_and_precision(place: ServingStack) -> tuple[str, str]:
 
 
 def _left_out(place: ServingStack, here: Sequence[Row]) -> tuple[tuple[str, ...], str]:
-    """Return the kinds of groups (DEPLOYMENT, GPU or MODEL) that a fit must have left out so that its errors are those to
-    expect of this prediction, and a text that states what the rows lack; "" if they contain the GPU and the model.
+    """Return which rows a fit must have left out so that its errors are representative of this prediction, as kinds of
+    groups (DEPLOYMENT, GPU or MODEL). Also return a text that states which rows are missing from `here`, such as rows with
+    the GPU of the prediction; "" if `here` contains its GPU and its model.
     """
     why = {}
     if place.gpu.name not in {row.place.gpu.name for row in here}:

@@ -22,8 +22,8 @@ from ome_operator.sizing.row_arrays import Array, Rows
 
 DATA = Path(__file__).parent / "data"
 ROUNDS, ENOUGH = 40, 2e-4
-"""Largest number of iterations of a fit; and the fraction of the cost by which an iteration has to reduce the cost for the
-fit to continue."""
+"""Maximum number of iterations of a fit, and a fraction of the cost: the fit ends when an iteration reduces the cost by
+less."""
 FOLDS = 12
 """Number of parts into which cross-validation divides the deployments. A fit leaves out all deployments of a part."""
 _WEIGHTS = np.array([WEIGHT[name] for name in FIGURES])
@@ -62,7 +62,10 @@ def _cost(errors: Array, constants: Array, mean: Array, spread: Array) -> float:
 
 
 def _normal(problem: Rows, at: Array, errors: Array, mean: Array, spread: Array) -> tuple[Array, Array]:
-    """Return the matrix and the right side of the normal equations for one step of the fit."""
+    """Return the matrix and the right side of the normal equations for one step of the fit. `at` contains the current
+    logarithms of the constants, `errors` the errors of the predictions with them, and `mean` and `spread` the priors of the
+    constants.
+    """
     logs = problem.logs(at)
     by_factor = np.zeros((problem.factors, *errors.shape))
     for factor in range(problem.factors):
@@ -99,7 +102,7 @@ def held_out(
     rows: Sequence[Row], what: str, fitted: Callable[[Sequence[Row]], Mapping[str, float]] = fit
 ) -> Iterator[tuple[Row, dict[str, float]]]:
     """Yield each row with the ratio predicted / measured of each of its figures. The predictions use constants that were
-    fitted without the rows of its part (see `parts`).
+    fitted without the rows of its part (see `parts`). `fitted` is the function that fits constants to rows.
     """
     for part in parts(rows, what):
         test = [row for row in rows if left_out(row, what) in part]

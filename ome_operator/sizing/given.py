@@ -20,8 +20,8 @@ from ome_operator.util.wording import count
 def given_layout(request: PlanRequest, prefill: str, decode: str, c: Constants) -> tuple[PlanRequest, Sequence[Layout]]:
     """Return the request with the number of nodes of this layout, and the layout with its steady state.
 
-    `prefill` and `decode` are texts such as 1xDEP32. Without `prefill`, the workers of `decode` do both. Raises PlanRefused
-    if the layout does not fit into memory, cannot serve the load, or exceeds a bound of the request.
+    `prefill` and `decode` are texts such as 1xDEP32. If `prefill` is "", the workers of `decode` do both prefill and decode.
+    Raises PlanRefused if the layout does not fit into memory, cannot serve the load, or exceeds a bound of the request.
     """
     if not decode:
         raise PlanRefused("--prefill needs --decode, the layout of the decode workers.")
@@ -68,8 +68,9 @@ def _side(request: PlanRequest, option: str, text: str, stage: str) -> Side:
 
 
 def _uneven(shape: Shape, worker: Worker) -> Uneven | None:
-    """Return the first size of a model that does not divide evenly among the GPUs of a worker; None if all do. Workers that
-    distribute experts over all their GPUs add copies of experts until they divide.
+    """Return the first size of a model that does not divide evenly among the GPUs of a worker; None if all do. The number of
+    experts is not checked if a worker distributes the experts over all its GPUs, because the engine then adds copies of
+    experts until their number divides evenly.
     """
     model = shape.known
     if worker.ep == 1:

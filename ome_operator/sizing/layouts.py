@@ -1,4 +1,4 @@
-"""Find the layouts of a model on a number of nodes that fit into memory and keep the bounds of the request, best first."""
+"""Find the layouts of a model that fit into the memory of a number of nodes and meet the requested bounds, best first."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -66,7 +66,7 @@ class Layout:
 
     @property
     def gpus(self) -> int:
-        """The number of GPUs that run a worker; GPUs of the nodes that no worker uses are not counted."""
+        """The number of GPUs that run a worker. Other GPUs of the nodes are not counted."""
         return (self.prefill.role.gpus if self.prefill else 0) + self.decode.role.gpus
 
 
@@ -74,14 +74,14 @@ class Tried(NamedTuple):
     """The layouts on a number of nodes for which a steady state was computed."""
 
     good: list[Layout]
-    """The layouts that keep the bounds of the request, best first."""
+    """The layouts that meet the bounds of the request, best first."""
     missed: list[Layout]
     """The layouts that exceed a bound of the request."""
 
 
 def layouts(request: PlanRequest, c: Constants) -> list[Layout]:
-    """Return all layouts that fit and keep the bounds of the request, best first. Raises PlanRefused if there is no such
-    layout.
+    """Return all layouts that fit into memory and meet the bounds of the request, best first. Raises PlanRefused if there is
+    no such layout.
     """
     check(request, c)
     tried = try_all(request, c)
@@ -119,10 +119,10 @@ def _both(request: PlanRequest, c: Constants) -> Iterator[Layout]:
 
 
 def _rank(request: PlanRequest, layout: Layout) -> tuple[float, ...]:
-    """Return the sort key of a layout; better layouts have smaller keys. Layouts whose engines do both prefill and decode
-    are sorted last if an engine has more GPUs than those of all calibration rows, because the accuracy of their predictions
-    is unknown. In a closed loop, layouts with more attention ranks than requests follow the others, because some ranks are
-    always idle.
+    """Return the sort key of a layout; better layouts have smaller keys. At a given request rate, layouts with fewer GPUs
+    are better, otherwise layouts with a higher request rate. Two kinds of layouts follow all others: layouts whose engines
+    do both prefill and decode with more than NARROW GPUs, because no calibration row has such an engine, and, in a closed
+    loop, layouts with more attention ranks than requests, because some ranks are always idle.
     """
     state, role = layout.state, layout.decode.role
     behind = layout.prefill is None and role.worker.gpus > NARROW
@@ -271,15 +271,15 @@ def _good(request: PlanRequest, state: SteadyState) -> bool:
 
 
 def too_slow(request: PlanRequest, state: SteadyState) -> str:
-    """Return a clause that states how a steady state exceeds the bounds of the request; "" if it keeps them."""
+    """Return a clause that states how a steady state exceeds the bounds of the request; "" if it meets them."""
     if _good(request, state):
         return ""
     return f"it has a mean TTFT of {state.ttft:.2f} s and a mean TPOT of {state.tpot * 1000:.1f} ms"
 
 
 def why_none(request: PlanRequest, tried: Tried, c: Constants) -> str:
-    """Return the reason why none of the layouts keeps the bounds of the request, and the smallest change that helps, as
-    sentences.
+    """Return sentences that state why none of the layouts meets the bounds of the request, and the smallest change that
+    helps.
     """
     name, machines = request.place.shape.name, _machines(request)
     if not _sides(request, request.nodes, _fits(request.place, BOTH)):
@@ -338,8 +338,6 @@ def _too_little_memory(request: PlanRequest) -> str:
 
 
 def _tight(place: ServingStack, nodes: int, fits: Callable[[Worker], Fit]) -> Iterator[tuple[Fit, Worker]]:
-    """Yield every worker that is possible on `nodes` nodes, and how it fits into memory without redundant experts, as
-    `fits` computes it. The workers do both prefill and decode.
-    """
+    """Yield the result of `fits` for every worker that is possible on `nodes` nodes, and the worker."""
     for worker in workers(place, nodes * place.gpu.node):
         yield fits(worker), worker

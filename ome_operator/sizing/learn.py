@@ -98,8 +98,9 @@ def _normal(
     prior: Mapping[str, Prior],
     users: Mapping[str, set[int]],
 ) -> tuple[list[list[float]], list[float]]:
-    """Return the matrix and the right side of the normal equations for one step of the fit. They are computed from the
-    derivatives of each row's errors with respect to the constants on which the row depends.
+    """Return the matrix and the right side of the normal equations for one step of the fit. `at` maps the constants to their
+    current logarithms, `found` contains the errors of each row with them, and `users` maps each constant to the indexes of
+    the rows whose predictions depend on it.
     """
     names = list(prior)
     slopes: list[dict[int, list[float]]] = [{} for _ in rows]

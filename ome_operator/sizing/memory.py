@@ -27,8 +27,8 @@ class Fit:
     """Fraction of the GPU's memory for weights and KV cache (--mem-fraction-static)."""
 
     def requests(self, shape: Shape, worker: Worker, length: float) -> float:
-        """Return the number of requests of this length in tokens for which the memory of an attention rank has space, with
-        the windows and the states of each request.
+        """Return how many requests of `length` tokens fit into the memory of an attention rank. A request needs KV cache for
+        its tokens, and memory for its attention windows and for its states of linear attention.
         """
         number = 1 if _cache_type(shape) == FP8 else 2
         window = min(length, shape.kept.window) * shape.kept.windowed * number / min(worker.tp, shape.cache_heads)

@@ -1,4 +1,4 @@
-"""Find layouts for a given number of nodes, or for the smallest number of nodes that keeps the requested bounds."""
+"""Find layouts for a given number of nodes, or for the smallest number that has a layout within the requested bounds."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -68,11 +68,10 @@ def predict(row: Row, c: Constants) -> Prediction:
 
 
 def capacity(row: Row) -> float:
-    """Return the number of requests for which the KV cache of a row's engines has space, if they do both prefill and decode;
-    at least 1 for each attention rank. For other rows the number is infinite, because their layouts were chosen for their
-    loads.
+    """Return the number of requests for which the KV cache of a row's engines has space; at least 1 for each attention rank.
+    A request needs space for its prompt and, on average, for half of its answer.
 
-    A request holds its prompt and, on average, half of its answer.
+    If the engines do not do both prefill and decode, the number is infinite: such layouts were chosen for their loads.
     """
     if not row.together or row.decode is None:
         return math.inf

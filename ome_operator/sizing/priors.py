@@ -63,8 +63,8 @@ def phases(row: Row) -> dict[str, Role]:
 
 
 def constants(row: Row) -> set[str]:
-    """Return the names of all constants on which the prediction of a row depends. Constants of an unknown engine version
-    do not exist.
+    """Return the names of all constants on which the prediction of a row depends. The names for an unknown engine version,
+    which end with `.any`, are left out, because such constants are not fitted.
     """
     return {name for names in factors(row).values() for name in names if not name.endswith(".any")}
 

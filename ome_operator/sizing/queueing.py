@@ -72,10 +72,11 @@ class Drafts:
     """Mean number of accepted draft tokens of a step, from 0 to `tokens`."""
 
     def step(self, step: Callable[[float], float], layers: int) -> Callable[[float], float]:
-        """Return the seconds for each output token of a request as a function of the batch.
+        """Return a function that maps a batch to the seconds for each output token of a request.
 
-        `step` maps a batch to the seconds of a step without drafts. A step verifies a token and its drafts. A draft costs
-        the time of a layer, as the module for multi-token prediction of DeepSeek-V3, a single layer, does.
+        `step` maps a batch to the seconds of a step without drafts, and `layers` is the number of layers of the model. A
+        step verifies a token and its drafts. The computation of a draft takes as long as a layer of the model, because the
+        module for multi-token prediction of DeepSeek-V3 is a single layer.
         """
         if not self.tokens:
             return step
@@ -297,9 +298,9 @@ class Pair(_Loop):
     def _tpots(self, batch: float) -> tuple[float, ...]:
         """Return the percentiles of the time per output token for random arrivals, as in `SteadyState.tpots`.
 
-        Method: requests that arrive at random and do not wait for a slot make the number of requests in decode a Poisson
-        variable (M/G/infinity). A step takes as long as its batch requires; a request has steps of many batches, so the mean
-        of its steps varies less.
+        Method: if requests arrive at random and do not wait for a slot, the number of requests in decode is a Poisson
+        variable (M/G/infinity). The duration of a step depends on this number, the batch. The percentiles are those of
+        single steps. The mean over all steps of a request varies less, because its steps have different batches.
         """
         return tuple(self._step(poisson_percentile(batch / self._copies, part)) for part in PERCENTILES)
 

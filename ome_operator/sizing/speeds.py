@@ -1,8 +1,8 @@
 """Predict how fast the groups of a service are, until their speed has been measured (docs/demand.md).
 
-The prediction is that of `ome plan` for the layout, the GPUs and the lengths of requests of the service. Its times are
-increased by its error bar, so that nine of ten calibration rows that are similar to the service are not slower than
-predicted.
+The prediction is that of `ome plan` for the layout, the GPUs and the lengths of requests of the service. The predicted times
+are increased by the error bar of the prediction: nine of ten calibration rows that are similar to the service are not slower
+than the increased times.
 """
 
 from collections.abc import Mapping, Set
@@ -30,8 +30,8 @@ from ome_operator.sizing.steps import ServingStack
 from ome_operator.sizing.workers import Worker
 
 SHORT = 8.0
-"""The time of prefill is a line through two predicted times: that of the mean length of the prompts, and that of this length
-divided by `SHORT`."""
+"""The predicted time of prefill is a linear function of the length of the prompt. It is determined by two predictions: for
+the mean length of the prompts, and for this length divided by `SHORT`."""
 APART = 1.4
 """Ratio of the numbers of requests at neighbouring points of the predicted curve."""
 NEVER = 0.9
@@ -96,7 +96,9 @@ def _launch(role: str, group: DescribedGroup) -> Launch:
 
 
 def _worker(role: str, start: Launch) -> Worker:
-    """Return the worker of a group, which must be a single copy of the model without a pipeline."""
+    """Return the worker of a group. Raises PlanRefused for a layout that the prediction does not cover, such as pipeline
+    stages or several copies of the model.
+    """
     found = sizes(start)
     tp, dp = found.attention_tp, found.attention_dp
     if not tp or not dp or not found.ep or found.gpus is None:
@@ -117,8 +119,9 @@ def _prefill(place: ServingStack, worker: Worker, prompt: float, slower: float) 
 
 
 def _decode(place: ServingStack, worker: Worker, start: Launch, load: Load, slower: float) -> Curve:
-    """Return the predicted curve of a decode group: the time between tokens by number of requests, up to the number that the
-    group can hold.
+    """Return the predicted curve of a decode group: points (number of requests, seconds between tokens), up to the number of
+    requests that the group can hold. Predicted times are multiplied by `slower`. The last point states that the group is
+    full.
     """
     context = load.prompt + load.answer / 2
     room = fit(place.shape, place.gpu, worker, DECODE, share(start) or 0.0)

@@ -160,8 +160,8 @@ def rest_seconds(place: ServingStack) -> float:
 
 
 def head_seconds(place: ServingStack) -> float:
-    """Return how many seconds the matrix before the softmax takes at the peak rate. Prefill computes it for one token. It is
-    in BF16, except in the few checkpoints that quantize it.
+    """Return how many seconds the output projection to the vocabulary (LM head) takes for one token at the peak rate.
+    Prefill computes it only for the last token of a prompt. It is in BF16, except in the few checkpoints that quantize it.
     """
     shape, gpu = place.shape, place.gpu
     plain = shape.rest_flops.get("bf16", 0.0) >= shape.head_flops
@@ -169,9 +169,9 @@ def head_seconds(place: ServingStack) -> float:
 
 
 def attention_seconds(place: ServingStack, worker: Worker, context: float) -> tuple[float, float]:
-    """Return how many seconds a GPU needs for the attention of a token of a decode step at peak rates, to read the cache and
-    to compute. Reading includes the states of linear attention, which a step reads and writes. `context` is the number of
-    earlier tokens.
+    """Return two times of a GPU for the attention of one token of a decode step, in seconds at peak rates: the time to read
+    the cache, and the time to compute. The first includes the states of linear attention, which a step reads and writes.
+    `context` is the number of earlier tokens.
     """
     shape, seconds = place.shape, 0.0
     heads, read = min(worker.tp, shape.cache_heads), 2.0 * shape.state / min(worker.tp, shape.state_heads)
@@ -236,8 +236,8 @@ def expert_reads(place: ServingStack, worker: Worker) -> float:
 
 
 def floor(terms: Mapping[str, float]) -> float:
-    """Return the shortest possible time of a step: no GPU reads bytes, computes or sends faster than its data sheet states,
-    even if it does all of this at the same time.
+    """Return the shortest possible time of a step. It is the time of a GPU that reads, computes and sends at the rates of
+    its data sheet, and does all of this at the same time. `terms` maps the terms of the step to seconds at peak rates.
     """
     cache = terms.get("cache", 0.0)
     read = terms.get("weights", 0.0) + cache
@@ -306,7 +306,9 @@ def prefill_factors(place: ServingStack, worker: Worker, c: Constants, mode: str
 
 
 def prefill(place: ServingStack, worker: Worker, length: float, prompt: float, c: Constants, mode: str = PAIR) -> float:
-    """Return the mean seconds of a worker for each prompt, while further prompts are queued."""
+    """Return the mean seconds that a worker needs for a prompt while further prompts are queued. The arguments `length` and
+    `prompt` are those of `prefill_terms`.
+    """
     factors = prefill_factors(place, worker, c, mode)
     return sum(time * factors[name] for name, time in prefill_terms(place, worker, length, prompt).items())
 

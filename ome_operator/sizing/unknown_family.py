@@ -18,11 +18,11 @@ _BYTES = {"bf16": 2.0, "fp8": 1.0, "fp4": 0.5625, "mxfp4": 0.53125, "int4": 0.56
 
 
 def by_sizes(name: str, config: Mapping[str, Any], weights: int) -> Shape:
-    """Return the estimated Shape of a model whose tensors are not known.
+    """Return the estimated Shape of a model whose tensors are not known. Predictions from this Shape are rough.
 
-    `weights` are the bytes of its weight files. The routed experts are as large as their widths in config.json state, and
-    all other weights are read for every token. Attention that does not read all tokens counts as if it did. So predictions
-    from the Shape are rough. Raises PlanRefused if config.json lacks a size that the estimate needs.
+    `weights` is the number of bytes of the model's weight files. The size of the routed experts is computed from the widths
+    in config.json. All other weights are assumed to be read for every token, and attention is assumed to read all tokens,
+    even if config.json states otherwise. Raises PlanRefused if config.json lacks a size that the estimate needs.
     """
     text = text_part(config)
     hidden, heads, layers = _sizes(name, text)
