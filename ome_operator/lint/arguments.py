@@ -19,8 +19,8 @@ ENDS = "The engine exits at once with code 2 and `unrecognized arguments`, and i
 
 
 def known(subject: Subject) -> Iterator[tuple[Role, Launch, Argument]]:
-    """Yield every flag that is given to a program, for all programs whose version has known flags, on rank 0 and on the
-    other ranks.
+    """Yield (role, program, flag) for every flag that is given to a program whose version has known flags. The programs are
+    those of `all_launches`.
     """
     for role, start in all_launches(subject):
         if start.line is not None:
@@ -94,9 +94,7 @@ def version_unknown(subject: Subject) -> Iterator[Hit]:
 
 
 def _gone(subject: Subject, start: Launch, given: Argument) -> tuple[str, ...]:
-    """Return the known versions of the program `start` that have the flag of the argument `given`, which the program's own
-    version lacks.
-    """
+    """Return the other known versions of the program `start` that have the flag of the argument `given`."""
     return subject.versions.elsewhere(start.engine, given.word)
 
 

@@ -36,8 +36,8 @@ def blocks_divide(subject: Subject) -> Iterator[Hit]:
 
 
 def _whole_experts(tp: int, possible: tuple[int, ...]) -> str:
-    """Return the remedy for experts that are cut inside a block. `possible` has the numbers of pieces into which an expert
-    can be cut without cutting a block.
+    """Return the remedy for experts that are cut inside a block. `tp` is the TP size of the server, and `possible` contains
+    the numbers of pieces into which an expert can be cut without cutting a block.
     """
     fitting = [pieces for pieces in possible if tp % pieces == 0]
     if not fitting:

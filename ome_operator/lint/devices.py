@@ -36,7 +36,7 @@ VENDORS: Mapping[str, Vendor] = {
 }
 """Maps the name of a vendor, or of a line of its devices, to how software for these devices is recognized."""
 _GPUS = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/xe", "gpu.intel.com/i915", "habana.ai/gaudi")
-"""Full names of GPUs, with which other names are compared."""
+"""Names of extended resources for GPUs. Other names are compared with them to find misspelt ones."""
 _OTHER_DEVICES = (
     r"google\.com/tpu|aws\.amazon\.com/neuron(core|device)?|cambricon\.com/.+|metax-tech\.com/.+|mthreads\.com/.+"
 )
@@ -44,8 +44,9 @@ _OTHER_DEVICES = (
 
 
 def vendor_of(resource: str) -> str:
-    """Return the vendor of the GPUs that an extended resource stands for: a key of VENDORS, the resource's own name for
-    `gpu` of an unknown vendor and for other accelerators, or "" if it is not known to be a GPU.
+    """Return the vendor of the devices that an extended resource stands for. For GPUs of a known vendor, this is a key of
+    VENDORS. For `gpu` of an unknown vendor, and for accelerators of other known vendors, it is the name of the resource. For
+    every other resource it is "".
     """
     for name, vendor in VENDORS.items():
         if resource.startswith(vendor.prefix):

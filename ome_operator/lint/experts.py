@@ -235,7 +235,9 @@ def lost_ranks_unknown(subject: Subject) -> Iterator[Hit]:
 
 
 def _tolerated(role: Role) -> tuple[str, str, int]:
-    """Return the object and the field in which toleratedLostRanks of a role is set, and its value; 0 if it is not set."""
+    """Return (object, field, value) of toleratedLostRanks in the topmost layer of a role that sets it; ("", "", 0) if none
+    does.
+    """
     spares = ((place, path, part.lifecycle.tolerated_lost_ranks) for place, path, part in role.written if part.lifecycle)
     return next(((place, path, spare) for place, path, spare in spares if spare is not None), ("", "", 0))
 

@@ -11,7 +11,7 @@ from ome_operator.lint.subject import Subject
 
 
 def _of(name: str) -> Callable[[Subject], Iterator[Hit]]:
-    """Return the check of a rule: a function that yields the findings of this rule about an object."""
+    """Return the check of the rule with the ID `name`: a function that yields the findings of this rule about an object."""
 
     def check(subject: Subject) -> Iterator[Hit]:
         for each in subject.refused:
@@ -30,11 +30,12 @@ _INDEX = re.compile(r"\[\d{1,9}\]")
 
 
 def without_consequences(found: Iterable[Finding]) -> list[Finding]:
-    """Return the findings without those that state that a pod lacks a field which a finding of `pod-field-unknown` tells to
-    write in place of another name.
+    """Return the findings without the consequences of wrong field names. A consequence is a finding which states that a pod
+    lacks a field, while the remedy of a finding of `pod-field-unknown` tells the user to write this field.
 
-    The list of a pod may begin with entries of the operator or of a runtime. If no entry of the pod has the index that the
-    entry has in its object, the first entry of each service that lacks the field is taken for it.
+    An entry of a list may have another index in the pod than in the object, because the operator or a runtime may add
+    entries before it. If no consequence has the index of the entry in the object, the first consequence of each service is
+    left out.
     """
     found = list(found)
     for cause in [one for one in found if one.rule.id == "pod-field-unknown"]:
@@ -57,8 +58,8 @@ def _follows(found: Finding, cause: Finding) -> bool:
 
 
 def _lacking(found: Finding) -> tuple[str, tuple[str, ...]]:
-    """Return the path of the map that lacks a field, according to a finding, and the fields of which it lacks one; "" and ()
-    for a finding about something else. The path is that of the user's object, or that of the pod.
+    """Return (path, fields) for a finding which states that a map lacks a field. The path is that of the map, in the user's
+    object or in the pod, as the finding states it. The map lacks one of the fields. Return ("", ()) for any other finding.
     """
     lacks = _LACKS.search(found.hit.says)
     if lacks is None:
@@ -77,7 +78,7 @@ def _above(found: Finding) -> str:
 
 
 def _in_pod(path: str) -> str:
-    """Return a path in a user's object with the name of the same list in a pod: the first container is `runner`."""
+    """Return the path in a pod that corresponds to a path in a user's object: the runner is the first container of a pod."""
     return path.replace(".runner", ".containers[0]")
 
 

@@ -66,7 +66,7 @@ def _refusals(subject: Subject, *, late: bool) -> Iterator[Hit]:
 
 @memoize_by_identity(64, grows=False)
 def _values(spec: Manifest) -> tuple[RefusedValue, ...]:
-    """Return the result of `refusals`, which two rules need."""
+    """Return the result of `refusals` as a tuple, which is cached because two rules need it."""
     return tuple(refusals(spec))
 
 

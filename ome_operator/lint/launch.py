@@ -24,8 +24,8 @@ _MOST = {SWITCH: 0, VALUE: 1, OPTIONAL: 1}
 _REFERENCE = re.compile(r"\$\(([A-Za-z_][\w.-]*)\)")
 """Pattern of a reference to an environment variable that the kubelet expands."""
 _OFF = frozenset({"", "false", "0", "no", "n"})
-"""Values that SGLang reads as false, in any case (SGLang 0.5.23, environ.py). An empty value is invalid, so that the default
-applies, which is false."""
+"""Values that SGLang reads as false, in lower or upper case (SGLang 0.5.23, environ.py). The empty value is invalid, so that
+SGLang uses the default instead, which is false."""
 _MODULE = re.compile(r"^-[bBdEiIOPqsSuvx]*m(?=[A-Za-z_])")
 """Beginning of a word that contains the option -m of Python and the name of a module."""
 _INSIDE = re.compile(r"\s--[a-z][\w-]+.{0,80}", re.S)
@@ -38,7 +38,7 @@ class Argument(NamedTuple):
     """A flag with the words that follow it."""
 
     written: str
-    """The word as the user writes it. If the flag's value is in the same word, it includes the value."""
+    """The flag as the user writes it, with its value if both are in the same word."""
     word: str
     """The flag without its value."""
     values: tuple[str, ...]

@@ -66,7 +66,7 @@ def _container(role: Role) -> Location:
 
 
 def whole(role: Role) -> Location:
-    """Return the location of the role's component in the lowest layer that contains it."""
+    """Return the location of the role's component in the lowest layer that contains it (the last of `Role.written`)."""
     object_, path, _ = role.written[-1] if role.written else ("", role.component, None)
     return Location(object_, path)
 
@@ -78,8 +78,8 @@ def service(subject: Subject) -> Location:
 
 def _runner(role: Role, *says: Callable[[Runner], bool] | str) -> Location:
     """Return the location of a field of a role's runner. `says` contains the name of the field, and functions that test a
-    runner, in order of preference. Of these tests, the first that the runner of any layer satisfies is used: the location is
-    in the topmost layer whose runner satisfies it. If no runner satisfies any test, return the location of the component.
+    runner, the preferred test first. The first test that any runner satisfies decides: the location is in the topmost layer
+    with such a runner. If no runner satisfies any test, return the location of the component.
     """
     name = next(item for item in says if isinstance(item, str))
     for asks in (item for item in says if not isinstance(item, str)):

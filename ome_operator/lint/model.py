@@ -43,9 +43,9 @@ def _stated(model: Model, read: Facts) -> Facts:
 
 
 def _stored(model: Model, seen: Facts) -> Quantization | None:
-    """Return the quantization of the stored weights if it is not the one in the config: the quantization that was read from
-    the files, such as that of hf_quant_config.json, or the one that the spec names. Return None if the config.json states
-    the quantization correctly.
+    """Return the quantization of the stored weights if the config.json does not state it. This is the quantization that was
+    read from other files of the model, such as hf_quant_config.json. If none was read, it is the one that the spec names,
+    unless the config.json in the spec states a quantization or is missing. In all other cases, return None.
     """
     if seen.quantization is not None:
         return seen.quantization

@@ -80,10 +80,10 @@ RANGES: Mapping[str, Mapping[str, Range]] = {
     },
     **{name: {"--port": _PORT, "--prometheus-port": _PORT} for name in ROUTERS},
 }  # fmt: skip
-"""Maps each program to a map from its flags to the values with which the program can work. A flag is missing if the program
-also works with other values, or if it is not known that it does not. Sources: SGLang 0.5.23, arg_groups/validation_hook.py,
-lora_hook.py, serving_hook.py, hicache_hook.py, and scheduler_components/metrics_reporter.py, which divides by the interval;
-vLLM, config/scheduler.py and config/cache.py."""
+"""Maps each program to a map from its flags to the values with which the program can work. A flag is listed only if it is
+known that the program cannot work with other values. Sources: SGLang 0.5.23, arg_groups/validation_hook.py, lora_hook.py,
+serving_hook.py, hicache_hook.py, and scheduler_components/metrics_reporter.py, which divides by the interval; vLLM,
+config/scheduler.py and config/cache.py."""
 _UNLESS: Mapping[str, Mapping[str, Range]] = {
     "--disable-retries": {
         "--retry-max-retries": _POSITIVE,
@@ -99,8 +99,8 @@ _UNLESS: Mapping[str, Mapping[str, Range]] = {
     },
     "": {"--request-timeout-secs": _POSITIVE, "--max-payload-size": _POSITIVE, "--worker-startup-timeout-secs": _POSITIVE},
 }
-"""Maps a switch of sglang-router to the values that its configuration check accepts unless the switch is on; "" for the
-values that it always checks (sgl-router/src/config/validation.rs)."""
+"""Maps a switch of sglang-router to flags and their values: the configuration check of the router requires these values
+while the switch is off. The key "" has the flags whose values are always checked (sgl-router/src/config/validation.rs)."""
 _CACHE_AWARE = {
     "--cache-threshold": Range(least=0, most=1),
     "--balance-rel-threshold": Range(least=1),

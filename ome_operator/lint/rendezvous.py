@@ -11,7 +11,7 @@ _OWN = re.compile(r"(127\.0\.0\.1|localhost|0\.0\.0\.0|\[?::1\]?|\$[({]?(POD_IP|
 """Pattern of the addresses with which each pod reaches only itself."""
 
 _PORTLESS = re.compile(r"(?:\$\((?:LWS_\w+|POD_NAME|POD_IP|HOSTNAME|NAMESPACE)\)|[\w.-])+")
-"""Pattern of addresses that end without a port, also if they refer to variables that contain no port."""
+"""Pattern of addresses without a port. They may contain references to variables whose values contain no port."""
 
 
 @rule(

@@ -131,7 +131,7 @@ def _start(engine: Role) -> int:
 
 
 _OPEN_AT_MOST_S = 10
-"""Maximum time in seconds for which a circuit breaker stays open without a warning of this rule."""
+"""Maximum seconds for which a circuit breaker may stay open. For a longer time, the rule `circuits-open` warns."""
 
 
 @rule(

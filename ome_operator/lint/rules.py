@@ -121,8 +121,9 @@ def model_dependent(subject: Subject) -> Iterator[Hit]:
 
 
 def _by_model(subject: Subject, names: Collection[str]) -> dict[str, dict[str, Hit]]:
-    """Map the ID of each rule to the models with which it has a finding, and each model to the first finding. Notes, and
-    rules that have a finding without a model, are left out.
+    """Return, for a runtime that is checked with several models, the findings that depend on the model: ID of the rule ->
+    kind and name of the model -> first finding. `names` contains the IDs of the rules that are applied. Rules of severity
+    NOTE, and rules that have a finding about the runtime without a model, are left out.
     """
     found = dict[str, dict[str, Hit]]()
     for name in names if subject.variants else ():

@@ -102,7 +102,7 @@ def sizes(start: Launch) -> Sizes:
 
 @memoize_by_identity(64, grows=False)
 def unknown_sizes(start: Launch) -> frozenset[str]:
-    """Return the names of the flags in `SIZE_FLAGS` that `Launch.text` notes in `doubted`."""
+    """Return the flags in `SIZE_FLAGS` with an unknown value or in a wrong spelling (see `Launch.doubted`)."""
     before = frozenset(start.doubted)
     start.doubted.clear()
     for name in SIZE_FLAGS:

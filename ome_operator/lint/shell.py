@@ -120,7 +120,8 @@ def _flush(
     function: bool,
 ) -> Iterator[Command]:
     """Yield the simple command that consists of `words`, if there is one. `around` contains the operators before and after
-    it. Update `opened`, the compound commands that are open, and `variables`, the known variables.
+    `words`, and `function` states whether they begin the body of a function. Update `opened`, the compound commands that are
+    open, and `variables`, the known variables.
     """
     while words:
         head = words[0].text

@@ -92,7 +92,9 @@ class RefusedPart(Protocol):
         """Path of the part in the object."""
 
     def causes(self, sentence: str) -> bool:
-        """Return whether this part is the reason for a sentence which states that a field is missing."""
+        """Return whether this part is the cause of a problem. `sentence` is the message of the problem, and states that a
+        field is missing.
+        """
 
     @property
     def says(self) -> str:
@@ -133,18 +135,19 @@ class Subject:
     refused: tuple["RefusedPart", ...] = ()
     """The parts of the objects in the checked files that a cluster would refuse."""
     dangling: tuple[tuple[str, str], ...] = ()
-    """The references of the object to objects that are neither in the checked files nor in the catalog, each as the path of
-    the field and a sentence with what to do."""
+    """The references of the object to other objects that are neither in the checked files nor in the catalog. Each reference
+    is a pair: path of the field, and sentence that states what to do."""
     source: str = ""
     """Why nothing downloads the files of a model or of fine-tuned weights; "" if agents or a claim provide them, or if users
     copy them to the nodes."""
     elsewhere: str = ""
-    """Why no runtime in the files and in the catalog fits a service that names none, although one on its cluster may; "" if
-    one fits, or if the runtimes of the cluster are known."""
+    """Why no runtime in the files or in the catalog fits a service that names no runtime. A runtime on the cluster of the
+    service may fit nevertheless. "" if a runtime fits, or if the runtimes of the cluster are known."""
     ignored: frozenset[str] = frozenset()
     """IDs of the rules that are not applied to this service."""
     variants: tuple["Subject", ...] = ()
-    """For a runtime that is checked without a service and fits several models: the runtime with each of them."""
+    """For a runtime that is checked without a service and fits several models: the subject of the runtime with each of the
+    models."""
 
     @property
     def launches(self) -> tuple[Launch, ...]:

@@ -161,8 +161,8 @@ def certain(looked_at: Subject) -> Subject:
 def _ends(rule: Rule, hit: Hit) -> bool:
     """Return whether SGLang's parser rejects the argument of this hit.
 
-    The parser certainly rejects a flag and its value that are written in a single word, and such a hit has a fix. It accepts
-    a value that contains flags, which may be intended.
+    The parser accepts the arguments of one kind of hits: the rule `flag-joined` also reports values that contain flags,
+    which may be intended. Hits of this rule without a fix are treated as if they were of this kind.
     """
     return rule is not arguments.flag_joined or hit.fix is not None
 

@@ -27,15 +27,15 @@ _TEXTS = {
     "PersistentVolumeClaimVolumeSource": "claimName",
     "SecretVolumeSource": "secretName",
 }
-"""Maps a type to the field that users mean who write a text in the place of an object of this type. For a type that is not
-in this map, it is `name`, if the type has this field."""
+"""Maps a type to the field in which a text probably belongs that a user writes in the place of an object of this type. For
+types that are not in this map, this is the field `name`, if the type has it."""
 _LONGEST = 60
 """Maximum number of characters of a text that a remedy repeats."""
 
 
 def correction(value: Any, form: str) -> str:
-    """Return what to write instead of a value that has not the form `form`, one of those in `pod_fields.forms`; "" if it has
-    this form.
+    """Return what to write instead of a value that does not have the form `form`; "" if it has this form. `form` is one of
+    those in `pod_fields.forms`.
     """
     kind = "list" if form.startswith("[]") else "map" if form[:1].isupper() or form.startswith("{}") else form
     fine, remedy = _FORMS[kind]
@@ -47,7 +47,9 @@ def correction(value: Any, form: str) -> str:
 
 
 def _example(text: str, type_: str) -> str:
-    """Return the object of a type that a text in its place probably means, in YAML; "" if that is not known."""
+    """Return the object of the type `type_`, in YAML, that a user probably means by writing `text` in its place; "" if
+    unknown.
+    """
     known = pod_fields.forms(type_)
     name = _TEXTS.get(type_) or ("name" if "name" in known else "")
     plain = (
