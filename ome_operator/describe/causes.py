@@ -25,7 +25,9 @@ SHOWN = 12
 
 
 class Link(NamedTuple):
-    """A link of a chain, which leads from the service down to the reason why it is not ready."""
+    """An object in the chain of a `Cause`. Such a chain leads from a service down to the reason why the service is not
+    ready.
+    """
 
     kind: str
     name: str

@@ -76,8 +76,9 @@ def _name(manifest: Manifest) -> str:
 
 
 def _parts(item: "Outcome | None") -> dict[Key, Manifest]:
-    """Return the objects by a key that is the same in every revision: kind, component, whether it has the leaders, and
-    group.
+    """Return the objects of an outcome by a key that is the same in every revision. For an object of a revision, the key
+    consists of the kind, the component, whether the object has the leaders of groups, and the number of the group. For any
+    other object, it consists of the kind and the name.
 
     Stored revisions are left out, because they repeat the content of the StatefulSets.
     """

@@ -38,8 +38,8 @@ class Use(NamedTuple):
 
     @property
     def gpu_state(self) -> State:
-        """The state of the GPUs: the GPUs of a ready rank serve only if all other ranks of its group are ready, too. The
-        totals of all nodes count them in the same way.
+        """The state of the GPUs of these ranks. The GPUs of ready ranks count as waiting while another rank of the group is
+        not ready, even if that rank is on another node. The function `totals` counts GPUs in the same way.
         """
         return State.WAITING if self.state is State.READY and not self.serves else self.state
 

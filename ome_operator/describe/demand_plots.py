@@ -11,12 +11,14 @@ _ROLES = {"prefill": "Prefill groups", "decode": "Decode groups", "routers": "Ro
 
 
 def demand_plots(found: ScalingView, seen: Sequence[ScalingView] = ()) -> list[Plot]:
-    """Return the plots of a service. For each role they show the ready groups and the wanted groups over time, and the
-    wanted groups of the last decisions next to the number that is set now. For the last days they show the GPU-hours and the
-    share of requests within the target, as measured and as they would have been with the wanted groups. The list is empty
-    before the first decision.
+    """Return the plots of a service; [] before the first decision of the autoscaler:
 
-    `seen` contains the scaling of the service at equal intervals, the newest last.
+    * for each role, the ready groups and the wanted groups over time,
+    * for each role, the wanted groups of the last decisions, next to the number of groups that is set now,
+    * for the last days, the GPU-hours and the share of requests within the target: as measured, and as they would have been
+      with the wanted groups.
+
+    `found` is the current scaling of the service. `seen` contains its scaling at equal intervals, the newest last.
     """
     return [*_ready(seen), *_roles(found), *_days(found)] if found.wanted else []
 
@@ -63,6 +65,8 @@ def _shares(day: Mapping[str, Any]) -> tuple[float | None, float | None]:
 
 
 def _number(value: Any) -> float | None:
-    """Return a value of a status, which people may have edited, as a number; None if it is not a number."""
+    """Return a value of the status as a number; None if it is not a number, for example because somebody has edited the
+    status.
+    """
     known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**53
     return float(value) if known else None

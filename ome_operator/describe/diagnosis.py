@@ -83,7 +83,8 @@ class Trouble:
     """A sentence which states that no operator has renewed its Lease in time; "" if an operator has, or if that is unknown.
     """
     next: str = ""
-    """What to do about the service's own reason; "" if findings or pods contain the next step."""
+    """What to do if the reason of the service is `Outdated` and `late` is "". In all other cases "", because `findings`,
+    `pods` or `late` contain the next step."""
     back: str = ""
     """The step back to the last complete revision; "" unless pods of a newer revision need a person's action."""
 
@@ -253,8 +254,11 @@ ROUTINE = frozenset(
 
 
 def next_step(reason: str, message: str, tree: Tree, which: str = "", role: str = "", part: SliceView | None = None) -> str:
-    """Return the next step for a reason, as `step` does, unless the message shows another cause than missing GPUs or nodes.
-    A pod is also unschedulable if its PersistentVolumeClaim is missing or not bound, or if no node has a required label.
+    """Return the next step for a reason, adapted to the cause that `message` states. The other parameters are those of
+    `step`.
+
+    The step of `step` for pods without a node is to free GPUs. But `message` may show another cause: a PersistentVolumeClaim
+    that is missing or not bound, a taint, too little of another resource, or a label that no node has.
     """
     if "persistentvolumeclaim" in message.lower():
         return f"create the claim that the message names, or wait until it is bound: kubectl get pvc -n {tree.namespace}"

@@ -126,7 +126,7 @@ def _ranks(below: Drawn, ranks: Sequence[Rank], every: bool, what: str) -> None:
 
 
 def _how(ranks: Sequence[Rank]) -> Text:
-    """Return a text that describes the state of several ranks, which is the same for all of them."""
+    """Return a text that describes the state which several ranks have in common."""
     item, text = ranks[0], Text()
     if item.restarts:
         text.append(f"  {count(item.restarts, 'restart')}{' each' if len(ranks) > 1 else ''}", "yellow")

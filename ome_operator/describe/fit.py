@@ -68,9 +68,10 @@ def fit(
     held: Mapping[str, Mapping[str, int]],
     on: Mapping[str, Sequence[Holder]],
 ) -> FitAnswer:
-    """Return whether pods fit on the nodes beside what runs there.
+    """Return whether the pods of a service fit on the nodes beside the pods that run there.
 
     name    Namespace and name of the service.
+    needs   The pods of the service, by role, with the resources that they request.
     nodes   The nodes as if they were empty.
     held    The amounts of each resource that other pods use on each node.
     on      The pods that use these amounts, by node.

@@ -34,17 +34,18 @@ class Forecast:
     gpus: int = 0
     """Number of GPUs in the pods that restart."""
     interrupts: bool = False
-    """Whether nothing serves until new pods are ready, and the strategy blueGreen would keep the old pods until then."""
+    """Whether the service answers no requests until new pods are ready, although it would answer them with the strategy
+    blueGreen, which keeps the old pods until then."""
     shared: tuple[Ref, ...] = ()
-    """Those of the runtime, the model and the accelerator classes whose edit restarts groups. The service waits for its wave
-    in the rollout of this edit (docs/rollouts.md)."""
+    """The shared objects (runtime, model, accelerator classes) whose edits restart groups of the service. The service waits
+    for its wave in the rollout of such an edit (docs/rollouts.md)."""
 
 
 def forecast(
     service: Ref, before: Outcome | None, after: Outcome | None, remark: str = "", held: str = ""
 ) -> Forecast | None:
-    """Return the effect of an edit, which is the difference between the current outcome and the outcome after the edit.
-    Return None if both are equal.
+    """Return the effect of an edit; None if it has no effect. `before` is the current outcome, and `after` the outcome after
+    the edit; None if the service does not exist.
 
     remark      A sentence about the rollout, or about pods that the edit adds.
     held        The target revision before the edit, if it has no groups because its rollout has not begun. In this case
@@ -143,7 +144,9 @@ def _how(before: Outcome, after: Outcome) -> str:
 
 
 def _same_roles(before: Outcome, after: Outcome) -> bool:
-    """Return whether two revisions have the same roles. If not, the strategy is always `recreate`."""
+    """Return whether two revisions have the same roles. If the roles differ, the strategy of the rollout is always
+    `recreate`.
+    """
     return {role.component for role in before.roles} == {role.component for role in after.roles}
 
 

@@ -26,7 +26,9 @@ class HistoryEntry(NamedTuple):
 
 
 def history_entries(known: list[Revision], aim: TargetRevision, slices: Iterable[Mapping[str, Any]]) -> list[HistoryEntry]:
-    """Return an entry for each stored revision, oldest first. `slices` is the field `slices` of the service's status."""
+    """Return an entry for each of the stored revisions `known`, oldest first. `aim` states the requested and the rejected
+    revisions, and `slices` is the field `slices` of the service's status.
+    """
     inputs = [item.data.get("inputs") or {} for item in known]
     pairs = zip(known, [None, *inputs], inputs, strict=False)
     return [
@@ -35,8 +37,8 @@ def history_entries(known: list[Revision], aim: TargetRevision, slices: Iterable
 
 
 def before(known: list[Revision], aim: TargetRevision) -> str:
-    """Return the revision to which an undo would return: the last revision that was complete, or else the newest revision
-    before the requested one that was not rejected; "" if there is none.
+    """Return the revision to which an undo would return: the last complete revision. If there is none, return the newest
+    revision that is older than the requested one and was not rejected; "" if there is none either.
     """
     rejected = {item["revision"] for item in aim.rejected}
     older = itertools.takewhile(lambda item: item.name != aim.wish, known)

@@ -1,4 +1,4 @@
-"""Selects the pods whose logs are shown, and defines their labels."""
+"""Selects the pods whose logs are shown, and defines the label of each pod, such as `decode/0/1`."""
 
 import re
 from collections.abc import Iterable
@@ -76,8 +76,8 @@ def parse_seconds(text: str) -> int | None:
 
 
 def sort_key(when: str) -> tuple[str, str]:
-    """Return a sort key for a time in UTC. The key consists of the RFC 3339 text up to the seconds, and the fraction of
-    the second. Keys can be compared if their lines are from one log, or from different nodes that log in UTC.
+    """Return a sort key for a time: its RFC 3339 text up to the seconds, and the fraction of the second; ("", "") for
+    another text. Times from different nodes can be compared only if the nodes write them in UTC.
     """
     match = re.match(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?", when)
     return (match[1], (match[2] or "").ljust(9, "0")) if match else ("", "")

@@ -97,7 +97,7 @@ def _view(tree: Tree, move: Move, settings: MovePolicy | None, now: datetime, *,
 
 
 _WAITS = "the end of a rollout or a pause, or until all groups of the role are ready"
-"""What a move in the phase `Waiting` may wait for. The condition Moved says which of it is the case."""
+"""What a move in the phase `Waiting` may wait for. The condition Moved states which of these events it waits for."""
 
 
 def _ranks(tree: Tree, move: Move, member: str) -> Iterator[Rank]:

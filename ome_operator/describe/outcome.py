@@ -68,13 +68,14 @@ class Outcome:
     """The reasons why the service cannot start, each with the next step."""
     refused: str = ""
     """Why the operator refuses to make a new revision from the service, so that an older revision stays the target; "" if it
-    does not. Only known if the objects have a judge (`Deps.judge`)."""
+    does not refuse, or if there is no validator (`Deps.judge`) to ask."""
     advice: str = ""
     demand: str = ""
     """Why the spec does not allow the operator to scale the service with its demand; "" if it does, or if no component has
     the autoscaler class Demand."""
     bounds: Bounds = field(default_factory=lambda: Bounds({}, {}))
-    """The limits of a rollout to the target revision."""
+    """How many groups of each role may exist in addition, and how many may be missing, during a rollout to the target
+    revision."""
     workloads: Mapping[str, Stored] = field(default_factory=dict)
     """The stored templates of the components engine and decoder. They exist even if a component has no groups."""
     generated: frozenset[str] = frozenset()

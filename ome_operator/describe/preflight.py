@@ -163,8 +163,8 @@ def progress(ranks: Sequence[Checkup]) -> str:
 
 
 def in_place(service: str, namespace: str, stored: bool) -> str:
-    """Return an instruction for the case that pods of the service occupy the nodes: to let the check run on these nodes,
-    before each engine starts. `stored` states whether the service exists on the cluster.
+    """Return what a user can do if pods of the service occupy the nodes, so that the check cannot run now: an annotation
+    lets the check run on these nodes before each engine starts. `stored` states whether the service exists on the cluster.
     """
     mode = f"{keys.PREFLIGHT}: Warn"
     held = (

@@ -120,7 +120,9 @@ def waves(services: Iterable[Forecast], notes: Mapping[Ref, Mapping[str, str]]) 
 def _as_it_runs(
     service: InferenceService | Invalid | None, deps: Deps, children: Iterable[Child], revision: str
 ) -> Outcome | None:
-    """Return the outcome of the revision that has groups; None if it is not known or not stored."""
+    """Return the outcome of a service for the stored revision `revision`, which has groups. Return None if `revision` is ""
+    or not stored.
+    """
     if not revision or not isinstance(service, InferenceService):
         return None
     found = outcome(pinned(service, revision), deps, children)

@@ -49,8 +49,9 @@ def operator_class(body: Mapping[str, Any]) -> str:
 
 
 def overdue(leases: Iterable[Mapping[str, Any]], now: datetime) -> str:
-    """Return a sentence that says that no operator works, from the Leases of all operators that may handle a service; "" if
-    one of them was renewed in time (core/observed/leases.py), or if none was ever renewed, as without leader election.
+    """Return a sentence which states that no operator has renewed its Lease in time (core/observed/leases.py). Return "" if
+    one has, or if no Lease was ever renewed, for example because the operators run without leader election. `leases` are the
+    Leases of all operators that may handle the service.
     """
     known = [(when, lease) for lease in leases if (when := renewed(lease)) is not None]
     if not known or any(alive(lease, now) for _, lease in known):
@@ -65,8 +66,9 @@ def overdue(leases: Iterable[Mapping[str, Any]], now: datetime) -> str:
 
 
 def judged(tree: "Tree", late: str) -> "Tree":
-    """Return the tree of a service with `late`, the sentence which states that no operator works ("" if one works). If
-    `late` is not "", a service whose pods contradict its condition Ready is shown as not ready.
+    """Return the tree of a service with its field `late` set. `late` is the sentence which states that no operator has
+    renewed its Lease; "" if one has. If `late` is not "", a service whose pods contradict its condition Ready is shown as
+    not ready.
     """
     if late and tree.ready and (roles := _down(tree)):
         message = f"the condition Ready is True, but no pod of {' and '.join(roles)} is ready"

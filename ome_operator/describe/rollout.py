@@ -58,9 +58,9 @@ def _order(stage: RolloutStage | None, tree: Tree) -> list[RolloutStage]:
     """Return the steps of a rollout in their order. `stage` is the step that the rollout has reached; None if it is
     complete.
 
-    With the strategies whose old pods end first, the groups of the revision become ready after the old revision is gone. The
-    step in which the old revision goes is left out if no other revision has objects and the rollout is not complete: it is
-    the first rollout, or groups of the only revision are starting.
+    If the strategy ends the old pods first, the step ALONE (the old revision is gone) precedes the step READY (the groups of
+    the revision are ready). The step ALONE is left out while the rollout is not complete and no other revision has objects,
+    as in the first rollout of a service, or when groups of its only revision start again.
     """
     order = list(RolloutStage)
     others = any(part.revision != tree.revision for part in tree.slices)

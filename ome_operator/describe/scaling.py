@@ -40,7 +40,7 @@ class ScalingView(NamedTuple):
     """The explanation of the reason in `hold`."""
     why: str
     speeds: Mapping[str, str]
-    """Maps each role to a text about how the speed of its groups is known."""
+    """Maps each role to a text that states on what the speed of its groups is based, such as on measurements."""
     writers: Mapping[str, str]
     """Maps the name of each RoleScale in `by_hand` to the field manager that wrote its number, such as kubectl."""
     by_hand: tuple[str, ...]
@@ -93,7 +93,8 @@ def _limits(body: Mapping[str, Any], scales: Mapping[str, Child], written: Colle
     """Return what limits the number of groups of each component that has the autoscaler class Demand. `scales` are the
     RoleScales of the service by name, and `written` the names of those whose number somebody has set by hand.
 
-    A component may get its maxReplicas from the runtime. It has a RoleScale then; without maxReplicas it has none.
+    Only a component with maxReplicas has a RoleScale. So a RoleScale shows that a component has maxReplicas, even if the
+    runtime sets this field and not the service.
     """
     spec, component_of = body.get("spec") or {}, {name: one.labels.get(keys.COMPONENT) for name, one in scales.items()}
     found = dict.fromkeys(_demanded(body), Limit.UNSET)
@@ -106,8 +107,8 @@ def _limits(body: Mapping[str, Any], scales: Mapping[str, Child], written: Colle
 
 
 def own_why(found: ScalingView) -> str:
-    """Return the sentence that explains the size of the service; "" if it is the same sentence as the explanation of the
-    hold.
+    """Return the explanation of the size of the service (`found.why`); "" if the explanation of the hold (`found.meaning`)
+    is the same sentence.
     """
     return "" if found.why == found.meaning else found.why
 

@@ -10,8 +10,8 @@ from ome_operator.describe.words import WORDS
 
 
 def for_reason(reason: str) -> State:
-    """Return the state of a service whose problem has this reason. For a reason without a record, it is the state in which a
-    person has to act.
+    """Return the state of a service whose problem has this reason. For an unknown reason, return the state of services that
+    require action by a person.
     """
     return WORDS[reason].state if reason in WORDS else record_of(reason).state
 

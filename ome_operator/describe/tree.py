@@ -240,8 +240,8 @@ def _slices(
 
 
 def _refused(role: RoleView, status: Mapping[str, Any]) -> RoleView:
-    """Return the role. If its condition states why the API server refuses the role's missing pods, this reason is set on
-    these pods.
+    """Return the role, with the reason of its missing pods if the API server refuses them. This reason is in the condition
+    of the role's component.
     """
     conditions = status.get("conditions") or ()
     found: Mapping[str, Any] = next((item for item in conditions if item.get("type") == CONDITION[role.component]), {})

@@ -19,8 +19,8 @@ class UnknownWeights(NamedTuple):
     why: str
     """`NEVER`, `DENIED`, or a text that states what has stopped reporting (the node or its agent), and for how long."""
     labelled: tuple[str, ...] = ()
-    """The models for which the node has the value `Ready` in a label, without the prefix of the label's key. A label of a
-    node without a report was set by hand."""
+    """The models for which a label of the node has the value `Ready`, each as the key of the label without its prefix. Empty
+    if the node has a NodeModels record. A label of a node without a record was set by hand."""
 
     @property
     def text(self) -> str:
@@ -35,8 +35,8 @@ def unknown_weights(
     """Return the nodes whose weights are unknown, by name.
 
     records   The NodeModels of the agents.
-    agents    The pods of the agents; empty if the user may not read them, or if agents do not run as pods of the chart. Then
-              a node with a record is known unless its kubelet is silent.
+    agents    The pods of the agents; empty if the user may not read them, or if agents do not run as pods of the chart. If
+              there are none, the weights on a node with a record count as known while the node is Ready.
     denied    Whether the user may not read NodeModels.
     """
     reported = {body["metadata"]["name"] for body in records}
