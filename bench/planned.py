@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bench.figures import median
 from bench.results import Planned
-from ome_operator.sizing.error_bars import DEPLOYMENT, held, left_out
+from ome_operator.sizing.error_bars import DEPLOYMENT, held_out_predictions, left_out
 
 WORDS = ("plan", "--model", "Kimi-K2-Instruct", "--hardware", "h200", "--nodes", "16", "--workload", "2000/100")
 
@@ -22,5 +22,5 @@ def measure(repeat: int) -> Planned:
         )
         seconds.append(time.monotonic() - began)
     bars = left_out(DEPLOYMENT)
-    rows = sum(each.left_out == DEPLOYMENT for each in held())
+    rows = sum(each.left_out == DEPLOYMENT for each in held_out_predictions())
     return Planned(median(seconds), rows, bars["tokens"].median, bars["tpot"].median, bars["ttft"].median)

@@ -27,7 +27,7 @@ class Division(Enum):
     """A matrix does not divide into pieces of complete quantization blocks."""
 
 
-class Uneven(NamedTuple):
+class UnevenDivision(NamedTuple):
     """A size that does not divide evenly."""
 
     division: Division
@@ -35,21 +35,21 @@ class Uneven(NamedTuple):
     """What is wrong, as a clause without a full stop."""
 
 
-def divides(model: ModelFacts, shape: ParallelShape) -> Uneven | None:
+def find_uneven_size(model: ModelFacts, shape: ParallelShape) -> UnevenDivision | None:
     """Return the first size of the shape that does not divide evenly; None if all sizes do."""
     return next(_uneven(model, shape), None)
 
 
-def _uneven(model: ModelFacts, shape: ParallelShape) -> Iterator[Uneven]:
+def _uneven(model: ModelFacts, shape: ParallelShape) -> Iterator[UnevenDivision]:
     if min(shape.tp, shape.pp, shape.attention_dp, shape.attention_cp, shape.copies, shape.ep) < 1:
-        yield Uneven(Division.SIZES, "sizes must be at least 1")
+        yield UnevenDivision(Division.SIZES, "sizes must be at least 1")
         return
     layers = model.facts.layers
     if layers and shape.pp > layers:
-        yield Uneven(Division.STAGES, f"{layers} layers cannot be divided into {shape.pp} pipeline stages")
+        yield UnevenDivision(Division.STAGES, f"{layers} layers cannot be divided into {shape.pp} pipeline stages")
     checks = (
         attention_groups(shape.tp, shape.attention_dp),
-        heads(model, shape.attention_tp),
+        find_uneven_heads(model, shape.attention_tp),
         expert_groups(shape.tp, shape.ep),
         experts(model, shape.ep, shape.redundant),
         *(block(model, width, shape.cut) for width in model.widths),
@@ -57,15 +57,15 @@ def _uneven(model: ModelFacts, shape: ParallelShape) -> Iterator[Uneven]:
     yield from (uneven for uneven in checks if uneven is not None)
 
 
-def attention_groups(tp: int, groups: int) -> Uneven | None:
+def attention_groups(tp: int, groups: int) -> UnevenDivision | None:
     """Check that the TP size is a multiple of the number of data-parallel attention groups. Return None if it is."""
     if tp % groups == 0:
         return None
     message = f"TP {tp} is not a multiple of DP {groups}, the number of groups that divide attention"
-    return Uneven(Division.ATTENTION, message)
+    return UnevenDivision(Division.ATTENTION, message)
 
 
-def heads(model: ModelFacts, gpus: int) -> Uneven | None:
+def find_uneven_heads(model: ModelFacts, gpus: int) -> UnevenDivision | None:
     """Check that `gpus` GPUs can evenly share the model's attention heads, its key-value heads, and its heads of linear
     attention. Return None if they can, or if the number of heads is unknown.
 
@@ -77,24 +77,24 @@ def heads(model: ModelFacts, gpus: int) -> Uneven | None:
         return None
     for count, what in ((attention.heads, "attention heads"), (attention.linear_heads, "heads of linear attention")):
         if count is not None and (not gpus or count % gpus):
-            return Uneven(Division.HEADS, f"{count} {what} cannot be divided by {gpus} GPUs")
+            return UnevenDivision(Division.HEADS, f"{count} {what} cannot be divided by {gpus} GPUs")
     shared = attention.kv_heads if not attention.kv_lora_rank else 0
     if shared and shared % gpus and gpus % shared:
         sentence = f"{shared} key-value heads can neither be divided by {gpus} GPUs nor copied evenly to them"
-        return Uneven(Division.HEADS, sentence)
+        return UnevenDivision(Division.HEADS, sentence)
     return None
 
 
-def expert_groups(tp: int, ep: int) -> Uneven | None:
+def expert_groups(tp: int, ep: int) -> UnevenDivision | None:
     """Check that the TP size `tp` is a multiple of `ep`, the number of expert groups. Return None if it is."""
     if tp % ep == 0:
         return None
-    return Uneven(
+    return UnevenDivision(
         Division.EXPERT_GROUPS, f"TP {tp} is not a multiple of EP {ep}, the number of groups that divide the experts"
     )
 
 
-def experts(model: ModelFacts, ep: int, redundant: int) -> Uneven | None:
+def experts(model: ModelFacts, ep: int, redundant: int) -> UnevenDivision | None:
     """Check that `ep` groups hold equally many of the model's experts and their `redundant` copies. Return None if they
     do.
     """
@@ -102,7 +102,7 @@ def experts(model: ModelFacts, ep: int, redundant: int) -> Uneven | None:
     if ep == 1 or not model.experts or total % ep == 0:
         return None
     copies = f" and {redundant} copies make {total}, which" if redundant else ""
-    return Uneven(Division.EXPERTS, f"{model.experts} experts{copies} cannot be divided by EP {ep}")
+    return UnevenDivision(Division.EXPERTS, f"{model.experts} experts{copies} cannot be divided by EP {ep}")
 
 
 def redundant_experts(experts: int, gpus: int, spare: int) -> int:
@@ -113,7 +113,9 @@ def redundant_experts(experts: int, gpus: int, spare: int) -> int:
     return -experts % gpus + (0 if experts % gpus else spare * gpus)
 
 
-def block(model: ModelFacts, width: int, pieces: int, matrices: str = "matrices", *, uncut: bool = False) -> Uneven | None:
+def block(
+    model: ModelFacts, width: int, pieces: int, matrices: str = "matrices", *, uncut: bool = False
+) -> UnevenDivision | None:
     """Check that a matrix of `width` columns can be cut into `pieces` pieces of complete quantization blocks. Return None
     if it can.
 
@@ -128,7 +130,7 @@ def block(model: ModelFacts, width: int, pieces: int, matrices: str = "matrices"
         return None
     blocks = f"{quantization.name} blocks of {quantization.block[1]} columns"
     cut = f"be cut into {pieces} pieces that consist" if pieces > 1 else "consist"
-    return Uneven(Division.BLOCKS, f"{matrices} {width} columns wide cannot {cut} of whole {blocks}")
+    return UnevenDivision(Division.BLOCKS, f"{matrices} {width} columns wide cannot {cut} of whole {blocks}")
 
 
 def whole_blocks(width: int, pieces: int, columns: int, *, uncut: bool = False) -> bool:

@@ -16,7 +16,7 @@ from ome_operator.cli.output import Output, console, emit, say
 from ome_operator.errors import Unanswered
 
 if TYPE_CHECKING:
-    from ome_operator.describe.diagnosis import Trouble
+    from ome_operator.describe.diagnosis import ServiceTrouble
     from ome_operator.kube.client import Client
 
 
@@ -53,7 +53,7 @@ def service(
     The word `service` may be left out. Exit code 0: the service is Ready. 1: it is not. 2: the answer is unknown.
     """
 
-    async def work(client: "Client") -> "Trouble":
+    async def work(client: "Client") -> "ServiceTrouble":
         from ome_operator.cli.live.diagnosis import troubles
         from ome_operator.kube.errors import NotFound
 
@@ -69,7 +69,7 @@ def service(
     else:
         from datetime import UTC, datetime
 
-        from ome_operator.describe.draw import trouble as drawn
+        from ome_operator.describe.draw import draw_trouble as drawn
         from ome_operator.util.visible import everywhere
 
         screen = console()

@@ -14,7 +14,7 @@ from ome_operator.util.visible import visible
 
 if TYPE_CHECKING:
     from ome_operator.cli.live.logs import Source
-    from ome_operator.describe.log_selection import Choice
+    from ome_operator.describe.log_selection import PodChoice
     from ome_operator.kube.client import Client
     from ome_operator.kube.podlogs import LogLine, Wanted
 
@@ -60,9 +60,9 @@ def logs(
 
     Exit code 0: all logs are shown. 1: some could not be read; stderr names them. 2: there is nothing to read.
     """
-    from ome_operator.describe.log_selection import Choice
+    from ome_operator.describe.log_selection import PodChoice
 
-    wanted, choice = _wanted(following, previous, tail, since), Choice(role, group, rank)
+    wanted, choice = _wanted(following, previous, tail, since), PodChoice(role, group, rank)
 
     async def work(client: "Client") -> int:
         from ome_operator.cli.live.logs import follow, merged
@@ -106,17 +106,17 @@ def _wanted(following: bool, previous: bool, tail: int | None, since: str | None
 
 
 async def _sources(
-    client: "Client", namespace: str, service: str, choice: "Choice", container: str | None
+    client: "Client", namespace: str, service: str, choice: "PodChoice", container: str | None
 ) -> list["Source"]:
     """Return the selected containers, those of leaders first."""
     from ome_operator.cli.live.logs import Source
     from ome_operator.cli.live.trees import selector
     from ome_operator.core.observed import from_api
     from ome_operator.core.observed.slices import made_by_workload
-    from ome_operator.describe.log_selection import labelled
+    from ome_operator.describe.log_selection import pod_labels
 
     bodies = await client.list_objects("Pod", namespace, label_selector=selector(service))
-    labels = labelled(filter(made_by_workload, map(from_api.pod, bodies)), choice)
+    labels = pod_labels(filter(made_by_workload, map(from_api.pod, bodies)), choice)
     boxes = {item["metadata"]["name"]: _container(item["spec"], container) for item in bodies}
     nodes = {item["metadata"]["name"]: item["spec"].get("nodeName") or "" for item in bodies}
     return [Source(label, namespace, pod, boxes[pod], nodes[pod]) for pod, label in labels.items() if boxes[pod]]
@@ -131,15 +131,15 @@ def _container(spec: dict[str, list[dict[str, str]]], wanted: str | None) -> str
 
 
 async def _nothing(
-    client: "Client", namespace: str, service: str, choice: "Choice", container: str | None, simulated: frozenset[str]
+    client: "Client", namespace: str, service: str, choice: "PodChoice", container: str | None, simulated: frozenset[str]
 ) -> str:
     """Return a sentence that explains why there is no log to show."""
     from ome_operator.cache.resources import SERVICE
     from ome_operator.cli.live.trees import selector
     from ome_operator.core.observed import from_api
     from ome_operator.core.observed.slices import made_by_workload
-    from ome_operator.describe.log_selection import explain_no_pods, labelled
-    from ome_operator.describe.text import together
+    from ome_operator.describe.log_selection import explain_no_pods, pod_labels
+    from ome_operator.describe.text import combine_names
     from ome_operator.kube.errors import NotFound
 
     try:
@@ -149,10 +149,10 @@ async def _nothing(
     bodies = await client.list_objects("Pod", namespace, label_selector=selector(service))
     pods = [*filter(made_by_workload, map(from_api.pod, bodies))]
     on = {item["spec"].get("nodeName") for item in bodies} & simulated
-    if on and labelled(pods, choice):
+    if on and pod_labels(pods, choice):
         are = "is simulated" if len(on) == 1 else "are simulated"
-        return f"{together(sorted(on))} {are}, so no engine runs there and there are no logs."
-    if container is not None and (chosen := labelled(pods, choice)):
+        return f"{combine_names(sorted(on))} {are}, so no engine runs there and there are no logs."
+    if container is not None and (chosen := pod_labels(pods, choice)):
         names = {
             box["name"]
             for item in bodies

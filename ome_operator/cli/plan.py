@@ -165,7 +165,7 @@ def _compare(
     by: Order,
 ) -> None:
     """Print the best layout on each of several GPUs, in the order `by`."""
-    from ome_operator.sizing.comparison import GpuChoice, compared, text
+    from ome_operator.sizing.comparison import GpuChoice, compare_gpus, text
     from ome_operator.sizing.errors import PlanRefused
     from ome_operator.sizing.request import gpu_price
 
@@ -183,7 +183,7 @@ def _compare(
     answered = [each.request for each in choices if each.request]
     if not answered:
         raise PlanRefused(" ".join(f"{each.gpu.name}: {each.reason}" for each in choices))
-    documents = compared(choices, by.value)
+    documents = compare_gpus(choices, by.value)
     if output is Form.JSON:
         emit(Format.JSON, {"gpus": documents})
     else:
@@ -194,11 +194,11 @@ def _compare(
 
 def _draw(request: "PlanRequest", found: "Sequence[Layout]", path: Path) -> None:
     from ome_operator.sizing.errors import PlanRefused
-    from ome_operator.sizing.plot import svg
+    from ome_operator.sizing.plot import svg_text
 
     if path.suffix.lower() not in ("", ".svg"):
         raise PlanRefused(f"--plot writes SVG, but {path} ends in {path.suffix}: pass a name that ends in .svg.")
-    planfiles.write(path, svg(request, found))
+    planfiles.write(path, svg_text(request, found))
     typer.secho(f"{path} shows {len(found)} layouts.", err=True, dim=True)
 
 
@@ -236,12 +236,12 @@ def validate(
     A model is a known name, or the path of a config.json relative to the file.
     """
     from ome_operator.sizing import report_text
-    from ome_operator.sizing.constants import fitted
+    from ome_operator.sizing.constants import shipped_constants
     from ome_operator.sizing.errors import PlanRefused
     from ome_operator.sizing.validate import validate as compared
 
     try:
-        found = compared(planfiles.text(file), str(file), fitted(), planfiles.models_beside(file))
+        found = compared(planfiles.text(file), str(file), shipped_constants(), planfiles.models_beside(file))
     except PlanRefused as error:
         raise UserError(str(error)) from error
     if output is Form.TEXT:
@@ -276,27 +276,27 @@ def compare(
 ) -> None:
     """Compare the results of a BenchmarkJob with their prediction. Measured latencies are medians, predicted ones means."""
     from ome_operator.sizing import benchmark_rows, report_text
-    from ome_operator.sizing.constants import fitted
+    from ome_operator.sizing.constants import shipped_constants
     from ome_operator.sizing.errors import PlanRefused
     from ome_operator.sizing.shapes import shape
     from ome_operator.sizing.validate import validate as compared
-    from ome_operator.sizing.workloads import hit
+    from ome_operator.sizing.workloads import parse_hit_rate
 
     try:
         layout = {"model": model, "engine": engine, "gpu": hardware, "prefill": prefill, "decode": decode}
-        layout |= {"precision": shape(model, precision).precision, "hit": f"{hit(prefix_hit, '--prefix-hit'):g}"}
+        layout |= {"precision": shape(model, precision).precision, "hit": f"{parse_hit_rate(prefix_hit, '--prefix-hit'):g}"}
         body = planfiles.document(Path(job)) if planfiles.is_file(job) else _of_cluster(job, namespace, kubeconfig, context)
         found = benchmark_rows.rows(body, layout)
-        own = benchmark_rows.merged(planfiles.text(calibration), found) if calibration and calibration.exists() else None
+        own = benchmark_rows.merge_rows(planfiles.text(calibration), found) if calibration and calibration.exists() else None
         others = own.others if own else []
         report = compared(
-            benchmark_rows.table(found), job, planfiles.learned(others, str(calibration)) if others else fitted()
+            benchmark_rows.table(found), job, planfiles.learned(others, str(calibration)) if others else shipped_constants()
         )
         if calibration is not None:
             planfiles.write(calibration, own.text if own else benchmark_rows.table(found))
     except PlanRefused as error:
         raise UserError(str(error)) from error
-    say(report_text.compared(report).rstrip("\n"))
+    say(report_text.comparison_table(report).rstrip("\n"))
     if calibration is None:
         typer.echo(
             "--calibration FILE adds these runs to a file; `ome plan --calibration FILE` adapts its predictions to them."
@@ -327,7 +327,7 @@ def _of_cluster(job: str, namespace: str, kubeconfig: Path | None, context: str 
 @app.command(short_help="Explain the published figures of Kimi K2.", epilog="Example: ome plan explain")
 def explain() -> None:
     """Explain how the published figures of Kimi K2 on 128 H200 are computed, and what `ome plan` predicts for each."""
-    from ome_operator.sizing.constants import fitted
+    from ome_operator.sizing.constants import shipped_constants
     from ome_operator.sizing.published_figures import text
 
-    typer.echo(text(fitted()), nl=False)
+    typer.echo(text(shipped_constants()), nl=False)

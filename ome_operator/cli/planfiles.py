@@ -30,9 +30,11 @@ def is_file(text: str) -> bool:
 def constants(calibration: Path | None) -> "Constants":
     """Return the fitted constants, adapted to the rows of the user's calibration file if there is one."""
     from ome_operator.sizing.calibration import read
-    from ome_operator.sizing.constants import fitted
+    from ome_operator.sizing.constants import shipped_constants
 
-    return fitted() if calibration is None else learned(read(text(calibration), str(calibration)), str(calibration))
+    return (
+        shipped_constants() if calibration is None else learned(read(text(calibration), str(calibration)), str(calibration))
+    )
 
 
 def learned(found: "Iterable[Row | tuple[str, str]]", name: str) -> "Constants":
@@ -42,9 +44,9 @@ def learned(found: "Iterable[Row | tuple[str, str]]", name: str) -> "Constants":
     is such a pair, or no row. The message contains `name`, the name of the calibration file.
     """
     from ome_operator.sizing.calibration import Row
-    from ome_operator.sizing.constants import fitted
+    from ome_operator.sizing.constants import shipped_constants
     from ome_operator.sizing.errors import PlanRefused
-    from ome_operator.sizing.learn import learn
+    from ome_operator.sizing.learn import adapt_constants
 
     rows = []
     for each in found:
@@ -53,7 +55,7 @@ def learned(found: "Iterable[Row | tuple[str, str]]", name: str) -> "Constants":
         rows.append(each)
     if not rows:
         raise PlanRefused(f"{name} contains no rows: add a line for each measured run.")
-    return learn(rows, fitted())
+    return adapt_constants(rows, shipped_constants())
 
 
 def model(name: str, precision: str) -> "Shape":
@@ -131,13 +133,13 @@ def loads(text: str, hit: float) -> "tuple[Load, ...]":
     the value of --prefix-hit. Raises PlanRefused.
     """
     from ome_operator.sizing.errors import PlanRefused
-    from ome_operator.sizing.workloads import mix, workload
+    from ome_operator.sizing.workloads import parse_workload, workload
 
     if not is_file(text):
         return (workload(text, hit),)
     if hit:
         raise PlanRefused("--prefix-hit applies only to --workload IN/OUT: set `hit` of each workload in the file instead.")
-    return mix(document(Path(text)), text)
+    return parse_workload(document(Path(text)), text)
 
 
 def document(path: Path) -> Any:

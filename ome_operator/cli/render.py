@@ -129,12 +129,12 @@ def _service(
     from ome_operator.cli.live.file_problems import without_cluster, without_repeats
     from ome_operator.cli.live.linted import judged
     from ome_operator.core.resolve.identity import CHOSEN
-    from ome_operator.describe.outcome import outcome
+    from ome_operator.describe.outcome import compute_outcome
 
     name = f"{kept.ref.namespace}/{kept.ref.name}"
     if isinstance(kept.parsed, Invalid):
         return [], [f"{name}: {kept.parsed.why}"], []
-    found = outcome(kept.parsed, judged(cluster.deps()))
+    found = compute_outcome(kept.parsed, judged(cluster.deps()))
     if found.advice:
         complain(f"{name}: note: {found.advice}")
     used = [f"{each['kind']} {each['name']}" for part in (CHOSEN, "model") if (each := found.inputs.get(part))]

@@ -90,7 +90,7 @@ def undo(
     context: Context = None,
 ) -> None:
     """Pin the service to a stored revision. The pods are created from the stored data, byte for byte."""
-    from ome_operator.describe.history import before
+    from ome_operator.describe.history import undo_target
 
     if to and off:
         raise UserError("--to pins the service and --off removes the pin: use only one of them.")
@@ -99,7 +99,7 @@ def undo(
         found = await _find(client, namespace, service)
         if off and not _pinned(found):
             return found, ""
-        revision = "" if off else _named(to, found.known) or before(found.known, found.aim)
+        revision = "" if off else _named(to, found.known) or undo_target(found.known, found.aim)
         kept = [item.name for item in reversed(found.known)]
         if not off and revision not in kept:
             lacks = f"has no revision {to}" if to else "has no revision to go back to"

@@ -176,15 +176,15 @@ async def _undo(client: "Client", service: str, namespace: str) -> list[str]:
 
 
 def _simulate(simulate: str, oracle: bool, plot: Path | None) -> None:
-    from ome_operator.simulation.compare import aims, outcome, perform, table, tasks
-    from ome_operator.simulation.plot import svg
-    from ome_operator.simulation.traces import named
+    from ome_operator.simulation.compare import aims, compare_controllers, perform, table, tasks
+    from ome_operator.simulation.plot import svg_text
+    from ome_operator.simulation.traces import trace_by_name
 
     if plot is not None and not oracle:
         raise UserError("--plot draws the oracle, too: add --oracle.")
     if plot is not None and (plot.is_dir() or not plot.parent.is_dir()):
         raise UserError(f"--plot={plot}: write the name of a file in a folder that exists.")
-    trace = named(simulate)
+    trace = trace_by_name(simulate)
     say(trace.title)
     if not oracle:
         for task in tasks(simulate):
@@ -195,14 +195,14 @@ def _simulate(simulate: str, oracle: bool, plot: Path | None) -> None:
     def run(work: "Sequence[Task]") -> "Sequence[SimulationResult]":
         return [perform(task) for task in work]
 
-    found = outcome(simulate, run)
+    found = compare_controllers(simulate, run)
     for line in table(found):
         say(line)
     for aim, value, met in aims(found):
         say(f"{aim}: {value}, {'met' if met else 'not met'}")
     if plot is not None:
         try:
-            plot.write_text(svg(found), encoding="utf-8")
+            plot.write_text(svg_text(found), encoding="utf-8")
         except OSError as error:
             raise UserError(f"--plot={plot}: {error.strerror}.") from error
 

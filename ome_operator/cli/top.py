@@ -121,7 +121,7 @@ async def _look(client: "Client", page: "ReadPage", what: What, service: str, na
         What.NODES: lambda: describe.node_rows(found.services, known.nodes if namespace == "" else (), now),
     }[what]()
     remark = describe.remark(found.services, found.troubles, now, stored=what is What.SERVICES)
-    return TopView(top_table.ordered(rows, sort), remark)
+    return TopView(top_table.sort_top_rows(rows, sort), remark)
 
 
 def _print(view: TopView, what: What, output: Format | None) -> None:

@@ -18,7 +18,7 @@ from ome_operator.core.demand.task import DemandTask
 from ome_operator.core.observed.objects import Ref
 from ome_operator.core.render.statefulsets import stored
 from ome_operator.core.resolve.finetuned import BASE
-from ome_operator.lint.model import fitting
+from ome_operator.lint.model import matching_classes
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class SpeedPlanner:
         named = frozenset(part["class"] for part in (inputs.get("accelerator") or {}).values() if "class" in part)
         boxes = [box for role in stored(data).values() for box in role.leader["spec"]["template"]["spec"]["containers"]]
         asked = frozenset(name for box in boxes for name in ((box.get("resources") or {}).get("limits") or {}))
-        found = fitting(deps.accelerators, named, asked)
+        found = matching_classes(deps.accelerators, named, asked)
         if len(found) > 1:
             seen = {name for name, one in found.items() if self._has_node(one.spec.discovery.node_selector or {})}
             found = {name: one for name, one in found.items() if name in seen} or found
@@ -110,7 +110,7 @@ class SpeedPlanner:
 def _predicted(
     data: Mapping[str, Any], model: Model | None, hardware: frozenset[str], lengths: tuple[float, float]
 ) -> PlannedSpeeds:
-    from ome_operator.sizing.speeds import DescribedGroup, predicted
+    from ome_operator.sizing.speeds import DescribedGroup, predict_speeds
 
     roles = stored(data)
     pods = {role: roles[COMPONENT_OF[role]].leader["spec"]["template"] for role in GROUPS}
@@ -118,7 +118,7 @@ def _predicted(
         role: DescribedGroup(pod["spec"]["containers"][0], pod["metadata"].get("annotations") or {})
         for role, pod in pods.items()
     }
-    return predicted(groups, model, hardware, *lengths)
+    return predict_speeds(groups, model, hardware, *lengths)
 
 
 def _rounded(tokens: float) -> float:

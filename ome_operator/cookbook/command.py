@@ -5,14 +5,14 @@ import shlex
 from collections.abc import Iterator
 
 from ome_operator.cookbook.fit import RoleFit
-from ome_operator.cookbook.layout import Proposal
-from ome_operator.cookbook.preset import RANK, Launch, Word, in_pods, in_shell
+from ome_operator.cookbook.layout import PlanProposal
+from ome_operator.cookbook.preset import RANK, Launch, PresetArgument, in_pods, in_shell
 
 _PLAIN = re.compile(r"[\w@%+=:,./${}-]+|\$\(\([\w *]+\)\)")
 """Pattern of the words that need no quotes in a shell. It includes variables and products of variables."""
 
 
-def commands(plan: Proposal) -> str:
+def commands(plan: PlanProposal) -> str:
     """Return the launch commands of a plan as text. In a group of at most two nodes, each node has its own command. In a
     larger group, nodes with the same launch share a command that contains $RANK. If several engines need a load
     balancer, its command is appended.
@@ -35,7 +35,7 @@ def _ranks(role: RoleFit, launch: Launch) -> tuple[str, ...]:
     return ("0", "1") if role.nodes == 2 else (RANK,)
 
 
-def _title(plan: Proposal, role: RoleFit, rank: str, alike: bool) -> str:
+def _title(plan: PlanProposal, role: RoleFit, rank: str, alike: bool) -> str:
     """Return a comment line that states where a command runs; "" if all commands of the plan run at the same place."""
     parts = [role.stage.capitalize()] if role.stage else []
     if plan.copies > 1:
@@ -80,13 +80,13 @@ def _meaning(name: str) -> str:
     return _MEANING.get(name, "")
 
 
-def reasons(plan: Proposal) -> str:
+def reasons(plan: PlanProposal) -> str:
     """Return every flag and variable with its reason: first those of each role, then those that only pods have. A flag
     that two roles share is listed once.
     """
     shell, pods = in_shell(plan).launches, in_pods(plan).launches
     out: list[str] = []
-    seen: set[Word] = set()
+    seen: set[PresetArgument] = set()
     for role, launch in zip(plan.roles, shell, strict=True):
         words = list(dict.fromkeys(one for one in _all(launch) if one not in seen))
         out += _section(role.stage or role.component, words)
@@ -97,12 +97,12 @@ def reasons(plan: Proposal) -> str:
     return "\n".join(out) + "\n"
 
 
-def _all(launch: Launch) -> tuple[Word, ...]:
+def _all(launch: Launch) -> tuple[PresetArgument, ...]:
     """Return every flag and variable of a launch. Those that only nodes without the leader have are last."""
     return (*launch.env, *launch.flags, *(_all(launch.worker) if launch.worker else ()))
 
 
-def _section(title: str, words: list[Word]) -> list[str]:
+def _section(title: str, words: list[PresetArgument]) -> list[str]:
     width = max((len(_text(one)) for one in words if len(_text(one)) <= _WIDEST), default=0)
     return [f"{title[0].upper()}{title[1:]}:", *(line for one in words for line in _reason(one, width))]
 
@@ -111,7 +111,7 @@ _WIDEST = 44
 """Width of the column of flags, in characters. The reason for a longer flag is on the next line."""
 
 
-def _reason(one: Word, width: int) -> Iterator[str]:
+def _reason(one: PresetArgument, width: int) -> Iterator[str]:
     text = _text(one)
     if len(text) > width:
         yield f"  {text}"
@@ -119,7 +119,7 @@ def _reason(one: Word, width: int) -> Iterator[str]:
     yield f"  {text:<{width}}  {one.why}"
 
 
-def _text(one: Word) -> str:
+def _text(one: PresetArgument) -> str:
     if not one.name.startswith("-"):
         return f"{one.name}={one.value}"
     return one.name if one.value is None else f"{one.name} {one.value}"

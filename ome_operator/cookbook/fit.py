@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from ome_operator.capacity.division import divides
+from ome_operator.capacity.division import find_uneven_size
 from ome_operator.capacity.memory import BOTH, FEWEST_TOKENS, GIB, EngineOptions, memory
 from ome_operator.capacity.model import cache_type
 from ome_operator.capacity.shape import ParallelShape
-from ome_operator.cookbook.library import Engine, Hardware, Served
+from ome_operator.cookbook.library import Engine, Hardware, ServedModel
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class GpuMemory:
     """Number of tokens that the KV cache of one attention rank holds."""
 
 
-def gpu_memory(served: Served, hardware: Hardware, role: RoleFit, kv_cache_dtype: str | None) -> GpuMemory:
+def gpu_memory(served: ServedModel, hardware: Hardware, role: RoleFit, kv_cache_dtype: str | None) -> GpuMemory:
     """Return the memory that the weights leave for the KV cache on each GPU of a role.
 
     Weights other than routed experts are not divided by the number of pipeline stages, because the first and the last stage
@@ -91,13 +91,13 @@ def gpu_memory(served: Served, hardware: Hardware, role: RoleFit, kv_cache_dtype
     return GpuMemory(int(found.weights), int(available - found.weights), found.cache_tokens(available))
 
 
-def uneven(served: Served, role: RoleFit) -> str:
+def uneven_clause(served: ServedModel, role: RoleFit) -> str:
     """Return a clause that names what does not divide evenly; "" if everything divides evenly."""
-    found = divides(served.sizes, role.shape)
+    found = find_uneven_size(served.sizes, role.shape)
     return found.sentence if found is not None else ""
 
 
-def lacks_memory(served: Served, hardware: Hardware, role: RoleFit, kv_cache_dtype: str | None) -> str:
+def lacks_memory(served: ServedModel, hardware: Hardware, role: RoleFit, kv_cache_dtype: str | None) -> str:
     """Return a clause that states why the GPU memory is too small; "" if it is large enough."""
     found = gpu_memory(served, hardware, role, kv_cache_dtype)
     unknown = not served.sizes.cache_bytes(cache_type(kv_cache_dtype))
@@ -111,12 +111,12 @@ def lacks_memory(served: Served, hardware: Hardware, role: RoleFit, kv_cache_dty
     return f"in addition to {found.weights / GIB:.0f} GiB of weights, the cache holds only {found.tokens:,} tokens: {have}"
 
 
-def problem(served: Served, hardware: Hardware, role: RoleFit, kv_cache_dtype: str | None) -> str:
+def problem(served: ServedModel, hardware: Hardware, role: RoleFit, kv_cache_dtype: str | None) -> str:
     """Return a clause that states why a role of this form cannot work; "" if it can."""
-    return uneven(served, role) or lacks_memory(served, hardware, role, kv_cache_dtype)
+    return uneven_clause(served, role) or lacks_memory(served, hardware, role, kv_cache_dtype)
 
 
-def wide_problem(served: Served, hardware: Hardware, engine: Engine) -> str:
+def wide_problem(served: ServedModel, hardware: Hardware, engine: Engine) -> str:
     """Return a clause that states why wide expert parallelism cannot work with any sizes; "" if it can."""
     needs = engine.wide
     if needs is None:

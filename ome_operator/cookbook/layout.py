@@ -8,18 +8,18 @@ from ome_operator.api import propose_name
 from ome_operator.capacity.memory import GIB
 from ome_operator.cookbook import fit, roles
 from ome_operator.cookbook.fit import RoleFit
-from ome_operator.cookbook.library import Engine, Hardware, Library, Served, engine
-from ome_operator.cookbook.published import Published, published
+from ome_operator.cookbook.library import Engine, Hardware, Library, ServedModel, engine
+from ome_operator.cookbook.published import PublishedResult, published_results
 from ome_operator.cookbook.request import PIPELINE, STRATEGIES, WIDE, RecipeRefused, RecipeRequest
 from ome_operator.util.wording import count
 
 
 @dataclass(frozen=True)
-class Proposal:
+class PlanProposal:
     """A plan whose sizes fit the model and the hardware."""
 
     request: RecipeRequest
-    served: Served
+    served: ServedModel
     hardware: Hardware
     engine: Engine
     roles: tuple[RoleFit, ...]
@@ -52,7 +52,7 @@ class Proposal:
         return -(-self.copies // self.per_node) * sum(role.nodes * role.groups for role in self.roles)
 
     @property
-    def published(self) -> tuple[Published, ...]:
+    def published(self) -> tuple[PublishedResult, ...]:
         """The published measurements of a recipe with these sizes. There are none if prefill caches prompts or the decode
         batch differs from the published recipe, because the publications did not measure such a configuration.
         """
@@ -60,7 +60,7 @@ class Proposal:
             return ()
         names = {"model": self.served.name, "hardware": self.hardware.name, "engine": self.engine.name}
         asked = {**names, "strategy": self.request.strategy}
-        return tuple(each for each in published() if each.matches(asked, self.roles))
+        return tuple(each for each in published_results() if each.matches(asked, self.roles))
 
     @property
     def router(self) -> bool:
@@ -68,7 +68,7 @@ class Proposal:
         return len(self.roles) > 1 or (self.copies > 1 and self.engine.router)
 
 
-def plan(request: RecipeRequest, known: Library) -> Proposal:
+def plan(request: RecipeRequest, known: Library) -> PlanProposal:
     """Return the plan for a request. Raises RecipeRefused with the reason if the request cannot work."""
     served, hardware, chosen = (
         known.model(request.model),
@@ -84,7 +84,7 @@ def plan(request: RecipeRequest, known: Library) -> Proposal:
     return _together(request, served, hardware, chosen)
 
 
-def _check_request(request: RecipeRequest, served: Served, hardware: Hardware, chosen: Engine, sample: str) -> None:
+def _check_request(request: RecipeRequest, served: ServedModel, hardware: Hardware, chosen: Engine, sample: str) -> None:
     """Raise RecipeRefused if the request cannot work for a reason other than sizes. `sample` is a sentence that names an
     alternative, for the message.
     """
@@ -129,11 +129,11 @@ def _check_request(request: RecipeRequest, served: Served, hardware: Hardware, c
         raise RecipeRefused(f"--name {request.name} cannot be the name of a service: write, for example, {proposed}.")
 
 
-def _together(request: RecipeRequest, served: Served, hardware: Hardware, chosen: Engine) -> Proposal:
+def _together(request: RecipeRequest, served: ServedModel, hardware: Hardware, chosen: Engine) -> PlanProposal:
     """Return the plan of a service in which one engine does both prefill and decode."""
     if given := [option for option, was in request.only_disaggregated.items() if was]:
         raise RecipeRefused(f"{given[0]} is only supported with --strategy pd.")
-    size = roles.asked(request, chosen)
+    size = roles.requested_gpus(request, chosen)
     role = _smallest(request, served, hardware, chosen) if size is None else roles.role(request, chosen, size)
     if why := fit.problem(served, hardware, role, request.kv_cache_dtype):
         raise RecipeRefused(f"{role.size} GPUs cannot work: {why}.{_instead(request, served, hardware, chosen)}")
@@ -148,10 +148,10 @@ def _together(request: RecipeRequest, served: Served, hardware: Hardware, chosen
     left = nodes % role.nodes
     notes = [f"{left} of {nodes} nodes stay unused: a copy needs {role.nodes}."] if left else []
     notes += _hints(request, served, hardware, chosen, (role,))
-    return Proposal(request, served, hardware, chosen, (role,), copies, per_node, tuple(notes))
+    return PlanProposal(request, served, hardware, chosen, (role,), copies, per_node, tuple(notes))
 
 
-def _smallest(request: RecipeRequest, served: Served, hardware: Hardware, chosen: Engine) -> RoleFit:
+def _smallest(request: RecipeRequest, served: ServedModel, hardware: Hardware, chosen: Engine) -> RoleFit:
     """Return the role with the fewest nodes on which the model fits. Raises RecipeRefused with the reason for each size
     if the model fits on none.
     """
@@ -164,7 +164,7 @@ def _smallest(request: RecipeRequest, served: Served, hardware: Hardware, chosen
     raise RecipeRefused(f"{served.name} does not fit {request.strategy} on {hardware.title}: {message}.")
 
 
-def _instead(request: RecipeRequest, served: Served, hardware: Hardware, chosen: Engine) -> str:
+def _instead(request: RecipeRequest, served: ServedModel, hardware: Hardware, chosen: Engine) -> str:
     """Return a sentence that names a size that works, for the end of a message; "" if there is none."""
     works = (
         role for role in roles.candidates(request, chosen) if not fit.problem(served, hardware, role, request.kv_cache_dtype)
@@ -176,7 +176,7 @@ def _instead(request: RecipeRequest, served: Served, hardware: Hardware, chosen:
     return f" --tp {found.tp} works.{more}"
 
 
-def _disaggregated(request: RecipeRequest, served: Served, hardware: Hardware, chosen: Engine) -> Proposal:
+def _disaggregated(request: RecipeRequest, served: ServedModel, hardware: Hardware, chosen: Engine) -> PlanProposal:
     """Return the plan of a service with prefill and decode on different GPUs. Each of the two roles spreads the experts
     over all its GPUs.
     """
@@ -187,18 +187,18 @@ def _disaggregated(request: RecipeRequest, served: Served, hardware: Hardware, c
             "--strategy pd computes DP and EP from --prefill-nodes, --decode-nodes and --tp (GPUs that share attention): "
             "omit --dp, --ep and --pp."
         )
-    found = roles.disaggregated(request, chosen, served)
+    found = roles.disaggregated_roles(request, chosen, served)
     for role in found:
         if why := fit.problem(served, hardware, role, request.kv_cache_dtype):
             raise RecipeRefused(f"{role.stage.capitalize()} on {count(role.nodes, 'node')} cannot work: {why}.")
     left = (request.nodes or 0) - sum(role.nodes * role.groups for role in found)
     notes = [f"{left} of {request.nodes} nodes stay unused."] if left > 0 else []
     notes += _hints(request, served, hardware, chosen, found)
-    return Proposal(request, served, hardware, chosen, found, 1, 1, tuple(notes))
+    return PlanProposal(request, served, hardware, chosen, found, 1, 1, tuple(notes))
 
 
 def _hints(
-    request: RecipeRequest, served: Served, hardware: Hardware, chosen: Engine, found: tuple[RoleFit, ...]
+    request: RecipeRequest, served: ServedModel, hardware: Hardware, chosen: Engine, found: tuple[RoleFit, ...]
 ) -> Iterator[str]:
     wanted = request.context_length or served.facts.context_length or 0
     for role in found:
@@ -249,7 +249,7 @@ def _hints(
         yield "Without --tool-call-parser, tool calls are returned as text."
 
 
-def _about_code(served: Served) -> Iterator[str]:
+def _about_code(served: ServedModel) -> Iterator[str]:
     """Yield notes about Python code that is stored with the weights of a model from `--from`."""
     if served.remote_code:
         yield (

@@ -24,7 +24,7 @@ from ome_operator.util.kubeyaml import document
 
 
 @dataclass(frozen=True)
-class Served:
+class ServedModel:
     """A model for which recipes exist."""
 
     name: str
@@ -91,7 +91,7 @@ class Hardware:
 
 
 @dataclass(frozen=True)
-class Wide:
+class WideExpertParallelism:
     """The requirements of a recipe with wide expert parallelism."""
 
     vendor: str
@@ -100,7 +100,7 @@ class Wide:
 
 
 @dataclass(frozen=True)
-class Amounts:
+class PodAmounts:
     """The amounts of CPU and memory that pods request for each GPU."""
 
     cpu: int
@@ -133,15 +133,15 @@ class Engine:
     """Whether the operator's router can balance requests over several copies."""
     attention_on_all: bool
     """Whether DP attention has a rank on each GPU by default. If false, it has a rank on every second GPU."""
-    per_gpu: Amounts
-    wide: Wide | None
+    per_gpu: PodAmounts
+    wide: WideExpertParallelism | None
 
 
 @dataclass(frozen=True)
 class Library:
     """The models, hardware and engines that a request can name."""
 
-    models: Mapping[str, Served]
+    models: Mapping[str, ServedModel]
     """Models by their name in lower case."""
     hardware: Mapping[str, Hardware]
     elsewhere: Mapping[str, str]
@@ -150,7 +150,7 @@ class Library:
     """Other name of a model → its key in `models`, both in lower case. The other names are those of the annotation
     `ome.io/also-known-as`, without the owner of the repository, such as kimi-k2-chat."""
 
-    def model(self, name: str) -> Served:
+    def model(self, name: str) -> ServedModel:
         """Return a model by its name, another name of it, its repository, or the part of its name after the model family,
         such as Kimi-K2-Base, moonshotai/Kimi-K2-Base or base.
 
@@ -241,8 +241,8 @@ def engine(name: str, version: str | None = None) -> Engine:
         ray=data.get("ray", False),
         router=whole.get("router", False),
         attention_on_all=whole["attentionDp"] == "all",
-        per_gpu=Amounts(whole["perGpu"]["cpu"], whole["perGpu"]["memoryGiB"]),
-        wide=Wide(**whole["wide"]) if "wide" in whole else None,
+        per_gpu=PodAmounts(whole["perGpu"]["cpu"], whole["perGpu"]["memoryGiB"]),
+        wide=WideExpertParallelism(**whole["wide"]) if "wide" in whole else None,
     )
 
 
@@ -257,12 +257,12 @@ def _data(name: str) -> dict[str, Any]:
     return found
 
 
-def _served(name: str, repository: str, model: Model, text: str, data: Mapping[str, Any]) -> Served | None:
+def _served(name: str, repository: str, model: Model, text: str, data: Mapping[str, Any]) -> ServedModel | None:
     config = published_config(repository)
     sizes = weight_bytes(config) if config is not None else None
     if config is None or sizes is None:
         return None
-    return Served(
+    return ServedModel(
         name=name,
         repository=repository,
         model=model,

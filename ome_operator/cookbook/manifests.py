@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from ome_operator import keys
 from ome_operator.cookbook.command import script_word
 from ome_operator.cookbook.fit import RoleFit
-from ome_operator.cookbook.layout import Proposal
+from ome_operator.cookbook.layout import PlanProposal
 from ome_operator.cookbook.preset import Launch, environment, in_pods
 from ome_operator.cookbook.request import STRATEGIES
 from ome_operator.core.selection.model_profile import profile_of
@@ -29,7 +29,7 @@ class Manifests(NamedTuple):
         return "---\n".join(self)
 
 
-def manifests(plan: Proposal, explain: bool = False) -> Manifests:
+def manifests(plan: PlanProposal, explain: bool = False) -> Manifests:
     """Return the manifests of a plan. If `explain` is true, a comment above each flag gives the reason for the flag."""
     env, filled, server = environment(), in_pods(plan), plan.engine.server
     found = servers.probes(server, server.port)
@@ -51,7 +51,7 @@ def manifests(plan: Proposal, explain: bool = False) -> Manifests:
     return Manifests(plan.served.manifest, runtime, service)
 
 
-def _pod(plan: Proposal, role: RoleFit, launch: Launch) -> dict[str, Any]:
+def _pod(plan: PlanProposal, role: RoleFit, launch: Launch) -> dict[str, Any]:
     """Return the values for one component that the template of the runtime needs."""
     each, more = plan.engine.per_gpu, launch.pod
     annotations = {keys.RDMA_INJECT: "true", keys.RDMA_PROFILE: "infiniband", keys.RDMA_CONTAINER: keys.RUNNER}
@@ -87,7 +87,7 @@ def _words(launch: Launch) -> dict[str, Any]:
     return {"command": list(launch.program), "args": [*args, *((one, "") for one in launch.after)], "script": ""}
 
 
-def _format(plan: Proposal) -> dict[str, Any]:
+def _format(plan: PlanProposal) -> dict[str, Any]:
     """Return the model format that the runtime supports, which covers this model and similar models. Automatic selection
     is off, so only services that name the runtime use it.
     """

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ome_operator.api import Facts, Model, propose_name
-from ome_operator.capacity.division import divides
+from ome_operator.capacity.division import find_uneven_size
 from ome_operator.capacity.model import matrix_widths
 from ome_operator.capacity.shape import ParallelShape
-from ome_operator.cookbook.library import Library, Served
+from ome_operator.cookbook.library import Library, ServedModel
 from ome_operator.cookbook.preset import environment
 from ome_operator.cookbook.request import RecipeRefused
 from ome_operator.modelinfo.uncounted import unweighed
@@ -70,7 +70,7 @@ def _weights(own: OwnModel) -> WeightBytes | None:
     return counted or (WeightBytes(0, stored) if stored else None)
 
 
-def _served(own: OwnModel, weights: WeightBytes) -> Served:
+def _served(own: OwnModel, weights: WeightBytes) -> ServedModel:
     manifest = (
         environment()
         .get_template("model.yaml.j2")
@@ -90,7 +90,7 @@ def _served(own: OwnModel, weights: WeightBytes) -> Served:
     )
     if not isinstance(model, Model):
         raise RecipeRefused(f"{own.title} cannot be the name of a model: {model.why}.")
-    return Served(
+    return ServedModel(
         name=own.title,
         repository=own.uri.partition("://")[2],
         model=model,
@@ -114,9 +114,9 @@ def _quantization(facts: Facts) -> str:
     return "" if name == "none" else name
 
 
-def largest_tp(served: Served, gpus: int) -> int:
+def largest_tp(served: ServedModel, gpus: int) -> int:
     """Return the largest number of GPUs that divides `gpus` and among which the matrices and heads of a model divide
     evenly.
     """
     numbers = (number for number in range(gpus, 0, -1) if gpus % number == 0)
-    return next((tp for tp in numbers if divides(served.sizes, ParallelShape(tp=tp, cut=tp)) is None), gpus)
+    return next((tp for tp in numbers if find_uneven_size(served.sizes, ParallelShape(tp=tp, cut=tp)) is None), gpus)

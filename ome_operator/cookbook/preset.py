@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from ome_operator.cookbook.layout import Proposal
+from ome_operator.cookbook.layout import PlanProposal
 from ome_operator.cookbook.library import Engine, source
 from ome_operator.cookbook.request import RecipeRefused
 from ome_operator.util.kubeyaml import PlainDumper, plain
@@ -22,7 +22,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True)
-class Word:
+class PresetArgument:
     """A flag or an environment variable with its value and reason."""
 
     name: str
@@ -37,8 +37,8 @@ class Launch:
 
     component: str
     program: tuple[str, ...]
-    flags: tuple[Word, ...]
-    env: tuple[Word, ...] = ()
+    flags: tuple[PresetArgument, ...]
+    env: tuple[PresetArgument, ...] = ()
     before: tuple[str, ...] = ()
     """Shell lines that run before the program."""
     after: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class Filled:
+class RenderedPreset:
     """The result of rendering a preset for a plan."""
 
     launches: tuple[Launch, ...]
@@ -66,7 +66,7 @@ RANK = "$RANK"
 """Shell variable that contains the rank of a node. The user sets it on each node before running the command."""
 
 
-def in_shell(plan: Proposal) -> Filled:
+def in_shell(plan: PlanProposal) -> RenderedPreset:
     """Return the launches for a user who starts the engines by hand on each node."""
     many = len(plan.roles) > 1
     request = plan.request
@@ -81,7 +81,7 @@ def in_shell(plan: Proposal) -> Filled:
     )
 
 
-def in_pods(plan: Proposal) -> Filled:
+def in_pods(plan: PlanProposal) -> RenderedPreset:
     """Return the launches for pods. In pods, the operator sets the variables."""
     return _filled(
         plan,
@@ -94,7 +94,7 @@ def in_pods(plan: Proposal) -> Filled:
     )
 
 
-def _filled(plan: Proposal, *, leaders: list[str], **words: Any) -> Filled:
+def _filled(plan: PlanProposal, *, leaders: list[str], **words: Any) -> RenderedPreset:
     """Render the preset with the values in `words`. Each role is rendered with the address of its own leader, from
     `leaders`.
     """
@@ -132,7 +132,7 @@ def _filled(plan: Proposal, *, leaders: list[str], **words: Any) -> Filled:
         for flag in (*launch.flags, *(launch.worker.flags if launch.worker else ())):
             _check(plan.engine, flag)
     balancer = data.get("balancer")
-    return Filled(launches, _launch("router", balancer) if balancer else None, data.get("files") or {})
+    return RenderedPreset(launches, _launch("router", balancer) if balancer else None, data.get("files") or {})
 
 
 def _parser(asked: bool | str, own: str | None) -> str | None:
@@ -147,8 +147,8 @@ def _launch(component: str, data: Mapping[str, Any]) -> Launch:
     return Launch(
         component=component,
         program=tuple(data["program"]),
-        flags=tuple(Word(one[0], one[1] if len(one) == 3 else None, one[-1]) for one in data.get("flags") or ()),
-        env=tuple(Word(*one) for one in data.get("env") or ()),
+        flags=tuple(PresetArgument(one[0], one[1] if len(one) == 3 else None, one[-1]) for one in data.get("flags") or ()),
+        env=tuple(PresetArgument(*one) for one in data.get("env") or ()),
         before=tuple((data.get("before") or "").splitlines()),
         after=tuple(data.get("after") or ()),
         worker=_launch(component, worker) if worker else None,
@@ -156,7 +156,7 @@ def _launch(component: str, data: Mapping[str, Any]) -> Launch:
     )
 
 
-def _check(engine: Engine, flag: Word) -> None:
+def _check(engine: Engine, flag: PresetArgument) -> None:
     """Raise RecipeRefused unless this version of the engine has the flag. If the flag has fixed choices, its value must
     be one of them.
     """

@@ -13,7 +13,7 @@ from ome_operator.util.kubeyaml import document
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedResult:
     """The published measurements of a recipe."""
 
     asked: dict[str, str]
@@ -50,11 +50,11 @@ class Published:
 
 
 @cache
-def published() -> tuple[Published, ...]:
+def published_results() -> tuple[PublishedResult, ...]:
     """Return all recorded measurements."""
     data: list[dict[str, Any]] = document(source("published.yaml"))
     return tuple(
-        Published(
+        PublishedResult(
             asked=each["for"],
             roles=tuple(each["roles"]),
             load=each["load"],

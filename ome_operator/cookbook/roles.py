@@ -6,7 +6,7 @@ from ome_operator import keys
 from ome_operator.capacity.division import redundant_experts
 from ome_operator.capacity.memory import DECODE, PREFILL
 from ome_operator.cookbook.fit import RoleFit
-from ome_operator.cookbook.library import Engine, Served
+from ome_operator.cookbook.library import Engine, ServedModel
 from ome_operator.cookbook.request import PIPELINE, SPREAD, RecipeRefused, RecipeRequest
 from ome_operator.util.wording import count
 
@@ -14,7 +14,7 @@ MOST_NODES = 8
 """Largest number of nodes in a copy of the model that the cookbook chooses itself."""
 
 
-def asked(request: RecipeRequest, chosen: Engine) -> int | None:
+def requested_gpus(request: RecipeRequest, chosen: Engine) -> int | None:
     """Return the number of GPUs in a copy of the model if the request sets it, otherwise None. Raises RecipeRefused for
     an option that the strategy does not accept.
     """
@@ -86,7 +86,7 @@ def role(request: RecipeRequest, chosen: Engine, size: int) -> RoleFit:
     )
 
 
-def disaggregated(request: RecipeRequest, chosen: Engine, served: Served) -> tuple[RoleFit, RoleFit]:
+def disaggregated_roles(request: RecipeRequest, chosen: Engine, served: ServedModel) -> tuple[RoleFit, RoleFit]:
     """Return the roles of prefill and decode. The experts are spread over all GPUs of a group. An attention rank has one
     GPU, or the number of GPUs that the request sets.
     """

@@ -13,7 +13,7 @@ _COMMAND = re.compile(r"\b(?:ome|kubectl) [a-z]")
 sentence, and contains no semicolon."""
 
 
-class Shell(NamedTuple):
+class CommandBuilder(NamedTuple):
     """A function object that builds commands for the cluster that the current program uses."""
 
     flags: tuple[str, ...] = ()
@@ -43,7 +43,9 @@ class Action(NamedTuple):
     """Whether the command changes an object on the cluster. If false, the command only reads."""
 
 
-def of_service(tree: Tree, shell: Shell, *, paused: bool, frozen: bool, rejected: bool, back: str) -> Iterator[Action]:
+def of_service(
+    tree: Tree, shell: CommandBuilder, *, paused: bool, frozen: bool, rejected: bool, back: str
+) -> Iterator[Action]:
     """Yield the actions for a service. The flags state whether the service is paused, is frozen, and has a rejected
     revision. `back` is the revision to which an undo would return; "" if there is none.
     """
@@ -81,7 +83,7 @@ def of_service(tree: Tree, shell: Shell, *, paused: bool, frozen: bool, rejected
     yield Action("Replace all engine and decoder pods", shell("ome", "restart", name, *where), True)
 
 
-def of_rank(tree: Tree, role: str, group: int, rank: int, shell: Shell, *, previous: bool = False) -> str:
+def of_rank(tree: Tree, role: str, group: int, rank: int, shell: CommandBuilder, *, previous: bool = False) -> str:
     """Return the command that shows the log of a rank. For the router, the command shows the logs of all pods. If `previous`
     is true, the command shows the log of the container that ended last.
     """

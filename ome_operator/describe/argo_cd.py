@@ -24,7 +24,7 @@ WHEN = datetime(2026, 1, 1, tzinfo=UTC)
 """Time of all conditions in the example objects."""
 
 
-def checked() -> tuple[Kind, ...]:
+def kinds_with_health_check() -> tuple[Kind, ...]:
     """Return the kinds for which health checks are written: those whose status has a default (`Kind.unseen`). Users do not
     apply objects of the other kinds.
     """
@@ -34,9 +34,9 @@ def checked() -> tuple[Kind, ...]:
 def files(root: Path = ROOT) -> Mapping[Path, str]:
     """Return the text of every generated file, by its path in the repository."""
     lua = (root / LUA).read_text(encoding="utf-8")
-    keys = {f"resource.customizations.health.{kind.group}_{kind.kind}": lua for kind in checked()}
+    keys = {f"resource.customizations.health.{kind.group}_{kind.kind}": lua for kind in kinds_with_health_check()}
     out = {CHART: _HEAD + _yaml({"data": keys})}
-    for kind in checked():
+    for kind in kinds_with_health_check():
         folder = FOLDER / kind.group / kind.kind
         out[folder / "health.lua"] = lua
         tests = []

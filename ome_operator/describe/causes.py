@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from ome_operator import keys
 from ome_operator.core.reasons import FROZEN, ROLLED_OUT, Reason, RolloutStage, State, record_of
 from ome_operator.describe import states
-from ome_operator.describe.actions import Shell, of_rank
-from ome_operator.describe.diagnosis import lacks, next_step, trouble
-from ome_operator.describe.text import numbers, together
+from ome_operator.describe.actions import CommandBuilder, of_rank
+from ome_operator.describe.diagnosis import find_trouble, next_step, scheduler_reasons
+from ome_operator.describe.text import combine_names, numbers
 from ome_operator.describe.tree import GroupView, Rank, RoleView, SliceView, Tree
 from ome_operator.describe.words import MISSING
 from ome_operator.util.wording import count
@@ -63,13 +63,13 @@ class Cause:
         return " ".join(link.name if link.kind == "role" else f"{link.kind} {link.name}" for link in shown)
 
 
-def causes(tree: Tree, conditions: Iterable[Mapping[str, Any]], shell: Shell) -> list[Cause]:
+def causes(tree: Tree, conditions: Iterable[Mapping[str, Any]], shell: CommandBuilder) -> list[Cause]:
     """Return all causes why a service is not ready, the worst first."""
     found = [*_pods(tree, shell), *_conditions(tree, conditions, shell)]
     return sorted(found, key=lambda cause: (cause.state.order, not cause.pods, -cause.restarts))
 
 
-def _pods(tree: Tree, shell: Shell) -> Iterator[Cause]:
+def _pods(tree: Tree, shell: CommandBuilder) -> Iterator[Cause]:
     for part, role, group in tree.groups():
         alike: dict[tuple[str, str], list[Rank]] = {}
         for rank in group.ranks:
@@ -79,7 +79,7 @@ def _pods(tree: Tree, shell: Shell) -> Iterator[Cause]:
             yield _cause(tree, part, role, group, sorted(ranks, key=lambda rank: -rank.restarts), shell)
 
 
-def _cause(tree: Tree, part: SliceView, role: RoleView, group: GroupView, ranks: list[Rank], shell: Shell) -> Cause:
+def _cause(tree: Tree, part: SliceView, role: RoleView, group: GroupView, ranks: list[Rank], shell: CommandBuilder) -> Cause:
     first, router = ranks[0], role.component == keys.ROUTER
     which = f"--role {role.role}" + ("" if router else f" --group {group.group}")
     prose, command = shell.step(next_step(first.reason, first.message, tree, which, role.role, part))
@@ -88,7 +88,7 @@ def _cause(tree: Tree, part: SliceView, role: RoleView, group: GroupView, ranks:
         links=tuple(_links(tree, part, role, group, ranks)),
         reason=first.reason,
         message=first.message,
-        lacks=tuple(lacks(first.message)),
+        lacks=tuple(scheduler_reasons(first.message)),
         advice=prose,
         command=command,
         pods=tuple(rank.pod for rank in ranks if rank.pod),
@@ -103,13 +103,13 @@ def _links(tree: Tree, part: SliceView, role: RoleView, group: GroupView, ranks:
     many = len(ranks) > 1
     if role.component == keys.ROUTER:
         yield Link("role", role.role, f"{role.ready_pods}/{count(role.pods, 'pod')} ready")
-        yield Link("pods" if many else "pod", together(rank.pod for rank in ranks) or "-", _restarts(ranks))
+        yield Link("pods" if many else "pod", combine_names(rank.pod for rank in ranks) or "-", _restarts(ranks))
     else:
         yield Link("role", role.role, f"{role.ready}/{count(role.wanted, 'group')} ready")
         ready = sum(rank.ready for rank in group.ranks)
         yield Link("group", str(group.group), f"{ready}/{count(len(group.ranks), 'rank')} ready")
         yield Link("ranks" if many else "rank", numbers(rank.rank for rank in ranks), _restarts(ranks))
-    if nodes := together(rank.node for rank in ranks if rank.node):
+    if nodes := combine_names(rank.node for rank in ranks if rank.node):
         yield Link("nodes" if many else "node", nodes, "")
     else:
         yield Link("node", "none yet", "")
@@ -129,9 +129,9 @@ def _replaces(reason: str) -> bool:
     return record.moves and record.stage in (RolloutStage.READY, RolloutStage.ALONE)
 
 
-def _conditions(tree: Tree, conditions: Iterable[Mapping[str, Any]], shell: Shell) -> Iterator[Cause]:
+def _conditions(tree: Tree, conditions: Iterable[Mapping[str, Any]], shell: CommandBuilder) -> Iterator[Cause]:
     """Yield the causes that only conditions report. Each cause has the next step that `ome explain` prints."""
-    found = trouble(tree, tuple(conditions), ())
+    found = find_trouble(tree, tuple(conditions), ())
     head = Link("service", tree.name, tree.reason if not tree.ready else "serves")
     for finding in found.findings:
         if finding.condition == ROLLED_OUT and _replaces(finding.reason):
@@ -142,7 +142,7 @@ def _conditions(tree: Tree, conditions: Iterable[Mapping[str, Any]], shell: Shel
         links = head, Link("condition", finding.condition, ""), Link("reason", finding.reason, "")
         advisory = finding.condition in ("Advice", "ModelDrifted", "RuntimeDrifted")
         state = State.OFF if advisory else states.for_reason(finding.reason)
-        yield Cause(state, links, finding.reason, finding.message, tuple(lacks(finding.message)), prose, command)
+        yield Cause(state, links, finding.reason, finding.message, tuple(scheduler_reasons(finding.message)), prose, command)
     if not tree.ready and not found.findings and not found.pods:
         command = shell("kubectl", "describe", "isvc", tree.name, "-n", tree.namespace)
         yield Cause(

@@ -13,7 +13,7 @@ from ome_operator.util.kubeyaml import PlainDumper
 from ome_operator.util.wording import count
 
 if TYPE_CHECKING:  # loads the reconciliation, which `ome status` does not need
-    from ome_operator.describe.outcome import Outcome
+    from ome_operator.describe.outcome import TargetOutcome
 
 ADDED, CHANGED, REMOVED = "+", "~", "-"
 _CONTEXT = 3
@@ -42,7 +42,7 @@ class Change(NamedTuple):
         return f"{self.kind} {name}" + (f" (and {more} more alike)" if more else "")
 
 
-def changes(before: "Outcome | None", after: "Outcome | None") -> tuple[Change, ...]:
+def changes(before: "TargetOutcome | None", after: "TargetOutcome | None") -> tuple[Change, ...]:
     """Return the objects that are added, changed and removed. Two objects of different revisions that correspond to each
     other (same kind, component and group) are returned as one changed object.
     """
@@ -75,7 +75,7 @@ def _name(manifest: Manifest) -> str:
     return str(manifest["metadata"]["name"])
 
 
-def _parts(item: "Outcome | None") -> dict[Key, Manifest]:
+def _parts(item: "TargetOutcome | None") -> dict[Key, Manifest]:
     """Return the objects of an outcome by a key that is the same in every revision. For an object of a revision, the key
     consists of the kind, the component, whether the object has the leaders of groups, and the number of the group. For any
     other object, it consists of the kind and the name.

@@ -11,7 +11,7 @@ from ome_operator.core.catalog.node_models import duration, summary
 from ome_operator.core.observed.objects import Holding, Node, NodeRecord, Ref
 from ome_operator.core.reasons import READY, ROLLED_OUT, SCALED, State
 from ome_operator.describe import states
-from ome_operator.describe.actions import Shell
+from ome_operator.describe.actions import CommandBuilder
 from ome_operator.describe.causes import causes
 from ome_operator.describe.moves import MoveView
 from ome_operator.describe.text import numbers
@@ -20,7 +20,7 @@ from ome_operator.describe.unknown_weights import UnknownWeights
 from ome_operator.util.wording import count
 
 
-class Use(NamedTuple):
+class NodeUse(NamedTuple):
     """The ranks of a group that run on a node."""
 
     namespace: str
@@ -75,7 +75,7 @@ class NodeRow:
     product: str
     gpus: int
     """Number of allocatable GPUs of the node; -1 if unknown."""
-    uses: tuple[Use, ...]
+    uses: tuple[NodeUse, ...]
     weights: tuple[ModelHolding, ...]
     avoided: str = ""
     """By whom and why the node is excluded from new groups; "" if new groups can be placed on the node."""
@@ -140,7 +140,7 @@ def _of_use(place: str) -> str:
     return keys.ROUTER if place.startswith(f"{keys.ROUTER} ") else place
 
 
-def _row(name: str, node: Node | None, uses: Iterable[Use], holdings: Iterable[Holding]) -> NodeRow:
+def _row(name: str, node: Node | None, uses: Iterable[NodeUse], holdings: Iterable[Holding]) -> NodeRow:
     state, word = State.OFF, "not known"
     if node is not None:
         state, word = (State.READY, "ready") if node.ready else (State.HELD, "cordoned")
@@ -162,9 +162,9 @@ def _product(node: Node) -> str:
     return next((node.labels[label] for label in keys.GPU_PRODUCTS if label in node.labels), "")
 
 
-def _uses(trees: Iterable[Tree]) -> dict[str, list[Use]]:
+def _uses(trees: Iterable[Tree]) -> dict[str, list[NodeUse]]:
     """Return the ranks of services on each node, by name of the node."""
-    found = defaultdict[str, list[Use]](list)
+    found = defaultdict[str, list[NodeUse]](list)
     for tree in trees:
         for part, role, group in tree.groups():
             on = defaultdict[str, list[Rank]](list)
@@ -177,7 +177,7 @@ def _uses(trees: Iterable[Tree]) -> dict[str, list[Use]]:
     return found
 
 
-def _use(tree: Tree, role: str, group: GroupView, ranks: list[Rank], revision: str) -> Use:
+def _use(tree: Tree, role: str, group: GroupView, ranks: list[Rank], revision: str) -> NodeUse:
     place = role
     if role != keys.ROUTER:
         place += f" {group.group} · {'rank' if len(ranks) == 1 else 'ranks'} {numbers(rank.rank for rank in ranks)}"
@@ -186,7 +186,7 @@ def _use(tree: Tree, role: str, group: GroupView, ranks: list[Rank], revision: s
     reason = bad[0].reason if bad else "draining" if any(rank.draining for rank in ranks) else ""
     state = states.for_reason(reason) if bad else State.ROLLING if reason else State.READY
     gpus = sum(rank.gpus for rank in ranks)
-    return Use(tree.namespace, tree.name, place, gpus, state, reason, serves=group.ready)
+    return NodeUse(tree.namespace, tree.name, place, gpus, state, reason, serves=group.ready)
 
 
 _OF_WEIGHTS = {keys.MODEL_READY: State.READY, keys.MODEL_UPDATING: State.STARTING, keys.MODEL_FAILED: State.BROKEN}
@@ -294,7 +294,7 @@ class Wait(NamedTuple):
     command: str
 
 
-def waits(seen: Iterable[tuple[Tree, Mapping[str, Any]]], shell: Shell) -> Iterator[Wait]:
+def external_waits(seen: Iterable[tuple[Tree, Mapping[str, Any]]], shell: CommandBuilder) -> Iterator[Wait]:
     """Yield the services that wait for something outside their control. Services that have waited longest come first."""
     found = [wait for tree, body in seen for wait in _waits(tree, body, shell)]
     yield from sorted(found, key=lambda wait: (wait.since or "9", wait.namespace, wait.service))
@@ -304,7 +304,7 @@ def _condition(conditions: Iterable[Mapping[str, Any]], type_: str) -> Mapping[s
     return next((condition for condition in conditions if condition.get("type") == type_), {})
 
 
-def _waits(tree: Tree, body: Mapping[str, Any], shell: Shell) -> Iterator[Wait]:
+def _waits(tree: Tree, body: Mapping[str, Any], shell: CommandBuilder) -> Iterator[Wait]:
     status = body.get("status") or {}
     conditions = status.get("conditions") or ()
     told = defaultdict[tuple[str, tuple[str, ...], str], list[str]](list)

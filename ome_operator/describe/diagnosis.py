@@ -22,7 +22,7 @@ EVENTS = 8
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenEvent:
     """An event about a service or about an object of the service."""
 
     when: datetime
@@ -49,7 +49,7 @@ class Symptom:
 
 
 @dataclass(frozen=True)
-class Stuck:
+class StuckPods:
     """Pods of a role that are not ready for the same reason."""
 
     role: str
@@ -64,7 +64,7 @@ class Stuck:
 
 
 @dataclass(frozen=True)
-class Trouble:
+class ServiceTrouble:
     """All problems that keep a service from being ready, from its conditions, pods and events."""
 
     namespace: str
@@ -73,8 +73,8 @@ class Trouble:
     reason: str
     message: str
     findings: tuple[Symptom, ...]
-    pods: tuple[Stuck, ...]
-    events: tuple[Seen, ...]
+    pods: tuple[StuckPods, ...]
+    events: tuple[SeenEvent, ...]
     missing: str = ""
     """The reason why desired groups are missing; "" if all groups are ready."""
     pin: str = ""
@@ -89,13 +89,13 @@ class Trouble:
     """The step back to the last complete revision; "" unless pods of a newer revision need a person's action."""
 
 
-def trouble(
+def find_trouble(
     tree: Tree,
     conditions: Sequence[Mapping[str, Any]],
-    events: Iterable[Seen],
+    events: Iterable[SeenEvent],
     groups: Iterable[Mapping[str, Any]] = (),
     back: str = "",
-) -> Trouble:
+) -> ServiceTrouble:
     """Return the problems that keep a service from being ready. `events` are the events about the service and its
     objects, `groups` the records of its groups, in the form of `status.groups`, and `back` is the revision to which an undo
     would return ("" if there is none).
@@ -107,7 +107,7 @@ def trouble(
     messages = [stuck.message for stuck in pods if stuck.message]
     since = _complete_since(conditions, groups) if tree.ready and tree.missing is None else None
     late = (event for event in events if since is None or event.when > since)
-    return Trouble(
+    return ServiceTrouble(
         namespace=tree.namespace,
         name=tree.name,
         ready=tree.ready,
@@ -172,7 +172,7 @@ def _findings(tree: Tree, conditions: Iterable[Mapping[str, Any]]) -> Iterable[S
         )
 
 
-def _stuck(tree: Tree, conditions: Sequence[Mapping[str, Any]]) -> Iterable[Stuck]:
+def _stuck(tree: Tree, conditions: Sequence[Mapping[str, Any]]) -> Iterable[StuckPods]:
     alike: dict[tuple[str, str, str, tuple[str, ...]], list[Rank]] = {}
     groups: dict[tuple[str, str, str, tuple[str, ...]], set[int]] = {}
     components: dict[str, str] = {}
@@ -186,8 +186,8 @@ def _stuck(tree: Tree, conditions: Sequence[Mapping[str, Any]]) -> Iterable[Stuc
         name, reason, message, labels = key
         which = f"--role {name}" + (f" --group {min(groups[key])}" if name != keys.ROUTER else "")
         pods = tuple(rank.pod for rank in ranks)
-        why = (*lacks(message), *(_held(conditions, components[name]) if reason == Reason.UNSCHEDULABLE else ()))
-        yield Stuck(name, reason, message, pods, why, next_step(reason, message, tree, which, name, slices[labels]))
+        why = (*scheduler_reasons(message), *(_held(conditions, components[name]) if reason == Reason.UNSCHEDULABLE else ()))
+        yield StuckPods(name, reason, message, pods, why, next_step(reason, message, tree, which, name, slices[labels]))
 
 
 def _held(conditions: Iterable[Mapping[str, Any]], component: str) -> Iterator[str]:
@@ -203,7 +203,7 @@ def _unready(tree: Tree) -> Iterator[tuple[SliceView, RoleView, GroupView, Rank]
         yield from ((part, role, group, rank) for rank in group.ranks if not rank.ready)
 
 
-def lacks(message: str) -> list[str]:
+def scheduler_reasons(message: str) -> list[str]:
     """Return the reasons in a message of the scheduler, each with its number of nodes. The most frequent reason is first."""
     head, found, rest = message.partition(" nodes are available: ")
     if not found or not re.fullmatch(r"\d+/\d+", head):
@@ -229,16 +229,16 @@ def _parts(reasons: str) -> Iterator[str]:
     yield reasons[start:]
 
 
-def _news(events: Iterable[Seen]) -> list[Seen]:
+def _news(events: Iterable[SeenEvent]) -> list[SeenEvent]:
     """Return the newest events of the type Warning, at most `EVENTS`."""
-    return merged(item for item in events if item.type == "Warning")[:EVENTS]
+    return merge_events(item for item in events if item.type == "Warning")[:EVENTS]
 
 
-def merged(events: Iterable[Seen]) -> list[Seen]:
+def merge_events(events: Iterable[SeenEvent]) -> list[SeenEvent]:
     """Return the events, newest first. Events with the same message about several objects are merged into the newest one.
     Routine events of pods (`ROUTINE`, such as Pulled) are merged if they have the same reason, whatever their messages.
     """
-    found: dict[tuple[str, str, str], Seen] = {}
+    found: dict[tuple[str, str, str], SeenEvent] = {}
     for item in sorted(events, key=lambda item: item.when):
         routine = item.type == "Normal" and item.reason in ROUTINE
         key = item.type, item.reason, "" if routine else item.message
@@ -266,7 +266,7 @@ def next_step(reason: str, message: str, tree: Tree, which: str = "", role: str 
     first = FREE_GPUS if known.startswith(FREE_GPUS) else ""
     advice = first + _tolerating(message, role) + known.removeprefix(first)
     scarce = dict.fromkeys(_INSUFFICIENT.findall(message))
-    if not scarce and lacks(message):
+    if not scarce and scheduler_reasons(message):
         return advice.replace(FREE_GPUS, "")
     if scarce and not any("/" in name for name in scarce):  # names of GPUs have a domain
         return advice.replace(FREE_GPUS, f"free {' and '.join(scarce)} on nodes, ")

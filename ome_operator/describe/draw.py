@@ -11,14 +11,14 @@ from rich.tree import Tree as Drawn
 
 from ome_operator.core.catalog.node_models import duration
 from ome_operator.describe.changes import ADDED, CHANGED, REMOVED, Change
-from ome_operator.describe.text import numbers, together
+from ome_operator.describe.text import combine_names, numbers
 from ome_operator.describe.tree import WHEN_TRUE, GroupView, Rank, RoleView, Tree
 from ome_operator.describe.words import MISSING, OUTDATED
 from ome_operator.quantity import moment
 from ome_operator.util.wording import count
 
 if TYPE_CHECKING:  # load the reconciliation, which `ome status` does not need
-    from ome_operator.describe.diagnosis import Trouble
+    from ome_operator.describe.diagnosis import ServiceTrouble
     from ome_operator.describe.preview import Preview
 
 MANY = 4
@@ -97,7 +97,7 @@ def _groups(below: Drawn, groups: Sequence[GroupView], every: bool) -> None:
     ready = sum(rank.ready for rank in ranks)
     name = f"group {first.group}" if len(groups) == 1 else f"groups {numbers(item.group for item in groups)}"
     many = count(len(ranks), "rank") if ready == len(ranks) else f"{ready}/{count(len(ranks), 'rank')}"
-    nodes = together(rank.node for rank in ranks if rank.node)
+    nodes = combine_names(rank.node for rank in ranks if rank.node)
     text = Text.assemble(_mark(all(item.ready for item in groups)), f" {name}  {many}", f" on {nodes}" if nodes else "")
     if len(groups) == 1 and first.note:
         text.append(f"  {first.note}", "yellow")
@@ -181,7 +181,7 @@ def _changes(found: Sequence[Change]) -> Iterator[RenderableType]:
         yield _indented(Text(f"{CHANGED} {message}", style=_COLOURS[CHANGED]))
 
 
-def trouble(found: "Trouble", now: datetime) -> Iterator[RenderableType]:
+def draw_trouble(found: "ServiceTrouble", now: datetime) -> Iterator[RenderableType]:
     """Yield the text that `ome explain SERVICE` prints."""
     state = "is Ready" if found.ready else f"is not Ready: {found.reason}"
     if found.ready and found.missing:
@@ -206,7 +206,7 @@ def trouble(found: "Trouble", now: datetime) -> Iterator[RenderableType]:
         yield Text.assemble((stuck.role, "bold"), f"  {count(len(stuck.pods), 'pod')} {_reason(stuck.reason)}")
         reasons = stuck.lacks or ((stuck.message,) if stuck.message else ())
         yield from (_indented(Text(line)) for line in reasons)
-        if names := together((name for name in stuck.pods if name), shown=4):
+        if names := combine_names((name for name in stuck.pods if name), shown=4):
             yield _indented(Text(names, style="dim"))
         yield from _next(stuck.next)
     if found.back:

@@ -38,10 +38,10 @@ def edits(old: Any, new: Any, path: str = "") -> Iterator[Edit]:
     elif isinstance(old, str) and isinstance(new, str) and len(old) + len(new) > 2 * SHOWN:
         yield from _words(old.split(), new.split(), path)
     else:
-        yield Edit(path, f"{shown(old)} → {shown(new)}")
+        yield Edit(path, f"{format_edit_value(old)} → {format_edit_value(new)}")
 
 
-def shown(value: Any) -> str:
+def format_edit_value(value: Any) -> str:
     """Return a value as text on one line, shortened to SHOWN characters."""
     plain = isinstance(value, str) and value and value.isprintable() and value == value.strip()
     text = str(value) if plain else json.dumps(value, ensure_ascii=False)
@@ -50,9 +50,9 @@ def shown(value: Any) -> str:
 
 def _entry(old: Any, new: Any, path: str) -> Iterator[Edit]:
     if old is _ABSENT:
-        yield Edit(path, f"added: {shown(new)}")
+        yield Edit(path, f"added: {format_edit_value(new)}")
     elif new is _ABSENT:
-        yield Edit(path, f"removed, was {shown(old)}")
+        yield Edit(path, f"removed, was {format_edit_value(old)}")
     else:
         yield from edits(old, new, path)
 
@@ -73,7 +73,7 @@ def _lists(old: Sequence[Any], new: Sequence[Any], path: str) -> Iterator[Edit]:
         for number, (left, right) in enumerate(zip(old, new, strict=True)):
             yield from edits(left, right, f"{path}[{number}]")
     else:
-        yield Edit(path, f"{shown(old)} → {shown(new)}")
+        yield Edit(path, f"{format_edit_value(old)} → {format_edit_value(new)}")
 
 
 def _named(items: Sequence[Any]) -> dict[str, Any] | None:
@@ -111,8 +111,8 @@ def _once(pairs: Iterable[tuple[str, str]]) -> set[str]:
 
 def _replaced(old: str, new: str) -> str:
     if not old:
-        return f"added: {shown(new)}"
-    return f"{shown(old)} → {shown(new)}" if new else f"removed: {shown(old)}"
+        return f"added: {format_edit_value(new)}"
+    return f"{format_edit_value(old)} → {format_edit_value(new)}" if new else f"removed: {format_edit_value(old)}"
 
 
 def _flags(words: Sequence[str]) -> list[tuple[str, str]]:

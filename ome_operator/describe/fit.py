@@ -27,7 +27,7 @@ class Holder(NamedTuple):
     gpus: int
 
 
-class Placed(NamedTuple):
+class PlacedPods(NamedTuple):
     """Pods of a role that would be placed on a node."""
 
     role: str
@@ -52,7 +52,7 @@ class FitAnswer:
     fits: bool
     why: str
     """Why the pods of the service do not fit on the nodes; "" if they fit."""
-    places: tuple[Placed, ...] = ()
+    places: tuple[PlacedPods, ...] = ()
     """Where the pods of the service would run. The scheduler may choose other nodes."""
     goes: tuple[NodeToFree, ...] = ()
     """The nodes whose pods would have to leave, if the service fits on the nodes of the cluster only without some pods that
@@ -61,7 +61,7 @@ class FitAnswer:
     """Maps each role to the number of groups that were counted."""
 
 
-def fit(
+def fit_on_nodes(
     name: tuple[str, str],
     needs: Needs,
     nodes: Nodes,
@@ -99,7 +99,7 @@ def _gpus(on: Mapping[str, Sequence[Holder]], node: Node) -> int:
     return sum(holder.gpus for holder in on.get(node.name, ()))
 
 
-def _place(needs: Needs, nodes: Iterable[Node]) -> tuple[list[Placed], Needs]:
+def _place(needs: Needs, nodes: Iterable[Node]) -> tuple[list[PlacedPods], Needs]:
     """Assign pods to nodes, one role after the other. Return the assignment, and the pods that found no node."""
     order = list(nodes)
     rooms = {node.name: node.room for node in order}
@@ -120,7 +120,7 @@ def _place(needs: Needs, nodes: Iterable[Node]) -> tuple[list[Placed], Needs]:
             if not pods:
                 break
         left.append(need._replace(pods=pods))
-    return [Placed(role, node, pods) for (role, node), pods in placed.items()], tuple(left)
+    return [PlacedPods(role, node, pods) for (role, node), pods in placed.items()], tuple(left)
 
 
 def text(found: FitAnswer) -> str:

@@ -8,7 +8,7 @@ from ome_operator.core.observed.objects import Ref
 from ome_operator.core.waves.shared_edits import pending
 from ome_operator.describe.changes import Change, changes, count_changes
 from ome_operator.describe.history import differences
-from ome_operator.describe.outcome import Outcome, RoleOutcome
+from ome_operator.describe.outcome import RoleOutcome, TargetOutcome
 from ome_operator.util.wording import count
 
 MOST_REASONS = 3
@@ -42,7 +42,7 @@ class Forecast:
 
 
 def forecast(
-    service: Ref, before: Outcome | None, after: Outcome | None, remark: str = "", held: str = ""
+    service: Ref, before: TargetOutcome | None, after: TargetOutcome | None, remark: str = "", held: str = ""
 ) -> Forecast | None:
     """Return the effect of an edit; None if it has no effect. `before` is the current outcome, and `after` the outcome after
     the edit; None if the service does not exist.
@@ -70,18 +70,18 @@ def forecast(
     return Forecast(service, sentence, restarts, why, made, old.revision, new.revision, _sum(restarts), interrupts, shared)
 
 
-_NOTHING = Outcome("", {}, (), (), ())
+_NOTHING = TargetOutcome("", {}, (), (), ())
 
 
-def _shared(old: Outcome, new: Outcome) -> Iterable[Ref]:
+def _shared(old: TargetOutcome, new: TargetOutcome) -> Iterable[Ref]:
     """Return the shared objects whose edits distinguish two revisions."""
     data = {each.revision: {"inputs": each.inputs} for each in (old, new)}
     return pending(new.revision, [old.revision], data)
 
 
 def _sentence(
-    before: Outcome | None,
-    after: Outcome | None,
+    before: TargetOutcome | None,
+    after: TargetOutcome | None,
     restarts: tuple[RoleOutcome, ...],
     why: tuple[str, ...],
     made: tuple[Change, ...],
@@ -108,7 +108,7 @@ def _sentence(
     return "; ".join([message, *scaled])
 
 
-def _stays(before: Outcome, after: Outcome, held: str) -> str:
+def _stays(before: TargetOutcome, after: TargetOutcome, held: str) -> str:
     """Return the beginning of a sentence about an edit after which the same revision runs as before."""
     if after.refused:
         return (
@@ -119,7 +119,7 @@ def _stays(before: Outcome, after: Outcome, held: str) -> str:
     return "no new revision, no GPU pod restarts"
 
 
-def _how(before: Outcome, after: Outcome) -> str:
+def _how(before: TargetOutcome, after: TargetOutcome) -> str:
     """Return the end of a sentence that begins with the roles that restart. It describes the steps of the rollout, the GPUs
     that the rollout needs, and whether the service keeps serving (docs/rollouts.md).
     """
@@ -143,19 +143,19 @@ def _how(before: Outcome, after: Outcome) -> str:
     return f", {' and '.join(steps)} at a time{order}{more}"
 
 
-def _same_roles(before: Outcome, after: Outcome) -> bool:
+def _same_roles(before: TargetOutcome, after: TargetOutcome) -> bool:
     """Return whether two revisions have the same roles. If the roles differ, the strategy of the rollout is always
     `recreate`.
     """
     return {role.component for role in before.roles} == {role.component for role in after.roles}
 
 
-def _interrupts(after: Outcome) -> bool:
+def _interrupts(after: TargetOutcome) -> bool:
     """Return whether the strategy removes all groups of a role before new groups of the role serve."""
     return after.bounds.interrupts({role.component: role.groups for role in after.roles})
 
 
-def _router(item: Outcome) -> Any:
+def _router(item: TargetOutcome) -> Any:
     """Return the pod template of the routers; None if there are no routers."""
     return next((each["spec"]["template"] for each in item.manifests if each["kind"] == "Deployment"), None)
 

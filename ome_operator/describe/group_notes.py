@@ -51,7 +51,7 @@ def group_notes(component: str, revision: str, status: Mapping[str, Any], now: d
             and entry.get("revision") in (None, revision)
             and entry.get("index") is not None
         ):
-            notes = starting(entry, entries, now), _note(entry)
+            notes = start_note(entry, entries, now), _note(entry)
             found[entry["index"]] = GroupNotes("; ".join(filter(None, notes)), parts(entry.get("start"), entry.get("phase")))
     for number, moves in _moves(component, revision, status):
         before = found.get(number, NO_NOTES)
@@ -70,7 +70,7 @@ def _moves(component: str, revision: str, status: Mapping[str, Any]) -> Iterator
         yield group, f"replaces group {move.member}"
 
 
-def starting(entry: Mapping[str, Any], entries: Iterable[Mapping[str, Any]], now: datetime | None) -> str:
+def start_note(entry: Mapping[str, Any], entries: Iterable[Mapping[str, Any]], now: datetime | None) -> str:
     """Return how long a group has been starting, and how long its last start took; "" if the group is not starting. If no
     start of this group is recorded, the newest start of another group of the component is used. `entry` is the group in the
     status of the service, and `entries` are all groups in it.

@@ -32,11 +32,12 @@ def history_entries(known: list[Revision], aim: TargetRevision, slices: Iterable
     inputs = [item.data.get("inputs") or {} for item in known]
     pairs = zip(known, [None, *inputs], inputs, strict=False)
     return [
-        HistoryEntry(item.number, item.name, _state(item.name, aim, slices), changed(old, new)) for item, old, new in pairs
+        HistoryEntry(item.number, item.name, _state(item.name, aim, slices), summarize_changes(old, new))
+        for item, old, new in pairs
     ]
 
 
-def before(known: list[Revision], aim: TargetRevision) -> str:
+def undo_target(known: list[Revision], aim: TargetRevision) -> str:
     """Return the revision to which an undo would return: the last complete revision. If there is none, return the newest
     revision that is older than the requested one and was not rejected; "" if there is none either.
     """
@@ -45,7 +46,7 @@ def before(known: list[Revision], aim: TargetRevision) -> str:
     return aim.back or next((item.name for item in reversed(list(older)) if item.name not in rejected), "")
 
 
-def changed(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str:
+def summarize_changes(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str:
     """Return a summary of the differences between the inputs of two revisions. `before` is None for the oldest stored
     revision.
     """

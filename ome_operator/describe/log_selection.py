@@ -11,7 +11,7 @@ from ome_operator.names import title
 
 
 @dataclass(frozen=True)
-class Choice:
+class PodChoice:
     """The user's choice of pods. A field that is None does not restrict the choice."""
 
     role: str | None = None
@@ -29,7 +29,7 @@ class Choice:
         )
 
 
-def labelled(pods: Iterable[Pod], choice: Choice) -> dict[str, str]:
+def pod_labels(pods: Iterable[Pod], choice: PodChoice) -> dict[str, str]:
     """Return the label of each chosen pod, by name of the pod and in sorted order. A label is `role/group/rank`; it
     contains the revision if there are pods of several revisions.
     """
@@ -50,7 +50,7 @@ def labelled(pods: Iterable[Pod], choice: Choice) -> dict[str, str]:
 _ORDER = {keys.ENGINE: "a", keys.DECODER: "b", keys.ROUTER: "c"}
 
 
-def explain_no_pods(pods: Iterable[Pod], choice: Choice) -> str:
+def explain_no_pods(pods: Iterable[Pod], choice: PodChoice) -> str:
     """Return a text that states why no pod was chosen, and what the user could choose."""
     every = list(pods)
     both = any(pod.component == keys.DECODER for pod in every)

@@ -13,7 +13,7 @@ from ome_operator.core.moves.moving import policy
 from ome_operator.core.moves.record import Move, Phase, read
 from ome_operator.core.moves.state_machine import MovePolicy
 from ome_operator.core.reasons import FROZEN
-from ome_operator.describe.text import together
+from ome_operator.describe.text import combine_names
 from ome_operator.describe.tree import Rank, Tree
 
 
@@ -43,12 +43,12 @@ class MoveView(NamedTuple):
     @property
     def sentence(self) -> str:
         """What happens to the group, as a text for people."""
-        leaves = together(self.nodes) or self.node
+        leaves = combine_names(self.nodes) or self.node
         because = f"{self.node}: {self.cause}" if self.nodes != (self.node,) else self.cause
         return f"{self.namespace}/{self.service} {self.place} leaves {leaves} ({because}), {self.phase}: {self.said}"
 
 
-def moves(tree: Tree, body: Mapping[str, Any], now: datetime) -> list[MoveView]:
+def moves_under_way(tree: Tree, body: Mapping[str, Any], now: datetime) -> list[MoveView]:
     """Return the moves of a service that are under way. `body` is the service as the API server returns it. Never raises,
     even if the status has unexpected content.
     """
@@ -78,7 +78,7 @@ def _view(tree: Tree, move: Move, settings: MovePolicy | None, now: datetime, *,
         placed=placed,
         lacks="free nodes",
         goes=settings is not None and settings.goes,
-        nodes=together(_nodes(others)),
+        nodes=combine_names(_nodes(others)),
     )
     return MoveView(
         namespace=tree.namespace,

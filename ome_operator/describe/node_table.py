@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from ome_operator.describe.cluster import FREE, NodeRow, Totals, Use, totals
+from ome_operator.describe.cluster import FREE, NodeRow, NodeUse, Totals, totals
 from ome_operator.describe.unknown_weights import DENIED
 from ome_operator.settings.policy import AGENT_PODS
 from ome_operator.util.columns import table
@@ -46,12 +46,12 @@ def _lines(row: NodeRow) -> list[tuple[str, ...]]:
     ]
 
 
-def _by_service(uses: Sequence[Use]) -> list[tuple[tuple[str, str], list[Use]]]:
+def _by_service(uses: Sequence[NodeUse]) -> list[tuple[tuple[str, str], list[NodeUse]]]:
     ordered = sorted(uses, key=lambda use: (use.namespace, use.service))
     return [(key, list(found)) for key, found in groupby(ordered, key=lambda use: (use.namespace, use.service))]
 
 
-def _group(use: Use) -> str:
+def _group(use: NodeUse) -> str:
     notes = ", ".join(filter(None, (use.reason, use.moves)))
     return f"{use.place} ({notes})" if notes else use.place
 

@@ -52,7 +52,7 @@ class RoleOutcome:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TargetOutcome:
     """The objects of a service's target revision after all changes are done."""
 
     revision: str
@@ -82,7 +82,7 @@ class Outcome:
     """Names of the Secrets that the operator creates for the service if they do not exist, with data that it generates."""
 
 
-def outcome(service: InferenceService, deps: Deps, children: Iterable[Child] = ()) -> Outcome:
+def compute_outcome(service: InferenceService, deps: Deps, children: Iterable[Child] = ()) -> TargetOutcome:
     """Return the outcome of a service. `children` are the existing objects of the service. A freeze or a pause is
     ignored, because it only delays the outcome.
     """
@@ -102,7 +102,7 @@ def outcome(service: InferenceService, deps: Deps, children: Iterable[Child] = (
     workloads = stored(data)
     roles, problems = _roles(workloads, written), tuple(_problems(conditions))
     complete = any(_runs(item) for item in written) or (bool(workloads) and not problems)
-    return Outcome(
+    return TargetOutcome(
         revision=revision,
         inputs=data.get("inputs") or {},
         manifests=(*written, *(_scale(service, item) for item in scales)) if complete else (),
@@ -164,7 +164,7 @@ def _roles(found: Mapping[str, Stored], written: Iterable[Manifest]) -> tuple[Ro
     )
 
 
-def pinned(service: InferenceService, revision: str) -> InferenceService:
+def pin_revision(service: InferenceService, revision: str) -> InferenceService:
     """Return the service as if its spec pinned a stored revision."""
     spec: Any = migrate(service.spec)
     rollout = (spec.rollout or Rollout()).model_copy(update={"revision": revision})

@@ -9,7 +9,7 @@ from ome_operator import keys
 from ome_operator.core.reasons import ROLLED_OUT, Reason, State
 from ome_operator.core.waves.status import COMPLETE, STOPPED
 from ome_operator.describe import states, waves
-from ome_operator.describe.actions import Shell
+from ome_operator.describe.actions import CommandBuilder
 from ome_operator.describe.causes import causes
 from ome_operator.describe.tree import Tree
 from ome_operator.describe.words import OUTDATED
@@ -67,7 +67,7 @@ def row(tree: Tree, body: Mapping[str, Any]) -> Row:
     """Return the row of a service."""
     conditions = (body.get("status") or {}).get("conditions") or ()
     state = states.service_state(tree, conditions)
-    found = causes(tree, conditions, Shell()) if state is not State.READY else []
+    found = causes(tree, conditions, CommandBuilder()) if state is not State.READY else []
     dead = tree.late and tree.reason == OUTDATED  # nobody will act on the reasons of the pods
     worst = None if dead else next((cause for cause in found if cause.pods), None)
     rolled = (
@@ -107,12 +107,12 @@ def _roles(tree: Tree) -> Iterable[RoleCount]:
     return found.values()
 
 
-def ordered(rows: Iterable[Row]) -> list[Row]:
+def sort_rows(rows: Iterable[Row]) -> list[Row]:
     """Return the rows sorted by state, the worst state first, and then by name."""
     return sorted(rows, key=lambda row: (row.state.order, row.namespace, row.name))
 
 
-def counted(rows: Iterable[Row]) -> dict[State, int]:
+def count_states(rows: Iterable[Row]) -> dict[State, int]:
     """Return the number of services in each state that occurs, the worst first."""
     found = Counter(row.state for row in rows)
     return {state: found[state] for state in State if found[state]}
@@ -136,7 +136,7 @@ class Wave:
 _WORDS = {"runtime": "Runtime", "acceleratorclass": "AcceleratorClass"}
 
 
-def active_waves(shared: Iterable[Mapping[str, Any]], shell: Shell) -> list[Wave]:
+def active_waves(shared: Iterable[Mapping[str, Any]], shell: CommandBuilder) -> list[Wave]:
     """Return the rollout waves of the edits to shared objects. `shared` contains the objects. Stopped rollouts come
     first.
     """

@@ -7,7 +7,7 @@ The text before and after these tables is written by hand.
 from pathlib import Path
 
 from ome_operator.core.reasons import FAMILIES, ReasonRecord
-from ome_operator.describe.actions import Shell
+from ome_operator.describe.actions import CommandBuilder
 from ome_operator.describe.words import WORDS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "troubleshooting.md"
@@ -81,7 +81,7 @@ def _remedy(record: ReasonRecord) -> str:
 
 def _remedy_text(printed: str) -> str:
     """Return a remedy that commands print in Markdown."""
-    prose, command = Shell().step(printed.format_map(_NAMES))
+    prose, command = CommandBuilder().step(printed.format_map(_NAMES))
     return ": ".join(filter(None, (prose, f"`{command}`" if command else "")))
 
 

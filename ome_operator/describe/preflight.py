@@ -17,7 +17,7 @@ from ome_operator.util.visible import visible
 from ome_operator.util.wording import count
 
 
-class Checkup(NamedTuple):
+class RankCheck(NamedTuple):
     """The preflight check of one rank, and its state."""
 
     service: str
@@ -38,7 +38,7 @@ class Checkup(NamedTuple):
     """A text about why the check has not started, or about how it went; "" if there is nothing to report."""
 
 
-class FoundOnRank(NamedTuple):
+class RankFinding(NamedTuple):
     """A problem that a check found on a rank."""
 
     service: str
@@ -51,7 +51,7 @@ class FoundOnRank(NamedTuple):
     fix: str
 
 
-class Missed(NamedTuple):
+class RankWithoutResult(NamedTuple):
     """A rank whose check has no result."""
 
     service: str
@@ -71,15 +71,15 @@ class PreflightReport(NamedTuple):
     """Number of ranks whose check has ended."""
     nodes: tuple[str, ...]
     """Names of the nodes on which the checks that have ended ran."""
-    findings: tuple[FoundOnRank, ...]
-    missed: tuple[Missed, ...]
+    findings: tuple[RankFinding, ...]
+    missed: tuple[RankWithoutResult, ...]
 
 
-def rank(trial: Trial, place: RankKey, body: Mapping[str, Any] | None) -> Checkup:
+def rank(trial: Trial, place: RankKey, body: Mapping[str, Any] | None) -> RankCheck:
     """Return the check of a rank and its state. `body` is the check pod of the rank; None if this pod no longer exists."""
     service, role = f"{trial.namespace}/{trial.service}", title(place.component, trial.disaggregated)
     if body is None:
-        return Checkup(service, role, place.group, place.rank, "", None, runs=False, over=True, why="its pod was removed")
+        return RankCheck(service, role, place.group, place.rank, "", None, runs=False, over=True, why="its pod was removed")
     status, pod = body.get("status") or {}, from_api.pod(body)
     box = trial.pods[place]["spec"]["containers"][0]["name"]
     checked = results.alone(status, box)
@@ -88,14 +88,14 @@ def rank(trial: Trial, place: RankKey, body: Mapping[str, Any] | None) -> Checku
     if checked is not None or runs:
         why = "" if checked is not None else "the check did not end in time"
     over = checked is not None or pod.over or pod.deleting
-    return Checkup(service, role, place.group, place.rank, pod.node, checked, runs, over, why)
+    return RankCheck(service, role, place.group, place.rank, pod.node, checked, runs, over, why)
 
 
-def report(ranks: Iterable[Checkup], seconds: float) -> PreflightReport:
+def report(ranks: Iterable[RankCheck], seconds: float) -> PreflightReport:
     """Combine the checks of all ranks into a report. `seconds` is the duration of the checks. The finding that a rank is
     absent is left out if the check of this rank has no result.
     """
-    groups: dict[tuple[str, str, int], dict[int, Checkup]] = {}
+    groups: dict[tuple[str, str, int], dict[int, RankCheck]] = {}
     for each in ranks:
         groups.setdefault((each.service, each.role, each.group), {})[each.rank] = each
     findings, missed = [], []
@@ -106,9 +106,10 @@ def report(ranks: Iterable[Checkup], seconds: float) -> PreflightReport:
                 continue
             node = members[found.rank].node if found.rank in members else ""
             fix = found.fix.replace(results.LOG, "its log (use --logs)")
-            findings.append(FoundOnRank(service, role, group, found.rank, node, found.check, found.said, fix))
+            findings.append(RankFinding(service, role, group, found.rank, node, found.check, found.said, fix))
         missed += [
-            Missed(service, role, group, number, members[number].node, members[number].why) for number in sorted(away)
+            RankWithoutResult(service, role, group, number, members[number].node, members[number].why)
+            for number in sorted(away)
         ]
     every = [each for members in groups.values() for each in members.values()]
     looked = [each for each in every if each.checked is not None]
@@ -118,11 +119,11 @@ def report(ranks: Iterable[Checkup], seconds: float) -> PreflightReport:
 
 def report_lines(seen: PreflightReport) -> list[str]:
     """Return the lines of the report for people."""
-    every: list[FoundOnRank | Missed] = [*seen.findings, *seen.missed]
+    every: list[RankFinding | RankWithoutResult] = [*seen.findings, *seen.missed]
     services = {each.service for each in every}
     several = {(each.service, each.role) for each in every if each.group}
 
-    def where(each: FoundOnRank | Missed) -> str:
+    def where(each: RankFinding | RankWithoutResult) -> str:
         group = f"{each.role} group {each.group}" if (each.service, each.role) in several else each.role
         return f"{each.service}: {group}" if len(services) > 1 else group
 
@@ -130,7 +131,7 @@ def report_lines(seen: PreflightReport) -> list[str]:
         f"{where(each)}, {line(results.PreflightFinding(each.check, each.rank, each.cause, each.fix), each.node)}"
         for each in seen.findings
     ]
-    alike: dict[tuple[str, str, str], list[Missed]] = {}
+    alike: dict[tuple[str, str, str], list[RankWithoutResult]] = {}
     for missed in seen.missed:
         alike.setdefault((where(missed), missed.node, missed.why), []).append(missed)
     for (group, node, why), members in alike.items():
@@ -151,7 +152,7 @@ def summary(seen: PreflightReport) -> str:
     return f"{ranks} on {count(len(seen.nodes), 'node')}: {found} in {seen.seconds:g} s"
 
 
-def progress(ranks: Sequence[Checkup]) -> str:
+def progress(ranks: Sequence[RankCheck]) -> str:
     """Return a sentence about the ranks that have not started; "" if all ranks have started."""
     waits = [each for each in ranks if not (each.runs or each.over)]
     if not waits:

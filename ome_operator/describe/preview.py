@@ -13,12 +13,12 @@ from ome_operator.core.observed.objects import Child, Deps, Ref
 from ome_operator.core.waves.terms import Terms, sizes, terms
 from ome_operator.describe.edits import edits
 from ome_operator.describe.forecast import Forecast, forecast
-from ome_operator.describe.outcome import Outcome, outcome, pinned
+from ome_operator.describe.outcome import TargetOutcome, compute_outcome, pin_revision
 from ome_operator.util.wording import count
 
 
 @dataclass(frozen=True)
-class Edited:
+class EditedObject:
     """An object in the user's files that differs from the object on the cluster."""
 
     object: Ref
@@ -30,7 +30,7 @@ class Edited:
 class Preview:
     """The complete effect of an edit."""
 
-    objects: tuple[Edited, ...]
+    objects: tuple[EditedObject, ...]
     services: tuple[Forecast, ...]
     problems: tuple[str, ...] = ()
     """A sentence for each object in the files that cannot be parsed or would be refused. The other fields leave these
@@ -52,14 +52,14 @@ class Side:
     nothing is refused."""
 
 
-def edited(ref: Ref, before: Any, after: Any) -> Edited | None:
+def compare_versions(ref: Ref, before: Any, after: Any) -> EditedObject | None:
     """Compare two versions of an object. Return None if they are equal. `before` is None for a new object."""
     if before is None:
-        return Edited(ref, True, ())
+        return EditedObject(ref, True, ())
     if isinstance(before, Invalid):
-        return Edited(ref, False, ("the current object is invalid",))
+        return EditedObject(ref, False, ("the current object is invalid",))
     found = tuple(str(edit) for edit in edits(before.dump(), after.dump()))
-    return Edited(ref, False, found) if found else None
+    return EditedObject(ref, False, found) if found else None
 
 
 def forecasts(
@@ -119,15 +119,15 @@ def waves(services: Iterable[Forecast], notes: Mapping[Ref, Mapping[str, str]]) 
 
 def _as_it_runs(
     service: InferenceService | Invalid | None, deps: Deps, children: Iterable[Child], revision: str
-) -> Outcome | None:
+) -> TargetOutcome | None:
     """Return the outcome of a service for the stored revision `revision`, which has groups. Return None if `revision` is ""
     or not stored.
     """
     if not revision or not isinstance(service, InferenceService):
         return None
-    found = outcome(pinned(service, revision), deps, children)
+    found = compute_outcome(pin_revision(service, revision), deps, children)
     return found if found.revision == revision else None
 
 
-def _outcome(service: InferenceService | Invalid, deps: Deps, children: Iterable[Child]) -> Outcome | None:
-    return None if isinstance(service, Invalid) else outcome(service, deps, children)
+def _outcome(service: InferenceService | Invalid, deps: Deps, children: Iterable[Child]) -> TargetOutcome | None:
+    return None if isinstance(service, Invalid) else compute_outcome(service, deps, children)

@@ -48,7 +48,7 @@ def operator_class(body: Mapping[str, Any]) -> str:
     return str((body["metadata"].get("labels") or {}).get(keys.OPERATOR_CLASS) or "")
 
 
-def overdue(leases: Iterable[Mapping[str, Any]], now: datetime) -> str:
+def missing_operator(leases: Iterable[Mapping[str, Any]], now: datetime) -> str:
     """Return a sentence which states that no operator has renewed its Lease in time (core/observed/leases.py). Return "" if
     one has, or if no Lease was ever renewed, for example because the operators run without leader election. `leases` are the
     Leases of all operators that may handle the service.
@@ -65,7 +65,7 @@ def overdue(leases: Iterable[Mapping[str, Any]], now: datetime) -> str:
     )
 
 
-def judged(tree: "Tree", late: str) -> "Tree":
+def with_late_operator(tree: "Tree", late: str) -> "Tree":
     """Return the tree of a service with its field `late` set. `late` is the sentence which states that no operator has
     renewed its Lease; "" if one has. If `late` is not "", a service whose pods contradict its condition Ready is shown as
     not ready.

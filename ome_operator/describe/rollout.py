@@ -114,7 +114,7 @@ def shares(tree: Tree) -> Iterator[Share]:
         yield Share(part.revision, part.state, tuple(roles))
 
 
-def rejected(body: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+def rejected_revisions(body: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     """Yield the revisions that never became ready and are not retried, each with its reason."""
     for entry in (body.get("status") or {}).get("rejected") or ():
         yield entry.get("revision") or "", ": ".join(filter(None, (entry.get("reason"), entry.get("message"))))

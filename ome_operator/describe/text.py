@@ -19,7 +19,7 @@ def _runs(found: Iterable[int]) -> list[tuple[int, ...]]:
     return [(run[0],) if len(run) == 1 else (run[0], run[-1]) for run in runs]
 
 
-def together(found: Iterable[str], shown: int = 3) -> str:
+def combine_names(found: Iterable[str], shown: int = 3) -> str:
     """Return a list of names as text. Names that differ only in the number at their end are combined, such as
     `h200-[0-3,7]`. The text contains at most `shown` items, and the number of further items.
     """

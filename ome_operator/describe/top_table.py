@@ -23,7 +23,7 @@ class TopColumn(NamedTuple):
 def _amount(name: str) -> Callable[[TopRow], str]:
     def text(row: TopRow) -> str:
         value = getattr(row, name)
-        return "–" if value is None else short(value) + ("+" if row.is_part else "")
+        return "–" if value is None else short_number(value) + ("+" if row.is_part else "")
 
     return text
 
@@ -74,7 +74,7 @@ COLUMNS: Mapping[str, TopColumn] = {
 NAME = "name"
 
 
-def ordered(rows: Iterable[TopRow], column: str) -> list[TopRow]:
+def sort_top_rows(rows: Iterable[TopRow], column: str) -> list[TopRow]:
     """Return the rows sorted by a column, or by `NAME`: the largest numbers first, unknown ones last."""
     by_name = sorted(rows, key=lambda row: (row.namespace, row.name, row.group))
     if column == NAME:
@@ -103,15 +103,15 @@ HEADS: Mapping[str, Mapping[str, str]] = {
 field of the row."""
 
 
-def brief(row: TopRow) -> str:
+def summarize_row(row: TopRow) -> str:
     """Return a line with those metrics of a service that are known."""
     parts = {"req/s": row.requests_per_second, "tok/s": row.output_tokens_per_second, "running": row.running}
     parts["waiting"] = row.waiting or None
     more = "+" if row.is_part else ""
-    return ", ".join(f"{short(value)}{more} {unit}" for unit, value in parts.items() if value is not None)
+    return ", ".join(f"{short_number(value)}{more} {unit}" for unit, value in parts.items() if value is not None)
 
 
-def short(value: float) -> str:
+def short_number(value: float) -> str:
     """Return a number with at most four characters where possible, such as 0.42, 310, 12.3k."""
     for unit, factor in (("M", 1e6), ("k", 1e3)):
         if value >= 10 * factor or (unit == "M" and value >= factor):

@@ -7,9 +7,9 @@ from difflib import get_close_matches
 from ome_operator.engines.flags import SWITCH, replacements, translations, usage_error
 from ome_operator.engines.servers import known_servers
 from ome_operator.lint import locations
-from ome_operator.lint.finding import Fix, Hit, Rule, Severity, rule
-from ome_operator.lint.launch import ROUTERS, Argument, Launch, joined_flags, references, resembling
-from ome_operator.lint.shell import names_in, unknown
+from ome_operator.lint.finding import AutomaticFix, Rule, RuleHit, Severity, rule
+from ome_operator.lint.launch import ROUTERS, Argument, Launch, closest_flag, joined_flags, references
+from ome_operator.lint.shell import has_unknown_value, names_in
 from ome_operator.lint.subject import Role, Subject
 
 PARSER = (
@@ -18,7 +18,7 @@ PARSER = (
 ENDS = "The engine exits at once with code 2 and `unrecognized arguments`, and its group is recycled."
 
 
-def known(subject: Subject) -> Iterator[tuple[Role, Launch, Argument]]:
+def known_arguments(subject: Subject) -> Iterator[tuple[Role, Launch, Argument]]:
     """Yield (role, program, flag) for every flag that is given to a program whose version has known flags. The programs are
     those of `all_launches`.
     """
@@ -42,21 +42,21 @@ def all_launches(subject: Subject) -> Iterator[tuple[Role, Launch]]:
     ignored="Each flag that can be read is checked on its own. Sizes, ranks, ports and memory are not checked.",
     evidence="A script may start a program in several branches, or pass further arguments in variables.",
 )
-def script_unread(subject: Subject) -> Iterator[Hit]:
+def script_unread(subject: Subject) -> Iterator[RuleHit]:
     for role in subject.roles:
         if role.unread:
             remedy = (
                 "start the program with command and args, and use the variables $(LWS_WORKER_INDEX) and $(LWS_GROUP_SIZE)"
             )
-            yield Hit(locations.arguments(role), f"{role.title}: {role.unread}", remedy)
+            yield RuleHit(locations.arguments(role), f"{role.title}: {role.unread}", remedy)
         start = role.launch
         for given in start.arguments if start is not None and start.shell else ():
             names = frozenset[str]().union(*map(names_in, given.values))
-            if start is not None and any(map(unknown, given.values)) and not names <= start.names:
+            if start is not None and any(map(has_unknown_value, given.values)) and not names <= start.names:
                 message = (
                     f"{role.title}: the value of {given.word} is {' '.join(given.values)[:80]}, which only the shell knows"
                 )
-                yield Hit(locations.argument(role, given), message, "write the value, or a variable of the container")
+                yield RuleHit(locations.argument(role, given), message, "write the value, or a variable of the container")
 
 
 @rule(
@@ -69,7 +69,7 @@ def script_unread(subject: Subject) -> Iterator[Hit]:
         "files in ome_operator/engines/data."
     ),
 )
-def version_unknown(subject: Subject) -> Iterator[Hit]:
+def version_unknown(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched():
         if start.line is not None:
             continue
@@ -90,7 +90,7 @@ def version_unknown(subject: Subject) -> Iterator[Hit]:
             if start.version
             else annotation
         )
-        yield Hit(locations.field(role, "image"), message, how)
+        yield RuleHit(locations.field(role, "image"), message, how)
 
 
 def _gone(subject: Subject, start: Launch, given: Argument) -> tuple[str, ...]:
@@ -105,26 +105,26 @@ def _gone(subject: Subject, start: Launch, given: Argument) -> tuple[str, ...]:
     ignored=ENDS,
     evidence=PARSER,
 )
-def flag_unknown(subject: Subject) -> Iterator[Hit]:
-    for role, start, given in known(subject):
+def flag_unknown(subject: Subject) -> Iterator[RuleHit]:
+    for role, start, given in known_arguments(subject):
         if given.flag is not None or given.joined or start.line is None or _gone(subject, start, given):
             continue
         flags = start.line.flags
         begun = sorted(spelling for spelling in flags if spelling.startswith(given.word))
         place = locations.argument(role, given)
         if len(begun) > 1 and start.line.abbreviations:
-            yield Hit(
+            yield RuleHit(
                 place,
                 f"{given.word} is ambiguous: it abbreviates {', '.join(begun[:4])}",
                 f"write one of them in full, such as {begun[0]}",
             )
             continue
         same = translations(start.engine).get(given.word, "")
-        close = resembling(given.word, start.line) if not same else ""
+        close = closest_flag(given.word, start.line) if not same else ""
         remedy = f"write {close}" if close else "remove the flag, or use a version that has it"
         remedy = (f"write {same}" if same.startswith("--") else same) or remedy
-        fix = Fix(given.word, close) if close else None
-        yield Hit(place, f"{start.engine} {start.version} has no flag {given.word}", remedy, fix)
+        fix = AutomaticFix(given.word, close) if close else None
+        yield RuleHit(place, f"{start.engine} {start.version} has no flag {given.word}", remedy, fix)
 
 
 @rule(
@@ -134,14 +134,16 @@ def flag_unknown(subject: Subject) -> Iterator[Hit]:
     ignored=ENDS,
     evidence=PARSER,
 )
-def flag_removed(subject: Subject) -> Iterator[Hit]:
-    for role, start, given in known(subject):
+def flag_removed(subject: Subject) -> Iterator[RuleHit]:
+    for role, start, given in known_arguments(subject):
         if given.flag is None and not given.joined and (versions := _gone(subject, start, given)):
             instead = replacements(start.engine).get(given.word, "")
             message = f"{start.engine} {start.version} has no flag {given.word}, which exists in {', '.join(versions)}"
             exact = instead and "…" not in instead and " N" not in instead and " NAME" not in instead
-            fix = Fix(given.written, instead.replace(" ", "=")) if exact and not given.values else None
-            yield Hit(locations.argument(role, given), message, f"write {instead}" if instead else "remove the flag", fix)
+            fix = AutomaticFix(given.written, instead.replace(" ", "=")) if exact and not given.values else None
+            yield RuleHit(
+                locations.argument(role, given), message, f"write {instead}" if instead else "remove the flag", fix
+            )
 
 
 @rule(
@@ -151,14 +153,14 @@ def flag_removed(subject: Subject) -> Iterator[Hit]:
     ignored="The flag works in this version. A later version will exit if the flag is given.",
     evidence=PARSER,
 )
-def flag_deprecated(subject: Subject) -> Iterator[Hit]:
-    for role, start, given in known(subject):
+def flag_deprecated(subject: Subject) -> Iterator[RuleHit]:
+    for role, start, given in known_arguments(subject):
         if given.flag is not None and given.flag.deprecated:
             instead = replacements(start.engine).get(given.flag.name) or given.flag.deprecated
             simple = instead.startswith("--") and not any(mark in instead for mark in " <{…")
-            fix = Fix(given.written, instead) if simple and given.flag.takes == SWITCH else None
+            fix = AutomaticFix(given.written, instead) if simple and given.flag.takes == SWITCH else None
             message = f"{given.word} is deprecated in {start.engine} {start.version}"
-            yield Hit(locations.argument(role, given), message, f"write {instead}", fix)
+            yield RuleHit(locations.argument(role, given), message, f"write {instead}", fix)
 
 
 @rule(
@@ -168,20 +170,22 @@ def flag_deprecated(subject: Subject) -> Iterator[Hit]:
     ignored="The engine exits at once with code 2, and its group is recycled.",
     evidence=PARSER,
 )
-def flag_value(subject: Subject) -> Iterator[Hit]:
-    for role, start, given in known(subject):
+def flag_value(subject: Subject) -> Iterator[RuleHit]:
+    for role, start, given in known_arguments(subject):
         # A shell may compute the value itself.
-        words = [word for word in given.values if not (start.shell and unknown(word))]
+        words = [word for word in given.values if not (start.shell and has_unknown_value(word))]
         if given.flag is None or given.joined or (start.shell and len(words) < len(given.values)):
             continue
         if given.flag.refused:
-            yield Hit(locations.argument(role, given), f"{given.word} is rejected: {given.flag.refused}", "remove the flag")
+            yield RuleHit(
+                locations.argument(role, given), f"{given.word} is rejected: {given.flag.refused}", "remove the flag"
+            )
         elif error := usage_error(given.flag, words):
             choices = given.flag.choices
             close = get_close_matches(words[0], choices, 1) if choices and words else []
-            fix = Fix(given.written, f"{given.word}={close[0]}") if close and "=" in given.written else None
+            fix = AutomaticFix(given.written, f"{given.word}={close[0]}") if close and "=" in given.written else None
             remedy = f"write {close[0]}" if close else _value_remedy(given)
-            yield Hit(locations.argument(role, given), f"{given.word} {error}", remedy, fix)
+            yield RuleHit(locations.argument(role, given), f"{given.word} {error}", remedy, fix)
 
 
 def _value_remedy(given: Argument) -> str:
@@ -201,19 +205,19 @@ def _value_remedy(given: Argument) -> str:
     evidence="argparse does not recognise a word with a space as a flag. SGLang 0.5.23 exits at `--tp 8` (`make e2e` "
     "verifies this with its parser).",
 )
-def flag_joined(subject: Subject) -> Iterator[Hit]:
-    for role, _, given in known(subject):
+def flag_joined(subject: Subject) -> Iterator[RuleHit]:
+    for role, _, given in known_arguments(subject):
         if not given.joined and (rest := joined_flags(given)):
             message = f'the value of {given.word} contains other arguments: "{rest}"'
-            yield Hit(locations.argument(role, given), message, "write each argument as its own item of the list")
+            yield RuleHit(locations.argument(role, given), message, "write each argument as its own item of the list")
         if given.joined:
             new = f"{given.word}={' '.join(given.values)}"
             several = any(word.startswith("--") for value in given.values for word in value.split())
-            yield Hit(
+            yield RuleHit(
                 locations.argument(role, given),
                 f'"{given.written}" is written as a single argument',
                 "write each argument as its own item of the list" if several else f"write {new}",
-                None if several else Fix(given.written, new),
+                None if several else AutomaticFix(given.written, new),
             )
 
 
@@ -224,7 +228,7 @@ def flag_joined(subject: Subject) -> Iterator[Hit]:
     ignored="Only the last value is used, although a reader may see the first.",
     evidence="argparse keeps the last value of a repeated option.",
 )
-def flag_twice(subject: Subject) -> Iterator[Hit]:
+def flag_twice(subject: Subject) -> Iterator[RuleHit]:
     for role, start in all_launches(subject):
         seen: dict[str, Argument] = {}
         for given in start.arguments:
@@ -233,7 +237,9 @@ def flag_twice(subject: Subject) -> Iterator[Hit]:
             several = start.engine in ROUTERS and not (given.flag and given.flag.type in ("int", "float"))
             if before is not None and before.values != given.values and not several:
                 message = f"{before.written} and {given.written} are both given"
-                yield Hit(locations.argument(role, given), message, f"remove one of the two; {given.written} is in effect")
+                yield RuleHit(
+                    locations.argument(role, given), message, f"remove one of the two; {given.written} is in effect"
+                )
             seen[name] = given
 
 
@@ -244,7 +250,7 @@ def flag_twice(subject: Subject) -> Iterator[Hit]:
     ignored="The kubelet does not expand the reference, so the engine gets the text `$(NAME)`.",
     evidence="Kubernetes, field `args` of a container: references to variables that do not exist are left unchanged.",
 )
-def variable_missing(subject: Subject) -> Iterator[Hit]:
+def variable_missing(subject: Subject) -> Iterator[RuleHit]:
     for role, start in all_launches(subject):
         missing = sorted(references(start.words) - start.names) if not start.open and not start.shell else []
         for name in missing:
@@ -252,11 +258,11 @@ def variable_missing(subject: Subject) -> Iterator[Hit]:
             given = next((item for item in start.arguments if f"$({name})" in " ".join((item.written, *item.values))), None)
             place = locations.argument(role, given) if given is not None else locations.arguments(role)
             remedy = f"write $({close[0]})" if close else f"add a variable {name}, or write the value itself"
-            yield Hit(
+            yield RuleHit(
                 place,
                 f"$({name}) refers to a variable that the container does not have",
                 remedy,
-                Fix(f"$({name})", f"$({close[0]})") if close else None,
+                AutomaticFix(f"$({name})", f"$({close[0]})") if close else None,
             )
 
 
@@ -270,14 +276,16 @@ _SHELL_FORM = re.compile(r"\$(?:\{([A-Z][A-Z0-9_]*)\}|([A-Z][A-Z0-9_]*))")
     ignored="The kubelet expands only `$(NAME)`, so the engine gets the text `${NAME}`.",
     evidence="Kubernetes, field `args` of a container: only references of the form $(VAR_NAME) are expanded.",
 )
-def variable_unexpanded(subject: Subject) -> Iterator[Hit]:
+def variable_unexpanded(subject: Subject) -> Iterator[RuleHit]:
     for role, start in all_launches(subject):
         for given in start.arguments if not start.shell else ():
             for found in _SHELL_FORM.finditer(" ".join((given.written, *given.values))):
                 name = found[1] or found[2]
                 if name in start.names:
                     message = f"{found[0]} is not expanded, because no shell reads the arguments"
-                    yield Hit(locations.argument(role, given), message, f"write $({name})", Fix(found[0], f"$({name})"))
+                    yield RuleHit(
+                        locations.argument(role, given), message, f"write $({name})", AutomaticFix(found[0], f"$({name})")
+                    )
 
 
 @rule(
@@ -287,13 +295,13 @@ def variable_unexpanded(subject: Subject) -> Iterator[Hit]:
     ignored="Templates are not expanded, so the engine gets the text with the braces.",
     evidence="docs/architecture.md, Merge; KServe expands templates, this operator and OME do not.",
 )
-def template_left(subject: Subject) -> Iterator[Hit]:
+def template_left(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched():
         for given in start.arguments:
             word = next((word for word in (given.written, *given.values) if "{{" in word and "}}" in word), None)
             if word is not None and given.word not in ("--chat-template",):
                 remedy = "write $(MODEL_PATH) for the model's directory, $(INFERENCESERVICE_NAME) for the service's name"
-                yield Hit(
+                yield RuleHit(
                     locations.argument(role, given), f"{word} contains a template expression, which is not expanded", remedy
                 )
 
@@ -308,7 +316,7 @@ def template_left(subject: Subject) -> Iterator[Hit]:
         "`ome_operator/engines/extract.py`."
     ),
 )
-def variable_unread(subject: Subject) -> Iterator[Hit]:
+def variable_unread(subject: Subject) -> Iterator[RuleHit]:
     """Yield the environment variables that the version of their program does not read, except the variables that the
     operator adds for every version.
     """
@@ -319,7 +327,7 @@ def variable_unread(subject: Subject) -> Iterator[Hit]:
             if name.startswith("SGLANG_") and name not in variables:
                 close = get_close_matches(name, variables, 1, 0.85)
                 remedy = f"write {close[0]}" if close else "remove the variable"
-                yield Hit(locations.variable(role, name), f"sglang {start.version} does not read {name}", remedy)
+                yield RuleHit(locations.variable(role, name), f"sglang {start.version} does not read {name}", remedy)
 
 
 RULES: tuple[Rule, ...] = (

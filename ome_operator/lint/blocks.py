@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from ome_operator.capacity import division
 from ome_operator.capacity.model import ModelFacts
-from ome_operator.lint.division import engines, locate
-from ome_operator.lint.finding import Hit, Rule, Severity, rule
+from ome_operator.lint.division import engines, locate_flag
+from ome_operator.lint.finding import Rule, RuleHit, Severity, rule
 from ome_operator.lint.subject import Subject
 
 
@@ -17,7 +17,7 @@ from ome_operator.lint.subject import Subject
     evidence="SGLang 0.5.23, layers/quantization/fp8.py: each part of a matrix must consist of complete blocks, because "
     "each block has a single scale.",
 )
-def blocks_divide(subject: Subject) -> Iterator[Hit]:
+def blocks_divide(subject: Subject) -> Iterator[RuleHit]:
     quantization = subject.model.facts.quantization if subject.model is not None else None
     for role, start, found in engines(subject):
         if subject.model is None or quantization is None or not quantization.block or not found.tp or not found.ep:
@@ -27,12 +27,14 @@ def blocks_divide(subject: Subject) -> Iterator[Hit]:
             uneven = division.block(subject.model, widths[0], found.tp // found.ep, "experts", uncut=True)
             if uneven is not None:
                 remedy = _whole_experts(found.tp, division.possible_pieces(widths[0], columns))
-                yield Hit(locate(role, start, "--ep-size", "--tp-size"), uneven.sentence, remedy)
+                yield RuleHit(locate_flag(role, start, "--ep-size", "--tp-size"), uneven.sentence, remedy)
             widths = widths[1:]
         dense = start.whole("--moe-dense-tp-size") or found.tp
         for width in widths:
             if uneven := division.block(subject.model, width, dense, "dense layers"):
-                yield Hit(locate(role, start, "--tp-size"), uneven.sentence, _whole_layers(subject.model, width, columns))
+                yield RuleHit(
+                    locate_flag(role, start, "--tp-size"), uneven.sentence, _whole_layers(subject.model, width, columns)
+                )
 
 
 def _whole_experts(tp: int, possible: tuple[int, ...]) -> str:

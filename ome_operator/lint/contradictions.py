@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from ome_operator.lint.division import engines, locate
-from ome_operator.lint.finding import Hit, Rule, Severity, rule
+from ome_operator.lint.division import engines, locate_flag
+from ome_operator.lint.finding import Rule, RuleHit, Severity, rule
 from ome_operator.lint.launch import Launch, number
 from ome_operator.lint.sglang import Sizes
 from ome_operator.lint.subject import Subject
@@ -101,11 +101,11 @@ _PAIRS = (
     evidence="SGLang 0.5.23, arg_groups: kv_cache_hook.py, validation_hook.py, lora_hook.py, parallel_hook.py and "
     "speculative_hook.py reject them.",
 )
-def flags_contradict(subject: Subject) -> Iterator[Hit]:
+def flags_contradict(subject: Subject) -> Iterator[RuleHit]:
     for role, start, found in engines(subject):
         for pair in _PAIRS:
             if pair.holds(start, found):
-                yield Hit(locate(role, start, pair.flag), pair.says, pair.remedy)
+                yield RuleHit(locate_flag(role, start, pair.flag), pair.says, pair.remedy)
 
 
 @rule(
@@ -116,13 +116,15 @@ def flags_contradict(subject: Subject) -> Iterator[Hit]:
     evidence="SGLang 0.5.23, arg_groups/validation_hook.py, check_server_args: the text after a colon is the name of an "
     "adapter.",
 )
-def served_name(subject: Subject) -> Iterator[Hit]:
+def served_name(subject: Subject) -> Iterator[RuleHit]:
     for role, start, _ in engines(subject):
         name = start.text("--served-model-name")
         if ":" in name and "://" not in name and not start.shell:
             message = f"--served-model-name is {name}"
-            yield Hit(
-                locate(role, start, "--served-model-name"), message, f"write --served-model-name={name.replace(':', '-')}"
+            yield RuleHit(
+                locate_flag(role, start, "--served-model-name"),
+                message,
+                f"write --served-model-name={name.replace(':', '-')}",
             )
 
 
@@ -136,13 +138,13 @@ def served_name(subject: Subject) -> Iterator[Hit]:
     evidence="SGLang 0.5.23, mem_cache/kv_cache_configurator.py divides --max-running-requests by DP; "
     "https://github.com/sgl-project/sglang/issues/10868",
 )
-def requests_few(subject: Subject) -> Iterator[Hit]:
+def requests_few(subject: Subject) -> Iterator[RuleHit]:
     for role, start, found in engines(subject):
         most = number(start.text("--max-running-requests"))
         if most is not None and found.attention_dp and 0 < most < found.attention_dp:
             message = f"--max-running-requests is {most}, which is divided among {found.attention_dp} attention groups"
             remedy = f"write the number for all groups together, at least {found.attention_dp}"
-            yield Hit(locate(role, start, "--max-running-requests"), message, remedy)
+            yield RuleHit(locate_flag(role, start, "--max-running-requests"), message, remedy)
 
 
 RULES: tuple[Rule, ...] = (flags_contradict, served_name, requests_few)

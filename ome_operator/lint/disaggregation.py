@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from ome_operator import keys
 from ome_operator.engines.routers import BOOTSTRAP_PORT
 from ome_operator.lint import locations
-from ome_operator.lint.division import locate
-from ome_operator.lint.finding import Hit, Rule, Severity, rule
+from ome_operator.lint.division import locate_flag
+from ome_operator.lint.finding import Rule, RuleHit, Severity, rule
 from ome_operator.lint.launch import ROUTERS, Launch, number
 from ome_operator.lint.sglang import sizes
 from ome_operator.lint.subject import Role, Subject
@@ -38,13 +38,13 @@ def _differ(subject: Subject, flag: str) -> tuple[Role, Launch, str, str] | None
     ignored="Every request fails at its first transfer, although both roles look healthy.",
     evidence=f"{_CONN} (kv_cache_dtype).",
 )
-def cache_types(subject: Subject) -> Iterator[Hit]:
+def cache_types(subject: Subject) -> Iterator[RuleHit]:
     if found := _differ(subject, "--kv-cache-dtype"):
         role, start, here, there = found
         if {here, there} <= _PLAIN:
             return
         message = f"prefill has --kv-cache-dtype {here or 'auto'}, and decode has {there or 'auto'}"
-        yield Hit(locate(role, start, "--kv-cache-dtype"), message, "write the same value for both")
+        yield RuleHit(locate_flag(role, start, "--kv-cache-dtype"), message, "write the same value for both")
 
 
 @rule(
@@ -54,11 +54,11 @@ def cache_types(subject: Subject) -> Iterator[Hit]:
     ignored="Every request fails at its first transfer, although both roles look healthy.",
     evidence=f"{_CONN} (page_size).",
 )
-def page_sizes(subject: Subject) -> Iterator[Hit]:
+def page_sizes(subject: Subject) -> Iterator[RuleHit]:
     if (found := _differ(subject, "--page-size")) and found[2] and found[3]:
         role, start, here, there = found
         message = f"prefill has --page-size {here}, and decode has {there}"
-        yield Hit(locate(role, start, "--page-size"), message, "write the same value for both")
+        yield RuleHit(locate_flag(role, start, "--page-size"), message, "write the same value for both")
 
 
 @rule(
@@ -68,11 +68,11 @@ def page_sizes(subject: Subject) -> Iterator[Hit]:
     ignored="If the default of the other role differs, every request fails at its first transfer.",
     evidence=f"{_CONN} (page_size); the default depends on the attention backend.",
 )
-def page_size_alone(subject: Subject) -> Iterator[Hit]:
+def page_size_alone(subject: Subject) -> Iterator[RuleHit]:
     if (found := _differ(subject, "--page-size")) and bool(found[2]) != bool(found[3]):
         role, start, here, there = found
         message = f"{'prefill' if here else 'decode'} has --page-size {here or there}, but the other role does not set it"
-        yield Hit(locate(role, start, "--page-size"), message, "write the same value for both")
+        yield RuleHit(locate_flag(role, start, "--page-size"), message, "write the same value for both")
 
 
 @rule(
@@ -82,11 +82,13 @@ def page_size_alone(subject: Subject) -> Iterator[Hit]:
     ignored="Decode receives no KV cache, so every request fails after its time-out.",
     evidence="SGLang: a transfer backend communicates only with the same backend (disaggregation/mooncake, nixl, …).",
 )
-def transfer_differs(subject: Subject) -> Iterator[Hit]:
+def transfer_differs(subject: Subject) -> Iterator[RuleHit]:
     if found := _differ(subject, "--disaggregation-transfer-backend"):
         role, start, here, there = found
         message = f"prefill has --disaggregation-transfer-backend {here}, and decode has {there}"
-        yield Hit(locate(role, start, "--disaggregation-transfer-backend"), message, "write the same value for both")
+        yield RuleHit(
+            locate_flag(role, start, "--disaggregation-transfer-backend"), message, "write the same value for both"
+        )
 
 
 @rule(
@@ -102,7 +104,7 @@ def transfer_differs(subject: Subject) -> Iterator[Hit]:
     evidence="https://github.com/sgl-project/sglang/issues/15674; models with latent attention (DeepSeek, Kimi K2) "
     "are not affected.",
 )
-def attention_tp_differs(subject: Subject) -> Iterator[Hit]:
+def attention_tp_differs(subject: Subject) -> Iterator[RuleHit]:
     attention = subject.model.facts.attention if subject.model is not None else None
     if subject.apart is None or attention is None or attention.kv_lora_rank:
         return
@@ -110,7 +112,7 @@ def attention_tp_differs(subject: Subject) -> Iterator[Hit]:
     here, there = sizes(first).attention_tp, sizes(second).attention_tp
     if here and there and here != there:
         message = f"attention is divided over {here} GPUs in prefill and over {there} in decode"
-        yield Hit(locate(role, second, "--tp-size"), message, "write the same TP / DP for both")
+        yield RuleHit(locate_flag(role, second, "--tp-size"), message, "write the same TP / DP for both")
 
 
 @rule(
@@ -121,15 +123,15 @@ def attention_tp_differs(subject: Subject) -> Iterator[Hit]:
     "answers. Other versions accept fewer draft tokens.",
     evidence="https://github.com/sgl-project/sglang/pull/17212",
 )
-def drafts_apart(subject: Subject) -> Iterator[Hit]:
+def drafts_apart(subject: Subject) -> Iterator[RuleHit]:
     if found := _differ(subject, "--speculative-algorithm"):
         role, start, here, there = found
         if bool(here) != bool(there):
             message = (
                 f"{'prefill' if here else 'decode'} has --speculative-algorithm {here or there}, but the other role has none"
             )
-            yield Hit(
-                locate(role, start, "--speculative-algorithm"),
+            yield RuleHit(
+                locate_flag(role, start, "--speculative-algorithm"),
                 message,
                 "write the flag for both roles with the same draft model, or for neither",
             )
@@ -143,12 +145,12 @@ def drafts_apart(subject: Subject) -> Iterator[Hit]:
     evidence="SGLang sends the draft's hidden states and cache with the transfer (disaggregation/common/conn.py); "
     "https://github.com/sgl-project/sglang/pull/23918",
 )
-def drafts_differ(subject: Subject) -> Iterator[Hit]:
+def drafts_differ(subject: Subject) -> Iterator[RuleHit]:
     for flag in ("--speculative-algorithm", "--speculative-draft-model-path", "--speculative-num-draft-tokens"):
         if (found := _differ(subject, flag)) and found[2] and found[3]:
             role, start, here, there = found
-            yield Hit(
-                locate(role, start, flag),
+            yield RuleHit(
+                locate_flag(role, start, flag),
                 f"prefill has {flag} {here}, and decode has {there}",
                 "write the same value for both",
             )
@@ -163,14 +165,14 @@ def drafts_differ(subject: Subject) -> Iterator[Hit]:
     evidence="https://github.com/sgl-project/sglang/issues/8424, https://github.com/sgl-project/sglang/pull/37175 "
     "(layers paired wrongly)",
 )
-def prefill_pipeline(subject: Subject) -> Iterator[Hit]:
+def prefill_pipeline(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched("sglang"):
         mode, stages = start.text("--disaggregation-mode"), sizes(start).pp
         backend = start.text("--disaggregation-transfer-backend")
         if mode == "prefill" and stages is not None and stages > 1 and backend.startswith("mooncake"):
             message = f"prefill has --pp-size {stages}, and {backend} transfers the caches"
-            yield Hit(
-                locate(role, start, "--pp-size"),
+            yield RuleHit(
+                locate_flag(role, start, "--pp-size"),
                 message,
                 "remove --pp-size, or compare the answers with those of a single server",
             )
@@ -183,7 +185,7 @@ def prefill_pipeline(subject: Subject) -> Iterator[Hit]:
     ignored="Prefill rejects long requests that decode would accept.",
     evidence="SGLang rejects requests longer than --context-length, and each request passes both roles.",
 )
-def contexts_differ(subject: Subject) -> Iterator[Hit]:
+def contexts_differ(subject: Subject) -> Iterator[RuleHit]:
     if subject.apart is None:
         return
     (role, first), (_, second) = subject.apart
@@ -191,8 +193,10 @@ def contexts_differ(subject: Subject) -> Iterator[Hit]:
     whole = subject.model.facts.context_length if subject.model is not None else None
     if here and (longest := there or whole) and here < longest:
         message = f"prefill accepts {here} tokens, and decode accepts {longest}"
-        yield Hit(
-            locate(role, first, "--context-length"), message, "write the same value for both, or a larger one for prefill"
+        yield RuleHit(
+            locate_flag(role, first, "--context-length"),
+            message,
+            "write the same value for both, or a larger one for prefill",
         )
 
 
@@ -204,12 +208,14 @@ def contexts_differ(subject: Subject) -> Iterator[Hit]:
     evidence="With a `decoder`, the `engine` does prefill only (docs/architecture.md); the flag --disaggregation-mode sets "
     "the mode of each SGLang engine.",
 )
-def mode_wrong(subject: Subject) -> Iterator[Hit]:
+def mode_wrong(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched("sglang"):
         mode = start.text("--disaggregation-mode") or "null"
         if "$" not in mode and role.title in ("prefill", "decode") and mode != role.title:
             message = f"{role.component} is the {role.title} role, but has --disaggregation-mode {mode}"
-            yield Hit(locate(role, start, "--disaggregation-mode"), message, f"write --disaggregation-mode={role.title}")
+            yield RuleHit(
+                locate_flag(role, start, "--disaggregation-mode"), message, f"write --disaggregation-mode={role.title}"
+            )
 
 
 @rule(
@@ -219,7 +225,7 @@ def mode_wrong(subject: Subject) -> Iterator[Hit]:
     ignored="Decode connects to a port on which nothing listens, so every request fails after its time-out.",
     evidence="sglang-router reads the annotation sglang.ai/bootstrap-port of prefill pods, and uses 8998 without it.",
 )
-def bootstrap_port(subject: Subject) -> Iterator[Hit]:
+def bootstrap_port(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched("sglang"):
         if start.text("--disaggregation-mode") != "prefill":
             continue
@@ -229,8 +235,8 @@ def bootstrap_port(subject: Subject) -> Iterator[Hit]:
                 f"prefill uses bootstrap port {port}, but the annotation {keys.BOOTSTRAP_PORT} is "
                 f"{annotated or 'missing, so that the router uses 8998'}"
             )
-            yield Hit(
-                locate(role, start, "--disaggregation-bootstrap-port"),
+            yield RuleHit(
+                locate_flag(role, start, "--disaggregation-bootstrap-port"),
                 message,
                 f'add {keys.BOOTSTRAP_PORT}: "{port}" to the annotations',
             )
@@ -246,7 +252,7 @@ def bootstrap_port(subject: Subject) -> Iterator[Hit]:
     ),
     evidence="SGLang 0.5.23, environ.py: 300 s when unset; sglang-router: --request-timeout-secs.",
 )
-def waiting_longer(subject: Subject) -> Iterator[Hit]:
+def waiting_longer(subject: Subject) -> Iterator[RuleHit]:
     routers = [
         number(start.text("--request-timeout-secs")) for _, start in subject.launched(*ROUTERS) if not start.on("--mini-lb")
     ]
@@ -255,7 +261,7 @@ def waiting_longer(subject: Subject) -> Iterator[Hit]:
         waits = number(start.variable(_WAITING))
         if start.text("--disaggregation-mode") == "decode" and limit and waits and waits > limit:
             message = f"{_WAITING} is {waits} s, but the router gives up after {limit} s"
-            yield Hit(
+            yield RuleHit(
                 locations.variable(role, _WAITING),
                 message,
                 f"set {_WAITING} to at most {limit}, or raise --request-timeout-secs of the router",

@@ -6,8 +6,8 @@ from ome_operator import keys
 from ome_operator.engines.rejoin import why_not
 from ome_operator.engines.servers import server
 from ome_operator.lint import locations
-from ome_operator.lint.division import engines, locate
-from ome_operator.lint.finding import Hit, Location, Rule, Severity, rule
+from ome_operator.lint.division import engines, locate_flag
+from ome_operator.lint.finding import Location, Rule, RuleHit, Severity, rule
 from ome_operator.lint.launch import number
 from ome_operator.lint.sglang import graph_batch, requests
 from ome_operator.lint.subject import Role, Subject
@@ -36,7 +36,7 @@ def _tokens(value: str) -> int | None:
     evidence="https://github.com/deepseek-ai/DeepEP/issues/165; SGLang 0.5.23, environ.py (128 when unset) and "
     "layers/moe/token_dispatcher/deepep.py.",
 )
-def dispatch_tokens(subject: Subject) -> Iterator[Hit]:
+def dispatch_tokens(subject: Subject) -> Iterator[RuleHit]:
     for role, start, found in engines(subject):
         mode = start.text("--disaggregation-mode")
         if found.backend != "deepep" or found.deepep_mode == "normal" or mode == "prefill":
@@ -50,7 +50,7 @@ def dispatch_tokens(subject: Subject) -> Iterator[Hit]:
             wanted = max(size for size in asked.values() if size) * drafts
             message = f"{' and '.join(messages)}{each} {'are' if len(messages) > 1 else 'is'} above {TOKENS}={limit}"
             remedy = f"set {TOKENS}={wanted}" if wanted <= MOST else f"limit batches to {MOST // drafts} requests per rank"
-            yield Hit(locations.variable(role, TOKENS), message, remedy)
+            yield RuleHit(locations.variable(role, TOKENS), message, remedy)
 
 
 @rule(
@@ -60,11 +60,11 @@ def dispatch_tokens(subject: Subject) -> Iterator[Hit]:
     ignored="The engine exits with an AssertionError when it creates its dispatcher.",
     evidence="SGLang 0.5.23, layers/moe/token_dispatcher/deepep.py: `num_max_dispatch_tokens_per_rank <= 1024`.",
 )
-def dispatch_most(subject: Subject) -> Iterator[Hit]:
+def dispatch_most(subject: Subject) -> Iterator[RuleHit]:
     for role, start, found in engines(subject):
         limit = number(start.env.get(TOKENS, ""))
         if found.backend == "deepep" and limit is not None and limit > MOST:
-            yield Hit(
+            yield RuleHit(
                 locations.variable(role, TOKENS),
                 f"{TOKENS} is {limit}, and the maximum is {MOST}",
                 f"set at most {MOST}",
@@ -80,12 +80,12 @@ def dispatch_most(subject: Subject) -> Iterator[Hit]:
     evidence="https://github.com/deepseek-ai/DeepEP/issues/165; SGLang's --deepep-mode: normal for prefill, "
     "low_latency for decode.",
 )
-def prefill_low_latency(subject: Subject) -> Iterator[Hit]:
+def prefill_low_latency(subject: Subject) -> Iterator[RuleHit]:
     for role, start, found in engines(subject):
         if found.deepep_mode == "low_latency" and start.text("--disaggregation-mode") != "decode":
             what = "prefill" if start.text("--disaggregation-mode") == "prefill" else "a server that also does prefill"
             remedy = f"write --deepep-mode={'normal' if what == 'prefill' else 'auto'}"
-            yield Hit(locate(role, start, "--deepep-mode"), f"{what} has --deepep-mode low_latency", remedy)
+            yield RuleHit(locate_flag(role, start, "--deepep-mode"), f"{what} has --deepep-mode low_latency", remedy)
 
 
 @rule(
@@ -95,11 +95,13 @@ def prefill_low_latency(subject: Subject) -> Iterator[Hit]:
     ignored="CUDA graphs are disabled, so every step waits for the CPU.",
     evidence="SGLang 0.5.23, arg_groups/moe_hook.py, handle_a2a_moe: deepep_mode normal disables CUDA graphs.",
 )
-def decode_normal(subject: Subject) -> Iterator[Hit]:
+def decode_normal(subject: Subject) -> Iterator[RuleHit]:
     for role, start, found in engines(subject):
         if found.deepep_mode == "normal" and start.text("--disaggregation-mode") == "decode":
-            yield Hit(
-                locate(role, start, "--deepep-mode"), "decode has --deepep-mode normal", "write --deepep-mode=low_latency"
+            yield RuleHit(
+                locate_flag(role, start, "--deepep-mode"),
+                "decode has --deepep-mode normal",
+                "write --deepep-mode=low_latency",
             )
 
 
@@ -110,11 +112,11 @@ def decode_normal(subject: Subject) -> Iterator[Hit]:
     ignored="The engine exits with an AssertionError while it starts.",
     evidence="SGLang 0.5.23, arg_groups/parallel_hook.py, handle_eplb_and_dispatch: EPLB requires EP above 1.",
 )
-def eplb_alone(subject: Subject) -> Iterator[Hit]:
+def eplb_alone(subject: Subject) -> Iterator[RuleHit]:
     for role, start, found in engines(subject):
         if start.on("--enable-eplb") and found.ep == 1:
             remedy = "add --moe-a2a-backend=deepep or --ep-size, or remove --enable-eplb"
-            yield Hit(locate(role, start, "--enable-eplb"), "--enable-eplb is given, but EP is 1", remedy)
+            yield RuleHit(locate_flag(role, start, "--enable-eplb"), "--enable-eplb is given, but EP is 1", remedy)
 
 
 @rule(
@@ -124,12 +126,12 @@ def eplb_alone(subject: Subject) -> Iterator[Hit]:
     ignored="Every GPU holds the copies next to their originals, which wastes memory.",
     evidence="SGLang distributes copies of experts over the EP ranks; with EP 1 each GPU holds a part of every expert.",
 )
-def redundant_alone(subject: Subject) -> Iterator[Hit]:
+def redundant_alone(subject: Subject) -> Iterator[RuleHit]:
     for role, start, found in engines(subject):
         if found.redundant and found.ep == 1:
             message = f"--ep-num-redundant-experts is {found.redundant}, but EP is 1"
             remedy = "add --moe-a2a-backend=deepep or --ep-size, or remove --ep-num-redundant-experts"
-            yield Hit(locate(role, start, "--ep-num-redundant-experts"), message, remedy)
+            yield RuleHit(locate_flag(role, start, "--ep-num-redundant-experts"), message, remedy)
 
 
 @rule(
@@ -140,12 +142,12 @@ def redundant_alone(subject: Subject) -> Iterator[Hit]:
     evidence="SGLang 0.5.23, arg_groups/parallel_hook.py, handle_eplb_and_dispatch: without an all-to-all backend, "
     "all ranks must select the same copies of the experts.",
 )
-def eplb_without_exchange(subject: Subject) -> Iterator[Hit]:
+def eplb_without_exchange(subject: Subject) -> Iterator[RuleHit]:
     for role, start, found in engines(subject):
         asked = [name for name in ("--enable-eplb", "--ep-num-redundant-experts") if start.given(name)]
         if asked and not found.backend and found.ep and found.ep > 1:
             message = f"{asked[0]} is given without an all-to-all backend"
-            yield Hit(locate(role, start, asked[0]), message, "add --moe-a2a-backend=deepep, or remove the flag")
+            yield RuleHit(locate_flag(role, start, asked[0]), message, "add --moe-a2a-backend=deepep, or remove the flag")
 
 
 @rule(
@@ -155,12 +157,12 @@ def eplb_without_exchange(subject: Subject) -> Iterator[Hit]:
     ignored="The engine ignores --ep-size, so memory estimates that are based on this argument are wrong.",
     evidence="SGLang 0.5.23, arg_groups/overrides.py, `_a2a_ep_size`: EP becomes TP.",
 )
-def ep_ignored(subject: Subject) -> Iterator[Hit]:
+def ep_ignored(subject: Subject) -> Iterator[RuleHit]:
     for role, start, found in engines(subject):
         given = number(start.text("--ep-size")) if start.given("--ep-size") else None
         if found.backend and given is not None and found.ep is not None and given != found.ep:
             message = f"--ep-size is {given}, but {found.backend} sets EP to {found.ep}"
-            yield Hit(locate(role, start, "--ep-size"), message, "remove --ep-size")
+            yield RuleHit(locate_flag(role, start, "--ep-size"), message, "remove --ep-size")
 
 
 @rule(
@@ -170,12 +172,12 @@ def ep_ignored(subject: Subject) -> Iterator[Hit]:
     ignored="The engine rejects its arguments and exits.",
     evidence="SGLang 0.5.23, arg_groups/validation_hook.py, check_two_batch_overlap.",
 )
-def overlap_alone(subject: Subject) -> Iterator[Hit]:
+def overlap_alone(subject: Subject) -> Iterator[RuleHit]:
     for role, start, found in engines(subject):
         if start.on("--enable-two-batch-overlap") and not found.backend and found.attention_dp == 1:
             message = "--enable-two-batch-overlap is given without an all-to-all backend and without attention groups"
-            yield Hit(
-                locate(role, start, "--enable-two-batch-overlap"),
+            yield RuleHit(
+                locate_flag(role, start, "--enable-two-batch-overlap"),
                 message,
                 "add --moe-a2a-backend=deepep, or remove --enable-two-batch-overlap",
             )
@@ -188,12 +190,12 @@ def overlap_alone(subject: Subject) -> Iterator[Hit]:
     ignored="Users have reported that engines crash with an illegal memory access at batches above 450 requests per rank.",
     evidence="Reports of users; no report is known for smaller batches.",
 )
-def flashinfer_batch(subject: Subject) -> Iterator[Hit]:
+def flashinfer_batch(subject: Subject) -> Iterator[RuleHit]:
     for role, start, found in engines(subject):
         batch = graph_batch(start) or 0
         if found.backend == "flashinfer" and batch > FLASHINFER_MOST and start.text("--disaggregation-mode") != "prefill":
-            place = locate(role, start, "--cuda-graph-bs-decode", "--cuda-graph-max-bs-decode", "--cuda-graph-max-bs")
-            yield Hit(
+            place = locate_flag(role, start, "--cuda-graph-bs-decode", "--cuda-graph-max-bs-decode", "--cuda-graph-max-bs")
+            yield RuleHit(
                 place,
                 f"the largest CUDA graph has {batch} requests per rank",
                 (f"set the largest batch size of CUDA graphs to at most {FLASHINFER_MOST}"),
@@ -208,12 +210,12 @@ def flashinfer_batch(subject: Subject) -> Iterator[Hit]:
     evidence="SGLang 0.5.23: DeepEP has no time-out for a lost rank, --elastic-ep-backend selects "
     "collectives that survive the loss, and a process joins again only with --elastic-ep-join-mode.",
 )
-def lost_ranks_fatal(subject: Subject) -> Iterator[Hit]:
+def lost_ranks_fatal(subject: Subject) -> Iterator[RuleHit]:
     for role in subject.roles:
         place, path, spare = _tolerated(role)
         if spare and (why := why_not(role.container, role.annotations)):
             message = f"toleratedLostRanks of {role.title} is {spare}, but {why}"
-            yield Hit(Location(place, f"{path}.lifecycle.toleratedLostRanks"), message, "remove toleratedLostRanks")
+            yield RuleHit(Location(place, f"{path}.lifecycle.toleratedLostRanks"), message, "remove toleratedLostRanks")
 
 
 @rule(
@@ -224,14 +226,14 @@ def lost_ranks_fatal(subject: Subject) -> Iterator[Hit]:
     "requests fail meanwhile.",
     evidence="It is known only of SGLang when an engine keeps serving without a rank (docs/recovery.md).",
 )
-def lost_ranks_unknown(subject: Subject) -> Iterator[Hit]:
+def lost_ranks_unknown(subject: Subject) -> Iterator[RuleHit]:
     for role in subject.roles:
         place, path, spare = _tolerated(role)
         engine = server(role.container)
         if spare and role.component != keys.ROUTER and (engine is None or engine.name != "sglang"):
             name = engine.name if engine is not None else "its engine"
             message = f"toleratedLostRanks of {role.title} is {spare}, but {name} is not known to survive the loss of a rank"
-            yield Hit(Location(place, f"{path}.lifecycle.toleratedLostRanks"), message, "remove toleratedLostRanks")
+            yield RuleHit(Location(place, f"{path}.lifecycle.toleratedLostRanks"), message, "remove toleratedLostRanks")
 
 
 def _tolerated(role: Role) -> tuple[str, str, int]:

@@ -6,17 +6,17 @@ The caller, which reads the files, finds the violations (`Subject.refused`), bec
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from ome_operator.lint.finding import Finding, Hit, Location, Rule, Severity, rule
+from ome_operator.lint.finding import Finding, Location, Rule, RuleHit, Severity, rule
 from ome_operator.lint.subject import Subject
 
 
-def _of(name: str) -> Callable[[Subject], Iterator[Hit]]:
+def _of(name: str) -> Callable[[Subject], Iterator[RuleHit]]:
     """Return the check of the rule with the ID `name`: a function that yields the findings of this rule about an object."""
 
-    def check(subject: Subject) -> Iterator[Hit]:
+    def check(subject: Subject) -> Iterator[RuleHit]:
         for each in subject.refused:
             if each.rule == name:
-                yield Hit(Location(each.object, each.field), each.says, each.remedy)
+                yield RuleHit(Location(each.object, each.field), each.says, each.remedy)
 
     return check
 

@@ -19,7 +19,7 @@ class Severity(StrEnum):
     """Something could not be checked."""
 
 
-class Fix(NamedTuple):
+class AutomaticFix(NamedTuple):
     """An automatic fix, which replaces an argument by another text."""
 
     old: str
@@ -34,7 +34,7 @@ class Location(NamedTuple):
     field: str
 
 
-class Hit(NamedTuple):
+class RuleHit(NamedTuple):
     """One violation of a rule."""
 
     place: Location
@@ -42,10 +42,10 @@ class Hit(NamedTuple):
     """A statement of what is wrong, as a sentence without its full stop."""
     remedy: str
     """The instruction how to correct the mistake, as an imperative sentence without capital letter and full stop."""
-    fix: Fix | None = None
+    fix: AutomaticFix | None = None
 
 
-Check = Callable[[Subject], Iterator[Hit]]
+Check = Callable[[Subject], Iterator[RuleHit]]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Finding(NamedTuple):
     rule: Rule
     service: str
     """Namespace and name of the service; "" for a runtime that is checked without a service."""
-    hit: Hit
+    hit: RuleHit
 
 
 def rule(id: str, severity: Severity, title: str, *, ignored: str, evidence: str) -> Callable[[Check], Rule]:

@@ -6,12 +6,12 @@ from typing import Any
 
 from ome_operator import quantity
 from ome_operator.lint import locations
-from ome_operator.lint.division import locate
-from ome_operator.lint.finding import Hit, Rule, Severity, rule
+from ome_operator.lint.division import locate_flag
+from ome_operator.lint.finding import Rule, RuleHit, Severity, rule
 from ome_operator.lint.launch import number, references
 from ome_operator.lint.pod_values import RefusedValue, refusals
 from ome_operator.lint.pods import DEVICES, SHM, needs_rdma
-from ome_operator.lint.subject import Manifest, Role, Subject, below, items
+from ome_operator.lint.subject import Manifest, Role, Subject, items, map_at
 from ome_operator.util.memoize import memoize_by_identity
 
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -37,7 +37,7 @@ def _pods(subject: Subject) -> Iterator[tuple[Role, Manifest]]:
     evidence="The types of the package `kubernetes`, and Kubernetes' validation of pods; "
     "tests/controlplane/test_pod_values.py compares the rule with a real API server.",
 )
-def pod_invalid(subject: Subject) -> Iterator[Hit]:
+def pod_invalid(subject: Subject) -> Iterator[RuleHit]:
     yield from _refusals(subject, late=False)
 
 
@@ -49,11 +49,11 @@ def pod_invalid(subject: Subject) -> Iterator[Hit]:
     "report the reason. A capability that does not exist is left out without a message.",
     evidence="tests/node/test_late_values.py starts a pod with each of these values on a real node.",
 )
-def pod_unstartable(subject: Subject) -> Iterator[Hit]:
+def pod_unstartable(subject: Subject) -> Iterator[RuleHit]:
     yield from _refusals(subject, late=True)
 
 
-def _refusals(subject: Subject, *, late: bool) -> Iterator[Hit]:
+def _refusals(subject: Subject, *, late: bool) -> Iterator[RuleHit]:
     """Yield the values that the API server refuses. With `late`, yield the values that the API server accepts and the node
     refuses.
     """
@@ -61,7 +61,7 @@ def _refusals(subject: Subject, *, late: bool) -> Iterator[Hit]:
     for component, found in refused:
         if found.late is late:
             role = next(role for role in subject.roles if role.component == component)
-            yield Hit(locations.in_pod(role, found.path), f"{role.title}: {found.says}", found.remedy)
+            yield RuleHit(locations.in_pod(role, found.path), f"{role.title}: {found.says}", found.remedy)
 
 
 @memoize_by_identity(64, grows=False)
@@ -77,7 +77,7 @@ def _values(spec: Manifest) -> tuple[RefusedValue, ...]:
     ignored="The reference is not expanded: the program gets the text `$(NAME)`, and a shell runs NAME as a command.",
     evidence="Variables belong to one container; the operator sets its variables in the main container.",
 )
-def variable_elsewhere(subject: Subject) -> Iterator[Hit]:
+def variable_elsewhere(subject: Subject) -> Iterator[RuleHit]:
     for role in subject.roles:
         boxes = [box for pod in role.pods for part in ("initContainers", "containers") for box in items(pod["spec"], part)]
         everywhere = {str(item.get("name")) for box in boxes for item in items(box, "env")}
@@ -90,8 +90,10 @@ def variable_elsewhere(subject: Subject) -> Iterator[Hit]:
             found.update(dict.fromkeys((str(box.get("name")), name) for name in sorted(missing)))
         for name, variable in found:
             message = f"container {name} refers to $({variable}), which only another container has"
-            yield Hit(
-                locations.whole(role), message, f"add {variable} to the env of the container, or write the value itself"
+            yield RuleHit(
+                locations.component_location(role),
+                message,
+                f"add {variable} to the env of the container, or write the value itself",
             )
 
 
@@ -114,25 +116,25 @@ _SHELL_REFERENCE = re.compile(r"(?<![\\$])\$(?:\{(\w+)\}|(\w+))")
     evidence="Variables belong to one container; the operator sets its variables in the main container. Kubernetes expands "
     "only references of the form $(NAME) in values of variables.",
 )
-def variable_misplaced(subject: Subject) -> Iterator[Hit]:
+def variable_misplaced(subject: Subject) -> Iterator[RuleHit]:
     for role, pod in _pods(subject):
         main = pod["spec"]["containers"][0]
         ours = {str(item.get("name")) for item in items(main, "env")} & _OURS
         boxes = [box for part in ("initContainers", "containers") for box in items(pod["spec"], part)]
         for box in boxes:
-            own, place = {str(item.get("name")) for item in items(box, "env")}, locations.whole(role)
+            own, place = {str(item.get("name")) for item in items(box, "env")}, locations.component_location(role)
             script = "\n".join(str(word) for part in ("command", "args") for word in _list(box.get(part)))
             absent = sorted((_shell_names(script) & ours) - own) if box is not main and not box.get("envFrom") else []
             for name in absent:
                 if not re.search(rf"\b{name}\+?=|\b(?:read|for|mapfile)\b[^\n;]*\b{name}\b", script):
                     message = f"container {box.get('name')} refers to ${name}, which only another container has"
                     remedy = f"add {name} to the env of the container, or write the value itself"
-                    yield Hit(place, message, remedy)
+                    yield RuleHit(place, message, remedy)
             for item in items(box, "env"):
                 for name in sorted(_shell_names(str(item.get("value", ""))) & ours):
                     message = f"the variable {item.get('name')} of container {box.get('name')} contains ${{{name}}}"
                     remedy = f"write $({name})" if name in own else f"write the value itself, or add {name} to the env"
-                    yield Hit(place, f"{message}, which is not expanded", remedy)
+                    yield RuleHit(place, f"{message}, which is not expanded", remedy)
 
 
 def _shell_names(text: str) -> frozenset[str]:
@@ -147,7 +149,7 @@ def _shell_names(text: str) -> frozenset[str]:
     evidence="Kubernetes: with hostNetwork the policy ClusterFirst means the node's own DNS; "
     "https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/",
 )
-def names_unresolved(subject: Subject) -> Iterator[Hit]:
+def names_unresolved(subject: Subject) -> Iterator[RuleHit]:
     for role in subject.roles:
         alone = any(
             pod["spec"].get("hostNetwork") and pod["spec"].get("dnsPolicy", "ClusterFirst") == "ClusterFirst"
@@ -155,7 +157,7 @@ def names_unresolved(subject: Subject) -> Iterator[Hit]:
         )
         if role.size > 1 and alone:
             message = f"{role.title} has hostNetwork, but dnsPolicy is not ClusterFirstWithHostNet"
-            yield Hit(locations.whole(role), message, "add dnsPolicy: ClusterFirstWithHostNet")
+            yield RuleHit(locations.component_location(role), message, "add dnsPolicy: ClusterFirstWithHostNet")
 
 
 @rule(
@@ -168,13 +170,13 @@ def names_unresolved(subject: Subject) -> Iterator[Hit]:
         "declare the port."
     ),
 )
-def ports_shared(subject: Subject) -> Iterator[Hit]:
+def ports_shared(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched("sglang"):
         named = role.container.get("ports")
         port = number(start.text("--port"))
         if role.leader["spec"].get("hostNetwork") and 0 < role.per_pod < 8 and not named and port:
             message = f"{role.title} has hostNetwork and {role.per_pod} GPUs in a pod, but declares no port"
-            yield Hit(locations.field(role, "ports"), message, f"add ports: [{{name: http, containerPort: {port}}}]")
+            yield RuleHit(locations.field(role, "ports"), message, f"add ports: [{{name: http, containerPort: {port}}}]")
 
 
 @rule(
@@ -184,17 +186,17 @@ def ports_shared(subject: Subject) -> Iterator[Hit]:
     ignored="If the container runtime limits locked memory, registering a KV cache fails with `Cannot allocate memory`.",
     evidence="https://github.com/kvcache-ai/Mooncake/issues/281; IPC_LOCK lifts the limit (docs/security.md).",
 )
-def memory_unlocked(subject: Subject) -> Iterator[Hit]:
+def memory_unlocked(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched("sglang"):
-        rights = below(role.container, "securityContext")
-        added = {str(name).upper() for name in _list(below(rights, "capabilities").get("add"))}
+        rights = map_at(role.container, "securityContext")
+        added = {str(name).upper() for name in _list(map_at(rights, "capabilities").get("add"))}
         by_path = any(
-            str(below(volume, "hostPath").get("path", "")).startswith(DEVICES)
+            str(map_at(volume, "hostPath").get("path", "")).startswith(DEVICES)
             for volume in items(role.leader["spec"], "volumes")
         )
         if needs_rdma(role, start) and by_path and not rights.get("privileged") and not added & {"IPC_LOCK", "ALL"}:
             remedy = "add securityContext: {capabilities: {add: [IPC_LOCK]}}"
-            yield Hit(locations.field(role, "securityContext"), f"{role.title} lacks the capability IPC_LOCK", remedy)
+            yield RuleHit(locations.field(role, "securityContext"), f"{role.title} lacks the capability IPC_LOCK", remedy)
 
 
 @rule(
@@ -204,13 +206,13 @@ def memory_unlocked(subject: Subject) -> Iterator[Hit]:
     ignored="Shared memory counts towards the memory limit, so the container is killed before its shared memory is full.",
     evidence="https://kubernetes.io/docs/concepts/storage/volumes/#emptydir (medium Memory)",
 )
-def memory_below_shm(subject: Subject) -> Iterator[Hit]:
+def memory_below_shm(subject: Subject) -> Iterator[RuleHit]:
     for role in subject.roles:
-        limit = below(role.container, "resources", "limits").get("memory")
+        limit = map_at(role.container, "resources", "limits").get("memory")
         shared = _shared(role)
         if limit is not None and shared is not None and _SMALLEST <= quantity.parse(limit) <= quantity.parse(shared):
             message = f"the memory limit of the container is {limit}, but {SHM} may grow to {shared}"
-            yield Hit(
+            yield RuleHit(
                 locations.field(role, "resources"), message, "raise the memory limit, or lower sizeLimit of the volume"
             )
 
@@ -229,17 +231,17 @@ _SMALLEST = 1024**2
     evidence="https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/ (a number without a unit is in "
     "bytes, and 100m is a tenth of a byte)",
 )
-def size_without_unit(subject: Subject) -> Iterator[Hit]:
+def size_without_unit(subject: Subject) -> Iterator[RuleHit]:
     for role in subject.roles:
         for part in ("limits", "requests"):
             for name in _SIZES:
-                amount = below(role.container, "resources", part).get(name)
+                amount = map_at(role.container, "resources", part).get(name)
                 if amount is not None and 0 < quantity.parse(amount) < _SMALLEST:
                     digits = (re.match(r"[0-9.]*", str(amount)) or [""])[0]
                     unit = "a unit" if digits == str(amount) else "a larger unit"
                     remedy = f"write {unit}, such as {digits}Gi"
                     message = f"{role.title}: resources.{part}.{name} is {amount}, which is less than 1 MiB"
-                    yield Hit(locations.field(role, "resources"), message, remedy)
+                    yield RuleHit(locations.field(role, "resources"), message, remedy)
 
 
 def _list(value: Any) -> list[Any]:
@@ -252,7 +254,7 @@ def _shared(role: Role) -> Any:
     """
     mounts = {str(mount.get("name")) for mount in items(role.container, "volumeMounts") if mount.get("mountPath") == SHM}
     named = (volume for volume in items(role.leader["spec"], "volumes") if str(volume.get("name")) in mounts)
-    return next((below(volume, "emptyDir").get("sizeLimit") for volume in named), None)
+    return next((map_at(volume, "emptyDir").get("sizeLimit") for volume in named), None)
 
 
 @rule(
@@ -262,12 +264,12 @@ def _shared(role: Role) -> Any:
     ignored="Connections of probes and of the Service are refused, so the pod never becomes ready.",
     evidence="SGLang's --host is 127.0.0.1 when unset; https://github.com/ai-dynamo/modelexpress/pull/401",
 )
-def host_loopback(subject: Subject) -> Iterator[Hit]:
+def host_loopback(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched("sglang"):
         alone = len(role.leader["spec"]["containers"]) == 1  # another container in the pod may forward requests
         if alone and start.text("--host") in _LOOPBACK:
             message = f"--host is {start.text('--host')}{'' if start.given('--host') else ', the default'}"
-            yield Hit(locate(role, start, "--host"), message, "write --host=0.0.0.0")
+            yield RuleHit(locate_flag(role, start, "--host"), message, "write --host=0.0.0.0")
 
 
 @rule(
@@ -278,16 +280,16 @@ def host_loopback(subject: Subject) -> Iterator[Hit]:
     evidence="SGLang 0.5.23, entrypoints/http_server.py; ranks above 0 serve only /health, /health_generate and /ping; "
     "https://github.com/InftyAI/llmaz/issues/382",
 )
-def probe_page(subject: Subject) -> Iterator[Hit]:
+def probe_page(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched("sglang"):
         for rank, pod in enumerate(role.pods):
             for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-                asks = below(pod["spec"]["containers"][0], probe, "httpGet")
+                asks = map_at(pod["spec"]["containers"][0], probe, "httpGet")
                 path = str(asks.get("path", "")).partition("?")[0]
                 if path in _ABSENT or (rank and path and path not in _OF_WORKERS):
                     who = "ranks above 0 do" if rank else f"{start.engine} does"
                     remedy = "move the probe to leader.runner, or write path: /health" if rank else "write path: /health"
-                    yield Hit(locations.field(role, probe), f"{probe} requests {path}, which {who} not serve", remedy)
+                    yield RuleHit(locations.field(role, probe), f"{probe} requests {path}, which {who} not serve", remedy)
 
 
 @rule(
@@ -298,13 +300,13 @@ def probe_page(subject: Subject) -> Iterator[Hit]:
     "ready and unready.",
     evidence="https://github.com/ai-dynamo/modelexpress/pull/401; config/runtimes/srt/kimi-k2-pd-rt.yaml",
 )
-def probe_hurried(subject: Subject) -> Iterator[Hit]:
+def probe_hurried(subject: Subject) -> Iterator[RuleHit]:
     for role, _ in subject.launched("sglang"):
         for probe in ("readinessProbe", "livenessProbe"):
-            settings = below(role.container, probe)
-            path = str(below(settings, "httpGet").get("path", "")).partition("?")[0]
+            settings = map_at(role.container, probe)
+            path = str(map_at(settings, "httpGet").get("path", "")).partition("?")[0]
             if path in _SLOW and settings.get("timeoutSeconds", 1) == 1:
-                yield Hit(
+                yield RuleHit(
                     locations.field(role, probe), f"{probe} requests {path} with a time-out of 1 s", "add timeoutSeconds: 5"
                 )
 

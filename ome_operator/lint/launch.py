@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ome_operator.engines import images, servers
 from ome_operator.engines.flags import OPTIONAL, SWITCH, VALUE, CommandLine, Flag, Versions
 from ome_operator.engines.routers import SGLANG_ROUTER, SMG, of_image, parts, program
-from ome_operator.lint.shell import commands, unclosed, unknown
+from ome_operator.lint.shell import commands, has_unknown_value, unclosed_quote
 
 ROUTERS = (SGLANG_ROUTER, SMG)
 """Routers of SGLang: sglang-router, and its successor smg, which has the same flags and more."""
@@ -74,7 +74,7 @@ class Launch:
     """Whether a shell starts the program. A shell may expand variables that are not in `env`."""
     doubted: set[str] = field(default_factory=set, compare=False, repr=False)
     """Names of the flags with an unknown value, or in a wrong spelling, that were read since the set was cleared. A rule
-    that reads such a flag proves nothing (`rules.py:hits`)."""
+    that reads such a flag proves nothing (`rules.py:rule_hits`)."""
 
     @cached_property
     def arguments(self) -> tuple[Argument, ...]:
@@ -106,14 +106,14 @@ class Launch:
         """Names of the flags that the user probably meant by arguments that the version does not have."""
         line = self.read_as
         words = (given.word for given in self.arguments if line is not None and given.flag is None)
-        return frozenset(line.flags[near].name for word in words if line is not None and (near := resembling(word, line)))
+        return frozenset(line.flags[near].name for word in words if line is not None and (near := closest_flag(word, line)))
 
     def text(self, name: str) -> str:
         """Return the value of a flag. If it is not given, return the default of the version, or "" if the version has
         none. If the value contains an expansion that is unknown, note the flag in `doubted`.
         """
         value = self.raw(name)
-        if unknown(value) and self.given(name) is not None:
+        if has_unknown_value(value) and self.given(name) is not None:
             self.doubted.add(name)
         return value
 
@@ -150,10 +150,10 @@ class Launch:
         as false; an unknown value may be anything.
         """
         value = self.env.get(name)
-        return (self.open or name in self.names) if value is None else unknown(value) or value.lower() not in _OFF
+        return (self.open or name in self.names) if value is None else has_unknown_value(value) or value.lower() not in _OFF
 
 
-def resembling(word: str, line: CommandLine) -> str:
+def closest_flag(word: str, line: CommandLine) -> str:
     """Return the flag of a command line that the user probably meant by the unknown flag `word`; "" if no flag is
     similar.
     """
@@ -174,7 +174,7 @@ def number(text: str) -> int | None:
     return round(float(found[1]) * _SIZES[found[2]]) if found[2] else int(found[1])
 
 
-class Reading(NamedTuple):
+class LaunchReading(NamedTuple):
     """The program that a container starts, as far as its arguments can be read."""
 
     launch: "Launch | None" = None
@@ -190,32 +190,32 @@ def launch(container: Mapping[str, Any], annotations: Mapping[str, str], version
     """Return how a container starts a known program. Return None if the container's command starts no known program, or
     if the arguments of the program cannot be read with certainty.
     """
-    return read(container, annotations, versions).launch
+    return read_launch(container, annotations, versions).launch
 
 
-def read(container: Mapping[str, Any], annotations: Mapping[str, str], versions: Versions) -> Reading:
+def read_launch(container: Mapping[str, Any], annotations: Mapping[str, str], versions: Versions) -> LaunchReading:
     """Return the known program that a container starts, as far as its arguments can be read."""
     env = {str(item["name"]): str(item["value"]) for item in container.get("env") or () if "value" in item}
     env = {name: _filled(value, env) for name, value in env.items()}
     found = [(start, _launch(start, container, annotations, versions, env)) for start in _starts(container, env)]
     if not found:
-        return Reading()
-    if found[0][0].shell and any(map(unclosed, parts(container))):
-        return Reading(why="a quote in a script is not closed")
+        return LaunchReading()
+    if found[0][0].shell and any(map(unclosed_quote, parts(container))):
+        return LaunchReading(why="a quote in a script is not closed")
     made = tuple(one for _, one in found)
     if len(found) > 1:
-        return Reading(
+        return LaunchReading(
             partly=made,
             why=f"a script starts {' and '.join(dict.fromkeys(one.engine for one in made))} in {len(found)} places",
         )
     (start, one) = found[0]
     if not start.certain:
-        return Reading(partly=made, why=f"a script starts {one.engine} in a branch, a loop or a function")
+        return LaunchReading(partly=made, why=f"a script starts {one.engine} in a branch, a loop or a function")
     if (open_end := _open_end(start, one.read_as)) is not None:
-        return Reading(partly=made, why=f"{open_end} in a script may stand for further arguments of {one.engine}")
+        return LaunchReading(partly=made, why=f"{open_end} in a script may stand for further arguments of {one.engine}")
     if any(map(joined_flags, one.arguments)):
-        return Reading(partly=(one,))  # the rule `flag-joined` reports the reason
-    return Reading(one)
+        return LaunchReading(partly=(one,))  # the rule `flag-joined` reports the reason
+    return LaunchReading(one)
 
 
 def _open_end(start: "_Start", line: CommandLine | None) -> str | None:

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from ome_operator.engines.servers import known_servers
 from ome_operator.lint import locations
-from ome_operator.lint.finding import Hit, Location, Rule, Severity, rule
-from ome_operator.lint.launch import ROUTERS, Launch, number, read
+from ome_operator.lint.finding import Location, Rule, RuleHit, Severity, rule
+from ome_operator.lint.launch import ROUTERS, Launch, number, read_launch
 from ome_operator.lint.subject import Manifest, Role, Subject, items
 
 _EVERYWHERE = frozenset({"", "0.0.0.0", "::", "[::]"})
@@ -32,7 +32,7 @@ class Listener(NamedTuple):
     evidence="A port can be bound once in a pod, because its containers share a network; rank 0 of SGLang listens on "
     "--port, on --nccl-port or the port of --dist-init-addr, and in prefill on --disaggregation-bootstrap-port.",
 )
-def port_twice(subject: Subject) -> Iterator[Hit]:
+def port_twice(subject: Subject) -> Iterator[RuleHit]:
     for role in subject.roles:
         # Ranks above 0 of SGLang serve a health page on the same port as rank 0. Those of vLLM do not listen.
         others = role.others if role.others is not None and role.others.engine == "sglang" else None
@@ -44,7 +44,7 @@ def port_twice(subject: Subject) -> Iterator[Hit]:
                 other = ports.setdefault(each.port, each)
                 if other != each and _collide(other, each):
                     message = f"{other.name} and {each.name} are both port {each.port}"
-                    yield Hit(_place(role, start, each), message, "use another port for one of them")
+                    yield RuleHit(_place(role, start, each), message, "use another port for one of them")
             for box in _others(pod):
                 yield from _beside(subject, role, start, ports, box)
 
@@ -54,15 +54,15 @@ def _place(role: Role, start: Launch, listener: Listener) -> Location:
     return locations.argument(role, given) if given is not None else locations.arguments(role)
 
 
-def _beside(subject: Subject, role: Role, start: Launch, ports: dict[int, Listener], box: Manifest) -> Iterator[Hit]:
+def _beside(subject: Subject, role: Role, start: Launch, ports: dict[int, Listener], box: Manifest) -> Iterator[RuleHit]:
     """Yield a violation for each port that the container `box` uses although the main container listens on it. `ports`
     contains the listeners of the main container by port.
     """
     for declared in _declared(box):
         if (taken := ports.get(declared)) is not None:
             message = f"container {box.get('name')} declares port {declared}, on which {start.engine} listens ({taken.name})"
-            yield Hit(locations.whole(role), message, "use another port for one of the two")
-    other = read(box, role.annotations, subject.versions).launch
+            yield RuleHit(locations.component_location(role), message, "use another port for one of the two")
+    other = read_launch(box, role.annotations, subject.versions).launch
     for each in _listening(role, other, leads=False) if other is not None else ():
         taken = ports.get(each.port)
         if taken is not None and each.port not in _declared(box) and _collide(taken, each):
@@ -70,7 +70,7 @@ def _beside(subject: Subject, role: Role, start: Launch, ports: dict[int, Listen
                 f"{each.name} of {other.engine if other else ''} in container {box.get('name')} is {each.port}, on which "
                 f"{start.engine} listens ({taken.name})"
             )
-            yield Hit(locations.whole(role), message, "use another port for one of the two")
+            yield RuleHit(locations.component_location(role), message, "use another port for one of the two")
 
 
 def _collide(one: Listener, other: Listener) -> bool:
@@ -115,7 +115,7 @@ def _listening(role: Role, start: Launch, *, leads: bool) -> Iterator[Listener]:
     evidence="A port can be bound once in a pod, because its containers share a network. What a container declares is not "
     "certainly what it listens on.",
 )
-def port_declared_twice(subject: Subject) -> Iterator[Hit]:
+def port_declared_twice(subject: Subject) -> Iterator[RuleHit]:
     for role in subject.roles:
         for pod in role.pods:
             seen: dict[int, str] = {}
@@ -124,7 +124,7 @@ def port_declared_twice(subject: Subject) -> Iterator[Hit]:
                     name = str(box.get("name"))
                     if (other := seen.setdefault(port, name)) != name:
                         message = f"{role.title}: containers {other} and {name} both declare port {port}"
-                        yield Hit(locations.whole(role), message, "use another port for one of the two")
+                        yield RuleHit(locations.component_location(role), message, "use another port for one of the two")
 
 
 def _declared(box: Manifest) -> tuple[int, ...]:

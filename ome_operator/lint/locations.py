@@ -56,7 +56,7 @@ def in_pod(role: Role, path: Sequence[str]) -> Location:
             inner = getattr(component, part) if part else component
             if inner is not None and path[0] in inner.pod:
                 return Location(object_, ".".join(filter(None, (at, part, path[0]))))
-    return whole(role)
+    return component_location(role)
 
 
 def _container(role: Role) -> Location:
@@ -65,7 +65,7 @@ def _container(role: Role) -> Location:
     return found._replace(field=found.field.removesuffix(".image"))
 
 
-def whole(role: Role) -> Location:
+def component_location(role: Role) -> Location:
     """Return the location of the role's component in the lowest layer that contains it (the last of `Role.written`)."""
     object_, path, _ = role.written[-1] if role.written else ("", role.component, None)
     return Location(object_, path)
@@ -88,4 +88,4 @@ def _runner(role: Role, *says: Callable[[Runner], bool] | str) -> Location:
                 inner = getattr(component, part) if part else component
                 if inner is not None and inner.runner and asks(inner.runner):
                     return Location(object_, f"{path}.{part}{'.' if part else ''}runner.{name}")
-    return whole(role)
+    return component_location(role)

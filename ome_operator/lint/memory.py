@@ -9,14 +9,14 @@ from ome_operator.capacity.memory import DEFAULT_SHARE, GIB, SHARES, Memory, in_
 from ome_operator.capacity.model import ModelFacts
 from ome_operator.engines.requirements import VERSION
 from ome_operator.lint import locations
-from ome_operator.lint.division import engines, locate
-from ome_operator.lint.finding import Hit, Rule, Severity, rule
+from ome_operator.lint.division import engines, locate_flag
+from ome_operator.lint.finding import Rule, RuleHit, Severity, rule
 from ome_operator.lint.launch import Launch, number
 from ome_operator.lint.sglang import Sizes, options
-from ome_operator.lint.subject import Manifest, Role, Subject, below
+from ome_operator.lint.subject import Manifest, Role, Subject, map_at
 
 
-def needs(model: ModelFacts, start: Launch, found: Sizes) -> Memory | None:
+def needed_memory(model: ModelFacts, start: Launch, found: Sizes) -> Memory | None:
     """Return the memory that a rank of a server needs. Return None if a size or the model is not known well enough."""
     shape = found.shape
     return memory(model, shape, options(start, found)) if shape is not None else None
@@ -38,7 +38,7 @@ def _most(subject: Subject, role: Role) -> tuple[str, int] | None:
     """Return the accelerator class and the memory in bytes of the largest GPU on which a role may run; None if no GPU is
     known. The role's accelerator class and the node selector of its pods restrict the GPUs.
     """
-    selected = below(role.leader, "spec", "nodeSelector")
+    selected = map_at(role.leader, "spec", "nodeSelector")
     fitting = (
         (name, size)
         for name, size in subject.memory.items()
@@ -70,7 +70,7 @@ def _ranks(subject: Subject) -> Iterator[_Rank]:
             continue
         if any(start.given(flag) for flag in ("--cpu-offload-gb", "--enable-hierarchical-cache", "--offload-group-size")):
             continue
-        needed = needs(subject.model, start, found)
+        needed = needed_memory(subject.model, start, found)
         if needed is not None:
             yield _Rank(role, start, found, needed, part, *most)
 
@@ -85,7 +85,7 @@ def _ranks(subject: Subject) -> Iterator[_Rank]:
     "divides them; "
     "--mem-fraction-static is the share of weights and cache.",
 )
-def memory_short(subject: Subject) -> Iterator[Hit]:
+def memory_short(subject: Subject) -> Iterator[RuleHit]:
     for rank in _ranks(subject):
         needed, available = rank.memory, rank.bytes * rank.share
         missing = needed.needed - available
@@ -94,8 +94,10 @@ def memory_short(subject: Subject) -> Iterator[Hit]:
                 f"a rank needs {needed.needed / GIB:.1f} GiB ({in_gib(needed.needed_parts)}), but {rank.share} of "
                 f"{rank.gpu}'s {rank.bytes / GIB:.0f} GiB is only {available / GIB:.1f}: {missing / GIB:.1f} GiB are missing"
             )
-            yield Hit(
-                locate(rank.role, rank.start, "--tp-size", "--mem-fraction-static"), message, _change(subject.model, rank)
+            yield RuleHit(
+                locate_flag(rank.role, rank.start, "--tp-size", "--mem-fraction-static"),
+                message,
+                _change(subject.model, rank),
             )
 
 
@@ -111,7 +113,7 @@ def _change(model: ModelFacts, rank: _Rank) -> str:
             ep=(sizes.ep or 1) * times if (sizes.ep or 1) > 1 else 1,
             attention_dp=(sizes.attention_dp or 1) * times if (sizes.attention_dp or 1) > 1 else 1,
         )
-        wide = needs(model, rank.start, wider)
+        wide = needed_memory(model, rank.start, wider)
         if wide is not None and wide.needed <= rank.bytes * rank.share:
             return f"write --tp-size={wider.tp} over {times} times as many GPUs"
     return "use GPUs with more memory, or a model with fewer or smaller weights"
@@ -125,7 +127,7 @@ def _change(model: ModelFacts, rank: _Rank) -> str:
     evidence="SGLang 0.5.23, arg_groups/memory_hook.py: the formulas by which it computes the default share;  docs/gpu.md "
     "for DeepEP's buffers.",
 )
-def memory_beside(subject: Subject) -> Iterator[Hit]:
+def memory_beside(subject: Subject) -> Iterator[RuleHit]:
     for rank in _ranks(subject):
         beside, left = rank.memory.beside, rank.bytes * (1 - rank.share)
         if rank.start.given("--mem-fraction-static") and beside > left:
@@ -135,7 +137,7 @@ def memory_beside(subject: Subject) -> Iterator[Hit]:
             )
             less = int((1 - beside / rank.bytes) * 100) / 100
             remedy = f"write --mem-fraction-static={less}, or use smaller batches"
-            yield Hit(locate(rank.role, rank.start, "--mem-fraction-static"), message, remedy)
+            yield RuleHit(locate_flag(rank.role, rank.start, "--mem-fraction-static"), message, remedy)
 
 
 _RESERVE = 10 * GIB
@@ -162,9 +164,9 @@ def _pool(start: Launch) -> str:
     "--disaggregation-decode-retraction-backup=host_pool are not checked, because SGLang then chooses by the model's cache "
     "whether decode keeps a backup there.",
 )
-def host_memory_short(subject: Subject) -> Iterator[Hit]:
+def host_memory_short(subject: Subject) -> Iterator[RuleHit]:
     for role, start, _ in engines(subject):
-        limit = int(quantity.parse(below(role.container, "resources", "limits").get("memory") or 0))
+        limit = int(quantity.parse(map_at(role.container, "resources", "limits").get("memory") or 0))
         flag = _pool(start) if start.version in ("", VERSION) else ""
         if not flag or not limit:
             continue
@@ -175,7 +177,9 @@ def host_memory_short(subject: Subject) -> Iterator[Hit]:
             message = f"{flag} keeps {each}, but the limit of {limit / GIB:.0f} GiB less a reserve of 10 GiB is not enough"
             lower = ", or lower --hicache-size" if size else f", or remove {flag}"
             needed = math.ceil((max(asked, GIB) + _RESERVE) / GIB)
-            yield Hit(locations.field(role, "resources"), message, f"write a memory limit of more than {needed}Gi{lower}")
+            yield RuleHit(
+                locations.field(role, "resources"), message, f"write a memory limit of more than {needed}Gi{lower}"
+            )
 
 
 _BOUNDS = ("--max-total-tokens", "--mem-fraction-static")
@@ -191,7 +195,7 @@ _BOUNDS = ("--max-total-tokens", "--mem-fraction-static")
     "share is computed from the memory of the node, or from the container's limit if it is visible as "
     "/sys/fs/cgroup/memory.max. Seen: an engine grew to 18.4 GB, and the operator on the same machine lost its Lease.",
 )
-def cpu_memory_unbounded(subject: Subject) -> Iterator[Hit]:
+def cpu_memory_unbounded(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched("sglang"):
         if start.text("--device") != "cpu" or any(start.given(flag) for flag in _BOUNDS):
             continue
@@ -202,13 +206,13 @@ def cpu_memory_unbounded(subject: Subject) -> Iterator[Hit]:
                 "--max-total-tokens=4096, and resources.limits.memory with room for weights, cache and Python, such as 4Gi "
                 "for a tiny model"
             )
-            yield Hit(locations.field(role, "resources"), message, remedy)
+            yield RuleHit(locations.field(role, "resources"), message, remedy)
 
 
 def _limited(pod: Manifest) -> bool:
     """Return whether the main container of a pod, or the pod as a whole, has a memory limit."""
     spec = pod["spec"]
-    return any("memory" in below(part, "resources", "limits") for part in (spec["containers"][0], spec))
+    return any("memory" in map_at(part, "resources", "limits") for part in (spec["containers"][0], spec))
 
 
 RULES: tuple[Rule, ...] = (memory_short, memory_beside, host_memory_short, cpu_memory_unbounded)

@@ -17,7 +17,7 @@ from ome_operator.core.observed.validation import RenderedComponent
 from ome_operator.core.selection.model_profile import facts_of, learned
 from ome_operator.modelinfo.extract import CONFIG, facts
 from ome_operator.modelinfo.json_fields import text_part
-from ome_operator.modelinfo.quantization import NONE, named, quantization
+from ome_operator.modelinfo.quantization import NONE, quantization, quantization_by_name
 from ome_operator.modelinfo.weight_sizes import weight_bytes
 from ome_operator.util.memoize import memoize_by_identity
 
@@ -51,7 +51,7 @@ def _stored(model: Model, seen: Facts) -> Quantization | None:
         return seen.quantization
     written, config = model.spec.quantization, model.spec.model_configuration
     stated = quantization(config) if isinstance(config, Mapping) else None
-    return named(written) if written and stated is not None and stated.name == NONE else None
+    return quantization_by_name(written) if written and stated is not None and stated.name == NONE else None
 
 
 def config_of(model: Model) -> Mapping[str, Any] | None:
@@ -93,11 +93,11 @@ def memories(classes: Mapping[str, AcceleratorClass], named: frozenset[str], res
     """Return the memory in bytes of one GPU, by name of the accelerator class. The classes are those whose names are in
     `named` or, if `named` is empty, all that provide a resource in `resources`. Classes with an unknown memory are left out.
     """
-    sizes = {name: memory(accelerator) for name, accelerator in fitting(classes, named, resources).items()}
+    sizes = {name: memory(accelerator) for name, accelerator in matching_classes(classes, named, resources).items()}
     return {name: size for name, size in sizes.items() if size}
 
 
-def fitting(
+def matching_classes(
     classes: Mapping[str, AcceleratorClass], named: frozenset[str], resources: frozenset[str]
 ) -> dict[str, AcceleratorClass]:
     """Return the accelerator classes whose names are in `named`. If `named` is empty, return all classes that provide a

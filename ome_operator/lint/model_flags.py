@@ -6,8 +6,8 @@ from functools import cache
 from pathlib import PurePosixPath
 
 from ome_operator.lint import locations
-from ome_operator.lint.division import engines, locate
-from ome_operator.lint.finding import Hit, Rule, Severity, rule
+from ome_operator.lint.division import engines, locate_flag
+from ome_operator.lint.finding import Rule, RuleHit, Severity, rule
 from ome_operator.lint.launch import number
 from ome_operator.lint.subject import Role, Subject, items
 from ome_operator.util import package_data
@@ -33,13 +33,13 @@ _OWN_DRAFT = frozenset({"DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM", "Deep
     ignored="The engine exits at once with code 2: `the following arguments are required: --model-path`.",
     evidence="The parser of SGLang; the arguments of a service replace those of its runtime (docs/architecture.md, Merge).",
 )
-def model_missing(subject: Subject) -> Iterator[Hit]:
+def model_missing(subject: Subject) -> Iterator[RuleHit]:
     for role, start, _ in engines(subject):
         named = start.given("--model-path") is not None or start.given("--config") is not None
         behind = any(not word.startswith("-") for word in start.words[:1])
         if start.read_as is not None and not named and not behind:
             remedy = "add --model-path=$(MODEL_PATH), and the other arguments of the runtime that you need"
-            yield Hit(locations.arguments(role), "--model-path is not given", remedy)
+            yield RuleHit(locations.arguments(role), "--model-path is not given", remedy)
 
 
 @rule(
@@ -49,13 +49,13 @@ def model_missing(subject: Subject) -> Iterator[Hit]:
     ignored="Unless the image contains the files, the engine interprets the path as a repository of the hub, and exits.",
     evidence="Pods get their model at `storage.path`, which is $(MODEL_PATH) (docs/architecture.md).",
 )
-def model_elsewhere(subject: Subject) -> Iterator[Hit]:
+def model_elsewhere(subject: Subject) -> Iterator[RuleHit]:
     for role, start, _ in engines(subject):
         for flag in ("--model-path", "--speculative-draft-model-path"):
             path = start.text(flag)
             if path.startswith("/") and "$" not in path and not _mounted(role, path):
                 remedy = "write $(MODEL_PATH), or mount a volume at this path"
-                yield Hit(locate(role, start, flag), f"{flag} is {path}, but no volume is mounted there", remedy)
+                yield RuleHit(locate_flag(role, start, flag), f"{flag} is {path}, but no volume is mounted there", remedy)
 
 
 def _mounted(role: Role, path: str) -> bool:
@@ -71,15 +71,17 @@ def _mounted(role: Role, path: str) -> bool:
     ignored="The engine exits with `greater than the derived context_length` after it has read config.json.",
     evidence=f"SGLang 0.5.23, configs/model_config.py, _derive_context_length: a ValueError; {_LONGER}=1 allows it.",
 )
-def context_beyond(subject: Subject) -> Iterator[Hit]:
+def context_beyond(subject: Subject) -> Iterator[RuleHit]:
     whole = subject.model.facts.context_length if subject.model is not None else None
     for role, start, _ in engines(subject):
         asked = number(start.text("--context-length"))
         changed = start.may_be_on(_LONGER) or start.given("--json-model-override-args") is not None
         if whole and asked and asked > whole and not changed:
             message = f"--context-length is {asked}, but the model supports {whole}"
-            yield Hit(
-                locate(role, start, "--context-length"), message, f"write a value of at most {whole}, or set {_LONGER}=1"
+            yield RuleHit(
+                locate_flag(role, start, "--context-length"),
+                message,
+                f"write a value of at most {whole}, or set {_LONGER}=1",
             )
 
 
@@ -90,14 +92,14 @@ def context_beyond(subject: Subject) -> Iterator[Hit]:
     ignored="The engine exits with `does not match the quantization method specified`.",
     evidence="SGLang 0.5.23, configs/model_config.py, _verify_quantization.",
 )
-def quantization_differs(subject: Subject) -> Iterator[Hit]:
+def quantization_differs(subject: Subject) -> Iterator[RuleHit]:
     kind = subject.model.facts.quantization if subject.model is not None else None
     for role, start, _ in engines(subject):
         method = start.text("--quantization")
         if kind is not None and method in _OTHERS.get(kind.name, ()):
             message = f"--quantization is {method}, but the weights are quantized with {kind.name}"
-            yield Hit(
-                locate(role, start, "--quantization"),
+            yield RuleHit(
+                locate_flag(role, start, "--quantization"),
                 message,
                 "remove --quantization, because the engine reads it from config.json",
             )
@@ -112,7 +114,7 @@ def quantization_differs(subject: Subject) -> Iterator[Hit]:
     "runs code of the model only if it has no class of its own; tests/support/model_types.py lists the types with such a "
     "class, and those of SGLang.",
 )
-def code_refused(subject: Subject) -> Iterator[Hit]:
+def code_refused(subject: Subject) -> Iterator[RuleHit]:
     kind = subject.model.facts.model_type if subject.model is not None else None
     named = subject.model is not None and subject.model.names_code
     for role, start in subject.launched("sglang", "vllm"):
@@ -121,7 +123,7 @@ def code_refused(subject: Subject) -> Iterator[Hit]:
         if (own or refused) and not start.on("--trust-remote-code"):
             part = f"config.json names code for the model type {kind}" if own else f"the tokenizer of {kind} is code"
             message = f"--trust-remote-code is not given, but {part}, which is stored with the weights"
-            yield Hit(locations.arguments(role), message, "read this code, then add --trust-remote-code")
+            yield RuleHit(locations.arguments(role), message, "read this code, then add --trust-remote-code")
 
 
 @cache
@@ -138,15 +140,15 @@ def _types() -> frozenset[str]:
     ignored="The engine uses the model itself as its draft model, and exits while it loads it.",
     evidence="SGLang 0.5.23, arg_groups/speculative_hook.py: only some architectures include a draft model.",
 )
-def draft_missing(subject: Subject) -> Iterator[Hit]:
+def draft_missing(subject: Subject) -> Iterator[RuleHit]:
     kind = subject.model.facts.architecture if subject.model is not None else None
     for role, start, _ in engines(subject):
         drafts = start.text("--speculative-algorithm")
         own = kind is None or kind in _OWN_DRAFT
         if drafts in ("EAGLE3", "STANDALONE") and not start.text("--speculative-draft-model-path") and not own:
             message = f"--speculative-algorithm is {drafts}, but --speculative-draft-model-path is not given"
-            yield Hit(
-                locate(role, start, "--speculative-algorithm"),
+            yield RuleHit(
+                locate_flag(role, start, "--speculative-algorithm"),
                 message,
                 "add --speculative-draft-model-path with the path of a draft model",
             )

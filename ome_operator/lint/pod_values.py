@@ -22,7 +22,7 @@ from ome_operator.lint.pod_tables import (
     RESOURCE,
     UNIQUE,
 )
-from ome_operator.lint.subject import Manifest, below, items
+from ome_operator.lint.subject import Manifest, items, map_at
 from ome_operator.lint.value_forms import correction
 
 
@@ -56,7 +56,7 @@ def _unknown(box: Manifest, spec: Manifest) -> Iterator[RefusedValue]:
     for source, entries, verb, what in (
         (box, "volumeMounts", "mounts the volume", "volumes"),
         (box, "volumeDevices", "uses the volume", "volumes"),
-        (below(box, "resources"), "claims", "uses the claim", "resourceClaims"),
+        (map_at(box, "resources"), "claims", "uses the claim", "resourceClaims"),
     ):
         known = {str(entry.get("name")) for entry in items(spec, what)}
         for entry in items(source, entries):
@@ -168,14 +168,14 @@ def _nothing(_: Manifest) -> Problems:
 
 
 def _pod(spec: Manifest) -> Problems:
-    if spec.get("dnsPolicy") == "None" and not below(spec, "dnsConfig").get("nameservers"):
+    if spec.get("dnsPolicy") == "None" and not map_at(spec, "dnsConfig").get("nameservers"):
         yield "has the dnsPolicy None and no dnsConfig.nameservers", "add the name servers"
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
         yield "has shareProcessNamespace and hostPID", "remove one of the two"
     grace = spec.get("terminationGracePeriodSeconds", 30)
     for box in items(spec, "containers"):
         for hook in ("postStart", "preStop"):
-            rest = below(box, "lifecycle", hook, "sleep").get("seconds", 0)
+            rest = map_at(box, "lifecycle", hook, "sleep").get("seconds", 0)
             if rest and isinstance(rest, int) and isinstance(grace, int) and not 0 <= rest <= grace:
                 message = (
                     f"has terminationGracePeriodSeconds {grace}, but the {hook} hook of container {box.get('name')} sleeps "
@@ -199,11 +199,11 @@ def _container(box: Manifest) -> Problems:
     if not box.get("image"):
         yield "has no image", f"write the image, or correct the name of the container {box.get('name')}"
     for probe in ("livenessProbe", "startupProbe"):
-        if below(box, probe).get("successThreshold", 1) not in (0, 1):
+        if map_at(box, probe).get("successThreshold", 1) not in (0, 1):
             yield f"has a {probe} with a successThreshold other than 1", "remove the field"
-    if (quantity.whole(below(box, "readinessProbe").get("terminationGracePeriodSeconds", 0)) or 0) > 0:
+    if (quantity.whole(map_at(box, "readinessProbe").get("terminationGracePeriodSeconds", 0)) or 0) > 0:
         yield "has a readinessProbe with terminationGracePeriodSeconds", "remove it: such a probe ends no container"
-    rights = below(box, "securityContext")
+    rights = map_at(box, "securityContext")
     privileged = rights.get("privileged") is True
     for mount in items(box, "volumeMounts"):
         if mount.get("mountPropagation") == "Bidirectional" and not privileged:
@@ -293,7 +293,7 @@ def _expression(item: Manifest) -> Problems:
 
 
 def _resources(resources: Manifest) -> Problems:
-    limits, requests = below(resources, "limits"), below(resources, "requests")
+    limits, requests = map_at(resources, "limits"), map_at(resources, "requests")
     for device, amount in {**requests, **limits}.items():
         if not RESOURCE.accepts(str(device)):
             yield f"asks for {shown(device)}", RESOURCE.write

@@ -7,10 +7,10 @@ from ome_operator import keys, quantity
 from ome_operator.engines.routers import is_program, parts
 from ome_operator.engines.servers import known_servers
 from ome_operator.lint import locations
-from ome_operator.lint.division import locate
-from ome_operator.lint.finding import Hit, Rule, Severity, rule
+from ome_operator.lint.division import locate_flag
+from ome_operator.lint.finding import Rule, RuleHit, Severity, rule
 from ome_operator.lint.launch import ROUTERS, Launch, module, number, one_word
-from ome_operator.lint.subject import Manifest, Role, Subject, below, items
+from ome_operator.lint.subject import Manifest, Role, Subject, items, map_at
 
 SHM, DEVICES = "/dev/shm", "/dev/infiniband"
 _RDMA = ("rdma", "infiniband", "ib", "roce", "hca", "efa", "sriov")
@@ -57,12 +57,12 @@ def needs_rdma(role: Role, start: Launch) -> bool:
     ),
     evidence="SGLang 0.5.23, arg_groups/pd_disaggregation_hook.py; https://github.com/sgl-project/sglang/issues/23342",
 )
-def cache_over_tcp(subject: Subject) -> Iterator[Hit]:
+def cache_over_tcp(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched("sglang"):
         apart = start.text("--disaggregation-mode") in ("prefill", "decode")
         if apart and _on_gpus(role, start) and (why := _tcp(start)):
-            place = locate(role, start, "--disaggregation-transfer-backend")
-            yield Hit(
+            place = locate_flag(role, start, "--disaggregation-transfer-backend")
+            yield RuleHit(
                 place, f"{why} sends KV caches over TCP", "remove this setting, and give the pods RDMA devices (docs/gpu.md)"
             )
 
@@ -78,11 +78,11 @@ def cache_over_tcp(subject: Subject) -> Iterator[Hit]:
     evidence="SGLang 0.5.23, arg_groups/validation_hook.py, validate_ib_devices: without a device it falls back to "
     "its own discovery.",
 )
-def ib_device_missing(subject: Subject) -> Iterator[Hit]:
+def ib_device_missing(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched("sglang"):
         if _mooncake(start) and _on_gpus(role, start) and not _tcp(start) and not start.text("--disaggregation-ib-device"):
             remedy = "add --disaggregation-ib-device=mlx5_0,… with the devices that ibv_devices lists on the nodes"
-            yield Hit(locations.arguments(role), "--disaggregation-ib-device is not given", remedy)
+            yield RuleHit(locations.arguments(role), "--disaggregation-ib-device is not given", remedy)
 
 
 @rule(
@@ -95,28 +95,28 @@ def ib_device_missing(subject: Subject) -> Iterator[Hit]:
     "privileged; "
     "config/runtimes/srt/kimi-k2-pd-rt.yaml.",
 )
-def rdma_missing(subject: Subject) -> Iterator[Hit]:
+def rdma_missing(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched("sglang"):
         if needs_rdma(role, start) and not all(_sees_rdma(pod) for pod in role.pods):
             why = (
                 "KV caches are transferred by Mooncake" if _mooncake(start) else "experts are distributed over several nodes"
             )
             remedy = "request the RDMA resource of your device plugin, or mount /dev/infiniband"
-            yield Hit(locations.field(role, "resources"), f"{why}, but the pod requests no RDMA device", remedy)
+            yield RuleHit(locations.field(role, "resources"), f"{why}, but the pod requests no RDMA device", remedy)
 
 
 def _sees_rdma(pod: Manifest) -> bool:
     spec = pod["spec"]
     box = spec["containers"][0]
-    asked = [*below(box, "resources", "limits"), *below(pod, "metadata", "annotations").values()]
+    asked = [*map_at(box, "resources", "limits"), *map_at(pod, "metadata", "annotations").values()]
     resources = any(
         part in str(name).lower().replace("-", "/").replace("_", "/").split("/") or f"/{part}" in str(name).lower()
         for name in asked
         for part in _RDMA
     )
-    mounted = any(DEVICES in str(below(volume, "hostPath").get("path", "")) for volume in items(spec, "volumes"))
-    claims = bool(below(box, "resources").get("claims"))
-    return resources or mounted or claims or bool(below(box, "securityContext").get("privileged"))
+    mounted = any(DEVICES in str(map_at(volume, "hostPath").get("path", "")) for volume in items(spec, "volumes"))
+    claims = bool(map_at(box, "resources").get("claims"))
+    return resources or mounted or claims or bool(map_at(box, "securityContext").get("privileged"))
 
 
 @rule(
@@ -127,15 +127,15 @@ def _sees_rdma(pod: Manifest) -> bool:
     evidence="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html (shared memory); "
     "containers have 64 MiB unless they mount more.",
 )
-def shm_small(subject: Subject) -> Iterator[Hit]:
+def shm_small(subject: Subject) -> Iterator[RuleHit]:
     for role, _ in subject.launched("sglang", "vllm"):
         mounts = [str(mount.get("mountPath", "")).rstrip("/") for mount in items(role.container, "volumeMounts")]
         if role.per_pod > 1 and (size := _tiny(role)):
             message = f"{role.title} has {role.per_pod} GPUs in a pod, but its {SHM} has only {size}"
-            yield Hit(locations.whole(role), message, "write sizeLimit: 32Gi")
+            yield RuleHit(locations.component_location(role), message, "write sizeLimit: 32Gi")
         if role.per_pod > 1 and SHM not in mounts and not role.leader["spec"].get("hostIPC"):
             remedy = f"add a volume with emptyDir: {{medium: Memory, sizeLimit: 32Gi}} and mount it at {SHM}"
-            yield Hit(
+            yield RuleHit(
                 locations.field(role, "volumeMounts"),
                 f"{role.title} has {role.per_pod} GPUs in a pod but mounts no {SHM}",
                 remedy,
@@ -146,7 +146,7 @@ def _tiny(role: Role) -> str:
     """Return the sizeLimit of the volume at /dev/shm if it is below 1 GiB; otherwise ""."""
     mounted = {mount.get("name") for mount in items(role.container, "volumeMounts") if mount.get("mountPath") == SHM}
     for volume in items(role.leader["spec"], "volumes"):
-        limit = below(volume, "emptyDir").get("sizeLimit")
+        limit = map_at(volume, "emptyDir").get("sizeLimit")
         if volume.get("name") in mounted and limit is not None and 0 < quantity.parse(limit) < 2**30:
             return str(limit)
     return ""
@@ -160,7 +160,7 @@ def _tiny(role: Role) -> str:
     evidence="The operator uses the port named http, or else the first port, of the main container of rank 0 "
     "(docs/engines.md).",
 )
-def port_differs(subject: Subject) -> Iterator[Hit]:
+def port_differs(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched():
         given, ports = start.given("--port"), items(role.container, "ports")
         named = next((port for port in ports if port.get("name") == "http"), ports[0] if ports else None)
@@ -169,7 +169,7 @@ def port_differs(subject: Subject) -> Iterator[Hit]:
         # A port that is not a number is reported by the rule `pod-invalid`.
         if told is not None and isinstance(declared, int) and declared != told:
             message = f"--port is {told}, but the container declares port {declared}"
-            yield Hit(locations.field(role, "ports"), message, f"write containerPort: {told}")
+            yield RuleHit(locations.field(role, "ports"), message, f"write containerPort: {told}")
 
 
 @rule(
@@ -179,7 +179,7 @@ def port_differs(subject: Subject) -> Iterator[Hit]:
     ignored="The router finds no healthy worker, and answers every request with 503.",
     evidence="sglang-router 0.3.2: --service-discovery-port, which is 80 when unset, is the port of every worker.",
 )
-def router_port_differs(subject: Subject) -> Iterator[Hit]:
+def router_port_differs(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched(*ROUTERS):
         if not start.on("--service-discovery"):
             continue
@@ -188,7 +188,9 @@ def router_port_differs(subject: Subject) -> Iterator[Hit]:
             port = number(server.text("--port"))
             if asked is not None and port is not None and asked != port:
                 message = f"the router connects to port {asked}, but {engine.title} listens on {port}"
-                yield Hit(locate(role, start, "--service-discovery-port"), message, f"write --service-discovery-port={port}")
+                yield RuleHit(
+                    locate_flag(role, start, "--service-discovery-port"), message, f"write --service-discovery-port={port}"
+                )
                 break
 
 
@@ -201,7 +203,7 @@ def router_port_differs(subject: Subject) -> Iterator[Hit]:
     "and /liveness without workers; "
     "vLLM's /health stays 200 when a worker is killed (docs/engines.md).",
 )
-def liveness_blind(subject: Subject) -> Iterator[Hit]:
+def liveness_blind(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched("sglang", "vllm", *ROUTERS):
         pods: tuple[tuple[str, Manifest | None], ...] = (("leader", role.leader), ("worker", role.worker))
         for part, pod in pods:
@@ -210,12 +212,12 @@ def liveness_blind(subject: Subject) -> Iterator[Hit]:
             if pod is not None and blind:
                 who = "ranks above 0 answer" if part == "worker" else f"{start.engine} answers"
                 remedy = "remove the probe, because the operator detects failed ranks itself (docs/recovery.md)"
-                yield Hit(locations.field(role, "livenessProbe"), f"{who} {path} with 200 in every state", remedy)
+                yield RuleHit(locations.field(role, "livenessProbe"), f"{who} {path} with 200 in every state", remedy)
 
 
 def _asks(pod: Manifest | None) -> str:
     box: Mapping[str, Any] = pod["spec"]["containers"][0] if pod is not None else {}
-    return str(below(box, "livenessProbe", "httpGet").get("path", "")).partition("?")[0]
+    return str(map_at(box, "livenessProbe", "httpGet").get("path", "")).partition("?")[0]
 
 
 @rule(
@@ -225,20 +227,20 @@ def _asks(pod: Manifest | None) -> str:
     ignored="The probe always fails, so the pod never becomes ready or is restarted repeatedly.",
     evidence="Kubernetes resolves a probe's named port only among the container's ports.",
 )
-def probe_port(subject: Subject) -> Iterator[Hit]:
+def probe_port(subject: Subject) -> Iterator[RuleHit]:
     for role in subject.roles:
         for pod in role.pods:
             box = pod["spec"]["containers"][0]
             named = {port.get("name") for port in items(box, "ports")}
             for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
                 for how in ("httpGet", "tcpSocket"):
-                    port = below(box, probe, how).get("port")
+                    port = map_at(box, probe, how).get("port")
                     if isinstance(port, str) and not port.isdigit() and port not in named:
                         message = (
                             f"{probe} uses port {port}, but the container has "
                             f"{', '.join(sorted(map(str, named))) or 'no named port'}"
                         )
-                        yield Hit(
+                        yield RuleHit(
                             locations.field(role, probe),
                             message,
                             "write the name or the number of a port of the container",
@@ -252,12 +254,16 @@ def probe_port(subject: Subject) -> Iterator[Hit]:
     ignored="NCCL may use the management network.",
     evidence="docs/gpu.md; profiles of rdma.ome.io/auto-inject set interfaces and devices.",
 )
-def network_unnamed(subject: Subject) -> Iterator[Hit]:
+def network_unnamed(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched("sglang", "vllm"):
         named = any(name.startswith(("NCCL_", "GLOO_")) for name in start.names)
         if role.size > 1 and _on_gpus(role, start) and not named and role.annotations.get(keys.RDMA_INJECT) != "true":
             remedy = f'add the annotations {keys.RDMA_INJECT}: "true" and {keys.RDMA_PROFILE}, or set the variables NCCL_…'
-            yield Hit(locations.whole(role), f"{role.title} has {role.size} pods, but no setting names a network", remedy)
+            yield RuleHit(
+                locations.component_location(role),
+                f"{role.title} has {role.size} pods, but no setting names a network",
+                remedy,
+            )
 
 
 @rule(
@@ -267,12 +273,12 @@ def network_unnamed(subject: Subject) -> Iterator[Hit]:
     ignored="The container does not start: no program has a name that contains the arguments.",
     evidence="The container runtime executes the first entry of `command` without a shell: `executable file not found`.",
 )
-def command_one_word(subject: Subject) -> Iterator[Hit]:
+def command_one_word(subject: Subject) -> Iterator[RuleHit]:
     for role in subject.roles:
         if word := one_word(role.container):
             message = f"{role.title}: the first entry of command is {word[:80]!r}"
             remedy = f"write [{', '.join(word.split())[:200]}], or [sh, -c, …] for a script"
-            yield Hit(locations.field(role, "command"), message, remedy)
+            yield RuleHit(locations.field(role, "command"), message, remedy)
 
 
 @rule(
@@ -283,14 +289,14 @@ def command_one_word(subject: Subject) -> Iterator[Hit]:
     "of its workers.",
     evidence="ome_operator/engines/servers.py and ome_operator/engines/routers.py compare whole words.",
 )
-def module_joined(subject: Subject) -> Iterator[Hit]:
+def module_joined(subject: Subject) -> Iterator[RuleHit]:
     programs = {start[0] for server in known_servers() for start in server.starts}
     for role in subject.roles:
         for word in parts(role.container):
             name = module(word)
             if name != word and (name in programs or is_program(name)):
                 message = f"{role.title}: {word} contains the name of the program"
-                yield Hit(locations.field(role, "command"), message, f"write -m and {name} as two entries of the list")
+                yield RuleHit(locations.field(role, "command"), message, f"write -m and {name} as two entries of the list")
 
 
 RULES: tuple[Rule, ...] = (

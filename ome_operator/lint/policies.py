@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from ome_operator.engines.routers import SGLANG_ROUTER, SMG
 from ome_operator.lint import locations
-from ome_operator.lint.division import locate
-from ome_operator.lint.finding import Hit, Rule, Severity, rule
+from ome_operator.lint.division import locate_flag
+from ome_operator.lint.finding import Rule, RuleHit, Severity, rule
 from ome_operator.lint.launch import ROUTERS, Launch
 from ome_operator.lint.subject import Role, Subject
 from ome_operator.util.versions import numbers
@@ -40,7 +40,7 @@ def _has_choice(role: Role, start: Launch) -> bool:
     "engines behind 0.1.9, 0.2.2, 0.2.4, 0.3.0 and 0.3.1: the routers keep no prefix tree for the policies of prefill and "
     "decode, and report this only in the debug log.",
 )
-def cache_aware_random(subject: Subject) -> Iterator[Hit]:
+def cache_aware_random(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched(SGLANG_ROUTER):
         known = start.version and numbers(start.version)[:3] <= _RANDOM_UNTIL
         choice = subject.apart is not None and _has_choice(*subject.apart[0])
@@ -52,7 +52,7 @@ def cache_aware_random(subject: Subject) -> Iterator[Hit]:
                 "use the image docker.io/lightseekorg/smg:1.13.0 with the command smg launch, or write "
                 f"--prefill-policy=manual and send the header {_KEY} with the ID of the conversation"
             )
-            yield Hit(locate(role, start, "--prefill-policy", "--policy"), message, remedy)
+            yield RuleHit(locate_flag(role, start, "--prefill-policy", "--policy"), message, remedy)
 
 
 @rule(
@@ -62,13 +62,13 @@ def cache_aware_random(subject: Subject) -> Iterator[Hit]:
     ignored="Requests without the header are distributed at random, so the turns of a conversation reach different engines.",
     evidence=f"Our own measurement with sglang-router 0.3.2 and smg 1.13.0: both read the header {_KEY} (docs/engines.md).",
 )
-def routing_key_unchecked(subject: Subject) -> Iterator[Hit]:
+def routing_key_unchecked(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched(*ROUTERS):
         for flag in ("--prefill-policy", "--policy"):
             given = start.given(flag)
             if given is not None and given.values and given.values[0] in _KEYED:
                 message = f"{flag} is {given.values[0]}, which needs the header {_KEY} to keep a conversation on an engine"
-                yield Hit(
+                yield RuleHit(
                     locations.argument(role, given), message, f"send {_KEY} with the ID of the conversation in each request"
                 )
 
@@ -80,7 +80,7 @@ def routing_key_unchecked(subject: Subject) -> Iterator[Hit]:
     ignored="A request with the model `<model>:<adapter>` gets 404 (with --service-discovery) or 503.",
     evidence="Our own measurement with smg 1.13.0: it compares the field `model` with the model's own name only.",
 )
-def adapters_unroutable(subject: Subject) -> Iterator[Hit]:
+def adapters_unroutable(subject: Subject) -> Iterator[RuleHit]:
     with_adapters = [
         engine
         for engine, server in subject.launched("sglang")
@@ -90,7 +90,7 @@ def adapters_unroutable(subject: Subject) -> Iterator[Hit]:
         if with_adapters:
             message = f"{with_adapters[0].title} serves LoRA adapters, but smg accepts only the model's own name"
             remedy = "use sglang-router 0.3.2, or select the adapter with lora_path in requests to /generate"
-            yield Hit(locations.arguments(role), message, remedy)
+            yield RuleHit(locations.arguments(role), message, remedy)
 
 
 RULES: tuple[Rule, ...] = (cache_aware_random, routing_key_unchecked, adapters_unroutable)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ome_operator.engines.routers import SGLANG_ROUTER
 from ome_operator.lint import locations
 from ome_operator.lint.arguments import all_launches
-from ome_operator.lint.finding import Hit, Rule, Severity, rule
+from ome_operator.lint.finding import Rule, RuleHit, Severity, rule
 from ome_operator.lint.launch import ROUTERS, Launch, number
 from ome_operator.lint.subject import Subject
 
@@ -110,7 +110,7 @@ _CACHE_AWARE = {
 """The values that sglang-router checks for its policy cache_aware."""
 
 
-def allowed(start: Launch) -> Mapping[str, Range]:
+def allowed_ranges(start: Launch) -> Mapping[str, Range]:
     """Return the values with which a program can work, by flag."""
     found = dict(RANGES.get(start.engine, {}))
     if start.engine == SGLANG_ROUTER:
@@ -127,14 +127,14 @@ def allowed(start: Launch) -> Mapping[str, Range]:
     ignored="The engine exits while it starts, or cannot allocate its cache or bind its port, and its group is recycled.",
     evidence="A share of memory is between 0 and 1, a size is at least 1, a port is between 1 and 65535.",
 )
-def flag_range(subject: Subject) -> Iterator[Hit]:
+def flag_range(subject: Subject) -> Iterator[RuleHit]:
     for role, start in all_launches(subject):
-        for name, valid in allowed(start).items():
+        for name, valid in allowed_ranges(start).items():
             given = start.given(name)
             value = _number(start.raw(name)) if given is not None else None
             if given is not None and value is not None and not valid.holds(value):
                 message = f"{given.word} is {start.raw(name)}, which is not {valid}"
-                yield Hit(locations.argument(role, given), message, f"write a value {valid}")
+                yield RuleHit(locations.argument(role, given), message, f"write a value {valid}")
 
 
 def _number(text: str) -> float | None:
@@ -151,7 +151,7 @@ def _number(text: str) -> float | None:
     ignored="The engine rejects its arguments and exits, so the group is recycled repeatedly.",
     evidence="SGLang 0.5.23, arg_groups/validation_hook.py, validate_buckets_rule: an AssertionError.",
 )
-def buckets_invalid(subject: Subject) -> Iterator[Hit]:
+def buckets_invalid(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched("sglang"):
         for name in _BUCKETS:
             given = start.given(name)
@@ -159,7 +159,7 @@ def buckets_invalid(subject: Subject) -> Iterator[Hit]:
                 wrong = _bad_buckets(given.values[0], given.values[1:])
                 if wrong:
                     message = f"{name} is {' '.join(given.values)}: {wrong}"
-                    yield Hit(
+                    yield RuleHit(
                         locations.argument(role, given),
                         message,
                         "write default, tse with three numbers, or custom with numbers",

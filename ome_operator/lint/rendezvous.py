@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from ome_operator.lint.division import engines, locate
-from ome_operator.lint.finding import Hit, Rule, Severity, rule
+from ome_operator.lint.division import engines, locate_flag
+from ome_operator.lint.finding import Rule, RuleHit, Severity, rule
 from ome_operator.lint.subject import Subject
 
 _OWN = re.compile(r"(127\.0\.0\.1|localhost|0\.0\.0\.0|\[?::1\]?|\$[({]?(POD_IP|POD_NAME|HOSTNAME|HOST_IP)[)}]?)(:\d+)?")
@@ -22,7 +22,7 @@ _PORTLESS = re.compile(r"(?:\$\((?:LWS_\w+|POD_NAME|POD_IP|HOSTNAME|NAMESPACE)\)
     evidence="The ranks of SGLang meet at --dist-init-addr, which is 127.0.0.1 by default; "
     "https://github.com/sgl-project/sglang/issues/836",
 )
-def address_own(subject: Subject) -> Iterator[Hit]:
+def address_own(subject: Subject) -> Iterator[RuleHit]:
     for role, start, _ in engines(subject):
         others = role.others
         if others is None or others.given("--nnodes") is None or others.engine != start.engine or others.on("--use-ray"):
@@ -31,7 +31,7 @@ def address_own(subject: Subject) -> Iterator[Hit]:
         if not address or _OWN.fullmatch(address):
             message = f"--dist-init-addr is {address or 'not given'} in a group of {role.size} pods"
             remedy = "write --dist-init-addr=$(LWS_LEADER_ADDRESS):5757"
-            yield Hit(locate(role, start, "--dist-init-addr", "--nnodes"), message, remedy)
+            yield RuleHit(locate_flag(role, start, "--dist-init-addr", "--nnodes"), message, remedy)
 
 
 @rule(
@@ -42,7 +42,7 @@ def address_own(subject: Subject) -> Iterator[Hit]:
     evidence="SGLang requires each of the --nnodes ranks exactly once; "
     "https://github.com/modelplaneai/modelplane/issues/377",
 )
-def rank_fixed(subject: Subject) -> Iterator[Hit]:
+def rank_fixed(subject: Subject) -> Iterator[RuleHit]:
     for role, start, _ in engines(subject):
         others = role.others
         if others is None or others.given("--nnodes") is None or others.engine != start.engine or others.on("--use-ray"):
@@ -50,7 +50,9 @@ def rank_fixed(subject: Subject) -> Iterator[Hit]:
         rank = others.whole("--node-rank")
         if rank is not None and (rank == 0 or role.size > 2):
             message = f"all pods but rank 0 have --node-rank {rank} in a group of {role.size} pods"
-            yield Hit(locate(role, others, "--node-rank", "--nnodes"), message, "write --node-rank=$(LWS_WORKER_INDEX)")
+            yield RuleHit(
+                locate_flag(role, others, "--node-rank", "--nnodes"), message, "write --node-rank=$(LWS_WORKER_INDEX)"
+            )
 
 
 @rule(
@@ -60,12 +62,12 @@ def rank_fixed(subject: Subject) -> Iterator[Hit]:
     ignored="The engine exits while it starts, because it connects to HOST:PORT.",
     evidence="SGLang 0.5.23 splits --dist-init-addr into host and port.",
 )
-def address_portless(subject: Subject) -> Iterator[Hit]:
+def address_portless(subject: Subject) -> Iterator[RuleHit]:
     for role, start, _ in engines(subject):
         address = start.raw("--dist-init-addr")
         if start.given("--dist-init-addr") is not None and _PORTLESS.fullmatch(address):
             message = f"--dist-init-addr is {address}, which has no port"
-            yield Hit(locate(role, start, "--dist-init-addr"), message, f"write --dist-init-addr={address}:5757")
+            yield RuleHit(locate_flag(role, start, "--dist-init-addr"), message, f"write --dist-init-addr={address}:5757")
 
 
 @rule(
@@ -76,12 +78,12 @@ def address_portless(subject: Subject) -> Iterator[Hit]:
     "of pods may change with the version of the operator.",
     evidence="docs/migrate.md; a LeaderWorkerSet names its pods in another way.",
 )
-def rank_of_name(subject: Subject) -> Iterator[Hit]:
+def rank_of_name(subject: Subject) -> Iterator[RuleHit]:
     for role, start, _ in engines(subject):
         text = start.raw("--node-rank")
         if re.search(r"\b(POD_NAME|HOSTNAME)\b", text):
             message = f"--node-rank is {text}"
-            yield Hit(locate(role, start, "--node-rank"), message, "write --node-rank=$(LWS_WORKER_INDEX)")
+            yield RuleHit(locate_flag(role, start, "--node-rank"), message, "write --node-rank=$(LWS_WORKER_INDEX)")
 
 
 RULES: tuple[Rule, ...] = (address_own, address_portless, rank_fixed, rank_of_name)

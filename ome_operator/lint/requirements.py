@@ -7,8 +7,8 @@ from ome_operator.engines import requirements as data
 from ome_operator.engines.flags import is_json
 from ome_operator.engines.requirements import Condition, Requirement, requirements
 from ome_operator.lint import locations
-from ome_operator.lint.division import engines, locate
-from ome_operator.lint.finding import Hit, Rule, Severity, rule
+from ome_operator.lint.division import engines, locate_flag
+from ome_operator.lint.finding import Rule, RuleHit, Severity, rule
 from ome_operator.lint.launch import Launch, number
 from ome_operator.lint.sglang import Sizes
 from ome_operator.lint.subject import Subject
@@ -174,7 +174,7 @@ def _message_and_remedy(server: _Server, row: Requirement, name: str, wanted: Co
     evidence="SGLang 0.5.23, arg_groups: each row of ome_operator/engines/data/requirements.yaml names the function that "
     "rejects it.",
 )
-def requirement_missing(subject: Subject) -> Iterator[Hit]:
+def requirement_missing(subject: Subject) -> Iterator[RuleHit]:
     for role, start, found in engines(subject):
         if start.version and start.version != data.VERSION:
             continue
@@ -184,7 +184,7 @@ def requirement_missing(subject: Subject) -> Iterator[Hit]:
                 if server.holds(name, wanted) is False or (wanted.kind == data.ONE_OF and _unset(server, name, wanted)):
                     message, remedy = _message_and_remedy(server, row, name, wanted)
                     flags = (server.flag(each) for each in (name, *row.when))
-                    yield Hit(locate(role, start, *(flag for flag in flags if flag)), message, remedy)
+                    yield RuleHit(locate_flag(role, start, *(flag for flag in flags if flag)), message, remedy)
 
 
 def _unset(server: _Server, name: str, wanted: Condition) -> bool:
@@ -206,13 +206,13 @@ def _architecture(subject: Subject, start: Launch) -> str | None:
     ignored="The engine exits with a JSONDecodeError after its parser has accepted the arguments.",
     evidence="SGLang 0.5.23, configs/model_config.py, and kv_events.py read the text of the flag with json.loads.",
 )
-def json_invalid(subject: Subject) -> Iterator[Hit]:
+def json_invalid(subject: Subject) -> Iterator[RuleHit]:
     for role, start, _ in engines(subject):
         for flag in _JSON:
             given = start.given(flag)
             text = given.values[0] if given is not None and given.values else ""
             if given is not None and text and "$" not in text and not is_json(text):
-                yield Hit(locations.argument(role, given), f"{flag} is {text}", "write a JSON object, such as {}")
+                yield RuleHit(locations.argument(role, given), f"{flag} is {text}", "write a JSON object, such as {}")
 
 
 class _Replaced(NamedTuple):
@@ -286,11 +286,11 @@ _REPLACED = (
     ignored="The engine runs with another setting than the arguments state, and its log does not say so.",
     evidence="SGLang 0.5.23, arg_groups: parallel_hook.py and pd_disaggregation_hook.py; checked with its own resolver.",
 )
-def value_replaced(subject: Subject) -> Iterator[Hit]:
+def value_replaced(subject: Subject) -> Iterator[RuleHit]:
     for role, start, found in engines(subject):
         for row in _REPLACED:
             if row.holds(start, found):
-                yield Hit(locate(role, start, row.flag), row.says(start, found), row.remedy)
+                yield RuleHit(locate_flag(role, start, row.flag), row.says(start, found), row.remedy)
 
 
 RULES: tuple[Rule, ...] = (requirement_missing, json_invalid, value_replaced)

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 
 from ome_operator import keys
 from ome_operator.lint import locations
-from ome_operator.lint.division import locate
-from ome_operator.lint.finding import Hit, Rule, Severity, rule
+from ome_operator.lint.division import locate_flag
+from ome_operator.lint.finding import Rule, RuleHit, Severity, rule
 from ome_operator.lint.launch import ROUTERS, Launch, number
-from ome_operator.lint.subject import Role, Subject, below
+from ome_operator.lint.subject import Role, Subject, map_at
 
 _ASKS = {"--prefill-selector": ("prefill",), "--decode-selector": ("decode",), "--selector": ("engine", "prefill", "decode")}
 """Maps each selector flag to the titles of the roles whose leaders the selector has to match."""
@@ -24,13 +24,13 @@ _OURS = frozenset({keys.COMPONENT, keys.SERVICE, keys.WORKER_INDEX})
     evidence="SGLang's --disaggregation-mode; `engine` without `decoder` does both prefill and decode "
     "(docs/architecture.md).",
 )
-def mode_alone(subject: Subject) -> Iterator[Hit]:
+def mode_alone(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched("sglang"):
         mode = start.text("--disaggregation-mode")
         if role.title == "engine" and mode in ("prefill", "decode") and subject.service:
             message = f"the engine has --disaggregation-mode {mode}, but the service has no decoder"
             remedy = "add decoder: {} and router: {}, or remove the argument"
-            yield Hit(locate(role, start, "--disaggregation-mode"), message, remedy)
+            yield RuleHit(locate_flag(role, start, "--disaggregation-mode"), message, remedy)
 
 
 @rule(
@@ -41,7 +41,7 @@ def mode_alone(subject: Subject) -> Iterator[Hit]:
     evidence="Labels of pods: docs/architecture.md. The operator adds the revision to selectors, so pods of another "
     "service never match; https://github.com/vllm-project/aibrix/issues/1350 shows a router without workers.",
 )
-def selector_misses(subject: Subject) -> Iterator[Hit]:
+def selector_misses(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched(*ROUTERS):
         for flag, titles in _ASKS.items():
             given = start.given(flag)
@@ -52,10 +52,10 @@ def selector_misses(subject: Subject) -> Iterator[Hit]:
             misses = [_missing(wanted, engine) for engine in engines]
             if all(misses):
                 key, value = misses[0][0]
-                has = below(engines[0].leader, "metadata", "labels").get(key, "none")
+                has = map_at(engines[0].leader, "metadata", "labels").get(key, "none")
                 message = f"{flag} selects {key}={value}, but the leaders of {engines[0].title} have {has}"
                 remedy = f"write {key}={has}" if has != "none" else "remove this selector"
-                yield Hit(locations.argument(role, given), message, remedy)
+                yield RuleHit(locations.argument(role, given), message, remedy)
 
 
 def _wanted(start: Launch, flag: str) -> Mapping[str, str]:
@@ -69,7 +69,7 @@ def _wanted(start: Launch, flag: str) -> Mapping[str, str]:
 
 
 def _missing(wanted: Mapping[str, str], engine: Role) -> list[tuple[str, str]]:
-    labels = below(engine.leader, "metadata", "labels")
+    labels = map_at(engine.leader, "metadata", "labels")
     return [(key, value) for key, value in wanted.items() if labels.get(key) != value]
 
 
@@ -82,11 +82,13 @@ def _missing(wanted: Mapping[str, str], engine: Role) -> list[tuple[str, str]]:
     evidence="The help of sglang-router 0.3.2 (--service-discovery-namespace); "
     "https://github.com/vllm-project/aibrix/issues/1350",
 )
-def router_everywhere(subject: Subject) -> Iterator[Hit]:
+def router_everywhere(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched(*ROUTERS):
         if start.on("--service-discovery") and start.given("--service-discovery-namespace") is None:
             remedy = "add --service-discovery-namespace=$(NAMESPACE)"
-            yield Hit(locate(role, start, "--service-discovery"), "--service-discovery-namespace is not given", remedy)
+            yield RuleHit(
+                locate_flag(role, start, "--service-discovery"), "--service-discovery-namespace is not given", remedy
+            )
 
 
 @rule(
@@ -97,11 +99,11 @@ def router_everywhere(subject: Subject) -> Iterator[Hit]:
     "that only decode.",
     evidence="The help of sglang-router 0.3.2: --prefill-selector and --decode-selector belong to the PD mode.",
 )
-def router_whole(subject: Subject) -> Iterator[Hit]:
+def router_whole(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched(*ROUTERS):
         pairs = any(start.on(flag) for flag in ("--pd-disaggregation", "--enable-igw", "--mini-lb"))
         if subject.apart is not None and not pairs and start.line is not None:
-            yield Hit(locations.arguments(role), "--pd-disaggregation is not given", "add --pd-disaggregation")
+            yield RuleHit(locations.arguments(role), "--pd-disaggregation is not given", "add --pd-disaggregation")
 
 
 @rule(
@@ -112,19 +114,19 @@ def router_whole(subject: Subject) -> Iterator[Hit]:
     evidence="The help of sglang-router 0.3.2 (--worker-startup-timeout-secs); "
     "https://github.com/sgl-project/sglang/issues/2778",
 )
-def router_hurried(subject: Subject) -> Iterator[Hit]:
+def router_hurried(subject: Subject) -> Iterator[RuleHit]:
     starts = [seconds for engine, _ in subject.launched("sglang", "vllm") if (seconds := _start(engine))]
     for role, start in subject.launched(*ROUTERS):
         given = start.given("--worker-startup-timeout-secs")
         waits = number(given.values[0]) if given is not None and given.values else None
         if given is not None and waits and starts and waits < max(starts):
             message = f"the router waits {waits} s for a worker, but the startupProbe allows {max(starts)} s"
-            yield Hit(locations.argument(role, given), message, f"write --worker-startup-timeout-secs={max(starts)}")
+            yield RuleHit(locations.argument(role, given), message, f"write --worker-startup-timeout-secs={max(starts)}")
 
 
 def _start(engine: Role) -> int:
     """Return the seconds that the startup probe of rank 0 allows for a start; 0 if there is no startup probe."""
-    probe = below(engine.container, "startupProbe")
+    probe = map_at(engine.container, "startupProbe")
     parts = [probe.get("periodSeconds", 10), probe.get("failureThreshold", 3)]
     whole = [int(part) for part in parts if re.fullmatch(r"\d{1,9}", str(part))]
     return whole[0] * whole[1] if probe and len(whole) == 2 else 0
@@ -143,14 +145,14 @@ _OPEN_AT_MOST_S = 10
     evidence="Our own measurement with sglang-router 0.3.2 and smg 1.13.0 and simulated engines (docs/engines.md); "
     "https://github.com/sgl-project/sglang/issues/12355 and /issues/13894.",
 )
-def circuits_open(subject: Subject) -> Iterator[Hit]:
+def circuits_open(subject: Subject) -> Iterator[RuleHit]:
     flag = "--cb-timeout-duration-secs"
     for role, start in subject.launched(*ROUTERS):
         seconds = number(start.text(flag))
         off = any(start.on(word) for word in ("--disable-circuit-breaker", "--mini-lb"))
         if start.line is not None and seconds and seconds > _OPEN_AT_MOST_S and not off:
             message = f"{flag} is {seconds}, so if all engines fail for a second, all requests fail for {seconds} s"
-            yield Hit(locate(role, start, flag), message, f"write {flag}=1 and --cb-success-threshold=1")
+            yield RuleHit(locate_flag(role, start, flag), message, f"write {flag}=1 and --cb-success-threshold=1")
 
 
 RULES: tuple[Rule, ...] = (

@@ -27,7 +27,7 @@ from ome_operator.lint import (
     scaling,
     vendors,
 )
-from ome_operator.lint.finding import Finding, Hit, Location, Rule, Severity, rule
+from ome_operator.lint.finding import Finding, Location, Rule, RuleHit, Severity, rule
 from ome_operator.lint.subject import Subject
 
 
@@ -38,12 +38,12 @@ from ome_operator.lint.subject import Subject
     ignored="The service stays unchanged, and its condition shows the error message of this finding.",
     evidence="docs/troubleshooting.md lists every reason.",
 )
-def refused(subject: Subject) -> Iterator[Hit]:
+def operator_problem_hits(subject: Subject) -> Iterator[RuleHit]:
     """Yield a hit for each problem that the operator itself reports in the conditions of the service."""
     for sentence in subject.problems:
         message, remedy = divided(sentence)
         remedy = remedy or next((form for words, form in _FORMS.items() if words in message), "see docs/troubleshooting.md")
-        yield Hit(_place(subject, message), message.rstrip("."), remedy.rstrip("."))
+        yield RuleHit(_place(subject, message), message.rstrip("."), remedy.rstrip("."))
 
 
 _FORMS = {
@@ -79,11 +79,11 @@ _ELSEWHERE = ("a probe of the workers",)
     "and label these nodes.",
     evidence="docs/models-agent.md lists the sources from which agents download. The API accepts the schemes of OME.",
 )
-def source_unsupported(subject: Subject) -> Iterator[Hit]:
+def source_unsupported(subject: Subject) -> Iterator[RuleHit]:
     """Yield a hit for a model or fine-tuned weights whose storageUri has a scheme that nothing downloads."""
     if subject.source:
         message, remedy = divided(subject.source)
-        yield Hit(Location(locations.service(subject).object, "spec.storage.storageUri"), message, remedy)
+        yield RuleHit(Location(locations.service(subject).object, "spec.storage.storageUri"), message, remedy)
 
 
 @rule(
@@ -94,11 +94,11 @@ def source_unsupported(subject: Subject) -> Iterator[Hit]:
     "this finding.",
     evidence="docs/troubleshooting.md, and the pages that the message names.",
 )
-def advice(subject: Subject) -> Iterator[Hit]:
+def advice(subject: Subject) -> Iterator[RuleHit]:
     """Yield a hit for each advice that the operator itself reports in the service's condition Advice."""
     messages = [part for part in subject.advice.split("; ") if part and not part.startswith(_ELSEWHERE)]
     if messages:
-        yield Hit(locations.service(subject), "; ".join(messages).rstrip("."), "follow the advice, or remove the field")
+        yield RuleHit(locations.service(subject), "; ".join(messages).rstrip("."), "follow the advice, or remove the field")
 
 
 @rule(
@@ -109,7 +109,7 @@ def advice(subject: Subject) -> Iterator[Hit]:
     evidence="The runtime is checked with each model that its supportedModelFormats admit. A finding that "
     "occurs with all of these models is reported under the rule that it violates.",
 )
-def model_dependent(subject: Subject) -> Iterator[Hit]:
+def model_dependent(subject: Subject) -> Iterator[RuleHit]:
     names = [name for name in RULES if name not in (model_dependent.id, *subject.ignored)]
     count, by_rule = len(subject.variants), _by_model(subject, names)
     for name, found in by_rule.items():
@@ -117,19 +117,19 @@ def model_dependent(subject: Subject) -> Iterator[Hit]:
             model, hit = next(iter(found.items()))
             message = f"with {len(found)} of the {count} models that fit it, there is the finding {name}"
             remedy = "add a service with the model that you serve to the files"
-            yield Hit(hit.place, f"{message}; with {model}: {hit.says}", remedy)
+            yield RuleHit(hit.place, f"{message}; with {model}: {hit.says}", remedy)
 
 
-def _by_model(subject: Subject, names: Collection[str]) -> dict[str, dict[str, Hit]]:
+def _by_model(subject: Subject, names: Collection[str]) -> dict[str, dict[str, RuleHit]]:
     """Return, for a runtime that is checked with several models, the findings that depend on the model: ID of the rule ->
     kind and name of the model -> first finding. `names` contains the IDs of the rules that are applied. Rules of severity
     NOTE, and rules that have a finding about the runtime without a model, are left out.
     """
-    found = dict[str, dict[str, Hit]]()
+    found = dict[str, dict[str, RuleHit]]()
     for name in names if subject.variants else ():
-        if RULES[name].severity == Severity.NOTE or next(hits(RULES[name], subject), None) is not None:
+        if RULES[name].severity == Severity.NOTE or next(rule_hits(RULES[name], subject), None) is not None:
             continue
-        first = {each.model_name: next(hits(RULES[name], each), None) for each in subject.variants}
+        first = {each.model_name: next(rule_hits(RULES[name], each), None) for each in subject.variants}
         if with_hit := {model: hit for model, hit in first.items() if hit is not None}:
             found[name] = with_hit
     return found
@@ -143,12 +143,12 @@ def _by_model(subject: Subject, names: Collection[str]) -> dict[str, dict[str, H
     evidence="The operator selects among the runtimes of the cluster (docs/choosing.md), which a check of files does not "
     "know.",
 )
-def runtime_elsewhere(subject: Subject) -> Iterator[Hit]:
+def runtime_elsewhere(subject: Subject) -> Iterator[RuleHit]:
     """Yield a hit if only a runtime that is not known here can serve the service."""
     if subject.elsewhere:
         message, remedy = divided(subject.elsewhere)
         known = f". If no other runtime exists: {remedy.rstrip('.')}" if remedy else ""
-        yield Hit(
+        yield RuleHit(
             locations.service(subject),
             f"{message.rstrip('.')} among those of these files and of the catalog, but one on your cluster may fit",
             "add -f with the file of the runtime; if it is on your cluster, `ome diff -f` with the same files finds it there"
@@ -165,17 +165,17 @@ def runtime_elsewhere(subject: Subject) -> Iterator[Hit]:
     evidence="tests/unit/core/resolve/test_references.py lists every field that contains the name of an object. A service "
     "without its model, runtime, weights or accelerator class is reported by the rule `refused`.",
 )
-def reference_missing(subject: Subject) -> Iterator[Hit]:
+def reference_missing(subject: Subject) -> Iterator[RuleHit]:
     """Yield a hit for each reference to an object that is not known."""
     for field, sentence in subject.dangling:
         message, remedy = divided(sentence)
-        yield Hit(Location(locations.service(subject).object, field), message, remedy)
+        yield RuleHit(Location(locations.service(subject).object, field), message, remedy)
 
 
 FAMILIES: dict[str, tuple[Rule, ...]] = {
     "Whether a cluster accepts the objects": files.RULES,
     "Whether the service can start at all": (
-        refused,
+        operator_problem_hits,
         advice,
         source_unsupported,
         runtime_elsewhere,
@@ -205,13 +205,13 @@ not help the user."""
 _ORDER = [*Severity]
 
 
-def _short(hit: Hit) -> Hit:
+def _short(hit: RuleHit) -> RuleHit:
     """Return the hit with its sentences shortened to LONGEST characters."""
     says, remedy = (text if len(text) <= LONGEST else f"{text[:LONGEST]} …" for text in (hit.says, hit.remedy))
     return hit._replace(says=says, remedy=remedy)
 
 
-def hits(rule: Rule, subject: Subject) -> Iterator[Hit]:
+def rule_hits(rule: Rule, subject: Subject) -> Iterator[RuleHit]:
     """Yield the violations of a rule, at most `MOST`. A violation is left out if the rule has read a flag whose value is
     unknown, because only a shell or a cluster knows it, or because the flag is given in a wrong spelling.
     """
@@ -227,7 +227,7 @@ def check(subject: Subject, ignored: Collection[str] = ()) -> list[Finding]:
     rules to skip, in addition to those that the service's annotation names.
     """
     asked = [rule for name, rule in RULES.items() if name not in subject.ignored.union(ignored)]
-    found = [Finding(rule, subject.service, _short(hit)) for rule in asked for hit in hits(rule, subject)]
+    found = [Finding(rule, subject.service, _short(hit)) for rule in asked for hit in rule_hits(rule, subject)]
     for name, with_hit in _by_model(subject, [each.id for each in asked]).items():
         if len(with_hit) == len(subject.variants):
             model, hit = next(iter(with_hit.items()))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ome_operator.lint import locations
-from ome_operator.lint.finding import Hit, Location, Rule, Severity, rule
+from ome_operator.lint.finding import Location, Rule, RuleHit, Severity, rule
 from ome_operator.lint.subject import Subject
 
 
@@ -14,14 +14,14 @@ from ome_operator.lint.subject import Subject
     ignored="The number of groups never changes, and the condition FollowsDemand has the reason DemandIgnored.",
     evidence="docs/demand.md: the decision needs prefill, decode, routers and targets that can be judged.",
 )
-def demand_unusable(subject: Subject) -> Iterator[Hit]:
+def demand_unusable(subject: Subject) -> Iterator[RuleHit]:
     """Yield the reason why the service cannot be scaled with its demand. The operator itself would report the same reason in
     a condition.
     """
     says, _, remedy = subject.demand.partition(": ")
     if says:
         field = says.partition(" is ")[0] if says.startswith("spec.") else "spec.scalingPolicy.demand"
-        yield Hit(Location(locations.service(subject).object, field), says, remedy)
+        yield RuleHit(Location(locations.service(subject).object, field), says, remedy)
 
 
 @rule(
@@ -31,7 +31,7 @@ def demand_unusable(subject: Subject) -> Iterator[Hit]:
     ignored="Nothing scales the component: it keeps the number of its RoleScale.",
     evidence="The cluster's API server, which serves no ScaledObjects. The rule is not applied to services in files.",
 )
-def keda_missing(subject: Subject) -> Iterator[Hit]:
+def keda_missing(subject: Subject) -> Iterator[RuleHit]:
     """Yield the components with the autoscaler class KEDA if the cluster is known not to have KEDA."""
     for role in subject.roles if subject.keda_absent else ():
         layers = ((object_, field, component.autoscaler) for object_, field, component in role.written)
@@ -39,7 +39,7 @@ def keda_missing(subject: Subject) -> Iterator[Hit]:
         if scaler is not None and scaler.class_ == "KEDA":
             message = f"{field}.autoscaler.class is KEDA, but the cluster serves no ScaledObjects"
             place = Location(object_, f"{field}.autoscaler.class")
-            yield Hit(place, message, "install KEDA, or choose HPA, External or Demand")
+            yield RuleHit(place, message, "install KEDA, or choose HPA, External or Demand")
 
 
 RULES: tuple[Rule, ...] = (demand_unusable, keda_missing)

@@ -106,7 +106,7 @@ def _inner(command: Command, known: Mapping[str, str], depth: int) -> Iterator[C
         yield each._replace(certain=each.certain and command.certain)
 
 
-def unclosed(script: str) -> str:
+def unclosed_quote(script: str) -> str:
     """Return the first quote of a script that is not closed; "" if there is none."""
     parts = _tokens(script) if len(script) <= LONGEST else ()
     return next((part.open for part in parts if isinstance(part, _Word) and part.open), "")
@@ -143,7 +143,7 @@ def _flush(
         for word, match in zip(words[1:] if declares else words, assigned, strict=True):
             value = _expanded(word._replace(text=match[3]), variables) if match and certain and not match[2] else ""
             variables.pop(match[1] if match else word.text, None)
-            if match and value and not unknown(value):
+            if match and value and not has_unknown_value(value):
                 variables[match[1]] = _plain(value)
         return
     while words and _ASSIGNMENT.fullmatch(words[0].text):
@@ -155,7 +155,7 @@ def _flush(
     made, loose = list[str](), set[int]()
     for word in words:
         text = _expanded(word, variables)
-        if word.splits and not unknown(text):
+        if word.splits and not has_unknown_value(text):
             made += map(_plain, text.split())
         else:
             loose |= {len(made)} if word.splits and text.startswith(("$", "`")) else set()
@@ -164,7 +164,7 @@ def _flush(
         yield Command(tuple(made), frozenset(loose), certain)
 
 
-def unknown(word: str) -> bool:
+def has_unknown_value(word: str) -> bool:
     """Return whether a word contains an expansion whose value is unknown."""
     return "$" in word or "`" in word or _SUBSTITUTED.search(word) is not None
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import unified_diff
 from typing import NamedTuple
 
-from ome_operator.lint.finding import Finding, Hit
+from ome_operator.lint.finding import Finding, RuleHit
 
 _KIND, _NAME = re.compile(r"^kind:\s*[\"']?(\w+)", re.M), re.compile(r"^  name:\s*[\"']?([\w.-]+)", re.M)
 _INLINE = re.compile(r"^metadata:\s*\{.*?\bname:\s*[\"']?([\w.-]+)", re.M)
@@ -26,7 +26,7 @@ class _Document(NamedTuple):
     lines: list[str]
 
 
-def spot(files: Mapping[str, str], hit: Hit) -> Spot | None:
+def spot(files: Mapping[str, str], hit: RuleHit) -> Spot | None:
     """Return the position of a hit. It is the line of the word that the fix replaces, or else the first line of the hit's
     object. Return None if the object is in none of the files.
     """
@@ -51,7 +51,7 @@ def patch(files: Mapping[str, str], findings: Iterable[Finding]) -> str:
     )
 
 
-def _fixed(text: str, hits: Iterable[Hit]) -> str:
+def _fixed(text: str, hits: Iterable[RuleHit]) -> str:
     lines = text.splitlines(True)
     for document in _documents(text):
         for hit in hits:
@@ -74,7 +74,7 @@ def _documents(text: str) -> Iterator[_Document]:
         first = at
 
 
-def _object(hit: Hit) -> str:
+def _object(hit: RuleHit) -> str:
     """Return kind and name of the object of a hit, without the object's namespace."""
     kind, _, name = hit.place.object.partition(" ")
     return f"{kind} {name.rpartition('/')[2]}"

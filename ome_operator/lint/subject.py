@@ -12,7 +12,7 @@ from ome_operator.api import Component, InferenceService, Runtime
 from ome_operator.capacity.model import ModelFacts
 from ome_operator.core.observed.validation import RenderedComponent
 from ome_operator.engines.flags import Versions
-from ome_operator.lint.launch import Launch, Reading, read
+from ome_operator.lint.launch import Launch, LaunchReading, read_launch
 
 Manifest = Mapping[str, Any]
 _PART = {keys.ENGINE: "engine_config", keys.DECODER: "decoder_config", keys.ROUTER: "router_config"}
@@ -174,7 +174,7 @@ class Subject:
         return (found["prefill"], found["decode"]) if {"prefill", "decode"} <= found.keys() else None
 
 
-def below(value: Any, *names: str) -> Manifest:
+def map_at(value: Any, *names: str) -> Manifest:
     """Return the map at the path `names` below a value. Return an empty map if there is no map at this path."""
     for name in names:
         value = value.get(name) if isinstance(value, Mapping) else None
@@ -211,11 +211,11 @@ def subject(
         versions=versions,
         memory=memory,
         labels=labels,
-        ignored=ignored(service.annotations),
+        ignored=ignored_rules(service.annotations),
     )
 
 
-def ignored(annotations: Mapping[str, str]) -> frozenset[str]:
+def ignored_rules(annotations: Mapping[str, str]) -> frozenset[str]:
     """Return the IDs of the rules that the annotation of a service disables."""
     return frozenset(re.split(r"[\s,]+", annotations.get(keys.LINT_IGNORE, ""))) - {""}
 
@@ -239,11 +239,11 @@ def _role(
     )
 
 
-def _reading(pod: Manifest | None, annotations: Mapping[str, str], versions: Versions) -> Reading:
+def _reading(pod: Manifest | None, annotations: Mapping[str, str], versions: Versions) -> LaunchReading:
     boxes = pod["spec"]["containers"] if pod is not None else ()
     if pod is None or not boxes:
-        return Reading()
-    return read(boxes[0], {**annotations, **(pod["metadata"].get("annotations") or {})}, versions)
+        return LaunchReading()
+    return read_launch(boxes[0], {**annotations, **(pod["metadata"].get("annotations") or {})}, versions)
 
 
 def _gpus(pod: Manifest) -> int:

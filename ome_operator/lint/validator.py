@@ -15,10 +15,10 @@ from ome_operator.core.reasons import Reason
 from ome_operator.engines import images
 from ome_operator.engines.flags import packaged
 from ome_operator.lint import arguments
-from ome_operator.lint.finding import Hit, Location, Rule, Severity
+from ome_operator.lint.finding import Location, Rule, RuleHit, Severity
 from ome_operator.lint.launch import Launch
 from ome_operator.lint.model import gpu_memory, model_facts, node_labels
-from ome_operator.lint.rules import RULES, hits
+from ome_operator.lint.rules import RULES, rule_hits
 from ome_operator.lint.subject import Role, Subject, subject
 from ome_operator.util.visible import visible
 
@@ -114,7 +114,7 @@ def refusals(looked_at: Subject) -> tuple[Objection, ...]:
     all places.
     """
     found: dict[tuple[Rule, str, str], dict[Location, None]] = {}
-    for rule, hit in _found(certain(looked_at), REFUSING, []):
+    for rule, hit in _found(certain_part(looked_at), REFUSING, []):
         if _ends(rule, hit):
             found.setdefault((rule, hit.says, hit.remedy), {})[hit.place] = None
     return tuple(_refused(*what, places) for what, places in found.items())
@@ -129,7 +129,7 @@ def _bug(what: str) -> str:
     return f"rules of `ome lint` failed ({what}). This is a bug of the operator: please report it"
 
 
-def _found(looked_at: Subject, only: frozenset[str], failed: list[str]) -> Iterator[tuple[Rule, Hit]]:
+def _found(looked_at: Subject, only: frozenset[str], failed: list[str]) -> Iterator[tuple[Rule, RuleHit]]:
     """Yield the findings of the rules in `only`. If a rule raises an error, its name is appended to `failed`, and the
     other rules still run.
     """
@@ -137,12 +137,12 @@ def _found(looked_at: Subject, only: frozenset[str], failed: list[str]) -> Itera
         if name not in only or name in looked_at.ignored:
             continue
         try:
-            yield from [(rule, hit) for hit in hits(rule, looked_at)]
+            yield from [(rule, hit) for hit in rule_hits(rule, looked_at)]
         except Exception as error:
             failed.append(f"{name}: {type(error).__name__}")
 
 
-def certain(looked_at: Subject) -> Subject:
+def certain_part(looked_at: Subject) -> Subject:
     """Return the part of a service for which a revision may be rejected: SGLang engines whose version is known exactly
     and that are not started by a shell.
     """
@@ -158,7 +158,7 @@ def certain(looked_at: Subject) -> Subject:
     return replace(looked_at, roles=tuple(only(role) for role in engines))
 
 
-def _ends(rule: Rule, hit: Hit) -> bool:
+def _ends(rule: Rule, hit: RuleHit) -> bool:
     """Return whether SGLang's parser rejects the argument of this hit.
 
     The parser accepts the arguments of one kind of hits: the rule `flag-joined` also reports values that contain flags,
@@ -167,7 +167,7 @@ def _ends(rule: Rule, hit: Hit) -> bool:
     return rule is not arguments.flag_joined or hit.fix is not None
 
 
-def _sentence(rule: Rule, hit: Hit) -> str:
+def _sentence(rule: Rule, hit: RuleHit) -> str:
     return _short(f"{rule.id}: {hit.says} ({hit.remedy})")
 
 

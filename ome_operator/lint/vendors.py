@@ -7,10 +7,10 @@ from typing import Any
 from ome_operator import quantity
 from ome_operator.lint import locations
 from ome_operator.lint.devices import VENDORS, vendor_of
-from ome_operator.lint.division import locate
-from ome_operator.lint.finding import Hit, Location, Rule, Severity, rule
+from ome_operator.lint.division import locate_flag
+from ome_operator.lint.finding import Location, Rule, RuleHit, Severity, rule
 from ome_operator.lint.launch import Launch
-from ome_operator.lint.subject import Manifest, Role, Subject, below, items
+from ome_operator.lint.subject import Manifest, Role, Subject, items, map_at
 
 _NO_GPU = r"cpu|xeon"
 """Words in the names of images that run on CPUs."""
@@ -41,7 +41,7 @@ _MAY_BE_BESIDE = "Intel"
 
 def _gpus(box: Manifest) -> dict[str, tuple[str, Any]]:
     """Map each vendor of which a container requests GPUs to the resource and its amount."""
-    limits = {str(name): amount for name, amount in below(box, "resources", "limits").items()}
+    limits = {str(name): amount for name, amount in map_at(box, "resources", "limits").items()}
     asked = {name: amount for name, amount in sorted(limits.items()) if quantity.parse(amount) > 0}
     return {vendor: (name, amount) for name, amount in asked.items() if (vendor := vendor_of(name))}
 
@@ -61,7 +61,7 @@ def _requested(box: Manifest) -> str:
     ignored="No node has both, so the pod is never scheduled.",
     evidence="A limit of the runtime stays if the service sets a limit of another name (docs/architecture.md, Merge).",
 )
-def vendors_two(subject: Subject) -> Iterator[Hit]:
+def vendors_two(subject: Subject) -> Iterator[RuleHit]:
     for role in subject.roles:
         for pod in role.pods:
             of_pod: dict[str, tuple[str, str]] = {}
@@ -73,13 +73,17 @@ def vendors_two(subject: Subject) -> Iterator[Hit]:
                     first, second, *_ = (name for name, _ in gpus.values())
                     remedy = f"remove one of them; a service sets {first}: 0 or {second}: 0 to undo a limit of its runtime"
                     message = f"{role.title}: container {box.get('name')} has limits of {limits}"
-                    yield Hit(locations.field(role, "resources"), message, remedy)
+                    yield RuleHit(locations.field(role, "resources"), message, remedy)
                 elif gpus:
                     ((vendor, (name, amount)),) = gpus.items()
                     of_pod.setdefault(vendor, (str(box.get("name")), f"{amount} {name}"))
             if len(of_pod.keys() - {_MAY_BE_BESIDE}) > 1:
                 limits = ", and ".join(f"container {name} has a limit of {limit}" for name, limit in of_pod.values())
-                yield Hit(locations.whole(role), f"{role.title}: {limits}", "remove the limit of one of the containers")
+                yield RuleHit(
+                    locations.component_location(role),
+                    f"{role.title}: {limits}",
+                    "remove the limit of one of the containers",
+                )
 
 
 @rule(
@@ -90,7 +94,7 @@ def vendors_two(subject: Subject) -> Iterator[Hit]:
     evidence="The names of the images that engines publish, such as v0.5.23-rocm720-mi30x, and the attention backends that "
     "SGLang's documentation lists for each device. A name that states no device causes no finding.",
 )
-def vendor_other(subject: Subject) -> Iterator[Hit]:
+def vendor_other(subject: Subject) -> Iterator[RuleHit]:
     for role in subject.roles:
         for pod in role.pods:
             vendors = {found for box in items(pod["spec"], "containers") if (found := _requested(box))}
@@ -101,23 +105,25 @@ def vendor_other(subject: Subject) -> Iterator[Hit]:
             yield from _back_ends(role, start, vendor)
 
 
-def _others(role: Role, spec: Manifest, vendor: str) -> Iterator[Hit]:
+def _others(role: Role, spec: Manifest, vendor: str) -> Iterator[RuleHit]:
     """Yield the settings of a pod that are made for another vendor than the one whose devices the pod requests."""
     for box in items(spec, "containers"):
         made = image_for(str(box.get("image") or ""))
         if _requested(box) and made not in ("", vendor):
             message = f"the image {box['image']} is made for {made}, but the container requests {_devices(box)}"
-            yield Hit(
+            yield RuleHit(
                 locations.field(role, "image"), f"{role.title}: {message}", f"write an image for {vendor}, or other limits"
             )
-    for label in below(spec, "nodeSelector"):
+    for label in map_at(spec, "nodeSelector"):
         other = next((name for name, each in VENDORS.items() if str(label).startswith(each.prefix)), vendor)
         if other != vendor:
             message = f"nodeSelector has {label}, a label of {other}, but the pod requests devices of {vendor}"
-            yield Hit(_in(role, "nodeSelector"), f"{role.title}: {message}", "remove the label, or request other devices")
+            yield RuleHit(
+                _in(role, "nodeSelector"), f"{role.title}: {message}", "remove the label, or request other devices"
+            )
     if spec.get("runtimeClassName") == "nvidia" and vendor != "NVIDIA":
         message = f"runtimeClassName is nvidia, but the pod requests devices of {vendor}"
-        yield Hit(_in(role, "runtimeClassName"), f"{role.title}: {message}", "remove runtimeClassName")
+        yield RuleHit(_in(role, "runtimeClassName"), f"{role.title}: {message}", "remove runtimeClassName")
 
 
 def _in(role: Role, field: str) -> Location:
@@ -128,14 +134,14 @@ def _devices(box: Manifest) -> str:
     return " and ".join(name for name, _ in _gpus(box).values())
 
 
-def _back_ends(role: Role, start: Launch, vendor: str) -> Iterator[Hit]:
+def _back_ends(role: Role, start: Launch, vendor: str) -> Iterator[RuleHit]:
     for flag in _BACKENDS:
         word = start.text(flag)
         other = next((name for name, each in VENDORS.items() if word in each.backends), vendor)
         if other != vendor:
             message = f"{flag}={word} runs only on devices of {other}, but the pod requests devices of {vendor}"
-            yield Hit(
-                locate(role, start, flag), message, "write another backend, or remove the flag to let the engine choose"
+            yield RuleHit(
+                locate_flag(role, start, flag), message, "write another backend, or remove the flag to let the engine choose"
             )
 
 

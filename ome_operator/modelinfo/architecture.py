@@ -90,7 +90,7 @@ class Count:
         return {name: getattr(self, name) for name in names}
 
 
-def attention(text: Config) -> Attention | None:
+def attention_shape(text: Config) -> Attention | None:
     """Return the shapes of the attention layers, or None if the config does not state the numbers of heads. A value that
     the config does not contain is the default of its family; it is unknown for a family that is not in `FAMILIES`.
     """
@@ -136,7 +136,7 @@ def sliding_layers(text: Config, kind: str) -> tuple[int, int | None]:
     return listed.count("sliding_attention"), whole_number(text, "sliding_window")
 
 
-def tied(config: Config) -> bool | None:
+def has_tied_embedding(config: Config) -> bool | None:
     """Return whether the embedding is also the output matrix of a model (`tie_word_embeddings`). A config without this field
     has the default of its family: true for Gemma 4, and false for all other `FAMILIES`.
 

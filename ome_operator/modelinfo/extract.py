@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 from ome_operator.api.learned import Facts, Named, Quantization
 from ome_operator.modelinfo import architecture, gguf
 from ome_operator.modelinfo.experts import experts, layer_count, unknown_experts
-from ome_operator.modelinfo.json_fields import LARGEST, Config, short, string, text_part, whole_number
+from ome_operator.modelinfo.json_fields import LARGEST, Config, shorten, string, text_part, whole_number
 from ome_operator.modelinfo.quantization import has_fp4_experts, quantization
 from ome_operator.modelinfo.request_cache import request_cache
-from ome_operator.modelinfo.safetensors import Tensors, combined, index_sizes, tensors
+from ome_operator.modelinfo.safetensors import Tensors, combine_headers, index_sizes, tensors
 from ome_operator.modelinfo.uncounted import uncounted
 from ome_operator.util.json_limits import MIB, TooLarge, parsed
 
@@ -80,9 +80,9 @@ def _read(
     try:
         return parsed(files[name], "its JSON", memory=memory, take=lambda value: take(_object(value)))
     except TooLarge as error:
-        unknown.append(f"{short(name)} is too large: {error}")
+        unknown.append(f"{shorten(name)} is too large: {error}")
     except ValueError:
-        unknown.append(f"{short(name)} cannot be read: it is not a JSON object")
+        unknown.append(f"{shorten(name)} cannot be read: it is not a JSON object")
     return None
 
 
@@ -113,13 +113,13 @@ def _drop_large_numbers(found: dict[str, Any], unknown: list[str]) -> None:
 def _config(config: Config, modelopt: Config | None, unknown: list[str]) -> dict[str, Any]:
     text = text_part(config)
     architectures = config.get("architectures") or text.get("architectures")
-    attention, mixture = architecture.attention(text), experts(text)
-    count = architecture.count_parameters(text, attention, mixture, architecture.tied(config))
+    attention, mixture = architecture.attention_shape(text), experts(text)
+    count = architecture.count_parameters(text, attention, mixture, architecture.has_tied_embedding(config))
     kept = request_cache(text, attention)
     quantized = quantization(config, modelopt)
     version = string(config, "transformers_version")
     fields = {
-        "architecture": short(architectures[0])
+        "architecture": shorten(architectures[0])
         if isinstance(architectures, list) and architectures and isinstance(architectures[0], str)
         else None,
         "model_type": string(config, "model_type"),
@@ -174,7 +174,7 @@ def _sizes(
     size, parameters = (_read(files, INDEX, MEMORY[INDEX], unknown, index_sizes) if files else None) or (None, None)
     if headers:
         quantized, problems = facts_so_far.get("quantization"), len(unknown)
-        totals = combined(_totals(headers, quantized, unknown))
+        totals = combine_headers(_totals(headers, quantized, unknown))
         if totals is not None:
             size, parameters = sum(totals.bytes.values()), totals.parameters
             fields["tensor_bytes"] = totals.bytes

@@ -45,12 +45,12 @@ def is_whole(value: object) -> TypeGuard[int]:
 
 
 def string(config: Config, *names: str) -> str | None:
-    """Return the value of the first of the fields `names` that is a non-empty string, shortened by `short`; None if there is
-    no such field.
+    """Return the value of the first of the fields `names` that is a non-empty string, shortened by `shorten`; None if there
+    is no such field.
     """
-    return next((short(value) for name in names if isinstance(value := config.get(name), str) and value), None)
+    return next((shorten(value) for name in names if isinstance(value := config.get(name), str) and value), None)
 
 
-def short(text: str) -> str:
+def shorten(text: str) -> str:
     """Return at most the first LONGEST characters of a text, with invisible characters replaced by symbols."""
     return visible(text[:LONGEST])[:LONGEST]

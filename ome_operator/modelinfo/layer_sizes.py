@@ -12,7 +12,7 @@ SHORT, LONG = 2, 4
 
 
 @dataclass(frozen=True)
-class Attended:
+class CacheEntries:
     """Entries of the cache that attention, or an indexer of sparse attention, reads for each token."""
 
     every: int = 1
@@ -36,7 +36,7 @@ class Attended:
     precision: str = "bf16"
     """Precision of the operations."""
 
-    def times(self, layers: int) -> "Attended":
+    def times(self, layers: int) -> "CacheEntries":
         """Return the cache entries that `layers` equal layers read together."""
         return replace(
             self,
@@ -74,7 +74,7 @@ class Layers:
     """Number of values that the cache keeps for each token of the window in the data type of the cache."""
     state: int = 0
     """Bytes of state that a request needs, whatever its length."""
-    attended: tuple[Attended, ...] = ()
+    attended: tuple[CacheEntries, ...] = ()
     """The cache entries that the layer reads for each token; empty for linear attention, which reads only its state."""
     heads: int = 0
     """Heads of linear attention, which GPUs divide among themselves; 0 for other attention."""
@@ -108,7 +108,7 @@ def layer_kinds(size: ConfigSizes, layers: int) -> list[str]:
     return [kind if isinstance(kind, str) else "" for kind in listed[:layers]]
 
 
-def grouped(size: ConfigSizes, heads: int, kv_heads: int, key: int, value: int, layers: int = 1) -> Layers:
+def grouped_query_layers(size: ConfigSizes, heads: int, kv_heads: int, key: int, value: int, layers: int = 1) -> Layers:
     """Return layers of grouped-query attention whose cache keeps every token. `key` and `value` are the dimensions of a key
     head and of a value head.
     """
@@ -118,11 +118,11 @@ def grouped(size: ConfigSizes, heads: int, kv_heads: int, key: int, value: int, 
         inputs=hidden * (heads * key + kept),
         outputs=heads * value * hidden,
         cached=kept,
-        attended=(Attended(numbers=kept, operations=2 * heads * (key + value)),),
+        attended=(CacheEntries(numbers=kept, operations=2 * heads * (key + value)),),
     )
 
 
-def changed(layers: Layers, inputs: int = 0, others: int = 0, window: int = 0) -> Layers:
+def with_more_parameters(layers: Layers, inputs: int = 0, others: int = 0, window: int = 0) -> Layers:
     """Return layers with more parameters, and with attention to a window of tokens only, if `window` is above 0."""
     return replace(
         layers,
@@ -135,10 +135,10 @@ def changed(layers: Layers, inputs: int = 0, others: int = 0, window: int = 0) -
     )
 
 
-def latent_attention(heads: int, rank: int, rope: int, nope: int, value: int) -> Attended:
+def latent_attention(heads: int, rank: int, rope: int, nope: int, value: int) -> CacheEntries:
     """Return the cache entries that a layer of latent attention (MLA) reads. `rank` is the size of a latent vector; the
     others are the sizes of the parts of a head: with and without position embedding, and of a value.
     """
-    return Attended(
+    return CacheEntries(
         numbers=rank + rope, operations=2 * heads * (2 * rank + rope), of_prompts=2 * heads * (nope + rope + value)
     )

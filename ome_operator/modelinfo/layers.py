@@ -15,13 +15,13 @@ from ome_operator.modelinfo.json_fields import Config, section, string
 from ome_operator.modelinfo.layer_sizes import (
     LONG,
     SHORT,
-    Attended,
+    CacheEntries,
     ConfigSizes,
     Layers,
-    changed,
-    grouped,
+    grouped_query_layers,
     latent_attention,
     layer_kinds,
+    with_more_parameters,
 )
 
 
@@ -54,8 +54,8 @@ def _qwen(size: ConfigSizes, layers: int) -> Sequence[Layers]:
         state=mixed * (kernel - 1) * SHORT + values * value_width * key_width * LONG,
         heads=keys,
     )
-    attention = grouped(size, heads, size("num_key_value_heads"), key, key, complete)
-    return linear, changed(attention, hidden * heads * key + 2 * key, 2 * hidden)
+    attention = grouped_query_layers(size, heads, size("num_key_value_heads"), key, key, complete)
+    return linear, with_more_parameters(attention, hidden * heads * key + 2 * key, 2 * hidden)
 
 
 def _mimo(size: ConfigSizes, layers: int) -> Sequence[Layers]:
@@ -64,16 +64,16 @@ def _mimo(size: ConfigSizes, layers: int) -> Sequence[Layers]:
     if not isinstance(pattern, list) or len(pattern) < layers:
         raise KeyError("hybrid_layer_pattern")
     complete, heads, key = pattern[:layers].count(0), size("swa_num_attention_heads"), size("head_dim")
-    windowed = grouped(
+    windowed = grouped_query_layers(
         size, heads, size("swa_num_key_value_heads"), size("swa_head_dim"), size("swa_v_head_dim"), layers - complete
     )
     sinks = heads if size.text.get("add_swa_attention_sink_bias") else 0
-    full = grouped(
+    full = grouped_query_layers(
         size, size("num_attention_heads"), size("num_key_value_heads"), key, size("v_head_dim", "head_dim"), complete
     )
     return (
-        changed(windowed, sinks, 2 * hidden, size("sliding_window", "sliding_window_size")),
-        changed(full, others=2 * hidden),
+        with_more_parameters(windowed, sinks, 2 * hidden, size("sliding_window", "sliding_window_size")),
+        with_more_parameters(full, others=2 * hidden),
     )
 
 
@@ -91,7 +91,9 @@ def _step(size: ConfigSizes, layers: int) -> Sequence[Layers]:
         heads, kv = own or size("num_attention_heads"), (other.has("num_attention_groups") if windowed else 0) or kv_heads
         gated = hidden * heads if size.text.get("use_head_wise_attn_gate", True) else 0
         window = size("sliding_window") if windowed and count else 0
-        found.append(changed(grouped(size, heads, kv, key, key, count), gated + 2 * key, 2 * hidden, window))
+        found.append(
+            with_more_parameters(grouped_query_layers(size, heads, kv, key, key, count), gated + 2 * key, 2 * hidden, window)
+        )
     return found
 
 
@@ -118,9 +120,11 @@ def _gemma4(size: ConfigSizes, layers: int) -> Sequence[Layers]:
     for shared, part in ((False, kinds[:first]), (True, kinds[first:])):
         for windowed in (True, False):
             key, own = (size("head_dim"), kv_heads) if windowed else (size.has("global_head_dim") or _WIDE_HEAD, few)
-            each = grouped(size, heads, own, key, key, part.count("sliding_attention" if windowed else "full_attention"))
+            each = grouped_query_layers(
+                size, heads, own, key, key, part.count("sliding_attention" if windowed else "full_attention")
+            )
             saved = 2 * hidden * own * key + key if shared else hidden * own * key if alike and not windowed else 0
-            each = changed(each, 2 * key - saved, norms + gates, size("sliding_window") if windowed else 0)
+            each = with_more_parameters(each, 2 * key - saved, norms + gates, size("sliding_window") if windowed else 0)
             tables = size("vocab_size_per_layer_input") * added if added else 0
             found.append(replace(each, wider=double if shared else 0, tables=tables))
     return [each for each in found if each.layers]
@@ -141,8 +145,10 @@ def _minimax_m3(size: ConfigSizes, layers: int) -> Sequence[Layers]:
         indexed = layers - flags[:layers].count(0)
     else:
         indexed = layer_kinds(size, layers).count("minimax_m3_sparse")
-    full = changed(
-        grouped(size, size("num_attention_heads"), size("num_key_value_heads"), key, key, layers), 2 * key, 2 * hidden
+    full = with_more_parameters(
+        grouped_query_layers(size, size("num_attention_heads"), size("num_key_value_heads"), key, key, layers),
+        2 * key,
+        2 * hidden,
     )
     if not indexed:
         return (full,)
@@ -153,7 +159,7 @@ def _minimax_m3(size: ConfigSizes, layers: int) -> Sequence[Layers]:
     kept = Fraction(width * SHORT * (2 * indexed - min(indexed, count)), indexed)
     blocks = sparse.has("sparse_topk_blocks") or size.has("index_topk_blocks") or _BLOCKS
     chosen = blocks * (sparse.has("sparse_block_size") or size.has("index_block_size") or _BLOCK)
-    index = Attended(fixed=int(kept), operations=2 * heads * int(kept) // SHORT, heads=heads)
+    index = CacheEntries(fixed=int(kept), operations=2 * heads * int(kept) // SHORT, heads=heads)
     return (
         replace(full, layers=layers - indexed),
         replace(
@@ -198,7 +204,7 @@ def _nemotron(size: ConfigSizes, layers: int) -> Sequence[Layers]:
         state=mixed * (kernel - 1) * SHORT + inner * state * LONG,
         heads=heads,
     )
-    attention = grouped(size, size("num_attention_heads"), size("num_key_value_heads"), key, key, complete)
+    attention = grouped_query_layers(size, size("num_attention_heads"), size("num_key_value_heads"), key, key, complete)
     return linear, attention, Layers(layers, others=hidden)
 
 
@@ -241,11 +247,11 @@ def _deepseek_v4(size: ConfigSizes, layers: int) -> Sequence[Layers]:
         index, indexes = (size("index_head_dim"), size("index_n_heads")) if ratio == 4 else (0, 0)
         indexer = 2 * index * (ratio + 2 * hidden) + index + indexes * (index * rank + hidden) if index else 0
         scaled = index + index // 128 * 4
-        attended = [Attended(most=window, fixed=latent, operations=pairs)]
+        attended = [CacheEntries(most=window, fixed=latent, operations=pairs)]
         if ratio:
-            attended.append(Attended(ratio, size.has("index_topk") or _CHOSEN if index else 0, 0, latent, pairs))
+            attended.append(CacheEntries(ratio, size.has("index_topk") or _CHOSEN if index else 0, 0, latent, pairs))
         if index:
-            attended.append(Attended(ratio, 0, 0, scaled, 2 * indexes * index, heads=1, precision="fp8"))
+            attended.append(CacheEntries(ratio, 0, 0, scaled, 2 * indexes * index, heads=1, precision="fp8"))
         found.append(
             Layers(
                 ratios[:layers].count(ratio),

@@ -57,7 +57,7 @@ def has_fp4_experts(quantized: Quantization) -> bool:
     return quantized.method == "fp8" and quantized.name in _FP4_GROUPS
 
 
-def named(name: str) -> Quantization | None:
+def quantization_by_name(name: str) -> Quantization | None:
     """Return the quantization with this name, if the author of a model states only the name; None if the name does not
     determine the number of bits.
     """

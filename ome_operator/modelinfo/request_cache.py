@@ -12,7 +12,7 @@ from ome_operator.modelinfo import layers as layer_groups
 from ome_operator.modelinfo.architecture import FAMILIES, SPARSE, indexing_layers, sliding_layers
 from ome_operator.modelinfo.experts import layer_count
 from ome_operator.modelinfo.json_fields import Config, string, whole_number
-from ome_operator.modelinfo.layer_sizes import Attended, Layers, latent_attention
+from ome_operator.modelinfo.layer_sizes import CacheEntries, Layers, latent_attention
 
 _WINDOWED = frozenset({"gpt_oss", "llama4_text"})
 """Families in which SGLang 0.5.23 (configs/model_config.py) keeps only a window of tokens in the cache of some layers. It
@@ -84,7 +84,7 @@ def _index_bytes(text: Config) -> int:
     return (whole_number(text, "index_head_dim") or 0) + 4
 
 
-def attended(text: Config, attention_shape: Attention) -> tuple[Attended, ...]:
+def cache_entries(text: Config, attention_shape: Attention) -> tuple[CacheEntries, ...]:
     """Return the cache entries that attention and indexers read for each token, over all layers.
 
     Windows count only for the layers that have one. Linear attention reads only its state (`linear_state`).
@@ -100,13 +100,13 @@ def attended(text: Config, attention_shape: Attention) -> tuple[Attended, ...]:
         chosen = _chosen(text, layers) if kind in SPARSE else None
         return (replace(each, most=chosen[0]), chosen[1]) if chosen else (each,)
     width = seen.head_dim or 0
-    layer = Attended(numbers=2 * seen.kv_heads * width, operations=4 * heads * width)
+    layer = CacheEntries(numbers=2 * seen.kv_heads * width, operations=4 * heads * width)
     windowed, window = sliding_layers(text, kind)
     both = layer.times(layers - windowed), replace(layer.times(windowed), most=window or 0)
     return tuple(each for each in both if each.numbers)
 
 
-def _chosen(text: Config, layers: int) -> tuple[int, Attended] | None:
+def _chosen(text: Config, layers: int) -> tuple[int, CacheEntries] | None:
     """Return the largest number of earlier tokens that DeepSeek sparse attention reads for a token, and the cache entries
     that the indexers read to choose these tokens (DeepSeek-V3.2 technical report, section 2). Return None if a size is
     missing.
@@ -118,7 +118,7 @@ def _chosen(text: Config, layers: int) -> tuple[int, Attended] | None:
     width = whole_number(text, "index_head_dim")
     if not (tokens and heads and width):
         return None
-    index = Attended(fixed=_index_bytes(text), operations=2 * heads * width, heads=1, precision="fp8")
+    index = CacheEntries(fixed=_index_bytes(text), operations=2 * heads * width, heads=1, precision="fp8")
     return tokens, index.times(indexing_layers(text, layers))
 
 

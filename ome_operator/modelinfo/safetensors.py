@@ -61,7 +61,7 @@ def tensors(header: Config, bits: int | None, *, packed_experts: bool = False) -
     return Tensors(dict(size), parameters)
 
 
-def combined(headers: Iterable[Tensors | None]) -> Tensors | None:
+def combine_headers(headers: Iterable[Tensors | None]) -> Tensors | None:
     """Return the totals over several headers. None if one of them is invalid; the headers after it are not requested."""
     size: Counter[str] = Counter()
     parameters = 0

@@ -4,7 +4,7 @@ import json
 
 from ome_operator.modelinfo import architecture
 from ome_operator.modelinfo.experts import layer_count, unknown_experts
-from ome_operator.modelinfo.json_fields import Config, short, string, text_part, whole_number
+from ome_operator.modelinfo.json_fields import Config, shorten, string, text_part, whole_number
 from ome_operator.modelinfo.quantization import NONE, quantization
 
 SIZES = (
@@ -47,11 +47,11 @@ def uncounted(config: Config) -> str:
     }
     if missing := [field for field, value in found.items() if not value]:
         return f"config.json does not contain {' and '.join(missing)}"
-    if architecture.attention(text) is None:
+    if architecture.attention_shape(text) is None:
         return NO_HEADS
     if why := unknown_experts(text):
         return why
-    if architecture.tied(config) is None:
+    if architecture.has_tied_embedding(config) is None:
         return "config.json and its text part state different values of tie_word_embeddings"
     return f"config.json lacks a size that model type {kind} needs, such as the width of a layer or of an expert"
 
@@ -64,5 +64,5 @@ def unweighed(config: Config, modelopt: Config | None) -> str:
     if stored is None:
         return "the quantization in its files is not known"
     if stored.name != NONE and not stored.bits:
-        return f"its files do not state the bits of its quantization {short(stored.name)} as a number"
+        return f"its files do not state the bits of its quantization {shorten(stored.name)} as a number"
     return uncounted(config)

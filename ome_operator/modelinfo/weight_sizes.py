@@ -82,8 +82,8 @@ def weight_bytes(
     not included.
     """
     text, stored = text_part(config), quantized or quantization(config, modelopt)
-    attention, mixture = architecture.attention(text), experts(text)
-    count = architecture.count_parameters(text, attention, mixture, architecture.tied(config))
+    attention, mixture = architecture.attention_shape(text), experts(text)
+    count = architecture.count_parameters(text, attention, mixture, architecture.has_tied_embedding(config))
     if count is None or stored is None or (stored.name != NONE and not stored.bits):
         return None
     if stored.name == NONE:

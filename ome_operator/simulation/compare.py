@@ -5,10 +5,20 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ome_operator.core.demand.facts import Learned
-from ome_operator.simulation.controllers import Fixed, OneByOne, Oracle, Ours, Queue, grid, mean_work, needed, peak
+from ome_operator.simulation.controllers import (
+    FixedController,
+    OneByOneController,
+    OperatorController,
+    Oracle,
+    Queue,
+    grid,
+    mean_work,
+    needed_groups,
+    peak,
+)
 from ome_operator.simulation.engines import START
-from ome_operator.simulation.run import TICK, SimulationResult, simulate
-from ome_operator.simulation.traces import Trace, named
+from ome_operator.simulation.run import TICK, SimulationResult, run_simulation
+from ome_operator.simulation.traces import Trace, trace_by_name
 
 GOOD = 0.95
 COST = 1.15
@@ -32,7 +42,7 @@ def tasks(name: str) -> tuple[Task, ...]:
     """Return the runs that a comparison of a trace needs."""
     return (
         *((name, controller, ()) for controller in (OURS, NEW, FIXED, CPU, KEDA)),
-        *((name, ORACLE, point) for point in grid(named(name))),
+        *((name, ORACLE, point) for point in grid(trace_by_name(name))),
     )
 
 
@@ -41,40 +51,42 @@ def perform(task: Task) -> SimulationResult:
     needs.
     """
     name, controller, point = task
-    trace = named(name)
-    first = needed(trace, 0.0, trace.rate(0.0))
+    trace = trace_by_name(name)
+    first = needed_groups(trace, 0.0, trace.rate(0.0))
     if controller == FIXED:
-        return simulate(trace, Fixed(peak(trace)), peak(trace))
+        return run_simulation(trace, FixedController(peak(trace)), peak(trace))
     if controller == OURS:
-        return simulate(trace, Ours(trace), first)
+        return run_simulation(trace, OperatorController(trace), first)
     if controller == NEW:
-        return simulate(trace, Ours(trace, Learned(starts=(START,))), first)
+        return run_simulation(trace, OperatorController(trace, Learned(starts=(START,))), first)
     if controller == KEDA:
-        return simulate(trace, Queue(first), first)
+        return run_simulation(trace, Queue(first), first)
     if controller in (ORACLE, PATIENT):
         busy, ahead, keep, clear = point
         oracle = Oracle(trace, busy, ahead, keep, clear)
-        return simulate(trace, oracle if controller == ORACLE else OneByOne(trace, oracle), first)
+        return run_simulation(trace, oracle if controller == ORACLE else OneByOneController(trace, oracle), first)
     # The controller scales by CPU usage. The processes of an engine poll without pause, so their CPU usage hardly depends on
     # the load, and the size does not change.
-    return simulate(trace, Fixed(first), first)
+    return run_simulation(trace, FixedController(first), first)
 
 
-def best(results: Iterable[tuple[tuple[float, ...], SimulationResult]]) -> tuple[tuple[float, ...], SimulationResult]:
+def best_oracle_point(
+    results: Iterable[tuple[tuple[float, ...], SimulationResult]],
+) -> tuple[tuple[float, ...], SimulationResult]:
     """Return the point of the oracle's grid that is used for comparisons, with its result: the point with the fewest
     GPU-hours among those that reach the goodput `GOOD`. If no point reaches it, return the point with the highest goodput.
     """
     return max(results, key=lambda one: (min(one[1].good, GOOD), -one[1].gpu_hours))
 
 
-def outcome(name: str, run: Callable[[Sequence[Task]], Sequence[SimulationResult]]) -> TraceOutcome:
+def compare_controllers(name: str, run: Callable[[Sequence[Task]], Sequence[SimulationResult]]) -> TraceOutcome:
     """Return the results of all controllers on a trace. `run` performs the tasks, in any order."""
     work = tasks(name)
     done = list(zip(work, run(work), strict=True))
     results = {task[1]: result for task, result in done if task[1] != ORACLE}
-    point, oracle = best((task[2], result) for task, result in done if task[1] == ORACLE)
+    point, oracle = best_oracle_point((task[2], result) for task, result in done if task[1] == ORACLE)
     (patient,) = run([(name, PATIENT, point)])
-    return TraceOutcome(named(name), {**results, ORACLE: oracle, PATIENT: patient}, point)
+    return TraceOutcome(trace_by_name(name), {**results, ORACLE: oracle, PATIENT: patient}, point)
 
 
 class StepBacklog(NamedTuple):

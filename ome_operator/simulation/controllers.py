@@ -40,7 +40,7 @@ def mean_work(trace: Trace, at: float) -> tuple[float, float]:
     return service, sum(kind.share * kind.answer for kind in kinds)
 
 
-def needed(trace: Trace, at: float, rate: float, busy: float = 1.0) -> Size:
+def needed_groups(trace: Trace, at: float, rate: float, busy: float = 1.0) -> Size:
     """Return the numbers of prefill and decode groups that serve `rate / busy` requests per second within the targets,
     according to the true service times. `busy` is the planned utilization.
     """
@@ -55,11 +55,11 @@ def needed(trace: Trace, at: float, rate: float, busy: float = 1.0) -> Size:
 
 def peak(trace: Trace) -> Size:
     """Return the smallest size that serves every moment of a trace."""
-    sizes = [needed(trace, at, trace.rate(at)) for at in range(0, math.ceil(trace.seconds), 10)]
+    sizes = [needed_groups(trace, at, trace.rate(at)) for at in range(0, math.ceil(trace.seconds), 10)]
     return max(size[0] for size in sizes), max(size[1] for size in sizes)
 
 
-class Ours:
+class OperatorController:
     """The operator's own controller, in the mode Apply. `learned` contains measurements from before the trace."""
 
     def __init__(self, trace: Trace, learned: Learned = engines.MEASURED) -> None:
@@ -74,7 +74,7 @@ class Ours:
         return made.prefill, made.decode
 
 
-class Fixed:
+class FixedController:
     """A controller whose size never changes."""
 
     def __init__(self, size: Size) -> None:
@@ -145,13 +145,13 @@ class Oracle:
         waiting = samples[-1].waiting or 0 if samples else 0
         extra = waiting / self._clear if self._clear and waiting > 2 * fleet.prefill.ready else 0.0
         expected = max(0.0, rate + max(0.0, slope * self._ahead)) + extra
-        size = needed(self._trace, max(0.0, now - self._late), expected, self._busy)
+        size = needed_groups(self._trace, max(0.0, now - self._late), expected, self._busy)
         self._past = [(at, one) for at, one in self._past if at > now - self._keep]
         self._past.append((now, size))
         return max(one[0] for _, one in self._past), max(one[1] for _, one in self._past)
 
 
-class OneByOne:
+class OneByOneController:
     """A controller that adds groups when an oracle adds them, and removes groups by the rules of the operator: one at a
     time, if fewer groups have been enough for `LOWER_FOR` seconds, the last change is at least `Targets.cool_down` seconds
     ago, and no group is starting or drained.

@@ -40,7 +40,7 @@ MEASURED = Learned(
 under two loads."""
 
 
-def interpolated(points: tuple[tuple[float, float], ...], x: float) -> float:
+def interpolate(points: tuple[tuple[float, float], ...], x: float) -> float:
     """Return the value of a piecewise linear curve, whose first and last piece continue beyond the points."""
     place = min(max(bisect_left(points, (x,)), 1), len(points) - 1)
     (x0, y0), (x1, y1) = points[place - 1], points[place]
@@ -49,10 +49,10 @@ def interpolated(points: tuple[tuple[float, float], ...], x: float) -> float:
 
 def prefill_seconds(tokens: float) -> float:
     """Return for how many seconds a prompt occupies a prefill group."""
-    return interpolated(PREFILL, tokens)
+    return interpolate(PREFILL, tokens)
 
 
-_STEPS = tuple(interpolated(DECODE, number) for number in range(SLOTS + 1))
+_STEPS = tuple(interpolate(DECODE, number) for number in range(SLOTS + 1))
 
 
 def step_seconds(batch: int) -> float:

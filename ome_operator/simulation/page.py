@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from multiprocessing import Pool
 
 from ome_operator.core.demand.holds import HOLDS
-from ome_operator.simulation.compare import Task, TraceOutcome, aims, outcome, perform, table
-from ome_operator.simulation.plot import svg
+from ome_operator.simulation.compare import Task, TraceOutcome, aims, compare_controllers, perform, table
+from ome_operator.simulation.plot import svg_text
 from ome_operator.simulation.run import SimulationResult
 from ome_operator.simulation.traces import TRACES
 from ome_operator.util.checkout import checkout
@@ -21,7 +21,7 @@ WITHOUT_AIM = ("fast-sinusoid", "fast-steps")
 """Traces whose results have no aim: their load changes about as fast as a group starts."""
 
 
-def part(found: TraceOutcome) -> str:
+def trace_section(found: TraceOutcome) -> str:
     """Return the part of the page about a trace."""
     name = found.trace.name
     lines = [f"![{found.trace.title}](img/scale-{name}.svg)", "", *table(found), ""]
@@ -45,13 +45,13 @@ def with_holds(text: str) -> str:
     return f"{before}{begin}{rows}{end}{rest.partition(end)[2]}"
 
 
-def written(text: str, found: TraceOutcome) -> str:
+def update_page(text: str, found: TraceOutcome) -> str:
     """Return the page with the results of a trace between its markers."""
     begin, end = f"<!-- simulation {found.trace.name} -->", f"<!-- end of simulation {found.trace.name} -->"
     pattern = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.S)
     if not pattern.search(text):
         raise SystemExit(f"docs/demand.md has no markers for the trace {found.trace.name}")
-    return pattern.sub(lambda _match: f"{begin}\n{part(found)}\n{end}", text)
+    return pattern.sub(lambda _match: f"{begin}\n{trace_section(found)}\n{end}", text)
 
 
 def main(names: Sequence[str]) -> None:
@@ -65,9 +65,9 @@ def main(names: Sequence[str]) -> None:
             return pool.map(perform, work, chunksize=1)
 
         for name in names or TRACES:
-            found = outcome(name, run)
-            page.write_text(written(page.read_text(), found))
-            (root / f"docs/img/scale-{name}.svg").write_text(svg(found))
+            found = compare_controllers(name, run)
+            page.write_text(update_page(page.read_text(), found))
+            (root / f"docs/img/scale-{name}.svg").write_text(svg_text(found))
             print(f"{found.trace.title}\n" + "\n".join([*table(found), *map(str, aims(found))]), flush=True)
 
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from html import escape
 
 from ome_operator.simulation.compare import ORACLE, OURS, TraceOutcome
-from ome_operator.simulation.run import Moment
+from ome_operator.simulation.run import PlotMoment
 
 WIDTH, HEIGHT, LEFT, TOP = 760, 300, 48, 40
 MOST_POINTS = 700
-_LINES: tuple[tuple[str, str, str, str, Callable[[Moment], float]], ...] = (
+_LINES: tuple[tuple[str, str, str, str, Callable[[PlotMoment], float]], ...] = (
     ("requests/s", "#999999", "", OURS, lambda one: one.rate),
     ("prefill groups", "#1f77b4", "", OURS, lambda one: one.prefill),
     ("decode groups", "#d95f02", "", OURS, lambda one: one.decode),
@@ -18,7 +18,7 @@ _LINES: tuple[tuple[str, str, str, str, Callable[[Moment], float]], ...] = (
 )
 
 
-def svg(found: TraceOutcome) -> str:
+def svg_text(found: TraceOutcome) -> str:
     """Return the image as text."""
     end = found.trace.seconds
     top = max(value(one) for _, _, _, name, value in _LINES for one in found.results[name].moments) * 1.1
@@ -38,11 +38,11 @@ def svg(found: TraceOutcome) -> str:
     return "\n".join([*out, "</svg>"]) + "\n"
 
 
-def _thinned(moments: Sequence[Moment]) -> Sequence[Moment]:
+def _thinned(moments: Sequence[PlotMoment]) -> Sequence[PlotMoment]:
     return moments[:: max(1, len(moments) // MOST_POINTS)]
 
 
-def _corners(moments: Sequence[Moment], value: Callable[[Moment], float]) -> list[tuple[float, float]]:
+def _corners(moments: Sequence[PlotMoment], value: Callable[[PlotMoment], float]) -> list[tuple[float, float]]:
     """Return the points of a line with steps, without those in the middle of a horizontal piece."""
     out = list[tuple[float, float]]()
     for one in moments:

@@ -23,7 +23,7 @@ Controller = Callable[[float, Sequence[DemandSample], Fleet], Size]
 """A function that maps (time, samples, fleet) to the wanted numbers of prefill and decode groups."""
 
 
-class Moment(NamedTuple):
+class PlotMoment(NamedTuple):
     """The values at one time that a plot shows."""
 
     at: float
@@ -42,7 +42,7 @@ class SimulationResult(NamedTuple):
     gpu_hours: float
     changes: tuple[tuple[float, int, int], ...]
     """(time, prefill groups, decode groups) of each change of the wanted size."""
-    moments: tuple[Moment, ...]
+    moments: tuple[PlotMoment, ...]
     late: tuple[tuple[float, bool], ...] = ()
     """(arrival, whether the request missed a target), for requests in the order of their end."""
 
@@ -151,7 +151,7 @@ class Simulation:
         self._bound = bound_below(trace.ttft)
         self._samples = deque[DemandSample]()
         self._busy = 0.0
-        self._changes, self._moments = [(0.0, *size)], list[Moment]()
+        self._changes, self._moments = [(0.0, *size)], list[PlotMoment]()
         self._late = list[tuple[float, bool]]()
 
     def run(self) -> SimulationResult:
@@ -249,7 +249,7 @@ class Simulation:
             self._size = size
             self._changes.append((now, *size))
         waiting = sum(group.waiting for group in self._prefill)
-        self._moments.append(Moment(now, self._trace.rate(now), len(self._prefill), len(self._decode), waiting))
+        self._moments.append(PlotMoment(now, self._trace.rate(now), len(self._prefill), len(self._decode), waiting))
 
     def _resize(self, now: float, groups: list, size: int, make: type) -> None:  # type: ignore[type-arg]
         serving = [group for group in groups if not group.draining]
@@ -308,6 +308,6 @@ class Simulation:
         return found
 
 
-def simulate(trace: Trace, controller: Controller, size: Size, seed: int = 1) -> SimulationResult:
+def run_simulation(trace: Trace, controller: Controller, size: Size, seed: int = 1) -> SimulationResult:
     """Run a trace with a controller, beginning with `size` groups."""
     return Simulation(trace, controller, size, seed).run()

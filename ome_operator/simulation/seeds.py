@@ -13,11 +13,11 @@ from multiprocessing import Pool
 from statistics import fmean
 from typing import NamedTuple
 
-from ome_operator.simulation.compare import COST, ORACLE, PATIENT, backlogs, best
-from ome_operator.simulation.controllers import OneByOne, Oracle, Ours, grid, needed
+from ome_operator.simulation.compare import COST, ORACLE, PATIENT, backlogs, best_oracle_point
+from ome_operator.simulation.controllers import OneByOneController, OperatorController, Oracle, grid, needed_groups
 from ome_operator.simulation.engines import START
-from ome_operator.simulation.run import simulate
-from ome_operator.simulation.traces import named
+from ome_operator.simulation.run import run_simulation
+from ome_operator.simulation.traces import trace_by_name
 
 SEEDS = 20
 LATE = 60.0
@@ -38,15 +38,17 @@ class SeedOutcome(NamedTuple):
     """Longest time in seconds from a step of the load until its backlog was gone; 0 without steps."""
 
 
-def outcome(name: str, seed: int) -> SeedOutcome:
+def seed_outcome(name: str, seed: int) -> SeedOutcome:
     """Return the results of a seed of a trace."""
-    trace = named(name)
-    first = needed(trace, 0.0, trace.rate(0.0))
-    ours = simulate(trace, Ours(trace), first, seed)
-    point, oracle = best((point, simulate(trace, Oracle(trace, *point), first, seed)) for point in grid(trace))
+    trace = trace_by_name(name)
+    first = needed_groups(trace, 0.0, trace.rate(0.0))
+    ours = run_simulation(trace, OperatorController(trace), first, seed)
+    point, oracle = best_oracle_point(
+        (point, run_simulation(trace, Oracle(trace, *point), first, seed)) for point in grid(trace)
+    )
     busy, ahead, keep, clear = point
     patient, late = (
-        simulate(trace, OneByOne(trace, Oracle(trace, busy, ahead, keep, clear, seconds)), first, seed)
+        run_simulation(trace, OneByOneController(trace, Oracle(trace, busy, ahead, keep, clear, seconds)), first, seed)
         for seconds in (0.0, LATE)
     )
     ratios = tuple(ours.gpu_hours / one.gpu_hours for one in (oracle, patient, late))
@@ -84,7 +86,7 @@ def main(arguments: Sequence[str]) -> None:
     name, number = arguments[0], int(arguments[1]) if len(arguments) > 1 else SEEDS
     found = list[SeedOutcome]()
     with Pool(os.cpu_count()) as pool:
-        for one in pool.imap(partial(outcome, name), range(1, number + 1)):
+        for one in pool.imap(partial(seed_outcome, name), range(1, number + 1)):
             found.append(one)
             print(line(one), flush=True)
     print("\n".join(summary(found)))

@@ -120,7 +120,7 @@ def sizes(each: float = 1800.0, rate: float = 10.0, shares: tuple[float, ...] = 
     )  # fmt: skip
 
 
-def vanishing(seconds: float = 7200.0, rate: float = 10.0) -> Trace:
+def vanishing_metrics_trace(seconds: float = 7200.0, rate: float = 10.0) -> Trace:
     """Return the trace (e): a constant load. During four periods, numbers that the service reports are missing."""
     each = seconds / 10
     missing = tuple(
@@ -136,14 +136,14 @@ TRACES: dict[str, Callable[[], Trace]] = {
     "steps": steps,
     "constant": constant,
     "sizes": sizes,
-    "vanishing": vanishing,
+    "vanishing": vanishing_metrics_trace,
     "fast-sinusoid": lambda: sinusoid(600.0, 3600.0)._replace(name="fast-sinusoid"),
     "fast-steps": lambda: steps(600.0)._replace(name="fast-steps"),
 }
 """Maps the name of each trace to a function that makes the trace."""
 
 
-def named(name: str) -> Trace:
+def trace_by_name(name: str) -> Trace:
     """Return the trace of this name, or that of the CSV file of this name. Raises UserError."""
     if name in TRACES:
         return TRACES[name]()
@@ -154,10 +154,10 @@ def named(name: str) -> Trace:
         raise UserError(f"{name} cannot be read ({error.strerror}): write the name of another CSV file.") from error
     if text is None:
         raise UserError(f"there is no trace {name}: write {', '.join(TRACES)}, or the name of a CSV file.")
-    return read(text, path.name)
+    return parse_trace(text, path.name)
 
 
-def read(text: str, name: str) -> Trace:
+def parse_trace(text: str, name: str) -> Trace:
     """Return the trace of a CSV file with the columns `seconds`, `rate`, `prompt` and `answer`. Each row is valid for its
     number of seconds: requests per second, tokens in and tokens out of a request. Raises UserError.
     """

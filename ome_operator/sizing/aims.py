@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from ome_operator.sizing import steps
 from ome_operator.sizing.calibration import Row, shipped
-from ome_operator.sizing.constants import fitted
-from ome_operator.sizing.error_bars import DEPLOYMENT, FIGURES, GPU, MODEL, bar, held, trust
+from ome_operator.sizing.constants import shipped_constants
+from ome_operator.sizing.error_bars import DEPLOYMENT, FIGURES, GPU, MODEL, bar, held_out_predictions, trust
 from ome_operator.sizing.priors import phases
 
 PAIRS = 1.1
@@ -33,14 +33,14 @@ class Aim(NamedTuple):
 def aims() -> Iterator[Aim]:
     """Yield all aims."""
     rows = {row.id: row for row in shipped()}
-    ratios = {each.id: each.ratios for each in held() if each.left_out == DEPLOYMENT and each.ratios}
+    ratios = {each.id: each.ratios for each in held_out_predictions() if each.left_out == DEPLOYMENT and each.ratios}
     one, apart = ({name for name in ratios if rows[name].together is together} for together in (True, False))
     yield from _errors(
         "engines that do both prefill and decode", [ratios[name] for name in one], ("15 % / 45 %", "15 % / 40 %", "40 %")
     )
     yield from _errors("disaggregation", [ratios[name] for name in apart], ("7.2 % / 26 %", "6.3 % / 19 %", "35 %"))
     for what, title in ((GPU, "a GPU left out"), (MODEL, "a model left out")):
-        found = [each.ratios for each in held() if each.left_out == what and each.id in one]
+        found = [each.ratios for each in held_out_predictions() if each.left_out == what and each.id in one]
         yield from _errors(f"engines that do both prefill and decode, {title}", found, ("-", "-", "-"))
     beyond = [name for name in one if any(not 0.5 <= ratios[name].get(figure, 1) <= 2 for figure in FIGURES[1:])]
     yield Aim(
@@ -132,7 +132,7 @@ def _below_roofline(rows: Iterable[Row]) -> Aim:
             continue
         mode = steps.TOGETHER if row.together else steps.PAIR
         context = row.load.prompt + row.load.answer / 2
-        step = steps.decoder(row.place, role.worker, context, fitted(), mode)
+        step = steps.decoder(row.place, role.worker, context, shipped_constants(), mode)
         for batch in (1, 4, 16, 64, 256, 1024):
             every += 1
             below += step(batch) < steps.floor(steps.decode_terms(row.place, role.worker, batch, context))

@@ -14,7 +14,7 @@ from ome_operator.sizing.layouts import Layout, Side, requests_that_fit
 from ome_operator.sizing.queueing import PERCENTILES, Load
 from ome_operator.sizing.recipe import recipe
 from ome_operator.sizing.request import PlanRequest
-from ome_operator.sizing.workloads import means
+from ome_operator.sizing.workloads import mean_load
 
 NAMES = {"ttft": "ttft", "tpot": "tpot", "tokens": "throughput"}
 
@@ -23,7 +23,7 @@ def document(request: PlanRequest, layout: Layout, price: Price | None, shelf: L
     """Return the document of one layout, as an element of `layouts` in `ome plan -o json`. `shelf` is the cookbook, with
     which `ome generate` can write manifests of the layout.
     """
-    state, load = layout.state, means(request.loads)
+    state, load = layout.state, mean_load(request.loads)
     reads = layout.prefill or layout.decode
     found = trust(request.place, layout.prefill.role if layout.prefill else None, layout.decode.role, load)
     return {
@@ -105,7 +105,7 @@ def _tpots(request: PlanRequest, layout: Layout) -> dict[str, float] | None:
 
 def tpot_bound(request: PlanRequest, layout: Layout) -> float:
     """Return the shortest possible TPOT in seconds of this layout and batch, at the rates of the GPU's data sheet."""
-    load, role = means(request.loads), layout.decode.role
+    load, role = mean_load(request.loads), layout.decode.role
     batch = layout.state.batch / role.copies * (1 + request.drafts.tokens)
     terms = steps.decode_terms(request.place, role.worker, batch, load.prompt + load.answer / 2)
     return steps.floor(terms) / (1 + request.drafts.accepted)

@@ -123,7 +123,7 @@ def table(found: Iterable[Mapping[str, str]]) -> str:
     return out.getvalue()
 
 
-class Merged(NamedTuple):
+class MergedCalibration(NamedTuple):
     """A calibration file into which new rows were merged."""
 
     text: str
@@ -131,11 +131,11 @@ class Merged(NamedTuple):
     """The old rows that were kept. A row that cannot be used is represented by its id and the reason."""
 
 
-def merged(old: str, new: list[dict[str, str]]) -> Merged:
+def merge_rows(old: str, new: list[dict[str, str]]) -> MergedCalibration:
     """Return the old file with the new rows appended; an old row with the id of a new row is removed. Raises PlanRefused
     if `old` is not a calibration file.
     """
     ids = {row["id"] for row in new}
     others = [each for each in read(old, "--calibration") if (each.id if isinstance(each, Row) else each[0]) not in ids]
     kept = [row for row in csv.DictReader(io.StringIO(old, newline="")) if (row.get("id") or "").strip() not in ids]
-    return Merged(table([*kept, *new]), others)
+    return MergedCalibration(table([*kept, *new]), others)

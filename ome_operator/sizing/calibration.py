@@ -12,8 +12,8 @@ from ome_operator.sizing import gpus, shapes
 from ome_operator.sizing.errors import PlanRefused, nearest
 from ome_operator.sizing.queueing import NO_DRAFTS, Drafts, Load, Role, expected_drafts
 from ome_operator.sizing.steps import ServingStack
-from ome_operator.sizing.workers import Worker, mislabelled, workers
-from ome_operator.sizing.workloads import hit
+from ome_operator.sizing.workers import Worker, is_mislabelled, workers
+from ome_operator.sizing.workloads import parse_hit_rate
 from ome_operator.util import package_data
 
 COLUMNS = (
@@ -179,7 +179,7 @@ def row(fields: Fields, models: Models = shapes.shape) -> Row:
         models(fields["model"], precision), gpus.gpu(fields["gpu"]), engine(fields["engine"]), fields["version"]
     )
     prefill, decode = _role(fields, "prefill", "p_gpus"), _role(fields, "decode", "d_gpus")
-    if mislabelled(fields["decode"]) or mislabelled(fields["prefill"]):
+    if is_mislabelled(fields["decode"]) or is_mislabelled(fields["prefill"]):
         prefill, decode = _with_whole_experts(prefill), _with_whole_experts(decode)
     found = Row(
         id=fields["id"],
@@ -240,7 +240,7 @@ def _role(fields: Fields, column: str, count: str) -> Role | None:
 
 def _hit(text: str) -> float:
     try:
-        return hit(float(text or 0))
+        return parse_hit_rate(float(text or 0))
     except ValueError:
         raise PlanRefused(f"hit is {text!r}, which is not a number.") from None
 

@@ -9,7 +9,7 @@ from ome_operator.sizing.gpus import Gpu, Price
 from ome_operator.sizing.layouts import Layout
 from ome_operator.sizing.report_text import layout_cells
 from ome_operator.sizing.request import PlanRequest
-from ome_operator.sizing.workloads import means
+from ome_operator.sizing.workloads import mean_load
 from ome_operator.util.columns import table
 
 HEAD = (
@@ -29,7 +29,7 @@ class GpuChoice(NamedTuple):
     reason: str = ""
 
 
-def compared(choices: Sequence[GpuChoice], by: str = "price") -> list[dict[str, Any]]:
+def compare_gpus(choices: Sequence[GpuChoice], by: str = "price") -> list[dict[str, Any]]:
     """Return a document for each GPU. `by` is the figure by which the GPUs are sorted: `price` of output tokens,
     `throughput` for each GPU, `ttft` or `tpot`; the best GPU is first. For `price`, GPUs without a price follow, sorted by
     throughput. GPUs without an answer, such as those that do not meet the bounds of the request, come last.
@@ -50,7 +50,7 @@ def _rank(document: dict[str, Any], by: str) -> tuple[bool, bool, float]:
 def _document(choice: GpuChoice) -> dict[str, Any]:
     if choice.layout is None or choice.request is None:
         return {"gpu": choice.gpu.name, "reason": choice.reason}
-    request, layout, load = choice.request, choice.layout, means(choice.request.loads)
+    request, layout, load = choice.request, choice.layout, mean_load(choice.request.loads)
     bill = cost(layout, load, choice.price, request.per_node)
     found = trust(request.place, layout.prefill.role if layout.prefill else None, layout.decode.role, load)
     prefill, decode = layout_cells(layout)

@@ -31,7 +31,7 @@ class Constants:
 
 
 @cache
-def fitted() -> Constants:
+def shipped_constants() -> Constants:
     """Return the constants that the package ships."""
     text = package_data.text("ome_operator.sizing", "fitted.yaml")
     return Constants(document(text)["constants"])

@@ -40,7 +40,7 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldOutPrediction:
     """A row of the cross-validation, predicted with constants that were fitted without the rows of one of its groups, such
     as its deployment.
     """
@@ -62,13 +62,13 @@ def class_of_row(row: Row) -> str:
 
 
 @cache
-def held() -> tuple[Held, ...]:
+def held_out_predictions() -> tuple[HeldOutPrediction, ...]:
     """Return all predictions of the cross-validation. Each row has four: with constants that were fitted without the rows of
     its deployment, of its GPU, of its engine, and of its model family.
     """
     text = package_data.text("ome_operator.sizing", "crossvalidated.csv")
     return tuple(
-        Held(fields["id"], what, {name: float(cell) for name in FIGURES if (cell := fields[f"{what}_{name}"])})
+        HeldOutPrediction(fields["id"], what, {name: float(cell) for name in FIGURES if (cell := fields[f"{what}_{name}"])})
         for fields in csv.DictReader(io.StringIO(text))
         for what in KINDS
     )
@@ -98,7 +98,7 @@ def by_class() -> Mapping[str, Mapping[str, Bar]]:
     """Return the error bars by class, and in each class by figure. They come from the fits that left out deployments."""
     rows = _rows()
     found: dict[str, list[Mapping[str, float]]] = {}
-    for each in held():
+    for each in held_out_predictions():
         if each.left_out == DEPLOYMENT:
             found.setdefault(class_of_row(rows[each.id]), []).append(each.ratios)
     return {name: bars(ratios) for name, ratios in sorted(found.items())}
@@ -111,7 +111,11 @@ def left_out(what: str, together: bool | None = None) -> Mapping[str, Bar]:
     decode, or the others.
     """
     rows = _rows()
-    return bars(each.ratios for each in held() if each.left_out == what and together in (None, rows[each.id].together))
+    return bars(
+        each.ratios
+        for each in held_out_predictions()
+        if each.left_out == what and together in (None, rows[each.id].together)
+    )
 
 
 @cache
@@ -160,7 +164,9 @@ def trust(place: ServingStack, prefill: Role | None, decode: Role | None, load: 
         kinds = (GPU, MODEL)
     chosen = near if not unlike and not missing and len(near) >= ENOUGH else here
     ids = {row.id for row in chosen}
-    each_kind = [bars(each.ratios for each in held() if each.left_out == what and each.id in ids) for what in kinds]
+    each_kind = [
+        bars(each.ratios for each in held_out_predictions() if each.left_out == what and each.id in ids) for what in kinds
+    ]
     found = {name: max((each[name] for each in each_kind), key=lambda bar: bar.ninth) for name in each_kind[0]}
     title = f"{place.engine} {place.gpu.name} {place.shape.precision}, {mode}" if chosen is near else family
     without = "each predicted without the rows of its " + " or of its ".join(_NOUN[what] for what in kinds)

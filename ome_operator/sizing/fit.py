@@ -29,10 +29,10 @@ FOLDS = 12
 _WEIGHTS = np.array([WEIGHT[name] for name in FIGURES])
 
 
-def fit(rows: Sequence[Row]) -> dict[str, float]:
+def fit_constants(rows: Sequence[Row]) -> dict[str, float]:
     """Return the logarithm of each constant by name, fitted to the rows by damped Gauss-Newton steps."""
     problem = Rows(rows)
-    mean, spread = np.array([priors.prior(name) for name in problem.names]).T
+    mean, spread = np.array([priors.prior_of(name) for name in problem.names]).T
     at = mean
     errors = problem.errors(problem.logs(at))
     best, damping = _cost(errors, at, mean, spread), 1e-3
@@ -99,7 +99,7 @@ def parts(rows: Sequence[Row], what: str) -> list[set[str]]:
 
 
 def held_out(
-    rows: Sequence[Row], what: str, fitted: Callable[[Sequence[Row]], Mapping[str, float]] = fit
+    rows: Sequence[Row], what: str, fitted: Callable[[Sequence[Row]], Mapping[str, float]] = fit_constants
 ) -> Iterator[tuple[Row, dict[str, float]]]:
     """Yield each row with the ratio predicted / measured of each of its figures. The predictions use constants that were
     fitted without the rows of its part (see `parts`). `fitted` is the function that fits constants to rows.
@@ -111,21 +111,21 @@ def held_out(
             yield row, {name: ratio for name, ratio in zip(FIGURES, ratios, strict=True) if not math.isnan(ratio)}
 
 
-def answered() -> list[Row]:
+def predictable_rows() -> list[Row]:
     """Return the rows of the shipped calibration that can be predicted."""
     return [row for row in shipped() if row.prefill is not None or row.concurrency is not None]
 
 
 def main() -> None:
     """Fit the constants, cross-validate them, and write both results into data/."""
-    rows = answered()
+    rows = predictable_rows()
     head = (
         "# Written by `python -m ome_operator.sizing.fit` from calibration.csv: logarithms of factors of the terms "
         "in steps.py and queueing.py.\n"
         "# A name is a term, or its deviation for an engine, GPU family, precision or layout. docs/sizing.md describes "
         "the terms.\n"
     )
-    text = yaml.safe_dump({"constants": {name: round(value, 4) for name, value in sorted(fit(rows).items())}})
+    text = yaml.safe_dump({"constants": {name: round(value, 4) for name, value in sorted(fit_constants(rows).items())}})
     (DATA / "fitted.yaml").write_text(head + text, encoding="utf-8")
     found: dict[str, list[str]] = {row.id: [row.id] for row in rows}
     for what in KINDS:

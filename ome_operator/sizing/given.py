@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ome_operator.capacity.division import Uneven, divides, experts, heads
+from ome_operator.capacity.division import UnevenDivision, experts, find_uneven_heads, find_uneven_size
 from ome_operator.capacity.memory import BOTH, DECODE, GIB, PREFILL, in_gib
 from ome_operator.capacity.shape import ParallelShape
 from ome_operator.sizing.constants import Constants
 from ome_operator.sizing.errors import PlanRefused
 from ome_operator.sizing.layouts import Layout, Side, check, share, steady_state, too_slow
-from ome_operator.sizing.memory import fit
+from ome_operator.sizing.memory import compute_fit
 from ome_operator.sizing.queueing import Role
 from ome_operator.sizing.request import PlanRequest
 from ome_operator.sizing.shapes import Shape
@@ -56,7 +56,7 @@ def _side(request: PlanRequest, option: str, text: str, stage: str) -> Side:
         raise PlanRefused(f"{message} experts: use at most {routed} GPUs.")
     if (uneven := _uneven(place.shape, worker)) is not None:
         raise PlanRefused(f"{option} {text} cannot work: {uneven.sentence}.")
-    found = fit(place.shape, place.gpu, worker, stage, share(place, stage))
+    found = compute_fit(place.shape, place.gpu, worker, stage, share(place, stage))
     nodes = -(-role.gpus // request.per_node)
     if found.missing > 0:
         raise PlanRefused(
@@ -67,12 +67,12 @@ def _side(request: PlanRequest, option: str, text: str, stage: str) -> Side:
     return Side(nodes, role, found, routed)
 
 
-def _uneven(shape: Shape, worker: Worker) -> Uneven | None:
+def _uneven(shape: Shape, worker: Worker) -> UnevenDivision | None:
     """Return the first size of a model that does not divide evenly among the GPUs of a worker; None if all do. The number of
     experts is not checked if a worker distributes the experts over all its GPUs, because the engine then adds copies of
     experts until their number divides evenly.
     """
     model = shape.known
     if worker.ep == 1:
-        return divides(model, ParallelShape(tp=worker.gpus, attention_dp=worker.dp, cut=worker.gpus))
-    return heads(model, worker.tp) or (None if worker.kind == "dep" else experts(model, worker.ep, 0))
+        return find_uneven_size(model, ParallelShape(tp=worker.gpus, attention_dp=worker.dp, cut=worker.gpus))
+    return find_uneven_heads(model, worker.tp) or (None if worker.kind == "dep" else experts(model, worker.ep, 0))

@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple
 
-from ome_operator.capacity.division import heads, whole_blocks
+from ome_operator.capacity.division import find_uneven_heads, whole_blocks
 from ome_operator.capacity.memory import BOTH, DECODE, GIB, PREFILL, in_gib
 from ome_operator.cookbook.library import engine as recipe
 from ome_operator.sizing import steps
 from ome_operator.sizing.constants import Constants
 from ome_operator.sizing.error_bars import NARROW, newest_version
 from ome_operator.sizing.errors import PlanRefused
-from ome_operator.sizing.memory import Fit, fit
+from ome_operator.sizing.memory import Fit, compute_fit
 from ome_operator.sizing.predict import check_known
-from ome_operator.sizing.queueing import Pair, Role, SteadyState, Together
+from ome_operator.sizing.queueing import Pair, Role, SteadyState, UnifiedDeployment
 from ome_operator.sizing.request import PlanRequest
 from ome_operator.sizing.steps import ServingStack
 from ome_operator.sizing.workers import Worker
@@ -70,7 +70,7 @@ class Layout:
         return (self.prefill.role.gpus if self.prefill else 0) + self.decode.role.gpus
 
 
-class Tried(NamedTuple):
+class TriedLayouts(NamedTuple):
     """The layouts on a number of nodes for which a steady state was computed."""
 
     good: list[Layout]
@@ -90,12 +90,12 @@ def layouts(request: PlanRequest, c: Constants) -> list[Layout]:
     return tried.good
 
 
-def try_all(request: PlanRequest, c: Constants) -> Tried:
+def try_all(request: PlanRequest, c: Constants) -> TriedLayouts:
     """Compute the steady state of every layout on the nodes of the request."""
     found = [*_pairs(request, c), *_both(request, c)]
     good = [layout for layout in found if _good(request, layout.state)]
     missed = [layout for layout in found if not _good(request, layout.state)]
-    return Tried(sorted(good, key=lambda layout: _rank(request, layout)), missed)
+    return TriedLayouts(sorted(good, key=lambda layout: _rank(request, layout)), missed)
 
 
 def _pairs(request: PlanRequest, c: Constants) -> Iterator[Layout]:
@@ -167,7 +167,7 @@ def workers(place: ServingStack, gpus: int) -> Iterator[Worker]:
     """Yield every way to divide the model over a worker of at most `gpus` GPUs, whether it fits into memory or not."""
     shape, gpu = place.shape, place.gpu
     for size in _sizes(gpus, gpu.node):
-        if size <= WIDEST_TP and heads(shape.known, size) is None:
+        if size <= WIDEST_TP and find_uneven_heads(shape.known, size) is None:
             yield Worker(size, 1, 1 if _cuts(shape.known.widths, size) or not shape.experts else size)
         if shape.experts and 1 < size <= max(gpu.node, min(NARROW, gpu.domain)) and _cuts(shape.known.widths, size):
             yield Worker(1, size, 1)
@@ -187,7 +187,7 @@ def _fits(place: ServingStack, stage: str) -> Callable[[Worker], Fit]:
     because the same worker is checked for many numbers of nodes.
     """
     part = share(place, stage)
-    return cache(lambda worker: fit(place.shape, place.gpu, worker, stage, part))
+    return cache(lambda worker: compute_fit(place.shape, place.gpu, worker, stage, part))
 
 
 def _sides(request: PlanRequest, nodes: int, fits: Callable[[Worker], Fit]) -> list[Side]:
@@ -230,7 +230,7 @@ def _costs(request: PlanRequest, stage: str, side: Side, c: Constants) -> tuple[
     load = max(request.loads, key=lambda each: each.prompt)
     if stage == PREFILL:
         seconds = steps.prefill(place, role.worker, load.read, load.prompt, c) / role.copies
-        return seconds, steps.alone(place, role.worker, load.read, load.prompt, c)
+        return seconds, steps.single_prompt_ttft(place, role.worker, load.read, load.prompt, c)
     step = steps.decoder(place, role.worker, load.prompt + load.answer / 2, c)
     gpus = side.nodes * request.per_node
     return (-requests_that_fit(request, side), *(step(batch * gpus / role.copies) for batch in _BATCHES))
@@ -257,7 +257,7 @@ def steady_state(request: PlanRequest, prefill: Side | None, decode: Side, c: Co
     loop = (
         Pair(place, prefill.role, decode.role, request.loads, c, room, request.drafts)
         if prefill
-        else Together(place, decode.role, request.loads, c, room, request.drafts)
+        else UnifiedDeployment(place, decode.role, request.loads, c, room, request.drafts)
     )
     if request.rate is not None:
         return loop.opened(request.rate)
@@ -277,7 +277,7 @@ def too_slow(request: PlanRequest, state: SteadyState) -> str:
     return f"it has a mean TTFT of {state.ttft:.2f} s and a mean TPOT of {state.tpot * 1000:.1f} ms"
 
 
-def why_none(request: PlanRequest, tried: Tried, c: Constants) -> str:
+def why_none(request: PlanRequest, tried: TriedLayouts, c: Constants) -> str:
     """Return sentences that state why none of the layouts meets the bounds of the request, and the smallest change that
     helps.
     """
@@ -319,7 +319,7 @@ def _too_little_memory(request: PlanRequest) -> str:
     """Return a text that states how much memory a rank lacks, and the smallest number of nodes on which the model fits."""
     place = request.place
     name, title = place.shape.name, place.gpu.name.upper()
-    fits = cache(lambda worker: fit(place.shape, place.gpu, worker, BOTH, share(place, BOTH), 0))
+    fits = cache(lambda worker: compute_fit(place.shape, place.gpu, worker, BOTH, share(place, BOTH), 0))
     least, worker = min(_tight(place, request.nodes, fits), key=lambda item: item[0].missing)
     message = (
         f"{name} does not fit on {count(request.nodes, 'node')} of {request.per_node} {title}: a rank with {worker} needs "

@@ -13,8 +13,8 @@ from ome_operator.sizing.calibration import Row
 from ome_operator.sizing.constants import Constants
 from ome_operator.sizing.errors import PlanRefused
 from ome_operator.sizing.predict import predict
-from ome_operator.sizing.priors import Prior
-from ome_operator.sizing.validate import figures
+from ome_operator.sizing.priors import ConstantPrior
+from ome_operator.sizing.validate import compare_figures
 
 BEND = 0.15
 """Size of a logarithmic error above which the error is weighted linearly instead of squared."""
@@ -29,16 +29,16 @@ Errors = list[tuple[float, float]]
 """Pairs of two numbers: the logarithm of predicted / measured of a figure, and the weight of this error."""
 
 
-def learn(rows: Sequence[Row], known: Constants) -> Constants:
+def adapt_constants(rows: Sequence[Row], known: Constants) -> Constants:
     """Return the constants `known`, adapted to additional rows. The standard deviations of the priors are half of those
     of a full fit.
     """
-    prior: dict[str, Prior] = {}
+    prior: dict[str, ConstantPrior] = {}
     users: dict[str, set[int]] = {}
     for number, row in enumerate(rows):
         for name in sorted(priors.constants(row)):
-            mean, spread = priors.prior(name)
-            prior[name] = Prior(known.logs.get(name, mean), spread / 2)
+            mean, spread = priors.prior_of(name)
+            prior[name] = ConstantPrior(known.logs.get(name, mean), spread / 2)
             users.setdefault(name, set()).add(number)
     return Constants({**known.logs, **_fitted(rows, prior, users)})
 
@@ -46,13 +46,13 @@ def learn(rows: Sequence[Row], known: Constants) -> Constants:
 def residuals(row: Row, c: Constants) -> Errors:
     """Return the logarithmic errors of the figures that a row has; empty if the row cannot be predicted."""
     try:
-        guessed, seen = figures(row, predict(row, c))
+        guessed, seen = compare_figures(row, predict(row, c))
     except PlanRefused:
         return []
     return [(math.log(guessed[name] / value), WEIGHT[name]) for name, value in seen.items() if name in guessed]
 
 
-def _fitted(rows: Sequence[Row], prior: Mapping[str, Prior], users: Mapping[str, set[int]]) -> dict[str, float]:
+def _fitted(rows: Sequence[Row], prior: Mapping[str, ConstantPrior], users: Mapping[str, set[int]]) -> dict[str, float]:
     names = list(prior)
     at = {name: prior[name].mean for name in names}
     found = _all(rows, at)
@@ -81,7 +81,7 @@ def _all(rows: Sequence[Row], at: Mapping[str, float]) -> list[Errors]:
     return [residuals(row, c) for row in rows]
 
 
-def _cost(found: Sequence[Errors], at: Mapping[str, float], prior: Mapping[str, Prior]) -> float:
+def _cost(found: Sequence[Errors], at: Mapping[str, float], prior: Mapping[str, ConstantPrior]) -> float:
     errors = sum(weight * _bent(error) for each in found for error, weight in each)
     return errors + sum((NOISE * (at[name] - mean) / spread) ** 2 for name, (mean, spread) in prior.items())
 
@@ -95,7 +95,7 @@ def _normal(
     rows: Sequence[Row],
     at: Mapping[str, float],
     found: Sequence[Errors],
-    prior: Mapping[str, Prior],
+    prior: Mapping[str, ConstantPrior],
     users: Mapping[str, set[int]],
 ) -> tuple[list[list[float]], list[float]]:
     """Return the matrix and the right side of the normal equations for one step of the fit. `at` maps the constants to their

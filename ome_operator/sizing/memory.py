@@ -40,7 +40,7 @@ def _cache_type(shape: Shape) -> str:
     return FP8 if shape.precision in ("fp4", "mxfp4") else BF16
 
 
-def fit(shape: Shape, gpu: Gpu, worker: Worker, stage: str, share: float = SHARES[0], spare: int = 1) -> Fit:
+def compute_fit(shape: Shape, gpu: Gpu, worker: Worker, stage: str, share: float = SHARES[0], spare: int = 1) -> Fit:
     """Compute how a rank of a worker fits into the memory of its GPU.
 
     `share` is the smallest fraction of GPU memory to use for weights and KV cache. If the rank does not fit, larger

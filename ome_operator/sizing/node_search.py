@@ -18,12 +18,12 @@ def found_layouts(request: PlanRequest, nodes: int | None, c: Constants) -> tupl
     Raises PlanRefused with the reason if there is no layout.
     """
     if nodes is None:
-        return smallest(request, c)
+        return smallest_request(request, c)
     sized = replace(request, nodes=nodes)
     return sized, layouts(sized, c)
 
 
-def smallest(request: PlanRequest, c: Constants) -> tuple[PlanRequest, Sequence[Layout]]:
+def smallest_request(request: PlanRequest, c: Constants) -> tuple[PlanRequest, Sequence[Layout]]:
     """Return the request with the smallest number of nodes in STEPS that has a layout within the bounds, and its layouts,
     best first.
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ome_operator.sizing.aims import aims
-from ome_operator.sizing.constants import fitted
+from ome_operator.sizing.constants import shipped_constants
 from ome_operator.sizing.error_bars import DEPLOYMENT, ENGINE, GPU, MODEL, Bar, by_class, left_out
 from ome_operator.sizing.gpus import gpus
 
@@ -64,7 +64,7 @@ def tables() -> dict[str, str]:
     }
 
 
-def written(text: str) -> str:
+def update_tables(text: str) -> str:
     """Return the page with its tables replaced by those of the current data."""
     for name, table in tables().items():
         head, tail = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
@@ -97,7 +97,7 @@ def _left_out() -> Iterator[tuple[str, ...]]:
 
 
 def _constants() -> Iterator[tuple[str, ...]]:
-    logs: Mapping[str, float] = fitted().logs
+    logs: Mapping[str, float] = shipped_constants().logs
     for name, meaning in TERMS.items():
         yield f"`{name}`", f"{math.exp(logs[name]):.2f}", meaning
 
@@ -113,4 +113,4 @@ def _gpus() -> Iterator[tuple[str, ...]]:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    PAGE.write_text(update_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

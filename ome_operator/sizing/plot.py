@@ -6,14 +6,14 @@ from html import escape
 
 from ome_operator.sizing.layouts import Layout
 from ome_operator.sizing.request import PlanRequest
-from ome_operator.sizing.workloads import means
+from ome_operator.sizing.workloads import mean_load
 
 WIDTH, HEIGHT, MARGIN = 760, 480, 64
 _COLORS = {True: "#1f77b4", False: "#d95f02"}
 _LABELS = {True: "prefill and decode on different nodes", False: "engines that do both"}
 
 
-def frontier(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+def pareto_frontier(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """Return the points (TPOT, throughput) to which no other point is preferable in both, by ascending TPOT."""
     out: list[tuple[float, float]] = []
     for tpot, tokens in sorted(points, key=lambda point: (point[0], -point[1])):
@@ -22,9 +22,9 @@ def frontier(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]
     return out
 
 
-def svg(request: PlanRequest, layouts: Sequence[Layout]) -> str:
+def svg_text(request: PlanRequest, layouts: Sequence[Layout]) -> str:
     """Return the image as text. Each point is a layout; its title names the workers."""
-    answer = means(request.loads).answer
+    answer = mean_load(request.loads).answer
     points = [(layout.state.tpot * 1000, layout.state.rate * answer / _gpus(request, layout)) for layout in layouts]
     bound = request.tpot * 1000 if math.isfinite(request.tpot) else None
     right = max([x for x, _ in points] + ([bound] if bound else [])) * 1.08
@@ -45,7 +45,7 @@ def svg(request: PlanRequest, layouts: Sequence[Layout]) -> str:
             f'<line x1="{x:.1f}" y1="{MARGIN}" x2="{x:.1f}" y2="{HEIGHT - MARGIN}" stroke="#c00" stroke-dasharray="4"/>'
         )
         out.append(f'<text x="{x - 4:.1f}" y="{MARGIN - 4}" fill="#c00" text-anchor="end">--tpot {bound:g} ms</text>')
-    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(*point) for point in frontier(points)))
+    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(*point) for point in pareto_frontier(points)))
     out.append(f'<polyline points="{line}" fill="none" stroke="#555"/>')
     for layout, point in zip(layouts, points, strict=True):
         x, y = place(*point)

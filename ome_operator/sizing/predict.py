@@ -8,8 +8,8 @@ from ome_operator.sizing import steps
 from ome_operator.sizing.calibration import Row
 from ome_operator.sizing.constants import Constants
 from ome_operator.sizing.errors import PlanRefused
-from ome_operator.sizing.memory import fit
-from ome_operator.sizing.queueing import Pair, Together
+from ome_operator.sizing.memory import compute_fit
+from ome_operator.sizing.queueing import Pair, UnifiedDeployment
 from ome_operator.sizing.steps import ServingStack
 
 
@@ -51,7 +51,7 @@ def predict(row: Row, c: Constants) -> Prediction:
         seconds = steps.prefill(row.place, row.prefill.worker, load.read, load.prompt, c)
         return Prediction(None, None, load.read / seconds / row.prefill.worker.gpus, None)
     if row.together and row.decode is not None and row.concurrency is not None:
-        state = Together(row.place, row.decode, [load], c, capacity(row), row.drafts).closed(row.concurrency)
+        state = UnifiedDeployment(row.place, row.decode, [load], c, capacity(row), row.drafts).closed(row.concurrency)
         return Prediction(state.ttft, state.tpot, None, state.rate * load.answer / row.decode.gpus, state.regime)
     if row.prefill is None and row.decode is not None:
         if row.concurrency is None:
@@ -76,5 +76,5 @@ def capacity(row: Row) -> float:
     if not row.together or row.decode is None:
         return math.inf
     worker, load = row.decode.worker, row.load
-    found = fit(row.place.shape, row.place.gpu, worker, BOTH, DEFAULT_SHARE, 0)
+    found = compute_fit(row.place.shape, row.place.gpu, worker, BOTH, DEFAULT_SHARE, 0)
     return max(1.0, found.tokens / (load.prompt + load.answer / 2)) * worker.dp * row.decode.copies

@@ -28,7 +28,7 @@ _PARTS = ("layer", "moe", "request", "hop", "wire", "far")
 _WAITS = ("fixed", "burst", "queue", "ranks")
 
 
-class Prior(NamedTuple):
+class ConstantPrior(NamedTuple):
     """What is assumed about a constant before a fit."""
 
     mean: float
@@ -69,19 +69,19 @@ def constants(row: Row) -> set[str]:
     return {name for names in factors(row).values() for name in names if not name.endswith(".any")}
 
 
-def prior(name: str) -> Prior:
+def prior_of(name: str) -> ConstantPrior:
     """Return the prior of the constant with this name."""
     head, *rest = name.split(".")
     term = ".".join([head, *rest[:1]])
     if head == "slots":
-        return Prior(-3.5 if not rest else 0.0, (0.7, 0.3, 0.0, 1.5, 0.5)[len(rest)])
+        return ConstantPrior(-3.5 if not rest else 0.0, (0.7, 0.3, 0.0, 1.5, 0.5)[len(rest)])
     if head in (PAIR, TOGETHER):
         means = {"pair.ranks": -0.7, "together.ranks": -0.7, "together.fixed": -1.0}
-        return Prior(means.get(name, 0.0), 0.7 if len(rest) == 1 else 0.4)
+        return ConstantPrior(means.get(name, 0.0), 0.7 if len(rest) == 1 else 0.4)
     if term in MEASURED:
-        return Prior(math.log(MEASURED[term]), _SURE if name.endswith(f".{_MEASURED_ON}") else _UNSURE)
+        return ConstantPrior(math.log(MEASURED[term]), _SURE if name.endswith(f".{_MEASURED_ON}") else _UNSURE)
     if rest[0] in _PARTS:
         own = len(rest) == 1 + (rest[0] in ("hop", "wire", "far"))  # whether the constant is common to all engines
-        return Prior(math.log(2.0) if own and head == "prefill" else 0.0, 0.7 if own else 0.4)
+        return ConstantPrior(math.log(2.0) if own and head == "prefill" else 0.0, 0.7 if own else 0.4)
     spread = 0.15 if head == "decode" else 0.225
-    return Prior(0.0, 2 * spread if f".{PAIR}" in name else spread)
+    return ConstantPrior(0.0, 2 * spread if f".{PAIR}" in name else spread)

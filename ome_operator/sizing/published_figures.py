@@ -14,7 +14,7 @@ from ome_operator.sizing.error_bars import trust
 from ome_operator.sizing.errors import PlanRefused
 from ome_operator.sizing.gpus import gpu
 from ome_operator.sizing.layouts import layouts
-from ome_operator.sizing.memory import fit
+from ome_operator.sizing.memory import compute_fit
 from ome_operator.sizing.queueing import Load, Pair, Role
 from ome_operator.sizing.request import PlanRequest
 from ome_operator.sizing.shapes import shape
@@ -38,14 +38,14 @@ class Figure(NamedTuple):
     """The computation of the figure, as a sentence."""
 
 
-def place() -> ServingStack:
+def published_stack() -> ServingStack:
     """Return Kimi K2 on H200 with SGLang, the stack of the publication."""
     return ServingStack(shape("Kimi-K2-Instruct"), gpu("h200"), "sglang")
 
 
-def figures(c: Constants) -> Iterator[Figure]:
+def published_figures(c: Constants) -> Iterator[Figure]:
     """Yield all published figures."""
-    here = place()
+    here = published_stack()
     yield from _sizes(here)
     yield from _sums()
     yield from _rates(here, c)
@@ -112,7 +112,7 @@ def _batch(here: ServingStack, c: Constants) -> Iterator[Figure]:
     """Yield the figures about a batch of 480 requests. Some sources state this batch for a rank, others for the whole
     deployment.
     """
-    room = fit(here.shape, here.gpu, DECODE_96, DECODE, 0.8).tokens
+    room = compute_fit(here.shape, here.gpu, DECODE_96, DECODE, 0.8).tokens
     yield Figure(
         f"a batch of {BATCH}",
         f"of each rank, so {BATCH * 96:,} requests in total: {BATCH * (IN + OUT):,} tokens of KV cache on a GPU, which "
@@ -199,6 +199,6 @@ def _balance(here: ServingStack, load: Load, c: Constants) -> str:
 def text(c: Constants) -> str:
     """Return all figures as text for a terminal."""
     lines = ["Kimi K2 on 128 H200 (16 nodes): how the figures that were published on 2025-07-20 are related.", ""]
-    for item in figures(c):
+    for item in published_figures(c):
         lines += [item.figure, f"    {item.computation}."]
     return "\n".join(lines) + "\n"

@@ -199,7 +199,7 @@ class _Loop(ABC):
         worker, mode = reads.worker, self.mode
         self._service = sum(load.share * steps.prefill(place, worker, load.read, load.prompt, c, mode) for load in loads)
         self.most = reads.copies / self._service
-        self._owns = tuple(steps.alone(place, worker, load.read, load.prompt, c, mode) for load in loads)
+        self._owns = tuple(steps.single_prompt_ttft(place, worker, load.read, load.prompt, c, mode) for load in loads)
         self.own = sum(load.share * own for load, own in zip(loads, self._owns, strict=True))
         self._wait = self._service / reads.copies * c.factor(*place.wait_keys("queue", mode))
         self._burst = BURST * c.factor(*place.wait_keys("burst", mode)) / self.most
@@ -305,7 +305,7 @@ class Pair(_Loop):
         return tuple(self._step(poisson_percentile(batch / self._copies, part)) for part in PERCENTILES)
 
 
-class Together(_Loop):
+class UnifiedDeployment(_Loop):
     """A deployment whose engines do both prefill and decode. A prefill step interrupts decode on the same GPUs."""
 
     mode = steps.TOGETHER

@@ -30,7 +30,7 @@ class Recipe:
 
     options: dict[str, Any]
     """Options of `ome generate`, by name."""
-    plan: cookbook.Proposal
+    plan: cookbook.PlanProposal
 
     @property
     def command(self) -> str:

@@ -10,7 +10,7 @@ from ome_operator.sizing.gpus import Price
 from ome_operator.sizing.layouts import Layout
 from ome_operator.sizing.request import PlanRequest
 from ome_operator.sizing.validate import Answer, Report
-from ome_operator.sizing.workloads import means
+from ome_operator.sizing.workloads import mean_load
 from ome_operator.util.columns import table
 from ome_operator.util.wording import count
 
@@ -20,7 +20,7 @@ _TITLES = {"ttft": "TTFT", "tpot": "TPOT", "tokens": "throughput"}
 
 def plan_text(request: PlanRequest, layouts: Sequence[Layout], price: Price | None, shelf: Library) -> str:
     """Return the text of a plan. It contains a table of the best layouts and the details of the first one."""
-    load = means(request.loads)
+    load = mean_load(request.loads)
     documents = [document(request, layout, price, shelf) for layout in layouts[:SHOWN]]
     head = (
         "",
@@ -192,7 +192,7 @@ def _errors(found: Bar | None) -> str:
     return f"{found.median:.0%}, {found.ninth:.0%}, {found.worst:.0%}" if found else "-"
 
 
-def compared(found: Report) -> str:
+def comparison_table(found: Report) -> str:
     """Return a table with the predicted and the measured values of each run."""
     head = ("run", "TTFT s", "measured", "TPOT ms", "measured", "out tok/s a GPU", "measured")
     scales = (("ttft", 1.0), ("tpot", 1000.0), ("tokens", 1.0))

@@ -44,7 +44,7 @@ class Rows:
             for phase, first in (("decode", 0), ("prefill", decode)):
                 for at, (term, times) in enumerate(_terms(row, phase).items(), first):
                     (self.terms[number] if phase == "decode" else self.prompts[number])[at - first] = times
-                    self.bounded[number, at] = steps.bounded(term)
+                    self.bounded[number, at] = steps.is_at_least_one(term)
                     places += [(number, at, column[name]) for name in names[f"{phase}.{term}"] if name in column]
             for at, own in enumerate(OWN, decode + prefill):
                 places += [(number, at, column[name]) for name in names.get(own, ()) if name in column]
@@ -153,7 +153,7 @@ def _terms(row: Row, phase: str) -> dict[str, tuple[float, ...] | float]:
     context = load.prompt + load.answer / 2
     none, one = (steps.decode_terms(place, worker, batch, context) for batch in (0.0, 1.0))
     out: dict[str, tuple[float, ...] | float] = {name: (time, one[name] - time, 0.0, 0.0) for name, time in none.items()}
-    busy = steps.routed_seconds(place) / worker.gpus * steps.busiest(shape, worker, 1.0)
+    busy = steps.routed_seconds(place) / worker.gpus * steps.busiest_gpu_excess(shape, worker, 1.0)
     out["matrices"] = (none["matrices"], one["matrices"] - none["matrices"] - busy, busy, 0.0)
     out["weights"] = (none["weights"], 0.0, 0.0, steps.expert_reads(place, worker))
     return out

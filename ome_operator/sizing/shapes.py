@@ -12,9 +12,9 @@ from ome_operator.modelinfo import architecture
 from ome_operator.modelinfo.experts import layer_count
 from ome_operator.modelinfo.extract import CONFIG, facts
 from ome_operator.modelinfo.json_fields import text_part
-from ome_operator.modelinfo.layer_sizes import Attended
+from ome_operator.modelinfo.layer_sizes import CacheEntries
 from ome_operator.modelinfo.quantization import quantization, quantization_settings
-from ome_operator.modelinfo.request_cache import RequestCache, attended, linear_state, request_cache
+from ome_operator.modelinfo.request_cache import RequestCache, cache_entries, linear_state, request_cache
 from ome_operator.modelinfo.uncounted import unweighed, wrong_size
 from ome_operator.modelinfo.weight_sizes import WeightBytes, weight_bytes
 from ome_operator.sizing.errors import PlanRefused, nearest
@@ -67,7 +67,7 @@ class Shape:
     head_flops: float
     """The part of `rest_flops` that prefill computes only for the last token of a prompt: the output projection to the
     vocabulary (LM head)."""
-    attended: tuple[Attended, ...]
+    attended: tuple[CacheEntries, ...]
     """The cache entries that attention and indexers read for each token, over all layers."""
     cache_heads: int
     """Largest number of GPUs among which the KV cache of a token can be divided; 1 for latent attention (MLA)."""
@@ -106,7 +106,7 @@ def shape(name: str, precision: str = "") -> Shape:
     plain = (said.get("unchanged") or {}).get(wanted)
     stored = {**(_QUANTIZED[wanted] or {}), **({"ignore": plain} if plain else {})}
     changed = {"max_position_embeddings": longest, "quantization_config": stored}
-    return of(title, {**said["config"], **changed}, wanted)
+    return shape_of(title, {**said["config"], **changed}, wanted)
 
 
 def _spelled(precision: str) -> str:
@@ -174,10 +174,10 @@ def from_config(
         raise PlanRefused(f"The precision {wanted} is not supported: {nearest(wanted, _QUANTIZED)}.")
     check_sizes(name, text)
     stored = quantization_settings(config, modelopt) if not precision else _QUANTIZED[wanted] or {}
-    one_part = {**text, "tie_word_embeddings": architecture.tied(config), "quantization_config": stored}
+    one_part = {**text, "tie_word_embeddings": architecture.has_tied_embedding(config), "quantization_config": stored}
     if precision:
         one_part.pop("expert_dtype", None)  # states a precision beside quantization_config
-    return of(name, one_part, wanted)
+    return shape_of(name, one_part, wanted)
 
 
 def check_sizes(name: str, text: Mapping[str, Any]) -> None:
@@ -202,13 +202,13 @@ def stored_precision(config: Mapping[str, Any], modelopt: Mapping[str, Any] | No
     return "fp8" if stored.bits == 8 else "bf16"
 
 
-def of(name: str, config: Mapping[str, Any], precision: str) -> Shape:
+def shape_of(name: str, config: Mapping[str, Any], precision: str) -> Shape:
     """Return the Shape of a model from its config.json. `precision` is that of most weights; the quantization in the config
     states that of each part. Raises PlanRefused for an unknown model family.
     """
     read, sizes = facts({CONFIG: json.dumps(config)}), weight_bytes(config)
     mixture, seen = read.experts, read.attention
-    count = architecture.count_parameters(config, seen, mixture, tied=architecture.tied(config))
+    count = architecture.count_parameters(config, seen, mixture, tied=architecture.has_tied_embedding(config))
     if sizes is None or seen is None or count is None or not read.layers or not read.hidden_size:
         raise PlanRefused(f"The sizes of {name} are unknown: {unweighed(config, None)}.")
     active = count.routed * mixture.per_token / mixture.routed if mixture else 0.0
@@ -226,7 +226,7 @@ def of(name: str, config: Mapping[str, Any], precision: str) -> Shape:
         routed_flops=2 * active,
         rest_flops=_rest_flops(count.active - active, sizes, precision),
         head_flops=2.0 * (read.vocabulary or 0) * read.hidden_size,
-        attended=attended(config, seen),
+        attended=cache_entries(config, seen),
         cache_heads=1 if seen.kv_lora_rank else seen.kv_heads,
         kept=request_cache(config, seen) or RequestCache(0),
         state=linear_state(config),

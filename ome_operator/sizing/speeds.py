@@ -19,11 +19,11 @@ from ome_operator.lint.memory import share
 from ome_operator.lint.model import config_of
 from ome_operator.lint.sglang import requests, sizes
 from ome_operator.sizing import gpus, shapes, steps
-from ome_operator.sizing.constants import fitted
+from ome_operator.sizing.constants import shipped_constants
 from ome_operator.sizing.error_bars import GPU, Bar, left_out, trust
 from ome_operator.sizing.errors import PlanRefused
 from ome_operator.sizing.layouts import MOST_BATCH
-from ome_operator.sizing.memory import fit
+from ome_operator.sizing.memory import compute_fit
 from ome_operator.sizing.predict import check_known
 from ome_operator.sizing.queueing import Load, Role
 from ome_operator.sizing.steps import ServingStack
@@ -46,7 +46,7 @@ class DescribedGroup(NamedTuple):
     annotations: Mapping[str, str]
 
 
-def predicted(
+def predict_speeds(
     groups: Mapping[str, DescribedGroup], model: Model | None, hardware: Set[str], prompt: float, answer: float
 ) -> PlannedSpeeds:
     """Return the predicted speeds of prefill and decode groups, or why there are none.
@@ -69,7 +69,7 @@ def _predicted(groups: Mapping[str, DescribedGroup], model: Model | None, hardwa
     starts = {role: _launch(role, group) for role, group in groups.items()}
     gpu = gpus.gpu(next(iter(hardware)))
     place = ServingStack(shapes.from_config(model.name, config), gpu, "sglang", starts[DECODE_ROLE].version)
-    check_known(place, fitted())
+    check_known(place, shipped_constants())
     workers = {role: _worker(role, start) for role, start in starts.items()}
     found = trust(place, Role(1, workers[PREFILL_ROLE]), Role(1, workers[DECODE_ROLE]), load)
     if place.shape.estimated:
@@ -113,7 +113,7 @@ def _worker(role: str, start: Launch) -> Worker:
 
 def _prefill(place: ServingStack, worker: Worker, prompt: float, slower: float) -> PrefillWork:
     short = prompt / SHORT
-    first, last = (slower * steps.prefill(place, worker, length, length, fitted()) for length in (short, prompt))
+    first, last = (slower * steps.prefill(place, worker, length, length, shipped_constants()) for length in (short, prompt))
     token = min((last - first) / (prompt - short), last / prompt)
     return PrefillWork(max(0.0, last - token * prompt), token)
 
@@ -124,14 +124,14 @@ def _decode(place: ServingStack, worker: Worker, start: Launch, load: Load, slow
     full.
     """
     context = load.prompt + load.answer / 2
-    room = fit(place.shape, place.gpu, worker, DECODE, share(start) or 0.0)
+    room = compute_fit(place.shape, place.gpu, worker, DECODE, share(start) or 0.0)
     if room.missing > 0:
         raise PlanRefused("a decode group of these sizes does not fit into the memory of its GPUs")
     slots = min(MOST_BATCH, room.requests(place.shape, worker, context), requests(start, sizes(start)) or MOST_BATCH)
     most = slots * worker.dp
     if most < 1:
         raise PlanRefused("the KV cache of a decode group cannot hold a request of the mean length")
-    step = steps.decoder(place, worker, context, fitted())
+    step = steps.decoder(place, worker, context, shipped_constants())
     batches, batch = list[float](), 1.0
     while batch < most:
         batches.append(batch)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ome_operator.capacity.division import redundant_experts
-from ome_operator.modelinfo.layer_sizes import Attended
+from ome_operator.modelinfo.layer_sizes import CacheEntries
 from ome_operator.sizing.constants import Constants
 from ome_operator.sizing.gpus import Gpu
 from ome_operator.sizing.shapes import Shape
@@ -78,7 +78,7 @@ class ServingStack:
         return f"{mode}.{what}", f"{mode}.{what}.{self.engine}", f"{mode}.{what}.{self.engine}.{self.version or 'any'}"
 
 
-def touched(shape: Shape, tokens: float, slots: int = 0) -> float:
+def expected_expert_fraction(shape: Shape, tokens: float, slots: int = 0) -> float:
     """Return the expected fraction of the experts that at least one of `tokens` tokens selects, if all experts are
     equally likely. `slots` is the number of experts with redundant copies; 0 if there are none.
     """
@@ -87,7 +87,7 @@ def touched(shape: Shape, tokens: float, slots: int = 0) -> float:
     return float(1.0 - (1.0 - shape.per_token / (slots or shape.experts)) ** tokens)
 
 
-def busiest(shape: Shape, worker: Worker, batch: float) -> float:
+def busiest_gpu_excess(shape: Shape, worker: Worker, batch: float) -> float:
     """Return by how much the load of the busiest GPU exceeds the mean load of the GPUs, in the unit of `batch` (requests of
     the worker).
 
@@ -130,11 +130,11 @@ def decode_terms(place: ServingStack, worker: Worker, batch: float, context: flo
     hop = HOP if gpus <= gpu.domain else FAR
     out = {
         "layer": shape.layers * LAYER,
-        "weights": expert_reads(place, worker) * touched(shape, batch, spread_slots(shape, worker))
+        "weights": expert_reads(place, worker) * expected_expert_fraction(shape, batch, spread_slots(shape, worker))
         + shape.rest_bytes / worker.tp / gpu.bandwidth,
         "cache": rank * reading,
         "attention": rank * max(0.0, computing - reading),
-        "matrices": (batch + busiest(shape, worker, batch)) * routed_seconds(place) / gpus
+        "matrices": (batch + busiest_gpu_excess(shape, worker, batch)) * routed_seconds(place) / gpus
         + rank * rest_seconds(place) / worker.tp,
         "request": rank * REQUEST,
     }
@@ -183,7 +183,7 @@ def attention_seconds(place: ServingStack, worker: Worker, context: float) -> tu
     return read / place.gpu.bandwidth, seconds
 
 
-def _sharing(worker: Worker, each: Attended) -> int:
+def _sharing(worker: Worker, each: CacheEntries) -> int:
     """Return the number of GPUs of a worker that divide the operations of attention of a token. `each` are the cache entries
     that the attention reads.
     """
@@ -245,7 +245,7 @@ def floor(terms: Mapping[str, float]) -> float:
     return max(read, computed, *(time for name, time in terms.items() if name.startswith(_DATA)), 0.0)
 
 
-def bounded(term: str) -> bool:
+def is_at_least_one(term: str) -> bool:
     """Return whether the factor of a term is at least 1: no kernel and no message is faster than the rates of the GPU's
     data sheet.
     """
@@ -255,7 +255,7 @@ def bounded(term: str) -> bool:
 def _term_factor(place: ServingStack, phase: str, term: str, whole: float, c: Constants) -> float:
     """Return the factor of a term. `whole` is the factor of all terms of the phase."""
     factor = whole * c.factor(*place.term_keys(phase, term))
-    return max(1.0, factor) if bounded(term) else factor
+    return max(1.0, factor) if is_at_least_one(term) else factor
 
 
 def decode_factors(place: ServingStack, worker: Worker, c: Constants, mode: str = PAIR) -> dict[str, float]:
@@ -275,8 +275,13 @@ def decoder(place: ServingStack, worker: Worker, context: float, c: Constants, m
     # All terms are linear in the batch, except the weights of the experts that are chosen and the load of the busiest GPU.
     busy = factors["matrices"] * routed_seconds(place) / worker.gpus
     each = sum(factors[name] * (some[name] - none[name]) for name in some if name != "weights")
-    each -= busy * busiest(shape, worker, 1.0)
-    return lambda batch: fixed + each * batch + busy * busiest(shape, worker, batch) + experts * touched(shape, batch, slots)
+    each -= busy * busiest_gpu_excess(shape, worker, 1.0)
+    return lambda batch: (
+        fixed
+        + each * batch
+        + busy * busiest_gpu_excess(shape, worker, batch)
+        + experts * expected_expert_fraction(shape, batch, slots)
+    )
 
 
 def prefill_terms(place: ServingStack, worker: Worker, length: float, prompt: float) -> dict[str, float]:
@@ -313,7 +318,9 @@ def prefill(place: ServingStack, worker: Worker, length: float, prompt: float, c
     return sum(time * factors[name] for name, time in prefill_terms(place, worker, length, prompt).items())
 
 
-def alone(place: ServingStack, worker: Worker, length: float, prompt: float, c: Constants, mode: str = PAIR) -> float:
+def single_prompt_ttft(
+    place: ServingStack, worker: Worker, length: float, prompt: float, c: Constants, mode: str = PAIR
+) -> float:
     """Return the TTFT in seconds of a prompt that is the only one on the worker. The work of its attention rank is not
     divided among the other ranks, so the prompt takes longer than the mean time for each prompt of a queue.
     """

@@ -5,10 +5,10 @@ from typing import Any
 
 from ome_operator.api.learned import Facts
 from ome_operator.capacity.model import ModelFacts
-from ome_operator.modelinfo.architecture import attention
+from ome_operator.modelinfo.architecture import attention_shape
 from ome_operator.modelinfo.experts import experts
 from ome_operator.modelinfo.json_fields import text_part, whole_number
-from ome_operator.modelinfo.layer_sizes import Attended
+from ome_operator.modelinfo.layer_sizes import CacheEntries
 from ome_operator.modelinfo.uncounted import uncounted
 from ome_operator.modelinfo.weight_sizes import WeightBytes
 from ome_operator.sizing.errors import PlanRefused
@@ -37,7 +37,9 @@ def by_sizes(name: str, config: Mapping[str, Any], weights: int) -> Shape:
     numbers = layers * (rank + (whole_number(text, "qk_rope_head_dim") or 0) if rank else 2 * kv_heads * head)
     active = routed / _BYTES[precision] * mixture.per_token / mixture.routed if mixture else 0.0
     cache = {"bfloat16": 2 * numbers, "fp8": numbers}
-    facts = Facts(model_type="unknown", layers=layers, experts=mixture, attention=attention(text), kv_bytes_per_token=cache)
+    facts = Facts(
+        model_type="unknown", layers=layers, experts=mixture, attention=attention_shape(text), kv_bytes_per_token=cache
+    )
     return Shape(
         name=name,
         precision=precision,
@@ -52,7 +54,7 @@ def by_sizes(name: str, config: Mapping[str, Any], weights: int) -> Shape:
         routed_flops=2 * active,
         rest_flops={precision: rest},
         head_flops=0.0,
-        attended=(Attended(numbers=numbers, operations=4 * heads * head * layers),),
+        attended=(CacheEntries(numbers=numbers, operations=4 * heads * head * layers),),
         cache_heads=1 if rank else kv_heads,
         longest=whole_number(text, "max_position_embeddings") or 0,
         estimated=True,

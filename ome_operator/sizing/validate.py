@@ -63,7 +63,7 @@ def _beyond(ratio: float) -> bool:
     return not 1 / BEYOND <= ratio <= BEYOND
 
 
-def figures(row: Row, prediction: Prediction) -> tuple[dict[str, float], dict[str, float]]:
+def compare_figures(row: Row, prediction: Prediction) -> tuple[dict[str, float], dict[str, float]]:
     """Return the predicted and the measured value of each figure. The figure `tokens` is the rate of output tokens, or of
     prompt tokens for a row of prefill alone.
     """
@@ -106,5 +106,5 @@ def _free(title: str, number: int, taken: Iterable[str]) -> str:
 
 def _answer(row: Row, taught: bool, c: Constants) -> Answer:
     prediction = predict(row, c)
-    guessed, seen = figures(row, prediction)
+    guessed, seen = compare_figures(row, prediction)
     return Answer(row.id, class_of_row(row), prediction.regime, taught, guessed, seen)

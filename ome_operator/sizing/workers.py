@@ -68,7 +68,7 @@ def workers(text: str) -> tuple[int, Worker]:
                 f"The layout {text!r} distributes experts over {etp * ep} GPUs but attention over {tp * dp}: use the "
                 "same number for both."
             )
-        return copies, Worker(tp, dp, etp * ep if mislabelled(text) else ep)
+        return copies, Worker(tp, dp, etp * ep if is_mislabelled(text) else ep)
     if found := _SHORT.fullmatch(text.strip()):
         copies, gpus = int(found[1]), int(found[3])
         if not 1 <= copies <= _MOST or not 1 <= gpus <= _MOST:
@@ -86,7 +86,7 @@ def workers(text: str) -> tuple[int, Worker]:
 
 
 @cache
-def mislabelled(text: str) -> bool:
+def is_mislabelled(text: str) -> bool:
     """Return whether the text of a layout states that experts are divided among more GPUs than engines support
     (`NODE_OF_EXPERTS`).
     """

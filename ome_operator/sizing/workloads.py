@@ -24,12 +24,12 @@ def workload(text: str, cached: float = 0.0) -> Load:
     parts = text.split("/")
     if len(parts) != 2:
         raise PlanRefused(f"The workload {text!r} is not IN/OUT: write tokens in and out, such as 2000/100 or 30k/2k.")
-    return _load({"in": parts[0], "out": parts[1], "hit": hit(cached, "--prefix-hit")})
+    return _load({"in": parts[0], "out": parts[1], "hit": parse_hit_rate(cached, "--prefix-hit")})
 
 
-def mix(data: Any, name: str) -> tuple[Load, ...]:
+def parse_workload(data: Any, name: str) -> tuple[Load, ...]:
     """Return the loads of a workload file. The file contains a list of maps with the fields `in`, `out`, `share` and, for
-    prompts with a cached prefix, `hit`. `name` is the name of the file for messages.
+    prompts with a cached prefix, `parse_hit_rate`. `name` is the name of the file for messages.
     """
     if not isinstance(data, list) or not data or not all(isinstance(each, Mapping) for each in data):
         raise PlanRefused(f"{name} is not a list of workloads: write, for example, - {{in: 2000, out: 100, share: 1}}.")
@@ -51,10 +51,10 @@ def _load(facts: Mapping[str, Any]) -> Load:
     share = _share(facts.get("share", 1.0), "The share")
     if share <= 0:
         raise PlanRefused("A share is not above 0: write a positive number.")
-    return Load(tokens(str(facts["in"])), tokens(str(facts["out"])), hit(facts.get("hit", 0.0)), share)
+    return Load(tokens(str(facts["in"])), tokens(str(facts["out"])), parse_hit_rate(facts.get("hit", 0.0)), share)
 
 
-def hit(value: Any, title: str = "The hit") -> float:
+def parse_hit_rate(value: Any, title: str = "The hit") -> float:
     """Return the hit rate as a number from 0 to below 1. It is the fraction of the prompt tokens that the prefix cache
     holds. `title` names the field or the option for messages.
     """
@@ -70,7 +70,7 @@ def _share(value: Any, title: str) -> float:
     return float(value)
 
 
-def means(loads: tuple[Load, ...]) -> Load:
+def mean_load(loads: tuple[Load, ...]) -> Load:
     """Return a load with the mean lengths of all requests."""
     prompt = sum(load.share * load.prompt for load in loads)
     read = sum(load.share * load.read for load in loads)

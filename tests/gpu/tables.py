@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ome_operator.sizing import steps
-from ome_operator.sizing.constants import fitted
+from ome_operator.sizing.constants import shipped_constants
 from ome_operator.sizing.gpus import Gpu, gpu
 from ome_operator.sizing.shapes import shape
 from ome_operator.sizing.steps import ServingStack
@@ -100,11 +100,12 @@ def decode_terms(run: Run, model: Model, batch: int, context: int) -> list[Term]
     read = shape(model.name, "fp8")
     place = ServingStack(read, run.gpu, ENGINE)
     peak = steps.decode_terms(place, EP32, float(batch * EP32.dp), float(context))
-    factor = steps.decode_factors(place, EP32, fitted())
+    factor = steps.decode_factors(place, EP32, shipped_constants())
     total = float(batch * EP32.dp)
     rate, bandwidth = run.gpu.rate("fp8"), run.gpu.bandwidth
     experts = {
-        "weights": steps.expert_reads(place, EP32) * steps.touched(read, total, steps.spread_slots(read, EP32)),
+        "weights": steps.expert_reads(place, EP32)
+        * steps.expected_expert_fraction(read, total, steps.spread_slots(read, EP32)),
         "matrices": total * read.routed_flops / EP32.gpus / rate,
     }
     rest = {"weights": read.rest_bytes / bandwidth, "matrices": batch * steps.rest_seconds(place)}
@@ -128,7 +129,7 @@ def prefill_terms(run: Run, model: Model, prompt: int) -> list[Term]:
     read = shape(model.name, "fp8")
     place = ServingStack(read, run.gpu, ENGINE)
     peak = steps.prefill_terms(place, EP32, float(prompt), float(prompt))
-    factor = steps.prefill_factors(place, EP32, fitted())
+    factor = steps.prefill_factors(place, EP32, shipped_constants())
     tokens, rate = model.tokens, run.gpu.rate("fp8")
     share = tokens * EP32.gpus / prompt
     groups = {

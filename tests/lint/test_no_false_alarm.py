@@ -8,7 +8,7 @@ import yaml
 
 from ome_operator.cli.generate import bookshelf
 from ome_operator.cli.manifests import read_manifests
-from ome_operator.cookbook.layout import Proposal
+from ome_operator.cookbook.layout import PlanProposal
 from ome_operator.cookbook.manifests import manifests
 from tests.conftest import SOAK
 from tests.support.linting import found, grave, looked_at
@@ -75,7 +75,7 @@ def test_every_answer_of_the_generator() -> None:
     plans = [
         made
         for ask in itertools.islice(asks(shelf), 0, None, 1 if SOAK else 5)
-        if isinstance(made := answer(ask, shelf), Proposal)
+        if isinstance(made := answer(ask, shelf), PlanProposal)
     ]
     assert len(plans) > 100
     said = {}

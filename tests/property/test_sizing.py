@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from ome_operator.sizing import steps
 from ome_operator.sizing.answer import cost
-from ome_operator.sizing.constants import fitted
+from ome_operator.sizing.constants import shipped_constants
 from ome_operator.sizing.errors import PlanRefused
 from ome_operator.sizing.gpus import Price, gpu
 from ome_operator.sizing.layouts import Layout, layouts
-from ome_operator.sizing.queueing import Drafts, Load, Pair, Role, Together
+from ome_operator.sizing.queueing import Drafts, Load, Pair, Role, UnifiedDeployment
 from ome_operator.sizing.request import PlanRequest
 from ome_operator.sizing.shapes import shape
 from ome_operator.sizing.steps import ServingStack
@@ -37,7 +37,7 @@ ROUNDED = 1 - 1e-4
 
 def best(ask: PlanRequest) -> Layout | None:
     try:
-        return max(layouts(ask, fitted()), key=lambda layout: layout.state.rate)
+        return max(layouts(ask, shipped_constants()), key=lambda layout: layout.state.rate)
     except PlanRefused:
         return None
 
@@ -64,7 +64,7 @@ def test_the_closed_loop_keeps_its_sums(
     """For any plan of engines in a closed loop, the results satisfy Little's law, prefill keeps up with the rate, and more
     requests never reduce the throughput.
     """
-    pair = Pair(place, Role(1, prefill), Role(2, decode), [load], fitted())
+    pair = Pair(place, Role(1, prefill), Role(2, decode), [load], shipped_constants())
     state, busier = pair.closed(concurrency), pair.closed(concurrency * more)
     assert math.isclose(state.rate * state.whole, concurrency, rel_tol=1e-6)
     assert math.isclose(state.whole, state.ttft + (load.answer - 1) * state.tpot, rel_tol=1e-3)
@@ -87,7 +87,8 @@ def test_a_cheaper_hour_is_never_dearer(usd: float, times: float) -> None:
 def test_a_cached_prefix_never_costs(place: ServingStack, load: Load, hit: float) -> None:
     cached = Load(load.prompt, load.answer, hit)
     without, with_it = (
-        Pair(place, Role(1, Worker(1, 8, 8)), Role(1, Worker(1, 8, 8)), [each], fitted()) for each in (load, cached)
+        Pair(place, Role(1, Worker(1, 8, 8)), Role(1, Worker(1, 8, 8)), [each], shipped_constants())
+        for each in (load, cached)
     )
     assert with_it.most >= without.most * ROUNDED
 
@@ -103,15 +104,15 @@ def test_no_step_is_faster_than_its_data_sheet(
     """A decode step takes at least as long as its bytes, its operations and its messages take at the rates of the data
     sheet.
     """
-    step = steps.decoder(place, worker, context, fitted(), mode)(batch)
+    step = steps.decoder(place, worker, context, shipped_constants(), mode)(batch)
     assert step >= steps.floor(steps.decode_terms(place, worker, batch, context))
 
 
 @given(places, workers, modes, st.integers(1, 100_000))
 def test_no_prefill_is_faster_than_its_data_sheet(place: ServingStack, worker: Worker, mode: str, prompt: int) -> None:
-    seconds = steps.prefill(place, worker, prompt, prompt, fitted(), mode)
+    seconds = steps.prefill(place, worker, prompt, prompt, shipped_constants(), mode)
     assert seconds >= steps.floor(steps.prefill_terms(place, worker, prompt, prompt))
-    assert steps.alone(place, worker, prompt, prompt, fitted(), mode) >= seconds
+    assert steps.single_prompt_ttft(place, worker, prompt, prompt, shipped_constants(), mode) >= seconds
 
 
 MEDIUM, FURTHER = 8_000, 1.5
@@ -126,7 +127,7 @@ def test_long_prompts_stay_near_the_data_sheet(place: ServingStack, worker: Work
     the prompt, although the factors are fitted to prompts of at most 15,000 tokens.
     """
     medium, long = (
-        steps.prefill(place, worker, length, length, fitted(), mode)
+        steps.prefill(place, worker, length, length, shipped_constants(), mode)
         / steps.floor(steps.prefill_terms(place, worker, length, length))
         for length in (MEDIUM, prompt)
     )
@@ -143,8 +144,8 @@ def test_a_better_gpu_is_never_slower(
     """More bandwidth, FLOPS or links of a GPU of the same family never make a step longer."""
     fast = improved(place, times)
     for slow, quick in (
-        (steps.decoder(each, worker, load.prompt, fitted(), mode)(batch) for each in (place, fast)),
-        (steps.prefill(each, worker, load.prompt, load.prompt, fitted(), mode) for each in (place, fast)),
+        (steps.decoder(each, worker, load.prompt, shipped_constants(), mode)(batch) for each in (place, fast)),
+        (steps.prefill(each, worker, load.prompt, load.prompt, shipped_constants(), mode) for each in (place, fast)),
     ):
         assert quick <= slow * (1 + 1e-9)
 
@@ -177,9 +178,9 @@ def improved(place: ServingStack, times: dict[str, float]) -> ServingStack:
 def test_longer_contexts_and_larger_batches_are_never_faster(
     place: ServingStack, worker: Worker, mode: str, batch: float, more: float, context: int, longer: float
 ) -> None:
-    step = steps.decoder(place, worker, context, fitted(), mode)
+    step = steps.decoder(place, worker, context, shipped_constants(), mode)
     assert step(batch) <= step(batch * more) * (1 + 1e-9)
-    assert step(batch) <= steps.decoder(place, worker, context * longer, fitted(), mode)(batch) * (1 + 1e-9)
+    assert step(batch) <= steps.decoder(place, worker, context * longer, shipped_constants(), mode)(batch) * (1 + 1e-9)
 
 
 @given(places, lengths, workers, st.floats(1, 2000), st.floats(1.0, 4.0))
@@ -189,13 +190,13 @@ def test_engines_that_do_both_keep_their_sums(
     """For engines that do both prefill and decode, Little's law holds, and neither more requests nor a prefix cache reduces
     the throughput.
     """
-    both = Together(place, Role(1, worker), [load], fitted())
+    both = UnifiedDeployment(place, Role(1, worker), [load], shipped_constants())
     state, busier = both.closed(concurrency), both.closed(concurrency * more)
     assert math.isclose(state.rate * state.whole, concurrency, rel_tol=1e-6)
     assert math.isclose(state.whole, state.ttft + (load.answer - 1) * state.tpot, rel_tol=1e-3)
     assert state.rate <= state.most_prefill * (1 + 1e-9)
     assert busier.rate >= state.rate * 0.97, "the first burst may wait a little"
-    cached = Together(place, Role(1, worker), [replace(load, hit=0.5)], fitted()).closed(concurrency)
+    cached = UnifiedDeployment(place, Role(1, worker), [replace(load, hit=0.5)], shipped_constants()).closed(concurrency)
     assert cached.rate >= state.rate * ROUNDED
 
 
@@ -205,7 +206,9 @@ def test_more_accepted_draft_tokens_never_reduce_throughput(
 ) -> None:
     """At the same number of draft tokens, more accepted tokens never reduce the throughput."""
     few, many = (
-        Together(place, Role(1, Worker(8, 1, 1)), [load], fitted(), drafts=Drafts(tokens, accepted)).closed(16)
+        UnifiedDeployment(
+            place, Role(1, Worker(8, 1, 1)), [load], shipped_constants(), drafts=Drafts(tokens, accepted)
+        ).closed(16)
         for accepted in (part * tokens, tokens)
     )
     assert many.rate >= few.rate * ROUNDED
@@ -213,7 +216,7 @@ def test_more_accepted_draft_tokens_never_reduce_throughput(
 
 @given(places, lengths, st.floats(0.1, 0.89))
 def test_percentiles_of_ttft_are_in_order(place: ServingStack, load: Load, busy: float) -> None:
-    pair = Pair(place, Role(1, Worker(8, 1, 1)), Role(8, Worker(8, 1, 1)), [load], fitted())
+    pair = Pair(place, Role(1, Worker(8, 1, 1)), Role(8, Worker(8, 1, 1)), [load], shipped_constants())
     state = pair.opened(pair.most * busy)
     if state is not None and (half := state.ttft_percentile(0.5)) is not None:
         ninth, last = state.ttft_percentile(0.9), state.ttft_percentile(0.99)

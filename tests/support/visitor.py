@@ -11,7 +11,7 @@ import aiohttp
 from ome_operator.cli.live.board import Looker
 from ome_operator.cli.ui.feed import Feed
 from ome_operator.cli.ui.server import Address, Site, served
-from ome_operator.describe.actions import Shell
+from ome_operator.describe.actions import CommandBuilder
 from tests.support.bodies import Cluster
 from tests.support.fake_api import FakeApi
 
@@ -77,7 +77,7 @@ class Stream:
 async def visiting(cluster: Cluster, namespace: str = "", fallback: str = "", enter: bool = True) -> AsyncIterator[Visitor]:
     api = cluster.api()
     looker = Looker(api, namespace, fallback)
-    site = Site(api, cluster.reads(), Feed(looker.look, pause=0.05), Shell(), "https://cluster.example")
+    site = Site(api, cluster.reads(), Feed(looker.look, pause=0.05), CommandBuilder(), "https://cluster.example")
     await site.feed.once()
     jar = aiohttp.CookieJar(unsafe=True)
     async with served(site, 0) as address, aiohttp.ClientSession(cookie_jar=jar) as session:

@@ -51,7 +51,7 @@ def test_the_examples_in_the_form_of_argo_cds_repository() -> None:
     folder = argo_cd.ROOT / argo_cd.FOLDER
     tests = sorted(folder.rglob("health_test.yaml"))
     assert [path.parent.relative_to(folder).parts for path in tests] == sorted(
-        (kind.group, kind.kind) for kind in argo_cd.checked()
+        (kind.group, kind.kind) for kind in argo_cd.kinds_with_health_check()
     )
     for path in tests:
         wanted = yaml.safe_load(path.read_text())["tests"]

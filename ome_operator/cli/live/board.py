@@ -20,8 +20,8 @@ from ome_operator.core.observed.from_api import controller
 from ome_operator.core.observed.nodes import node, node_record
 from ome_operator.core.observed.objects import Manifest, Node, NodeRecord, Observed
 from ome_operator.describe import cluster
-from ome_operator.describe.moves import moves
-from ome_operator.describe.readiness import judged, operator_class
+from ome_operator.describe.moves import moves_under_way
+from ome_operator.describe.readiness import operator_class, with_late_operator
 from ome_operator.describe.tree import Tree, tree
 from ome_operator.describe.unknown_weights import UnknownWeights, unknown_weights
 from ome_operator.kube.client import Client
@@ -145,7 +145,7 @@ class Looker:
 
 def node_rows(found: Board) -> list[cluster.NodeRow]:
     """Return a row for each node with GPUs, services or weights."""
-    moving = [move for key, tree in found.trees.items() for move in moves(tree, found.bodies[key], found.at)]
+    moving = [move for key, tree in found.trees.items() for move in moves_under_way(tree, found.bodies[key], found.at)]
     return cluster.node_rows(found.trees.values(), found.nodes, found.records, found.avoided, found.unknown, moving)
 
 
@@ -184,7 +184,8 @@ def board(
         namespace=namespace,
         bodies=bodies,
         trees={
-            key: judged(tree(body, observed[key], at), late.get(operator_class(body), "")) for key, body in bodies.items()
+            key: with_late_operator(tree(body, observed[key], at), late.get(operator_class(body), ""))
+            for key, body in bodies.items()
         },
         observed=observed,
         pods={"/".join(_key(body)): body for body in pods},

@@ -10,7 +10,7 @@ from typing import Any
 
 from ome_operator.cli.live.diagnosis import about
 from ome_operator.describe.causes import Cause
-from ome_operator.describe.diagnosis import Seen, merged
+from ome_operator.describe.diagnosis import SeenEvent, merge_events
 from ome_operator.kube.client import Client, Manifest
 from ome_operator.kube.errors import KubeError
 from ome_operator.kube.podlogs import LogLine, Wanted
@@ -46,7 +46,7 @@ class Log:
 class Details:
     """The events and logs of a service, as its page shows them."""
 
-    events: tuple[Seen, ...] = ()
+    events: tuple[SeenEvent, ...] = ()
     denied: str = ""
     """Why there are no events; "" if they could be read."""
     logs: Mapping[str, Log] | None = None
@@ -70,7 +70,7 @@ async def details(
         found = await client.list_objects("Event", namespace)
     except KubeError as error:
         denied = str(error)
-    seen = merged(about(found, uids))[:EVENTS]
+    seen = merge_events(about(found, uids))[:EVENTS]
     names = [cause.pods[0] for cause in causes if cause.pods][:LOGS]
     bodies = [pods[name] for name in dict.fromkeys(names) if name in pods]
     logs = await asyncio.gather(*(_log(read, namespace, body, simulated) for body in bodies))

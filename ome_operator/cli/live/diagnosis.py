@@ -14,14 +14,14 @@ from ome_operator.core.observed.objects import Child, Manifest, Observed
 from ome_operator.core.observed.slices import stored
 from ome_operator.core.observed.starts import with_failures
 from ome_operator.core.rollout import target
-from ome_operator.describe.diagnosis import Seen, Trouble, trouble
-from ome_operator.describe.readiness import judged
+from ome_operator.describe.diagnosis import SeenEvent, ServiceTrouble, find_trouble
+from ome_operator.describe.readiness import with_late_operator
 from ome_operator.describe.tree import tree
 from ome_operator.kube.client import Client
 from ome_operator.kube.listing import listed
 
 
-async def troubles(client: Client, namespace: str, name: str) -> Trouble:
+async def troubles(client: Client, namespace: str, name: str) -> ServiceTrouble:
     """Return the problems of a service. Raises KubeError, and NotFound if the service does not exist."""
     body = await found(client, namespace, name)
     parts = await listed(client, KINDS, namespace, selector(name))
@@ -31,9 +31,11 @@ async def troubles(client: Client, namespace: str, name: str) -> Trouble:
     pods = with_failures(there.pods_of(namespace, name), start_failures(events, datetime.now(UTC)))
     children = there.children_of(namespace, name)
     (silent,) = (await late(client, [body], datetime.now(UTC))).values()
-    seen_as = judged(tree(body, Observed(children, pods)), silent)
+    seen_as = with_late_operator(tree(body, Observed(children, pods)), silent)
     status = body.get("status") or {}
-    return trouble(seen_as, status.get("conditions") or (), seen, status.get("groups") or (), _back(body, children.values()))
+    return find_trouble(
+        seen_as, status.get("conditions") or (), seen, status.get("groups") or (), _back(body, children.values())
+    )
 
 
 def _back(body: Manifest, children: Iterable[Child]) -> str:
@@ -44,7 +46,7 @@ def _back(body: Manifest, children: Iterable[Child]) -> str:
     return target.of(service, {item.name: item.number for item in stored(children, service.uid)}).back
 
 
-def about(events: Iterable[Manifest], uids: Container[str]) -> list[Seen]:
+def about(events: Iterable[Manifest], uids: Container[str]) -> list[SeenEvent]:
     """Return the events about objects with these UIDs."""
     found = []
     for item in events:
@@ -53,5 +55,7 @@ def about(events: Iterable[Manifest], uids: Container[str]) -> list[Seen]:
             continue
         count = (item.get("series") or {}).get("count") or item.get("count") or 1
         named = f"{involved.get('kind')} {involved.get('name')}"
-        found.append(Seen(at, item.get("type") or "", item.get("reason") or "", named, item.get("message") or "", count))
+        found.append(
+            SeenEvent(at, item.get("type") or "", item.get("reason") or "", named, item.get("message") or "", count)
+        )
     return found

@@ -19,7 +19,7 @@ from ome_operator.core.reasons import Reason
 from ome_operator.core.render import sample_pods
 from ome_operator.describe.changes import ADDED, REMOVED
 from ome_operator.describe.forecast import Forecast
-from ome_operator.describe.outcome import Outcome
+from ome_operator.describe.outcome import TargetOutcome
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import AlreadyExists, Forbidden, Invalid, NotFound, NotServed
 
@@ -44,7 +44,7 @@ def lacking(conditions: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 async def held_by_others(
-    client: Client, after: Outcome, namespace: str, nodes: Mapping[str, Node], mine: Sequence[Pod]
+    client: Client, after: TargetOutcome, namespace: str, nodes: Mapping[str, Node], mine: Sequence[Pod]
 ) -> str:
     """Return why the pods of a service find no free nodes now; "" if they find nodes, if the user may not read the pods on
     these nodes, or if a queue places the pods.
@@ -68,14 +68,14 @@ async def without_free_nodes(client: Client, asked: Needs, nodes: Mapping[str, N
     return "" if has_capacity(asked, (), free) else without_capacity(asked, nodes, free, lambda _: ())
 
 
-async def refused(client: Client, after: Outcome, namespace: str) -> Sequence[str]:
+async def refused(client: Client, after: TargetOutcome, namespace: str) -> Sequence[str]:
     """Return why the ResourceQuotas of the namespace, or the API server in a dry run, refuse pods of a service that has none
     yet; () if nothing does, or if the user lacks the rights to know.
     """
     return [text for text in (await _beyond_quota(client, after, namespace), await _refused(client, after)) if text]
 
 
-async def _beyond_quota(client: Client, after: Outcome, namespace: str) -> str:
+async def _beyond_quota(client: Client, after: TargetOutcome, namespace: str) -> str:
     if queued(after.workloads):
         return ""
     try:
@@ -85,7 +85,7 @@ async def _beyond_quota(client: Client, after: Outcome, namespace: str) -> str:
     return shortage(quotas, QuotaChange(tuple(usage(after))))
 
 
-async def _refused(client: Client, after: Outcome) -> str:
+async def _refused(client: Client, after: TargetOutcome) -> str:
     """Return the API server's refusal of one of the pods, which are created in a dry run with the rights of the user."""
     for pod in _pods(after):
         try:
@@ -98,7 +98,7 @@ async def _refused(client: Client, after: Outcome) -> str:
     return ""
 
 
-def _pods(after: Outcome) -> Iterator[Manifest]:
+def _pods(after: TargetOutcome) -> Iterator[Manifest]:
     """Yield a pod for each pod template. ServiceAccounts that the operator creates, and which may not exist yet, are left
     out.
     """

@@ -17,8 +17,8 @@ from ome_operator.core.observed.from_api import pod as pod_facts
 from ome_operator.core.observed.objects import Manifest, Node, Ref
 from ome_operator.core.placement.capacity_check import needs
 from ome_operator.core.resolve.inputs import resolve
-from ome_operator.describe.fit import FitAnswer, Holder, fit
-from ome_operator.describe.outcome import SURVIVES, Outcome, outcome
+from ome_operator.describe.fit import FitAnswer, Holder, fit_on_nodes
+from ome_operator.describe.outcome import SURVIVES, TargetOutcome, compute_outcome
 from ome_operator.kube.client import Client
 from ome_operator.kube.listing import listed
 
@@ -46,7 +46,7 @@ async def fits(client: Client, given: Sequence[Manifest]) -> tuple[list[FitAnswe
         if isinstance(service, Invalid):
             problems.append(f"{name}: {service.why}")
             continue
-        seen = outcome(service, after.deps(), after.children_of(*resource.ref[1:]).values())
+        seen = compute_outcome(service, after.deps(), after.children_of(*resource.ref[1:]).values())
         if not seen.workloads or not _resolved(service, after):  # else the workloads may be those of an older revision
             problems.append(f"{name}: {'; '.join(seen.problems) or 'it has no engine'}")
             continue
@@ -64,7 +64,7 @@ def _resolved(service: InferenceService, cluster: ClusterCache) -> bool:
     return bool(rollout and rollout.revision) or not resolve(service, cluster.deps()).problems
 
 
-def _answer(which: Ref, seen: Outcome, nodes: Mapping[str, Node], pods: Sequence[Manifest]) -> FitAnswer:
+def _answer(which: Ref, seen: TargetOutcome, nodes: Mapping[str, Node], pods: Sequence[Manifest]) -> FitAnswer:
     """Return whether a service fits on the nodes. `pods` are those of all namespaces; the service's own are left out."""
     wanted = {role.component: role.groups for role in seen.roles}
     asked = needs(seen.workloads, wanted, which.namespace, weights=True)
@@ -73,7 +73,7 @@ def _answer(which: Ref, seen: Outcome, nodes: Mapping[str, Node], pods: Sequence
         if _owner(body) != (which.namespace, which.name):
             on.setdefault((body.get("spec") or {}).get("nodeName") or "", []).append(body)
     amounts = {key: held(each, lambda _: False) for key, each in on.items()}
-    answer = fit(which[1:], asked, nodes, amounts, {key: _holders(each) for key, each in on.items()})
+    answer = fit_on_nodes(which[1:], asked, nodes, amounts, {key: _holders(each) for key, each in on.items()})
     return replace(answer, groups={role.title: role.groups for role in seen.roles})
 
 

@@ -24,7 +24,7 @@ from ome_operator.core.resolve.system_paths import refusal
 from ome_operator.core.selection.match import violations
 from ome_operator.core.selection.model_profile import profile_of
 from ome_operator.core.weights.mount import AnyModel, claim, unsupported_scheme, weights
-from ome_operator.describe.outcome import Outcome, outcome
+from ome_operator.describe.outcome import TargetOutcome, compute_outcome
 from ome_operator.engines.flags import Versions, packaged
 from ome_operator.errors import Unanswered
 from ome_operator.lint import rules
@@ -268,7 +268,7 @@ def _unread(which: Ref, why: str, versions: Versions) -> Subject:
 
 def _subject(service: InferenceService, cluster: ClusterCache, versions: Versions, alone: bool = False) -> Subject:
     deps = cluster.deps()
-    comes_to, resolved = outcome(service, deps), resolve(service, deps)
+    comes_to, resolved = compute_outcome(service, deps), resolve(service, deps)
     runtime = resolved.runtime if isinstance(resolved.runtime, Runtime) else None
     used = resolved.model if isinstance(resolved.model, Model) and resolved.model.name != MADE_UP else None
     model = model_facts(used, deps.well_known) if used is not None else None
@@ -280,7 +280,7 @@ def _subject(service: InferenceService, cluster: ClusterCache, versions: Version
     return replace(looked_at, problems=comes_to.problems, advice=advice, model_name=named, demand=comes_to.demand)
 
 
-def _parts(found: Outcome, service: InferenceService) -> Iterator[RenderedComponent]:
+def _parts(found: TargetOutcome, service: InferenceService) -> Iterator[RenderedComponent]:
     """Yield the components of an outcome that have pods. A role that is scaled to zero groups has the pods with which it
     will start.
     """

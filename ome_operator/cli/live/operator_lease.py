@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable
 from datetime import datetime
 
-from ome_operator.describe.readiness import operator_class, overdue
+from ome_operator.describe.readiness import missing_operator, operator_class
 from ome_operator.kube.client import Client, Manifest
 from ome_operator.kube.errors import KubeError
 from ome_operator.settings import Settings
@@ -18,7 +18,7 @@ async def late(client: Client, bodies: Iterable[Manifest], now: datetime) -> dic
     async def of(name: str) -> str:
         lease = Settings(operator_class=name).own_name
         try:
-            return overdue(await client.list_objects("Lease", field_selector=f"metadata.name={lease}"), now)
+            return missing_operator(await client.list_objects("Lease", field_selector=f"metadata.name={lease}"), now)
         except KubeError:
             return ""
 

@@ -4,12 +4,12 @@ from collections.abc import Collection
 
 from ome_operator.core.observed.objects import Ref
 from ome_operator.core.podspec.named_objects import SECRET, references
-from ome_operator.describe.outcome import Outcome
+from ome_operator.describe.outcome import TargetOutcome
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import KubeError, NotFound
 
 
-async def missing(client: Client, after: Outcome, namespace: str, made: Collection[Ref]) -> list[str]:
+async def missing(client: Client, after: TargetOutcome, namespace: str, made: Collection[Ref]) -> list[str]:
     """Return a sentence for each object that the pods of a service need and that does not exist. `made` names the objects
     that the user's files create. Nothing is said about objects that the user may not read.
     """

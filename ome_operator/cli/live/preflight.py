@@ -15,8 +15,8 @@ from ome_operator.cli.live.simulated import read_simulated_nodes
 from ome_operator.cli.live.trees import found, selector
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.preflight.on_demand import Trial, owned, patience, trial
-from ome_operator.describe.outcome import SURVIVES, Outcome, outcome
-from ome_operator.describe.preflight import Checkup, progress, rank
+from ome_operator.describe.outcome import SURVIVES, TargetOutcome, compute_outcome
+from ome_operator.describe.preflight import RankCheck, progress, rank
 from ome_operator.errors import OmeError, Unanswered
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import Conflict, Forbidden, KubeError, NotFound, Transient
@@ -93,7 +93,7 @@ async def _cluster(client: Client, namespaces: Collection[str], given: Sequence[
     return gather([*there, *given], model_agent=agent)
 
 
-def _outcome(resource: Resource, cluster: ClusterCache) -> Outcome:
+def _outcome(resource: Resource, cluster: ClusterCache) -> TargetOutcome:
     """Return the objects that the operator would create for a service. Raises Unanswered if they cannot be computed or
     contain no pods.
     """
@@ -101,13 +101,15 @@ def _outcome(resource: Resource, cluster: ClusterCache) -> Outcome:
     if not isinstance(service, InferenceService):
         why = service.why if isinstance(service, Invalid) else "the object is not an InferenceService"
         raise Unanswered(f"the InferenceService {which.name} in namespace {which.namespace} cannot be read: {why}.")
-    comes_to = outcome(service, cluster.deps(), cluster.children_of(which.namespace, which.name).values())
+    comes_to = compute_outcome(service, cluster.deps(), cluster.children_of(which.namespace, which.name).values())
     if not comes_to.workloads:
         raise Unanswered(f"{which.namespace}/{which.name} has no pods: {'; '.join(comes_to.problems) or 'nothing to run'}")
     return comes_to
 
 
-def _trial(resource: Resource, comes_to: Outcome, groups: dict[str, int], roles: Collection[str], within: int) -> Trial:
+def _trial(
+    resource: Resource, comes_to: TargetOutcome, groups: dict[str, int], roles: Collection[str], within: int
+) -> Trial:
     which = resource.ref
     wanted = {name: number for name, number in groups.items() if not roles or name in roles}
     if not wanted:
@@ -130,7 +132,7 @@ class Look:
         self._simulated: frozenset[str] | None = None
         """Names of simulated nodes; None until a rank has a node."""
 
-    async def run(self, before: Callable[[], Awaitable[None]] | None = None) -> tuple[list[Checkup], float]:
+    async def run(self, before: Callable[[], Awaitable[None]] | None = None) -> tuple[list[RankCheck], float]:
         """Return the result of each rank, and the duration in seconds. `before` is awaited before the pods are removed.
 
         Raises KubeError if a pod cannot be created, and Stopped after a signal. In both cases everything created is removed.
@@ -147,7 +149,7 @@ class Look:
                 work.cancel()
                 await self._remove()
 
-    async def _work(self, before: Callable[[], Awaitable[None]] | None) -> tuple[list[Checkup], float]:
+    async def _work(self, before: Callable[[], Awaitable[None]] | None) -> tuple[list[RankCheck], float]:
         loop = asyncio.get_running_loop()
         for each in self._trials:  # without the right to list, nothing must be created, because it could not be removed
             for kind in ("Service", "Pod"):
@@ -167,11 +169,11 @@ class Look:
         self._posts.append(post)
         return await asyncio.shield(post)
 
-    async def _ended(self) -> list[Checkup]:
+    async def _ended(self) -> list[RankCheck]:
         """Wait until all ranks are done, or the time is up, and return their results."""
         sizes = [max(place.rank for place in each.pods) + 1 for each in self._trials]
         longest = self._within + patience(max(sizes), self._within) + SLACK
-        told, ranks = "", list[Checkup]()
+        told, ranks = "", list[RankCheck]()
         while True:
             now = asyncio.get_running_loop().time() - self._begun
             try:
@@ -190,12 +192,12 @@ class Look:
                 told = now_told
             await asyncio.sleep(PAUSE * (1 + len(ranks) // MANY))
 
-    async def _looked(self, each: Trial) -> list[Checkup]:
+    async def _looked(self, each: Trial) -> list[RankCheck]:
         pods = await self._client.list_objects("Pod", each.namespace, label_selector=each.selector)
         bodies = {body["metadata"]["name"]: body for body in pods}
         return [rank(each, place, bodies.get(pod["metadata"]["name"])) for place, pod in each.pods.items()]
 
-    async def _without_process(self, ranks: list[Checkup]) -> list[Checkup]:
+    async def _without_process(self, ranks: list[RankCheck]) -> list[RankCheck]:
         """Return the ranks. Ranks without a result on simulated nodes are marked as ended, because no check runs on such
         nodes.
         """

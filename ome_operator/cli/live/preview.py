@@ -24,8 +24,8 @@ from ome_operator.core.reasons import ROLLED_OUT, Reason, RolloutStage, record_o
 from ome_operator.core.reconcile.plan import CapacityCheck, Check
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.describe.forecast import Forecast
-from ome_operator.describe.outcome import SURVIVES, Outcome, outcome
-from ome_operator.describe.preview import Preview, Side, edited, forecasts, waves
+from ome_operator.describe.outcome import SURVIVES, TargetOutcome, compute_outcome
+from ome_operator.describe.preview import Preview, Side, compare_versions, forecasts, waves
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import Forbidden
 from ome_operator.kube.errors import Invalid as Refused
@@ -62,7 +62,9 @@ async def preview(
     reached = {*written, *(each.service for each in first)}
     notes = {which: body["metadata"].get("annotations") or {} for which, body in {**live, **written}.items()}
     return Preview(
-        objects=tuple(item for which, new in parsed.items() if (item := edited(which, _parsed(before, which), new))),
+        objects=tuple(
+            item for which, new in parsed.items() if (item := compare_versions(which, _parsed(before, which), new))
+        ),
         lint=(
             *await _unknown_references(client, after, written, others),
             *lines(after, reached, "`ome lint -f` with the same files"),
@@ -136,7 +138,7 @@ async def _remark(
     avoid an interruption; "" if there is neither.
     """
     service: InferenceService = _parsed(after, item.service)
-    then = outcome(service, after.deps(), children[item.service])
+    then = compute_outcome(service, after.deps(), children[item.service])
     messages = []
     if item.restarts:
         messages += [await _waits(client, after, item.service)]
@@ -150,7 +152,7 @@ async def _remark(
 
 
 async def _unstarted(
-    client: Client, after: ClusterCache, item: Forecast, then: Outcome, made: Collection[str]
+    client: Client, after: ClusterCache, item: Forecast, then: TargetOutcome, made: Collection[str]
 ) -> Sequence[str]:
     """Return the reasons why pods that an edit adds would not start; () if none is known."""
     waits, conditions, mine = await _planned(client, after, item.service)

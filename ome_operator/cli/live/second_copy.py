@@ -13,14 +13,14 @@ from ome_operator.core.placement.claims import less, roomy
 from ome_operator.core.placement.fit import Nodes
 from ome_operator.core.placement.kueue import queued
 from ome_operator.core.placement.quotas import QuotaChange, Usage, of_pod, of_workload, shortage
-from ome_operator.describe.outcome import Outcome
+from ome_operator.describe.outcome import TargetOutcome
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import Forbidden
 from ome_operator.kube.resources import RESOURCES
 from ome_operator.util.wording import count
 
 
-async def advice(client: Client, after: Outcome, service: InferenceService, nodes: Nodes) -> str:
+async def advice(client: Client, after: TargetOutcome, service: InferenceService, nodes: Nodes) -> str:
     """Return a sentence that recommends the strategy blueGreen; "" unless all pods of the new revision fit on nodes beside
     the pods that run now, and the ResourceQuotas of the namespace allow both.
 
@@ -51,7 +51,7 @@ async def advice(client: Client, after: Outcome, service: InferenceService, node
     )
 
 
-def usage(after: Outcome) -> Iterator[tuple[Usage, int]]:
+def usage(after: TargetOutcome) -> Iterator[tuple[Usage, int]]:
     """For each workload of a revision, yield what ResourceQuotas count for the workload object, with the number 1, and what
     they count for one of its pods, with the number of replicas.
     """

@@ -7,7 +7,7 @@ from ome_operator.cache.resources import SERVICE, SERVING
 from ome_operator.cli.live.cluster_from_manifests import gather
 from ome_operator.cli.live.operator_lease import late
 from ome_operator.core.observed.objects import Observed
-from ome_operator.describe.readiness import judged, operator_class
+from ome_operator.describe.readiness import operator_class, with_late_operator
 from ome_operator.describe.tree import Tree, tree
 from ome_operator.kube.client import Client, Manifest
 from ome_operator.kube.errors import Forbidden, NotFound, NotServed
@@ -30,7 +30,7 @@ async def trees(client: Client, namespace: str, service: str = "") -> list[Tree]
     there = await services(client, namespace, service)
     now = datetime.now(UTC)
     silent = await late(client, (body for body, _ in there), now)
-    return [judged(tree(body, observed, now), silent[operator_class(body)]) for body, observed in there]
+    return [with_late_operator(tree(body, observed, now), silent[operator_class(body)]) for body, observed in there]
 
 
 async def services(client: Client, namespace: str, service: str = "") -> list[tuple[Manifest, Observed]]:

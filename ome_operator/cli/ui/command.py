@@ -34,9 +34,9 @@ def ui(
     The page reads with your kubeconfig and writes nothing: each action is shown as the command that performs it. It is
     served on 127.0.0.1 only, to browsers that have the token of the printed address, until Ctrl+C.
     """
-    from ome_operator.describe.actions import Shell
+    from ome_operator.describe.actions import CommandBuilder
 
-    shell = Shell(tuple(_flags(kubeconfig, context)))
+    shell = CommandBuilder(tuple(_flags(kubeconfig, context)))
 
     async def work(client: "Client") -> None:
         from ome_operator.cli.live.board import Looker

@@ -9,7 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ome_operator.cli.ui.views import Section
-from ome_operator.describe.text import numbers, together
+from ome_operator.describe.text import combine_names, numbers
 from ome_operator.quantity import moment
 from ome_operator.util.wording import count
 
@@ -57,7 +57,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals |= {"count": count, "numbers": numbers, "together": together, "iso": iso}
+    made.globals |= {"count": count, "numbers": numbers, "together": combine_names, "iso": iso}
     return made
 
 

@@ -19,7 +19,7 @@ from ome_operator.cli.live.traffic import TrafficSamples
 from ome_operator.cli.ui import render, views
 from ome_operator.cli.ui.feed import Feed
 from ome_operator.cli.ui.guard import HEADERS, TOKEN, TokenGuard
-from ome_operator.describe.actions import Shell
+from ome_operator.describe.actions import CommandBuilder
 from ome_operator.describe.causes import causes
 from ome_operator.kube.client import Client
 from ome_operator.machinery.health import PortTaken
@@ -60,7 +60,7 @@ class Reads(NamedTuple):
 class Site:
     """The web pages of one cluster."""
 
-    def __init__(self, client: Client, reads: Reads, feed: Feed, shell: Shell, cluster: str) -> None:
+    def __init__(self, client: Client, reads: Reads, feed: Feed, shell: CommandBuilder, cluster: str) -> None:
         self._client, self._reads, self.feed, self._shell = client, reads, feed, shell
         self._cluster = visible(cluster)
         self._details: dict[Key, tuple[float, Details]] = {}

@@ -17,7 +17,7 @@ from ome_operator.core.observed.slices import stored
 from ome_operator.core.reasons import READY, SCALED, State
 from ome_operator.core.rollout import target
 from ome_operator.describe import cluster, demand_plots, history, overview, plots, rollout, scaling, states, top, top_table
-from ome_operator.describe.actions import Shell, of_rank, of_service
+from ome_operator.describe.actions import CommandBuilder, of_rank, of_service
 from ome_operator.describe.causes import SHOWN, Cause, causes
 from ome_operator.describe.top import ServiceWithNumbers
 from ome_operator.describe.tree import GroupView, Rank, Tree
@@ -37,14 +37,14 @@ class Section(NamedTuple):
 # --- all services ------------------------------------------------------------------------------------------------------
 
 
-def services(board: Board, shell: Shell) -> Iterator[Section]:
+def services(board: Board, shell: CommandBuilder) -> Iterator[Section]:
     """Yield the sections of the page of all services."""
-    rows = overview.ordered(overview.row(tree, board.bodies[key]) for key, tree in board.trees.items())
+    rows = overview.sort_rows(overview.row(tree, board.bodies[key]) for key, tree in board.trees.items())
     rows = everywhere(rows)
     gpus = sum(row.gpus for row in rows)
     idle = sum(row.idle for row in rows)
     yield from _operator(board.late)
-    yield Section("summary", {"counted": overview.counted(rows), "services": len(rows), "gpus": gpus, "idle": idle})
+    yield Section("summary", {"counted": overview.count_states(rows), "services": len(rows), "gpus": gpus, "idle": idle})
     yield Section("waves", {"waves": everywhere(overview.active_waves(board.shared, shell))})
     words = {"broken": "act", "waiting": "on others"}
     yield Section("services", {"rows": rows, "words": words, "where": board.namespace, "loads": _loads(board)})
@@ -56,7 +56,7 @@ def _loads(board: Board) -> dict[Key, tuple[str, str]]:
     seen = [ServiceWithNumbers(board.bodies[key], tree, (), None) for key, tree in board.trees.items()]
     rows = zip(seen, everywhere(top.service_rows(seen, board.at)), strict=True)
     return {
-        (row.namespace, row.name): (top_table.brief(row), visible(str(heard.body["status"]["traffic"]["time"])))
+        (row.namespace, row.name): (top_table.summarize_row(row), visible(str(heard.body["status"]["traffic"]["time"])))
         for heard, row in rows
         if row.source
     }
@@ -76,7 +76,7 @@ def _rights(board: Board) -> Section:
 
 
 def service(
-    board: Board, key: Key, details: Details | None, traffic: TrafficSamples | None, shell: Shell
+    board: Board, key: Key, details: Details | None, traffic: TrafficSamples | None, shell: CommandBuilder
 ) -> Iterator[Section]:
     """Yield the sections of the page of one service, or one section that states that the service does not exist."""
     if key not in board.trees:
@@ -114,20 +114,20 @@ def _demand(body: Mapping[str, Any], traffic: TrafficSamples | None) -> Iterator
         yield Section("demand", everywhere({"plots": drawn, "why": " ".join(filter(None, (held, scaling.own_why(found))))}))
 
 
-def _left(safe: Tree, found: list[Cause], details: Details | None, shell: Shell) -> Data:
+def _left(safe: Tree, found: list[Cause], details: Details | None, shell: CommandBuilder) -> Data:
     """Return the data of the left column: the causes why the service is not ready, its groups and its events."""
     shown = [_cause_data(cause, details) for cause in found[:SHOWN]]
     causes_ = {"causes": shown, "more": len(found[SHOWN:]), "serves": safe.ready}
     return {**causes_, "tree": safe, "roles": list(_roles(safe, shell)), **_events(details)}
 
 
-def _right(board: Board, key: Key, shell: Shell) -> Data:
+def _right(board: Board, key: Key, shell: CommandBuilder) -> Data:
     """Return the data of the right column: the rollout, the earlier revisions and the possible actions."""
     tree, body, known = board.trees[key], board.bodies[key], _history(board, key)
     return {
         "steps": everywhere(rollout.steps(body, tree)),
         "shares": everywhere(list(rollout.shares(tree))),
-        "rejected": everywhere(list(rollout.rejected(body))),
+        "rejected": everywhere(list(rollout.rejected_revisions(body))),
         "lines": everywhere(known),
         "undo": _undo(tree, known, shell),
         "actions": list(_actions(board, key, shell)),
@@ -180,7 +180,7 @@ class RankView(NamedTuple):
     log: str
 
 
-def _roles(tree: Tree, shell: Shell) -> Iterator[Data]:
+def _roles(tree: Tree, shell: CommandBuilder) -> Iterator[Data]:
     for part in tree.slices:
         for role in part.roles:
             groups = [
@@ -206,7 +206,7 @@ def _of_rank(rank: Rank) -> State:
     return State.READY if rank.ready else states.for_reason(rank.reason)
 
 
-def _rank(tree: Tree, role: str, group: GroupView, rank: Rank, shell: Shell) -> RankView:
+def _rank(tree: Tree, role: str, group: GroupView, rank: Rank, shell: CommandBuilder) -> RankView:
     word = "draining" if rank.draining else "ready" if rank.ready else rank.reason
     log = of_rank(tree, role, group.group, rank.rank, shell, previous=rank.restarts > 0 and not rank.ready)
     return RankView(rank, _of_rank(rank), word, log if rank.pod else "")
@@ -237,7 +237,7 @@ def _history(board: Board, key: Key) -> list[Kept]:
     return [Kept(line, made[line.revision]) for line in reversed(lines)]
 
 
-def _undo(tree: Tree, known: list[Kept], shell: Shell) -> dict[int, str]:
+def _undo(tree: Tree, known: list[Kept], shell: CommandBuilder) -> dict[int, str]:
     """Map the number of each stored revision to the command that goes back to it. The current target revision is left
     out.
     """
@@ -255,12 +255,12 @@ def _events(details: Details | None) -> Data:
     return {"events": everywhere(details.events), "denied": visible(details.denied), "reading": False}
 
 
-def _actions(board: Board, key: Key, shell: Shell) -> Iterator[Any]:
+def _actions(board: Board, key: Key, shell: CommandBuilder) -> Iterator[Any]:
     tree, body, parsed = board.trees[key], board.bodies[key], _parsed(board, key)
     back = ""
     if parsed is not None:
         known = stored(board.observed[key].children.values(), parsed.uid)
-        back = history.before(known, target.of(parsed, {revision.name: revision.number for revision in known}))
+        back = history.undo_target(known, target.of(parsed, {revision.name: revision.number for revision in known}))
     annotations = (body.get("metadata") or {}).get("annotations") or {}
     rejected = bool((body.get("status") or {}).get("rejected"))
     yield from everywhere(
@@ -271,7 +271,7 @@ def _actions(board: Board, key: Key, shell: Shell) -> Iterator[Any]:
 # --- nodes and weights -------------------------------------------------------------------------------------------------
 
 
-def nodes(board: Board, shell: Shell) -> Iterator[Section]:
+def nodes(board: Board, shell: CommandBuilder) -> Iterator[Section]:
     """Yield the sections of the page of nodes and weights."""
     rows = everywhere(node_rows(board))
     yield from _operator(board.late)
@@ -285,7 +285,7 @@ def nodes(board: Board, shell: Shell) -> Iterator[Section]:
         },
     )
     seen = [(tree, board.bodies[key]) for key, tree in board.trees.items()]
-    yield Section("waits", {"waits": everywhere(list(cluster.waits(seen, shell)))})
+    yield Section("waits", {"waits": everywhere(list(cluster.external_waits(seen, shell)))})
     yield Section("models", {"models": everywhere(cluster.models(board.records)), "records": len(board.records)})
     describe = {row.name: shell("kubectl", "describe", "node", row.name) for row in rows}
     yield Section("nodes", {"rows": rows, "describe": describe})

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from ome_operator.cli.app import app
 from ome_operator.cli.live.cluster_from_manifests import gather
-from ome_operator.describe.outcome import outcome
+from ome_operator.describe.outcome import compute_outcome
 from tests.support import yamls
 from tests.support.rig import Manifest, Rig
 
@@ -31,7 +31,7 @@ def by_digit(namespace: str, runtime: Manifest, shape: str) -> dict[str, Manifes
         body["spec"].pop("router", None)
         cluster = gather([yamls.model(), runtime, body])
         (kept,) = cluster.services()
-        digit = outcome(kept.parsed, cluster.deps()).revision[0]
+        digit = compute_outcome(kept.parsed, cluster.deps()).revision[0]
         if digit not in found:
             body["metadata"]["name"] = f"{shape}{digit}"
             found[digit] = body

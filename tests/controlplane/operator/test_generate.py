@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from ome_operator.cli.app import app as ome
 from ome_operator.cli.generate import app, bookshelf
-from ome_operator.cookbook.layout import Proposal, plan
+from ome_operator.cookbook.layout import PlanProposal, plan
 from ome_operator.cookbook.library import engine, engines
 from ome_operator.cookbook.manifests import manifests
 from ome_operator.cookbook.request import RecipeRefused, RecipeRequest
@@ -27,7 +27,7 @@ SAMPLE = 60
 """Number of proposals that are sent to the API server; all of them with OME_SOAK=1."""
 
 
-def answers(namespace: str) -> Iterator[Proposal]:
+def answers(namespace: str) -> Iterator[PlanProposal]:
     """Yield a plan for every combination of hardware, model and strategy that is not refused, all for one namespace."""
     shelf = bookshelf()
     for name, versions in engines().items():

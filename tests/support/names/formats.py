@@ -18,7 +18,7 @@ from ome_operator.core.observed.admission import GangAdmission
 from ome_operator.core.observed.objects import Deps, Observed
 from ome_operator.core.observed.validation import ValidationResult
 from ome_operator.core.placement.claims import Claim
-from ome_operator.describe.diagnosis import Trouble
+from ome_operator.describe.diagnosis import ServiceTrouble
 from ome_operator.describe.preflight import PreflightReport
 from ome_operator.describe.preview import Preview
 from ome_operator.describe.top import TopRow
@@ -119,7 +119,7 @@ def outputs() -> Iterator[str]:
     """Yield the keys of what commands print as JSON and YAML."""
     documents = {
         "diff": Preview,
-        "explain": Trouble,
+        "explain": ServiceTrouble,
         "preflight": PreflightReport,
         "replay": ReplayedPass,
         "status": Tree,

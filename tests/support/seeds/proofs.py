@@ -21,7 +21,7 @@ from ome_operator.core.observed.objects import Deps, Ref
 from ome_operator.core.sglang import convert
 from ome_operator.engines.flags import SWITCH
 from ome_operator.sizing import published_figures
-from ome_operator.sizing.constants import fitted
+from ome_operator.sizing.constants import shipped_constants
 from tests.support import parts
 from tests.support.seeds import words
 from tests.support.seeds.path import at
@@ -130,7 +130,7 @@ def explains(argument: list[str]) -> str:
 
 @cache
 def _explained() -> str:
-    return " ".join(published_figures.text(fitted()).split())
+    return " ".join(published_figures.text(shipped_constants()).split())
 
 
 def pods(argument: Argument) -> str:

@@ -3,7 +3,15 @@
 import pytest
 
 from ome_operator.api.learned import Attention
-from ome_operator.capacity.division import Division, block, divides, experts, heads, redundant_experts, whole_blocks
+from ome_operator.capacity.division import (
+    Division,
+    block,
+    experts,
+    find_uneven_heads,
+    find_uneven_size,
+    redundant_experts,
+    whole_blocks,
+)
 from ome_operator.capacity.model import ModelFacts
 from ome_operator.capacity.shape import ParallelShape
 from ome_operator.cli.generate import bookshelf
@@ -44,7 +52,7 @@ K2 = bookshelf().model("Kimi-K2-Instruct").sizes
     ],
 )
 def test_uneven_shape_returns_division_and_sentence(sizes: dict[str, int], division: Division, sentence: str) -> None:
-    found = divides(K2, ParallelShape(**sizes))
+    found = find_uneven_size(K2, ParallelShape(**sizes))
     assert found is not None
     assert found.division is division
     assert found.sentence.startswith(sentence)
@@ -56,12 +64,12 @@ def test_divisible_shapes_are_accepted() -> None:
         {"tp": 96, "attention_dp": 96, "ep": 96, "redundant": 96},
         {"tp": 32, "attention_dp": 8, "ep": 32},
     ):
-        assert divides(K2, ParallelShape(**sizes)) is None
+        assert find_uneven_size(K2, ParallelShape(**sizes)) is None
 
 
 def test_what_is_unknown_or_absent_divides() -> None:
     unknown = ModelFacts("x", K2.facts.model_copy(update={"attention": None, "layers": None}), None, ())
-    assert heads(unknown, 7) is None and divides(unknown, ParallelShape(tp=8, pp=99)) is None
+    assert find_uneven_heads(unknown, 7) is None and find_uneven_size(unknown, ParallelShape(tp=8, pp=99)) is None
     dense = shape("Llama-3.1-8B").known
     assert experts(dense, 8, 3) is None
     assert block(shape("Kimi-K2", "bf16").known, 2048, 3) is None, "the weights have no quantization blocks"
@@ -70,8 +78,8 @@ def test_what_is_unknown_or_absent_divides() -> None:
 def test_heads_of_linear_attention_divide_too() -> None:
     attention = Attention(heads=32, kv_heads=2, linear_heads=16)
     model = ModelFacts("x", K2.facts.model_copy(update={"attention": attention}), None, ())
-    found = heads(model, 32)
-    assert heads(model, 16) is None
+    found = find_uneven_heads(model, 32)
+    assert find_uneven_heads(model, 16) is None
     assert found is not None and found.sentence == "16 heads of linear attention cannot be divided by 32 GPUs"
 
 
@@ -104,13 +112,13 @@ def test_key_value_heads_are_divided_or_copied_evenly(number: int, gpus: int, fi
     """Phi-4 has 40 heads and 10 key-value heads: engines end at TP 8. Latent attention has no heads to divide."""
     attention = Attention(heads=40 * 4, kv_heads=number)
     model = ModelFacts("x", K2.facts.model_copy(update={"attention": attention}), None, ())
-    found = heads(model, gpus)
+    found = find_uneven_heads(model, gpus)
     assert (found is None) is fits
     if found is not None:
         words = f"{number} key-value heads can neither be divided by {gpus} GPUs nor copied evenly to them"
         assert (found.division, found.sentence) == (Division.HEADS, words)
     latent = attention.model_copy(update={"kv_lora_rank": 512})
-    assert heads(ModelFacts("x", K2.facts.model_copy(update={"attention": latent}), None, ()), gpus) is None
+    assert find_uneven_heads(ModelFacts("x", K2.facts.model_copy(update={"attention": latent}), None, ()), gpus) is None
 
 
 def test_blocks_without_columns_are_no_blocks() -> None:

@@ -12,9 +12,9 @@ from ome_operator.cookbook import fit, roles
 from ome_operator.cookbook.library import engine
 from ome_operator.cookbook.request import RecipeRequest
 from ome_operator.lint.division import engines
-from ome_operator.lint.memory import needs
+from ome_operator.lint.memory import needed_memory
 from ome_operator.sizing.gpus import gpu
-from ome_operator.sizing.memory import fit as planned
+from ome_operator.sizing.memory import compute_fit as planned
 from ome_operator.sizing.shapes import shape
 from ome_operator.sizing.workers import Worker
 from tests.support.linting import looked_at
@@ -120,7 +120,7 @@ def recipes() -> str:
     lines = []
     for subject in looked_at(bodies):
         for role, start, found in engines(subject):
-            rank = needs(subject.model, start, found) if subject.model is not None else None
+            rank = needed_memory(subject.model, start, found) if subject.model is not None else None
             if rank is not None:
                 parts = f"{in_gib(rank.needed_parts)}; beside them {in_gib(rank.beside_parts)}"
                 lines.append(f"{subject.service} {role.title}: {parts}\n")

@@ -17,7 +17,7 @@ from ome_operator.api import InferenceService, Runtime
 from ome_operator.cli import connect
 from ome_operator.cli.app import app
 from ome_operator.cli.live import preflight
-from ome_operator.describe.outcome import outcome
+from ome_operator.describe.outcome import compute_outcome
 from ome_operator.errors import UserError
 from ome_operator.kube import errors
 from tests.support import parts, yamls
@@ -157,7 +157,7 @@ def test_what_is_stored_is_what_is_looked_at(monkeypatch: pytest.MonkeyPatch) ->
     """
     body = {**service(), "metadata": {**service()["metadata"], "uid": "u"}}
     parsed = parts.good(InferenceService.parse(body)), parts.good(Runtime.parse(runtime()))
-    made = outcome(parsed[0], parts.deps(parts.model(), parsed[1]))
+    made = compute_outcome(parsed[0], parts.deps(parts.model(), parsed[1]))
     (stored,) = [each for each in made.manifests if each["kind"] == "ControllerRevision"]
     older = json.loads(json.dumps(stored).replace("engine:1", "engine:0"))
     older["data"]["inputs"] = stored["data"]["inputs"]

@@ -20,7 +20,7 @@ from ome_operator.cli.live import summaries
 from ome_operator.cli.live.summaries import AT_ONCE
 from ome_operator.cli.top import TopView, What, _table, _watch
 from ome_operator.describe.top import TopRow
-from ome_operator.describe.top_table import COLUMNS, short
+from ome_operator.describe.top_table import COLUMNS, short_number
 from ome_operator.kube import podproxy
 from ome_operator.kube.errors import Forbidden
 from tests.support import console
@@ -325,4 +325,4 @@ async def test_watching_shows_only_what_changed(monkeypatch: pytest.MonkeyPatch,
     [(0, "0"), (0.421, "0.42"), (2.4, "2.4"), (42.4, "42"), (311, "311"), (9999, "9999"), (12345, "12.3k"), (2.5e6, "2.5M")],
 )
 def test_short_numbers_have_at_most_four_characters(value: float, text: str) -> None:
-    assert short(value) == text
+    assert short_number(value) == text

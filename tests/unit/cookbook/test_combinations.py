@@ -15,7 +15,7 @@ import yaml
 from ome_operator import api, keys
 from ome_operator.cookbook.command import commands
 from ome_operator.cookbook.command import variables as meanings
-from ome_operator.cookbook.layout import Proposal, plan
+from ome_operator.cookbook.layout import PlanProposal, plan
 from ome_operator.cookbook.library import Library, engine, engines
 from ome_operator.cookbook.manifests import manifests
 from ome_operator.cookbook.preset import in_pods, in_shell
@@ -50,7 +50,7 @@ def asks(shelf: Library) -> Iterator[RecipeRequest]:
                 )
 
 
-Outcome = tuple[RecipeRequest, Proposal | str]
+Outcome = tuple[RecipeRequest, PlanProposal | str]
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def outcomes(shelf: Library) -> list[Outcome]:
     return [(ask, answer(ask, shelf)) for ask in asks(shelf)]
 
 
-def answer(ask: RecipeRequest, shelf: Library) -> Proposal | str:
+def answer(ask: RecipeRequest, shelf: Library) -> PlanProposal | str:
     try:
         made = plan(ask, shelf)
         in_pods(made)  # The version may not have this parser.
@@ -100,7 +100,7 @@ def test_every_combination_is_answered_or_refused_with_a_sentence(outcomes: list
 
 def test_every_answer_is_a_command_and_keeps_to_the_nodes(outcomes: list[Outcome]) -> None:
     for ask, made in outcomes:
-        if isinstance(made, Proposal):
+        if isinstance(made, PlanProposal):
             text = commands(made)
             assert made.served.place in text
             assert "None" not in text and "{{" not in text
@@ -112,7 +112,7 @@ def test_every_variable_of_an_engine_is_read_by_its_version(outcomes: list[Outco
     """Every variable that a preset sets is read by that version of the engine, because an engine ignores an unknown variable
     without an error.
     """
-    for made in (one for _, one in outcomes if isinstance(one, Proposal) and one.engine.name == "sglang"):
+    for made in (one for _, one in outcomes if isinstance(one, PlanProposal) and one.engine.name == "sglang"):
         for filled in (in_pods(made), in_shell(made)):
             names = {word.name for launch in filled.launches for word in launch.env if word.name.startswith("SGLANG_")}
             assert names <= made.engine.command_line.variables.keys(), made.engine.version
@@ -122,7 +122,7 @@ def test_every_answer_is_yaml_that_the_operator_renders(outcomes: list[Outcome])
     """Every generated manifest is valid YAML that the operator renders, the runtime has the sizes of the plan, and a
     reconciliation of the service yields no advice.
     """
-    for made in (one for _, one in outcomes if isinstance(one, Proposal)):
+    for made in (one for _, one in outcomes if isinstance(one, PlanProposal)):
         model, runtime, namespace, *files, service = yaml.load_all(manifests(made).all, Loader=yaml.CSafeLoader)
         assert [one["kind"] for one in files] == ["ConfigMap"] * len(files)
         assert namespace["metadata"]["name"] == service["metadata"]["namespace"]

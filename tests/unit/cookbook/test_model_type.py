@@ -11,7 +11,7 @@ import pytest
 
 from ome_operator.cookbook.layout import plan
 from ome_operator.cookbook.library import Library
-from ome_operator.cookbook.preset import Filled, in_pods, in_shell
+from ome_operator.cookbook.preset import RenderedPreset, in_pods, in_shell
 from ome_operator.cookbook.request import RecipeRefused, RecipeRequest
 from tests.support import parts
 
@@ -20,7 +20,7 @@ GGUF = {"model": "gguf", "engine": "ktransformers", "strategy": "cpu"}
 MPI = {"engine": "tensorrt-llm", "strategy": "tp+dp+ep", "tp": 16}
 
 
-def filled(shelf: Library, pods: bool = True, **asked: Any) -> Filled:
+def filled(shelf: Library, pods: bool = True, **asked: Any) -> RenderedPreset:
     whole = {"hardware": "h200", "model": "instruct", "model_type": "deepseek_v3", **asked}
     return (in_pods if pods else in_shell)(plan(RecipeRequest(**whole), shelf))
 

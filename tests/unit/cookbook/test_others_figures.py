@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from ome_operator.cookbook.layout import Proposal, plan
+from ome_operator.cookbook.layout import PlanProposal, plan
 from ome_operator.cookbook.library import Library
 from ome_operator.cookbook.manifests import manifests
-from ome_operator.cookbook.published import published
+from ome_operator.cookbook.published import published_results
 from ome_operator.cookbook.request import RecipeRequest
 from tests.support import parts
 
 
-def made(shelf: Library, **asked: Any) -> Proposal:
+def made(shelf: Library, **asked: Any) -> PlanProposal:
     return plan(RecipeRequest(**{"hardware": "h200", "model": "instruct", **asked}), shelf)
 
 
@@ -23,9 +23,9 @@ def words(text: str) -> str:
     return " ".join(text.replace("\n#", "\n").split())
 
 
-@pytest.mark.parametrize("number", range(len(published())))
+@pytest.mark.parametrize("number", range(len(published_results())))
 def test_every_record_is_of_a_recipe_that_can_be_asked_for(number: int, shelf: Library) -> None:
-    record = published()[number]
+    record = published_results()[number]
     sizes = {"tp": 8, "dp": 4, "gpus_per_node": 32} if record.asked["strategy"] == "tp" else {}
     planned = made(shelf, **record.asked, **sizes)
     assert record in planned.published
@@ -53,7 +53,7 @@ def test_other_recipes_get_no_figures(asked: dict[str, Any], shelf: Library) -> 
 
 
 def test_shipped_runtimes_have_the_figures_in_their_head() -> None:
-    found = [(file, each) for each in published() for file in each.runtimes]
+    found = [(file, each) for each in published_results() for file in each.runtimes]
     assert found
     for file, each in found:
         head = words((parts.ROOT / "config/runtimes" / file).read_text().partition("\napiVersion")[0])
@@ -64,7 +64,7 @@ def test_what_follows_from_the_published_figures() -> None:
     """The numbers that a remark derives from published figures are right: the sums over 16, 4 and 12 nodes, and the price of
     a million tokens.
     """
-    first = published()[0]
+    first = published_results()[0]
     for number in (56_000 * 16, 24_000 * 16, 56_000 * 4, 24_000 * 12):
         assert f"{number:,}" in first.remark
     million_an_hour = 24_000 * 16 * 3600 / 1e6

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ome_operator.cookbook import fit
 from ome_operator.cookbook.layout import plan
 from ome_operator.cookbook.library import Library, engine, engines
-from ome_operator.cookbook.published import published
+from ome_operator.cookbook.published import published_results
 from ome_operator.cookbook.request import RecipeRefused, RecipeRequest
 from tests.support import parts
 
@@ -47,7 +47,7 @@ def others() -> Iterator[str]:
     """Yield the recorded measurements by others as lines of the page."""
     yield "| recipe | measured | figures | source |"
     yield "|---|---|---|---|"
-    for each in published():
+    for each in published_results():
         recipe = "{model} on {hardware}, {engine} `{strategy}`".format(**each.asked)
         sizes = " + ".join(f"{role['nodes']} × {role['tp'] // role['nodes']}" for role in each.roles)
         figures = f"{'; '.join(each.figures)}. {each.remark}"

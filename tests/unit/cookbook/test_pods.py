@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ome_operator.cookbook.layout import Proposal, plan
+from ome_operator.cookbook.layout import PlanProposal, plan
 from ome_operator.cookbook.library import Library
 from ome_operator.cookbook.manifests import manifests
 from ome_operator.cookbook.request import RecipeRequest
@@ -15,11 +15,11 @@ from ome_operator.cookbook.request import RecipeRequest
 STACK_KIB = 65536
 
 
-def made(shelf: Library, **asked: Any) -> Proposal:
+def made(shelf: Library, **asked: Any) -> PlanProposal:
     return plan(RecipeRequest(**{"hardware": "h200", "model": "instruct", **asked}), shelf)
 
 
-def components(planned: Proposal) -> list[dict[str, Any]]:
+def components(planned: PlanProposal) -> list[dict[str, Any]]:
     spec = yaml.safe_load(manifests(planned).runtime)["spec"]
     return [spec[name] for name in ("engineConfig", "decoderConfig") if name in spec]
 

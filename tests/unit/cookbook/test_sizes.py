@@ -10,13 +10,13 @@ import yaml
 
 from ome_operator.cookbook import fit
 from ome_operator.cookbook.command import commands
-from ome_operator.cookbook.layout import Proposal, plan
+from ome_operator.cookbook.layout import PlanProposal, plan
 from ome_operator.cookbook.library import Library
 from ome_operator.cookbook.manifests import manifests
 from ome_operator.cookbook.request import RecipeRequest
 
 
-def made(shelf: Library, **asked: Any) -> Proposal:
+def made(shelf: Library, **asked: Any) -> PlanProposal:
     return plan(RecipeRequest(**{"hardware": "h200", "model": "instruct", **asked}), shelf)
 
 

@@ -7,7 +7,7 @@ import pytest
 from ome_operator.cli.live.board import Board
 from ome_operator.core.reasons import Reason, State
 from ome_operator.describe import states
-from ome_operator.describe.actions import Shell, of_service
+from ome_operator.describe.actions import CommandBuilder, of_service
 from ome_operator.describe.causes import Cause, causes
 from ome_operator.describe.words import MISSING
 from tests.support import console
@@ -20,7 +20,7 @@ def board() -> Board:
 
 def of(namespace: str, name: str) -> list[Cause]:
     body = board().bodies[namespace, name]
-    return causes(board().trees[namespace, name], body["status"]["conditions"], Shell(("--context", "prod")))
+    return causes(board().trees[namespace, name], body["status"]["conditions"], CommandBuilder(("--context", "prod")))
 
 
 def test_a_chain_leads_from_the_service_to_the_reason() -> None:
@@ -77,7 +77,7 @@ def test_a_reason_that_nobody_knows_is_for_a_person() -> None:
 
 
 def test_commands_reach_the_same_cluster_and_are_quoted() -> None:
-    shell = Shell(("--context", "a b"))
+    shell = CommandBuilder(("--context", "a b"))
     assert shell("ome", "status", "x; reboot") == "ome status 'x; reboot' --context 'a b'"
     assert shell.step("free GPUs: kubectl get nodes -L a/b") == ("free GPUs", "kubectl get nodes -L a/b --context 'a b'")
     assert shell.step("wait for its grace period") == ("wait for its grace period", "")
@@ -89,7 +89,7 @@ def test_commands_reach_the_same_cluster_and_are_quoted() -> None:
 @pytest.mark.parametrize("frozen", [True, False])
 def test_what_can_be_done_is_what_is_not_done_yet(paused: bool, frozen: bool) -> None:
     tree = board().trees["chat", "llama-scout"]
-    found = of_service(tree, Shell(), paused=paused, frozen=frozen, rejected=paused, back="abc" if frozen else "")
+    found = of_service(tree, CommandBuilder(), paused=paused, frozen=frozen, rejected=paused, back="abc" if frozen else "")
     words = {action.command.split()[1] for action in found if action.edits and action.command.startswith("ome ")}
     wanted = {"resume" if paused else "pause", "thaw" if frozen else "freeze", "restart"}
     assert words == wanted | ({"retry"} if paused else set()) | ({"undo"} if frozen else set())

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from ome_operator.describe.changes import changes
-from ome_operator.describe.outcome import Outcome
+from ome_operator.describe.outcome import TargetOutcome
 
 
-def outcome(probes: dict[str, Any]) -> Outcome:
+def outcome(probes: dict[str, Any]) -> TargetOutcome:
     template = {"spec": {"containers": [{"name": "main", **probes}]}}
     body = {"kind": "StatefulSet", "metadata": {"name": "a"}, "spec": {"template": template}}
-    return Outcome("", {}, (body,), (), ())
+    return TargetOutcome("", {}, (body,), (), ())
 
 
 @pytest.mark.parametrize("shared", [True, False])

@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from ome_operator.describe import draw
-from ome_operator.describe.diagnosis import EVENTS, ROUTINE, Seen, Trouble, lacks, merged, trouble
+from ome_operator.describe.diagnosis import (
+    EVENTS,
+    ROUTINE,
+    SeenEvent,
+    ServiceTrouble,
+    find_trouble,
+    merge_events,
+    scheduler_reasons,
+)
 from ome_operator.describe.tree import tree
 from tests.support import parts
 from tests.support.simulator import World
@@ -18,20 +26,20 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 FULL = "0/16 nodes are available: 12 Insufficient nvidia.com/gpu, 4 node(s) had untolerated taint {ome.io/real: true, a: b}."
 
 
-def asked(world: World, events: tuple[Seen, ...] = (), **pods: Any) -> Trouble:
+def asked(world: World, events: tuple[SeenEvent, ...] = (), **pods: Any) -> ServiceTrouble:
     """Return the problems of a service whose decode pods all have these changes."""
     observed = world.observed()
     changed = tuple(pod._replace(**pods) if pod.component == "decoder" else pod for pod in observed.pods)
     one = body(world)
-    return trouble(tree(one, replace(observed, pods=changed)), one["status"].get("conditions") or (), events)
+    return find_trouble(tree(one, replace(observed, pods=changed)), one["status"].get("conditions") or (), events)
 
 
-def text(found: Trouble) -> str:
+def text(found: ServiceTrouble) -> str:
     from rich.console import Console
 
     screen = Console(width=200, highlight=False)
     with screen.capture() as got:
-        for line in draw.trouble(found, NOW):
+        for line in draw.draw_trouble(found, NOW):
             screen.print(line)
     return got.get()
 
@@ -55,7 +63,7 @@ def test_who_holds_the_nodes_follows_the_words_of_the_scheduler() -> None:
     pods = tuple(pod._replace(ready=False, reason="Unschedulable", message=FULL) for pod in observed.pods)
     held = "of the nodes that its pods could take, 16 are held by team/other, which is serving"
     told = [{"type": "DecoderReady", "status": "False", "reason": "Unschedulable", "message": f"decode 0/12: x; {held}"}]
-    found = {stuck.role: stuck.lacks for stuck in trouble(tree(one, replace(observed, pods=pods)), told, ()).pods}
+    found = {stuck.role: stuck.lacks for stuck in find_trouble(tree(one, replace(observed, pods=pods)), told, ()).pods}
     assert found["decode"][-1] == held and held not in found["prefill"]
 
 
@@ -82,7 +90,7 @@ def test_a_crash_names_the_logs_of_its_group() -> None:
 
 @pytest.mark.parametrize("message", ["", "no nodes", "0/3 nodes are available: pod has a claim that waits."])
 def test_other_words_of_the_scheduler_stay_as_they_are(message: str) -> None:
-    assert lacks(message) == []
+    assert scheduler_reasons(message) == []
 
 
 def test_conditions_that_pods_do_not_explain_are_told() -> None:
@@ -108,8 +116,8 @@ def test_a_ready_service_has_nothing_to_explain() -> None:
 
 
 def test_alike_events_are_counted_and_the_newest_come_first() -> None:
-    def seen(minutes: int, message: str, count: int = 1, type_: str = "Warning") -> Seen:
-        return Seen(NOW - timedelta(minutes=minutes), type_, "Failed", "Pod a", message, count)
+    def seen(minutes: int, message: str, count: int = 1, type_: str = "Warning") -> SeenEvent:
+        return SeenEvent(NOW - timedelta(minutes=minutes), type_, "Failed", "Pod a", message, count)
 
     many = tuple(seen(60 + number, f"old {number}") for number in range(20))
     few = seen(3, "x", 2), seen(2, "y"), seen(9, "x"), seen(1, "z", 1, "Normal")
@@ -120,12 +128,12 @@ def test_alike_events_are_counted_and_the_newest_come_first() -> None:
 
 
 def test_steps_of_each_pod_do_not_hide_what_happened_to_a_group() -> None:
-    def seen(minutes: int, reason: str, message: str) -> Seen:
-        return Seen(NOW - timedelta(minutes=minutes), "Normal", reason, "Pod a", message, 1)
+    def seen(minutes: int, reason: str, message: str) -> SeenEvent:
+        return SeenEvent(NOW - timedelta(minutes=minutes), "Normal", reason, "Pod a", message, 1)
 
     steps = [seen(number, reason, f"{number}") for reason in sorted(ROUTINE) for number in range(1, 40)]
     whole = [seen(50, "GroupRecycled", "decode group 0"), seen(49, "GroupRecycled", "decode group 1")]
-    found = merged([*whole, *steps])
+    found = merge_events([*whole, *steps])
     assert {(one.reason, one.message, one.count) for one in found} == {
         *((reason, "1", 39) for reason in ROUTINE),
         *((one.reason, one.message, 1) for one in whole),
@@ -160,7 +168,7 @@ def test_the_next_step_names_the_labels_that_pods_ask_for() -> None:
     steps = {finding.reason: finding.next for finding in found.findings}
     assert f"kubectl get nodes -l {labels[0]}=Ready,{labels[1]}=Ready" in steps["WaitingForNodes"]
     pods = tuple(pod._replace(ready=False, reason="Unschedulable", message=FULL) for pod in world.observed().pods)
-    seen = trouble(tree(body(world), replace(world.observed(), pods=pods)), body(world)["status"]["conditions"], ())
+    seen = find_trouble(tree(body(world), replace(world.observed(), pods=pods)), body(world)["status"]["conditions"], ())
     assert seen.pods[0].next.endswith(f"kubectl get nodes -L {labels[0]} -L {labels[1]}")
 
 
@@ -169,13 +177,13 @@ def test_what_happened_before_it_was_ready_is_over() -> None:
     (ready,) = [told for told in world.service.status["conditions"] if told["type"] == "Ready"]
     at = datetime.fromisoformat(ready["lastTransitionTime"])
     events = tuple(
-        Seen(at + timedelta(minutes=late), "Warning", "FailedScheduling", "Pod a", f"{late}", 1) for late in (-31, 2)
+        SeenEvent(at + timedelta(minutes=late), "Warning", "FailedScheduling", "Pod a", f"{late}", 1) for late in (-31, 2)
     )
     assert [event.message for event in asked(world, events).events] == ["2"]
     assert len(asked(world, events, ready=False, reason="NotReady").events) == 1
     broken = body(world)
     broken["status"]["conditions"] = [{**told, "status": "False"} for told in broken["status"]["conditions"]]
-    seen = trouble(tree(broken, world.observed()), broken["status"]["conditions"], events)
+    seen = find_trouble(tree(broken, world.observed()), broken["status"]["conditions"], events)
     assert [event.message for event in seen.events] == ["2", "-31"]
 
 
@@ -186,25 +194,25 @@ def test_what_happened_before_a_group_was_replaced_is_over() -> None:
     world = grown(World(*parts.kimi(), seed=1))
     at = datetime.fromisoformat(world.condition("Ready")["lastTransitionTime"])
     events = tuple(
-        Seen(at + timedelta(minutes=late), "Warning", "FailedScheduling", "Pod a", f"{late}", 1) for late in (2, 9)
+        SeenEvent(at + timedelta(minutes=late), "Warning", "FailedScheduling", "Pod a", f"{late}", 1) for late in (2, 9)
     )
     groups = [{"name": "a", "readySince": (at + timedelta(minutes=5)).isoformat()}, {"name": "b"}, {"readySince": "soon"}]
     one = body(world)
-    seen = trouble(tree(one, world.observed()), one["status"]["conditions"], events, groups)
+    seen = find_trouble(tree(one, world.observed()), one["status"]["conditions"], events, groups)
     assert [event.message for event in seen.events] == ["9"]
 
 
 def test_earlier_events_explain_why_a_ready_service_lacks_groups() -> None:
     world = grown(World(*parts.kimi(), seed=1))
     at = datetime.fromisoformat(world.condition("Ready")["lastTransitionTime"])
-    events = (Seen(at - timedelta(minutes=31), "Warning", "FailedScheduling", "Pod a", "no node", 1),)
+    events = (SeenEvent(at - timedelta(minutes=31), "Warning", "FailedScheduling", "Pod a", "no node", 1),)
     short = body(world)
     lacks = {"Scaled": {"status": "False", "reason": "WaitingForRoom"}, "EngineReady": {"status": "False", "reason": "x"}}
     short["status"]["conditions"] = [each | lacks.get(each["type"], {}) for each in short["status"]["conditions"]]
-    seen = trouble(tree(short, world.observed()), short["status"]["conditions"], events)
+    seen = find_trouble(tree(short, world.observed()), short["status"]["conditions"], events)
     assert (seen.ready, seen.missing, len(seen.events)) == (True, "WaitingForRoom", 1)
     assert [each.condition for each in seen.findings] == ["EngineReady"], "Scaled repeats it"
-    head, *_ = draw.trouble(seen, at)
+    head, *_ = draw.draw_trouble(seen, at)
     assert str(head).endswith("is Ready, and groups are missing: WaitingForRoom")
 
 
@@ -213,7 +221,7 @@ def test_a_pin_is_said_though_all_is_well() -> None:
     pinned = body(world)
     name = pinned["status"]["revision"]
     pinned["spec"]["rollout"] = {"revision": name}
-    seen = trouble(tree(pinned, world.observed()), pinned["status"]["conditions"], ())
+    seen = find_trouble(tree(pinned, world.observed()), pinned["status"]["conditions"], ())
     undo = "ome undo kimi-k2-instruct -n kimi-k2-instruct --off ends that"
     line = f"pinned to {name} by spec.rollout.revision: edits wait ({undo})"
     assert seen.ready and line in text(seen)
@@ -233,7 +241,7 @@ def test_weights_are_loaded_by_engines_that_run(component: str, reason: str, sai
     world = grown(World(*parts.kimi(), seed=1))
     observed = world.observed()
     pods = tuple(pod._replace(ready=False, reason=reason) if pod.component == component else pod for pod in observed.pods)
-    seen = trouble(tree(body(world), replace(observed, pods=pods)), body(world)["status"]["conditions"], ())
+    seen = find_trouble(tree(body(world), replace(observed, pods=pods)), body(world)["status"]["conditions"], ())
     assert [stuck.next.startswith(said) for stuck in seen.pods] == [True]
 
 
@@ -268,7 +276,7 @@ def test_pods_that_the_api_server_refuses_are_not_waited_for(component: str) -> 
     message = f"x 0/4: 4 pods cannot be created: {FORBIDDEN}"
     one["status"]["conditions"] = [*told, {"type": type_, "status": "False", "reason": "PodsRefused", "message": message}]
     seen = tree(one, replace(observed, pods=tuple(pod for pod in observed.pods if pod.component != component)))
-    found = trouble(seen, one["status"]["conditions"], ())
+    found = find_trouble(seen, one["status"]["conditions"], ())
     (stuck,) = found.pods
     assert (stuck.reason, stuck.message) == ("PodsRefused", FORBIDDEN)
     assert stuck.next.startswith("correct what the API server names")
@@ -306,7 +314,7 @@ def test_a_router_needs_neither_gpus_nor_the_label_of_a_model() -> None:
         pod._replace(ready=False, reason="Unschedulable", message=message) if pod.component == "router" else pod
         for pod in world.observed().pods
     )
-    (stuck,) = trouble(tree(body(world), replace(world.observed(), pods=pods)), (), ()).pods
+    (stuck,) = find_trouble(tree(body(world), replace(world.observed(), pods=pods)), (), ()).pods
     assert stuck.role == "router" and "GPU" not in stuck.next and "label" not in stuck.next
 
 
@@ -325,7 +333,7 @@ def test_the_labels_of_a_next_step_are_those_of_the_pods_own_revision() -> None:
         ("models.ome.io/clusterbasemodel.tiny",),
         ("models.ome.io/clusterbasemodel.other",),
     }
-    found = trouble(seen, (), ()).pods
+    found = find_trouble(seen, (), ()).pods
     steps = {stuck.pods[0].partition(f"-{before}")[1] != "": stuck.next for stuck in found if stuck.role == "engine"}
     assert steps[True].endswith("clusterbasemodel.tiny") and steps[False].endswith("clusterbasemodel.other")
 
@@ -338,4 +346,4 @@ def test_labels_that_agents_set_are_not_to_be_set_by_hand() -> None:
     pods = tuple(pod._replace(ready=False, reason="Unschedulable", message=FULL) for pod in observed.pods)
     shown = tree(body(world), replace(observed, pods=pods))
     shown = replace(shown, slices=tuple(replace(part, fetched=True) for part in shown.slices))
-    assert "wait for the model agents, which label nodes, or " in trouble(shown, (), ()).pods[0].next
+    assert "wait for the model agents, which label nodes, or " in find_trouble(shown, (), ()).pods[0].next

@@ -5,7 +5,7 @@ import pytest
 from ome_operator.core.observed.objects import Node
 from ome_operator.core.placement.demand import Demand
 from ome_operator.core.placement.need import Need
-from ome_operator.describe.fit import NO_NODES, FitAnswer, Holder, NodeToFree, Placed, fit, text
+from ome_operator.describe.fit import NO_NODES, FitAnswer, Holder, NodeToFree, PlacedPods, fit_on_nodes, text
 
 NAME = ("team", "svc")
 
@@ -27,25 +27,27 @@ def held(**gpus: int) -> dict[str, dict[str, int]]:
 
 
 def test_it_fits_beside_the_others() -> None:
-    found = fit(NAME, (need(2),), nodes(3), held(n1=8), {"n1": [Holder("other/a", 8)]})
-    assert found == FitAnswer(*NAME, fits=True, why="", places=(Placed("engine", "n0", 1), Placed("engine", "n2", 1)))
+    found = fit_on_nodes(NAME, (need(2),), nodes(3), held(n1=8), {"n1": [Holder("other/a", 8)]})
+    assert found == FitAnswer(
+        *NAME, fits=True, why="", places=(PlacedPods("engine", "n0", 1), PlacedPods("engine", "n2", 1))
+    )
     assert text(found) == "team/svc fits now.\n  engine: n0, n2"
 
 
 def test_several_pods_share_a_node_unless_they_avoid_each_other() -> None:
-    found = fit(NAME, (need(3, 2),), nodes(3), {}, {})
-    assert found.places == (Placed("engine", "n0", 3),)
+    found = fit_on_nodes(NAME, (need(3, 2),), nodes(3), {}, {})
+    assert found.places == (PlacedPods("engine", "n0", 3),)
     assert "n0 (3 pods)" in text(found)
-    apart = fit(NAME, (need(2, 2, alone=True),), nodes(3), {}, {})
-    assert apart.places == (Placed("engine", "n0", 1), Placed("engine", "n1", 1))
+    apart = fit_on_nodes(NAME, (need(2, 2, alone=True),), nodes(3), {}, {})
+    assert apart.places == (PlacedPods("engine", "n0", 1), PlacedPods("engine", "n1", 1))
     roles = (need(1, 2, "prefill", apart=(1,)), need(1, 2, "decode", apart=(0,)))
-    assert [place.node for place in fit(NAME, roles, nodes(3), {}, {}).places] == ["n0", "n1"]
+    assert [place.node for place in fit_on_nodes(NAME, roles, nodes(3), {}, {}).places] == ["n0", "n1"]
 
 
 def test_what_would_have_to_go_is_the_smallest_holder() -> None:
     on = {"n0": [Holder("big/a", 8)], "n1": [Holder("small/b", 2)], "n2": []}
-    found = fit(NAME, (need(2),), nodes(3), held(n0=8, n1=2), on)
-    assert not found.fits and found.places == (Placed("engine", "n2", 1),)
+    found = fit_on_nodes(NAME, (need(2),), nodes(3), held(n0=8, n1=2), on)
+    assert not found.fits and found.places == (PlacedPods("engine", "n2", 1),)
     assert found.goes == (NodeToFree("n1", (Holder("small/b", 2),)),)
     assert found.why == "engine needs 2 nodes with 8 free GPUs: 1 is free, 1 is held by big/a, 1 is held by small/b"
     assert text(found).splitlines()[-1] == "  n1: small/b (2 GPUs)"
@@ -53,19 +55,19 @@ def test_what_would_have_to_go_is_the_smallest_holder() -> None:
 
 @pytest.mark.parametrize("busy", [{}, {"n0": 8}])
 def test_a_service_that_the_nodes_can_never_hold_says_so(busy: dict[str, int]) -> None:
-    found = fit(NAME, (need(4),), nodes(3), held(**busy), {})
+    found = fit_on_nodes(NAME, (need(4),), nodes(3), held(**busy), {})
     assert (found.fits, found.goes) == (False, ())
     assert text(found) == "team/svc does not fit now: engine needs 4 nodes: there are 3 nodes."
 
 
 def test_resources_other_than_gpus_are_named_without_a_holder() -> None:
-    found = fit(NAME, (need(1),), nodes(1), {"n0": {"pods": 110}}, {})
+    found = fit_on_nodes(NAME, (need(1),), nodes(1), {"n0": {"pods": 110}}, {})
     assert found.goes == (NodeToFree("n0", ()),)
     assert "n0: nothing that holds GPUs" in text(found)
 
 
 def test_a_service_without_groups_fits_and_no_node_is_named() -> None:
     """A service that is scaled to zero fits, even if there are no nodes. Without nodes, there is no other reason."""
-    assert fit(NAME, (need(0),), {}, {}, {}) == FitAnswer(*NAME, fits=True, why="")
-    assert fit(NAME, (), nodes(1), {}, {}) == FitAnswer(*NAME, fits=True, why="")
-    assert fit(NAME, (need(1),), {}, {}, {}).why == NO_NODES
+    assert fit_on_nodes(NAME, (need(0),), {}, {}, {}) == FitAnswer(*NAME, fits=True, why="")
+    assert fit_on_nodes(NAME, (), nodes(1), {}, {}) == FitAnswer(*NAME, fits=True, why="")
+    assert fit_on_nodes(NAME, (need(1),), {}, {}, {}).why == NO_NODES

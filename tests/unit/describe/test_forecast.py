@@ -11,7 +11,7 @@ from ome_operator.core.observed.objects import Deps, Observed, Ref
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.describe.changes import CHANGED
 from ome_operator.describe.forecast import Forecast, forecast
-from ome_operator.describe.outcome import outcome
+from ome_operator.describe.outcome import compute_outcome
 from tests.support import parts
 from tests.support.simulator import START, World
 
@@ -31,7 +31,7 @@ def edited(deps: Deps, old: str, new: str, component: str = "decoderConfig") -> 
 
 def told(before: tuple[InferenceService, Deps], after: tuple[InferenceService, Deps]) -> Forecast:
     """Return the forecast of the edit, which must have an effect."""
-    found = forecast(REF, outcome(*before), outcome(*after))
+    found = forecast(REF, compute_outcome(*before), compute_outcome(*after))
     assert found is not None
     return found
 
@@ -43,7 +43,7 @@ def service(**spec: Any) -> InferenceService:
 def test_an_outcome_is_what_the_first_pass_writes() -> None:
     case = parts.kimi()
     plan = sync(*case, Observed(), START)
-    assert outcome(*case).manifests == tuple(one.manifest for one in (*plan.first, *plan.apply, *plan.create))
+    assert compute_outcome(*case).manifests == tuple(one.manifest for one in (*plan.first, *plan.apply, *plan.create))
 
 
 def test_an_edit_of_the_runtime_restarts_every_group_and_says_which_flag_did_it() -> None:
@@ -105,16 +105,16 @@ def test_more_groups_start_and_nothing_restarts() -> None:
 
 def test_forecast_without_change_is_none() -> None:
     deps = parts.deps(parts.model(), parts.simple())
-    assert forecast(REF, outcome(service(), deps), outcome(service(), deps)) is None
+    assert forecast(REF, compute_outcome(service(), deps), compute_outcome(service(), deps)) is None
 
 
 def test_a_note_on_the_service_changes_nothing_that_runs() -> None:
     deps = parts.deps(parts.model(), parts.simple())
-    assert forecast(REF, outcome(service(), deps), outcome(service(annotations={"note": "x"}), deps)) is None
+    assert forecast(REF, compute_outcome(service(), deps), compute_outcome(service(annotations={"note": "x"}), deps)) is None
 
 
 def test_a_new_service_is_counted() -> None:
-    found = forecast(REF, None, outcome(*parts.kimi()))
+    found = forecast(REF, None, compute_outcome(*parts.kimi()))
     assert found is not None and found.gpus == 0
     assert found.sentence.startswith(f"new: revision {found.after} with prefill (1 group of 4 pods, 32 GPUs) and decode")
     assert found.sentence.endswith("128 GPUs in all; 16 objects added")
@@ -132,7 +132,7 @@ def test_a_paused_service_says_what_it_waits_for() -> None:
     deps = parts.deps(parts.model(), parts.simple())
     paused = service(rollout={"paused": True})
     waits = "revision x waits: spec.rollout.paused is true"
-    found = forecast(REF, outcome(paused, deps), outcome(paused, edited_image(deps)), f"But {waits}")
+    found = forecast(REF, compute_outcome(paused, deps), compute_outcome(paused, edited_image(deps)), f"But {waits}")
     assert found is not None
     assert found.gpus == 1
     assert f"engineConfig.runner.image engine:1 → engine:2. But {waits}" in found.sentence
@@ -149,12 +149,14 @@ def test_a_revision_that_is_stored_is_recognised() -> None:
     world.carry_out(world.sync())
     children = tuple(world.observed().children.values())
     world.deps = edited_image(deps)
-    found = forecast(REF, outcome(world.service, deps, children), outcome(world.service, world.deps, children))
+    found = forecast(
+        REF, compute_outcome(world.service, deps, children), compute_outcome(world.service, world.deps, children)
+    )
     assert found is not None
     while world.service.status["revision"] != found.after:
         world.carry_out(world.sync())
         world.step()
-    back = outcome(world.service, deps, tuple(world.observed().children.values()))
+    back = compute_outcome(world.service, deps, tuple(world.observed().children.values()))
     assert back.revision == found.before, "an undo selects the old revision again"
 
 
@@ -182,6 +184,6 @@ def test_a_service_that_is_scaled_to_zero_is_told_from_one_that_cannot_start(
     deps = parts.deps(
         parts.model(), parts.runtime(engineConfig={"runner": box}, routerConfig={"runner": {**box, "name": "router"}})
     )
-    before = outcome(parts.service(**old, **router), deps) if old is not None else None
-    found = forecast(REF, before, outcome(parts.service(**new, **router), deps))
+    before = compute_outcome(parts.service(**old, **router), deps) if old is not None else None
+    found = forecast(REF, before, compute_outcome(parts.service(**new, **router), deps))
     assert found is not None and re.search(words.replace("(", r"\("), found.sentence), found and found.sentence

@@ -6,7 +6,7 @@ import pytest
 
 from ome_operator.core.observed import slices
 from ome_operator.core.rollout.target import TargetRevision, target
-from ome_operator.describe.history import before, changed, history_entries
+from ome_operator.describe.history import history_entries, summarize_changes, undo_target
 from tests.unit.core.observed.test_revisions import stored
 
 BASE: dict[str, Any] = {
@@ -40,7 +40,7 @@ BASE: dict[str, Any] = {
     ],
 )
 def test_what_changed_in_a_few_words(part: dict[str, Any], said: str) -> None:
-    assert changed(BASE, {**BASE, **part}) == said
+    assert summarize_changes(BASE, {**BASE, **part}) == said
 
 
 KNOWN = slices.stored([stored(name, number) for number, name in enumerate("abcd")], "u")
@@ -72,4 +72,4 @@ def test_every_revision_with_what_it_is_now() -> None:
     ],
 )
 def test_an_undo_goes_to_what_worked_or_to_the_one_before(aim: TargetRevision, goes: str) -> None:
-    assert before(KNOWN, aim) == goes
+    assert undo_target(KNOWN, aim) == goes

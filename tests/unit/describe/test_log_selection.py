@@ -3,7 +3,7 @@
 import pytest
 
 from ome_operator.core.observed.objects import Pod
-from ome_operator.describe.log_selection import Choice, explain_no_pods, labelled, parse_seconds, sort_key
+from ome_operator.describe.log_selection import PodChoice, explain_no_pods, parse_seconds, pod_labels, sort_key
 from tests.support import parts
 from tests.support.simulator import World
 
@@ -18,7 +18,7 @@ def pods(runtime_size: int = 2, **spec: object) -> tuple[Pod, ...]:
 
 
 def test_prefill_before_decode_before_routers_each_by_group_and_rank() -> None:
-    found = list(labelled(pods(engine={"minReplicas": 2}, decoder={}, router={}), Choice()).values())
+    found = list(pod_labels(pods(engine={"minReplicas": 2}, decoder={}, router={}), PodChoice()).values())
     assert found[:-1] == ["prefill/0/0", "prefill/0/1", "prefill/1/0", "prefill/1/1", "decode/0/0", "decode/0/1"]
     assert found[-1].startswith("router/")
 
@@ -26,27 +26,27 @@ def test_prefill_before_decode_before_routers_each_by_group_and_rank() -> None:
 @pytest.mark.parametrize(
     ("choice", "said"),
     [
-        (Choice(role="decode"), ["decode/0/0", "decode/0/1"]),
-        (Choice(role="decoder", rank=1), ["decode/0/1"]),
-        (Choice(group=1), ["prefill/1/0", "prefill/1/1"]),
-        (Choice(role="engine", group=0, rank=0), ["prefill/0/0"]),
-        (Choice(group=7), []),
+        (PodChoice(role="decode"), ["decode/0/0", "decode/0/1"]),
+        (PodChoice(role="decoder", rank=1), ["decode/0/1"]),
+        (PodChoice(group=1), ["prefill/1/0", "prefill/1/1"]),
+        (PodChoice(role="engine", group=0, rank=0), ["prefill/0/0"]),
+        (PodChoice(group=7), []),
     ],
 )
-def test_log_choice_selects_pods(choice: Choice, said: list[str]) -> None:
-    assert list(labelled(pods(engine={"minReplicas": 2}, decoder={}, router={}), choice).values()) == said
+def test_log_choice_selects_pods(choice: PodChoice, said: list[str]) -> None:
+    assert list(pod_labels(pods(engine={"minReplicas": 2}, decoder={}, router={}), choice).values()) == said
 
 
 def test_the_revision_is_told_where_there_are_two() -> None:
     one, two = pods(engine={})
-    found = labelled([one, two._replace(revision="other")], Choice())
+    found = pod_labels([one, two._replace(revision="other")], PodChoice())
     assert set(found.values()) == {f"engine/0/0@{one.revision}", "engine/0/1@other"}
 
 
 def test_empty_log_choice_lists_existing_pods() -> None:
-    said = explain_no_pods(pods(engine={"minReplicas": 2}, decoder={}, router={}), Choice(group=7))
+    said = explain_no_pods(pods(engine={"minReplicas": 2}, decoder={}, router={}), PodChoice(group=7))
     assert "prefill (groups 0–1, ranks 0–1)" in said and "decode (groups 0, ranks 0–1)" in said and "router" in said
-    assert explain_no_pods((), Choice()) == "it has no pods"
+    assert explain_no_pods((), PodChoice()) == "it has no pods"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from ome_operator.core.moves.moving import policy
 from ome_operator.core.moves.record import Phase, read
 from ome_operator.core.moves.state_machine import First
 from ome_operator.describe.cluster import FREE, NodeRow
-from ome_operator.describe.moves import MoveView, moves
+from ome_operator.describe.moves import MoveView, moves_under_way
 from ome_operator.describe.node_table import node_table
 from tests.support import console
 
@@ -37,7 +37,7 @@ def board(spec: dict[str, Any] | None = None, conditions: tuple[Any, ...] = (), 
 
 def view(found: Board) -> MoveView:
     """Return the only move of the service."""
-    (move,) = moves(found.trees[KEY], found.bodies[KEY], NOW)
+    (move,) = moves_under_way(found.trees[KEY], found.bodies[KEY], NOW)
     return move
 
 
@@ -51,7 +51,7 @@ def nodes_of(found: Board, group: int) -> set[str]:
 def test_every_phase_says_what_it_waits_for_and_until_when(phase: Phase) -> None:
     found = board({"timeout": "20m"}, phase=str(phase), replacement="")
     if phase is Phase.RETURNED:
-        assert moves(found.trees[KEY], found.bodies[KEY], NOW) == []
+        assert moves_under_way(found.trees[KEY], found.bodies[KEY], NOW) == []
         return
     said, until = {
         Phase.SETTLING: ("the move begins if the cause lasts until 2026-01-01T09:50:15Z", "2026-01-01T09:50:15Z"),

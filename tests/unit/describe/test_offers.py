@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ome_operator.describe.diagnosis import next_step, trouble
+from ome_operator.describe.diagnosis import find_trouble, next_step
 from ome_operator.describe.tree import tree
 from tests.support import parts
 from tests.support.simulator import World
@@ -55,7 +55,7 @@ def test_a_new_revision_that_needs_a_person_can_be_undone() -> None:
     def offered(reason: str, back: str, **changes: Any) -> str:
         pods = tuple(pod._replace(ready=False, reason=reason) for pod in observed.pods)
         seen = replace(tree(one, replace(observed, pods=pods)), **changes)
-        return trouble(seen, one["status"]["conditions"], (), back=back).back
+        return find_trouble(seen, one["status"]["conditions"], (), back=back).back
 
     for reason in ("ImagePullBackOff", "ErrImagePull", "InvalidImageName", "CrashLoopBackOff", "OOMKilled", "Error"):
         assert offered(reason, "old") == (

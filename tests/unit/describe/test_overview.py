@@ -11,8 +11,8 @@ from ome_operator.cli.live.board import Board
 from ome_operator.core.observed.nodes import node, node_record
 from ome_operator.core.reasons import RolloutStage, State
 from ome_operator.describe import cluster, overview, rollout
-from ome_operator.describe.actions import Shell
-from ome_operator.describe.cluster import Use
+from ome_operator.describe.actions import CommandBuilder
+from ome_operator.describe.cluster import NodeUse
 from ome_operator.describe.rollout import StageState
 from ome_operator.describe.tree import Tree
 from tests.support import console
@@ -25,7 +25,7 @@ def board() -> Board:
 
 @cache
 def rows() -> list[overview.Row]:
-    return overview.ordered(overview.row(tree, board().bodies[key]) for key, tree in board().trees.items())
+    return overview.sort_rows(overview.row(tree, board().bodies[key]) for key, tree in board().trees.items())
 
 
 def row(name: str) -> overview.Row:
@@ -34,7 +34,7 @@ def row(name: str) -> overview.Row:
 
 def test_services_are_sorted_by_worst_state() -> None:
     assert [found.state for found in rows()] == sorted((found.state for found in rows()), key=list(State).index)
-    assert overview.counted(rows())[State.BROKEN] == 2
+    assert overview.count_states(rows())[State.BROKEN] == 2
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def wave(**more: Any) -> dict[str, Any]:
 
 def test_waves_that_are_over_are_not_shown_and_those_that_stopped_come_first() -> None:
     found = overview.active_waves(
-        [wave(state="Complete"), wave(), wave(state="Stopped", failed=1), {"metadata": {}}], Shell()
+        [wave(state="Complete"), wave(), wave(state="Stopped", failed=1), {"metadata": {}}], CommandBuilder()
     )
     assert [(each.state, each.failed) for each in found] == [(State.BROKEN, 1), (State.ROLLING, 0)]
     assert found[0].command == "ome status runtime rt -n team"
@@ -135,7 +135,7 @@ def test_a_model_over_all_nodes() -> None:
 
 
 def test_who_waits_for_what_is_told_once_for_alike_groups() -> None:
-    (wait,) = cluster.waits([(tree, board().bodies[key]) for key, tree in board().trees.items()], Shell())
+    (wait,) = cluster.external_waits([(tree, board().bodies[key]) for key, tree in board().trees.items()], CommandBuilder())
     assert (wait.service, wait.place, wait.gpus) == ("minimax-m2", "engine group 0 ranks 0–1 and 1 group more", 4)
     assert wait.said[0] == "20 nodes: Insufficient nvidia.com/gpu"
 
@@ -152,7 +152,7 @@ def test_a_rollout_does_not_wait_since_its_service_became_complete() -> None:
             ("RolledOut", "False", "WaitingForRoom", "09"),
         )
     ]  # fmt: skip
-    (wait,) = cluster.waits([(tree, {"status": {"conditions": told}})], Shell())
+    (wait,) = cluster.external_waits([(tree, {"status": {"conditions": told}})], CommandBuilder())
     assert wait.since == "2026-01-09T00:00:00Z"
 
 
@@ -240,7 +240,7 @@ def test_a_step_that_is_done_does_not_tell_what_is_missing_since_then(status: st
 
 def test_the_gpus_of_a_ready_rank_serve_only_with_its_whole_group() -> None:
     """The squares of a node have the colours of the bar above them, which counts the GPUs of groups that are not ready."""
-    ready = Use("a", "a", "decode 0 · rank 1", 8, State.READY, "", serves=True)
+    ready = NodeUse("a", "a", "decode 0 · rank 1", 8, State.READY, "", serves=True)
     assert ready.gpu_state is State.READY
     assert ready._replace(serves=False).gpu_state is State.WAITING
     assert ready._replace(serves=False, state=State.BROKEN).gpu_state is State.BROKEN
@@ -248,6 +248,6 @@ def test_the_gpus_of_a_ready_rank_serve_only_with_its_whole_group() -> None:
 
 def test_rejected_revisions_are_listed() -> None:
     body = {"status": {"rejected": [{"revision": "a", "reason": "ProgressDeadlineExceeded", "message": "m"}]}}
-    assert list(rollout.rejected(body)) == [("a", "ProgressDeadlineExceeded: m")]
+    assert list(rollout.rejected_revisions(body)) == [("a", "ProgressDeadlineExceeded: m")]
     shares = list(rollout.shares(board().trees["code", "qwen3-coder"]))
     assert [share.state for share in shares] == ["old", "wanted"] and keys.ROUTER in {part.role for part in shares[0].parts}

@@ -14,7 +14,7 @@ from ome_operator.core.observed import from_api
 from ome_operator.core.observed.objects import Child, Manifest, Observed
 from ome_operator.core.observed.slices import stored
 from ome_operator.core.reconcile.sync import sync
-from ome_operator.describe.outcome import outcome
+from ome_operator.describe.outcome import compute_outcome
 from ome_operator.describe.tree import tree
 from tests.support import parts
 from tests.support.fake_api import FakeApi
@@ -65,7 +65,7 @@ def test_the_revision_of_the_service_is_read_and_no_other(digit: str) -> None:
     assert own.name == name and own.data["workloads"].keys() == {"engine", "decoder"}
 
     service, deps = parts.service(engine={}, decoder={}, router={}), parts.deps(parts.model(), parts.simple(2, decoder=True))
-    now = outcome(service, deps, children(found))
+    now = compute_outcome(service, deps, children(found))
     assert now.inputs == own.data["inputs"] and now.workloads.keys() == {"engine", "decoder"}
     assert [role.component for role in now.roles] == ["engine", "decoder"]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.core.preflight.on_demand import RankKey, Trial, trial
-from ome_operator.describe.outcome import outcome
-from ome_operator.describe.preflight import Checkup, in_place, progress, rank, report, report_lines
+from ome_operator.describe.outcome import compute_outcome
+from ome_operator.describe.preflight import RankCheck, in_place, progress, rank, report, report_lines
 from tests.support import parts
 
 DOWN = {"check": "links", "rank": 1, "said": "port 1 of mlx5_2 is DOWN (Disabled), not ACTIVE", "fix": "look at its cable"}
@@ -18,7 +18,7 @@ FULL = "0/24 nodes are available: 20 Insufficient nvidia.com/gpu. preemption: 0/
 
 def made(size: int = 2, decoder: bool = True, name: str = "svc", groups: int = 1) -> Trial:
     service = parts.service(engine={}, **({"decoder": {}} if decoder else {}), name=name)
-    roles = outcome(service, parts.deps(parts.model(), parts.simple(size=size, decoder=decoder))).workloads
+    roles = compute_outcome(service, parts.deps(parts.model(), parts.simple(size=size, decoder=decoder))).workloads
     return trial(name, "team", roles, dict.fromkeys(roles, groups), "abcd1234", 180)
 
 
@@ -47,7 +47,7 @@ def done(place: RankKey, node: str, *findings: Any, of: Trial = TRIAL, **more: A
     return pod(place, node, state, of, **{"phase": "Succeeded", **more})
 
 
-def ranks(*bodies: tuple[RankKey, dict[str, Any] | None], of: Trial = TRIAL) -> list[Checkup]:
+def ranks(*bodies: tuple[RankKey, dict[str, Any] | None], of: Trial = TRIAL) -> list[RankCheck]:
     return [rank(of, place, body) for place, body in bodies]
 
 

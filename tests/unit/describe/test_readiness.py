@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ome_operator.describe.diagnosis import trouble
-from ome_operator.describe.readiness import judged, overdue
+from ome_operator.describe.diagnosis import find_trouble
+from ome_operator.describe.readiness import missing_operator, with_late_operator
 from ome_operator.describe.tree import tree
 from ome_operator.settings import Settings
 from tests.support import parts
@@ -30,15 +30,19 @@ def lease(seconds: float, **spec: Any) -> dict[str, Any]:
 
 
 def test_a_lease_that_was_not_renewed_is_named() -> None:
-    assert overdue([lease(120)], NOW).startswith(GONE)
-    assert overdue([lease(120, holderIdentity="", leaseDurationSeconds=1)], NOW).startswith(GONE), "the operator has ended"
-    assert overdue([lease(3 * Settings.lease_duration)], NOW)
+    assert missing_operator([lease(120)], NOW).startswith(GONE)
+    assert missing_operator([lease(120, holderIdentity="", leaseDurationSeconds=1)], NOW).startswith(GONE), (
+        "the operator has ended"
+    )
+    assert missing_operator([lease(3 * Settings.lease_duration)], NOW)
 
 
 def test_the_patience_is_that_of_the_lease() -> None:
     """How long a Lease may go without a renewal before its operator is reported depends on the duration in that Lease."""
-    assert overdue([lease(120, leaseDurationSeconds=60)], NOW) == ""
-    assert overdue([lease(20, leaseDurationSeconds=5)], NOW).startswith("No operator has renewed its Lease for 20 s")
+    assert missing_operator([lease(120, leaseDurationSeconds=60)], NOW) == ""
+    assert missing_operator([lease(20, leaseDurationSeconds=5)], NOW).startswith(
+        "No operator has renewed its Lease for 20 s"
+    )
 
 
 @pytest.mark.parametrize("leases", [[], [lease(40)], [lease(-300)], [lease(999), lease(5)], [{"metadata": {}}]])
@@ -46,7 +50,7 @@ def test_an_operator_that_may_work_is_not_reported(leases: list[dict[str, Any]])
     """No operator is reported as gone if one may work: if there is no Lease, or one without a time of renewal, because
     leader election is off; or if any Lease, also that of an operator of other namespaces, was renewed recently.
     """
-    assert overdue(leases, NOW) == ""
+    assert missing_operator(leases, NOW) == ""
 
 
 def test_a_dead_service_of_a_dead_operator_is_not_ready() -> None:
@@ -54,15 +58,15 @@ def test_a_dead_service_of_a_dead_operator_is_not_ready() -> None:
     observed, one = world.observed(), body(world)
     down = tuple(pod._replace(ready=False) if pod.component == "router" else pod for pod in observed.pods)
     whole, dead = tree(one, observed), tree(one, replace(observed, pods=down))
-    assert judged(dead, "").ready, "the operator has not processed the pods yet"
-    found = judged(dead, GONE)
+    assert with_late_operator(dead, "").ready, "the operator has not processed the pods yet"
+    found = with_late_operator(dead, GONE)
     assert (found.ready, found.reason) == (False, "Outdated")
-    shown = text(trouble(found, one["status"]["conditions"], ()))
+    shown = text(find_trouble(found, one["status"]["conditions"], ()))
     assert (
         "is not Ready: Outdated\n  the condition Ready is True, but no pod of router is ready\n" in shown and GONE in shown
     )
-    kept = judged(whole, GONE)
-    assert kept.ready and GONE in text(trouble(kept, one["status"]["conditions"], ()))
+    kept = with_late_operator(whole, GONE)
+    assert kept.ready and GONE in text(find_trouble(kept, one["status"]["conditions"], ()))
 
 
 def test_some_ready_groups_of_each_role_are_no_contradiction() -> None:
@@ -73,7 +77,7 @@ def test_some_ready_groups_of_each_role_are_no_contradiction() -> None:
 
     def ready(number: int) -> bool:
         roles = tuple(replace(role, wanted=3, ready=number) for role in part.roles)
-        return judged(replace(seen, slices=(replace(part, roles=roles),)), GONE).ready
+        return with_late_operator(replace(seen, slices=(replace(part, roles=roles),)), GONE).ready
 
     assert [ready(number) for number in (0, 1, 3)] == [False, True, True]
 
@@ -84,14 +88,14 @@ def test_an_old_revision_that_serves_is_no_contradiction() -> None:
     seen = tree(body(world), world.observed())
     (part,) = seen.slices
     new = replace(part, revision="new", roles=tuple(replace(role, ready=0) for role in part.roles))
-    assert judged(replace(seen, slices=(part, new)), GONE).ready
+    assert with_late_operator(replace(seen, slices=(part, new)), GONE).ready
 
 
 def test_an_edit_that_nobody_processes_has_a_remedy() -> None:
     world = grown(World(*parts.kimi(), seed=1))
     later = body(world)
     later["metadata"]["generation"] = 2
-    found = trouble(tree(later, world.observed()), later["status"]["conditions"], ())
+    found = find_trouble(tree(later, world.observed()), later["status"]["conditions"], ())
     assert found.next.endswith("kubectl get pods -A -l app.kubernetes.io/name=ome-operator")
     shown = text(found)
     assert "the operator has not processed the last edit yet\n" in shown and "→ wait a few seconds" in shown

@@ -16,7 +16,7 @@ from ome_operator.core.observed.traffic import traffic
 from ome_operator.core.render import meta
 from ome_operator.core.status.traffic import traffic_status
 from ome_operator.describe import cluster as nodes_view
-from ome_operator.describe.actions import Shell
+from ome_operator.describe.actions import CommandBuilder
 from ome_operator.describe.overview import Row
 from ome_operator.describe.top import ServiceWithNumbers, service_rows
 from ome_operator.names import title
@@ -42,7 +42,7 @@ def board(there: Cluster) -> Board:
 @pytest.fixture(scope="module")
 def page(board: Board) -> dict[str, Row]:
     """Return the rows of the first page of `ome ui`, by name of the service."""
-    sections = {section.name: section.data for section in views.services(board, Shell())}
+    sections = {section.name: section.data for section in views.services(board, CommandBuilder())}
     return {row.name: row for row in sections["services"]["rows"]}
 
 

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from ome_operator.describe.diagnosis import trouble
+from ome_operator.describe.diagnosis import find_trouble
 from ome_operator.describe.tree import tree
 from tests.support import parts
 from tests.support.simulator import World
@@ -26,5 +26,5 @@ def test_a_time_is_said_of_the_status_and_not_of_the_reason() -> None:
         {"type": "Frozen", "status": "True", "reason": "Frozen", "message": "m", "lastTransitionTime": since},
     ]
     world = grown(World(*parts.kimi(), seed=1))
-    drawn = text(trouble(tree(body(world), world.observed()), both, ()))
+    drawn = text(find_trouble(tree(body(world), world.observed()), both, ()))
     assert "RolledOut  ConfigurationRefused  not True for 57 s\n" in drawn and "Frozen  Frozen  True for 57 s\n" in drawn

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ome_operator.describe.text import numbers, together
+from ome_operator.describe.text import combine_names, numbers
 
 
 def test_numbers_that_follow_each_other_are_a_range() -> None:
@@ -24,4 +24,4 @@ def test_numbers_that_follow_each_other_are_a_range() -> None:
     ],
 )
 def test_names_with_numbers_are_combined(names: list[str], said: str) -> None:
-    assert together(names) == said
+    assert combine_names(names) == said

@@ -6,25 +6,25 @@ import pytest
 
 from ome_operator.lint import rules
 from ome_operator.lint.files import without_consequences
-from ome_operator.lint.finding import Finding, Hit, Location
+from ome_operator.lint.finding import Finding, Location, RuleHit
 
 RUNTIME, SERVICE = "ClusterServingRuntime rt", "InferenceService team/svc"
 
 
 def unknown(field: str, remedy: str, of: str = SERVICE) -> Finding:
     return Finding(
-        rules.RULES["pod-field-unknown"], "", Hit(Location(of, field), f"{field} is not a field of a pod", remedy)
+        rules.RULES["pod-field-unknown"], "", RuleHit(Location(of, field), f"{field} is not a field of a pod", remedy)
     )
 
 
 def refused(field: str, key: str, of: str = SERVICE) -> Finding:
-    hit = Hit(Location(of, field), f"{field} must be a map with a {key}", "write a map that has this key")
+    hit = RuleHit(Location(of, field), f"{field} must be a map with a {key}", "write a map that has this key")
     return Finding(rules.RULES["refused"], "", hit)
 
 
 def invalid(field: str, path: str, key: str, of: str = "InferenceService svc") -> Finding:
     return Finding(
-        rules.RULES["pod-invalid"], "team/svc", Hit(Location(of, field), f"engine: {path} has no {key}", f"add {key}")
+        rules.RULES["pod-invalid"], "team/svc", RuleHit(Location(of, field), f"engine: {path} has no {key}", f"add {key}")
     )
 
 

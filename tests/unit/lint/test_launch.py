@@ -7,7 +7,7 @@ import pytest
 from ome_operator.engines.flags import packaged
 from ome_operator.engines.images import version
 from ome_operator.engines.routers import SGLANG_ROUTER, SMG
-from ome_operator.lint.launch import Launch, launch, number, read, references
+from ome_operator.lint.launch import Launch, launch, number, read_launch, references
 
 SGLANG = ["python3", "-m", "sglang.launch_server"]
 
@@ -97,7 +97,7 @@ def test_shell_script_arguments_are_read(command: list[str], args: list[str], en
 
 @pytest.mark.parametrize("script", ["sglang serve --tp 'open", 'sglang serve --api-key "open --tp 2'])
 def test_a_script_with_an_open_quote_is_not_read(script: str) -> None:
-    found = read({"image": "sglang:v0.5.23", "command": ["bash", "-c", script]}, {}, packaged())
+    found = read_launch({"image": "sglang:v0.5.23", "command": ["bash", "-c", script]}, {}, packaged())
     assert found.launch is None and not found.partly and found.why == "a quote in a script is not closed"
 
 

@@ -10,7 +10,7 @@ from ome_operator.cookbook.layout import plan
 from ome_operator.cookbook.request import RecipeRequest
 from ome_operator.engines.flags import packaged
 from ome_operator.lint.launch import Launch, launch
-from ome_operator.lint.memory import needs, share
+from ome_operator.lint.memory import needed_memory, share
 from ome_operator.lint.sglang import graph_batch, requests, sizes
 
 
@@ -41,7 +41,7 @@ def test_weights_are_those_of_the_cookbook(kimi: ModelFacts, strategy: str, args
     )
     wanted = fit.gpu_memory(made.served, made.hardware, made.roles[-1], None).weights
     start = server(*args)
-    found = needs(kimi, start, sizes(start))
+    found = needed_memory(kimi, start, sizes(start))
     assert found is not None
     assert int(found.weights) == wanted
 
@@ -52,7 +52,7 @@ def test_a_token_of_cache_is_as_large_as_was_measured(kimi: ModelFacts) -> None:
     """
     for args, size in (([], 70_272), (["--kv-cache-dtype=fp8_e4m3"], 35_136)):
         start = server("--tp-size=16", *args)
-        found = needs(kimi, start, sizes(start))
+        found = needed_memory(kimi, start, sizes(start))
         assert found is not None
         assert (found.cache_per_token, found.smallest_cache) == (size, size * 8192)
 
@@ -60,7 +60,7 @@ def test_a_token_of_cache_is_as_large_as_was_measured(kimi: ModelFacts) -> None:
 def test_memory_beside_static_fraction_is_itemized(kimi: ModelFacts) -> None:
     args = ["--tp-size=96", "--attn-dp-size=96", "--moe-a2a-backend=deepep", "--deepep-mode=low_latency"]
     start = server(*args, "--disaggregation-mode=decode", "--cuda-graph-bs-decode", "240", "480")
-    found = needs(kimi, start, sizes(start))
+    found = needed_memory(kimi, start, sizes(start))
     assert found is not None
     assert {part.name: round(part.bytes / GIB, 2) for part in found.beside_parts} == {
         "activations": 3.0,
@@ -76,9 +76,9 @@ def test_what_is_not_known_is_not_summed(kimi: ModelFacts) -> None:
         ["--tp-size=8", "--ep-num-redundant-experts=$(X)"],
     ):
         start = server(*args)
-        assert needs(kimi, start, sizes(start)) is None
+        assert needed_memory(kimi, start, sizes(start)) is None
     start = server("--tp-size=8")
-    assert needs(ModelFacts("x", kimi.facts, None, ()), start, sizes(start)) is None
+    assert needed_memory(ModelFacts("x", kimi.facts, None, ()), start, sizes(start)) is None
     assert share(server("--mem-fraction-static=$(X)")) is None and share(server()) == 0.9
 
 

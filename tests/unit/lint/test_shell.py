@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ome_operator.lint.shell import Command, commands, names_in, unclosed, unknown
+from ome_operator.lint.shell import Command, commands, has_unknown_value, names_in, unclosed_quote
 
 KNOWN = {"X": "3", "TWO": "--a 1", "EMPTY": "", "POD_NAME": "x-0-w-2"}
 SAME = (
@@ -59,7 +59,11 @@ def test_a_command_that_may_not_run_is_marked(script: str) -> None:
 @pytest.mark.parametrize("script", ["p --config <(echo 'a: b') x", "p a>(cat) x", "p $(cat <(echo b)) x"])
 def test_a_process_substitution_is_an_unknown_word(script: str) -> None:
     (found,) = of_p(script)
-    assert len(found.words) == len(script.split(" --config")) + 2 and unknown(found.words[-2]) and found.words[-1] == "x"
+    assert (
+        len(found.words) == len(script.split(" --config")) + 2
+        and has_unknown_value(found.words[-2])
+        and found.words[-1] == "x"
+    )
 
 
 @pytest.mark.parametrize(
@@ -75,8 +79,8 @@ def test_a_script_in_a_script_knows_only_the_environment() -> None:
 
 
 def test_quotes_that_are_not_closed() -> None:
-    assert unclosed("p 'a") == "'" and unclosed('p "a') == '"'
-    assert not any(map(unclosed, SAME))
+    assert unclosed_quote("p 'a") == "'" and unclosed_quote('p "a') == '"'
+    assert not any(map(unclosed_quote, SAME))
 
 
 def test_variable_names_in_expansions_are_found() -> None:

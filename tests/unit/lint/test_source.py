@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from ome_operator.lint.finding import Finding, Fix, Hit, Location
+from ome_operator.lint.finding import AutomaticFix, Finding, Location, RuleHit
 from ome_operator.lint.rules import RULES
 from ome_operator.lint.source import patch, spot
 
@@ -27,11 +27,11 @@ spec:
 """
 
 
-GONE = Fix("--enable-deepep-moe", "--moe-a2a-backend=deepep")
+GONE = AutomaticFix("--enable-deepep-moe", "--moe-a2a-backend=deepep")
 
 
-def hit(object_: str = "ClusterServingRuntime a", fix: Fix | None = GONE) -> Hit:
-    return Hit(Location(object_, "spec"), "has no --enable-deepep-moe", "write", fix)
+def hit(object_: str = "ClusterServingRuntime a", fix: AutomaticFix | None = GONE) -> RuleHit:
+    return RuleHit(Location(object_, "spec"), "has no --enable-deepep-moe", "write", fix)
 
 
 def test_the_line_of_a_finding() -> None:
@@ -39,7 +39,7 @@ def test_the_line_of_a_finding() -> None:
     assert spot(files, hit()) == ("a.yaml", 16)
     assert spot(files, hit(fix=None)) == ("a.yaml", 16), "found by the flag in its message"
     assert spot(files, hit("InferenceService team/a")) == ("a.yaml", 7)
-    assert spot(files, Hit(Location("InferenceService a", "spec"), "nothing", "do")) == ("a.yaml", 1)
+    assert spot(files, RuleHit(Location("InferenceService a", "spec"), "nothing", "do")) == ("a.yaml", 1)
     assert spot(files, hit("ClusterBaseModel a")) is None
 
 

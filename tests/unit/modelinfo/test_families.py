@@ -18,7 +18,7 @@ import pytest
 
 from ome_operator.api import Facts
 from ome_operator.modelinfo import layers
-from ome_operator.modelinfo.architecture import FAMILIES, tied
+from ome_operator.modelinfo.architecture import FAMILIES, has_tied_embedding
 from ome_operator.modelinfo.extract import facts
 from ome_operator.modelinfo.json_fields import text_part
 from tests.support import parts
@@ -121,7 +121,7 @@ _VALUES = ({}, {"tie_word_embeddings": False}, {"tie_word_embeddings": True})
 @pytest.mark.parametrize("kind", TIES)
 def test_two_parts_tie_the_embeddings_as_their_class_does(kind: str) -> None:
     found = [
-        tied({"model_type": kind, **outer, "text_config": {"hidden_size": 8, **inner}})
+        has_tied_embedding({"model_type": kind, **outer, "text_config": {"hidden_size": 8, **inner}})
         for outer in _VALUES
         for inner in _VALUES
     ]
@@ -129,7 +129,9 @@ def test_two_parts_tie_the_embeddings_as_their_class_does(kind: str) -> None:
 
 
 def test_two_parts_that_contradict_each_other_are_not_guessed() -> None:
-    assert tied({"model_type": "new_vl", "tie_word_embeddings": True, "text_config": {"hidden_size": 8}}) is None
+    assert (
+        has_tied_embedding({"model_type": "new_vl", "tie_word_embeddings": True, "text_config": {"hidden_size": 8}}) is None
+    )
 
 
 KIMI_K3 = {

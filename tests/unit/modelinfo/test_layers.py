@@ -4,8 +4,8 @@ import pytest
 
 from ome_operator.modelinfo import architecture
 from ome_operator.modelinfo.experts import experts
-from ome_operator.modelinfo.layer_sizes import Attended
-from ome_operator.modelinfo.request_cache import attended, linear_state, request_cache
+from ome_operator.modelinfo.layer_sizes import CacheEntries
+from ome_operator.modelinfo.request_cache import cache_entries, linear_state, request_cache
 
 _QWEN35 = {
     "model_type": "qwen3_5_moe_text", "head_dim": 256, "full_attention_interval": 4, "linear_conv_kernel_dim": 4,
@@ -19,19 +19,19 @@ QWEN35_35B = {
 
 
 def test_the_cache_of_linear_attention_grows_in_complete_layers_only() -> None:
-    seen = architecture.attention(QWEN35_35B)
+    seen = architecture.attention_shape(QWEN35_35B)
     kept = request_cache(QWEN35_35B, seen)
     assert kept is not None and kept.numbers == 10 * 2 * 2 * 256
     assert seen is not None
-    (read,) = attended(QWEN35_35B, seen)
-    assert read == Attended(numbers=10 * 2 * 2 * 256, operations=10 * 4 * 16 * 256)
+    (read,) = cache_entries(QWEN35_35B, seen)
+    assert read == CacheEntries(numbers=10 * 2 * 2 * 256, operations=10 * 4 * 16 * 256)
     assert linear_state(QWEN35_35B) == kept.state > 0
 
 
 @pytest.mark.parametrize("missing", ["linear_num_value_heads", "full_attention_interval", "head_dim"])
 def test_a_missing_size_is_unknown(missing: str) -> None:
     config = {name: value for name, value in QWEN35_35B.items() if name != missing}
-    seen = architecture.attention(config)
+    seen = architecture.attention_shape(config)
     assert architecture.count_parameters(config, seen, experts(config), tied=False) is None
 
 

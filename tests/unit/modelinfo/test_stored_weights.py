@@ -7,7 +7,7 @@ import pytest
 
 from ome_operator.api import Facts
 from ome_operator.modelinfo.extract import facts
-from ome_operator.modelinfo.quantization import named
+from ome_operator.modelinfo.quantization import quantization_by_name
 from ome_operator.modelinfo.weight_sizes import weight_bytes
 from tests.unit.modelinfo import configs
 
@@ -81,9 +81,9 @@ def test_only_a_part_of_latent_attention_is_listed() -> None:
 
 
 def test_the_quantization_of_the_files_replaces_that_of_the_config() -> None:
-    found = weight_bytes(LLAMA_70B, quantized=named("fp8"))
+    found = weight_bytes(LLAMA_70B, quantized=quantization_by_name("fp8"))
     assert found == weight_bytes(LLAMA_70B | {"quantization_config": {"quant_method": "fp8"}})
-    assert named("gptq") is None, "GPTQ has several numbers of bits"
+    assert quantization_by_name("gptq") is None, "GPTQ has several numbers of bits"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ome_operator.capacity.division import divides
+from ome_operator.capacity.division import find_uneven_size
 from ome_operator.capacity.model import ModelFacts, matrix_widths
 from ome_operator.capacity.shape import ParallelShape
 from ome_operator.cli.generate import bookshelf
@@ -110,5 +110,5 @@ def test_no_value_of_a_field_stops_the_reader(kind: str) -> None:
     for value in WRONG:
         block = {**QUANTIZED, "weight_block_size": value}
         model = facts({"config.json": json.dumps({**text, "quantization_config": block})})
-        found = divides(ModelFacts("x", model, None, matrix_widths(text)), ParallelShape(tp=1, cut=1))
+        found = find_uneven_size(ModelFacts("x", model, None, matrix_widths(text)), ParallelShape(tp=1, cut=1))
         assert found is None, "a model that is not cut divides"

@@ -5,7 +5,7 @@ import pytest
 from ome_operator.simulation import engines
 from ome_operator.sizing import steps
 from ome_operator.sizing.calibration import Row, shipped
-from ome_operator.sizing.constants import fitted
+from ome_operator.sizing.constants import shipped_constants
 from ome_operator.sizing.error_bars import trust
 from ome_operator.sizing.queueing import Load
 
@@ -44,7 +44,7 @@ def test_other_lengths_have_about_the_ratio_of_the_planner() -> None:
 
     def planned(length: float) -> float:
         assert row.prefill is not None
-        return steps.prefill(row.place, row.prefill.worker, length, length, fitted())
+        return steps.prefill(row.place, row.prefill.worker, length, length, shipped_constants())
 
     for length, seconds in engines.PREFILL:
         ratio = planned(length) / planned(LENGTH)
@@ -58,7 +58,7 @@ def test_other_lengths_have_about_the_ratio_of_the_planner() -> None:
 def test_the_plan_of_decode_is_about_that_of_the_planner() -> None:
     row = ROWS["c1024_cfg655"]
     assert row.decode is not None
-    step = steps.decoder(row.place, row.decode.worker, 8500, fitted())
+    step = steps.decoder(row.place, row.decode.worker, 8500, shipped_constants())
     for batch, seconds in engines.PLANNED.curve:
         assert seconds == pytest.approx(step(batch) / (1 - _error(row, "tpot")), rel=EARLIER)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from ome_operator.core.demand.facts import Fleet, RoleFleet
 from ome_operator.simulation.compare import PATIENT
 from ome_operator.simulation.controllers import Oracle
-from ome_operator.simulation.seeds import LATE, SeedOutcome, line, outcome, summary
+from ome_operator.simulation.seeds import LATE, SeedOutcome, line, seed_outcome, summary
 from ome_operator.simulation.traces import sizes
 
 HOURS = "GPU-hours, divided by those of the"
@@ -15,7 +15,7 @@ FLEET = Fleet(RoleFleet(2), RoleFleet(1))
 def test_equal_sizes_have_the_ratio_one(tmp_path: Path) -> None:
     file = tmp_path / "load.csv"
     file.write_text("seconds,rate,prompt,answer\n300,1,8000,100\n")
-    found = outcome(str(file), 1)
+    found = seed_outcome(str(file), 1)
     assert found.ratios == (1.0, 1.0, 1.0) and found.good == found.oracle_good == 1.0 and found.backlog == 0.0
 
 

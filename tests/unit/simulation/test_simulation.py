@@ -8,16 +8,23 @@ import pytest
 from ome_operator.core.demand.facts import Configuration, DemandSample, Fleet
 from ome_operator.core.demand.queues import late_share
 from ome_operator.simulation import engines, run, traces
-from ome_operator.simulation.compare import GOOD, OURS, aims, backlogs, outcome, perform, table
-from ome_operator.simulation.controllers import Fixed, OneByOne, Oracle, Ours, needed, peak
-from ome_operator.simulation.plot import svg
-from ome_operator.simulation.run import SimulationResult, simulate
+from ome_operator.simulation.compare import GOOD, OURS, aims, backlogs, compare_controllers, perform, table
+from ome_operator.simulation.controllers import (
+    FixedController,
+    OneByOneController,
+    OperatorController,
+    Oracle,
+    needed_groups,
+    peak,
+)
+from ome_operator.simulation.plot import svg_text
+from ome_operator.simulation.run import SimulationResult, run_simulation
 from ome_operator.simulation.traces import RequestKind, Trace
 
 
 def test_a_request_alone_takes_its_service_times() -> None:
     trace = traces.constant(3000.0, 0.01)
-    result = simulate(trace, Fixed((1, 1)), (1, 1))
+    result = run_simulation(trace, FixedController((1, 1)), (1, 1))
     assert result.good == 1.0
     assert result.gpu_hours == pytest.approx(2 * 8 * 3000 / 3600)
 
@@ -28,13 +35,13 @@ def test_the_queue_of_a_prefill_group_is_that_of_theory() -> None:
     """
     seen = list[float]()
 
-    class Looks(Fixed):
+    class Looks(FixedController):
         def __call__(self, now: float, samples: Sequence[DemandSample], fleet: Fleet) -> tuple[int, int]:
             seen.append(samples[-1].waiting or 0)
             return 1, 1
 
     trace = traces.constant(10_000.0, 2.0)
-    simulate(trace, Looks((1, 1)), (1, 1))
+    run_simulation(trace, Looks((1, 1)), (1, 1))
     service = engines.prefill_seconds(8000)
     busy = 2.0 * service
     assert sum(seen) / len(seen) == pytest.approx(2.0 * busy * service / (2 * (1 - busy)), rel=0.15)
@@ -47,7 +54,7 @@ def test_a_group_serves_only_after_its_start_and_costs_from_its_creation() -> No
         fleets[now] = fleet
         return (2, 1) if now >= 100 else (1, 1)
 
-    result = simulate(traces.constant(400.0, 0.5), grows, (1, 1))
+    result = run_simulation(traces.constant(400.0, 0.5), grows, (1, 1))
     assert [fleets[at].prefill[:2] for at in (100.0, 110.0, 200.0, 210.0)] == [(1, 0), (1, 1), (1, 1), (2, 0)]
     assert result.gpu_hours == pytest.approx(8 * (2 * 400 + 300) / 3600)
 
@@ -56,13 +63,15 @@ def test_a_removed_group_ends_its_requests_first() -> None:
     def shrinks(now: float, samples: Sequence[DemandSample], fleet: Fleet) -> tuple[int, int]:
         return (2, 2) if now < 300 else (2, 1)
 
-    result = simulate(traces.constant(600.0, 4.0), shrinks, (2, 2))
+    result = run_simulation(traces.constant(600.0, 4.0), shrinks, (2, 2))
     assert result.requests == len(result.late) and result.good > GOOD
 
 
 def test_an_equal_seed_gives_an_equal_result() -> None:
     trace = traces.steps(60.0)
-    assert simulate(trace, Ours(trace), (6, 2)) == simulate(trace, Ours(trace), (6, 2))
+    assert run_simulation(trace, OperatorController(trace), (6, 2)) == run_simulation(
+        trace, OperatorController(trace), (6, 2)
+    )
 
 
 SHORT = {"sinusoid": traces.sinusoid(1800.0, 1800.0, low=1.0, high=12.0), "steps": traces.steps(600.0, (2.0, 8.0, 2.0))}
@@ -71,7 +80,7 @@ SHORT = {"sinusoid": traces.sinusoid(1800.0, 1800.0, low=1.0, high=12.0), "steps
 @pytest.mark.parametrize("name", SHORT)
 def test_the_decision_follows_the_load_for_less_than_the_peak(name: str) -> None:
     trace = SHORT[name]
-    result = simulate(trace, Ours(trace), needed(trace, 0.0, trace.rate(0.0)))
+    result = run_simulation(trace, OperatorController(trace), needed_groups(trace, 0.0, trace.rate(0.0)))
     most = peak(trace)
     assert result.good > (GOOD if name == "sinusoid" else 0.75)  # of a step of 10 minutes, two starts are late
     assert result.gpu_hours < 0.92 * sum(most) * 8 * trace.seconds / 3600
@@ -79,7 +88,7 @@ def test_the_decision_follows_the_load_for_less_than_the_peak(name: str) -> None
 
 def test_a_backlog_is_gone_two_starts_after_its_step() -> None:
     trace = SHORT["steps"]
-    (step,) = backlogs(trace, simulate(trace, Ours(trace), (1, 1)))
+    (step,) = backlogs(trace, run_simulation(trace, OperatorController(trace), (1, 1)))
     assert engines.START < step.seconds <= 2 * engines.START
 
 
@@ -88,15 +97,15 @@ def test_a_backlog_cannot_be_gone_before_the_groups_that_existed_have_served_it(
     after the step, the old group must serve its own queue.
     """
     trace = traces.steps(600.0, (2.0, 8.0))
-    (step,) = backlogs(trace, simulate(trace, lambda now, *_: (13 if now > 600 else 1, 2), (1, 2)))
+    (step,) = backlogs(trace, run_simulation(trace, lambda now, *_: (13 if now > 600 else 1, 2), (1, 2)))
     assert step.least == pytest.approx(113 * 8 * engines.prefill_seconds(8000) + 10)
     assert 0.9 * step.least < step.seconds < 1.1 * step.least
 
 
 def test_an_oracle_with_the_rules_of_removal_adds_at_once_and_removes_one_by_one() -> None:
     trace = traces.steps(600.0, (10.0, 2.0, 10.0))
-    free, patient = Oracle(trace, 1.0, 0.0, 0.0, 0.0), OneByOne(trace, Oracle(trace, 1.0, 0.0, 0.0, 0.0))
-    quick, slow = (simulate(trace, each, needed(trace, 0.0, 10.0)) for each in (free, patient))
+    free, patient = Oracle(trace, 1.0, 0.0, 0.0, 0.0), OneByOneController(trace, Oracle(trace, 1.0, 0.0, 0.0, 0.0))
+    quick, slow = (run_simulation(trace, each, needed_groups(trace, 0.0, 10.0)) for each in (free, patient))
     steps = [(after[0], after[1] + after[2] - before[1] - before[2]) for before, after in pairwise(slow.changes)]
     assert [number for _, number in steps if number < 0] == [-1] * sum(number < 0 for _, number in steps)
     assert max(number for _, number in steps) > 1 and len(quick.changes) < len(slow.changes)
@@ -107,14 +116,14 @@ def test_an_oracle_with_the_rules_of_removal_adds_at_once_and_removes_one_by_one
 @pytest.mark.parametrize("rate", [2.0, 4.0, 6.0, 9.6, 14.0])
 def test_a_constant_load_is_no_reason_to_go_back_and_forth(rate: float) -> None:
     trace = traces.constant(3600.0, rate)
-    assert simulate(trace, Ours(trace), needed(trace, 0.0, rate)).turns() == 0
+    assert run_simulation(trace, OperatorController(trace), needed_groups(trace, 0.0, rate)).turns() == 0
 
 
 def test_vanished_metrics_do_not_change_size() -> None:
-    trace = traces.vanishing(3600.0)
-    first = needed(trace, 0.0, 10.0)
-    ours = Ours(trace)
-    result = simulate(trace, ours, first)
+    trace = traces.vanishing_metrics_trace(3600.0)
+    first = needed_groups(trace, 0.0, 10.0)
+    ours = OperatorController(trace)
+    result = run_simulation(trace, ours, first)
     assert len(result.changes) == 1 and result.good > GOOD
     assert {one.hold for one in ours.decisions} >= {"Unknown", "Unmeasured"}
 
@@ -126,7 +135,7 @@ def test_a_rollout_to_slower_groups_removes_none_before_they_are_measured(monkey
     rollout, factor, downs = 1400.0, [1.0], list[tuple[float, bool]]()
     monkeypatch.setattr(run, "prefill_seconds", lambda tokens: factor[0] * engines.prefill_seconds(tokens))
 
-    class Rolled(Ours):
+    class Rolled(OperatorController):
         def __call__(self, now: float, samples: Sequence[DemandSample], fleet: Fleet) -> tuple[int, int]:
             factor[0] = 1.0 if now < rollout else 1.7
             runs = (Configuration("old" if now < rollout else "new"),)
@@ -139,7 +148,7 @@ def test_a_rollout_to_slower_groups_removes_none_before_they_are_measured(monkey
             return size
 
     trace = traces.sinusoid(1800.0, 5400.0, low=1.0, high=9.0)
-    result = simulate(trace, Rolled(trace), needed(trace, 0.0, trace.rate(0.0)))
+    result = run_simulation(trace, Rolled(trace), needed_groups(trace, 0.0, trace.rate(0.0)))
     assert len(downs) > 3 and all(shown for _, shown in downs)
     assert downs[0][0] > rollout + 120
     last = [late for at, late in result.late if at > 3600]
@@ -148,26 +157,26 @@ def test_a_rollout_to_slower_groups_removes_none_before_they_are_measured(monkey
 
 def test_longer_prompts_are_more_demand_although_no_more_requests_arrive() -> None:
     trace = traces.sizes(600.0, shares=(0.02, 0.10))
-    result = simulate(trace, Ours(trace), needed(trace, 0.0, 10.0))
+    result = run_simulation(trace, OperatorController(trace), needed_groups(trace, 0.0, 10.0))
     assert max(one.prefill for one in result.moments) >= 4 > result.changes[0][1]
 
 
 def test_a_comparison_has_a_row_for_each_controller_and_judges_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(traces.TRACES, "constant", lambda: traces.constant(1200.0, 4.0))
-    found = outcome("constant", lambda tasks: [perform(task) for task in tasks])
+    found = compare_controllers("constant", lambda tasks: [perform(task) for task in tasks])
     assert len(table(found)) == 2 + len(found.results) == 9
     assert [aim for aim, _, _ in aims(found)][-1] == "no change that is taken back"
-    assert svg(found).count("<polyline") == 4
+    assert svg_text(found).count("<polyline") == 4
 
 
 def test_the_oracle_is_the_cheapest_that_is_good_enough() -> None:
-    from ome_operator.simulation.compare import best
+    from ome_operator.simulation.compare import best_oracle_point
 
     def result(good: float, hours: float) -> SimulationResult:
         return SimulationResult(1, good, hours, (), ())
 
-    assert best([((1.0,), result(0.99, 5)), ((2.0,), result(0.96, 4)), ((3.0,), result(0.9, 1))])[0] == (2.0,)
-    assert best([((1.0,), result(0.8, 5)), ((2.0,), result(0.7, 4))])[0] == (1.0,)
+    assert best_oracle_point([((1.0,), result(0.99, 5)), ((2.0,), result(0.96, 4)), ((3.0,), result(0.9, 1))])[0] == (2.0,)
+    assert best_oracle_point([((1.0,), result(0.8, 5)), ((2.0,), result(0.7, 4))])[0] == (1.0,)
 
 
 def test_turns_count_changes_of_one_role_that_go_back() -> None:
@@ -177,7 +186,7 @@ def test_turns_count_changes_of_one_role_that_go_back() -> None:
 
 def test_the_needed_size_meets_the_target_by_theory() -> None:
     trace = Trace("x", "x", 10.0, lambda _: 10.0, 10.0, kinds=lambda _: (RequestKind(1.0, 8000, 1000),))
-    prefill, decode = needed(trace, 0.0, 10.0)
+    prefill, decode = needed_groups(trace, 0.0, 10.0)
     service = engines.prefill_seconds(8000)
     assert late_share(prefill, 10 * service, service, 3.0 - service - engines.OVERHEAD) <= 0.05
     assert decode == 1

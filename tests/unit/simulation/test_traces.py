@@ -12,7 +12,7 @@ FILE = "seconds,rate,prompt,answer\n60,2,1000,100\n120,6,4000,50\n"
 
 @pytest.mark.parametrize("name", traces.TRACES)
 def test_every_trace_has_its_name_and_its_rate(name: str) -> None:
-    trace = traces.named(name)
+    trace = traces.trace_by_name(name)
     assert trace.name == name
     times = [trace.seconds * part / 100 for part in range(100)]
     assert all(0 <= trace.rate(at) <= trace.peak for at in times)
@@ -26,7 +26,7 @@ def test_requests_arrive_at_the_rate_of_the_trace() -> None:
 
 
 def test_a_file_is_a_trace() -> None:
-    trace = traces.read(FILE, "load.csv")
+    trace = traces.parse_trace(FILE, "load.csv")
     assert (trace.seconds, trace.peak, trace.rate(59), trace.rate(61)) == (180.0, 6.0, 2.0, 6.0)
     assert trace.kinds(100.0) == (traces.RequestKind(1.0, 4000.0, 50.0),)
 
@@ -71,7 +71,7 @@ REFUSED = [
 @pytest.mark.parametrize(("text", "said"), REFUSED)
 def test_a_file_that_is_no_trace_is_refused_with_one_sentence(text: str, said: str) -> None:
     with pytest.raises(UserError, match=said) as refused:
-        traces.read(text, "load.csv")
+        traces.parse_trace(text, "load.csv")
     assert len(str(refused.value)) < 200
 
 
@@ -86,7 +86,7 @@ def test_a_file_that_is_no_trace_is_refused_with_one_sentence(text: str, said: s
     ],
 )
 def test_files_of_spreadsheets_are_traces(text: str) -> None:
-    trace = traces.read(text, "load.csv")
+    trace = traces.parse_trace(text, "load.csv")
     assert [(trace.rate(at), trace.kinds(at)[0].prompt) for at in (0, 59.9, 60, 179, 500)] == [
         (2.0, 1000.0), (2.0, 1000.0), (6.0, 4000.0), (6.0, 4000.0), (6.0, 4000.0)
     ]  # fmt: skip
@@ -95,7 +95,7 @@ def test_files_of_spreadsheets_are_traces(text: str) -> None:
 @pytest.mark.parametrize("name", ["", "steeps", "/tmp", "a" * 300, "a\0b"])
 def test_the_name_of_no_file_is_refused(name: str) -> None:
     with pytest.raises(UserError, match=r"there is no trace|cannot be read .* write the name of another CSV file"):
-        traces.named(name)
+        traces.trace_by_name(name)
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,9 +107,9 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(Path, "read_text", refuse)
     with pytest.raises(UserError, match=r"cannot be read [(]Permission denied[)]: write the name of another CSV file"):
-        traces.named(str(path))
+        traces.trace_by_name(str(path))
 
 
 def test_an_unknown_trace_is_refused() -> None:
     with pytest.raises(UserError, match="there is no trace steeps: write sinusoid"):
-        traces.named("steeps")
+        traces.trace_by_name("steeps")

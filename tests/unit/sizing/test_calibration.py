@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from ome_operator.capacity.memory import BOTH, DECODE, PREFILL
 from ome_operator.sizing.calibration import COLUMNS, ENGINES, row, shipped, shipped_of
-from ome_operator.sizing.constants import fitted
+from ome_operator.sizing.constants import shipped_constants
 from ome_operator.sizing.errors import PlanRefused
-from ome_operator.sizing.learn import learn
-from ome_operator.sizing.memory import fit
+from ome_operator.sizing.learn import adapt_constants
+from ome_operator.sizing.memory import compute_fit
 from ome_operator.sizing.predict import predict
 from ome_operator.sizing.queueing import NO_DRAFTS, expected_drafts
 from ome_operator.sizing.report_text import report_data
@@ -86,7 +86,7 @@ def test_calibration_row_is_parsed() -> None:
     ],
 )
 def test_what_is_wrong_with_a_row(change: dict[str, str], said: str) -> None:
-    found = validate(file({**GOOD, **change}), "f.csv", fitted())
+    found = validate(file({**GOOD, **change}), "f.csv", shipped_constants())
     assert dict(found.refused) == {"x": said}
 
 
@@ -97,7 +97,7 @@ def test_other_engines_and_gpus_are_answered() -> None:
             {**GOOD, "id": "y", "gpu": "h200_sxm", "model": "gpt-oss-120b", "precision": "fp4", "mtp": "yes"},
         ),
         "f.csv",
-        fitted(),
+        shipped_constants(),
     )
     assert not found.refused
     assert set(found.classes) == {"vllm b300 fp8 narrow", "sglang h200 mxfp4 narrow mtp"}
@@ -105,27 +105,27 @@ def test_other_engines_and_gpus_are_answered() -> None:
 
 def test_a_file_of_something_else() -> None:
     with pytest.raises(PlanRefused, match="lacks the columns id, model"):
-        validate("a,b\n1,2\n", "f.csv", fitted())
+        validate("a,b\n1,2\n", "f.csv", shipped_constants())
     with pytest.raises(PlanRefused, match="lacks the columns id"):
-        validate("", "f.csv", fitted())
+        validate("", "f.csv", shipped_constants())
 
 
 def test_rows_of_the_same_name_are_all_told() -> None:
-    found = validate(file({**GOOD, "isl": "x"}, {**GOOD, "isl": "y"}), "f.csv", fitted())
+    found = validate(file({**GOOD, "isl": "x"}, {**GOOD, "isl": "y"}), "f.csv", shipped_constants())
     assert len(found.refused) == 2
 
 
 @given(st.dictionaries(st.sampled_from(COLUMNS), st.text(max_size=30)))
 def test_no_cell_ends_in_a_traceback(change: dict[str, str]) -> None:
     text = file({**GOOD, **{name: value.replace('"', "") for name, value in change.items()}})
-    assert validate(text, "f.csv", fitted()).rows >= 1
+    assert validate(text, "f.csv", shipped_constants()).rows >= 1
 
 
 @given(st.text())
 def test_no_text_ends_in_a_traceback(text: str) -> None:
     try:
-        validate(text, "f.csv", fitted())
-        validate(",".join(COLUMNS) + "\n" + text, "f.csv", fitted())
+        validate(text, "f.csv", shipped_constants())
+        validate(",".join(COLUMNS) + "\n" + text, "f.csv", shipped_constants())
     except PlanRefused:
         pass
 
@@ -148,16 +148,16 @@ def test_nobody_who_ran_on_silicon_is_told_that_it_does_not_fit() -> None:
     }
     for (*_, role, stage), found in seen.items():
         part = BOTH if found.together else stage
-        assert fit(found.place.shape, found.place.gpu, role.worker, part, spare=0).missing <= 0, found.id
+        assert compute_fit(found.place.shape, found.place.gpu, role.worker, part, spare=0).missing <= 0, found.id
 
 
 def test_amd_is_refused_without_rows_of_ones_own() -> None:
-    found = validate(file({**GOOD, "gpu": "mi300x"}), "f.csv", fitted())
+    found = validate(file({**GOOD, "gpu": "mi300x"}), "f.csv", shipped_constants())
     assert found.refused["x"].startswith(
         "Too few published runs on MI300X are known to predict its speed: pass --calibration"
     )
     own = row({**GOOD, "gpu": "mi300x"})
-    assert predict(own, learn([own], fitted())).tpot
+    assert predict(own, adapt_constants([own], shipped_constants())).tpot
 
 
 def test_speculative_tokens_of_row_are_parsed() -> None:
@@ -184,6 +184,6 @@ HOSTILE = {
 
 @pytest.mark.parametrize("cells", HOSTILE.values(), ids=HOSTILE)
 def test_a_file_of_somebody_else_is_a_report(cells: dict[str, str]) -> None:
-    found = validate(file({**GOOD, **cells}), "x.csv", fitted())
+    found = validate(file({**GOOD, **cells}), "x.csv", shipped_constants())
     json.dumps(report_data(found), allow_nan=False)
     assert found.rows == 1 and all(len(text) < 1_000 for reason in found.refused.items() for text in reason)

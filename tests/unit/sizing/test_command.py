@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from ome_operator.cli.app import app
 from ome_operator.errors import UserError
-from ome_operator.sizing.plot import frontier
+from ome_operator.sizing.plot import pareto_frontier
 from tests.support.parts import ROOT
 from tests.unit.sizing.test_calibration import GOOD
 from tests.unit.sizing.test_calibration import file as rows_file
@@ -263,7 +263,7 @@ def test_plan_command_writes_svg_plot(tmp_path: Path) -> None:
     circles = tree.findall(".//{http://www.w3.org/2000/svg}circle")
     layouts = json.loads(run(*K2, "--nodes", 4, "--workload", "2000/100", "--tpot", "40", "-o", "json").stdout)["layouts"]
     assert sum(circle.find("{http://www.w3.org/2000/svg}title") is not None for circle in circles) == len(layouts)
-    assert frontier([(1, 1), (2, 3), (2, 2), (3, 2), (4, 5)]) == [(1, 1), (2, 3), (4, 5)]
+    assert pareto_frontier([(1, 1), (2, 3), (2, 2), (3, 2), (4, 5)]) == [(1, 1), (2, 3), (4, 5)]
 
 
 @pytest.mark.parametrize("engine", ["sglang", "vllm", "trtllm"])
@@ -279,8 +279,8 @@ def test_rows_of_ones_own_move_the_plan(tmp_path: Path) -> None:
     fit predicts.
     """
     from ome_operator.sizing.calibration import row
-    from ome_operator.sizing.constants import fitted
-    from ome_operator.sizing.learn import learn
+    from ome_operator.sizing.constants import shipped_constants
+    from ome_operator.sizing.learn import adapt_constants
     from ome_operator.sizing.predict import predict
     from tests.unit.sizing.test_calibration import GOOD, file
 
@@ -290,9 +290,9 @@ def test_rows_of_ones_own_move_the_plan(tmp_path: Path) -> None:
     own.write_text(file(*rows))
     place = ("--model", "DeepSeek-V3", "--hardware", "b200", "--nodes", 2, "--workload", "8k/1k")
     assert run(*place, "--calibration", own).stdout != run(*place).stdout
-    c = learn([row(each) for each in rows], fitted())
+    c = adapt_constants([row(each) for each in rows], shipped_constants())
     for each in map(row, rows):
-        before, after = predict(each, fitted()).tpot, predict(each, c).tpot
+        before, after = predict(each, shipped_constants()).tpot, predict(each, c).tpot
         assert before and after and each.tpot
         assert abs(after / each.tpot - 1) < 0.5 * abs(before / each.tpot - 1)
     rows[0]["isl"] = "many"

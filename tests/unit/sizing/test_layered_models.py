@@ -8,7 +8,7 @@ import pytest
 
 from ome_operator.modelinfo.architecture import SPARSE
 from ome_operator.sizing.gpus import gpu
-from ome_operator.sizing.memory import fit
+from ome_operator.sizing.memory import compute_fit
 from ome_operator.sizing.shapes import Shape, from_config, shape
 from ome_operator.sizing.steps import ServingStack, attention_seconds, decode_terms, pairs, prefill_terms
 from ome_operator.sizing.workers import Worker
@@ -99,11 +99,11 @@ def test_a_decode_step_reads_and_writes_the_states() -> None:
 
 def test_windows_and_states_leave_space_for_fewer_requests() -> None:
     nano, h200 = named("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"), gpu("h200")
-    found = fit(nano, h200, TP8, "null")
+    found = compute_fit(nano, h200, TP8, "null")
     alone = found.tokens / 2000
     assert found.requests(nano, TP8, 2000) == pytest.approx(alone / 2, rel=0.01), "23 states weigh as much as the tokens"
     gemma = named("google/gemma-4-26B-A4B")
-    room = fit(gemma, h200, TP8, "null")
+    room = compute_fit(gemma, h200, TP8, "null")
     lengths = [room.tokens / room.requests(gemma, TP8, length) - length for length in (500, 1024, 4096)]
     assert lengths[0] < lengths[1] == pytest.approx(lengths[2]), "a window is full after 1,024 tokens"
 

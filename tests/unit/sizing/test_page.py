@@ -2,14 +2,14 @@
 
 from ome_operator.sizing.aims import aims
 from ome_operator.sizing.calibration import shipped
-from ome_operator.sizing.constants import fitted
-from ome_operator.sizing.error_bars import DEPLOYMENT, KINDS, held, left_out
-from ome_operator.sizing.fit import answered
-from ome_operator.sizing.page import PAGE, TERMS, written
+from ome_operator.sizing.constants import shipped_constants
+from ome_operator.sizing.error_bars import DEPLOYMENT, KINDS, held_out_predictions, left_out
+from ome_operator.sizing.fit import predictable_rows
+from ome_operator.sizing.page import PAGE, TERMS, update_tables
 from ome_operator.sizing.priors import constants
 from tests.support.parts import ROOT
 
-HELD = {(each.id, each.left_out): each.ratios for each in held()}
+HELD = {(each.id, each.left_out): each.ratios for each in held_out_predictions()}
 EXAMPLE = ROOT / "tests/data/plans/kimi-k2-h200-agentic.txt"
 
 
@@ -18,7 +18,7 @@ def made(text: str) -> str:
     before, rest = text.split("<!-- example -->\n")
     after = rest.partition("<!-- end of example -->")[2]
     example = f"<!-- example -->\n```\n{EXAMPLE.read_text(encoding='utf-8')}```\n<!-- end of example -->"
-    return written(f"{before}{example}{after}")
+    return update_tables(f"{before}{example}{after}")
 
 
 def test_the_page_is_what_the_data_say(update: bool) -> None:
@@ -35,8 +35,8 @@ def test_every_row_that_is_answered_was_left_out_once() -> None:
 
 
 def test_the_shipped_constants_are_those_of_the_rows() -> None:
-    names = {name for row in answered() for name in constants(row)}
-    assert set(fitted().logs) == names and TERMS.keys() <= names
+    names = {name for row in predictable_rows() for name in constants(row)}
+    assert set(shipped_constants().logs) == names and TERMS.keys() <= names
 
 
 def test_every_aim_is_met_or_the_page_says_so() -> None:

@@ -10,7 +10,7 @@ import pytest
 from ome_operator.cli.generate import bookshelf
 from ome_operator.sizing.calibration import shipped
 from ome_operator.sizing.comparison import why_slower
-from ome_operator.sizing.error_bars import GPU, MODEL, bars, held, trust
+from ome_operator.sizing.error_bars import GPU, MODEL, bars, held_out_predictions, trust
 from ome_operator.sizing.gpus import gpu
 from ome_operator.sizing.queueing import Load, Role, poisson_percentile
 from ome_operator.sizing.shapes import shape, spellings
@@ -115,7 +115,7 @@ def left_out_here(kind: str, figure: str) -> float:
     rows = {
         row.id for row in shipped() if row.together and row.place.engine == "sglang" and row.place.gpu.family == "blackwell"
     }
-    return bars(each.ratios for each in held() if each.left_out == kind and each.id in rows)[figure].ninth
+    return bars(each.ratios for each in held_out_predictions() if each.left_out == kind and each.id in rows)[figure].ninth
 
 
 def test_a_row_may_name_its_model_by_a_file(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ import pytest
 from ome_operator.core.demand.curves import batch_within
 from ome_operator.core.demand.facts import FULL, PlannedSpeeds
 from ome_operator.sizing import gpus, shapes, steps
-from ome_operator.sizing.constants import fitted
+from ome_operator.sizing.constants import shipped_constants
 from ome_operator.sizing.error_bars import GPU, by_class, left_out
-from ome_operator.sizing.speeds import DescribedGroup, predicted
+from ome_operator.sizing.speeds import DescribedGroup, predict_speeds
 from ome_operator.sizing.steps import ServingStack
 from ome_operator.sizing.workers import Worker
 from tests.support import parts
@@ -31,7 +31,7 @@ def speeds(
 ) -> PlannedSpeeds:
     """Return the prediction for requests of 8,000 tokens in and 1,000 out."""
     groups = {"prefill": group(*prefill, **other), "decode": group(*decode, **other)}
-    return predicted(groups, parts.model(uri), frozenset(hardware.split()), 8000.0, 1000.0)
+    return predict_speeds(groups, parts.model(uri), frozenset(hardware.split()), 8000.0, 1000.0)
 
 
 def test_the_prediction_is_that_of_the_planner_less_its_error() -> None:
@@ -40,11 +40,11 @@ def test_the_prediction_is_that_of_the_planner_less_its_error() -> None:
     """
     found, error = speeds(), by_class()["sglang b200 fp8 narrow"]
     place = ServingStack(shapes.shape("DeepSeek-R1"), gpus.gpu("b200"), "sglang", "0.5.8.post1")
-    raw = steps.prefill(place, Worker(8, 1, 8), 8000, 8000, fitted())
+    raw = steps.prefill(place, Worker(8, 1, 8), 8000, 8000, shipped_constants())
     assert found.work is not None and found.work.seconds(1, 8000) == pytest.approx(
         (1 + error["tokens"].ninth) * raw, rel=1e-3
     )
-    step = steps.decoder(place, Worker(1, 8, 8), 8500, fitted())
+    step = steps.decoder(place, Worker(1, 8, 8), 8500, shipped_constants())
     slower = 1 / (1 - error["tpot"].ninth)
     assert [y / step(x) for x, y in found.curve[:-1]] == pytest.approx([slower] * (len(found.curve) - 1), rel=1e-3)
 
@@ -65,7 +65,7 @@ def test_without_rows_of_the_family_the_error_is_that_of_an_unknown_gpu() -> Non
         decode=[*DECODE[1:], "--tp-size=16", "--dp-size=16"],
     )
     place = ServingStack(shapes.shape("Kimi-K2-Instruct"), gpus.gpu("h200"), "sglang", "0.5.8.post1")
-    raw = steps.prefill(place, Worker(16, 1, 16), 8000, 8000, fitted())
+    raw = steps.prefill(place, Worker(16, 1, 16), 8000, 8000, shipped_constants())
     assert found.work is not None
     assert found.work.seconds(1, 8000) == pytest.approx((1 + left_out(GPU, False)["tokens"].ninth) * raw, rel=1e-3)
 

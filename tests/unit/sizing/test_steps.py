@@ -5,7 +5,7 @@ import math
 import pytest
 
 from ome_operator.sizing import steps
-from ome_operator.sizing.constants import fitted
+from ome_operator.sizing.constants import shipped_constants
 from ome_operator.sizing.gpus import gpu, gpus
 from ome_operator.sizing.shapes import shape
 from ome_operator.sizing.steps import ServingStack
@@ -31,7 +31,7 @@ def test_a_token_costs_two_operations_for_each_active_parameter() -> None:
 
 @pytest.mark.parametrize("worker", KINDS, ids=str)
 def test_the_quick_decoder_says_what_the_terms_say(worker: Worker) -> None:
-    c = fitted()
+    c = shipped_constants()
     step = steps.decoder(K2, worker, 3000, c)
     factors = steps.decode_factors(K2, worker, c)
     for batch in (0.5, 1, 7, 480, 46080):
@@ -65,10 +65,10 @@ def test_twice_the_rates_and_no_latency_are_half_the_time(worker: Worker) -> Non
 
 
 def test_experts_that_a_batch_meets() -> None:
-    assert steps.touched(K2.shape, 0) == 0
-    assert math.isclose(steps.touched(K2.shape, 1), 8 / 384)
-    assert steps.touched(K2.shape, 10_000) > 0.999
-    assert steps.touched(shape("Qwen3-32B"), 10) == 0
+    assert steps.expected_expert_fraction(K2.shape, 0) == 0
+    assert math.isclose(steps.expected_expert_fraction(K2.shape, 1), 8 / 384)
+    assert steps.expected_expert_fraction(K2.shape, 10_000) > 0.999
+    assert steps.expected_expert_fraction(shape("Qwen3-32B"), 10) == 0
 
 
 def test_every_gpu_has_its_source_and_prices_have_a_date() -> None:

@@ -21,7 +21,7 @@ from ome_operator.describe.tree import tree
 from ome_operator.errors import UserError
 from ome_operator.kube.podlogs import LogLine
 from ome_operator.lint import report
-from ome_operator.lint.finding import Finding, Hit, Location
+from ome_operator.lint.finding import Finding, Location, RuleHit
 from ome_operator.lint.rules import RULES
 from ome_operator.util.log_format import configure
 from ome_operator.util.visible import everywhere, visible
@@ -110,7 +110,7 @@ def test_a_log_line_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_findings_of_lint_are_exact_and_harmless() -> None:
     rule = next(iter(RULES.values()))
-    found = Finding(rule, "team/s", Hit(Location(EVIL + "\x9b31m", "spec"), "says", "do it"))
+    found = Finding(rule, "team/s", RuleHit(Location(EVIL + "\x9b31m", "spec"), "says", "do it"))
     for text in (report.json_report([found], {}), report.sarif_report([found], {}, "1")):
         assert not {"\x1b", "\x07", "\x9b"} & set(text) and "PWNED" in text
 

@@ -8,7 +8,7 @@ from ome_operator.cli.live import details as reading
 from ome_operator.cli.live.board import Board
 from ome_operator.cli.live.details import details
 from ome_operator.cli.live.traffic import TrafficSamples
-from ome_operator.describe.actions import Shell
+from ome_operator.describe.actions import CommandBuilder
 from ome_operator.describe.causes import causes
 from ome_operator.kube.errors import Forbidden, KubeError, Transient
 from ome_operator.kube.podlogs import LogLine, Wanted
@@ -39,7 +39,7 @@ async def told(answers: dict[bool, Any], **more: Any) -> Any:
         for text in answer:
             yield LogLine("", text)
 
-    found = causes(shown().trees[KIMI], shown().bodies[KIMI]["status"]["conditions"], Shell())
+    found = causes(shown().trees[KIMI], shown().bodies[KIMI]["status"]["conditions"], CommandBuilder())
     pods = {name.partition("/")[2]: body for name, body in shown().pods.items()}
     api = FakeApi({"list_objects": Transient("no events")})
     got = await details(api, read, KIMI[0], set(), found, pods, more.get("simulated", ()))

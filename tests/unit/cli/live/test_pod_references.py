@@ -9,7 +9,7 @@ from ome_operator.cli.live.pod_references import missing
 from ome_operator.cli.live.preview import preview
 from ome_operator.core.observed.objects import Ref
 from ome_operator.core.podspec.named_objects import CLAIM, CONFIG_MAP, SECRET, references
-from ome_operator.describe.outcome import outcome
+from ome_operator.describe.outcome import compute_outcome
 from ome_operator.kube.errors import Forbidden, NotFound
 from tests.support import parts, yamls
 from tests.support.fake_api import Call, FakeApi
@@ -138,7 +138,7 @@ async def test_a_secret_that_the_operator_generates_is_not_missing(sample: str, 
     these Secrets.
     """
     service, deps = parts.shipped(f"moonshotai/{sample}.yaml")
-    after = outcome(service, deps)
+    after = compute_outcome(service, deps)
     assert after.generated == {generated.replace("svc", service.name)}
     said = await missing(FakeApi({"get_metadata": ABSENT}), after, service.namespace, ())
     assert not any(name in sentence for sentence in said for name in after.generated)

@@ -20,7 +20,7 @@ from ome_operator.cli.live.board import Looker
 from ome_operator.cli.ui import server
 from ome_operator.cli.ui.feed import Feed
 from ome_operator.cli.ui.server import Site, served
-from ome_operator.describe.actions import Shell
+from ome_operator.describe.actions import CommandBuilder
 from tests.support import console
 from tests.support.bodies import Cluster
 from tests.support.heard import hear
@@ -94,7 +94,7 @@ class Browser:
 async def looking(cluster: Cluster, size: Any = WIDE, scheme: str = "light", **more: Any) -> AsyncIterator[Browser]:
     api = cluster.api()
     looker = Looker(api, "")
-    site = Site(api, cluster.reads(), Feed(looker.look, pause=0.2), Shell(), "https://k8s.example:6443")
+    site = Site(api, cluster.reads(), Feed(looker.look, pause=0.2), CommandBuilder(), "https://k8s.example:6443")
     await site.feed.once()
     async with served(site, 0) as address, playwright.async_playwright() as engine:
         window = await engine.chromium.launch(executable_path=program(), args=["--no-sandbox"])

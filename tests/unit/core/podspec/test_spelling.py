@@ -12,7 +12,7 @@ from ome_operator.api.kinds import KINDS
 from ome_operator.core.observed.objects import Observed, Refusal
 from ome_operator.core.podspec.spelling import MOST, misspelled, translated
 from ome_operator.core.reconcile.sync import sync
-from ome_operator.describe.outcome import outcome
+from ome_operator.describe.outcome import compute_outcome
 from tests.support import parts
 from tests.support.simulator import START, World
 
@@ -197,7 +197,7 @@ def test_a_service_that_runs_keeps_on_and_says_what_was_meant() -> None:
 
 def test_what_would_come_of_an_edit_says_it_too() -> None:
     """`ome diff` and `ome render` also report misspelled fields, because they may run without an API server."""
-    found = outcome(parts.service(engine={"minReplica": 2}), parts.deps(parts.model(), parts.simple(router=False)))
+    found = compute_outcome(parts.service(engine={"minReplica": 2}), parts.deps(parts.model(), parts.simple(router=False)))
     assert "spec.engine.minReplica is not a field of a pod: did you mean minReplicas?" in found.advice
 
 

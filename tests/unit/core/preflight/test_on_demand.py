@@ -13,7 +13,7 @@ from ome_operator.core.placement.demand import demand
 from ome_operator.core.preflight.on_demand import APPARMOR, RankKey, Trial, owned, trial
 from ome_operator.core.render import meta, services
 from ome_operator.core.render.statefulsets import Stored
-from ome_operator.describe.outcome import outcome
+from ome_operator.describe.outcome import compute_outcome
 from tests.support import parts, selectors
 
 RUN, NAME = "abcd1234", "ome-preflight-abcd1234"
@@ -54,7 +54,7 @@ def roles(notes: dict[str, str] | None = None, **more: Any) -> dict[str, Stored]
     part = {**PART, **more}
     runtime = parts.runtime(engineConfig=part, decoderConfig=part)
     service = parts.service(engine={"minReplicas": 2}, decoder={}, annotations=notes or {})
-    return dict(outcome(service, parts.deps(parts.model(), runtime)).workloads)
+    return dict(compute_outcome(service, parts.deps(parts.model(), runtime)).workloads)
 
 
 def made(known: dict[str, Stored] | None = None, **groups: int) -> Trial:

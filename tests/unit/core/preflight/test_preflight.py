@@ -11,7 +11,7 @@ from ome_operator.core.preflight.results import OWN, Checked, PreflightFinding
 from ome_operator.core.reconcile.plan import Plan
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.core.recovery.policy import START
-from ome_operator.describe.diagnosis import trouble
+from ome_operator.describe.diagnosis import find_trouble
 from ome_operator.describe.tree import tree
 from tests.support.effects import effects
 from tests.support.shapes import Shape
@@ -76,7 +76,7 @@ def test_status_and_explain_tell_it_with_the_next_step() -> None:
     body = {"metadata": {"name": "svc", "namespace": "team", "uid": world.service.uid}, "spec": {}, "status": plan.status}
     drawn = tree(body, world.observed())
     assert ("Preflight", "PreflightFindings") in [(each.type, each.reason) for each in drawn.conditions]
-    found = {each.condition: each for each in trouble(drawn, plan.status["conditions"], ()).findings}
+    found = {each.condition: each for each in find_trouble(drawn, plan.status["conditions"], ()).findings}
     assert "-c ome-preflight" in found["Preflight"].next and SHM.said in found["Preflight"].message
 
 
