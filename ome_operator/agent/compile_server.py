@@ -60,7 +60,7 @@ class CompileServer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._threads = ThreadPoolExecutor(TOGETHER, "compile-cache")
         self._marked_at: dict[str, float] = {}
-        self._looked_at = self._cleaned_at = -1e9
+        self._cleaned_at = -1e9
 
     async def run(self) -> None:
         """Call `look` again and again, forever. This is a separate task, so that the agent's other work does not wait for
@@ -72,16 +72,13 @@ class CompileServer:
             except Exception:  # the agent's other work does not depend on compile caches
                 logger.exception("cannot keep compile caches now; the next attempt is in %.0f s", MARK_EVERY)
                 await asyncio.sleep(MARK_EVERY)
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(LOOK_EVERY if self._store.limit else CLEAN_EVERY)
 
     async def look(self) -> None:
         """Listen in each directory of caches that exists, and stop listening in directories that no longer exist. Remove old
         caches every CLEAN_EVERY seconds. Errors of the disk are logged.
         """
         now = self._clock()
-        if now - self._looked_at < (LOOK_EVERY if self._store.limit else CLEAN_EVERY):
-            return
-        self._looked_at = now
         try:
             if now - self._cleaned_at >= CLEAN_EVERY:
                 self._cleaned_at = now

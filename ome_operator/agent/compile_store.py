@@ -23,6 +23,7 @@ from typing import BinaryIO, NamedTuple
 
 from ome_operator.agent.download_plan import MARGIN
 from ome_operator.agent.namespaces import FORMER
+from ome_operator.compile_cache.archive import HASH
 from ome_operator.core.weights.compile_caches import DIGITS, FOLDER
 from ome_operator.core.weights.mount import NAMESPACES
 from ome_operator.errors import OmeError
@@ -44,7 +45,6 @@ TOGETHER = 30.0
 """Seconds within which several loads count as a single load, because the ranks of a group start together."""
 WITHDRAWN = 7 * 86400.0
 """Seconds after the withdrawal of an archive for which no other archive is accepted in its place."""
-HASH = 32
 CHUNK = 1 << 20
 ROOM_EVERY = 64 * CHUNK
 """Number of received bytes after which the free space of the disk is checked again."""
