@@ -31,7 +31,7 @@ class MemberState(StrEnum):
     FAILED = "failed"
     WHOLE = "whole"
     EQUAL = "equal"
-    """The edit does not change the service, and the service is complete."""
+    """The service runs completely, and the edit of the shared object changes nothing in it."""
 
 
 class Member(NamedTuple):

@@ -186,7 +186,9 @@ PRECISIONS = {"fp8": "fp8", "nvfp4": "fp4", "mxfp4": "mxfp4", "bf16": "bf16"}
 
 
 def test_the_end_of_a_name_is_the_precision_of_the_weights() -> None:
-    """Reported: `ome plan --model Qwen3-32B-FP8` planned weights in BF16."""
+    """If the name of a model ends with a precision, its weights are planned in this precision. `ome plan --model
+    Qwen3-32B-FP8` planned them in BF16 before.
+    """
     known = spellings()
     for name in known:
         end = name.lower().rpartition("-")[2]
