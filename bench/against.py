@@ -50,11 +50,11 @@ def compare(commit: str, arguments: Sequence[str], repeat: int) -> tuple[Section
                 _wait([str(python), "-m", "bench", *arguments, "--repeat", "1", "--json", str(file)], where)
                 measured = json.loads(file.read_text()) if file.exists() else {"failures": ["no results"]}
                 failures += [f"{side}, {number + 1}: {failure}" for failure in measured.get("failures") or ()]
-                found[side].append(figures(measured))
+                found[side].append(figures_of_run(measured))
     return section(f"{name} and this checkout, {repeat} times each", found["that"], found["this"]), failures
 
 
-def figures(results: Mapping[str, Any]) -> Figures:
+def figures_of_run(results: Mapping[str, Any]) -> Figures:
     """Return the figures of one run, as a map from name to value. The results of another commit may lack some figures."""
     return {
         **_ramps(results.get("ramps") or ()),

@@ -13,7 +13,7 @@ from pathlib import Path
 import yaml
 
 from bench import offline
-from bench.results import Alone
+from bench.results import SyncTimes
 from bench.scenarios import Manifest
 from ome_operator import keys
 from ome_operator.api import InferenceService
@@ -32,17 +32,17 @@ HOLDS = f"{keys.MODEL_LABEL_PREFIX}clusterbasemodel.kimi-k2-instruct"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def measure(calls: int = 300) -> Alone:
+def measure(calls: int = 300) -> SyncTimes:
     """Measure a call of `sync` for a new service and a call for a ready service, and return the duration of each in
     microseconds.
     """
     service, deps = kimi()
     first = sync(service, deps, Observed(), NOW)
-    ready, observed = steady(service, deps)
+    ready, observed = steady_state(service, deps)
     others = (replace(service, name=f"kimi-{number}", uid=str(number)) for number in itertools.count())
-    seen = (touched(observed, version) for version in itertools.count(2))
+    seen = (with_newer_pod(observed, version) for version in itertools.count(2))
     revision = next(item for item in offline.manifests(first) if item["kind"] == "ControllerRevision")
-    return Alone(
+    return SyncTimes(
         first_us=per_call(lambda: sync(next(others), deps, Observed(), NOW), calls),
         steady_us=per_call(lambda: sync(ready, deps, next(seen), NOW), calls),
         revision_bytes=len(json.dumps(revision, separators=(",", ":")).encode()),
@@ -58,22 +58,24 @@ def kimi() -> tuple[InferenceService, Deps]:
     return offline.service(body), offline.dependencies(documents, HOLDS, 16)
 
 
-def steady(service: InferenceService, deps: Deps) -> tuple[InferenceService, Observed]:
+def steady_state(service: InferenceService, deps: Deps) -> tuple[InferenceService, Observed]:
     """Return the service, and what is observed once everything exists and is ready, so that `sync` has nothing to do."""
     plan = sync(service, deps, Observed(), NOW)
     made = offline.manifests(plan)
     children = {}
     for number, manifest in enumerate(made, start=1):
-        child = from_api.child(manifest["kind"], stored(manifest, number))
+        child = from_api.child(manifest["kind"], as_stored(manifest, number))
         children[child.kind, child.name] = child._replace(owned=child.hash)
-    pods = [from_api.pod(pod) for number, manifest in enumerate(made, start=1) for pod in pods_of(stored(manifest, number))]
+    pods = [
+        from_api.pod(pod) for number, manifest in enumerate(made, start=1) for pod in pods_of(as_stored(manifest, number))
+    ]
     observed = Observed(children=children, pods=tuple(pods))
     service = replace(service, status=sync(service, deps, observed, NOW).status)
     _check(sync(service, deps, observed, NOW), service)
     return service, observed
 
 
-def touched(observed: Observed, version: int) -> Observed:
+def with_newer_pod(observed: Observed, version: int) -> Observed:
     """Return the same observation with a newer version of one pod. Such observations are measured because most passes are
     caused by events that change nothing.
     """
@@ -81,7 +83,7 @@ def touched(observed: Observed, version: int) -> Observed:
     return replace(observed, pods=(first._replace(version=version), *rest))
 
 
-def stored(manifest: Manifest, number: int) -> Manifest:
+def as_stored(manifest: Manifest, number: int) -> Manifest:
     """Return a manifest as the API server would return it."""
     metadata = {**manifest["metadata"], "uid": f"child-{number}", "resourceVersion": str(number)}
     return {**manifest, "metadata": metadata}

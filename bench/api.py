@@ -17,7 +17,7 @@ T = TypeVar("T")
 APPLY, MERGE = "application/apply-patch+yaml", "application/merge-patch+json"
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """Error: the API server refused a request, because the benchmark is wrong or the machine is overloaded."""
 
 
@@ -92,7 +92,7 @@ class Api:
         while True:
             async for event in self._stream(path(kind, namespace), version):
                 if event["type"] == "ERROR":
-                    raise Refused(f"watch {kind}: {event['object']}")
+                    raise RequestRefused(f"watch {kind}: {event['object']}")
                 version = event["object"]["metadata"]["resourceVersion"]
                 yield event
             await asyncio.sleep(0.05)
@@ -102,7 +102,7 @@ class Api:
         no_limit = aiohttp.ClientTimeout(total=None)
         async with self._session.get(self._server + where, params=query, timeout=no_limit) as answer:
             if answer.status != 200:
-                raise Refused(f"watch {where}: {answer.status} {await answer.text()}")
+                raise RequestRefused(f"watch {where}: {answer.status} {await answer.text()}")
             buffer = b""
             async for chunk in answer.content.iter_any():
                 *lines, buffer = (buffer + chunk).split(b"\n")
@@ -122,12 +122,12 @@ class Api:
         async with self._session.request(method, self._server + where, data=data, headers=headers, params=query) as answer:
             text = await answer.read()
         if answer.status >= 300:
-            raise Refused(f"{method} {where}: {answer.status} {text.decode(errors='replace')[:500]}")
+            raise RequestRefused(f"{method} {where}: {answer.status} {text.decode(errors='replace')[:500]}")
         parsed: Manifest = json.loads(text)
         return parsed
 
 
-async def together(items: Iterable[T], lanes: int, work: Callable[[T], Awaitable[object]]) -> None:
+async def run_in_lanes(items: Iterable[T], lanes: int, work: Callable[[T], Awaitable[object]]) -> None:
     """Call `work` for every item, in order and for `lanes` items at the same time. The first error cancels all other
     calls.
     """

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from bench.alone import kimi, steady
+from bench.alone import kimi, steady_state
 from bench.crowd import NODE, SERVICE, Crowd, Size
 from bench.scenarios import Manifest
 from ome_operator import keys, names, quantity
@@ -31,7 +31,7 @@ PERIOD = timedelta(seconds=100)
 CROWD = Crowd(Size(nodes=NODES, models=1, services=SERVICES))
 
 
-class Figures(NamedTuple):
+class MeasuredFigures(NamedTuple):
     """The measured figures. Times are medians of CPU seconds of this thread."""
 
     quiet_look: float
@@ -49,10 +49,10 @@ class Figures(NamedTuple):
     new_avoiding: float
 
 
-def measure() -> Figures:
+def measure() -> MeasuredFigures:
     """Measure all figures, and return them."""
     quiet, look, remembered = asyncio.run(_looks())
-    return Figures(quiet, look, remembered, *_passes())
+    return MeasuredFigures(quiet, look, remembered, *_passes())
 
 
 def _with_nodes() -> tuple[ClusterCache, EventHandler]:
@@ -99,7 +99,7 @@ def _pod(namespace: str, service: str, number: int, node: str, restarts: int, no
         keys.MANAGED_BY: keys.MANAGER, keys.SERVICE: service, keys.COMPONENT: keys.ENGINE, keys.REVISION: "r1",
         keys.GROUP_INDEX: str(number % PODS), keys.WORKER_INDEX: "0", keys.POD_INDEX: "0",
     }  # fmt: skip
-    workload = f"{names.stem(service, keys.ENGINE, 'r1')}-{number % PODS}"
+    workload = f"{names.object_prefix(service, keys.ENGINE, 'r1')}-{number % PODS}"
     owner = {"kind": "StatefulSet", "name": workload, "uid": f"set-{number}", "controller": True}
     when = quantity.rfc3339(now)
     metadata = {
@@ -121,7 +121,7 @@ def _passes() -> tuple[float, float, float, float]:
     known = {name: node._replace(labels={**node.labels, **labels}) for name, node in cache.deps().nodes.items()}
     deps = replace(deps, nodes=known, holders={label: frozenset(known) for label in labels})
     avoided = dict.fromkeys(sorted(known)[: NODES // 10], "engine of team/svc failed there 3 times")
-    ready, observed = steady(service, deps)
+    ready, observed = steady_state(service, deps)
     avoiding = replace(observed, avoided=avoided)
     return (
         _median(lambda: sync(ready, deps, observed, START)),
@@ -140,7 +140,7 @@ def _median(call: Callable[[], object]) -> float:
     return statistics.median(found)
 
 
-def lines(found: Figures) -> list[str]:
+def lines(found: MeasuredFigures) -> list[str]:
     """Return the figures as lines of text."""
     return [
         f"{NODES:,} nodes, {SERVICES:,} services of {PODS} pods; CPU of the thread",

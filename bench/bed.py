@@ -13,9 +13,9 @@ from pathlib import Path
 
 import aiohttp
 
-from bench.api import Api, Refused
+from bench.api import Api, RequestRefused
 from bench.counting import Count, count
-from bench.offline import owned
+from bench.offline import with_owner
 from bench.pace import Pace, pace
 from bench.processes import Usage, usage
 from bench.scenarios import HOLDS, NAMESPACE, Scenario, catalog
@@ -112,7 +112,7 @@ async def _served(api: Api) -> None:
             try:
                 await api.names(kind, "", limit=1)
                 break
-            except Refused as error:
+            except RequestRefused as error:
                 if asyncio.get_running_loop().time() > until:
                     raise Late(f"{kind} is not served: {error}") from error
                 await asyncio.sleep(0.2)
@@ -126,7 +126,7 @@ async def _collecting(api: Api) -> None:
     owner = {"apiVersion": keys.API_VERSION, "kind": "RoleScale", "metadata": {"name": "canary", "namespace": NAMESPACE}}
     made = await api.create({**owner, "spec": {"replicas": 0}})
     child = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "canary", "namespace": NAMESPACE}}
-    await api.create(owned(child, made))
+    await api.create(with_owner(child, made))
     await api.delete("RoleScale", NAMESPACE, "canary")
     until = asyncio.get_running_loop().time() + SETTLED_WITHIN_S
     while "canary" in await api.names("ConfigMap", NAMESPACE):

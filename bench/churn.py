@@ -4,7 +4,7 @@ afterwards.
 
 import time
 
-from bench.api import together
+from bench.api import run_in_lanes
 from bench.bed import Bed, Operator, bed
 from bench.results import Churned
 from bench.scenarios import NAMESPACE, Manifest, Scenario
@@ -26,7 +26,7 @@ async def measure(services: int, lanes: int) -> Churned:
         mark, began, sizes = at.cluster.audit_mark(), time.monotonic(), list[float]()
         for first in range(0, services, ROUND):
             numbers = range(first, min(first + ROUND, services))
-            await together(map(SHAPE.service, numbers), lanes, lambda each: _live(at, each))
+            await run_in_lanes(map(SHAPE.service, numbers), lanes, lambda each: _live(at, each))
             await at.watching.until("no pod is left", lambda: not at.watching.pods, WITHIN_S)
             sizes.append(process.usage().resident_mib)
         pace, used = services / (time.monotonic() - began), process.usage()

@@ -24,7 +24,7 @@ from ome_operator.controllers.router_pages import DirectPages
 from ome_operator.controllers.telemetry import Telemetry, owned_routers
 from ome_operator.core.observed.objects import Deps, Pod, Ref
 from ome_operator.core.render import meta
-from ome_operator.names import mark, slice_mark
+from ome_operator.names import public_digest, slice_mark
 
 INTERVAL = 5.0
 NAMESPACES, PODS, LEADERS = 50, 10, 4
@@ -136,7 +136,7 @@ def _summary(router: int, count: int) -> dict[str, Any]:
         "slice": slice_mark(namespace, meta.requirement(meta.labels(name, revision="r1"))),
         "strangers": {"found": 0, "age": None},
         "router": {"age": 1.2, "window": 55, "requests": count * 2.4, "errors": 0, "inFlight": count % 99},
-        "leaders": [{"id": mark(f"{name}-{each}"), **rest} for each in range(LEADERS)],
+        "leaders": [{"id": public_digest(f"{name}-{each}"), **rest} for each in range(LEADERS)],
         "omitted": 0,
     }
 

@@ -9,12 +9,12 @@ import time
 from datetime import UTC, datetime
 
 from bench import offline
-from bench.alone import steady
+from bench.alone import steady_state
 from bench.crowd import NODE, RECORD, SERVICE, Crowd, Size
 from bench.results import Eyed
 from bench.scenarios import HOLDS, SINGLE, catalog
 from ome_operator.cache.cluster_cache import ClusterCache
-from ome_operator.cache.resources import keep
+from ome_operator.cache.resources import parse_or_keep
 from ome_operator.controllers.metrics_collector import MetricsCollector
 from ome_operator.core.observed.objects import Deps, Ref
 from ome_operator.machinery.metrics import Metrics
@@ -77,9 +77,9 @@ def _nodes(cluster: ClusterCache) -> list[Ref]:
 def _services(cluster: ClusterCache, number: int) -> list[Ref]:
     deps, refs = offline.dependencies(catalog(), HOLDS, 200), []
     for body in (SINGLE[10].service(each) for each in range(number)):
-        service, observed = steady(offline.service(body), deps)
+        service, observed = steady_state(offline.service(body), deps)
         metadata = {**body["metadata"], "uid": service.uid, "resourceVersion": "1", "generation": 1}
-        resource = keep(SERVICE, {**body, "metadata": metadata, "status": service.status}, None)
+        resource = parse_or_keep(SERVICE, {**body, "metadata": metadata, "status": service.status}, None)
         cluster.resources[SERVICE].see(resource)
         for pod in observed.pods:
             cluster.pods.see(pod)

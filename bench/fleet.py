@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench.alone import steady
+from bench.alone import steady_state
 from bench.crowd import MODEL, NODE, RECORD, RUNTIME, SERVICE, Crowd, Size, encoded
 from bench.processes import resident_mib
 from bench.results import Fleet, Wave
@@ -33,9 +33,9 @@ from ome_operator.controllers import status_writer
 from ome_operator.controllers.base import CORE
 from ome_operator.controllers.catalog import CatalogReconciler
 from ome_operator.controllers.nodemodels import NodeModelsReconciler
-from ome_operator.controllers.watched_kinds import watched
+from ome_operator.controllers.watched_kinds import watches_of
 from ome_operator.core.observed.objects import Deps, Observed, Ref
-from ome_operator.kube.client import Applied, Client
+from ome_operator.kube.client import ApplyResult, Client
 from ome_operator.machinery import garbage_collection
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.util import memoize
@@ -68,8 +68,8 @@ def measure(steps: int = STEPS, repeat: int = 1) -> list[Fleet]:
         for name, first in asdict(FIRST).items()
         for step in range(steps)
     ]
-    rounds = [[alone(*size) for size in sizes] for _ in range(repeat)]
-    return [*map(cheapest, zip(*rounds, strict=True)), alone("", LARGEST), alone("", KNOWN)]
+    rounds = [[measure_in_process(*size) for size in sizes] for _ in range(repeat)]
+    return [*map(cheapest, zip(*rounds, strict=True)), measure_in_process("", LARGEST), measure_in_process("", KNOWN)]
 
 
 def cheapest(runs: Sequence[Fleet]) -> Fleet:
@@ -84,7 +84,7 @@ def cheapest(runs: Sequence[Fleet]) -> Fleet:
     return replace(first, waves=waves, decode_s=min(run.decode_s for run in runs))
 
 
-def alone(grows: str, size: Size) -> Fleet:
+def measure_in_process(grows: str, size: Size) -> Fleet:
     """Measure a size in a process of its own. `grows` is the name of the dimension in which the size differs from BASE; ""
     for LARGEST and KNOWN.
     """
@@ -162,7 +162,7 @@ class _Fleet(Client):
             self.decode_s += time.thread_time() - began
         return _answer(Answer(page))
 
-    async def apply(self, manifest: Manifest, uid: str = "", *, subresource: str = "", dry_run: bool = False) -> Applied:
+    async def apply(self, manifest: Manifest, uid: str = "", *, subresource: str = "", dry_run: bool = False) -> ApplyResult:
         """Answer a server-side apply. The answer to a write of a status is the object with a newer version; any other
         manifest is returned unchanged. No event reports the write.
         """
@@ -170,9 +170,9 @@ class _Fleet(Client):
         kind, metadata = manifest["kind"], manifest["metadata"]
         found = self.cluster.find(Ref(kind, metadata.get("namespace", ""), metadata["name"])) if subresource else None
         if found is None:
-            return Applied(manifest, ())
+            return ApplyResult(manifest, ())
         stored = {"uid": found.uid, "generation": found.generation, "resourceVersion": str(found.version + 1)}
-        return Applied({**manifest, "metadata": metadata | stored, "spec": found.parsed.spec.dump()}, ())
+        return ApplyResult({**manifest, "metadata": metadata | stored, "spec": found.parsed.spec.dump()}, ())
 
     # --- the loop ---------------------------------------------------------------------------------------------------
 
@@ -189,7 +189,7 @@ class _Fleet(Client):
         with self.watch.besides():
             for kind, bodies in crowd.everything().items():
                 self._lines[kind], self._pages[kind] = asyncio.Queue(), _pages(bodies)
-        self._kinds = watched(self._lines)
+        self._kinds = watches_of(self._lines)
         session: Any = self
         informer = Informer(self._kinds, self, session=session, server="", server_timeout=600)  # type: ignore[arg-type]
         self.informing = asyncio.create_task(informer.run())
@@ -243,11 +243,11 @@ class _Fleet(Client):
         memoize.resize(len(self.cluster.resources[SERVICE]))
         observed = self._observed.get(ref, Observed())
         plan = CORE.sync(found.parsed, self.cluster.deps(), observed, NOW)
-        if status_writer.differs(found, plan.status, self._said.get(ref, ("", ""))):
+        if status_writer.status_differs(found, plan.status, self._said.get(ref, ("", ""))):
             self._said[ref] = await status_writer.write(self, self.handler, found, plan.status) or ("", "")
         if ref not in self._observed:
             with self.watch.besides():
-                self._observed[ref] = steady(found.parsed, self.cluster.deps())[1]
+                self._observed[ref] = steady_state(found.parsed, self.cluster.deps())[1]
 
     # --- the sink -----------------------------------------------------------------------------------------------------
 

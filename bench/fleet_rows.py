@@ -14,7 +14,7 @@ seconds, or EDIT_TIMES times as long as the bare requests alone take.
 """
 
 
-def labelled(found: Labelled) -> Iterator[Row]:
+def label_rows(found: Labelled) -> Iterator[Row]:
     """Yield a row for each wave of labels, and for the edits meanwhile."""
     for wave in found.waves:
         yield Row(
@@ -35,7 +35,7 @@ def labelled(found: Labelled) -> Iterator[Row]:
     yield Row("peak memory", operator=f"{found.peak_mib:.0f} MiB")
 
 
-def started(found: Started) -> Iterator[Row]:
+def start_rows(found: Started) -> Iterator[Row]:
     """Yield the medians of several starts of the operator, and of a bare client that lists the same objects."""
     floor, ours = median(found.lists_s), median(found.starts_s)
     yield Row(

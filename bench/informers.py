@@ -74,15 +74,15 @@ class _Counter:
     def relisted(self, kind: str) -> None: ...
 
 
-def ours(server: str) -> Callable[[], None]:
+def read_with_informer(server: str) -> Callable[[], None]:
     """Read everything with our informer."""
     from ome_operator.watch.informer import Informer
-    from ome_operator.watch.sink import Watched
+    from ome_operator.watch.sink import WatchedKind
 
     async def read() -> None:
         sink = _Counter()
         async with aiohttp.ClientSession() as session:
-            kinds = (Watched("Pod", "", "v1", "pods"),)
+            kinds = (WatchedKind("Pod", "", "v1", "pods"),)
             task = asyncio.create_task(Informer(kinds, sink, session=session, server=server, server_timeout=300).run())
             await sink.complete.wait()
             task.cancel()
@@ -114,7 +114,7 @@ def official(server: str) -> Callable[[], None]:
     return read
 
 
-SIDES = {"ours": ours, "official": official}
+SIDES = {"ours": read_with_informer, "official": official}
 
 
 def measure(side: str, server: str) -> dict[str, float]:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
 from bench import scenarios
-from bench.api import Api, together
+from bench.api import Api, run_in_lanes
 from bench.bed import Bed, Operator, bed
 from bench.results import Labelled, Labels
 from bench.scenarios import NAMESPACE, Manifest, Scenario, name
@@ -38,8 +38,8 @@ async def measure(nodes: int, models: int, services: int, lanes: int) -> Labelle
     async with bed(shape) as at:
         process = Operator(at)
         await process.start()
-        await together(scenarios.models(KIND, "", map(model, range(models))), lanes, at.api.create)
-        await together(map(shape.service, range(services)), lanes, at.api.create)
+        await run_in_lanes(scenarios.models(KIND, "", map(model, range(models))), lanes, at.api.create)
+        await run_in_lanes(map(shape.service, range(services)), lanes, at.api.create)
         await at.watching.until("services ready", lambda: len(at.watching.services_ready) == services, WITHIN_S)
         there = await at.api.names("Node", "")
         once = [(node, labels(range(models), "Ready")) for node in there]
@@ -54,7 +54,7 @@ async def _wave(at: Bed, process: Operator, what: str, changes: list[Change], la
         raise Late(f"labels {what}: the operator did not settle before")
     before, began = process.usage().cpu_s, time.monotonic()
     async with _edits(at.api) as (waited, floors):
-        await together(
+        await run_in_lanes(
             changes, lanes, lambda change: at.api.merge("Node", "", change[0], {"metadata": {"labels": change[1]}})
         )
         took = time.monotonic() - began

@@ -25,7 +25,7 @@ from bench.stalls import Stopwatch
 from ome_operator import keys
 from ome_operator.controllers.base import CORE
 from ome_operator.controllers.manager import Manager
-from ome_operator.controllers.watched_kinds import watched
+from ome_operator.controllers.watched_kinds import watches_of
 from ome_operator.kube.client import Client
 from ome_operator.kube.resources import RESOURCES
 from ome_operator.machinery import garbage_collection
@@ -247,7 +247,7 @@ async def run(services: int) -> dict[str, Any]:
     server = ApiServer(Stopwatch())
     furnish(server)
     manager = Manager(Settings(), CORE, server, Metrics(), lambda: datetime.now(UTC))
-    informer = Informer(watched(), manager, session=server, server="", server_timeout=600)  # type: ignore[arg-type]
+    informer = Informer(watches_of(), manager, session=server, server="", server_timeout=600)  # type: ignore[arg-type]
     garbage_collection.collect_rarely()
     tasks = [asyncio.create_task(informer.run())]
     await informer.complete.wait()

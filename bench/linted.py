@@ -13,7 +13,7 @@ from pathlib import Path
 from bench.figures import median
 from bench.results import Linted
 from ome_operator.api import InferenceService
-from ome_operator.cli.live.cluster_from_manifests import gather
+from ome_operator.cli.live.cluster_from_manifests import build_cluster
 from ome_operator.cli.manifests import read_manifests
 from ome_operator.core.observed.objects import Deps, Observed
 from ome_operator.core.reconcile.sync import sync
@@ -35,7 +35,7 @@ def measure(repeat: int) -> Linted:
         began = time.monotonic()
         subprocess.run(LINT, check=True, capture_output=True, cwd=ROOT, env=ENVIRONMENT)
         seconds.append(time.monotonic() - began)
-    cluster = gather(read_manifests([ROOT / "config"], "default"), model_agent=False)
+    cluster = build_cluster(read_manifests([ROOT / "config"], "default"), model_agent=False)
     services = [kept.parsed for kept in cluster.services() if isinstance(kept.parsed, InferenceService)]
     deps = cluster.deps()
     _passes(services, deps)  # fill caches that do not depend on the rules, and read the files of versions

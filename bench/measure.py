@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 
 from bench import offline
-from bench.api import Api, together
+from bench.api import Api, run_in_lanes
 from bench.bed import Bed, Operator, bed
 from bench.counting import Count
 from bench.results import Deletion, Quiet, Ramp, Restart
@@ -36,10 +36,10 @@ async def floor(scenario: Scenario, repetition: int, lanes: int, extras: Extras)
     """Measure the floor: bare server-side applies of the same objects from one process, without the operator."""
     made = offline.objects(scenario)
     async with bed(scenario) as at:
-        owners = [await at.api.create(offline.root(number)) for number in range(scenario.services)]
-        listed = [offline.owned(item, owner) for objects, owner in zip(made, owners, strict=True) for item in objects]
+        owners = [await at.api.create(offline.owner_config_map(number)) for number in range(scenario.services)]
+        listed = [offline.with_owner(item, owner) for objects, owner in zip(made, owners, strict=True) for item in objects]
         cpu, began = at.servers_cpu(), time.monotonic()
-        await together(listed, lanes, at.api.apply)
+        await run_in_lanes(listed, lanes, at.api.apply)
         sent = time.monotonic() - began
         await _pods_ready(at, scenario)
         spent = _spent(at, cpu)
@@ -69,7 +69,7 @@ async def operator(
         await process.start()
         started, mark = process.usage().cpu_s, at.cluster.audit_mark()
         cpu, began = at.servers_cpu(), time.monotonic()
-        await together(map(scenario.service, range(scenario.services)), lanes, at.api.create)
+        await run_in_lanes(map(scenario.service, range(scenario.services)), lanes, at.api.create)
         sent = time.monotonic() - began
         await _pods_ready(at, scenario)
         spent = _spent(at, cpu)
@@ -100,12 +100,12 @@ async def operator(
         return replace(ramp, deletion=gone, complaints=_complaints(process.log())), idle, restart
 
 
-async def scaled(scenario: Scenario, lanes: int, seconds: float) -> Quiet:
+async def count_autoscaler_writes(scenario: Scenario, lanes: int, seconds: float) -> Quiet:
     """Count the operator's writes while the statuses of its autoscalers change."""
     async with bed(scenario) as at:
         process = Operator(at)
         await process.start()
-        await together(map(scenario.service, range(scenario.services)), lanes, at.api.create)
+        await run_in_lanes(map(scenario.service, range(scenario.services)), lanes, at.api.create)
         await _services_ready(at, scenario)
         found = await at.api.names("HorizontalPodAutoscaler", NAMESPACE)
         if len(found) != scenario.services:
@@ -150,7 +150,7 @@ async def _deletion(at: Bed, kind: str, scenario: Scenario, lanes: int) -> Delet
     garbage collector has deleted the objects.
     """
     watching, began = at.watching, time.monotonic()
-    await together(map(name, range(scenario.services)), lanes, lambda item: at.api.delete(kind, NAMESPACE, item))
+    await run_in_lanes(map(name, range(scenario.services)), lanes, lambda item: at.api.delete(kind, NAMESPACE, item))
     pods = await watching.until("pods gone", lambda: not watching.pods, WITHIN_S) - began
     for child in CHILDREN:  # deleted objects do not return, so one kind can be checked after another
         while await at.api.names(child, NAMESPACE, OURS, limit=1):

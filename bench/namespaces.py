@@ -12,7 +12,7 @@ from bench.processes import Usage, usage
 from ome_local.audit_log import Request
 from ome_local.cluster import Cluster
 from tests.support import clusters
-from tests.support.rig import USER, Rig, said
+from tests.support.rig import USER, Rig, probe_state
 
 COUNTS = (0, 1, 10, 50)
 """Numbers of namespaces; 0 means all of them, by a ClusterRole."""
@@ -26,7 +26,7 @@ def main() -> None:
         rig.install()
         for number in range(max(COUNTS)):
             rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name(number)}})
-        rows = [measured(rig, count) for count in COUNTS]
+        rows = [measure_namespaces(rig, count) for count in COUNTS]
     print("| namespaces | " + " | ".join(rows[0]) + " |\n|" + "---|" * (len(rows[0]) + 1))
     for count, row in zip(COUNTS, rows, strict=True):
         print(f"| {count or 'all'} | " + " | ".join(str(value) for value in row.values()) + " |")
@@ -37,30 +37,30 @@ def name(number: int) -> str:
     return f"team-{number:02}"
 
 
-def measured(rig: Rig, count: int) -> dict[str, Any]:
+def measure_namespaces(rig: Rig, count: int) -> dict[str, Any]:
     """Measure an operator with `count` namespaces, and return the row of the table."""
     named = [name(number) for number in range(count)]
     rig.install(*([f"watchNamespaces={{{','.join(named)}}}"] if named else []))
     time.sleep(2.0)
-    mark, began, server = rig.cluster.audit_mark(), time.monotonic(), used(rig.cluster, "apiserver").cpu_s
+    mark, began, server = rig.cluster.audit_mark(), time.monotonic(), process_usage(rig.cluster, "apiserver").cpu_s
     rig.start("operator", *(word for each in named for word in ("--watch-namespace", each)), program="ome_operator")
-    while said(rig.port) != "leading":
+    while probe_state(rig.port) != "leading":
         time.sleep(0.02)
     seconds = time.monotonic() - began
     time.sleep(5.0)
-    start, started = sent(rig, mark), used(rig.cluster, "apiserver").cpu_s - server
+    start, started = sent(rig, mark), process_usage(rig.cluster, "apiserver").cpu_s - server
     mark, before, server = (
         rig.cluster.audit_mark(),
-        used(rig.cluster, "operator").cpu_s,
-        used(rig.cluster, "apiserver").cpu_s,
+        process_usage(rig.cluster, "operator").cpu_s,
+        process_usage(rig.cluster, "apiserver").cpu_s,
     )
     time.sleep(IDLE_S)
     idle, own, of_server = (
         sent(rig, mark),
-        used(rig.cluster, "operator").cpu_s - before,
-        used(rig.cluster, "apiserver").cpu_s - server,
+        process_usage(rig.cluster, "operator").cpu_s - before,
+        process_usage(rig.cluster, "apiserver").cpu_s - server,
     )
-    memory = used(rig.cluster, "operator").peak_mib
+    memory = process_usage(rig.cluster, "operator").peak_mib
     rig.stop()
     return {
         "lists": sum(each.verb == "list" for each in start),
@@ -79,7 +79,7 @@ def sent(rig: Rig, mark: int) -> list[Request]:
     return [each for each in rig.cluster.audit(mark) if each.user == USER and each.resource != "leases"]
 
 
-def used(cluster: Cluster, which: str) -> Usage:
+def process_usage(cluster: Cluster, which: str) -> Usage:
     """Return the CPU time and memory that a process of the cluster has used so far."""
     found = cluster.process(which)
     assert found is not None

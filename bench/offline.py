@@ -12,7 +12,7 @@ from ome_operator.core.reconcile.plan import Plan
 from ome_operator.core.reconcile.sync import sync
 
 
-def read(kind: Any, body: Manifest) -> Any:
+def parse_object(kind: Any, body: Manifest) -> Any:
     """Parse an object of our kinds. Raises an error if it is invalid."""
     parsed = kind.parse(body)
     if isinstance(parsed, Invalid):
@@ -22,8 +22,8 @@ def read(kind: Any, body: Manifest) -> Any:
 
 def dependencies(documents: list[Manifest], holds: str, nodes: int) -> Deps:
     """Return the models and runtimes in `documents`, and `nodes` nodes that hold the model."""
-    models = [read(Model, item) for item in documents if item["kind"] == "ClusterBaseModel"]
-    runtimes = [read(Runtime, item) for item in documents if item["kind"] == "ClusterServingRuntime"]
+    models = [parse_object(Model, item) for item in documents if item["kind"] == "ClusterBaseModel"]
+    runtimes = [parse_object(Runtime, item) for item in documents if item["kind"] == "ClusterServingRuntime"]
     return Deps(
         models={Ref(item.kind, "", item.name): item for item in models},
         runtimes={Ref(item.kind, "", item.name): item for item in runtimes},
@@ -34,7 +34,7 @@ def dependencies(documents: list[Manifest], holds: str, nodes: int) -> Deps:
 def service(body: Manifest) -> InferenceService:
     """Return a service as if the API server had just stored it."""
     metadata = {**body["metadata"], "uid": f"uid-{body['metadata']['name']}", "generation": 1}
-    parsed: InferenceService = read(InferenceService, {**body, "metadata": metadata})
+    parsed: InferenceService = parse_object(InferenceService, {**body, "metadata": metadata})
     return parsed
 
 
@@ -56,12 +56,12 @@ def objects(scenario: Scenario) -> list[list[Manifest]]:
     return made
 
 
-def root(number: int) -> Manifest:
+def owner_config_map(number: int) -> Manifest:
     """Return the ConfigMap that owns the objects of a service."""
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name(number), "namespace": NAMESPACE}}
 
 
-def owned(manifest: Manifest, owner: Manifest) -> Manifest:
+def with_owner(manifest: Manifest, owner: Manifest) -> Manifest:
     """Return the object with `owner` as its owner."""
     reference = {
         "apiVersion": owner["apiVersion"],

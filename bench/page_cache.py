@@ -80,15 +80,15 @@ def _seconds(process: "subprocess.Popen[str]") -> float:
 def _drop(weights: Path) -> int:
     """Drop the weight files from the page cache, and return how many of their bytes are still in it."""
     for path in weights.iterdir():
-        with page_cache.opened(path) as descriptor:
+        with page_cache.open_for_reading(path) as descriptor:
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     return sum(_resident(weights))
 
 
 def _resident(weights: Path) -> Iterator[int]:
     for path in weights.iterdir():
-        with page_cache.opened(path) as descriptor:
-            yield page_cache.resident(descriptor, path.stat().st_size)
+        with page_cache.open_for_reading(path) as descriptor:
+            yield page_cache.cached_bytes(descriptor, path.stat().st_size)
 
 
 def agent(weights: Path, _: float) -> None:

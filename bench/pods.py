@@ -49,7 +49,7 @@ def fields_of(value: Any) -> Manifest:
     return {}
 
 
-def managed(manager: str, operation: str, fields: Manifest, subresource: str = "") -> Manifest:
+def managed_fields_entry(manager: str, operation: str, fields: Manifest, subresource: str = "") -> Manifest:
     """Return an entry of managedFields."""
     entry = {"manager": manager, "operation": operation, "apiVersion": "v1", "time": AT, "fieldsType": "FieldsV1"}
     return entry | {"fieldsV1": fields} | ({"subresource": subresource} if subresource else {})
@@ -72,7 +72,9 @@ def pod_of(workload: Manifest, ordinal: int) -> Manifest:
         "labels": template["metadata"]["labels"] | labels, "annotations": template["metadata"].get("annotations", {}),
         "ownerReferences": [reference | {"blockOwnerDeletion": True}],
     }  # fmt: skip
-    entry = managed("kube-controller-manager", "Update", {"f:metadata": fields_of(made), "f:spec": fields_of(spec)})
+    entry = managed_fields_entry(
+        "kube-controller-manager", "Update", {"f:metadata": fields_of(made), "f:spec": fields_of(spec)}
+    )
     metadata = made | {
         "name": f"{name}-{ordinal}", "namespace": owner["namespace"], "uid": f"pod-of-{name}-{ordinal}", "generation": 1,
         "creationTimestamp": AT, "managedFields": [entry],
@@ -98,7 +100,7 @@ def at_stage(pod: Manifest, stage: int, version: int) -> Manifest:
             "hostIP": "10.0.0.1", "hostIPs": [{"ip": "10.0.0.1"}], "podIP": "10.1.0.7", "podIPs": [{"ip": "10.1.0.7"}],
             "startTime": AT, "containerStatuses": boxes,
         }  # fmt: skip
-    entry = managed("kubelet", "Update", {"f:status": fields_of(status)}, "status")
+    entry = managed_fields_entry("kubelet", "Update", {"f:status": fields_of(status)}, "status")
     metadata["managedFields"] = [pod["metadata"]["managedFields"][0], entry]
     return pod | {"metadata": metadata, "spec": pod["spec"] | {"nodeName": "node-1"}, "status": status}
 

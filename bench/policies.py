@@ -73,7 +73,7 @@ class Trace:
             messages.append({"role": "assistant", "content": answer["choices"][0]["message"]["content"] or ""})
 
 
-async def served(session: aiohttp.ClientSession, url: str) -> float:
+async def served_requests(session: aiohttp.ClientSession, url: str) -> float:
     """Return the number of requests that an engine has served since its start."""
     async with session.get(f"{url}/metrics") as reply:
         return sum(float(value) for value in REQUESTS.findall(await reply.text()))
@@ -89,7 +89,7 @@ async def flush(session: aiohttp.ClientSession, url: str) -> None:
             await asyncio.sleep(1)
 
 
-async def ready(session: aiohttp.ClientSession, url: str, number: int) -> None:
+async def wait_for_workers(session: aiohttp.ClientSession, url: str, number: int) -> None:
     """Wait until the router lists this number of healthy workers. Raises TimeoutError after two minutes."""
     async with asyncio.timeout(120):
         while True:
@@ -127,12 +127,12 @@ async def run(given: argparse.Namespace, router: Sequence[str]) -> dict[str, Any
             start_new_session=True,
         )
         try:
-            await ready(session, url, len(prefills) + 1)
-            before = [await served(session, engine) for engine in prefills]
+            await wait_for_workers(session, url, len(prefills) + 1)
+            before = [await served_requests(session, engine) for engine in prefills]
             trace = Trace(session, url, given.key, given.at_once)
             system, all_turns = conversations(given.conversations, given.turns)
             await asyncio.gather(*(trace.converse(number, system, turns) for number, turns in enumerate(all_turns)))
-            counts = [await served(session, engine) - old for engine, old in zip(prefills, before, strict=True)]
+            counts = [await served_requests(session, engine) - old for engine, old in zip(prefills, before, strict=True)]
         finally:
             os.killpg(process.pid, signal.SIGTERM)
             await process.wait()

@@ -6,8 +6,6 @@ from bench import fleet_rows
 from bench.counting import Count
 from bench.figures import median, percentile
 from bench.results import (
-    Alone,
-    Beside,
     Fetched,
     Linted,
     Paged,
@@ -16,7 +14,9 @@ from bench.results import (
     Ramp,
     Restart,
     Results,
-    Shared,
+    SharedDownload,
+    SyncTimes,
+    TenantWaits,
 )
 from bench.rows import Row, Section
 from bench.scenarios import SCALED, SINGLE
@@ -67,11 +67,11 @@ def sections(results: Results) -> list[Section]:
     if results.labelled:
         labelled = results.labelled
         title = f"{labelled.nodes} nodes with labels of {labelled.models} models, {labelled.services} services"
-        found.append(Section(title, tuple(fleet_rows.labelled(labelled))))
+        found.append(Section(title, tuple(fleet_rows.label_rows(labelled))))
     if results.started:
         started = results.started
         title = f"A start: {started.nodes} nodes with labels of {started.models} models, {started.services} services"
-        found.append(Section(title, tuple(fleet_rows.started(started))))
+        found.append(Section(title, tuple(fleet_rows.start_rows(started))))
     if results.churned:
         title = f"{results.churned.services} services of one pod are created, become Ready and are deleted"
         found.append(Section(title, tuple(fleet_rows.churned(results.churned))))
@@ -94,7 +94,7 @@ def _linted(found: Linted) -> Iterator[Row]:
     yield Row(f"CPU of the operator's first pass over a new revision, mean of {found.services} services", operator=said)
 
 
-def _beside(found: Beside) -> Iterator[Row]:
+def _beside(found: TenantWaits) -> Iterator[Row]:
     others = (
         f"{found.models} models and {found.services} waiting services, {found.edits_a_second:.1f} edits/s of their runtime"
     )
@@ -142,7 +142,7 @@ def _paged(paged: list[Paged]) -> Iterator[Row]:
     yield Row("load of the machine", operator=f"{min(loads):.1f} to {max(loads):.1f}")
 
 
-def _shared(shared: Shared) -> Iterator[Row]:
+def _shared(shared: SharedDownload) -> Iterator[Row]:
     yield Row("hub alone", operator=f"{shared.alone_s:.1f} s, {shared.alone_sent / shared.bytes:.1f} models sent")
     yield Row("with peers", operator=f"{shared.peers_s:.1f} s, {shared.peers_sent / shared.bytes:.1f} models sent")
 
@@ -293,7 +293,7 @@ def _restart(restart: Restart) -> Iterator[Row]:
     yield Row("peak memory", operator=f"{restart.usage.peak_mib:.0f} MiB")
 
 
-def _alone(alone: Alone) -> Iterator[Row]:
+def _alone(alone: SyncTimes) -> Iterator[Row]:
     yield Row("one call, nothing to do", operator=f"{alone.steady_us:,.0f} us")
     yield Row("one call, everything is new", operator=f"{alone.first_us:,.0f} us")
     yield Row("its ControllerRevision", operator=f"{alone.revision_bytes:,} bytes")

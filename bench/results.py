@@ -135,7 +135,7 @@ class Restart:
 
 
 @dataclass(frozen=True)
-class Alone:
+class SyncTimes:
     """The durations of calls of `sync` without a cluster."""
 
     first_us: float
@@ -159,7 +159,7 @@ class Fetched:
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedDownload:
     """The results of several nodes that download a model at the same time from a throttled hub: once without and once with
     downloads from each other (peers).
     """
@@ -193,7 +193,7 @@ class Paged:
 
 
 @dataclass(frozen=True)
-class Beside:
+class TenantWaits:
     """The times that a quiet tenant waits for a service, alone and next to other tenants."""
 
     models: int
@@ -305,15 +305,15 @@ class Results:
     """The results of a run of the benchmark."""
 
     about: dict[str, object] = field(default_factory=dict)
-    alone: Alone | None = None
+    alone: SyncTimes | None = None
     ramps: list[Ramp] = field(default_factory=list)
     idle: Quiet | None = None
     restart: Restart | None = None
     scaled: Quiet | None = None
     fetched: list[Fetched] = field(default_factory=list)
-    shared: Shared | None = None
+    shared: SharedDownload | None = None
     paged: list[Paged] = field(default_factory=list)
-    beside: Beside | None = None
+    beside: TenantWaits | None = None
     fleets: list[Fleet] = field(default_factory=list)
     labelled: Labelled | None = None
     started: Started | None = None

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 from bench import alone, churn, ear, eyes, fleet, labelled, linted, measure, page_cache, planned, starting, tenants, weights
-from bench.api import Refused
+from bench.api import RequestRefused
 from bench.measure import Extras
 from bench.results import Ramp, Results
 from bench.scenarios import PAIRS, SCALED, SINGLE, SPLIT, Scenario
@@ -161,7 +161,7 @@ class Bench:
     async def _scaled(self, scenario: Scenario) -> None:
         title = f"{scenario.services} services while HPA statuses change"
         with self._noted(title):
-            self.results.scaled = await measure.scaled(scenario, self.options.lanes, self.options.idle_s)
+            self.results.scaled = await measure.count_autoscaler_writes(scenario, self.options.lanes, self.options.idle_s)
             self._say(f"{title}: {self.results.scaled.writes_a_minute:g} writes a minute")
 
     async def _tenants(self, models: int, services: int) -> None:
@@ -200,7 +200,7 @@ class Bench:
         """Record a failure of an expected type; raise any other error again."""
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
-        if not isinstance(error, Late | Refused | UserError | OSError):
+        if not isinstance(error, Late | RequestRefused | UserError | OSError):
             raise error
         self.results.failures.append(f"{title}: {error}")
         self._say(self.results.failures[-1])

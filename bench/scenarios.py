@@ -80,7 +80,7 @@ def name(number: int) -> str:
     return f"s-{number:03d}"
 
 
-def known(name: str) -> Manifest:
+def catalog_object(name: str) -> Manifest:
     """Return the object of the catalog with this name."""
     (found,) = [item for item in catalog() if item["metadata"]["name"] == name]
     return found
@@ -88,7 +88,7 @@ def known(name: str) -> Manifest:
 
 def models(kind: str, namespace: str, names: Iterable[str]) -> Iterator[Manifest]:
     """Yield models like the catalog's, each with its own weights."""
-    spec = known(MODEL)["spec"]
+    spec = catalog_object(MODEL)["spec"]
     for number, name in enumerate(names):
         storage = {**spec["storage"], "storageUri": f"{spec['storage']['storageUri']}-{number}"}
         metadata = {"name": name, "namespace": namespace}

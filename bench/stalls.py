@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ome_operator.machinery.garbage_collection import CollectionTime
-from ome_operator.machinery.watchdog import stack
+from ome_operator.machinery.watchdog import thread_stack
 
 EVERY_S = 0.01
 """Seconds between two samples of the thread's stack."""
@@ -73,4 +73,4 @@ class Stopwatch:
     def _look(self, thread: int) -> None:
         while not self._over.wait(EVERY_S):
             if self._left is None:
-                self._seen[stack(thread)] += 1
+                self._seen[thread_stack(thread)] += 1

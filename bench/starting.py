@@ -6,12 +6,12 @@ import asyncio
 import time
 
 from bench import labelled, scenarios
-from bench.api import Refused, together
+from bench.api import RequestRefused, run_in_lanes
 from bench.bed import Bed, Operator, bed
 from bench.results import Started
 from bench.scenarios import Manifest, Scenario
 from bench.watching import Late
-from ome_operator.controllers.watched_kinds import watched
+from ome_operator.controllers.watched_kinds import watches_of
 from ome_operator.watch.informer import PAGE
 
 SHAPE = Scenario(key="start", services=1000, runtime="bench-single", groups=2, nodes=270)
@@ -28,10 +28,10 @@ async def measure(nodes: int, models: int, services: int, lanes: int, repeat: in
     async with bed(shape) as at:
         process = Operator(at)
         await process.start()
-        await together(map(shape.service, range(services)), lanes, at.api.create)
+        await run_in_lanes(map(shape.service, range(services)), lanes, at.api.create)
         await at.watching.until("services ready", lambda: len(at.watching.services_ready) == services, WITHIN_S)
         # Only now, because with 5,000 nodes Kubernetes needs five times as long for the pods.
-        await together(scenarios.models(labelled.KIND, "", map(labelled.model, range(models))), lanes, at.api.create)
+        await run_in_lanes(scenarios.models(labelled.KIND, "", map(labelled.model, range(models))), lanes, at.api.create)
         await _nodes(at, nodes, models, lanes)
         await _caught_up(at)
         await at.settle()
@@ -48,9 +48,9 @@ async def _nodes(at: Bed, nodes: int, models: int, lanes: int) -> None:
     """Label the existing nodes, and create more nodes like them."""
     labels = labelled.labels(range(models), "Ready")
     there = await at.api.names("Node", "")
-    await together(there, lanes, lambda name: at.api.merge("Node", "", name, {"metadata": {"labels": labels}}))
+    await run_in_lanes(there, lanes, lambda name: at.api.merge("Node", "", name, {"metadata": {"labels": labels}}))
     example = await at.api.get("Node", "", there[0])
-    await together(range(len(there), nodes), lanes, lambda number: at.api.create(_like(example, number)))
+    await run_in_lanes(range(len(there), nodes), lanes, lambda number: at.api.create(_like(example, number)))
 
 
 def _like(node: Manifest, number: int) -> Manifest:
@@ -74,7 +74,7 @@ async def _caught_up(at: Bed) -> None:
         try:
             await _bare(at)
             return
-        except Refused as error:
+        except RequestRefused as error:
             if time.monotonic() > until:
                 raise Late(f"the API server answers no lists: {error}") from error
             await asyncio.sleep(5)
@@ -85,5 +85,5 @@ async def _bare(at: Bed) -> float:
     operator's page size.
     """
     began = time.monotonic()
-    await asyncio.gather(*(at.api.pages(each.kind, each.selector, PAGE) for each in watched()))
+    await asyncio.gather(*(at.api.pages(each.kind, each.selector, PAGE) for each in watches_of()))
     return time.monotonic() - began

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from bench import scenarios
-from bench.api import Api, together
+from bench.api import Api, run_in_lanes
 from bench.bed import Bed, Operator, bed
-from bench.results import Beside
+from bench.results import TenantWaits
 from bench.scenarios import Manifest, Scenario
 from ome_operator import keys
 
@@ -21,7 +21,7 @@ EDITS_A_SECOND = 8.0
 WITHIN_S = 120.0
 
 
-async def measure(models: int, services: int, lanes: int) -> Beside:
+async def measure(models: int, services: int, lanes: int) -> TenantWaits:
     """Measure how long a quiet tenant waits for services before and while other tenants are active: one with many
     BaseModels, and another with many services that wait for a model and whose runtime is edited continuously.
     """
@@ -37,7 +37,7 @@ async def measure(models: int, services: int, lanes: int) -> Beside:
             beside = [await _wait(at, number) for number in range(half, 2 * half)]
             took = time.monotonic() - began
         cpu = process.usage().cpu_s - before
-        return Beside(models, services, sent[0] / took, tuple(alone), tuple(beside), cpu / took)
+        return TenantWaits(models, services, sent[0] / took, tuple(alone), tuple(beside), cpu / took)
 
 
 async def _wait(at: Bed, number: int) -> float:
@@ -54,8 +54,8 @@ async def _others(at: Bed, models: int, services: int, lanes: int) -> None:
     for namespace in (MODELS_OF, SERVICES_OF):
         await asyncio.to_thread(at.cluster.kubectl, "create", "namespace", namespace)
     await at.api.create(_runtime())
-    await together(scenarios.models("BaseModel", MODELS_OF, map("m-{:04d}".format, range(models))), lanes, at.api.create)
-    await together(map(_waiting, range(services)), lanes, at.api.create)
+    await run_in_lanes(scenarios.models("BaseModel", MODELS_OF, map("m-{:04d}".format, range(models))), lanes, at.api.create)
+    await run_in_lanes(map(_waiting, range(services)), lanes, at.api.create)
     await at.settle()
 
 
@@ -84,7 +84,7 @@ async def _edits(api: Api) -> AsyncIterator[list[int]]:
 
 def _runtime() -> Manifest:
     return {
-        **scenarios.known(QUIET.runtime),
+        **scenarios.catalog_object(QUIET.runtime),
         "kind": "ServingRuntime",
         "metadata": {"name": RUNTIME, "namespace": SERVICES_OF},
     }

@@ -20,7 +20,7 @@ from pathlib import Path
 import aiohttp
 from aiohttp import web
 
-from bench.results import Fetched, Shared
+from bench.results import Fetched, SharedDownload
 from ome_operator.agent.download import Download, Limits
 from ome_operator.agent.peers import PeerServer, PeerSource, serve
 from ome_operator.agent.progress import Progress
@@ -67,7 +67,7 @@ print(time.monotonic() - began)
 }
 
 
-def measure(repeat: int) -> tuple[list[Fetched], Shared]:
+def measure(repeat: int) -> tuple[list[Fetched], SharedDownload]:
     """Return the results of both parts: downloads by each side, and downloads by several nodes at the same time."""
     with tempfile.TemporaryDirectory(prefix="ome-bench-") as folder:
         found = [item for count in COUNTS for item in _counts(Path(folder), count, repeat)]
@@ -114,7 +114,7 @@ async def fetch(url: str, folder: Path, swarm: list[str] | None = None, node: st
         await whole.close()
 
 
-async def _shared(folder: Path) -> Shared:
+async def _shared(folder: Path) -> SharedDownload:
     """Download the same model to all nodes at once from a throttled hub, without and with peers."""
     files = _files(folder / "shared", SHARED_FILES, SHARED_TOTAL)
     seconds, sent = [], []
@@ -132,7 +132,7 @@ async def _shared(folder: Path) -> Shared:
                 await runner.cleanup()
             for node in nodes:
                 shutil.rmtree(node)
-    return Shared(NODES, SHARED_TOTAL, HUB_RATE, seconds[0], seconds[1], sent[0], sent[1])
+    return SharedDownload(NODES, SHARED_TOTAL, HUB_RATE, seconds[0], seconds[1], sent[0], sent[1])
 
 
 def _files(folder: Path, count: int, total: int) -> Path:

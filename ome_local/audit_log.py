@@ -36,7 +36,7 @@ class Request:
         return self.verb in WRITES
 
 
-def mark(log: Path) -> int:
+def log_position(log: Path) -> int:
     """Return the current end of the log, as a position that can be passed to `read` to skip all earlier requests."""
     try:
         return log.stat().st_size

@@ -33,7 +33,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Line:
+class ScreenLine:
     """A row as the screen shows it."""
 
     state: str
@@ -58,7 +58,7 @@ def row() -> Row | None:
     return _ROW.get()
 
 
-class Board:
+class ProgressBoard:
     """The parts of a run, in the order in which they are shown."""
 
     def __init__(self, needs: Mapping[str, Sequence[str]], clock: Callable[[], float] = time.monotonic) -> None:
@@ -86,10 +86,10 @@ class Board:
         mine.ended, mine.state = self.clock(), DONE
         self.ended(mine)
 
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[ScreenLine]:
         """Return a line for each part, with its duration and its current step, or with the parts for which it waits."""
         now = self.clock()
-        return [Line(each.state, each.name, self._time(each, now), self._detail(each)) for each in self.rows.values()]
+        return [ScreenLine(each.state, each.name, self._time(each, now), self._detail(each)) for each in self.rows.values()]
 
     def summary(self) -> str:
         """Return a line with the numbers of running and remaining parts."""

@@ -122,7 +122,7 @@ def down(
     every: Annotated[bool, typer.Option("--all", help="Remove all clusters.")] = False,
 ) -> None:
     """Stop the cluster's processes and remove its files."""
-    for each in layout.known() if every else [name]:
+    for each in layout.known_clusters() if every else [name]:
         removed = take_down(layout.layout(each))
         typer.echo(f"Cluster {each} was removed." if removed else f"There is no cluster {each}, so there is nothing to do.")
 
@@ -134,7 +134,7 @@ def status(name: Which = None) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    cluster = Cluster.open(layout.chosen(name))
+    cluster = Cluster.open(layout.choose_cluster(name))
     name = cluster.name
     table = Table(box=box.SIMPLE)
     for column in ("process", "state", "pid", "memory"):
@@ -153,7 +153,7 @@ def status(name: Which = None) -> None:
     if cluster.prometheus:
         console.print(f"Prometheus: {cluster.prometheus}")
     console.print(f"`ome local logs{_option(name)} NAME` shows the log of a process.")
-    others = [other for other in layout.known() if other != name]
+    others = [other for other in layout.known_clusters() if other != name]
     if others:
         console.print(f"Other clusters here: {', '.join(others)}")
     if not ready or not all(row.pid for row in rows):
@@ -252,16 +252,16 @@ def model(
 
 def _models(name: str | None) -> Path:
     """Return the folder of models of the chosen cluster, or, without a cluster, the folder that a real node will use."""
-    if name is None and spec.load(layout.layout(layout.chosen(None))) is None:
+    if name is None and spec.load(layout.layout(layout.choose_cluster(None))) is None:
         return tinymodel.PLACE.parent
-    return Cluster.open(layout.chosen(name)).models
+    return Cluster.open(layout.choose_cluster(name)).models
 
 
 def _opened(name: str | None) -> Cluster:
     """Return the cluster. Processes that should run and do not are reported on stderr, also those that
     another command is just starting.
     """
-    cluster = Cluster.open(layout.chosen(name))
+    cluster = Cluster.open(layout.choose_cluster(name))
     if ended := cluster.ended():
         does, option = "does" if len(ended) == 1 else "do", _option(cluster.name)
         typer.echo(

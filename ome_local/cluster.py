@@ -39,12 +39,12 @@ from ome_local.components import SERVERS
 from ome_local.kind import config as kind_config
 from ome_local.kind import images as kind_images
 from ome_local.kubeapi import ApiError, ApiUnreachable, KubeApi, load
-from ome_local.layout import DEFAULT_NAME, Layout, known, layout
+from ome_local.layout import DEFAULT_NAME, Layout, known_clusters, layout
 from ome_local.processes import Process
 from ome_local.realnode import images
 from ome_local.realnode import start as real
 from ome_local.realnode.spec import COMPONENTS, NAME, RealNode
-from ome_local.spec import Kept, Spec
+from ome_local.spec import ClusterFile, Spec
 from ome_operator.errors import UserError
 
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -69,7 +69,7 @@ class Cluster:
     """
 
     at: Layout
-    kept: Kept
+    kept: ClusterFile
 
     @classmethod
     def up(cls, name: str = DEFAULT_NAME, *, join: bool = True, **options: Any) -> Self:
@@ -87,7 +87,7 @@ class Cluster:
         at = layout(name)
         kept = spec.load(at)
         if kept is None:
-            there = f": name another one with --name ({', '.join(known())}), or" if known() else ":"
+            there = f": name another one with --name ({', '.join(known_clusters())}), or" if known_clusters() else ":"
             raise UserError(f"There is no cluster {name!r}{there} create it with `ome local up --name {name}`.")
         return cls(at, kept)
 
@@ -187,7 +187,7 @@ class Cluster:
         """Stop a component or a spawned process: send the signal, and SIGKILL after the grace period. Return when it has
         ended.
         """
-        processes.stop(self.at, name, number, grace_s)
+        processes.stop_process(self.at, name, number, grace_s)
 
     def restart(self, name: str, number: int = signal.SIGTERM) -> None:
         """Stop a component, and start it again on the same data and ports."""
@@ -217,13 +217,13 @@ class Cluster:
         """
         if name in (*SERVERS, *COMPONENTS, servers.SECOND, *prometheus.PROCESSES, kueue.NAME, *keda.PROCESSES):
             raise UserError(f"{name} is a component of the cluster; choose another name for this process.")
-        if processes.find(self.at, name):
+        if processes.find_process(self.at, name):
             raise UserError(f"{name} is already running.")
         return processes.keep(self.at, name, argv, env)
 
     def process(self, name: str) -> Process | None:
         """Return a component or a spawned process if it is running, otherwise None."""
-        return processes.find(self.at, name)
+        return processes.find_process(self.at, name)
 
     def log(self, name: str) -> Path:
         """Return the log file of this process."""
@@ -298,7 +298,7 @@ class Cluster:
 
     def audit_mark(self) -> int:
         """Return the current end of the audit log."""
-        return audit_log.mark(self.at.audit_log)
+        return audit_log.log_position(self.at.audit_log)
 
     def audit(self, since: int = 0) -> list[audit_log.Request]:
         """Return the requests after the position `since`. The cluster must have been created with audit=True."""

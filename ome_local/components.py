@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ome_local.layout import Layout
 from ome_local.pki import SERVICE_IP
-from ome_local.spec import Kept
+from ome_local.spec import ClusterFile
 
 SERVERS = ("etcd", "apiserver", "controller-manager", "scheduler", "kwok", "tokens")
 """Short names of the processes, in the order in which they are started. Log files and process files are named after them."""
@@ -51,7 +51,7 @@ SLOW_NODES = "1h"
 on a busy machine, and kwok does not make the pods of a node Ready again after the node was not ready."""
 
 
-def etcd(at: Layout, kept: Kept) -> list[str]:
+def etcd(at: Layout, kept: ClusterFile) -> list[str]:
     """Return the command line of a single etcd member on the loopback interface. Because every user of this machine can
     connect, etcd requires the API server's client certificate.
 
@@ -82,7 +82,7 @@ def etcd(at: Layout, kept: Kept) -> list[str]:
     ]
 
 
-def apiserver(at: Layout, kept: Kept, port: int, audit_log: Path) -> list[str]:
+def apiserver(at: Layout, kept: ClusterFile, port: int, audit_log: Path) -> list[str]:
     """Return the command line of an API server with the usual authorizers, admission plugins, and priority and fairness."""
     service_ip = kept.network.service_ip if kept.network else SERVICE_IP
     pki = at.pki
@@ -135,7 +135,7 @@ def _forwards(at: Layout) -> list[str]:
     ]
 
 
-def _reached_at(at: Layout, kept: Kept, port: int) -> list[str]:
+def _reached_at(at: Layout, kept: ClusterFile, port: int) -> list[str]:
     """Return the arguments about addresses. Without a real node, the API server listens on loopback only. With a real
     node, the arguments also contain the address at which pods reach the Service `kubernetes`, and how the API server
     reaches the kubelet.
@@ -154,7 +154,7 @@ def _reached_at(at: Layout, kept: Kept, port: int) -> list[str]:
     ]
 
 
-def controller_manager(at: Layout, kept: Kept) -> list[str]:
+def controller_manager(at: Layout, kept: ClusterFile) -> list[str]:
     """Return the command line of the controller-manager with all controllers that need neither a cloud nor a pod network.
     The option `fast` disables the controllers of Endpoints, which no component reads here and which cause a twentieth
     of all requests.
@@ -175,7 +175,7 @@ def controller_manager(at: Layout, kept: Kept) -> list[str]:
     ]
 
 
-def scheduler(at: Layout, kept: Kept) -> list[str]:
+def scheduler(at: Layout, kept: ClusterFile) -> list[str]:
     """Return the arguments of the default scheduler."""
     return _client(at, kept, "scheduler")
 
@@ -195,7 +195,7 @@ def kwok(at: Layout, kubeconfig: Path) -> list[str]:
     ]
 
 
-def _client(at: Layout, kept: Kept, name: str) -> list[str]:
+def _client(at: Layout, kept: ClusterFile, name: str) -> list[str]:
     """Return the arguments that controller-manager and scheduler share."""
     kubeconfig = at.component_kubeconfig(name)
     limits = ["--kube-api-qps=500", "--kube-api-burst=1000"]

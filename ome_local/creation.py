@@ -9,17 +9,17 @@ from ome_local.pki import Authority, service_account_key
 from ome_local.realnode import namespaces
 from ome_local.realnode.spec import IDENTITIES as NODE_IDENTITIES
 from ome_local.realnode.spec import Network
-from ome_local.spec import Kept, Spec, load, save
+from ome_local.spec import ClusterFile, Spec, load, save
 from ome_operator.errors import UserError
 
 
-def create(at: Layout, spec: Spec) -> Kept:
+def create(at: Layout, spec: Spec) -> ClusterFile:
     """Write all files that a control plane needs before its first start. cluster.json is written last, because it marks
     the cluster as complete.
     """
     at.make()
     chosen = dict(zip(PORTS, ports.choose(len(PORTS), ports.of_clusters(at.root.parent)), strict=True))
-    kept = Kept(spec, chosen, namespaces.choose(at, _numbers(at)) if spec.real_node else None)
+    kept = ClusterFile(spec, chosen, namespaces.choose(at, _numbers(at)) if spec.real_node else None)
     write_stages(at, spec)
     if not spec.kind:
         authority = Authority(at.pki)
@@ -53,7 +53,7 @@ def _guard_etcd(at: Layout) -> None:
     authority.client("apiserver", "apiserver")
 
 
-def _identify_node(at: Layout, kept: Kept, authority: Authority, network: Network) -> None:
+def _identify_node(at: Layout, kept: ClusterFile, authority: Authority, network: Network) -> None:
     """Write a client certificate and a kubeconfig for each program of the node, and the kubelet's server certificate. The
     kubeconfigs use the API server's address for pods.
     """
@@ -76,7 +76,7 @@ def _numbers(at: Layout) -> set[int]:
     return found
 
 
-def server(kept: Kept, port: str = "apiserver") -> str:
+def server(kept: ClusterFile, port: str = "apiserver") -> str:
     """Return the address of the API server."""
     return f"https://127.0.0.1:{kept.ports[port]}"
 

@@ -15,7 +15,7 @@ from ome_local.binaries import ensure
 from ome_local.binaries.versions import TOOLS, this_machine
 from ome_local.kubeapi import ApiError, KubeApi
 from ome_local.layout import Layout
-from ome_local.spec import Kept
+from ome_local.spec import ClusterFile
 from ome_operator.errors import UserError
 
 NAME = "keda"
@@ -77,7 +77,7 @@ def write(at: Layout) -> dict[str, str]:
     return ENVIRONMENT
 
 
-def command(at: Layout, kept: Kept, name: str) -> list[str]:
+def command(at: Layout, kept: ClusterFile, name: str) -> list[str]:
     """Return the command line of one of the two processes."""
     program = ensure.ensure([_PROGRAMS[name]])[_PROGRAMS[name]]
     kubeconfig, grpc = at.component_kubeconfig(NAME), f"127.0.0.1:{kept.ports[NAME]}"
@@ -108,20 +108,20 @@ def command(at: Layout, kept: Kept, name: str) -> list[str]:
     ]
 
 
-def serves(kept: Kept, name: str) -> bool:
+def keda_answers(kept: ClusterFile, name: str) -> bool:
     """Return whether one of KEDA's two processes answers requests."""
     if name == NAME:
-        return ports.answers("127.0.0.1", kept.ports[HEALTH], "/readyz")
+        return ports.answers_with_200("127.0.0.1", kept.ports[HEALTH], "/readyz")
     return ports.listens("127.0.0.1", kept.ports[ADAPTER])
 
 
-def route(api: KubeApi, at: Layout, kept: Kept) -> None:
+def route(api: KubeApi, at: Layout, kept: ClusterFile) -> None:
     """Register the API of external metrics, unless it is registered, and wait until the API server reaches the adapter."""
     api.create(_API_SERVICES, api_service(at, kept))
     _wait(api, [f"{_API_SERVICES}/{_VERSION}.{_GROUP}"], "Available")
 
 
-def api_service(at: Layout, kept: Kept) -> dict[str, Any]:
+def api_service(at: Layout, kept: ClusterFile) -> dict[str, Any]:
     """Return the APIService of external metrics."""
     return {
         "apiVersion": "apiregistration.k8s.io/v1",

@@ -17,7 +17,7 @@ from ome_local.binaries.versions import TOOLS, this_machine
 from ome_local.kubeapi import KubeApi
 from ome_local.kubeconfig import write_atomically
 from ome_local.layout import Layout
-from ome_local.spec import Kept
+from ome_local.spec import ClusterFile
 from ome_operator.errors import UserError
 
 NAME = "kueue"
@@ -42,7 +42,7 @@ def program() -> Path:
     return ensure.ensure([NAME])[NAME]
 
 
-def define(api: KubeApi, at: Layout, kept: Kept) -> None:
+def define(api: KubeApi, at: Layout, kept: ClusterFile) -> None:
     """Create Kueue's kinds and its namespace, unless they exist, and wait until the API server serves them. This is
     necessary because Kueue exits if its kinds are not served.
     """
@@ -71,7 +71,7 @@ def _served(crd: dict[str, Any]) -> bool:
     return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
 
 
-def write(at: Layout, kept: Kept) -> dict[str, str]:
+def write(at: Layout, kept: ClusterFile) -> dict[str, str]:
     """Write Kueue's configuration and certificates, and return the environment variables of its process."""
     certificates = at.kueue / "certificates"
     certificates.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -84,7 +84,7 @@ def write(at: Layout, kept: Kept) -> dict[str, str]:
     return {"KUEUE_METRICS_CERTS": str(certificates)}
 
 
-def config(kept: Kept, certificates: Path) -> dict[str, Any]:
+def config(kept: ClusterFile, certificates: Path) -> dict[str, Any]:
     """Return the configuration of a single Kueue that listens on loopback and serves no metrics."""
     return {
         "apiVersion": "config.kueue.x-k8s.io/v1beta2",
@@ -110,7 +110,7 @@ def command(at: Layout) -> list[str]:
     ]
 
 
-def route(api: KubeApi, at: Layout, kept: Kept) -> None:
+def route(api: KubeApi, at: Layout, kept: ClusterFile) -> None:
     """Register Kueue's webhooks, unless they are registered. Call this only when Kueue already answers requests, because the
     API server creates no pods while a registered webhook does not answer.
     """
@@ -118,7 +118,7 @@ def route(api: KubeApi, at: Layout, kept: Kept) -> None:
         api.create(f"{_WEBHOOKS}/{found['kind'].lower()}s", webhooks(found, at, kept))
 
 
-def webhooks(found: dict[str, Any], at: Layout, kept: Kept) -> dict[str, Any]:
+def webhooks(found: dict[str, Any], at: Layout, kept: ClusterFile) -> dict[str, Any]:
     """Return a webhook configuration from Kueue's source with the changes that an installation makes: a prefix of its name,
     the exclusion of system namespaces, and an address instead of a Service.
     """
@@ -130,7 +130,7 @@ def webhooks(found: dict[str, Any], at: Layout, kept: Kept) -> dict[str, Any]:
     return {**found, "metadata": {"name": f"kueue-{found['metadata']['name']}"}, "webhooks": made}
 
 
-def _client(at: Layout, kept: Kept, path: str) -> dict[str, str]:
+def _client(at: Layout, kept: ClusterFile, path: str) -> dict[str, str]:
     """Return the `clientConfig` with which the API server reaches a path of Kueue's webhook server."""
     authority = base64.b64encode((at.pki / "ca.crt").read_bytes()).decode()
     return {"url": f"https://127.0.0.1:{kept.ports[NAME]}{path}", "caBundle": authority}

@@ -11,7 +11,7 @@ DEFAULT_NAME = "ome"
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 
 
-def home() -> Path:
+def clusters_home() -> Path:
     """Return the folder $OME_LOCAL_HOME, or the user's default folder for application state. The folder contains a
     directory for each cluster.
     """
@@ -29,21 +29,21 @@ def layout(name: str) -> "Layout":
     """Return the paths of the cluster of this name, which may not exist yet. Raises UserError for an invalid name."""
     if not _NAME.fullmatch(name):
         raise UserError(f"A cluster's name is made of a-z, 0-9 and -, at most 40 of them; {name!r} is not.")
-    return Layout(home().absolute() / name)
+    return Layout(clusters_home().absolute() / name)
 
 
-def known() -> list[str]:
+def known_clusters() -> list[str]:
     """Return the names of the existing clusters."""
-    return sorted(path.parent.name for path in home().glob("*/cluster.json"))
+    return sorted(path.parent.name for path in clusters_home().glob("*/cluster.json"))
 
 
-def chosen(name: str | None) -> str:
+def choose_cluster(name: str | None) -> str:
     """Return `name` if it is given; otherwise the name of the only existing cluster, or DEFAULT_NAME if no cluster or
     several clusters exist.
     """
     if name is not None:
         return name
-    there = known()
+    there = known_clusters()
     return there[0] if len(there) == 1 and DEFAULT_NAME not in there else DEFAULT_NAME
 
 

@@ -21,14 +21,14 @@ from ome_local.progress import step
 from ome_local.realnode import image_cache, namespaces, remove, requirements
 from ome_local.realnode import start as real
 from ome_local.realnode.spec import RealNode
-from ome_local.spec import Kept, Spec
+from ome_local.spec import ClusterFile, Spec
 from ome_operator.errors import UserError
 
 VERSION = "OME_KUBERNETES"
 """Environment variable with the Kubernetes version of new clusters."""
 
 
-def up(at: Layout, wanted: Spec, *, join: bool = True) -> Kept:
+def up(at: Layout, wanted: Spec, *, join: bool = True) -> ClusterFile:
     """Create the cluster if it does not exist, start components and spawned processes that are not running, and add
     missing nodes.
 
@@ -70,7 +70,7 @@ def up(at: Layout, wanted: Spec, *, join: bool = True) -> Kept:
             bootstrap.add_nodes(at, _nodes_of(kept))
             joined = kept.spec.real_node and join
             bootstrap.wait_usable(api, kept.spec.nodes + joined + len(_of_kind(at, kept)))
-            processes.again(at)
+            processes.restart_ended(at)
             api.close()
     return kept
 
@@ -80,7 +80,7 @@ def _extras(wanted: Spec, kept: Spec) -> dict[str, Any]:
     return {extra: getattr(wanted, extra) or getattr(kept, extra) for extra in options.EXTRAS}
 
 
-def _version(made: Kept | None, wanted: Spec) -> str:
+def _version(made: ClusterFile | None, wanted: Spec) -> str:
     """Return the Kubernetes version: the requested version, otherwise the version of the existing cluster. For a new
     cluster without real nodes, as in tests, $OME_KUBERNETES is used if it is set.
     """
@@ -93,7 +93,7 @@ def _version(made: Kept | None, wanted: Spec) -> str:
 def _end_servers(at: Layout) -> None:
     """Stop the components whose Kubernetes version changes; etcd is not among them, and the API server is stopped last."""
     for name in ("scheduler", "controller-manager", servers.SECOND, "apiserver"):
-        processes.stop(at, name)
+        processes.stop_process(at, name)
 
 
 def programs(made: Spec, *, join: bool = True) -> Sequence[str]:
@@ -103,7 +103,7 @@ def programs(made: Spec, *, join: bool = True) -> Sequence[str]:
     return [*versions.CONTROL_PLANE, *(versions.NODE if made.real_node and join else ())]
 
 
-def _settle(at: Layout, wanted: Spec) -> Kept:
+def _settle(at: Layout, wanted: Spec) -> ClusterFile:
     """Write the settings of the cluster to cluster.json, and return them. Settings of an existing cluster take precedence,
     with these exceptions: simulated nodes and optional programs can be added, the Kubernetes version can change, and the
     accelerator and the GPUs per node can be chosen while the cluster has no simulated nodes.
@@ -118,13 +118,13 @@ def _settle(at: Layout, wanted: Spec) -> Kept:
     )
     if changed.spec.kueue and not kept.spec.kueue:
         creation.write_stages(at, changed.spec)
-        processes.stop(at, "kwok")  # kwok reads the Stages only at its start
+        processes.stop_process(at, "kwok")  # kwok reads the Stages only at its start
     if changed != kept:
         spec.save(at, changed)
     return changed
 
 
-def _start(at: Layout, kept: Kept, start_node: Callable[[RealNode], None]) -> KubeApi:
+def _start(at: Layout, kept: ClusterFile, start_node: Callable[[RealNode], None]) -> KubeApi:
     """Start etcd, then the API server, then all other components at the same time."""
     if kept.spec.kind:
         life.start(at, kept.spec.workers)
@@ -159,12 +159,12 @@ def _start(at: Layout, kept: Kept, start_node: Callable[[RealNode], None]) -> Ku
     return api
 
 
-def _nodes_of(kept: Kept) -> list[nodes.Manifest]:
+def _nodes_of(kept: ClusterFile) -> list[nodes.Manifest]:
     made = kept.spec
     return nodes.simulated(made.accelerator, made.nodes, made.gpus_per_node, addresses=not made.kind)
 
 
-def _of_kind(at: Layout, kept: Kept) -> tuple[str, ...]:
+def _of_kind(at: Layout, kept: ClusterFile) -> tuple[str, ...]:
     """Return the names of kind's nodes that run pods."""
     return config.real_nodes(at, kept.spec.workers) if kept.spec.kind else ()
 
@@ -176,7 +176,7 @@ def down(at: Layout) -> bool:
             return False
         if with_kind := life.is_ours(at):
             life.require_removal(at)
-        image_cache.put(at)
+        image_cache.store_images(at)
         processes.end_all(at)
         remove.take_away(at)
         if with_kind:

@@ -25,7 +25,7 @@ def locked(root: Path, *, create: bool) -> Iterator[bool]:
             yield False
             return
         try:
-            acquire(handle)
+            acquire_lock(handle)
         except BaseException:
             os.close(handle)
             raise
@@ -38,7 +38,7 @@ def locked(root: Path, *, create: bool) -> Iterator[bool]:
         os.close(handle)
 
 
-def acquire(handle: int) -> None:
+def acquire_lock(handle: int) -> None:
     """Acquire the lock of an open file. Raises Cancelled if the work of this thread is cancelled."""
     while not _taken(handle):
         cancel.pause(0.1)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ome_local.binaries.versions import KUBERNETES, minor
-from ome_local.spec import Kept, Spec
+from ome_local.spec import ClusterFile, Spec
 from ome_operator.errors import UserError
 
 EXTRAS = ("prometheus", "kueue", "keda")
@@ -30,11 +30,11 @@ def extras(named: Collection[str]) -> dict[str, bool]:
     return {name: name in named for name in EXTRAS}
 
 
-def check(name: str, kept: Kept | None, wanted: Spec) -> None:
+def check(name: str, kept: ClusterFile | None, wanted: Spec) -> None:
     """Raise UserError if the options cannot be satisfied. `kept` contains the settings of the existing cluster of this
     name, or is None.
     """
-    if reason := refusal(name, kept.spec if kept else None, wanted):
+    if reason := option_error(name, kept.spec if kept else None, wanted):
         raise UserError(reason)
     for extra in EXTRAS:
         if getattr(wanted, extra) and kept and extra not in kept.ports:
@@ -44,7 +44,7 @@ def check(name: str, kept: Kept | None, wanted: Spec) -> None:
             )
 
 
-def refusal(name: str, kept: Spec | None, wanted: Spec) -> str:
+def option_error(name: str, kept: Spec | None, wanted: Spec) -> str:
     """Return a sentence about the first error in the options; "" if they are valid."""
     if wanted.kind and wanted.real_node:
         return "the nodes of kind are real nodes already: leave out --real-node or --kind."

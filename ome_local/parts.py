@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from graphlib import TopologicalSorter
 
 from ome_local import cancel
-from ome_local.board import Board
+from ome_local.board import ProgressBoard
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Part:
     """Niceness of the programs that this part starts. Parts on the critical path have the lowest value."""
 
 
-def run(parts: Sequence[Part], board: Board) -> None:
+def run(parts: Sequence[Part], board: ProgressBoard) -> None:
     """Run all parts. Raises the first error after all other parts have ended."""
     by_name = {part.name: part for part in parts}
     order = TopologicalSorter({part.name: part.needs for part in parts})
@@ -48,7 +48,7 @@ def run(parts: Sequence[Part], board: Board) -> None:
             raise
 
 
-def _do(part: Part, board: Board, called_off: cancel.Cancel) -> None:
+def _do(part: Part, board: ProgressBoard, called_off: cancel.Cancel) -> None:
     with cancel.carried(called_off, part.nice), board.part(part.name) as row:
         cancel.pause(0.0)
         row.words = part.do() or ""

@@ -50,7 +50,7 @@ def listens(host: str, port: int) -> bool:
         return probe.connect_ex((host, port)) == 0
 
 
-def answers(host: str, port: int, path: str) -> bool:
+def answers_with_200(host: str, port: int, path: str) -> bool:
     """Return whether an HTTP server at this address and port answers a request for `path` with status 200."""
     probe = http.client.HTTPConnection(host, port, timeout=2.0)
     try:

@@ -91,14 +91,16 @@ def spawn(at: Layout, name: str, argv: Sequence[str], env: Mapping[str, str] | N
 
 
 def keep(at: Layout, name: str, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Process:
-    """Start a process and record its command. `again` restarts the process if it ends by itself before `stop` is called."""
+    """Start a process and record its command. `restart_ended` restarts the process if it ends by itself before
+    `stop_process` is called.
+    """
     write_atomically(_how(at, name), json.dumps({"argv": [*argv], "env": dict(env or {})}))
     return spawn(at, name, argv, env)
 
 
-def again(at: Layout) -> list[str]:
+def restart_ended(at: Layout) -> list[str]:
     """Start recorded processes that have ended, and return their names."""
-    ended = [name for path in sorted(at.run.glob("*.how")) if not find(at, name := path.name.removesuffix(".how"))]
+    ended = [name for path in sorted(at.run.glob("*.how")) if not find_process(at, name := path.name.removesuffix(".how"))]
     for name in ended:
         how = json.loads(_how(at, name).read_text())
         spawn(at, name, how["argv"], how["env"])
@@ -106,13 +108,13 @@ def again(at: Layout) -> list[str]:
 
 
 def remember(at: Layout, name: str, pid: int) -> Process:
-    """Record a running process under this name, with which `find` and `stop` identify the process."""
+    """Record a running process under this name, with which `find_process` and `stop_process` identify the process."""
     process = Process(pid, started_at(pid) or "")
     write_atomically(_file(at, name), json.dumps({"pid": process.pid, "started": process.started}))
     return process
 
 
-def find(at: Layout, name: str) -> Process | None:
+def find_process(at: Layout, name: str) -> Process | None:
     """Return the process that is recorded under this name if it is still running, otherwise None."""
     kept = _remembered(at, name)
     if kept is not None and kept.alive():
@@ -150,16 +152,16 @@ def names(at: Layout) -> list[str]:
     return sorted(path.name.removesuffix(".pid") for path in at.run.glob("[!.]*.pid"))
 
 
-def stop(at: Layout, name: str, number: int = signal.SIGTERM, grace_s: float = 10.0) -> None:
+def stop_process(at: Layout, name: str, number: int = signal.SIGTERM, grace_s: float = 10.0) -> None:
     """Stop a process: send the signal, send SIGKILL after the grace period, wait until the process has ended, and remove
     its record.
     """
-    if process := find(at, name):
+    if process := find_process(at, name):
         process.signal(number)
         process.signal(signal.SIGCONT)  # a paused process reacts only to SIGKILL
-        if not gone([process], grace_s):
+        if not wait_until_ended([process], grace_s):
             process.signal(signal.SIGKILL)
-            gone([process], 10.0)
+            wait_until_ended([process], 10.0)
     for file in (_file(at, name), _early(at, name), _how(at, name)):
         file.unlink(missing_ok=True)
 
@@ -168,20 +170,20 @@ def end_all(at: Layout, grace_s: float = 1.0) -> None:
     """Stop every process of the cluster, including processes whose record file was lost. SIGKILL follows after `grace_s`
     seconds; a longer wait is unnecessary, because the data is removed anyway.
     """
-    ours = {process for name in names(at) if (process := find(at, name))} | set(marked(at))
+    ours = {process for name in names(at) if (process := find_process(at, name))} | set(processes_of_cluster(at))
     for process in ours:
         process.signal(signal.SIGTERM)
         process.signal(signal.SIGCONT)
-    if not gone(ours, grace_s):
+    if not wait_until_ended(ours, grace_s):
         for process in ours:
             process.signal(signal.SIGKILL)
-        gone(ours, 10.0)
-    for late in marked(at):  # processes that were started while their parent was stopping
+        wait_until_ended(ours, 10.0)
+    for late in processes_of_cluster(at):  # processes that were started while their parent was stopping
         late.signal(signal.SIGKILL)
-    gone(marked(at), 5.0)
+    wait_until_ended(processes_of_cluster(at), 5.0)
 
 
-def gone(processes: Iterable[Process], within_s: float) -> bool:
+def wait_until_ended(processes: Iterable[Process], within_s: float) -> bool:
     """Wait until all processes have ended. Return False if some processes are still running after `within_s` seconds."""
     waiting, until = list(processes), time.monotonic() + within_s
     while waiting := [process for process in waiting if process.alive()]:
@@ -191,7 +193,7 @@ def gone(processes: Iterable[Process], within_s: float) -> bool:
     return True
 
 
-def marked(at: Layout) -> list[Process]:
+def processes_of_cluster(at: Layout) -> list[Process]:
     """Return the processes in /proc whose environment contains this cluster's directory, without the current process."""
     found = []
     for pid in (int(folder.name) for folder in Path("/proc").glob("[0-9]*")):

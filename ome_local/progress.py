@@ -13,13 +13,13 @@ from functools import partial
 
 from ome_local import board, screen
 from ome_local.board import spell
-from ome_local.watcher import watched
+from ome_local.watcher import run_watcher
 
 _PLAIN_EVERY_S = 30.0
 _PLAIN_AFTER_S = 3.0
 
 
-def say(line: str) -> None:
+def print_progress(line: str) -> None:
     """Print a line to stderr. Stdout contains only the result of a command."""
     print(line, file=sys.stderr, flush=True)
 
@@ -32,11 +32,11 @@ def step(what: str, *, quiet_below: float = 1.0) -> Iterator[list[str]]:
     """
     more: list[str] = []
     began = time.monotonic()
-    with _on_screen(what) if screen.is_shown() else watched(partial(_watch, what, began, quiet_below)):
+    with _on_screen(what) if screen.is_shown() else run_watcher(partial(_watch, what, began, quiet_below)):
         yield more
     took = time.monotonic() - began
     if took >= quiet_below and not screen.is_live():
-        say(f"{_clear()}{what}: {', '.join([spell(took), *more])}")
+        print_progress(f"{_clear()}{what}: {', '.join([spell(took), *more])}")
 
 
 @contextmanager
@@ -64,12 +64,12 @@ def _watch(what: str, began: float, quiet_below: float, over: threading.Event) -
     if over.wait(quiet_below if terminal else max(quiet_below, _PLAIN_AFTER_S)):
         return
     if not terminal:
-        say(f"{what}…")
+        print_progress(f"{what}…")
     while not over.wait(1.0 if terminal else _PLAIN_EVERY_S):
         line = f"{what}… {spell(time.monotonic() - began)}"
         if terminal:
             print(f"{_clear()}{line}", end="", file=sys.stderr, flush=True)
         else:
-            say(line)
+            print_progress(line)
     if terminal:
         print(_clear(), end="", file=sys.stderr, flush=True)

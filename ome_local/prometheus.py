@@ -11,8 +11,8 @@ from ome_local import targets
 from ome_local.binaries import debian
 from ome_local.kubeconfig import write_atomically
 from ome_local.layout import Layout
-from ome_local.spec import Kept
-from ome_operator.util.checkout import shipped
+from ome_local.spec import ClusterFile
+from ome_operator.util.checkout import shipped_folder
 
 NAME = "prometheus"
 """Name of Prometheus' process, of its port, and of its user at the API server."""
@@ -28,26 +28,29 @@ RULES = Path("ome-resources/files/alerts.yaml")
 """Path of the alert rules relative to the folder of the charts. The chart's PrometheusRule contains the same rules."""
 
 
-def url(kept: Kept) -> str:
+def url(kept: ClusterFile) -> str:
     """Return the URL of the cluster's Prometheus; "" if the cluster has no Prometheus."""
     return f"http://127.0.0.1:{kept.ports[NAME]}" if kept.spec.prometheus else ""
 
 
-def write(at: Layout, kept: Kept, rules: Path | None = None, every: str = EVERY) -> bool:
+def write(at: Layout, kept: ClusterFile, rules: Path | None = None, every: str = EVERY) -> bool:
     """Write the configuration with the alert rules in the file `rules`, by default the chart's rules. `every` is the
     scrape interval. Return whether the configuration has changed.
     """
     import yaml  # imported here, so that `ome local kubectl` starts fast
 
     targets.folder(at).mkdir(parents=True, exist_ok=True, mode=0o700)
-    text, file = yaml.safe_dump(config(at, kept, rules or shipped("charts") / RULES, every), sort_keys=False), _config(at)
+    text, file = (
+        yaml.safe_dump(config(at, kept, rules or shipped_folder("charts") / RULES, every), sort_keys=False),
+        _config(at),
+    )
     if file.exists() and file.read_text() == text:
         return False
     write_atomically(file, text)
     return True
 
 
-def config(at: Layout, kept: Kept, rules: Path, every: str) -> dict[str, Any]:
+def config(at: Layout, kept: ClusterFile, rules: Path, every: str) -> dict[str, Any]:
     """Return the configuration of scraping and rules. The name of the job of a pod is not in the configuration, because the
     target files contain it.
 
@@ -68,7 +71,7 @@ def config(at: Layout, kept: Kept, rules: Path, every: str) -> dict[str, Any]:
     }
 
 
-def command(at: Layout, kept: Kept) -> list[str]:
+def command(at: Layout, kept: ClusterFile) -> list[str]:
     """Return the command line. Prometheus listens on loopback, and does not permit other web sites in a browser to read
     its data.
     """
@@ -88,7 +91,7 @@ def command(at: Layout, kept: Kept) -> list[str]:
     ]
 
 
-def identity(at: Layout, kept: Kept) -> Path:
+def identity(at: Layout, kept: ClusterFile) -> Path:
     """Return the kubeconfig with which the process of `targets.py` finds Prometheus' targets."""
     return at.kubeconfig if kept.spec.kind else at.component_kubeconfig(NAME)
 

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ome_local.board import DONE, FAILED, RUNNING, WAITING, Board, Row, spell
-from ome_local.watcher import watched
+from ome_local.board import DONE, FAILED, RUNNING, WAITING, ProgressBoard, Row, spell
+from ome_local.watcher import run_watcher
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -35,7 +35,7 @@ def is_live() -> bool:
 
 
 @contextmanager
-def shown(board: Board) -> Iterator[None]:
+def show_board(board: ProgressBoard) -> Iterator[None]:
     """Show the board inside the `with` block."""
     live = sys.stdout.isatty()
     _SHOWN.append("live" if live else "lines")
@@ -47,15 +47,15 @@ def shown(board: Board) -> Iterator[None]:
 
 
 @contextmanager
-def _live(board: Board) -> Iterator[None]:
+def _live(board: ProgressBoard) -> Iterator[None]:
     from rich.live import Live
 
-    with Live(get_renderable=lambda: draw(board), refresh_per_second=4, vertical_overflow="visible") as live:
+    with Live(get_renderable=lambda: board_table(board), refresh_per_second=4, vertical_overflow="visible") as live:
         yield
         live.refresh()
 
 
-def draw(board: Board) -> "Table":
+def board_table(board: ProgressBoard) -> "Table":
     """Return a table with a row for each part. Long details are cut instead of wrapped, so that the height of the screen
     does not change.
     """
@@ -78,17 +78,17 @@ def draw(board: Board) -> "Table":
 
 
 @contextmanager
-def _as_lines(board: Board) -> Iterator[None]:
+def _as_lines(board: ProgressBoard) -> Iterator[None]:
     board.ended = partial(_tell, board)
-    with watched(partial(_watch, board)):
+    with run_watcher(partial(_watch, board)):
         yield
 
 
-def _tell(board: Board, row: Row) -> None:
+def _tell(board: ProgressBoard, row: Row) -> None:
     words = f", {row.words}" if row.words else ""
     print(f"{board.total()}: ✓ {row.name} in {spell(row.seconds(row.ended))}{words}", file=sys.stderr, flush=True)
 
 
-def _watch(board: Board, over: threading.Event) -> None:
+def _watch(board: ProgressBoard, over: threading.Event) -> None:
     while not over.wait(EVERY_S):
         print(board.summary(), file=sys.stderr, flush=True)

@@ -7,7 +7,7 @@ from ome_local import cancel, components, creation, keda, kueue, ports, processe
 from ome_local.binaries import ensure
 from ome_local.kubeapi import ApiError, ApiUnreachable, KubeApi
 from ome_local.layout import Layout
-from ome_local.spec import Kept
+from ome_local.spec import ClusterFile
 from ome_operator.errors import UserError
 
 READY_WITHIN_S = 60.0
@@ -17,28 +17,35 @@ DIRECT = {"NO_PROXY": "*", "no_proxy": "*"}
 """Environment variables for a cluster with a real node, because the proxy of this session cannot reach the pod network."""
 
 
-def start(at: Layout, kept: Kept, name: str) -> None:
+def start(at: Layout, kept: ClusterFile, name: str) -> None:
     """Start a process unless it is running. If other processes send requests to it, wait until it serves requests."""
     if name == prometheus.NAME and prometheus.write(at, kept):
-        processes.stop(at, name)  # Prometheus reads its configuration only at its start
-    if processes.find(at, name) is None:
+        processes.stop_process(at, name)  # Prometheus reads its configuration only at its start
+    if processes.find_process(at, name) is None:
         _wait_free(kept.ports.get(name))
         processes.spawn(at, name, command(at, kept, name), _environment(at, kept, name))
     # Wait also for a process that was already running: the command that started it may have been killed before it served
     # requests.
     if name == "etcd":
-        wait(at, name, lambda: ports.listens("127.0.0.1", kept.ports["etcd"]), "accept connections")
+        wait_until_served(at, name, lambda: ports.listens("127.0.0.1", kept.ports["etcd"]), "accept connections")
     elif name.startswith("apiserver"):
         wait_ready(at, kept, name)
     elif name == prometheus.NAME:
-        wait(at, name, lambda: ports.answers("127.0.0.1", kept.ports[name], "/-/ready"), "report that it is ready")
+        wait_until_served(
+            at, name, lambda: ports.answers_with_200("127.0.0.1", kept.ports[name], "/-/ready"), "report that it is ready"
+        )
     elif name == kueue.NAME:
-        wait(at, name, lambda: ports.answers("127.0.0.1", kept.ports[kueue.HEALTH], "/readyz"), "report that it is ready")
+        wait_until_served(
+            at,
+            name,
+            lambda: ports.answers_with_200("127.0.0.1", kept.ports[kueue.HEALTH], "/readyz"),
+            "report that it is ready",
+        )
     elif name in keda.PROCESSES:
-        wait(at, name, lambda: keda.serves(kept, name), "report that it is ready")
+        wait_until_served(at, name, lambda: keda.keda_answers(kept, name), "report that it is ready")
 
 
-def _environment(at: Layout, kept: Kept, name: str) -> dict[str, str] | None:
+def _environment(at: Layout, kept: ClusterFile, name: str) -> dict[str, str] | None:
     """Return the environment variables of a process."""
     direct = DIRECT if kept.network else {}
     if name == kueue.NAME:
@@ -55,7 +62,7 @@ def _wait_free(port: int | None, within_s: float = 5.0) -> None:
         time.sleep(0.02)
 
 
-def command(at: Layout, kept: Kept, name: str) -> list[str]:
+def command(at: Layout, kept: ClusterFile, name: str) -> list[str]:
     """Return the complete command line of a process by its short name."""
     if name == "tokens":
         return [processes.PYTHON, "-m", "ome_local.tokens", "--dir", str(at.root)]
@@ -86,14 +93,16 @@ def command(at: Layout, kept: Kept, name: str) -> list[str]:
             return [path, *components.kwok(at, own)]
 
 
-def wait_ready(at: Layout, kept: Kept, name: str = "apiserver") -> None:
+def wait_ready(at: Layout, kept: ClusterFile, name: str = "apiserver") -> None:
     """Wait until the API server's /readyz returns ok, which also means that the built-in roles exist."""
     api = KubeApi.of(at.kubeconfig, timeout=5.0, server=creation.server(kept, name))
-    wait(at, name, lambda: api.get("/readyz") == "ok", "report that it is ready")
+    wait_until_served(at, name, lambda: api.get("/readyz") == "ok", "report that it is ready")
     api.close()
 
 
-def wait(at: Layout, name: str, served: Callable[[], bool], what: str, within_s: float = READY_WITHIN_S) -> None:
+def wait_until_served(
+    at: Layout, name: str, served: Callable[[], bool], what: str, within_s: float = READY_WITHIN_S
+) -> None:
     """Poll until `served` returns True. Raises UserError with the end of the process's log if the process ends, or if
     `within_s` seconds have passed.
     """
@@ -104,7 +113,7 @@ def wait(at: Layout, name: str, served: Callable[[], bool], what: str, within_s:
                 return
         except (ApiError, ApiUnreachable):
             pass
-        if processes.find(at, name) is None:
+        if processes.find_process(at, name) is None:
             raise UserError(f"{name} ended instead of starting. {processes.end_of_log(at, name)}")
         if time.monotonic() > until:
             raise UserError(f"{name} did not {what} within {within_s:.0f} s. {processes.end_of_log(at, name)}")

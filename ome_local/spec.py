@@ -58,7 +58,7 @@ class Spec:
 
 
 @dataclass(frozen=True)
-class Kept:
+class ClusterFile:
     """The content of cluster.json."""
 
     spec: Spec
@@ -66,25 +66,25 @@ class Kept:
     network: Network | None = None
     """Network of the real node; None if the cluster has no real node."""
 
-    def with_spec(self, **changes: object) -> "Kept":
+    def with_spec(self, **changes: object) -> "ClusterFile":
         """Return the settings of the same cluster with changed options."""
         return replace(self, spec=replace(self.spec, **changes))  # type: ignore[arg-type]
 
 
-def load(at: Layout) -> Kept | None:
+def load(at: Layout) -> ClusterFile | None:
     """Return the stored settings, or None if the cluster does not exist. Raises UserError if the file is invalid."""
     try:
         kept = json.loads(at.spec.read_text())
         ports = {name: int(port) for name, port in kept["ports"].items()}
         number = kept.get("network")
-        return Kept(Spec(**kept["spec"]), ports, None if number is None else Network(int(number)))
+        return ClusterFile(Spec(**kept["spec"]), ports, None if number is None else Network(int(number)))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{at.spec} cannot be read ({error}): `ome local down` removes this cluster.") from error
 
 
-def save(at: Layout, kept: Kept) -> None:
+def save(at: Layout, kept: ClusterFile) -> None:
     """Write cluster.json."""
     number = kept.network and kept.network.number
     told = {"spec": asdict(kept.spec), "ports": kept.ports, **({} if number is None else {"network": number})}

@@ -109,7 +109,7 @@ def defaults(start_delay_s: float = 0.0, *, keeps_finalizers: bool = False) -> l
     return [
         _node("node-initialize", "NotIn", 0),
         _node("node-heartbeat", "In", 600_000),
-        ready(start_delay_s, name="pod-ready", weight=0),
+        ready_stage(start_delay_s, name="pod-ready", weight=0),
         _pod("pod-complete", [_deleted(False), _RUNNING, job], {"statusTemplate": _COMPLETE}, 0, None, 0),
         *(_with_finalizers() if keeps_finalizers else [terminate(0.0, name="pod-delete", weight=0)]),
         _pod("pod-delete-again", [_confirmed(True)], {"delete": True} if keeps_finalizers else _GONE, 5.0, None, 0),
@@ -126,7 +126,9 @@ def _with_finalizers() -> list[Stage]:
     ]
 
 
-def ready(delay_s: float, labels: Mapping[str, str] | None = None, *, name: str = "slow-start", weight: int = 1) -> Stage:
+def ready_stage(
+    delay_s: float, labels: Mapping[str, str] | None = None, *, name: str = "slow-start", weight: int = 1
+) -> Stage:
     """Return a Stage by which pods with these labels become Ready after `delay_s` seconds, or after the value of their
     annotation START_DELAY.
     """
@@ -170,7 +172,7 @@ def crash(
     return _pod(name, [_deleted(False), is_ready], next_, after_s, labels, 1)
 
 
-def finish(labels: Mapping[str, str], *, exit_code: int = 0, message: str = "", name: str = "finish") -> Stage:
+def finish_stage(labels: Mapping[str, str], *, exit_code: int = 0, message: str = "", name: str = "finish") -> Stage:
     """Return a Stage by which running pods with these labels terminate with this exit code and termination message."""
     said = {"exitCode": exit_code, "reason": "Error" if exit_code else "Completed", "message": message}
     phase = f"phase: {'Failed' if exit_code else 'Succeeded'}\n"

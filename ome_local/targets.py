@@ -42,7 +42,7 @@ def folder(at: Layout) -> Path:
     return at.prometheus / "targets"
 
 
-def found(api: KubeApi) -> list[Target]:
+def find_targets(api: KubeApi) -> list[Target]:
     """Return the targets for all running pods on real nodes."""
     names = {node["metadata"]["name"] for node in _listed(api, "nodes", REAL)}
     if not names:
@@ -85,7 +85,7 @@ def run(at: Layout, kubeconfig: Path) -> None:
     while at.spec.exists():
         try:
             api = api or KubeApi.of(kubeconfig)
-            every = found(api)
+            every = find_targets(api)
             for name, is_operator in ((OPERATOR, True), ("pods", False)):
                 mine = [each for each in every if (each["labels"]["job"] == OPERATOR) is is_operator]
                 write(folder(at) / f"{name}.json", mine)

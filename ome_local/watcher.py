@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def watched(tell: Callable[[threading.Event], None]) -> Iterator[None]:
+def run_watcher(tell: Callable[[threading.Event], None]) -> Iterator[None]:
     """Run `tell` in a thread while the `with` block runs. The argument of `tell` is an event that is set at the end of the
     block; then the block waits until the thread has ended.
     """

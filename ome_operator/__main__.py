@@ -8,7 +8,7 @@ from ome_operator.cli.app import app
 from ome_operator.errors import UserError
 from ome_operator.machinery import garbage_collection
 from ome_operator.util import stack
-from ome_operator.util.visible import visible
+from ome_operator.util.visible import make_visible
 
 
 def main() -> None:
@@ -21,7 +21,7 @@ def main() -> None:
     try:
         app(prog_name="kubectl ome" if Path(sys.argv[0]).name == "kubectl-ome" else None)
     except UserError as error:
-        print(visible(str(error), keep="\n\t"), file=sys.stderr)
+        print(make_visible(str(error), keep="\n\t"), file=sys.stderr)
         sys.exit(error.exit_code)
     except BrokenPipeError:  # `ome … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -24,17 +24,17 @@ from ome_operator.controllers.base import CORE, Core
 from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection
 from ome_operator.kube.errors import KubeError
-from ome_operator.kube.leader_election import Election, ElectionSettings, Lost
+from ome_operator.kube.leader_election import Election, ElectionSettings, LeadershipLost
 from ome_operator.kube.lease_thread import LeaseThread
 from ome_operator.leader import Leader
 from ome_operator.machinery import health, watchdog
-from ome_operator.machinery.life import LEADING, STOPPING, Life
+from ome_operator.machinery.life import LEADING, STOPPING, ProcessLife
 from ome_operator.machinery.metrics import Metrics
 from ome_operator.machinery.watchdog import Stall, StallLog
 from ome_operator.settings import Settings
 from ome_operator.util.wall_clock import WallClock, now
 from ome_operator.watch.coverage import Coverage, WatchSettings
-from ome_operator.watch.sink import CannotWatch, Watched
+from ome_operator.watch.sink import CannotWatch, WatchedKind
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class OperatorProcess:
     def __init__(self, settings: Settings, core: Core = CORE, wall: WallClock = now) -> None:
         self.settings, self.core, self.wall = settings, core, wall
         self.metrics = Metrics()
-        self.life = Life(Lost, CannotWatch, KubeError)
+        self.life = ProcessLife(LeadershipLost, CannotWatch, KubeError)
         self.leader: asyncio.Future[Leader] = asyncio.get_running_loop().create_future()
         """A future that is done once this process leads; its result is the leader."""
 
@@ -82,7 +82,7 @@ class OperatorProcess:
             stack.callback(introduced.cancel)
             watches = connection.session(limit=0, agent=keys.MANAGER)
             stack.push_async_callback(watches.close)
-            await self._operate(Hosted(self, connection, client, watches, lease))
+            await self._operate(KopfProcess(self, connection, client, watches, lease))
             self.metrics.leader.set(0)
             logger.info("stopped")
             return 1 if self.life.dead else 0
@@ -128,13 +128,13 @@ class OperatorProcess:
         stack.push_async_callback(client.close)
         return client
 
-    async def _operate(self, hosted: "Hosted") -> None:
+    async def _operate(self, hosted: "KopfProcess") -> None:
         try:
             # Imported here, so that an incompatible version of kopf is reported in a sentence, too.
             from ome_operator.watch import handlers
 
             settings = self.settings
-            await handlers.operate(hosted, self.life.stop, settings.watch_server_timeout, settings.watch_namespaces)
+            await handlers.run_operator(hosted, self.life.stop, settings.watch_server_timeout, settings.watch_namespaces)
             if not hosted.asked:
                 self.life.die("kopf", None, expected=True)
         except Exception as error:
@@ -175,7 +175,7 @@ class OperatorProcess:
         self.life.stop.set()
 
 
-class Hosted:
+class KopfProcess:
     """The part that kopf hosts: it waits for the CRDs and the Lease, creates the leader, and ends it."""
 
     def __init__(
@@ -192,7 +192,7 @@ class Hosted:
         self.asked = True
         """Whether `stop` was called because the process was asked to stop."""
 
-    async def start(self) -> Sequence[Watched]:
+    async def start(self) -> Sequence[WatchedKind]:
         """Wait for the CRDs and the Lease, and start the tasks of the leader. Return the kinds of objects that users write,
         which kopf has to watch.
         """
@@ -217,12 +217,12 @@ class Hosted:
 
     async def _kinds(self) -> tuple[str, ...]:
         """Return the kinds to watch that the cluster serves."""
-        exposed = await start.exposed(self._client, self._settings.policy.exposure.kind)
+        exposed = await start.exposed_kinds(self._client, self._settings.policy.exposure.kind)
         policies = ("NetworkPolicy",) if self._settings.policy.policies_from else ()
         scaled = ("ScaledObject",) if self._settings.policy.keda else ()
         return (*KINDS, *await start.short_kinds(self._client), *exposed, *policies, *scaled)
 
-    def _lead(self, kinds: Sequence[str]) -> Sequence[Watched]:
+    def _lead(self, kinds: Sequence[str]) -> Sequence[WatchedKind]:
         process, settings, lease = self._process, self._settings, self._lease
         watches = WatchSettings(self._watches, self.server, settings.watch_server_timeout, settings.audit_interval)
         leader = Leader(settings, process.core, self._client, watches, process.metrics, process.wall, kinds, self._life)

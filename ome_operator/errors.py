@@ -6,38 +6,38 @@ A class stays in the module that raises it; this drawing shows all of them, with
 Exception
 ├── OmeError                    errors.py: the base of the following classes
 │   ├── UserError               errors.py: a command cannot do what its user asked for
-│   │   ├── Unanswered          errors.py: a command whose exit code 1 is an answer has no answer
+│   │   ├── QuestionUnanswered          errors.py: a command whose exit code 1 is an answer has no answer
 │   │   ├── Unavailable         ome_local/binaries/releases.py: a program cannot be downloaded or verified
 │   │   └── Cancelled           ome_local/cancel.py: the work of a thread was cancelled
 │   ├── KubeError               kube/errors.py: the API server did not answer with success
 │   ├── NoConnection            kube/connection.py: there is no usable kubeconfig or ServiceAccount
 │   ├── KubeconfigMistake       kube/kubeconfig.py: a part of a kubeconfig cannot be used
-│   ├── Lost                    kube/leader_election.py: another process is the leader
+│   ├── LeadershipLost                    kube/leader_election.py: another process is the leader
 │   ├── CannotWatch             watch/sink.py: a kind cannot be watched any more
 │   ├── _Again                  watch/informer.py: a list has to begin again
 │   ├── PortTaken               machinery/health.py: another process listens on the port
 │   ├── ProblemError            core/problem.py: carries a Problem out of nested functions
-│   ├── Unusable                core/observed/telemetry.py: the summary of a router's registry cannot be used
+│   ├── UnusableSummary                core/observed/telemetry.py: the summary of a router's registry cannot be used
 │   ├── _TooMany                core/placement/packing.py: there are too many combinations to try
 │   ├── DataError               engines/flags.py: a data file of an engine's version is invalid (a ValueError)
 │   ├── RecipeRefused           cookbook/request.py: `ome generate` has no recipe for the request
 │   ├── PlanRefused             sizing/errors.py: `ome plan` has no answer
-│   ├── Unreadable              recorder/facts.py: a recording is invalid
-│   ├── Stopped                 cli/live/preflight.py: a signal ended `ome preflight`
+│   ├── UnreadableRecording              recorder/facts.py: a recording is invalid
+│   ├── CheckStopped                 cli/live/preflight.py: a signal ended `ome preflight`
 │   ├── UnexpectedAnswer        registry/pods.py: the API server or a router sent an unexpected response
 │   ├── UnreadableSelection     core/weights/node_selection.py: the field of a model that selects nodes cannot be read
 │   ├── CacheRefused            agent/compile_store.py: there is no compile cache, or none is accepted
-│   ├── Failed                  agent/download.py: the download of a model failed
+│   ├── DownloadFailed                  agent/download.py: the download of a model failed
 │   ├── SourceError             storage/listing.py: the base of the errors of sources of weights
-│   │   ├── Refused             storage/listing.py: a retry does not help until a person changes something
+│   │   ├── RequestRefused             storage/listing.py: a retry does not help until a person changes something
 │   │   │   ├── SourceUnauthorized  storage/http.py: 401
-│   │   │   └── Absent          storage/http.py: 403, 404, 410
-│   │   ├── Unreachable         storage/listing.py: a retry may help
-│   │   │   └── Unranged        storage/listing.py: the source sends a complete file instead of the requested part
+│   │   │   └── FileAbsent          storage/http.py: 403, 404, 410
+│   │   ├── SourceUnreachable         storage/listing.py: a retry may help
+│   │   │   └── RangeIgnored        storage/listing.py: the source sends a complete file instead of the requested part
 │   │   ├── TooSlow             agent/minimum_speed.py: the source is slower than the minimum speed
-│   │   └── TurnOver            agent/fair_queue.py: the turn of this download is over
+│   │   └── TurnExpired            agent/fair_queue.py: the turn of this download is over
 │   ├── TooLarge                util/json_limits.py: the values of a JSON text might need too much memory (a ValueError)
-│   ├── Private                 storage/private_addresses.py: an address inside the cluster (an OSError, for aiohttp)
+│   ├── PrivateAddress                 storage/private_addresses.py: an address inside the cluster (an OSError, for aiohttp)
 │   ├── ApiError                ome_local/kubeapi.py: the API server of a local cluster refused a request
 │   └── ApiUnreachable          ome_local/kubeapi.py: the API server of a local cluster did not answer
 ├── NoCache                     compile_cache/archive.py: there is no usable compile cache; runs without this package
@@ -59,7 +59,7 @@ class UserError(OmeError):
     exit_code = 1
 
 
-class Unanswered(UserError):
+class QuestionUnanswered(UserError):
     """The error of a command that cannot answer a question, such as `ome diff`. The exit code is not 1, because 1 is one
     of the command's answers.
     """

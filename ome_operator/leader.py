@@ -10,18 +10,18 @@ from ome_operator.controllers.base import Core
 from ome_operator.controllers.conflicting_operators import ConflictingOperators
 from ome_operator.controllers.manager import Manager, scope_of
 from ome_operator.controllers.policies import Policies
-from ome_operator.controllers.watched_kinds import WRITTEN, watched
-from ome_operator.core.freeze.hold import frozen
+from ome_operator.controllers.watched_kinds import WRITTEN, watches_of
+from ome_operator.core.freeze.hold import freeze_text
 from ome_operator.kube.client import Client
 from ome_operator.kube.freeze_switch import FreezeSwitch
 from ome_operator.kube.listing import why_unwatchable
 from ome_operator.machinery import garbage_collection
-from ome_operator.machinery.life import LEADING, Life
+from ome_operator.machinery.life import LEADING, ProcessLife
 from ome_operator.machinery.metrics import Metrics
 from ome_operator.settings import Settings
 from ome_operator.util.wall_clock import WallClock
 from ome_operator.watch.coverage import Coverage, WatchSettings
-from ome_operator.watch.sink import Watched
+from ome_operator.watch.sink import WatchedKind
 
 
 class Leader:
@@ -38,14 +38,14 @@ class Leader:
         metrics: Metrics,
         wall: WallClock,
         kinds: Sequence[str],
-        life: Life,
+        life: ProcessLife,
     ) -> None:
         self._settings, self._client, self._life = settings, client, life
         self._kinds = kinds = scope_of(settings).kinds(kinds)
         self._manager = manager = Manager(settings, core, client, metrics, wall, kinds)
         self.coverage = Coverage(
             settings.watch_namespaces,
-            lambda place: watched(manager.scope.in_place(kinds, place), place),
+            lambda place: watches_of(manager.scope.in_place(kinds, place), place),
             WRITTEN,
             manager,
             partial(why_unwatchable, client),
@@ -55,7 +55,7 @@ class Leader:
             client,
             settings.lease_namespace,
             settings.own_name,
-            read_freeze=frozen,
+            read_freeze=freeze_text,
             changed=manager.freeze,
             interval=settings.freeze_interval,
         )
@@ -69,7 +69,7 @@ class Leader:
         self._conflicts.watch_metrics(metrics)
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def begin(self, *more: tuple[str, Coroutine[Any, Any, None]]) -> Sequence[Watched]:
+    def begin(self, *more: tuple[str, Coroutine[Any, Any, None]]) -> Sequence[WatchedKind]:
         """Start the leader's tasks and the tasks `more`, each given as (name, coroutine). The end of any of these tasks
         ends the process. Return the kinds that kopf has to watch.
         """
@@ -86,7 +86,7 @@ class Leader:
             task = asyncio.create_task(work, name=name)
             self._tasks.add(task)
             task.add_done_callback(self._life.ended)
-        return watched(kind for kind in self._kinds if kind in WRITTEN)
+        return watches_of(kind for kind in self._kinds if kind in WRITTEN)
 
     async def stop(self, grace: float) -> None:
         """Wait for at most `grace` seconds until running reconciliations have ended, then end all tasks except kopf's."""

@@ -32,19 +32,19 @@ def digest(value: Any, length: int = 8) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:length]
 
 
-def fit(name: str, limit: int) -> str:
+def shorten_with_digest(name: str, limit: int) -> str:
     """Return the name itself or, if it has more than `limit` characters, its beginning followed by a digest of the whole
     name.
     """
     return name if len(name) <= limit else f"{name[: limit - 9].rstrip('-.')}-{digest(name)}"
 
 
-def stem(service: str, component: str, revision: str) -> str:
+def object_prefix(service: str, component: str, revision: str) -> str:
     """Return the common prefix of the names of all objects of a component in one revision of a service."""
-    return fit(f"{service}-{component}-{revision}", STEM)
+    return shorten_with_digest(f"{service}-{component}-{revision}", STEM)
 
 
-def title(component: str, disaggregated: bool) -> str:
+def role_title(component: str, disaggregated: bool) -> str:
     """Return the name of a component for users: prefill or decode if the service has both, otherwise the component's own
     name.
     """
@@ -95,12 +95,12 @@ def router(service: str, revision: str) -> str:
     """Return the name of the router Deployment of a revision, and of the Service in front of that Deployment if there is an
     HTTPRoute.
     """
-    return stem(service, keys.ROUTER, revision)
+    return object_prefix(service, keys.ROUTER, revision)
 
 
 def budget(service: str, component: str, revision: str) -> str:
     """Return the name of the PodDisruptionBudget of a component in one revision of a service."""
-    return stem(service, component, revision)
+    return object_prefix(service, component, revision)
 
 
 def component(service: str, name: str) -> str:
@@ -142,27 +142,27 @@ def image_pull(service: str, revision: str, what: str = "") -> str:
     node; without it, the result is the prefix of the names of all these Jobs. The Job's pods append a dash and five
     characters.
     """
-    return f"{fit(service, 33)}-pull-{revision}-{what}"
+    return f"{shorten_with_digest(service, 33)}-pull-{revision}-{what}"
 
 
 def benchmark(name: str) -> str:
     """Return the name of a BenchmarkJob's Job. The Job's pods append a dash and five characters to it, and have it as a
     label.
     """
-    return fit(f"benchmark-{name}", LABEL - 6)
+    return shorten_with_digest(f"benchmark-{name}", LABEL - 6)
 
 
 def model_label(kind: str, namespace: str, name: str) -> str:
     """Return the key of the node label that is `Ready` if the model's files are complete (docs/models-agent.md).
 
     OME's agent writes the same key, so nodes that it has labelled can be used at once: OME allows 49 characters after the
-    slash, and shortens longer names as `tail` does. FineTunedWeights, which OME does not label, may use all 63.
+    slash, and shortens longer names as `short_tail` does. FineTunedWeights, which OME does not label, may use all 63.
     """
     if namespace:
         return f"{keys.MODEL_LABEL_PREFIX}{_namespaced(namespace, name)}"
     if kind != "ClusterBaseModel":
-        return keys.MODEL_LABEL_PREFIX + fit(f"{kind.lower()}.{name}", LABEL)
-    return f"{keys.MODEL_LABEL_PREFIX}clusterbasemodel.{tail(name, OME_LABEL - len('clusterbasemodel.'))}"
+        return keys.MODEL_LABEL_PREFIX + shorten_with_digest(f"{kind.lower()}.{name}", LABEL)
+    return f"{keys.MODEL_LABEL_PREFIX}clusterbasemodel.{short_tail(name, OME_LABEL - len('clusterbasemodel.'))}"
 
 
 def _namespaced(namespace: str, name: str) -> str:
@@ -171,12 +171,12 @@ def _namespaced(namespace: str, name: str) -> str:
     """
     room = OME_LABEL - len(".basemodel.")
     if len(namespace) + len(name) > room:
-        namespace = tail(namespace, OME_NAMESPACE)
-        name = tail(name, room - len(namespace))
+        namespace = short_tail(namespace, OME_NAMESPACE)
+        name = short_tail(name, room - len(namespace))
     return f"{namespace}.basemodel.{name}"
 
 
-def tail(name: str, limit: int) -> str:
+def short_tail(name: str, limit: int) -> str:
     """Return the name itself or, if it has more than `limit` characters, OME's short form: eight digits of its SHA-256 and
     its end.
     """
@@ -187,7 +187,7 @@ def tail(name: str, limit: int) -> str:
     return f"{start}-{name[-room:]}" if room > 0 else start
 
 
-def mark(text: str) -> str:
+def public_digest(text: str) -> str:
     """Return a digest of a pod's UID, or of the label selector of a slice (the pods of one revision). It identifies the pod
     or the slice without revealing a name.
     """
@@ -195,10 +195,10 @@ def mark(text: str) -> str:
 
 
 def slice_mark(namespace: str, selector: str) -> str:
-    """Return the digest (`mark`) that identifies a slice, the pods of one revision, by the label selector of these pods in
-    the syntax of the API server.
+    """Return the digest (`public_digest`) that identifies a slice, the pods of one revision, by the label selector of these
+    pods in the syntax of the API server.
     """
-    return mark(f"{namespace}/{','.join(sorted(selector.split(',')))}")
+    return public_digest(f"{namespace}/{','.join(sorted(selector.split(',')))}")
 
 
 def weights_digest(identity: Mapping[str, str]) -> str:
@@ -222,4 +222,4 @@ def whole_label(label: str, directory: str) -> str:
     own label, and `directory` the name of the revision's directory.
     """
     plain = label.removeprefix(keys.MODEL_LABEL_PREFIX)
-    return f"{keys.MODEL_LABEL_PREFIX}{fit(plain, LABEL - len(directory) - 1)}.{directory}"
+    return f"{keys.MODEL_LABEL_PREFIX}{shorten_with_digest(plain, LABEL - len(directory) - 1)}.{directory}"

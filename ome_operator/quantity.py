@@ -29,7 +29,7 @@ _LARGEST = 2**63 - 1
 """The largest quantity. The API server replaces larger values by this value."""
 LONGEST = 100 * 365 * 86400.0
 """The longest duration in seconds (a hundred years). A longer one counts as this one, so that it can be added to any time
-that `instant` returns."""
+that `parse_instant` returns."""
 _EARLIEST, _LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
 _DURATION = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _QUANTITY = re.compile(r"^([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:([eE][+-]?0*[0-9]{1,3})|([KMGTPE]i)|([numkMGTPE]))?$")
@@ -67,12 +67,12 @@ def _capped(value: Fraction) -> Fraction:
     return max(Fraction(-_LARGEST), min(value, Fraction(_LARGEST)))
 
 
-def valid(quantity: Any) -> bool:
+def is_valid(quantity: Any) -> bool:
     """Return whether the value is a quantity of a reasonable length."""
     return _split(quantity) is not None
 
 
-def whole(number: Any) -> int | None:
+def whole_number(number: Any) -> int | None:
     """Return a whole number without a sign, of at most 64 bits, from a number or a text; None for anything else."""
     if not isinstance(number, int | str):
         return None
@@ -86,7 +86,7 @@ def parse(quantity: Any) -> Fraction:
     return parts[0] if parts else Fraction(0)
 
 
-def canonical(quantity: Any) -> str:
+def canonical_text(quantity: Any) -> str:
     """Return the form in which the API server stores a quantity. Text that is not a quantity is returned unchanged."""
     parts = _split(quantity)
     return str(quantity) if parts is None else _spelled(*parts)
@@ -130,7 +130,7 @@ def units(resource: str, quantity: Any) -> int:
     return math.ceil(parse(quantity) * (1000 if resource == "cpu" else 1))
 
 
-def most(container: Mapping[str, Any]) -> dict[str, Any]:
+def resource_maximums(container: Mapping[str, Any]) -> dict[str, Any]:
     """Return the amount of each resource that a container may use: its limit, or its request if there is no limit."""
     resources = container.get("resources") or {}
     return {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
@@ -140,7 +140,7 @@ def gpus(container: Mapping[str, Any]) -> int:
     """Return the number of accelerators of a container: the sum of its `<vendor>/gpu` limits, or of its requests if there
     are no limits.
     """
-    return int(sum(parse(amount) for name, amount in most(container).items() if name.endswith("/gpu")))
+    return int(sum(parse(amount) for name, amount in resource_maximums(container).items() if name.endswith("/gpu")))
 
 
 def seconds(duration: str) -> float:
@@ -151,7 +151,7 @@ def seconds(duration: str) -> float:
     return min(sum(float(number) * _DURATION[unit] for number, unit in parts), LONGEST)
 
 
-def part(value: int | str, whole: int, *, up: bool) -> int:
+def share_of(value: int | str, whole: int, *, up: bool) -> int:
     """Return `value` unchanged if it is an integer. Convert a percentage (`"25%"`) to a share of `whole`, rounded up if `up`
     is True, otherwise down.
     """
@@ -167,7 +167,7 @@ def rfc3339(when: datetime) -> str:
     return when.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def instant(text: object) -> datetime | None:
+def parse_instant(text: object) -> datetime | None:
     """Parse a time in RFC 3339. Return None if the value, which anybody may have written, is not such a time, has no time
     zone, or is a time before 1970 or after the year 8999.
 
@@ -179,7 +179,7 @@ def instant(text: object) -> datetime | None:
 
 
 def _time(text: object) -> datetime | None:
-    """Parse a time with or without a time zone, as `instant` does."""
+    """Parse a time with or without a time zone, as `parse_instant` does."""
     if not isinstance(text, str):
         return None
     return _parsed(text) if len(text) <= _LONGEST else _parsed.__wrapped__(text)

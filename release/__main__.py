@@ -40,13 +40,15 @@ def run(command: str, version: str = "", registry: str = "", root: Path = ROOT) 
     if command == "lint":
         return subprocess.run([programs.program(programs.ACTIONLINT)], cwd=root, check=False).returncode
     if command == "digests":
-        made = known(out)
+        made = existing_release(out)
         print("".join(f"{made.registry}/{item.repository}@{item.digest}\n" for item in made.items), end="")
         return 0
     if command == "outputs":
-        print("".join(f"{item.repository.replace('/', '-')}={item.digest}\n" for item in known(out).items), end="")
+        print(
+            "".join(f"{item.repository.replace('/', '-')}={item.digest}\n" for item in existing_release(out).items), end=""
+        )
         return 0
-    if reason := checkout.why_not(version, checkout.read(root)):
+    if reason := checkout.why_not(version, checkout.read_checkout(root)):
         raise UserError(reason)
     if command == "push" and not registry:
         raise UserError("REGISTRY is not set: name the registry to push to, such as REGISTRY=ghcr.io/us/ome.")
@@ -58,7 +60,7 @@ def run(command: str, version: str = "", registry: str = "", root: Path = ROOT) 
     return 0
 
 
-def known(out: Path) -> dist.Release:
+def existing_release(out: Path) -> dist.Release:
     """Return the release in dist/. Raises UserError if there is none."""
     made = dist.Release.load(out)
     if made is None:

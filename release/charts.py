@@ -15,7 +15,7 @@ import yaml
 from ome_local.binaries import ensure
 from ome_operator.errors import UserError
 from release.layout import Layout
-from release.values import replaced
+from release.values import replace_values
 
 CHARTS = ("ome-crd", "ome-resources")
 """Charts in the order in which users install them. The digest of the last chart represents the release."""
@@ -35,7 +35,7 @@ def package(root: Path, name: str, version: str, images: Mapping[str, tuple[str,
         shutil.copytree(root / "charts" / name, chart)
         values = chart / "values.yaml"
         if values.exists():
-            values.write_text(named(values.read_text(encoding="utf-8"), version, images), encoding="utf-8")
+            values.write_text(values_with_digests(values.read_text(encoding="utf-8"), version, images), encoding="utf-8")
         words = ["package", str(chart), "--destination", str(out), "--version", version, "--app-version", version]
         home = {f"HELM_{part}_HOME": f"{folder}/helm/{part.lower()}" for part in ("CACHE", "CONFIG", "DATA")}
         helm = ensure.ensure(["helm"])["helm"]
@@ -45,7 +45,7 @@ def package(root: Path, name: str, version: str, images: Mapping[str, tuple[str,
     return out / f"{name}-{version}.tgz"
 
 
-def named(values: str, version: str, images: Mapping[str, tuple[str, str]]) -> str:
+def values_with_digests(values: str, version: str, images: Mapping[str, tuple[str, str]]) -> str:
     """Return the text of values.yaml in which every image of the release is identified by its digest. The tag is only
     information for readers.
     """
@@ -53,7 +53,7 @@ def named(values: str, version: str, images: Mapping[str, tuple[str, str]]) -> s
     for image, (repository, digest) in images.items():
         for field, value in (("repository", repository), ("tag", version), ("digest", digest)):
             wanted[(*IMAGES[image], field)] = value
-    return replaced(values, wanted)
+    return replace_values(values, wanted)
 
 
 def store(layout: Layout, root: Path, name: str, version: str, packed: Path) -> str:

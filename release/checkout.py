@@ -1,5 +1,5 @@
-"""The checkout from which a release is built, and the reasons why the checkout may be unsuitable. Only `read` and `git`
-have side effects.
+"""The checkout from which a release is built, and the reasons why the checkout may be unsuitable. Only `read_checkout` and
+`git` have side effects.
 """
 
 import json
@@ -34,7 +34,7 @@ class Checkout:
     changelog: str
 
 
-def read(root: Path) -> Checkout:
+def read_checkout(root: Path) -> Checkout:
     """Read the facts of a checkout."""
     tags = [
         line.split()

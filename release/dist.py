@@ -56,7 +56,7 @@ def make(root: Path, version: str, registry: str, out: Path) -> Release:
     images.make(root, built)
     platforms, items, named = set[str](), list[Item](), dict[str, tuple[str, str]]()
     for name, repository in images.IMAGES.items():
-        there = images.made(name, built)
+        there = images.existing_layouts(name, built)
         digest = layout.join(list(there.values()), f"{repository}-{version}")
         platforms |= there.keys()
         items.append(Item(repository, digest))

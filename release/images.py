@@ -49,7 +49,7 @@ def _hand_over(folder: Path) -> None:
             os.chown(path, int(os.environ["SUDO_UID"]), int(os.environ["SUDO_GID"]), follow_symlinks=False)
 
 
-def made(name: str, below: Path) -> dict[str, Layout]:
+def existing_layouts(name: str, below: Path) -> dict[str, Layout]:
     """Return platform -> layout of the existing images called `name` in the folder `below`."""
     found = {platform: below / platform / name for platform in PLATFORMS}
     return {platform: Layout(folder) for platform, folder in found.items() if folder.exists()}

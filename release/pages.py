@@ -14,7 +14,7 @@ import yaml
 from release import alerts, dashboards, options
 from release.charts import CHARTS
 from release.values import Path as Place
-from release.values import Value, commented, replaced, values
+from release.values import Value, commented, replace_values, values
 
 ROOT = Path(__file__).resolve().parents[1]
 _HEAD = "<!-- Written by `make charts` from Chart.yaml, values.yaml and install.md; edit those. -->\n"
@@ -47,7 +47,7 @@ def with_options(text: str) -> str:
     present = {value.path: json.loads(value.default) for value in values(text)}
     wanted = {path: declared for path, declared in options.described().items() if path in present}
     other = {path: options.default(declared) for path, declared in wanted.items()}
-    text = replaced(text, {path: value for path, value in other.items() if value != present[path]})
+    text = replace_values(text, {path: value for path, value in other.items() if value != present[path]})
     return commented(text, {path: options.description(declared) for path, declared in wanted.items()})
 
 

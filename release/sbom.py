@@ -42,7 +42,7 @@ def wheel_bom(wheel: Path, lock: str, with_extras: str) -> str:
     facts = _metadata(wheel)
     name, version = canonicalize_name(facts["Name"]), facts["Version"]
     asked = [Requirement(line) for line in facts.get_all("Requires-Dist") or ()]
-    required, more = pinned(lock), _exact(asked) | pinned(with_extras)
+    required, more = pinned_packages(lock), _exact(asked) | pinned_packages(with_extras)
     needs = {canonicalize_name(each.name) for each in asked}
     if lacks := sorted(needs - required.keys() - more.keys()):
         raise UserError(f"{wheel.name} needs {', '.join(lacks)}, which no lock file contains: run `make lock`.")
@@ -65,7 +65,7 @@ def _exact(asked: Iterable[Requirement]) -> dict[str, str]:
     return found
 
 
-def pinned(lock: str) -> dict[str, str]:
+def pinned_packages(lock: str) -> dict[str, str]:
     """Return package name -> version of each package in a lock file."""
     lines = (line.rstrip("\\").strip() for line in lock.splitlines() if line[:1].isalnum())
     found = [Requirement(line) for line in lines]

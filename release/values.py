@@ -40,7 +40,7 @@ def values(text: str) -> list[Value]:
     return list(_values(root, (), text.splitlines())) if root else []
 
 
-def replaced(text: str, wanted: Mapping[Path, Any]) -> str:
+def replace_values(text: str, wanted: Mapping[Path, Any]) -> str:
     """Return the text with the values in `wanted` at their paths. Everything else, including comments, stays unchanged."""
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     places: list[tuple[int, int, str]] = []

@@ -25,11 +25,11 @@ def main() -> int:
     """Request all digests, print the results, and add missing lines. Return exit code 1 if the digest from a host
     contradicts an existing line, otherwise 0.
     """
-    known, contradicted = digests.read(), False
+    known, contradicted = digests.read_digests(), False
     expected = {path: (tool, target) for path, tool, target in files()}
     for path, (tool, target) in sorted(expected.items()):
         try:
-            given = releases.published(tool, target)
+            given = releases.published_digest(tool, target)
         except releases.Unavailable as reason:
             if path not in known:
                 _say(f"{path}: no digest was found: {reason}")

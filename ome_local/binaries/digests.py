@@ -14,7 +14,7 @@ LINE = re.compile(r"([0-9a-f]{64})  (\S+)")
 (`Tool.archive`)."""
 
 
-def read() -> dict[str, str]:
+def read_digests() -> dict[str, str]:
     """Return path of a release file -> digest."""
     lines = (LINE.fullmatch(line) for line in FILE.read_text(encoding="utf-8").splitlines())
     return {found[2]: found[1] for found in lines if found}

@@ -12,8 +12,8 @@ from pathlib import Path
 from ome_local.binaries import gobuild, releases
 from ome_local.binaries.versions import CLIENTS, CONTROL_PLANE, KUBERNETES, Target, Tool, this_machine, tools
 from ome_local.cancel import side_by_side
-from ome_local.lock import acquire
-from ome_local.progress import say, step
+from ome_local.lock import acquire_lock
+from ome_local.progress import print_progress, step
 from ome_operator.errors import UserError
 
 _DOWNLOADS = 4
@@ -26,14 +26,14 @@ def cache_dir() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ome"
 
 
-def place(tool: Tool, target: Target) -> Path:
+def program_path(tool: Tool, target: Target) -> Path:
     """Return the path of the program in the cache. Each version has its own folder, so that upgrades never mix."""
     return cache_dir() / f"{tool.name}-{tool.version}-{target.os}-{target.arch}" / tool.name
 
 
 def files(tool: Tool, target: Target) -> Path:
     """Return the folder of the cache with the files of the program's source that are kept next to the program."""
-    return place(tool, target).with_name(gobuild.files_of(tool))
+    return program_path(tool, target).with_name(gobuild.files_of(tool))
 
 
 def ensure(
@@ -53,10 +53,10 @@ def provide(wanted: Sequence[Tool], *, more_to_come: bool = False) -> dict[str, 
     target = this_machine(clients_only={tool.name for tool in wanted} <= set(CLIENTS))
     for module, members in groupby(sorted(wanted, key=lambda tool: tool.module), key=lambda tool: tool.module):
         together = list(members)
-        if any(not place(tool, target).exists() for tool in together):
+        if any(not program_path(tool, target).exists() for tool in together):
             with _lock(module):
-                _get([tool for tool in together if not place(tool, target).exists()], target, more_to_come)
-    return {tool.name: place(tool, target) for tool in wanted}
+                _get([tool for tool in together if not program_path(tool, target).exists()], target, more_to_come)
+    return {tool.name: program_path(tool, target) for tool in wanted}
 
 
 def _get(tools: list[Tool], target: Target, more_to_come: bool) -> None:
@@ -67,7 +67,7 @@ def _get(tools: list[Tool], target: Target, more_to_come: bool) -> None:
         beside = Path(folder)
         reasons = _fetch([tool for tool in tools if tool.archive], target, beside)
         if reasons:
-            say(f"There is no verified release of {_by_reason(reasons)}.")
+            print_progress(f"There is no verified release of {_by_reason(reasons)}.")
         rest = [tool for tool in tools if not tool.archive or tool.name in reasons]
         if rest:
             gobuild.build(rest, target, beside, cache_dir(), more_to_come=more_to_come)
@@ -105,7 +105,7 @@ def _keep(program: Path, tool: Tool, target: Target) -> None:
     """Move the program, and the files of its source that are kept, into the cache by a single rename, so that an incomplete
     program is never run.
     """
-    final = place(tool, target)
+    final = program_path(tool, target)
     new = Path(tempfile.mkdtemp(dir=cache_dir(), prefix=f".new-{tool.name}-"))
     new.chmod(0o755)
     program.rename(new / tool.name)
@@ -125,5 +125,5 @@ def _lock(module: str) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             with step(f"waiting for another `ome` process that downloads or builds {module}"):
-                acquire(file.fileno())
+                acquire_lock(file.fileno())
         yield

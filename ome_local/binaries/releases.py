@@ -42,7 +42,7 @@ def fetch(tool: Tool, target: Target, into: Path) -> None:
     The digest from the host itself is not used, because it would match any file that the host serves.
     """
     archive = tool.fill(tool.archive, target)
-    wanted = digests.read().get(archive)
+    wanted = digests.read_digests().get(archive)
     if wanted is None:
         raise Unavailable(f"{digests.FILE.name} has no SHA-256 for {target.os} {target.arch}")
     download = into.with_name(into.name + ".download")
@@ -58,7 +58,7 @@ def fetch(tool: Tool, target: Target, into: Path) -> None:
         download.unlink(missing_ok=True)
 
 
-def published(tool: Tool, target: Target) -> str:
+def published_digest(tool: Tool, target: Target) -> str:
     """Return the digest that the release host publishes. The digest does not prove that a file of the same host is right:
     see `checksums.py`.
     """

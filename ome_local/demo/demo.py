@@ -9,7 +9,7 @@ from typing import Any
 
 import ome_operator
 from ome_local import layout, parts, screen, spec
-from ome_local.board import Board
+from ome_local.board import ProgressBoard
 from ome_local.cluster import Cluster
 from ome_local.demo.command import command
 from ome_local.demo.plan import START_DELAY_S, Demo
@@ -18,7 +18,7 @@ from ome_local.lifecycle import down as take_down
 from ome_local.realnode import requirements
 from ome_local.spec import Spec
 from ome_operator.errors import UserError
-from ome_operator.util.checkout import FOLDERS, checkout, shipped
+from ome_operator.util.checkout import FOLDERS, checkout, shipped_folder
 
 CLUSTER = "ome-demo"
 
@@ -29,7 +29,7 @@ def run(within_s: float, *, name: str = CLUSTER, kind: bool = False, **extras: A
     """
     check_ours(name)
     for folder in FOLDERS:
-        shipped(folder)  # report missing folders before anything is created
+        shipped_folder(folder)  # report missing folders before anything is created
     made = spec.load(layout.layout(name))
     kind = kind or (made is not None and made.spec.kind)
     nowhere = "" if kind else requirements.why_not() or _without_images()
@@ -41,8 +41,8 @@ def run(within_s: float, *, name: str = CLUSTER, kind: bool = False, **extras: A
     print(f"Kimi K2 on 16 simulated nodes of 8 H200 GPUs{besides}", flush=True)
     demo = Demo(name, wanted, within_s)
     planned = demo.parts()
-    board = Board({part.name: part.needs for part in planned})
-    with screen.shown(board):
+    board = ProgressBoard({part.name: part.needs for part in planned})
+    with screen.show_board(board):
         parts.run(planned, board)
     print(demo.answer or f"No engine ran: the GPU nodes are simulated. {nowhere}")
     print(_farewell(demo.cluster, TINY if demo.tokens else KIMI))

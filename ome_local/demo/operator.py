@@ -15,7 +15,7 @@ from ome_local.processes import PYTHON, end_of_log
 from ome_local.progress import step
 from ome_local.realnode.spec import PLACED
 from ome_operator.errors import UserError
-from ome_operator.util.checkout import shipped
+from ome_operator.util.checkout import shipped_folder
 
 NAME = "operator"
 NAMESPACE = "ome"
@@ -30,7 +30,7 @@ def install(cluster: Cluster, inside: bool = False) -> None:
     The Deployment needs a real node with the operator's image. Its namespace admits only pods that satisfy the Pod Security
     Standard `restricted`.
     """
-    charts = shipped("charts")
+    charts = shipped_folder("charts")
     cluster.apply(_namespace())
     for release, chart, more in (
         ("ome-crd", "ome-crd", []),
@@ -75,7 +75,7 @@ def start(cluster: Cluster, *words: str) -> None:
             ],
         )
     until = time.monotonic() + _READY_WITHIN_S
-    while not ready(cluster):
+    while not is_ready(cluster):
         if cluster.process(NAME) is None:
             raise UserError(f"The operator ended. {end_of_log(cluster.at, NAME)}")
         if time.monotonic() > until:
@@ -83,6 +83,6 @@ def start(cluster: Cluster, *words: str) -> None:
         time.sleep(0.05)
 
 
-def ready(cluster: Cluster) -> bool:
+def is_ready(cluster: Cluster) -> bool:
     """Return whether the operator's /readyz answers 200."""
-    return ports.answers("127.0.0.1", cluster.kept.ports["operator"], "/readyz")
+    return ports.answers_with_200("127.0.0.1", cluster.kept.ports["operator"], "/readyz")

@@ -77,8 +77,8 @@ class Demo:
             Part(REQUEST, self._ask, needs=(TINY_READY,)),
         ]
         if not self.tokens:
-            return without(every, {part.name for part in every} - {PROGRAMS, CLUSTER, OPERATOR, KIMI_READY})
-        return every if self.made.real_node else without(every, {PACKAGES, NODE_PROGRAMS, NODE})
+            return without_parts(every, {part.name for part in every} - {PROGRAMS, CLUSTER, OPERATOR, KIMI_READY})
+        return every if self.made.real_node else without_parts(every, {PACKAGES, NODE_PROGRAMS, NODE})
 
     def _programs(self) -> None:
         ensure.ensure(programs(self.made, join=False), more_to_come=self.made.real_node)
@@ -98,7 +98,7 @@ class Demo:
             operator.start(self.cluster, f"--sidecar-image={build.REFERENCES['operator']}")
 
     def _kimi(self) -> str:
-        services.hold(self.cluster, KIMI, "-l", "type=kwok")
+        services.label_nodes(self.cluster, KIMI, "-l", "type=kwok")
         services.serve(self.cluster, KIMI, self.within_s)
         return f"Ready: {services.created(self.cluster, KIMI)}"
 
@@ -110,7 +110,7 @@ class Demo:
 
     def _tiny(self) -> str:
         tinymodel.put(self.cluster.models / tinymodel.NAME)
-        services.hold(self.cluster, TINY, *self.cluster.real_nodes)
+        services.label_nodes(self.cluster, TINY, *self.cluster.real_nodes)
         services.serve(self.cluster, TINY, self.within_s)
         return "Ready"
 
@@ -125,7 +125,7 @@ def _chain(parts: Sequence[Part]) -> list[Part]:
     return [*parts[:1], *(replace(part, needs=(*part.needs, before.name)) for before, part in pairwise(parts))]
 
 
-def without(parts: Sequence[Part], names: Collection[str]) -> list[Part]:
+def without_parts(parts: Sequence[Part], names: Collection[str]) -> list[Part]:
     """Return the parts whose names are not in `names`, without their dependencies on the removed parts."""
     kept = [part for part in parts if part.name not in names]
     return [replace(part, needs=tuple(name for name in part.needs if name not in names)) for part in kept]

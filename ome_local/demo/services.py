@@ -10,7 +10,7 @@ from ome_local.demo.command import command
 from ome_local.demo.view import View, view
 from ome_local.kubeapi import ApiError, ApiUnreachable
 from ome_operator.errors import UserError
-from ome_operator.util.checkout import shipped
+from ome_operator.util.checkout import shipped_folder
 
 
 class Service(NamedTuple):
@@ -42,7 +42,7 @@ _KINDS = (("StatefulSet", "apps"), ("Deployment", "apps"), ("Pod", ""), ("Servic
 automatically are not included."""
 
 
-def hold(cluster: Cluster, service: Service, *nodes: str) -> None:
+def label_nodes(cluster: Cluster, service: Service, *nodes: str) -> None:
     """Label these nodes as nodes that have the model's files."""
     label = f"models.ome.io/clusterbasemodel.{service.name}=Ready"
     cluster.kubectl("label", "node", *nodes, "--overwrite", label)
@@ -55,7 +55,7 @@ def serve(cluster: Cluster, service: Service, within_s: float) -> None:
     """Apply the service's files, and show the service until it is ready or `within_s` seconds have passed."""
     for file in service.files:
         print(f"  kubectl apply -f {file}", flush=True)
-        cluster.kubectl("apply", "-f", str(shipped("config").parent / file))
+        cluster.kubectl("apply", "-f", str(shipped_folder("config").parent / file))
         cancel.pause(0.0)
     seen = live_view.until_ready(looker(cluster, service), within_s, lambda: cluster.process(operator.NAME) is not None)
     if not seen.ready:

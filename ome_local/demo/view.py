@@ -15,7 +15,7 @@ _COMPONENTS = (
 
 
 @dataclass(frozen=True)
-class Line:
+class ViewLine:
     """A line of the view: a precondition for serving requests, such as a ready component, and whether it is met."""
 
     mark: str
@@ -37,7 +37,7 @@ class View:
     """The state of the service."""
 
     title: str
-    lines: tuple[Line, ...]
+    lines: tuple[ViewLine, ...]
     ready: bool
     why: str
     """Message about what is missing while the service does not serve with all of its groups; "" otherwise."""
@@ -68,7 +68,7 @@ def view(service: Mapping[str, Any]) -> View:
     missing = seen.get("Scaled") or {}  # a service serves before all of its groups are ready
     is_ready = ready.get("status") == "True" and missing.get("status") != "False" and _current(service, ready)
     url = status.get("url")
-    lines.append(Line(DONE if url and is_ready else WORKING, "URL", url or "-"))
+    lines.append(ViewLine(DONE if url and is_ready else WORKING, "URL", url or "-"))
     name = (service.get("metadata") or {}).get("name", "?")
     return View(
         name,
@@ -84,10 +84,10 @@ def _current(service: Mapping[str, Any], condition: Mapping[str, Any]) -> bool:
     return bool(generation is None or condition.get("observedGeneration", generation) == generation)
 
 
-def _line(what: str, condition: Mapping[str, Any] | None, name: str) -> Line:
+def _line(what: str, condition: Mapping[str, Any] | None, name: str) -> ViewLine:
     if condition is None or condition.get("status") == "Unknown":
-        return Line(WORKING, what, name)
+        return ViewLine(WORKING, what, name)
     if condition.get("status") == "True":
-        return Line(DONE, what, name)
+        return ViewLine(DONE, what, name)
     message = condition.get("message") or condition.get("reason") or ""
-    return Line(WORKING, what, name, message.removeprefix(f"{what} {name}").removeprefix(": "))
+    return ViewLine(WORKING, what, name, message.removeprefix(f"{what} {name}").removeprefix(": "))

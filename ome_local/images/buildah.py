@@ -93,13 +93,13 @@ def bud(dockerfile: Path, root: Path, name: str, log: Path, *, published: bool =
     """
     with locked(storage(), create=True), _settings() as mounts:
         _remove_interrupted()
-        begin = ["--build-arg", f"BASE={base(dockerfile, log, published=published)}"]
+        begin = ["--build-arg", f"BASE={base_image(dockerfile, log, published=published)}"]
         volumes = [word for source, place in mounts.items() for word in ("-v", f"{source}:{place}:ro")]
         words = ["--isolation", "chroot", "--pull-never", "--layers", "--format", "oci", *begin, *volumes]
         run("bud", *words, "-f", str(dockerfile), "-t", name, str(root), log=log)
 
 
-def base(dockerfile: Path, log: Path, *, published: bool = False) -> str:
+def base_image(dockerfile: Path, log: Path, *, published: bool = False) -> str:
     """Return the name of a Dockerfile's base image in the storage. The image is the published Debian image, or, if no
     registry responds and `published` is false, an equivalent image that is created on this machine.
 
@@ -110,7 +110,7 @@ def base(dockerfile: Path, log: Path, *, published: bool = False) -> str:
         raise UserError(f"{dockerfile} has no line `ARG BASE=REPOSITORY:TAG@sha256:…` that names the base image: add it.")
     repository, tag, digest = begin.groups()
     pulled, made = (f"localhost/debian-{how}:{digest[7:]}" for how in ("pulled", "made"))
-    if known(pulled):
+    if has_image(pulled):
         return pulled
     if releases.is_registry(_HUB):
         with step(f"pulling {repository}:{tag}", quiet_below=0.0):
@@ -121,7 +121,7 @@ def base(dockerfile: Path, log: Path, *, published: bool = False) -> str:
         raise UserError(
             f"{_HUB} does not respond, and {repository}@{digest} is not stored on this machine: try again later."
         )
-    if not known(made):
+    if not has_image(made):
         with tempfile.TemporaryDirectory(dir=storage()) as folder, step(f"Debian {debian.SUITE}", quiet_below=0.0):
             tar = Path(folder) / "base.tar"
             debian.tree(tar, log)
@@ -159,7 +159,7 @@ def layout(name: str, folder: Path, tag: str) -> None:
     run("push", "--quiet", "--format", "oci", name, f"oci:{folder}:{tag}")
 
 
-def known(name: str) -> bool:
+def has_image(name: str) -> bool:
     """Return whether the storage has an image of this name."""
     return any(name in (image.get("names") or ()) for image in _images())
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ome_local.components import SLOW_NODES
 from ome_local.layout import Layout
-from ome_local.realnode.spec import LABEL, mark
+from ome_local.realnode.spec import LABEL, link_name
 from ome_local.tinymodel import PLACE
 
 PODS, SERVICES = "10.240.0.0/16", "10.192.0.0/16"
@@ -25,7 +25,7 @@ def name(at: Layout) -> str:
     """Return the name of the kind cluster. Kind's names are unique per machine, but this package's names are unique per
     home folder. The name therefore contains a digest of the home folder.
     """
-    return f"{at.root.name}-{mark(at.root).removeprefix('ome-')}"
+    return f"{at.root.name}-{link_name(at.root).removeprefix('ome-')}"
 
 
 def control_plane(at: Layout) -> str:

@@ -5,7 +5,7 @@ is valid YAML and needs no library.
 import json
 from typing import Any
 
-from ome_local.realnode.spec import PAUSE, TAINT, RealNode, mark
+from ome_local.realnode.spec import PAUSE, TAINT, RealNode, link_name
 
 _RESERVED = 4
 """Divisor: the memory of the machine divided by this number is reserved for the machine itself, including the control plane
@@ -93,7 +93,7 @@ def kubelet(node: RealNode, memory: int) -> dict[str, Any]:
         "tlsPrivateKeyFile": str(pki / "kubelet-server.key"),
         "address": node.gateway,
         "cgroupDriver": "cgroupfs",
-        "cgroupRoot": f"/{mark(node.at.root)}",
+        "cgroupRoot": f"/{link_name(node.at.root)}",
         "enforceNodeAllocatable": ["pods"],
         "systemReserved": {"memory": f"{memory // _RESERVED // 1024}Ki"},
         "failSwapOn": False,

@@ -15,11 +15,11 @@ from ome_local.binaries.ensure import cache_dir
 from ome_local.layout import Layout
 from ome_local.lock import locked
 from ome_local.realnode import cgroups, images
-from ome_local.realnode.spec import RealNode, mark
+from ome_local.realnode.spec import RealNode, link_name
 from ome_operator.errors import UserError
 
 
-def take(node: RealNode) -> None:
+def restore_images(node: RealNode) -> None:
     """If the cache contains images, move them to a node that has never been started."""
     if node.images.exists():
         return
@@ -28,24 +28,24 @@ def take(node: RealNode) -> None:
         _place().rename(node.images)
 
 
-def put(at: Layout) -> None:
+def store_images(at: Layout) -> None:
     """Move the images of a node that is being removed to the cache, unless the cache contains more images. The node's
     pods and its containerd are stopped first.
     """
     with contextlib.suppress(UserError, OSError):
         kept = spec.load(at)
-        if kept and kept.network and processes.find(at, "containerd"):
+        if kept and kept.network and processes.find_process(at, "containerd"):
             _put(RealNode(at, kept.network))
 
 
 def _put(node: RealNode) -> None:
-    processes.stop(node.at, "kubelet", signal.SIGKILL)
-    cgroups.remove(mark(node.at.root))
+    processes.stop_process(node.at, "kubelet", signal.SIGKILL)
+    cgroups.remove(link_name(node.at.root))
     images.remove_containers(node)
     images.remove_unused(node)
-    processes.stop(node.at, "containerd")
+    processes.stop_process(node.at, "containerd")
     with locked(cache_dir(), create=True):
-        if len(images.loaded(_place())) > len(images.loaded(node.images)):
+        if len(images.loaded_records(_place())) > len(images.loaded_records(node.images)):
             return
         for stale in cache_dir().glob(".old-*"):  # left by a process that was killed while removing them
             shutil.rmtree(stale, ignore_errors=True)

@@ -32,7 +32,7 @@ def load(node: RealNode, file: Path) -> None:
         done.touch()
         return
     said = _unpacked(node, file)
-    for older in loaded(node.images):
+    for older in loaded_records(node.images):
         if _names(said) & _names(older.read_text()):  # the name of the earlier image now belongs to the new image
             older.unlink()
     if said:
@@ -73,7 +73,7 @@ def _names(text: str) -> set[str]:
     return {line.partition(" ")[0] for line in text.splitlines()}
 
 
-def loaded(folder: Path) -> list[Path]:
+def loaded_records(folder: Path) -> list[Path]:
     """Return the record file of each archive that was imported into the containerd with this folder. A record file
     contains the names and digests of the images.
     """
@@ -97,7 +97,7 @@ def remove_unused(node: RealNode) -> None:
     """Remove images that have not been loaded for a long time. Also remove images whose only remaining name is the digest
     name that the kubelet uses, because their other name now belongs to another image.
     """
-    old = [item for item in loaded(node.images) if item.stat().st_mtime < time.time() - _KEPT_S]
+    old = [item for item in loaded_records(node.images) if item.stat().st_mtime < time.time() - _KEPT_S]
     names = {name for item in old for name in _names(item.read_text())}
     there = [line.split() for line in _digests(node) if line.split()[0] not in names]
     named = {digest for name, digest in there if not name.startswith("sha256:")}
@@ -131,14 +131,14 @@ def remove_containers(node: RealNode) -> None:
             time.sleep(0.1)
 
 
-def listed(node: RealNode) -> list[str]:
+def image_references(node: RealNode) -> list[str]:
     """Return the references of all images of the node."""
     return _ctr(node, "images", "list", "-q").split()
 
 
 def load_pause(node: RealNode) -> None:
     """Load the image `pause`, which every pod's first container uses, unless the node already has it."""
-    if f"docker.io/{PAUSE}" in listed(node):
+    if f"docker.io/{PAUSE}" in image_references(node):
         return
     files = {ensure.ensure(["pause"])["pause"]: "/pause"}
     load(node, build.single("pause", PAUSE, files, "--entrypoint", '["/pause"]', "--user", "65535:65535"))

@@ -21,7 +21,7 @@ from ome_local import processes
 from ome_local.layout import Layout
 from ome_local.realnode import cgroups
 from ome_local.realnode.requirements import PATH
-from ome_local.realnode.spec import COMPONENTS, NUMBERS, SPACE, Network, RealNode, mark
+from ome_local.realnode.spec import COMPONENTS, NUMBERS, SPACE, Network, RealNode, link_name
 from ome_operator.errors import UserError
 
 MACHINE = Path("/run")
@@ -39,10 +39,10 @@ def choose(at: Layout, kept: Collection[int]) -> Network:
         raise UserError(
             f"A real node mounts its own folder over {hidden}: set OME_LOCAL_HOME to a folder that is not below {hidden}."
         )
-    return free(_routes(), kept)
+    return free_network(_routes(), kept)
 
 
-def free(routes: Iterable[str], kept: Collection[int]) -> Network:
+def free_network(routes: Iterable[str], kept: Collection[int]) -> Network:
     """Return the network with the first number that is not in `kept` and whose address ranges overlap no route. Raises
     UserError if there is none.
     """
@@ -59,20 +59,20 @@ def free(routes: Iterable[str], kept: Collection[int]) -> Network:
 
 def open_(node: RealNode) -> None:
     """Create the namespaces and the link unless they already exist."""
-    if processes.find(node.at, SPACE) and _linked(node).exists():
+    if processes.find_process(node.at, SPACE) and _linked(node).exists():
         return
     close(node)
     shutil.rmtree(node.run, ignore_errors=True)  # as after a reboot, containerd must start without containers
     for path, own in node.own.items():
         own.mkdir(parents=True, exist_ok=True)
         Path(path).mkdir(parents=True, exist_ok=True)
-    cgroups.make(mark(node.at.root))
+    cgroups.make(link_name(node.at.root))
     script = ["sh", "-ec", _inside(node)]
     environment = {"PATH": PATH}
     processes.spawn(node.at, SPACE, ["unshare", "--mount", "--propagation=slave", "--net", "--", *script], environment)
     until = time.monotonic() + _WITHIN_S
     while not (node.run / "opened").exists():
-        if processes.find(node.at, SPACE) is None:
+        if processes.find_process(node.at, SPACE) is None:
             raise UserError(f"The process of the real node's namespaces ended. {processes.end_of_log(node.at, SPACE)}")
         if time.monotonic() > until:
             raise UserError(
@@ -87,8 +87,8 @@ def open_(node: RealNode) -> None:
 def close(node: RealNode) -> None:
     """Stop the processes in the node's namespaces. The namespaces and the link end with the last process."""
     for name in reversed(COMPONENTS):
-        processes.stop(node.at, name, grace_s=3.0)
-    cgroups.remove(mark(node.at.root))
+        processes.stop_process(node.at, name, grace_s=3.0)
+    cgroups.remove(link_name(node.at.root))
     for shim in _inhabitants(node.at):
         shim.signal(signal.SIGKILL)
     unlink(node.at)
@@ -97,7 +97,7 @@ def close(node: RealNode) -> None:
 def _inhabitants(at: Layout) -> list[processes.Process]:
     """Return the processes of the cluster that are in another network namespace than the current process."""
     here, found = Path("/proc/self/ns/net").readlink(), []
-    for process in processes.marked(at):
+    for process in processes.processes_of_cluster(at):
         with contextlib.suppress(OSError):  # the process has just ended
             if Path(f"/proc/{process.pid}/ns/net").readlink() != here:
                 found.append(process)
@@ -108,11 +108,11 @@ def unlink(at: Layout) -> None:
     """Remove the network link between this machine and the node at once. Otherwise the link would exist until the kernel has
     cleaned up the namespace.
     """
-    if Path("/sys/class/net", mark(at.root)).exists():
-        _ip("link", "delete", mark(at.root), check=False)
+    if Path("/sys/class/net", link_name(at.root)).exists():
+        _ip("link", "delete", link_name(at.root), check=False)
 
 
-def others() -> bool:
+def has_other_links() -> bool:
     """Return whether this machine has a link of any cluster."""
     return any(Path("/sys/class/net").glob("ome-*"))
 
@@ -121,7 +121,7 @@ def enter(node: RealNode) -> list[str]:
     """Return the beginning of a command line that runs a command inside the node, with this session's maximum number of
     open files.
     """
-    holder = processes.find(node.at, SPACE)
+    holder = processes.find_process(node.at, SPACE)
     if holder is None:
         raise UserError(f"The real node is not up: `ome local up --name {node.at.root.name}` starts it.")
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -150,7 +150,7 @@ def _inside(node: RealNode) -> str:
 
 def _link(node: RealNode) -> None:
     """Link the machine with the pod network, and route the addresses of Services through the node."""
-    name, holder = mark(node.at.root), processes.find(node.at, SPACE)
+    name, holder = link_name(node.at.root), processes.find_process(node.at, SPACE)
     if taken := [route for route in _routes() if ipaddress.ip_network(node.pods).overlaps(ipaddress.ip_network(route))]:
         raise UserError(
             f"The addresses of this cluster's real node, {node.pods}, are in use on this machine (route {taken[0]}): "

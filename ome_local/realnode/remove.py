@@ -7,7 +7,7 @@ from ome_local import tinymodel
 from ome_local.layout import Layout
 from ome_local.lock import locked
 from ome_local.realnode import cgroups, namespaces
-from ome_local.realnode.spec import mark
+from ome_local.realnode.spec import link_name
 
 _BUILT_IN = ("/var/lib/kubelet", "/var/lib/cni")
 """Built-in folders of the node's programs. The node's own folders are mounted over them, so that these folders stay empty
@@ -20,10 +20,12 @@ def take_away(at: Layout) -> None:
     """
     if not (at.root / "node").exists():
         return
-    cgroups.remove(mark(at.root))
+    cgroups.remove(link_name(at.root))
     namespaces.unlink(at)
     with locked(namespaces.MACHINE, create=False):
-        if not namespaces.others():  # removing a folder would unmount it in another node, whose pods may also use the model
+        if (
+            not namespaces.has_other_links()
+        ):  # removing a folder would unmount it in another node, whose pods may also use the model
             tinymodel.remove()
             for path in _BUILT_IN:
                 with contextlib.suppress(OSError):  # not empty: it belongs to another program

@@ -96,7 +96,9 @@ def _apt(*words: str) -> "subprocess.CompletedProcess[str]":
 
 def _kernel() -> str | None:
     """Test all kernel features once in temporary namespaces. Return why a feature is missing, or None."""
-    home = next(path for path in (layout.home().absolute(), *layout.home().absolute().parents) if path.is_dir())
+    home = next(
+        path for path in (layout.clusters_home().absolute(), *layout.clusters_home().absolute().parents) if path.is_dir()
+    )
     for program, script, what in _PROBES:
         if shutil.which(program, path=PATH) is None:
             continue

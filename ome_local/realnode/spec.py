@@ -130,7 +130,7 @@ class RealNode:
         }
 
 
-def mark(root: Path) -> str:
+def link_name(root: Path) -> str:
     """Return the name of the cluster's network link and control groups on this machine. The name has 12 characters; the
     name of a link may have at most 15.
     """

@@ -28,7 +28,7 @@ def take_images(node: RealNode) -> None:
     """Start containerd with the cached images. containerd comes from Debian, so this step does not wait for programs that
     are built from source.
     """
-    image_cache.take(node)
+    image_cache.restore_images(node)
     start(node, "containerd")
 
 
@@ -37,7 +37,7 @@ def start(node: RealNode, name: str) -> None:
     if name == SPACE:
         namespaces.open_(node)
         return
-    if processes.find(node.at, name) is None:
+    if processes.find_process(node.at, name) is None:
         _write(node)
         _wait_closed(node, name)
         _spawn(node, name)
@@ -47,7 +47,7 @@ def start(node: RealNode, name: str) -> None:
         "coredns": lambda: _resolves(node),
     }
     if name in served:
-        servers.wait(node.at, name, served[name], "serve")
+        servers.wait_until_served(node.at, name, served[name], "serve")
 
 
 def _spawn(node: RealNode, name: str) -> None:
@@ -97,7 +97,7 @@ def _answers(node: RealNode) -> bool:
     if not node.socket.exists():
         return False
     try:
-        images.listed(node)
+        images.image_references(node)
     except UserError:
         return False
     return True
@@ -107,7 +107,9 @@ def _has_begun(node: RealNode) -> bool:
     """Return whether the kubelet listens. A kubelet that has exited because containerd had not initialized its services for
     kubelets yet is started again.
     """
-    if processes.find(node.at, "kubelet") is None and "not initialized yet" in processes.last_words(node.at, "kubelet"):
+    if processes.find_process(node.at, "kubelet") is None and "not initialized yet" in processes.last_words(
+        node.at, "kubelet"
+    ):
         _spawn(node, "kubelet")
     return _listens(node, "kubelet")
 
@@ -126,4 +128,4 @@ def _listens(node: RealNode, name: str) -> bool:
 
 
 def _resolves(node: RealNode) -> bool:
-    return ports.answers(node.gateway, _PORTS["coredns"], "/ready")
+    return ports.answers_with_200(node.gateway, _PORTS["coredns"], "/ready")

@@ -10,7 +10,7 @@ from functools import partial
 from ome_operator import keys
 from ome_operator.adopt import crds, webhooks
 from ome_operator.adopt.crds import Release
-from ome_operator.adopt.steps import Steps
+from ome_operator.adopt.steps import StepReporter
 from ome_operator.api.kinds import KINDS, Kind
 from ome_operator.core.observed import from_api
 from ome_operator.kube.client import Client, Manifest
@@ -51,7 +51,7 @@ class Permissions:
     """Whether to continue even if OME's controller seems to be running."""
 
 
-async def adopt(client: Client, steps: Steps, wishes: Permissions) -> None:
+async def adopt(client: Client, steps: StepReporter, wishes: Permissions) -> None:
     """Perform all steps in order, and stop if a further step would do harm."""
     existing = {crd["metadata"]["name"]: crd for crd in await client.list_objects("CustomResourceDefinition")}
     own = [(kind, existing[kind.crd]) for kind in KINDS if kind.crd in existing]
@@ -80,7 +80,7 @@ async def _objects(client: Client, kind: Kind) -> list[Manifest]:
         return []
 
 
-async def _stopped(client: Client, steps: Steps, services: Iterable[Manifest], force: bool) -> bool:
+async def _stopped(client: Client, steps: StepReporter, services: Iterable[Manifest], force: bool) -> bool:
     """Return whether OME's controller seems to be stopped, so that two operators never write the same service. With `force`,
     a running controller is only reported, and the result is true.
     """
@@ -108,7 +108,7 @@ async def _stopped(client: Client, steps: Steps, services: Iterable[Manifest], f
     return force or not problem
 
 
-async def _may_write_services(client: Client, steps: Steps, deployment: Manifest) -> bool:
+async def _may_write_services(client: Client, steps: StepReporter, deployment: Manifest) -> bool:
     """Return whether the pods of a Deployment may write the status of the services in all namespaces. OME's controller has
     this right. Any user may create a Deployment with the label of that controller: with pods it would block the adoption,
     and without pods it would hide a controller that still runs. Return True if the rights cannot be determined.
@@ -144,7 +144,9 @@ def _recent(services: Iterable[Manifest]) -> str:
     return ""
 
 
-def _nothing_lost(steps: Steps, own: Iterable[tuple[Kind, Manifest]], bodies: dict[str, list[Manifest]], yes: bool) -> bool:
+def _nothing_lost(
+    steps: StepReporter, own: Iterable[tuple[Kind, Manifest]], bodies: dict[str, list[Manifest]], yes: bool
+) -> bool:
     """Return whether the CRDs may be replaced. Report which fields of which objects the new schemas do not contain. With
     `yes`, dropping these fields is permitted.
     """
@@ -161,8 +163,8 @@ def _nothing_lost(steps: Steps, own: Iterable[tuple[Kind, Manifest]], bodies: di
     return yes or not has_losses or steps.dry_run
 
 
-async def _crd(client: Client, steps: Steps, kind: Kind, live: Manifest, release: Release) -> None:
-    if why := crds.obstacle(live, kind):
+async def _crd(client: Client, steps: StepReporter, kind: Kind, live: Manifest, release: Release) -> None:
+    if why := crds.rejection_reason(live, kind):
         steps.leave(f"CRD {kind.crd}: {why}")
         return
     wanted = crds.replacement(live, kind, release)
@@ -173,7 +175,7 @@ async def _crd(client: Client, steps: Steps, kind: Kind, live: Manifest, release
     await steps.change(f"replace the schema of CRD {kind.crd}{webhook}", lambda: client.update(wanted))
 
 
-def _former_releases(steps: Steps, mine: Iterable[Manifest], release: Release) -> None:
+def _former_releases(steps: StepReporter, mine: Iterable[Manifest], release: Release) -> None:
     """Report other helm releases that still contain the CRDs. Uninstalling such a release would delete the CRDs and all
     their objects.
     """
@@ -187,7 +189,7 @@ def _former_releases(steps: Steps, mine: Iterable[Manifest], release: Release) -
         )
 
 
-async def _others(client: Client, steps: Steps, others: Iterable[Manifest], wishes: Permissions) -> None:
+async def _others(client: Client, steps: StepReporter, others: Iterable[Manifest], wishes: Permissions) -> None:
     """Annotate the CRDs of the kinds that only OME has, so that helm keeps them when this chart takes over the release."""
     for live in others:
         metadata = live["metadata"]
@@ -200,7 +202,7 @@ async def _others(client: Client, steps: Steps, others: Iterable[Manifest], wish
         await steps.change(what, partial(client.patch_merge, "CustomResourceDefinition", "", name, uid, patch))
 
 
-async def _finalizers(client: Client, steps: Steps, bodies: dict[str, list[Manifest]], yes: bool) -> None:
+async def _finalizers(client: Client, steps: StepReporter, bodies: dict[str, list[Manifest]], yes: bool) -> None:
     """Remove OME's finalizers, but no others. An object whose deletion waits for finalizers disappears when its last
     finalizer is removed; this requires `yes`.
     """

@@ -63,7 +63,7 @@ def replacement(live: Manifest, kind: Kind, release: Release) -> Manifest | None
     return {**live, **crd, "metadata": wanted, "spec": spec}  # the items of a list do not contain their kind
 
 
-def obstacle(live: Mapping[str, Any], kind: Kind) -> str:
+def rejection_reason(live: Mapping[str, Any], kind: Kind) -> str:
     """Return the reason why the API server would reject the new CRD in place of the existing CRD `live`, or "" if it
     would accept the CRD.
     """

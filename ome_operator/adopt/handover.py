@@ -11,7 +11,7 @@ from typing import Any
 
 from ome_operator import keys, names
 from ome_operator.adopt import takeover
-from ome_operator.adopt.steps import Steps
+from ome_operator.adopt.steps import StepReporter
 from ome_operator.core.observed.from_api import controller, status_writers
 from ome_operator.core.observed.managed_fields import applied_fields
 from ome_operator.kube.client import Client
@@ -95,7 +95,7 @@ def is_taken_over(service: str, old: OldObject) -> bool:
 class Handover:
     """The handover of one service."""
 
-    def __init__(self, client: Client, steps: Steps, metadata: Mapping[str, Any], old: list[OldObject]) -> None:
+    def __init__(self, client: Client, steps: StepReporter, metadata: Mapping[str, Any], old: list[OldObject]) -> None:
         self._client, self._steps, self._poll = client, steps, POLL_SECONDS
         self._namespace, self._service, self._uid = metadata["namespace"], metadata["name"], metadata["uid"]
         self._writers = sorted({name for name, _ in status_writers({"metadata": metadata})})

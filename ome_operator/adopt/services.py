@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from ome_operator.adopt.handover import POLL_SECONDS, Handover, is_service, old_objects
-from ome_operator.adopt.steps import Steps
+from ome_operator.adopt.steps import StepReporter
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import KubeError
 
@@ -12,7 +12,7 @@ AT_ONCE = 10
 """Number of namespaces that are polled every POLL_SECONDS. With more namespaces the pause is longer."""
 
 
-async def hand_over(client: Client, steps: Steps, wanted: Sequence[str], *, replace: bool, patience: float) -> None:
+async def hand_over(client: Client, steps: StepReporter, wanted: Sequence[str], *, replace: bool, patience: float) -> None:
     """Hand over the services with these names (`namespace/name`), or all services if `wanted` is empty.
 
     The services of a namespace are handed over one after another; a service that cannot be handed over is skipped after
@@ -46,7 +46,7 @@ async def hand_over(client: Client, steps: Steps, wanted: Sequence[str], *, repl
     await _ingresses(client, steps)
 
 
-async def _ingresses(client: Client, steps: Steps) -> None:
+async def _ingresses(client: Client, steps: StepReporter) -> None:
     """Report the Ingresses of OME. They are not deleted."""
     for item in await client.list_metadata("Ingress"):
         owner = next((ref for ref in item.get("ownerReferences") or () if is_service(ref)), None)

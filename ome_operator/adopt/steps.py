@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ome_operator.kube.errors import Conflict, KubeError, NotFound
-from ome_operator.util.visible import visible
+from ome_operator.util.visible import make_visible
 
 
-class Steps:
+class StepReporter:
     """A reporter of the steps. It passes each line to `say`, and performs the changes unless it is a dry run."""
 
     def __init__(self, say: Callable[[str], None], *, dry_run: bool) -> None:
@@ -21,7 +21,7 @@ class Steps:
         """Report a line. Field names, messages and URLs in it may be those of other users, so control characters are made
         visible.
         """
-        self._say(visible(line))
+        self._say(make_visible(line))
 
     @property
     def dry_run(self) -> bool:

@@ -7,13 +7,13 @@ from functools import partial
 from typing import Any
 
 from ome_operator import keys
-from ome_operator.adopt.steps import Steps
+from ome_operator.adopt.steps import StepReporter
 from ome_operator.kube.client import Client
 
 CONFIGURATIONS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
 
-async def remove(client: Client, steps: Steps, yes: bool) -> None:
+async def remove(client: Client, steps: StepReporter, yes: bool) -> None:
     """Remove OME's webhook configurations whose server is not running.
 
     Each configuration is removed completely, because OME's webhook for pods is in the configuration for services, and would

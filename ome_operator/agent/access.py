@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ome_operator import keys, names
-from ome_operator.agent.manifest import Manifest, Proven, read_journal, read_manifest
+from ome_operator.agent.manifest import Manifest, VerifiedFile, read_journal, read_manifest
 from ome_operator.agent.store import HIDDEN
-from ome_operator.core.weights.mount import NAMESPACES, home
+from ome_operator.core.weights.mount import NAMESPACES, weights_parent
 
 LEGACY_DIGITS = 8
 """Length in characters of a directory name that an earlier version of the agent created. Such a name is derived from the
@@ -25,7 +25,7 @@ class ProvenFile(NamedTuple):
     namespace: str
     """The namespace that owns the file; "" for files of cluster-scoped models."""
     path: Path
-    proven: Proven
+    proven: VerifiedFile
 
 
 def find_homes(roots: Iterable[Path]) -> list[Path]:
@@ -55,7 +55,7 @@ def owner_of(folder: Path, digest: str, manifest: Manifest) -> str | None:
     identity = dict(manifest.identity)
     if not identity or names.weights_digest(identity) != digest or identity["namespace"] != namespace_of(folder):
         return None
-    if not identity["namespace"] and Path(home(identity, ())) != folder:
+    if not identity["namespace"] and Path(weights_parent(identity, ())) != folder:
         return None  # the directory was moved or copied here
     return identity["namespace"]
 

@@ -29,7 +29,7 @@ def file_size(path: Path) -> int:
         return 0
 
 
-def sized(path: Path, size: int) -> bool:
+def has_size(path: Path, size: int) -> bool:
     """Return whether `path` is a file of exactly `size` bytes."""
     return path.is_file() and path.stat().st_size == size
 

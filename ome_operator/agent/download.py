@@ -12,19 +12,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ome_operator.agent.disk_files import check_file, size_below
-from ome_operator.agent.download_plan import Fetch, Remaining, plan_download, too_full_message
-from ome_operator.agent.fair_queue import TurnCheck, TurnOver
+from ome_operator.agent.download_plan import Fetch, RemainingDownload, plan_download, too_full_message
+from ome_operator.agent.fair_queue import TurnCheck, TurnExpired
 from ome_operator.agent.file_download import Downlink, FileDownload
 from ome_operator.agent.free_space import FreeSpace, over_budget_message
 from ome_operator.agent.minimum_speed import MinimumSpeed, TooSlow
 from ome_operator.agent.progress import Progress
-from ome_operator.agent.record import shortened
-from ome_operator.agent.store import Manifest, Proven, Store
+from ome_operator.agent.record import shorten_text
+from ome_operator.agent.store import Manifest, Store, VerifiedFile
 from ome_operator.agent.throttle import Throttle
 from ome_operator.agent.unpack import unpack
 from ome_operator.errors import OmeError
 from ome_operator.storage.hashes import BLOCK, Checker
-from ome_operator.storage.listing import Listing, Refused, RemoteFile, Source, SourceError, Unranged, Unreachable
+from ome_operator.storage.listing import (
+    Listing,
+    RangeIgnored,
+    RemoteFile,
+    RequestRefused,
+    Source,
+    SourceError,
+    SourceUnreachable,
+)
 from ome_operator.util.wall_clock import WallClock, now
 
 logger = logging.getLogger(__name__)
@@ -36,7 +44,7 @@ POLL_SECONDS = 0.2
 """Seconds between two checks of whether this model's turn to download is over (see fair_queue.py)."""
 
 
-class Failed(OmeError):
+class DownloadFailed(OmeError):
     """The model cannot be downloaded now; the text of the exception states why."""
 
 
@@ -94,12 +102,12 @@ class Download:
         """
         try:
             return await self._run(revision)
-        except TurnOver:
+        except TurnExpired:
             raise
         except SourceError as error:
-            raise Failed(str(error)) from error
+            raise DownloadFailed(str(error)) from error
         except OSError as error:
-            raise Failed(f"cannot write below {self._store.home}: {error.strerror or error}") from error
+            raise DownloadFailed(f"cannot write below {self._store.home}: {error.strerror or error}") from error
 
     async def _run(self, revision: str) -> Manifest:
         listing = await self._listing(revision)
@@ -110,17 +118,17 @@ class Download:
         remaining = await self._reuse(listing, remaining.fetch)
         bytes_needed = remaining.needs(self._limits.files)
         if problem := too_full_message(bytes_needed, self._free(), str(store.home)):
-            raise Failed(problem)
+            raise DownloadFailed(problem)
         if problem := await asyncio.to_thread(self._over_budget, bytes_needed):
-            raise Failed(problem)
+            raise DownloadFailed(problem)
         with self._limits.free_space.reserve(store.root, store.disk(), self._progress):
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._file(listing, fetch)) for fetch in remaining.fetch]
         failures = [failure for task in tasks if (failure := task.result())]
         if failures:
-            raise Failed(failures[0] + (f" (and {len(failures) - 1} more files)" if len(failures) > 1 else ""))
+            raise DownloadFailed(failures[0] + (f" (and {len(failures) - 1} more files)" if len(failures) > 1 else ""))
         if self._paused:
-            raise TurnOver
+            raise TurnExpired
         return await asyncio.to_thread(store.publish, self._uri, listing, self._wall().isoformat(timespec="seconds"))
 
     def _free(self) -> int:
@@ -135,10 +143,10 @@ class Download:
     async def _listing(self, revision: str) -> Listing:
         for attempt in range(self._limits.tries):
             if attempt and self._over():
-                raise TurnOver
+                raise TurnExpired
             try:
                 return await self._listed(revision)
-            except Unreachable as error:
+            except SourceUnreachable as error:
                 if attempt + 1 == self._limits.tries:
                     raise
                 await self._pause(attempt, error)
@@ -149,11 +157,11 @@ class Download:
             async with asyncio.timeout(self._limits.listing):
                 return await self._source.listing(revision)
         except TimeoutError as error:
-            raise Unreachable(
+            raise SourceUnreachable(
                 f"the source did not return the list of its files within {self._limits.listing:.0f} s"
             ) from error
 
-    async def _reuse(self, listing: Listing, fetches: tuple[Fetch, ...]) -> Remaining:
+    async def _reuse(self, listing: Listing, fetches: tuple[Fetch, ...]) -> RemainingDownload:
         """Add files that are already on this disk: those of other revisions, and those of a directory that was filled
         manually. Return what still has to be downloaded.
         """
@@ -169,7 +177,7 @@ class Download:
                 break
         return self._plan(listing)
 
-    def _plan(self, listing: Listing) -> Remaining:
+    def _plan(self, listing: Listing) -> RemainingDownload:
         return plan_download(listing, self._store.proven(), self._store.have, self._node)
 
     async def _file(self, listing: Listing, fetch: Fetch) -> str:
@@ -181,15 +189,15 @@ class Download:
             while True:
                 try:
                     checker = await self._attempt(listing, fetch.file, pieces=pieces)
-                except TurnOver:
+                except TurnExpired:
                     self._paused = True
                     return ""
-                except (Refused, TooSlow) as error:
+                except (RequestRefused, TooSlow) as error:
                     return f"{fetch.file.name}: {error}"
-                except Unranged:
+                except RangeIgnored:
                     pieces = False
                     continue
-                except Unreachable as error:
+                except SourceUnreachable as error:
                     received = self._store.have(fetch.file)
                     attempt, have = (0, received) if received > have else (attempt + 1, have)
                     if attempt >= self._limits.tries:
@@ -202,7 +210,7 @@ class Download:
                 self._store.forget(fetch.file)
                 self._source.suspect(fetch.file)
                 self._progress.subtract_wrong(fetch.file.size)
-                logged = shortened(fetch.file.name), shortened(self._uri)
+                logged = shorten_text(fetch.file.name), shorten_text(self._uri)
                 logger.warning("%s of %s was downloaded with a wrong hash (%d times)", *logged, wrong)
                 if wrong >= self._limits.wrong:
                     called, name = fetch.file.hash.called, fetch.file.name
@@ -210,7 +218,7 @@ class Download:
                         f"{name} was downloaded {wrong} times, and each time its {called} differed from the one that "
                         "the source states"
                     )
-                await self._pause(wrong - 1, Unreachable(""))
+                await self._pause(wrong - 1, SourceUnreachable(""))
 
     async def _accept(self, file: RemoteFile, checker: Checker) -> str:
         """Record a downloaded file whose hash is right, and unpack it if it is an archive. Return a message if the archive
@@ -222,15 +230,15 @@ class Download:
             return ""
         try:
             members = await self._unpack(file)
-        except TurnOver:
+        except TurnExpired:
             self._paused = True
             return ""
-        except Refused as error:
+        except RequestRefused as error:
             return f"{file.name}: {error}"
         await asyncio.to_thread(store.unpacked, file, members)
         return ""
 
-    async def _unpack(self, file: RemoteFile) -> list[Proven]:
+    async def _unpack(self, file: RemoteFile) -> list[VerifiedFile]:
         """Unpack an archive in a thread. The thread stops when the model's turn is over or the model is removed.
 
         Raises Refused if the archive is not usable, and TurnOver if the turn is over.
@@ -255,18 +263,18 @@ class Download:
 
         async def read(start: int, end: int) -> AsyncIterator[bytes]:
             if self._over():
-                raise TurnOver
+                raise TurnExpired
             async for data in self._limits.minimum_speed.enforce(self._source.read(listing, file, start, end)):
                 yield data
                 if self._over():
-                    raise TurnOver
+                    raise TurnExpired
 
         return await FileDownload(file, self._store, read, self._line, step).run(self._limits.files - 1)
 
-    async def _pause(self, attempt: int, error: Unreachable) -> None:
+    async def _pause(self, attempt: int, error: SourceUnreachable) -> None:
         seconds = min(self._limits.last, self._limits.first * 2**attempt) * (0.5 + self._jitter() / 2)
         if str(error):
-            logger.info("%s: next attempt in %.1f s: %s", shortened(self._uri), max(seconds, error.retry_after), error)
+            logger.info("%s: next attempt in %.1f s: %s", shorten_text(self._uri), max(seconds, error.retry_after), error)
         await asyncio.sleep(max(seconds, min(error.retry_after, self._limits.last)))
 
 

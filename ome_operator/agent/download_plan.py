@@ -5,7 +5,7 @@ disk.
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from ome_operator.agent.store import Proven
+from ome_operator.agent.store import VerifiedFile
 from ome_operator.names import digest
 from ome_operator.storage.listing import Listing, RemoteFile
 
@@ -21,7 +21,7 @@ class Fetch(NamedTuple):
     """Bytes of the file that are already on the disk, but not verified."""
 
 
-class Remaining(NamedTuple):
+class RemainingDownload(NamedTuple):
     """The files of a model that still have to be downloaded."""
 
     fetch: tuple[Fetch, ...]
@@ -45,8 +45,8 @@ class Remaining(NamedTuple):
 
 
 def plan_download(
-    listing: Listing, proven: Mapping[str, Proven], have: Callable[[RemoteFile], int], node: str = ""
-) -> Remaining:
+    listing: Listing, proven: Mapping[str, VerifiedFile], have: Callable[[RemoteFile], int], node: str = ""
+) -> RemainingDownload:
     """Return the files to download. `proven` maps file names to verified files; `have` returns how many bytes of a file
     are on the disk.
 
@@ -62,7 +62,7 @@ def plan_download(
     def order(item: Fetch) -> tuple[int, str, str]:
         return -item.file.size.bit_length(), digest([node, item.file.name]) if node else "", item.file.name
 
-    return Remaining(tuple(sorted(todo, key=order)), listing.size)
+    return RemainingDownload(tuple(sorted(todo, key=order)), listing.size)
 
 
 def too_full_message(missing: int, free: int, directory: str) -> str:

@@ -16,7 +16,7 @@ TurnCheck = Callable[[], bool]
 """A function that returns whether a turn is over: its minimum length has passed, and another namespace is waiting."""
 
 
-class TurnOver(SourceError):
+class TurnExpired(SourceError):
     """Error: the turn is over because another namespace is waiting. Received bytes are kept; the next turn downloads the
     rest.
     """

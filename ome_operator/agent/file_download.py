@@ -17,7 +17,7 @@ from ome_operator.agent.progress import Progress
 from ome_operator.agent.store import Store
 from ome_operator.agent.throttle import Throttle
 from ome_operator.storage.hashes import Checker
-from ome_operator.storage.listing import RemoteFile, SourceError, Unreachable
+from ome_operator.storage.listing import RemoteFile, SourceError, SourceUnreachable
 
 BATCH = 1024 * 1024
 """Number of bytes that are written to the disk in one operation."""
@@ -122,7 +122,7 @@ class FileDownload:
                 batch += data
                 count += len(data)
                 if count > end:
-                    raise Unreachable(f"the source sends more than the {end - start} bytes that were requested")
+                    raise SourceUnreachable(f"the source sends more than the {end - start} bytes that were requested")
                 if len(batch) >= BATCH or time.monotonic() - since > LINGER:
                     full, batch, since = batch, bytearray(), time.monotonic()
                     self._line.progress.add_received(len(full))
@@ -133,7 +133,7 @@ class FileDownload:
                 _write(out, batch, checker)
                 self._line.progress.add_received(len(batch))
         if count < end:
-            raise Unreachable(f"the source ended after {count} of {self._file.size} bytes")
+            raise SourceUnreachable(f"the source ended after {count} of {self._file.size} bytes")
 
 
 async def _done(work: Coroutine[Any, Any, None]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ome_operator.agent.download_plan import MARGIN, size_text
 from ome_operator.agent.progress import Progress
-from ome_operator.storage.listing import Refused
+from ome_operator.storage.listing import RequestRefused
 
 
 class FreeSpace:
@@ -55,4 +55,4 @@ def over_budget_message(missing: int, used: int, budget: int, namespace: str) ->
 def require_space(size: int, available: int, what: str) -> None:
     """Raise Refused if `size` is larger than `available`; both are bytes. `what` names the object in the message."""
     if size > available:
-        raise Refused(f"{what} contains {size_text(size)}, but only {size_text(max(0, available))} are available")
+        raise RequestRefused(f"{what} contains {size_text(size)}, but only {size_text(max(0, available))} are available")

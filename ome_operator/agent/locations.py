@@ -10,13 +10,13 @@ from pathlib import Path, PurePosixPath
 
 from ome_operator.agent.access import find_homes, shareable_directories
 from ome_operator.agent.store import HIDDEN, Store
-from ome_operator.core.weights.mount import LOCAL, NAMESPACES, AnyModel, Weights, home, root_of, weights
+from ome_operator.core.weights.mount import LOCAL, NAMESPACES, AnyModel, Weights, root_of, weights, weights_parent
 
 MAX_NAME_BYTES = 255
 """Maximum length in bytes of a name in a path, on every Linux file system."""
 
 
-class Roots:
+class AgentRoots:
     """The directories below which an agent writes, with the inode numbers that they had when the agent started."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
@@ -62,7 +62,9 @@ class Roots:
                 f"{root} is no longer the directory that it was when the agent started: check that its disk is mounted."
             )
             return f"{message} To use the present directory, restart the agent"
-        target = Path(identity.path) if identity.uri.startswith(LOCAL) else Path(home(identity._asdict(), self.names))
+        target = (
+            Path(identity.path) if identity.uri.startswith(LOCAL) else Path(weights_parent(identity._asdict(), self.names))
+        )
         for folder in _between(root, target):
             if folder.is_symlink():
                 return f"{folder} is a symbolic link, and agents follow no symbolic links below {root}: choose another path"
@@ -73,7 +75,7 @@ class Roots:
     def store(self, model: AnyModel) -> Store:
         """Return the store for a model's files."""
         identity = weights(model)
-        store_home, root = Path(home(identity._asdict(), self.names)), root_of(identity.path, self.names)
+        store_home, root = Path(weights_parent(identity._asdict(), self.names)), root_of(identity.path, self.names)
 
         def homes_to_search() -> list[Path]:
             return find_homes([Path(root)]) if identity.namespace else [store_home]

@@ -34,7 +34,7 @@ from ome_operator.machinery.resync import Resync
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.util.wall_clock import WallClock, now
 from ome_operator.watch.informer import Informer
-from ome_operator.watch.sink import CannotWatch, Watched
+from ome_operator.watch.sink import CannotWatch, WatchedKind
 
 logger = logging.getLogger(__name__)
 
@@ -327,7 +327,7 @@ async def run(settings: AgentSettings, connection: Connection, stop: asyncio.Eve
     client = Client(connection, connections=4, manager=keys.AGENT)
     session = connection.session(limit=0, agent=keys.AGENT)
     agent = Agent(settings, client, wall=now)
-    kinds = [Watched(kind, RESOURCES[kind].group, RESOURCES[kind].version, RESOURCES[kind].plural) for kind in PARSE]
+    kinds = [WatchedKind(kind, RESOURCES[kind].group, RESOURCES[kind].version, RESOURCES[kind].plural) for kind in PARSE]
     informer = Informer(kinds, agent, session=session, server=connection.server, server_timeout=600)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

@@ -18,7 +18,7 @@ The largest manifest that an agent writes stays below this limit: an agent that 
 download the model again and again."""
 
 
-class Proven(NamedTuple):
+class VerifiedFile(NamedTuple):
     """A file whose contents were verified."""
 
     name: str
@@ -36,7 +36,7 @@ class Manifest(NamedTuple):
 
     uri: str
     revision: str
-    files: tuple[Proven, ...]
+    files: tuple[VerifiedFile, ...]
     verified_at: str
     """Time when all files were verified, or last checked; RFC 3339."""
     models: tuple[str, ...] = ()
@@ -65,18 +65,18 @@ class Manifest(NamedTuple):
         }
 
 
-def dump_file(file: Proven) -> dict[str, Any]:
+def dump_file(file: VerifiedFile) -> dict[str, Any]:
     """Return the JSON object of a file, as a line of the journal and an item of a manifest contain it."""
     entry = {"name": file.name, "size": file.size, "hash": str(file.hash), "blocks": list(file.blocks)}
     return {**entry, "members": list(file.members)} if file.members else entry
 
 
-def _load(file: Any) -> Proven:
+def _load(file: Any) -> VerifiedFile:
     """Parse the entry of a file. Raises one of PARSE_ERRORS if the text is malformed, because other programs may have
     changed the manifest.
     """
     name, size, proof = text(file["name"]), int(file["size"]), Hash.read(text(file["hash"]))
-    return Proven(name, size, proof, numbers(file["blocks"]), texts(file.get("members")))
+    return VerifiedFile(name, size, proof, numbers(file["blocks"]), texts(file.get("members")))
 
 
 def read_manifest(path: Path) -> Manifest | None:
@@ -100,7 +100,7 @@ def _manifest(body: Any) -> Manifest:
     return Manifest(uri, revision, files, verified, models, paths, identity)
 
 
-def read_journal(path: Path) -> Iterable[Proven]:
+def read_journal(path: Path) -> Iterable[VerifiedFile]:
     """Return the verified files that a journal lists."""
     try:
         journal = path.open("rb")

@@ -41,7 +41,7 @@ def container(cgroup: Path = CGROUP) -> ContainerMemory | None:
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[int]:
+def open_for_reading(path: Path) -> Iterator[int]:
     """Open a regular file for reading. Raises OSError if this is not possible. Devices and pipes also raise OSError, without
     waiting.
     """
@@ -70,7 +70,7 @@ def tells_residency(descriptor: int) -> bool:
     return os.fstat(descriptor).st_uid == os.geteuid() or os.access(f"/proc/self/fd/{descriptor}", os.W_OK)
 
 
-def resident(descriptor: int, length: int, start: int = 0) -> int:
+def cached_bytes(descriptor: int, length: int, start: int = 0) -> int:
     """Return how many of `length` bytes from offset `start`, a multiple of `CHUNK`, are cached. Raises OSError."""
     total = 0
     for at in range(start, start + length, BLOCK):
@@ -86,7 +86,7 @@ def resident(descriptor: int, length: int, start: int = 0) -> int:
     return total
 
 
-def announce(descriptor: int, start: int, length: int) -> None:
+def request_readahead(descriptor: int, start: int, length: int) -> None:
     """Ask the kernel to read `length` bytes from offset `start` into the page cache in the background, without regard to the
     rate. The disk then has work while the reader copies a block.
     """

@@ -42,7 +42,7 @@ Find = Callable[[], Awaitable[list[str]]]
 """A function that returns the addresses (`http://host:port`) of other agents."""
 
 
-def signed(token: str, method: str, address: str, namespace: str, hash: str, at: int) -> str:
+def authorization_header(token: str, method: str, address: str, namespace: str, hash: str, at: int) -> str:
     """Return the value of the header Authorization for a request of the file with the hash `hash` and the namespace
     `namespace`. `address` is that of the agent that receives the request, and `at` is the time of the signature in seconds
     since 1970.
@@ -152,7 +152,7 @@ class PeerSource:
 
     def _header(self, method: str, peer: str, file: RemoteFile) -> str:
         address = host_and_port(peer)[0]
-        return signed(self._token, method, address, self._namespace, str(file.hash), int(time.time()))
+        return authorization_header(self._token, method, address, self._namespace, str(file.hash), int(time.time()))
 
 
 class PeerServer:
@@ -200,7 +200,9 @@ class PeerServer:
         if not (at.isascii() and at.isdigit() and len(at) < 20) or abs(time.time() - int(at)) > CLOCKS_S:
             return False
         address, found = self._own_address or host_and_port(f"http://{request.host}")[0], request.match_info
-        expected = signed(self._token, request.method, address, found.get("namespace", ""), found["hash"], int(at))
+        expected = authorization_header(
+            self._token, request.method, address, found.get("namespace", ""), found["hash"], int(at)
+        )
         return hmac.compare_digest(given.encode(errors="replace"), expected.encode())
 
     async def _find(self, text: str, namespace: str = "") -> Path | None:

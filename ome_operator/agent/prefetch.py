@@ -168,12 +168,12 @@ class _Reading:
         """Return file name -> bytes of each block that are in the page cache; {} if the kernel does not report them."""
         found = {}
         for name in names:
-            with page_cache.opened(self._root / name) as descriptor:
+            with page_cache.open_for_reading(self._root / name) as descriptor:
                 if not page_cache.tells_residency(descriptor):
                     return {}
                 size = self._sizes[name]
                 blocks = ((start, min(self._block, size - start)) for start in range(0, size, self._block))
-                found[name] = [page_cache.resident(descriptor, length, start) for start, length in blocks]
+                found[name] = [page_cache.cached_bytes(descriptor, length, start) for start, length in blocks]
         return found
 
     def _follow(self, pieces: Sequence[Piece]) -> str:
@@ -195,8 +195,8 @@ class _Reading:
         """Read a piece, and let the kernel begin to read the piece `following` if that is the next one of the same file."""
         end = piece.start + piece.length
         ahead = following.length if following and (following.name, following.start) == (piece.name, end) else 0
-        with page_cache.opened(self._root / piece.name) as descriptor:
-            page_cache.announce(descriptor, piece.start, piece.length + ahead)
+        with page_cache.open_for_reading(self._root / piece.name) as descriptor:
+            page_cache.request_readahead(descriptor, piece.start, piece.length + ahead)
             count = page_cache.read_block(descriptor, piece.start, piece.length, self._buffer, self._took)
         self._added += min(count, piece.missing)
 
@@ -209,6 +209,6 @@ class _Reading:
         its pages to make space for later pieces, or if the file system caches nothing. Return true if the kernel does not
         report what is cached.
         """
-        with page_cache.opened(self._root / piece.name) as descriptor:
+        with page_cache.open_for_reading(self._root / piece.name) as descriptor:
             told = page_cache.tells_residency(descriptor)
-            return not told or page_cache.resident(descriptor, piece.length, piece.start) >= piece.length // 2
+            return not told or page_cache.cached_bytes(descriptor, piece.length, piece.start) >= piece.length // 2

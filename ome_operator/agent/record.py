@@ -35,7 +35,7 @@ class Report:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-def shortened(text: str) -> str:
+def shorten_text(text: str) -> str:
     """Return a text, cut to `MAX_MESSAGE` characters. The record and the logs repeat texts that users write, and these
     texts may have any length.
     """

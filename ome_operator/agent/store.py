@@ -24,12 +24,12 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
 from ome_operator import keys
-from ome_operator.agent.disk_files import check_file, file_size, replace_file, sized, sync
+from ome_operator.agent.disk_files import check_file, file_size, has_size, replace_file, sync
 from ome_operator.agent.manifest import MEMORY, dump_file, read_journal, read_manifest
 from ome_operator.agent.manifest import Manifest as Manifest
-from ome_operator.agent.manifest import Proven as Proven
+from ome_operator.agent.manifest import VerifiedFile as VerifiedFile
 from ome_operator.storage.hashes import Hash
-from ome_operator.storage.listing import Listing, Refused, RemoteFile
+from ome_operator.storage.listing import Listing, RemoteFile, RequestRefused
 from ome_operator.util.json_limits import memory_of
 
 HIDDEN = keys.WEIGHTS
@@ -54,7 +54,7 @@ class Store:
         self.home = home or path.parent / HIDDEN
         self._identity, self._lenders = dict(identity), lenders or self._neighbours
         self._lent: dict[tuple[Hash, int], list[Path]] | None = None
-        self._seen: dict[str, Proven] = {}
+        self._seen: dict[str, VerifiedFile] = {}
         """File name -> journal entry, for entries that this process wrote, and for entries whose files this process has
         compared with their hashes."""
         self.root = self.home / digest
@@ -115,7 +115,7 @@ class Store:
         for path in [*part.parent.glob(f"{part.name}.*[0-9]"), part]:
             path.unlink(missing_ok=True)
 
-    def proven(self) -> dict[str, Proven]:
+    def proven(self) -> dict[str, VerifiedFile]:
         """Return file name -> entry of the verified files that are not published yet.
 
         A file without a line in the journal is not included. After a restart, a file with a line is included only if its
@@ -123,12 +123,12 @@ class Store:
         """
         return {name: file for name, file in self.journaled().items() if self._seen.get(name) == file}
 
-    def journaled(self) -> dict[str, Proven]:
+    def journaled(self) -> dict[str, VerifiedFile]:
         """Return file name -> entry of the files that the journal lists and that exist."""
         found = {}
         for entry in read_journal(self._journal):
             file = self.files / entry.name
-            if all(name in found for name in entry.members) if entry.members else sized(file, entry.size):
+            if all(name in found for name in entry.members) if entry.members else has_size(file, entry.size):
                 found[entry.name] = entry
         return found
 
@@ -166,14 +166,14 @@ class Store:
             if str(file.relative_to(self.files)) not in names:
                 file.unlink()
 
-    def _holds(self, entry: Proven) -> bool:
+    def _holds(self, entry: VerifiedFile) -> bool:
         """Return whether a file has the hash and the block checksums of its journal entry."""
         if entry.members:  # the archive is deleted; its unpacked files have their own lines
             return all(name in self._seen for name in entry.members)
         checker = check_file(self.files / entry.name, RemoteFile(entry.name, entry.size, entry.hash))
         return checker.complete and checker.blocks == entry.blocks
 
-    def accept(self, file: RemoteFile, blocks: tuple[int, ...], part: Path | None = None) -> Proven:
+    def accept(self, file: RemoteFile, blocks: tuple[int, ...], part: Path | None = None) -> VerifiedFile:
         """Write a verified file to the disk, move it to its final name, and record it in the journal."""
         part = part or self.part(file)
         target = self.files / file.name
@@ -182,18 +182,18 @@ class Store:
         part.chmod(0o644)
         part.replace(target)
         sync(target.parent)
-        entry = Proven(file.name, file.size, file.hash, blocks)
+        entry = VerifiedFile(file.name, file.size, file.hash, blocks)
         self._note([entry])
         return entry
 
-    def unpacked(self, file: RemoteFile, members: Sequence[Proven]) -> None:
+    def unpacked(self, file: RemoteFile, members: Sequence[VerifiedFile]) -> None:
         """Record in the journal that the files `members` were unpacked from an archive, then delete the archive. The files
         are on the disk already.
         """
-        self._note([*members, Proven(file.name, file.size, file.hash, (), tuple(one.name for one in members))])
+        self._note([*members, VerifiedFile(file.name, file.size, file.hash, (), tuple(one.name for one in members))])
         self.part(file).unlink()
 
-    def _note(self, proven: Sequence[Proven]) -> None:
+    def _note(self, proven: Sequence[VerifiedFile]) -> None:
         with self._journal.open("ab") as journal:
             journal.write(b"".join(json.dumps(dump_file(entry)).encode() + b"\n" for entry in proven))
             journal.flush()
@@ -217,10 +217,10 @@ class Store:
         the same file, and ValueError if a file is missing.
         """
         if problem := self.foreign_message():
-            raise Refused(problem)
+            raise RequestRefused(problem)
         names = self._names(listing)
         if duplicates := [name for name, count in names.items() if count > 1]:
-            raise Refused(f"two layers contain a file {duplicates[0]!r}: push this file in one layer only")
+            raise RequestRefused(f"two layers contain a file {duplicates[0]!r}: push this file in one layer only")
         known = self.proven()
         missing = [file.name for file in listing.files if file.name not in known or known[file.name].hash != file.hash]
         if missing:
@@ -230,7 +230,7 @@ class Store:
         complete = self.files / shared
         manifest = Manifest(uri, listing.revision, files, now, identity=self._identity)
         if memory_of(_text(manifest)) > MEMORY:
-            raise Refused("the names of its files are too long for the manifest: use shorter names or fewer files")
+            raise RequestRefused("the names of its files are too long for the manifest: use shorter names or fewer files")
         for folder in [self.files, *(folder for folder in self.files.rglob("*") if folder.is_dir())]:
             sync(folder)
         if self.root.exists():  # a repair: pods may have this directory open
@@ -329,7 +329,7 @@ class Store:
         paths = [folder / name for folder in folders for name in names]
         paths += self._lent.get((file.hash, file.size), ())
         for path in dict.fromkeys(paths):
-            if sized(path, file.size):
+            if has_size(path, file.size):
                 yield path
 
     def _neighbours(self) -> Iterator[tuple[Path, Manifest]]:

@@ -14,11 +14,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
 from ome_operator.agent.disk_files import CHUNK
-from ome_operator.agent.fair_queue import TurnCheck, TurnOver
+from ome_operator.agent.fair_queue import TurnCheck, TurnExpired
 from ome_operator.agent.free_space import require_space
-from ome_operator.agent.store import Proven
+from ome_operator.agent.store import VerifiedFile
 from ome_operator.storage.hashes import SIZE_ONLY, Checker, Hash
-from ome_operator.storage.listing import MAX_FILES, Refused, is_inside
+from ome_operator.storage.listing import MAX_FILES, RequestRefused, is_inside
 
 _GZIP = b"\x1f\x8b"
 HEADERS = 64 * 1024
@@ -27,7 +27,7 @@ NAMES = 32 * 1024 * 1024
 """Maximum bytes of all names in the archive together."""
 
 
-def unpack(archive: Path, into: Path, available: int, is_over: TurnCheck = lambda: False) -> list[Proven]:
+def unpack(archive: Path, into: Path, available: int, is_over: TurnCheck = lambda: False) -> list[VerifiedFile]:
     """Write the members of a tar or tar+gzip archive below `into`, flush them to the disk, and return them with their
     checksums.
 
@@ -46,18 +46,18 @@ def unpack(archive: Path, into: Path, available: int, is_over: TurnCheck = lambd
             path.unlink(missing_ok=True)
         raise _as_refusal(error, into) from error
     if not count:
-        raise Refused("the archive contains no files")
+        raise RequestRefused("the archive contains no files")
     return unpacked
 
 
 def _as_refusal(error: BaseException, into: Path) -> BaseException:
     """Return Refused for errors that a malformed archive causes, and every other error unchanged."""
     if isinstance(error, FileExistsError):
-        return Refused(
+        return RequestRefused(
             f"two layers contain a file {str(Path(error.filename).relative_to(into))!r}: push this file in one layer only"
         )
     if isinstance(error, (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError)):
-        return Refused(f"the file is not a readable tar archive ({type(error).__name__})")
+        return RequestRefused(f"the file is not a readable tar archive ({type(error).__name__})")
     return error
 
 
@@ -85,13 +85,13 @@ def _files(archive: tarfile.TarFile) -> Iterator[tuple[tarfile.TarInfo, str]]:
         # A sparse member can declare any length, and the archive does not contain these bytes.
         plain = item.isreg() and not item.issparse() and item.size >= 0
         if not plain or not is_inside(name) or name in names:
-            raise Refused(
+            raise RequestRefused(
                 f"the archive contains {item.name[:200]!r}, which is outside the model's directory, occurs twice or is "
                 "not a regular file"
             )
         names.add(name)
         if (name_bytes := name_bytes + len(name)) > NAMES:
-            raise Refused(f"the file names in the archive take more than {NAMES} bytes, which no model needs")
+            raise RequestRefused(f"the file names in the archive take more than {NAMES} bytes, which no model needs")
         yield item, name
 
 
@@ -106,14 +106,14 @@ def _members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
         if (item := archive.next()) is None:
             return
         if number > MAX_FILES:
-            raise Refused(f"the archive contains more than {MAX_FILES} files and directories")
+            raise RequestRefused(f"the archive contains more than {MAX_FILES} files and directories")
         kept.members.clear()
         kept.pax_headers.clear()
         reader.left = math.inf
         yield item
 
 
-def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, into: Path, name: str, written: list[Path]) -> Proven:
+def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, into: Path, name: str, written: list[Path]) -> VerifiedFile:
     target, source = into / name, archive.extractfile(member)
     assert source is not None  # the member is a regular file
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -127,7 +127,7 @@ def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, into: Path, name: 
         out.flush()
         os.fsync(out.fileno())
     target.chmod(0o644)
-    return Proven(name, member.size, Hash("sha256", sha.hexdigest()), checker.blocks)
+    return VerifiedFile(name, member.size, Hash("sha256", sha.hexdigest()), checker.blocks)
 
 
 @contextmanager
@@ -154,7 +154,7 @@ class _Bounded:
     def read(self, size: int = -1) -> bytes:
         self._check_turn()
         if size < 0 or size > min(CHUNK, self.left):
-            raise Refused(f"the archive has a header of {size} bytes or more, which is longer than any file name")
+            raise RequestRefused(f"the archive has a header of {size} bytes or more, which is longer than any file name")
         self.left -= size
         return self._inner.read(size)
 
@@ -169,4 +169,4 @@ class _Bounded:
 
     def _check_turn(self) -> None:
         if self._over():
-            raise TurnOver
+            raise TurnExpired

@@ -6,18 +6,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ome_operator.agent.disk_files import CHUNK
-from ome_operator.agent.store import Manifest, Proven
+from ome_operator.agent.store import Manifest, VerifiedFile
 from ome_operator.storage.hashes import BLOCK
 
 
-class Damage(NamedTuple):
+class DamagedFile(NamedTuple):
     """A file that differs from its manifest."""
 
     name: str
     why: str
 
 
-def verify(root: Path, manifest: Manifest, *, sample: float, chance: random.Random) -> list[Damage]:
+def find_damaged_files(root: Path, manifest: Manifest, *, sample: float, chance: random.Random) -> list[DamagedFile]:
     """Check every file's size and the checksums of a random share `sample` (0 to 1) of all blocks, at least of one block.
     Return the damaged files. With `sample` 1, all bytes are read.
     """
@@ -26,16 +26,16 @@ def verify(root: Path, manifest: Manifest, *, sample: float, chance: random.Rand
         try:
             size = (root / file.name).stat().st_size
         except OSError as error:
-            damages.append(Damage(file.name, error.strerror or "gone"))
+            damages.append(DamagedFile(file.name, error.strerror or "gone"))
             continue
         if size != file.size:
-            damages.append(Damage(file.name, f"{size} bytes instead of {file.size}"))
+            damages.append(DamagedFile(file.name, f"{size} bytes instead of {file.size}"))
             continue
         blocks += [(file, number) for number in range(len(file.blocks))]
     sampled = min(len(blocks), max(1, round(len(blocks) * sample)))
     for file, number in chance.sample(blocks, sampled):
         if block_crc(root / file.name, number) != file.blocks[number]:
-            damages.append(Damage(file.name, f"the bytes from offset {number * BLOCK} changed"))
+            damages.append(DamagedFile(file.name, f"the bytes from offset {number * BLOCK} changed"))
     return damages
 
 
@@ -50,7 +50,7 @@ def block_crc(path: Path, number: int) -> int:
     return crc
 
 
-def intact(root: Path, file: Proven) -> bool:
+def is_intact(root: Path, file: VerifiedFile) -> bool:
     """Return whether all blocks of a file are unchanged."""
     path = root / file.name
     try:

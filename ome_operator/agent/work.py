@@ -13,18 +13,18 @@ from pathlib import Path
 
 from ome_operator import quantity
 from ome_operator.agent import model_facts, record
-from ome_operator.agent.download import Download, Failed, Limits
-from ome_operator.agent.fair_queue import TurnCheck, TurnOver
-from ome_operator.agent.locations import Roots
+from ome_operator.agent.download import Download, DownloadFailed, Limits
+from ome_operator.agent.fair_queue import TurnCheck, TurnExpired
+from ome_operator.agent.locations import AgentRoots
 from ome_operator.agent.progress import Progress
-from ome_operator.agent.record import shortened
+from ome_operator.agent.record import shorten_text
 from ome_operator.agent.store import Manifest, Store
-from ome_operator.agent.verify import verify
+from ome_operator.agent.verify import find_damaged_files
 from ome_operator.api import Model
 from ome_operator.core.weights.mount import LOCAL, AnyModel, weights
 from ome_operator.settings.agent import AgentPolicy
 from ome_operator.storage.grants import ModelGrant, Trust
-from ome_operator.storage.listing import Refused, Source
+from ome_operator.storage.listing import RequestRefused, Source
 from ome_operator.storage.sources import Access, open_source
 from ome_operator.util.wall_clock import WallClock, now
 
@@ -62,9 +62,9 @@ class AgentSettings:
     again_last: float = 600.0
 
     @cached_property
-    def locations(self) -> Roots:
+    def locations(self) -> AgentRoots:
         """The root directories, with the inode numbers that they had at the first use of this property."""
-        return Roots(self.roots)
+        return AgentRoots(self.roots)
 
 
 class Work:
@@ -135,14 +135,14 @@ class Work:
         """
         try:
             await self._run(over)
-        except TurnOver:
+        except TurnExpired:
             self.due = 0.0
-        except (Failed, Refused) as error:
+        except (DownloadFailed, RequestRefused) as error:
             self._fail(str(error))
         except OSError as error:
             self._fail(f"cannot read or write the model's files: {error.strerror or error}")
         except Exception as error:
-            logger.exception("%s", shortened(self._uri))
+            logger.exception("%s", shorten_text(self._uri))
             self._fail(f"internal error of the agent ({type(error).__name__}): please report it with the agent's log")
 
     async def look(self) -> None:
@@ -162,20 +162,20 @@ class Work:
             finally:
                 await source.close()
         except Exception as error:
-            logger.info("%s: its revision is not known yet: %s", shortened(self._uri), shortened(str(error)))
+            logger.info("%s: its revision is not known yet: %s", shorten_text(self._uri), shorten_text(str(error)))
 
     def refuse(self, why: str) -> None:
         """Report the message `why`, because the model cannot be handled now. A pass is due as soon as the reason no
         longer exists.
         """
-        if self._report.message != shortened(why):
+        if self._report.message != shorten_text(why):
             self._set_failed(why)
-            logger.warning("%s: %s", shortened(self._uri), self._report.message)
+            logger.warning("%s: %s", shorten_text(self._uri), self._report.message)
         self._tries, self.due = 0, 0.0
 
     async def _run(self, over: TurnCheck) -> None:
         if problem := self._misplaced or await asyncio.to_thread(self._settings.locations.disk_message, self.model):
-            raise Failed(problem)
+            raise DownloadFailed(problem)
         if self._uri.startswith(LOCAL):
             return await asyncio.to_thread(self._check_local)
         manifest = await asyncio.to_thread(self._check)
@@ -186,7 +186,7 @@ class Work:
     def _check(self) -> Manifest | None:
         """Return the manifest if the files have the right revision and are not damaged, otherwise None."""
         if problem := self.store.foreign_message():
-            raise Failed(problem)
+            raise DownloadFailed(problem)
         manifest = self.store.manifest()
         if manifest is None:
             return None
@@ -195,12 +195,14 @@ class Work:
             return None
         if _age(manifest.verified_at, self._wall()) < self._settings.policy.verify_every:
             return manifest
-        damage = verify(self.store.root, manifest, sample=self._settings.policy.sample, chance=random.Random())
+        damage = find_damaged_files(self.store.root, manifest, sample=self._settings.policy.sample, chance=random.Random())
         if not damage:
             fresh = manifest._replace(verified_at=self._wall().isoformat(timespec="seconds"))
             self.store.write_manifest(fresh)
             return fresh
-        logger.error("%s is damaged on this disk: %s: %s", shortened(self._uri), shortened(damage[0].name), damage[0].why)
+        logger.error(
+            "%s is damaged on this disk: %s: %s", shorten_text(self._uri), shorten_text(damage[0].name), damage[0].why
+        )
         self.store.mark_damaged()
         return None
 
@@ -230,13 +232,13 @@ class Work:
             wall=self._wall,
         )
         began = time.monotonic()
-        logger.info("downloading %s for %s %s", shortened(self._uri), self.model.kind, self.model.name)
+        logger.info("downloading %s for %s %s", shorten_text(self._uri), self.model.kind, self.model.name)
         try:
             manifest = await download.run(self._pin())
         finally:
             await model_source.close()
         logged = len(manifest.files), manifest.size / 1e9, time.monotonic() - began
-        logger.info("%s is complete: %d files, %.3g GB, the last attempt took %.0f s", shortened(self._uri), *logged)
+        logger.info("%s is complete: %d files, %.3g GB, the last attempt took %.0f s", shorten_text(self._uri), *logged)
         return manifest
 
     def _done(self, manifest: Manifest) -> None:
@@ -277,11 +279,11 @@ class Work:
         except OSError as error:
             why = f"cannot read the facts in the model's files: {error.strerror or error}"
         except Exception as error:
-            logger.exception("%s", shortened(self._uri))
+            logger.exception("%s", shorten_text(self._uri))
             why = f"internal error of the agent in the model's facts ({type(error).__name__}): please report it with its log"
         if why:
-            logger.warning("%s: %s", shortened(self._uri), why)
-            self._report.message = shortened("; ".join(filter(None, (message, why))))
+            logger.warning("%s: %s", shorten_text(self._uri), why)
+            self._report.message = shorten_text("; ".join(filter(None, (message, why))))
 
     def _postponed(self) -> str:
         """Return the reason why the facts must not be read now, or ""."""
@@ -307,7 +309,7 @@ class Work:
         self.due = time.monotonic() + 60
 
     def _set_failed(self, why: str) -> None:
-        why = shortened(why)
+        why = shorten_text(why)
         directories, done = self._report.directories, self._progress
         self._report = record.Report(record.FAILED, done.revision, directories, done.bytes, done.total, message=why)
 
@@ -316,7 +318,7 @@ class Work:
         pause = min(self._settings.again_last, self._settings.again * 2**self._tries)
         self._tries += 1
         self.due = time.monotonic() + pause
-        logger.warning("%s: %s (next attempt in %.0f s)", shortened(self._uri), self._report.message, pause)
+        logger.warning("%s: %s (next attempt in %.0f s)", shorten_text(self._uri), self._report.message, pause)
 
     def _pin(self) -> str:
         """Return the revision that all nodes must use, or "" while the operator has not selected a revision."""
@@ -336,5 +338,5 @@ def _secret(folder: Path, name: str) -> dict[str, str]:
 
 def _age(timestamp: str, time: datetime) -> float:
     """Return the seconds from a timestamp to `time`; infinity for an invalid timestamp."""
-    when = quantity.instant(timestamp)
+    when = quantity.parse_instant(timestamp)
     return math.inf if when is None else (time - when).total_seconds()

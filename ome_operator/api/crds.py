@@ -59,7 +59,7 @@ def crd(kind: Kind) -> dict[str, Any]:
                     "subresources": subresources,
                     "additionalPrinterColumns": [_column(column) for column in kind.columns],
                     "schema": {
-                        "openAPIV3Schema": schema.root(
+                        "openAPIV3Schema": schema.object_schema(
                             kind.kind, kind.spec, kind.status, kind.rules, kind.spec_required, kind.unseen
                         )
                     },
@@ -87,7 +87,7 @@ def files() -> Mapping[Path, str]:
         name = f"{manifest['metadata']['name']}.yaml"
         out[PLAIN / name] = _yaml(manifest)
         kept = manifest | {"metadata": manifest["metadata"] | {"annotations": {"helm.sh/resource-policy": "keep"}}}
-        out[CHART / name] = escaped(_yaml(kept))
+        out[CHART / name] = escape_for_helm(_yaml(kept))
     return MappingProxyType(out)
 
 
@@ -117,7 +117,7 @@ def _yaml(manifest: dict[str, Any]) -> str:
     return _HEAD + yaml.dump(manifest, Dumper=PlainDumper, sort_keys=False, allow_unicode=True, width=10_000)
 
 
-def escaped(text: str) -> str:
+def escape_for_helm(text: str) -> str:
     """Return the text as a helm template that renders to the same text."""
     return text.replace("{{", '{{ "{{" }}')
 

@@ -25,7 +25,7 @@ class Invalid:
     """The first few errors. Each error is a sentence with the path of the field and the correction."""
 
 
-def invalid(errors: Iterable[ErrorDetails], below: str = "") -> Invalid:
+def combine_errors(errors: Iterable[ErrorDetails], below: str = "") -> Invalid:
     """Combine errors into one `Invalid`; `below` is the path of the part that was parsed."""
     sentences = [sentence(error, below) for error in errors]
     more = len(sentences) - SHOWN
@@ -44,13 +44,13 @@ def sentence(error: ErrorDetails, below: str = "") -> str:
     return f"{where} {words(error['input'], context)}"
 
 
-def divided(text: str) -> tuple[str, str]:
+def split_error(text: str) -> tuple[str, str]:
     """Divide the sentence about an error into what is wrong and what to write; "" if it does not say what to write. If the
     first part only states that a value is refused, the cause follows it.
     """
     what, _, remedy = text.partition(": ")
     if what.endswith((" is refused", " cannot be read")) and ": " in remedy:
-        cause, remedy = divided(remedy)
+        cause, remedy = split_error(remedy)
         return f"{what}, because {cause}", remedy
     return what, remedy
 
@@ -63,9 +63,9 @@ def path(below: str, loc: Iterable[int | str]) -> str:
     return text or "the object"
 
 
-def shown(value: Any) -> str:
+def as_yaml(value: Any) -> str:
     """Return a value in YAML notation, truncated to 60 characters. It contains no colon that is followed by a space, so that
-    `divided` finds the end of the first part of a sentence.
+    `split_error` finds the end of the first part of a sentence.
     """
     if deeper(value, NESTED):
         return f"a {'map' if isinstance(value, dict) else 'list'} that contains other maps or lists"
@@ -83,11 +83,11 @@ NAMED = frozenset({"ModelRef", "RuntimeRef", "Version", "ServiceRef", "SecretRef
 
 def _map(value: Any, context: dict[str, Any]) -> str:
     name = isinstance(value, str) and context.get("class_name") in NAMED
-    return f"is {shown(value)}: write " + (f"{{name: {value}}}" if name else "a map of keys and values")
+    return f"is {as_yaml(value)}: write " + (f"{{name: {value}}}" if name else "a map of keys and values")
 
 
 def _should(kind: str) -> Callable[[Any, dict[str, Any]], str]:
-    return lambda value, _: f"is {shown(value)}: write {kind}"
+    return lambda value, _: f"is {as_yaml(value)}: write {kind}"
 
 
 _WORDS: dict[str, Callable[[Any, dict[str, Any]], str]] = {
@@ -102,9 +102,9 @@ _WORDS: dict[str, Callable[[Any, dict[str, Any]], str]] = {
     "list_type": _should("a list"),
     "dict_type": _should("a map of keys and values"),
     "model_type": _map,
-    "literal_error": lambda value, context: f"is {shown(value)}: write {context['expected']}",
-    "greater_than_equal": lambda value, context: f"is {shown(value)}: write {context['ge']} or more",
-    "less_than_equal": lambda value, context: f"is {shown(value)}: write {context['le']} or less",
+    "literal_error": lambda value, context: f"is {as_yaml(value)}: write {context['expected']}",
+    "greater_than_equal": lambda value, context: f"is {as_yaml(value)}: write {context['ge']} or more",
+    "less_than_equal": lambda value, context: f"is {as_yaml(value)}: write {context['le']} or less",
     "too_long": lambda _, context: f"has {context['actual_length']} entries: keep at most {context['max_length']}",
     "too_short": lambda _, context: f"has {context['actual_length']} entries: give at least {context['min_length']}",
     "string_too_short": lambda _, __: "is empty: give it a value",

@@ -17,7 +17,7 @@ _DEEPEST, _LISTED = 4, 3
 """Maximum number of fields on the path of a place, and maximum number of places that are named."""
 
 
-def home(spec: type[Spec], field: str, of_pod: bool) -> str:
+def correct_place(spec: type[Spec], field: str, of_pod: bool) -> str:
     """Return an instruction that names the place of a field, "" if the field has none.
 
     field     Path at which the field is written, such as `spec.minReplicas`.
@@ -58,8 +58,8 @@ def _places(spec: type[Spec]) -> dict[str, tuple[str, ...]]:
 
 def _maps(spec: type[Spec], where: tuple[str, ...]) -> Iterator[tuple[str, list[str]]]:
     own = {str(field.alias): field for field in spec.model_fields.values()}
-    inline = pod_fields.forms(spec.INLINE) if issubclass(spec, Inline) else {}
-    container = pod_fields.forms(pod_fields.CONTAINER) if "runner" in own else {}
+    inline = pod_fields.field_forms(spec.INLINE) if issubclass(spec, Inline) else {}
+    container = pod_fields.field_forms(pod_fields.CONTAINER) if "runner" in own else {}
     if "runner" in own:  # what pod and container both have, such as resources, is meant for the container
         yield ".".join((*where, "runner")), list(container)
     yield ".".join(where), [*own, *(name for name in inline if name not in own and name not in container)]

@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from ome_operator import keys
 from ome_operator.api.base import Rule, Spec
-from ome_operator.api.invalid import Invalid, invalid, path
+from ome_operator.api.invalid import Invalid, combine_errors, path
 from ome_operator.util.json_limits import deeper
 
 S = TypeVar("S", bound=Spec)
@@ -84,7 +84,7 @@ class Object(Generic[S]):
                 below = rule.path.removeprefix(".")
                 rule.check(parsed)
         except ValidationError as error:
-            return invalid(error.errors(include_url=False), below)
+            return combine_errors(error.errors(include_url=False), below)
         except PydanticCustomError as error:
             return Invalid(f"{below} is refused: {error.message()}")
         return parsed

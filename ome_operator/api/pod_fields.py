@@ -36,11 +36,11 @@ def fields(type_: str) -> Mapping[str, str]:
     """Return the fields of a type, each with the type of its value: "" for a scalar and for a map whose keys users choose.
     Return an empty map for an unknown type. A list has the type of its entries.
     """
-    found = {name: form.removeprefix("[]") for name, form in forms(type_).items()}
+    found = {name: form.removeprefix("[]") for name, form in field_forms(type_).items()}
     return {name: inner if inner[:1].isupper() else "" for name, inner in found.items()}
 
 
-def forms(type_: str) -> Mapping[str, str]:
+def field_forms(type_: str) -> Mapping[str, str]:
     """Return the fields of a type, each with the form of its value: the name of a type (`Probe`), `string`, `integer`,
     `boolean`, `quantity`, or "" for a value that may have several forms. A prefix says that the value is a list (`[]`) or
     a map with any keys (`{}`) of such values.
@@ -73,7 +73,7 @@ def advice(name: str, known: Iterable[str], type_: str) -> str:
     """Return what to do about a field `name` in a value of a type of core/v1 that does not have it. `known` are the fields
     that are valid there.
     """
-    if near := meant(name, known):
+    if near := closest_field(name, known):
         return f"did you mean {near}?"
     if type_ == "PodSecurityContext" and name in fields("SecurityContext"):
         return "move it to the securityContext of the container"
@@ -117,10 +117,10 @@ def _inner(name: str, type_: str, known: Iterable[str]) -> tuple[str, ...]:
         return (f"runner.resources.{name}",)  # a pod's own resources cannot have GPUs
     below = (outer for outer, of in fields(type_).items() if of and name in fields(of) and outer != "ephemeralContainers")
     common = sorted(below, key=lambda outer: outer not in _COMMON)
-    return tuple(f"{outer}{'[]' if forms(type_)[outer].startswith('[]') else ''}.{name}" for outer in common)
+    return tuple(f"{outer}{'[]' if field_forms(type_)[outer].startswith('[]') else ''}.{name}" for outer in common)
 
 
-def meant(name: str, known: Iterable[str]) -> str:
+def closest_field(name: str, known: Iterable[str]) -> str:
     """Return the field among `known` that the user of a field `name` probably meant; "" if none is similar. A field of a
     container that is written beside `runner` belongs below it.
     """

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ome_operator.api.base import ATOMIC, Rule, Spec
-from ome_operator.api.values import Count, Duration, Number, Open, Percent, Replicas, matches
+from ome_operator.api.values import Count, Duration, Number, Open, Percent, Replicas, full_match
 
 Role = Literal["engine", "decoder", "router"]
 
@@ -100,7 +100,7 @@ _TIME_OF_DAY = "^([01][0-9]|2[0-3]):[0-5][0-9]$"
 TimeOfDay = Annotated[
     str,
     Field(max_length=16),
-    Rule(f"self.matches('{_TIME_OF_DAY}')", 'write a time of day such as "08:30"', matches(_TIME_OF_DAY)),
+    Rule(f"self.matches('{_TIME_OF_DAY}')", 'write a time of day such as "08:30"', full_match(_TIME_OF_DAY)),
 ]
 """A time of day in UTC."""
 

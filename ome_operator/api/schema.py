@@ -25,7 +25,7 @@ def structural(spec: type[Spec]) -> Json:
     return _node(json, json.get("$defs", {}))
 
 
-def root(
+def object_schema(
     kind: str,
     spec: type[Spec],
     status: type[Spec],

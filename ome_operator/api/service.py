@@ -12,7 +12,7 @@ from ome_operator.api.objects import Object
 from ome_operator.api.predictor import Predictor
 from ome_operator.api.rollout import Rollout
 from ome_operator.api.scaling import KedaConfig, ScalingPolicy
-from ome_operator.api.values import Name, Open, matches
+from ome_operator.api.values import Name, Open, full_match
 
 NAME_LENGTH = 50
 """Maximum length of a service's name. The names of its child objects are up to 13 characters longer, and must fit into a
@@ -117,7 +117,7 @@ def propose_name(name: str) -> str:
     The similar name is the first valid part of the name, or `EXAMPLE` if no part is valid. The rule below computes the same
     name in CEL.
     """
-    if matches(_NAME)(name):
+    if full_match(_NAME)(name):
         return name
     plain = "".join(letter.lower() if letter.isascii() else letter for letter in name)
     plain = (
@@ -145,7 +145,7 @@ class InferenceService(Object[ServiceSpec]):
         Rule(
             f"self.metadata.name.matches('{_NAME}')",
             _NAME_WORDS,
-            lambda s: matches(_NAME)(s.name),
+            lambda s: full_match(_NAME)(s.name),
             message_cel=f'"{_NAME_WORDS}; for example " + '
             f"(({_PLAIN}.matches('^[a-z]') ? '' : 'm-') + {_PLAIN} + ' {EXAMPLE}').find('{_PART}')",
             path=".metadata.name",

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from ome_operator.api import misplaced, pod_fields
 from ome_operator.api.base import Inline, Spec
-from ome_operator.api.invalid import sentence, shown
+from ome_operator.api.invalid import as_yaml, sentence
 from ome_operator.api.kinds import KINDS, Kind
 from ome_operator.api.objects import DEEPEST
 from ome_operator.api.service import InferenceService
@@ -46,7 +46,7 @@ def kind_of(api_version: str, kind: str) -> Kind | None:
     return next((one for one in KINDS if (f"{one.group}/{one.version}", one.kind) == (api_version, kind)), None)
 
 
-def mistakes(kind: Kind, body: Mapping[str, Any]) -> list[Mistake]:
+def find_mistakes(kind: Kind, body: Mapping[str, Any]) -> list[Mistake]:
     """Return everything in an object that would be refused. `body` is the object as a user wrote it; its status is not
     checked.
     """
@@ -56,7 +56,7 @@ def mistakes(kind: Kind, body: Mapping[str, Any]) -> list[Mistake]:
     if spec is None:
         return [*found, Mistake("spec", "spec is missing: set it")] if kind.spec_required else found
     if not isinstance(spec, Mapping):
-        return [*found, Mistake("spec", f"spec is {shown(spec)}: write a map of keys and values")]
+        return [*found, Mistake("spec", f"spec is {as_yaml(spec)}: write a map of keys and values")]
     if deeper(spec, DEEPEST):
         return [*found, Mistake("spec", f"spec is nested more than {DEEPEST} levels deep: use fewer levels")]
     found += _fields(kind.spec, spec, ("spec",), (kind.spec,), kind.kind)
@@ -67,7 +67,7 @@ def mistakes(kind: Kind, body: Mapping[str, Any]) -> list[Mistake]:
 def _with_home(kind: Kind, mistake: Mistake) -> Mistake:
     """Return a mistake whose remedy names the place where the field belongs, if the field exists elsewhere in the kind."""
     said, found, _ = mistake.sentence.rpartition(REMOVE)
-    if not found or not (place := misplaced.home(kind.spec, mistake.field, mistake.of_pod)):
+    if not found or not (place := misplaced.correct_place(kind.spec, mistake.field, mistake.of_pod)):
         return mistake
     return mistake._replace(sentence=f"{said}: {place}")
 
@@ -94,7 +94,7 @@ def _metadata(metadata: Any, kind: Kind) -> Iterator[Mistake]:
     if kind.namespaced and isinstance(namespace, str) and not (_NAMESPACE.fullmatch(namespace) and len(namespace) <= 63):
         yield Mistake(
             "metadata.namespace",
-            f"metadata.namespace is {shown(namespace)}: write at most 63 lowercase letters, digits and '-', beginning and "
+            f"metadata.namespace is {as_yaml(namespace)}: write at most 63 lowercase letters, digits and '-', beginning and "
             "ending with a letter or digit",
         )
     for field in ("labels", "annotations"):
@@ -115,7 +115,7 @@ def _name(kind: Kind, name: str) -> Iterator[Mistake]:
     if not (_SUBDOMAIN.fullmatch(name) and len(name) <= 253):
         yield Mistake(
             "metadata.name",
-            f"metadata.name is {shown(name)}: write at most 253 lowercase letters, digits, '-' and '.', beginning and "
+            f"metadata.name is {as_yaml(name)}: write at most 253 lowercase letters, digits, '-' and '.', beginning and "
             "ending with a letter or digit",
         )
 
@@ -128,11 +128,11 @@ def _entry(field: str, key: str, value: Any) -> Iterator[Mistake]:
     if not fine or (slash and not (_SUBDOMAIN.fullmatch(prefix) and len(prefix) <= 253)):
         yield Mistake(where, f"{where} has an invalid key: write NAME or DOMAIN/NAME, with at most 63 characters in NAME")
     if not isinstance(value, str | None):
-        yield Mistake(where, f"{where} is {shown(value)}: write a string; put quotes around numbers, true and false")
+        yield Mistake(where, f"{where} is {as_yaml(value)}: write a string; put quotes around numbers, true and false")
     elif field == "labels" and value and not (_WORD.fullmatch(value) and len(value) <= 63):
         yield Mistake(
             where,
-            f"{where} is {shown(value)}: write at most 63 letters, digits, '-', '_' and '.', beginning and ending with a "
+            f"{where} is {as_yaml(value)}: write at most 63 letters, digits, '-', '_' and '.', beginning and ending with a "
             "letter or digit",
         )
 
@@ -149,9 +149,9 @@ def _fields(
             yield from _inside(field.annotation, str(key), inner, (*where, str(key)), above, kind)
         else:
             inline, at = issubclass(spec, Inline), ".".join((*where, str(key)))
-            place = outer(above, str(key), inner)
-            names = {*pod_fields.forms(spec.INLINE), *known} if issubclass(spec, Inline) else set[str]()
-            if place is not None and not pod_fields.meant(str(key), names):
+            place = outermost_match(above, str(key), inner)
+            names = {*pod_fields.field_forms(spec.INLINE), *known} if issubclass(spec, Inline) else set[str]()
+            if place is not None and not pod_fields.closest_field(str(key), names):
                 home = ".".join(where[: place + 1])
                 of = "a pod" if inline else where[-1]
                 yield Mistake(at, f"{at} is not a field of {of}: move it to {home}, with less indentation", of_pod=inline)
@@ -161,7 +161,7 @@ def _fields(
                 yield _unknown(f"{where[-1]} of {kind}", at, str(key), known)
 
 
-def outer(above: Sequence[type[Spec]], key: str, value: Any) -> int | None:
+def outermost_match(above: Sequence[type[Spec]], key: str, value: Any) -> int | None:
     """Return the number of the outermost part of an object that has a field of this name for a value of this form; None if
     there is none. `above` are the classes on the path to the part where the field is written, outermost first.
     """
@@ -218,7 +218,7 @@ def _of_pod(value: Any, type_: str, where: tuple[str, ...], candidates: Iterable
     """Yield the fields below a part of a pod that Kubernetes does not have. `candidates` are the fields that may be meant;
     those of the type by default. A map in the place of a list is left to other checks.
     """
-    forms = pod_fields.forms(type_)
+    forms = pod_fields.field_forms(type_)
     if isinstance(value, list):
         for number, item in enumerate(value):
             yield from _of_pod(item, type_, (*where[:-1], f"{where[-1]}[{number}]"), candidates)
@@ -233,5 +233,5 @@ def _of_pod(value: Any, type_: str, where: tuple[str, ...], candidates: Iterable
 
 
 def _unknown(what: str, path: str, key: str, known: Iterable[str]) -> Mistake:
-    near = pod_fields.meant(str(key), known)
+    near = pod_fields.closest_field(str(key), known)
     return Mistake(path, f"{path} is not a field of {what}: {f'did you mean {near}?' if near else pod_fields.REMOVE}")

@@ -49,8 +49,8 @@ class _Number:
         return value
 
 
-def matches(pattern: str) -> Callable[[Any], bool]:
-    """Return a function that checks whether the whole value matches the pattern, like `matches` with `^…$` in CEL."""
+def full_match(pattern: str) -> Callable[[Any], bool]:
+    """Return a function that checks whether the whole value matches the pattern, like `full_match` with `^…$` in CEL."""
     compiled = re.compile(pattern.removeprefix("^").removesuffix("$"))
     return lambda value: compiled.fullmatch(str(value)) is not None
 
@@ -67,7 +67,7 @@ Percent = Annotated[
     Rule(
         f"string(self).matches('{_PERCENT}')",
         'write a count such as 1, or a share such as "25%" in quotes',
-        matches(_PERCENT),
+        full_match(_PERCENT),
     ),
 ]
 """A number or a percentage."""
@@ -76,7 +76,7 @@ DURATION = "^([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$"
 Duration = Annotated[
     str,
     Field(max_length=64),
-    Rule(f"self.matches('{DURATION}')", 'write a duration such as "90s", "15m" or "1h30m"', matches(DURATION)),
+    Rule(f"self.matches('{DURATION}')", 'write a duration such as "90s", "15m" or "1h30m"', full_match(DURATION)),
 ]
 
 SCHEMES = ("hf", "s3", "gs", "az", "oci", "pvc", "local", "vendor", "github")
@@ -93,21 +93,21 @@ def _starts(schemes: tuple[str, ...], example: str, meant: Callable[[str], str] 
     def compute_message(uri: str) -> str:
         return f"write {guess}" if (guess := meant(uri)) else message
 
-    return Rule(f"self.matches('{pattern}')", message, matches(pattern), compute_message=compute_message)
+    return Rule(f"self.matches('{pattern}')", message, full_match(pattern), compute_message=compute_message)
 
 
 _HUB = "^hf://[A-Za-z0-9._-]+/[A-Za-z0-9._-]+(@[^ @]+)?$"
 _OF_A_HUB = Rule(
     f"!self.startsWith('hf://') || self.matches('{_HUB}')",
     "write hf://owner/name or hf://owner/name@revision, without spaces, for example hf://moonshotai/Kimi-K2-Instruct",
-    lambda uri: not uri.startswith("hf://") or matches(_HUB)(uri),
+    lambda uri: not uri.startswith("hf://") or full_match(_HUB)(uri),
 )
 _CLAIM = "^pvc://([a-z0-9]([-a-z0-9]*[a-z0-9])?:)?[a-z0-9]([-.a-z0-9]*[a-z0-9])?(/.*)?$"
 _OF_A_CLAIM = Rule(
     f"!self.startsWith('pvc://') || (self.matches('{_CLAIM}') && !self.matches('/[.][.](/|$)'))",
     'write pvc://claim/path or pvc://namespace:claim/path, with a name of lowercase letters, digits and "-" and a path '
     'without "..", for example pvc://weights/kimi-k2',
-    lambda uri: not uri.startswith("pvc://") or (matches(_CLAIM)(uri) and re.search("/[.][.](/|$)", uri) is None),
+    lambda uri: not uri.startswith("pvc://") or (full_match(_CLAIM)(uri) and re.search("/[.][.](/|$)", uri) is None),
 )
 _LOCAL = "^local:///.*$"
 _OF_A_NODE = Rule(
@@ -157,7 +157,7 @@ def _stored_in(scheme: str, pattern: str, form: str) -> Rule:
     return Rule(
         f"!self.storageUri.matches('^{scheme}://') || self.storageUri.matches(r'{whole}')",
         f"storageUri is not valid: write {form}",
-        lambda storage: mine.match(storage.storage_uri) is None or matches(whole)(storage.storage_uri),
+        lambda storage: mine.match(storage.storage_uri) is None or full_match(whole)(storage.storage_uri),
         new_only=True,
     )
 
@@ -184,7 +184,7 @@ NodePath = Annotated[
     Rule(
         f"self.startsWith('/') && !self.matches('^[/.]*$') && !self.matches('{ABOVE}')",
         'write a directory below the root, as an absolute path without "..", for example /mnt/models/kimi-k2',
-        lambda path: path.startswith("/") and not matches("^[/.]*$")(path) and re.search(ABOVE, path) is None,
+        lambda path: path.startswith("/") and not full_match("^[/.]*$")(path) and re.search(ABOVE, path) is None,
     ),
 ]
 """A directory on a node. The root directory is rejected, because pods mount the directory and would get the complete file
@@ -197,7 +197,7 @@ ParameterCount = Annotated[
     Rule(
         f"self.matches('{_SIZE}')",
         'write a number with K, M, B or T for thousand to trillion, for example "7B" or "1.04T"',
-        matches(_SIZE),
+        full_match(_SIZE),
     ),
 ]
 """Number of parameters of a model."""

@@ -15,7 +15,7 @@ import yaml
 from pydantic import Field, ValidationError
 
 from ome_operator.api.base import Spec
-from ome_operator.api.invalid import Invalid, invalid
+from ome_operator.api.invalid import Invalid, combine_errors
 from ome_operator.api.learned import Facts, Named, Quantization
 from ome_operator.api.model import Model, ModelSpec
 from ome_operator.api.values import Name
@@ -101,17 +101,17 @@ def load(place: Path | None) -> WellKnown | Invalid:
         return Invalid(f"well-known models at {place} cannot be read: {getattr(error, 'strerror', None) or error}")
 
 
-def selected(setting: str) -> WellKnown | Invalid:
+def load_selected(setting: str) -> WellKnown | Invalid:
     """Return the models that a setting selects: `package` selects the models of this package, a path selects a file or
     directory, and "" selects no models.
     """
     if not setting:
         return NO_MODELS
-    return packaged() if setting == PACKAGE else load(Path(setting))
+    return load_all() if setting == PACKAGE else load(Path(setting))
 
 
 @cache
-def packaged() -> WellKnown:
+def load_all() -> WellKnown:
     """Return the models of this package."""
     found = load(None)
     assert not isinstance(found, Invalid), found.why
@@ -124,7 +124,7 @@ def _parsed(files: Iterable[tuple[str, str]]) -> WellKnown | Invalid:
         try:
             models += KnownModels.read(document(text) or {"models": []}).models
         except ValidationError as error:
-            return Invalid(f"{name}: {invalid(error.errors(include_url=False)).why}")
+            return Invalid(f"{name}: {combine_errors(error.errors(include_url=False)).why}")
         except yaml.YAMLError as error:
             return Invalid(f"{name} is not valid YAML: {error}")
     return WellKnown(models)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ome_operator.benchmark_pod.inside import CUT
 from ome_operator.util.untrusted_json import PARSE_ERRORS
-from ome_operator.util.visible import visible
+from ome_operator.util.visible import make_visible
 
 Json = dict[str, Any]
 SUMMARY_BYTES = 4096
@@ -96,7 +96,7 @@ def _errors(messages: Iterable[str]) -> list[Json]:
     traceback.
     """
     lines = Counter(
-        visible(([line.strip() for line in message.splitlines() if line.strip()] or [""])[-1][:_MESSAGE_LENGTH])[
+        make_visible(([line.strip() for line in message.splitlines() if line.strip()] or [""])[-1][:_MESSAGE_LENGTH])[
             :_MESSAGE_LENGTH
         ]
         for message in messages
@@ -104,7 +104,7 @@ def _errors(messages: Iterable[str]) -> list[Json]:
     return [{"error": line, "count": count} for line, count in lines.most_common(5)]
 
 
-def failed(found: Json) -> bool:
+def has_failed(found: Json) -> bool:
     """Return whether a request or a run failed."""
     return any(run["failed"] for run in found["runs"])
 

@@ -10,9 +10,9 @@ from typing import BinaryIO
 
 from ome_operator.benchmark_pod import inside, inside_genai
 from ome_operator.benchmark_pod.page import page
-from ome_operator.benchmark_pod.results import Json, failed, results, summary
+from ome_operator.benchmark_pod.results import Json, has_failed, results, summary
 from ome_operator.storage import http
-from ome_operator.storage.listing import Refused, SourceError
+from ome_operator.storage.listing import RequestRefused, SourceError
 from ome_operator.storage.object_store import ObjectStore
 from ome_operator.storage.sources import Access, open_bucket
 
@@ -48,7 +48,7 @@ async def _read(uri: str, access: Access) -> AsyncIterator[bytes]:
     source = open_bucket(uri, access)
     listed = await source.listing("")
     if len(listed.files) != 1:
-        raise Refused(f"spec.dataset.storageUri {uri} contains {len(listed.files)} files: name a single file")
+        raise RequestRefused(f"spec.dataset.storageUri {uri} contains {len(listed.files)} files: name a single file")
     async for data in source.read(listed, listed.files[0], 0, listed.size):
         yield data
 
@@ -68,7 +68,7 @@ def report(plan: Json, work: Path, secrets: Path, message: Path) -> bool:
         (folder / name).write_text(text, encoding="utf-8")
     if "uri" in output:
         asyncio.run(_send(open_bucket(output["uri"], _access(output, secrets / "output")), files))
-    return not failed(report_data)
+    return not has_failed(report_data)
 
 
 async def _send(store: ObjectStore, files: Mapping[str, str]) -> None:
@@ -81,7 +81,7 @@ async def _sent(store: ObjectStore, name: str, data: bytes) -> None:
         try:
             await store.write(name, data)
             return
-        except Refused:
+        except RequestRefused:
             raise
         except SourceError:
             if not attempts_left:

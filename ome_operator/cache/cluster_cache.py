@@ -14,8 +14,8 @@ from ome_operator.cache.facts import (
     FactChange,
     NodeResource,
     child_group,
+    fact_namespace,
     node_group,
-    place,
     pod_group,
     record_group,
     resource_group,
@@ -36,17 +36,17 @@ from ome_operator.cache.resources import (
     SERVING,
     SHORT,
     Resource,
-    edited,
-    keep,
-    same,
+    editable_parts,
+    is_same,
+    parse_or_keep,
 )
 from ome_operator.core.freeze.hold import Hold, active_hold
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed import nodes as node_facts
-from ome_operator.core.observed.objects import Child, Deps, Holding, Manifest, NodeRecord, Pod, Ref
+from ome_operator.core.observed.objects import Child, Deps, Manifest, NodeHolding, NodeRecord, Pod, Ref
 from ome_operator.core.observed.slices import made_by_workload
 from ome_operator.core.waves import terms as wave_terms
-from ome_operator.core.waves.terms import Terms
+from ome_operator.core.waves.terms import WaveTerms
 from ome_operator.kube.resources import CHILDREN, ON_DEMAND
 from ome_operator.machinery.quota import Entry, Quota
 from ome_operator.machinery.store import Store
@@ -76,7 +76,7 @@ class ClusterCache:
         kinds = (SERVICE, *CATALOG, BENCHMARK, *SHORT)
         noted = {BENCHMARK: index.benchmark, SERVING: index.serving, **dict.fromkeys(CATALOG, self._catalog_noted)}
         self.resources: dict[str, Store[Resource, Ref]] = {
-            kind: Store(resource_group, same, noted.get(kind, _ignored), clock) for kind in kinds
+            kind: Store(resource_group, is_same, noted.get(kind, _ignored), clock) for kind in kinds
         }
         self.nodes: Store[NodeResource, str] = Store(node_group, same_node, self._node_noted, clock)
         self.records: Store[NodeRecord, str] = Store(record_group, same_fact, self._record_noted, clock)
@@ -177,7 +177,7 @@ class ClusterCache:
         list.
         """
         store = self._stores[kind]
-        return {fact.uid for fact in store if place(fact) == namespace} if namespace else store.uids()
+        return {fact.uid for fact in store if fact_namespace(fact) == namespace} if namespace else store.uids()
 
     def refs(self, namespace: str) -> list[Ref]:
         """Return the references to all objects in a namespace that are reconciled."""
@@ -251,7 +251,7 @@ class ClusterCache:
         """Return a node by its name, or None."""
         return max(self.nodes.group(name), key=lambda item: item.version, default=None)
 
-    def holdings(self, ref: Ref) -> Mapping[str, Holding]:
+    def holdings(self, ref: Ref) -> Mapping[str, NodeHolding]:
         """Return the reports of the nodes' agents about a model, by the node's name. The mapping is updated in place
         with each event.
         """
@@ -266,7 +266,7 @@ class ClusterCache:
         self._announced.clear()
         return self._index.current_deps()
 
-    def terms(self, ref: Ref, default: Terms) -> Terms:
+    def terms(self, ref: Ref, default: WaveTerms) -> WaveTerms:
         """Return the rollout terms of a shared object, which determine the waves in which its edits reach services."""
         resource = self.find(ref)
         return default if resource is None else wave_terms.terms(resource.annotations, default)[0]
@@ -295,7 +295,7 @@ class ClusterCache:
         if kind == "Node":
             known = None if old is None else old.node
             return NodeResource(from_api.uid(body), from_api.version(body), node_facts.node(body, known))
-        return node_facts.node_record(body) if kind == RECORD else keep(kind, body, old)
+        return node_facts.node_record(body) if kind == RECORD else parse_or_keep(kind, body, old)
 
     def _requoted(self, uids: Iterable[str]) -> tuple[Resource, ...]:
         """Return the BaseModels with these UIDs. Their parsed form in `deps` changes with the quota of their namespace."""
@@ -320,7 +320,7 @@ class ClusterCache:
     def _catalog_noted(self, old: Resource | None, new: Resource | None) -> None:
         resource = new or old
         assert resource is not None
-        if old is None or new is None or edited(old) != edited(new):
+        if old is None or new is None or editable_parts(old) != editable_parts(new):
             self._edited.add(resource.ref)
         if resource.ref.kind in HELD:
             if new is not None:

@@ -24,10 +24,10 @@ from ome_operator.cache.resources import (
     SHORT,
     SHORT_MODEL,
     Resource,
-    edited,
+    editable_parts,
 )
 from ome_operator.core.observed.objects import Child, Manifest, Node, NodeRecord, Pod, Ref
-from ome_operator.core.selection.capability import carries
+from ome_operator.core.selection.capability import has_class_labels
 
 
 class Urgency(Enum):
@@ -164,7 +164,7 @@ class EventHandler:
         if isinstance(new, Resource) and change.matters:  # else the watch was faster, and every key is enqueued already
             # The watch's event of this write, and of an edit just before it, will be stale: the change has to be processed
             # here.
-            if old is None or edited(old) != edited(new):
+            if old is None or editable_parts(old) != editable_parts(new):
                 self._resource_changed(old, new)
             else:
                 self._enqueue_dependents(new.ref, False)
@@ -228,7 +228,7 @@ class EventHandler:
     def _resource_changed(self, old: Resource | None, new: Resource | None) -> None:
         resource = new or old
         assert resource is not None
-        edit = old is None or new is None or old.uid != new.uid or edited(old) != edited(new)
+        edit = old is None or new is None or old.uid != new.uid or editable_parts(old) != editable_parts(new)
         self._enqueue(resource.ref, Urgency.AWAITED if edit else Urgency.SOON)
         self._enqueue_dependents(resource.ref, edit)
         if resource.ref.kind in (*SHORT, BENCHMARK):
@@ -299,6 +299,6 @@ def _counted(accelerator: Resource, node: Node | None) -> tuple[bool, int] | Non
     """Return whether a node is ready and its number of GPUs, as the status of an accelerator class counts them. Return
     None if the class does not match the node.
     """
-    if node is None or isinstance(accelerator.parsed, Invalid) or not carries(node, accelerator.parsed):
+    if node is None or isinstance(accelerator.parsed, Invalid) or not has_class_labels(node, accelerator.parsed):
         return None
     return node.ready, node.gpus

@@ -29,7 +29,7 @@ class FactChange(NamedTuple):
     """BaseModels that this change has brought within, or beyond, the quota of their namespace."""
 
 
-def place(fact: Any) -> str:
+def fact_namespace(fact: Any) -> str:
     """Return the namespace of the object that a fact of this module is about; "" for a cluster-wide object."""
     return str(fact.ref.namespace if isinstance(fact, Resource) else fact.namespace)
 

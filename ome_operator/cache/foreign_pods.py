@@ -65,12 +65,12 @@ class ForeignPods:
             except KubeError as error:
                 logger.info("cannot read the pods of node %s: %s", node, error)
                 return False
-            self._held[node] = self._clock() + KEPT, held(pods, self._counted)
+            self._held[node] = self._clock() + KEPT, total_requests(pods, self._counted)
             self._moved.add(node)
         return len(old) > MOST
 
 
-def held(pods: Iterable[Mapping[str, Any]], counted: Callable[[Mapping[str, Any]], bool]) -> Mapping[str, int]:
+def total_requests(pods: Iterable[Mapping[str, Any]], counted: Callable[[Mapping[str, Any]], bool]) -> Mapping[str, int]:
     """Return the total resource requests of running pods for which `counted` is False, by resource."""
     found: Counter[str] = Counter()
     for pod in pods:

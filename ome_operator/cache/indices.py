@@ -8,10 +8,10 @@ from typing import Any
 
 from ome_operator import names
 from ome_operator.api import Invalid
-from ome_operator.cache.node_labels import LabelIndex, moves
+from ome_operator.cache.node_labels import LabelIndex, label_changes
 from ome_operator.cache.node_sets import NodeNumbers, NodeSet
 from ome_operator.cache.resources import ACCELERATORS, FINE_TUNED, JOB, MODELS, SERVICE, Resource
-from ome_operator.core.observed.objects import Deps, Holding, Node, NodeRecord, Pod, Ref
+from ome_operator.core.observed.objects import Deps, Node, NodeHolding, NodeRecord, Pod, Ref
 
 
 class Index:
@@ -36,7 +36,7 @@ class Index:
         self.unmade: dict[Ref, None] = {}
         """Servings whose status has no address yet."""
         self.models = LabelIndex()
-        self.holdings: dict[Ref, dict[str, Holding]] = {}
+        self.holdings: dict[Ref, dict[str, NodeHolding]] = {}
         """Model -> node -> what the node's agent reports about the model."""
         self.deps = replace(
             settled,
@@ -50,7 +50,7 @@ class Index:
 
     def current_deps(self) -> Deps:
         """Return the catalog and the nodes. Whenever a node has changed, the mapping `nodes` of the result is a new object,
-        because results about nodes are memoized by the identity of this mapping (core/placement/fit.py:lacks).
+        because results about nodes are memoized by the identity of this mapping (core/placement/fit.py:find_unplaced).
         """
         if self._nodes_changed:
             self._nodes_changed, self.deps = False, replace(self.deps, nodes=MappingProxyType(self._nodes))
@@ -71,7 +71,7 @@ class Index:
         if former is None or now is None or former._replace(version=now.version) != now:
             self._nodes_changed = True
         _put(self._nodes, name, now)
-        for label, holds in moves(former, now):
+        for label, holds in label_changes(former, now):
             self._moved.add(label)
             nodes = self._holders.get(label)
             if nodes is None:

@@ -42,14 +42,14 @@ class MountIndex:
 def _all(content: Manifest | None) -> set[str]:
     """Return the directories that a revision mounts, and their parents."""
     found: set[str] = set()
-    for place in mounted((content or {}).get("data")):
+    for place in mounted_directories((content or {}).get("data")):
         while place not in found and place != "/":
             found.add(place)
             place = dirname(place) or "/"
     return found
 
 
-def mounted(data: Any, component: str = "") -> set[str]:
+def mounted_directories(data: Any, component: str = "") -> set[str]:
     """Return the directories that the pods of a revision mount; with `component`, only those of this component. `data` is
     what the ControllerRevision stores. Return an empty set if another client wrote data that the operator never stores.
     """

@@ -14,13 +14,13 @@ _ASKED = 10_000
 number of labels."""
 
 
-def concerns(label: str, ref: Ref) -> bool:
+def label_names_model(label: str, ref: Ref) -> bool:
     """Return whether a node label states that the node has this model, or one of its revisions."""
     directory = label.rpartition(".")[2]
     return label in (names.model_label(*ref), names.revision_label(*ref, directory))
 
 
-def moves(former: Node | None, now: Node | None) -> Iterator[tuple[str, bool]]:
+def label_changes(former: Node | None, now: Node | None) -> Iterator[tuple[str, bool]]:
     """Yield (label, True) for each model or revision that a node has gained, and (label, False) for each that it has
     lost.
     """
@@ -65,5 +65,5 @@ class LabelIndex:
                 self._found.clear()
             whole = label.rpartition(".")[0]
             near = {ref: None for end in (label, whole, whole[-_CUT:]) for ref in self._models.get(end, ())}
-            self._found[label] = [ref for ref in near if self._ends[ref][0] == label or concerns(label, ref)]
+            self._found[label] = [ref for ref in near if self._ends[ref][0] == label or label_names_model(label, ref)]
         return self._found[label]

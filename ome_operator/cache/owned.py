@@ -10,10 +10,10 @@ from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.resources import SERVICE
 from ome_operator.core.observed.objects import Child, Pod, Ref
 from ome_operator.core.observed.slices import controlled_or_adoptable
-from ome_operator.core.render.statefulsets import Stored, stored
+from ome_operator.core.render.statefulsets import StoredRole, roles_by_component
 
 
-def owned(cluster: ClusterCache, kind: str, service: Ref) -> Iterator[Child]:
+def owned_children(cluster: ClusterCache, kind: str, service: Ref) -> Iterator[Child]:
     """Yield the children of a kind that the service of this name controls now, or may adopt."""
     found = cluster.find(service)
     if found is not None:
@@ -23,7 +23,7 @@ def owned(cluster: ClusterCache, kind: str, service: Ref) -> Iterator[Child]:
 
 def own_routers(cluster: ClusterCache, service: Ref) -> list[Pod]:
     """Return the pods of routers whose Deployment the service of this name controls now."""
-    deployments = {child.name for child in owned(cluster, "Deployment", service) if child.owner}
+    deployments = {child.name for child in owned_children(cluster, "Deployment", service) if child.owner}
     return [
         pod
         for pod in cluster.pods_of(service.namespace, service.name)
@@ -36,14 +36,14 @@ def revision(cluster: ClusterCache, service: Ref, name: str) -> Mapping[str, Any
     """Return the data of a stored revision of the service that has this name now; {} if there is none. Anybody may have
     written its content, so parsing it may raise AttributeError, KeyError, TypeError or ValueError.
     """
-    return next((data for _, data in _named(owned(cluster, "ControllerRevision", service), name)), {})
+    return next((data for _, data in _named(owned_children(cluster, "ControllerRevision", service), name)), {})
 
 
-def stored_roles(cluster: ClusterCache, service: Ref, name: str) -> Mapping[str, Stored]:
+def stored_roles(cluster: ClusterCache, service: Ref, name: str) -> Mapping[str, StoredRole]:
     """Return the roles of a stored revision of the service that has this name now; {} if there is none. Raises
     AttributeError, KeyError, TypeError or ValueError if somebody else has written data that the operator never stores.
     """
-    return stored(revision(cluster, service, name))
+    return roles_by_component(revision(cluster, service, name))
 
 
 def revision_of_pods(cluster: ClusterCache, namespace: str, service: str, name: str) -> Mapping[str, Any]:

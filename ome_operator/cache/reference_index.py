@@ -5,7 +5,7 @@ others.
 from collections.abc import Callable
 
 from ome_operator.api import InferenceService, Invalid
-from ome_operator.cache.resources import RUNTIMES, Resource, edited
+from ome_operator.cache.resources import RUNTIMES, Resource, editable_parts
 from ome_operator.core.observed.objects import Ref
 
 Refs = Callable[[InferenceService], tuple[Ref, ...]]
@@ -56,7 +56,11 @@ class ReferenceIndex:
 
 def _same(old: Resource, new: Resource) -> bool:
     """Return whether two states of a service have the same references: the same spec and the same chosen runtime."""
-    return old.uid == new.uid and edited(old) == edited(new) and old.status.get("runtime") == new.status.get("runtime")
+    return (
+        old.uid == new.uid
+        and editable_parts(old) == editable_parts(new)
+        and old.status.get("runtime") == new.status.get("runtime")
+    )
 
 
 def _chosen(resource: Resource) -> tuple[Ref, ...]:

@@ -70,12 +70,12 @@ _PARSE: dict[str, Callable[[Mapping[str, Any]], Any]] = {
 }
 
 
-def keep(kind: str, body: Mapping[str, Any], known: Resource | None) -> Resource:
+def parse_or_keep(kind: str, body: Mapping[str, Any], known: Resource | None) -> Resource:
     """Return the resource for an object's JSON. If the spec is the same as in `known`, the stored resource, it is not parsed
     again. The resource of a namespaced object that is too large has no spec, and its `parsed` is Invalid.
     """
     resource = _unparsed(kind, body)
-    if known is not None and edited(known) == edited(resource):
+    if known is not None and editable_parts(known) == editable_parts(resource):
         # Only the status has changed, which happens often; parsing a large spec again would be the most expensive part.
         parsed = known.parsed
         return resource._replace(parsed=parsed if isinstance(parsed, Invalid) else replace(parsed, status=resource.status))
@@ -104,16 +104,16 @@ def _unparsed(kind: str, body: Mapping[str, Any]) -> Resource:
     )
 
 
-def edited(resource: Resource) -> tuple[Any, ...]:
+def editable_parts(resource: Resource) -> tuple[Any, ...]:
     """Return the parts of an object that people can edit, and the status fields of a model on which selection depends."""
     weights = resource.status.get("weights") or {}
     facts = resource.status.get("facts")
     return resource.generation, resource.labels, resource.annotations, resource.deleting, facts, weights.get("uri")
 
 
-def same(a: Resource, b: Resource) -> bool:
+def is_same(a: Resource, b: Resource) -> bool:
     """Return whether two versions of an object are equal in everything that a reconciliation reads."""
-    return edited(a) == edited(b) and a.status_owned == b.status_owned and _names(a) == _names(b)
+    return editable_parts(a) == editable_parts(b) and a.status_owned == b.status_owned and _names(a) == _names(b)
 
 
 def _names(resource: Resource) -> set[str]:

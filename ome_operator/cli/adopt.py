@@ -118,9 +118,9 @@ def _run(where: _Cluster, dry_run: bool, work: Callable[[Any, Any], Awaitable[No
     """Connect to the cluster, run `work`, and return the number of items that are left to do. With `dry_run`, nothing is
     changed.
     """
-    from ome_operator.adopt.steps import Steps
+    from ome_operator.adopt.steps import StepReporter
 
-    steps = Steps(typer.echo, dry_run=dry_run)
+    steps = StepReporter(typer.echo, dry_run=dry_run)
     on_cluster(
         where.kubeconfig,
         where.context,

@@ -12,7 +12,7 @@ import typer
 from ome_operator.cli.declared import read_values, with_flags
 from ome_operator.errors import UserError
 from ome_operator.settings.agent import AgentOptions, PeerOptions
-from ome_operator.settings.option import assembled, options
+from ome_operator.settings.option import build_settings_object, options
 from ome_operator.storage.addresses import Network
 from ome_operator.storage.grants import Trust, parse_grant
 
@@ -29,7 +29,7 @@ def _agent(**given: Any) -> None:
     """Download and verify the weights of the models that belong on this node, until stopped."""
     from ome_operator.util.log_format import configure
 
-    chosen: AgentOptions = assembled(AgentOptions, read_values(_OPTIONS, given, {"roots": _roots}))
+    chosen: AgentOptions = build_settings_object(AgentOptions, read_values(_OPTIONS, given, {"roots": _roots}))
     configure(chosen.log_format, chosen.log_level)
     settings, server = _settings(chosen), None
     if chosen.peers.name:

@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ome_operator import __version__
-from ome_operator.util.similar import similar
+from ome_operator.util.similar import most_similar
 
 COMMANDS = {
     "operator": ("ome_operator.cli.operator", "Run the operator."),
@@ -140,7 +140,7 @@ class LazyGroup(TyperGroup):
         does what the word means elsewhere, or one with a similar name. The completion of a shell gets no error.
         """
         name = args[0]
-        meant = "" if name in commands() else _MEANT.get(name) or similar(name, commands())
+        meant = "" if name in commands() else _MEANT.get(name) or most_similar(name, commands())
         if meant and not ctx.resilient_parsing:
             ctx.fail(f"No such command '{name}'. Did you mean `ome {meant}`?")
         return super().resolve_command(ctx, args)

@@ -24,7 +24,7 @@ _MOST = 2**20
 _LARGEST = 2**53
 
 
-def read(path: Path, options: Mapping[str, Declared]) -> dict[str, Any]:
+def read_config_file(path: Path, options: Mapping[str, Declared]) -> dict[str, Any]:
     """Return the values of the file by key, in the form in which the flags accept them.
 
     `options` maps the key of every option to its declaration. Raises UserError with the file, the key and the fix.

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from ome_operator.errors import Unanswered, UserError
-from ome_operator.util.similar import similar
+from ome_operator.errors import QuestionUnanswered, UserError
+from ome_operator.util.similar import most_similar
 
 if TYPE_CHECKING:
     from ome_operator.kube.client import Client, Manifest
@@ -112,14 +112,14 @@ async def patch_read(client: "Client", kind: str, body: "Manifest", patch: "Mani
     """Apply a merge patch that was computed from `body`, the object as it was read. Return the object as it is stored then.
 
     Raises Conflict if the object has changed since it was read, so that an edit never overwrites what the patch does not
-    take into account. `edited` repeats such an edit.
+    take into account. `retry_on_conflict` repeats such an edit.
     """
     was = body["metadata"]
     bound = {**patch, "metadata": {**patch.get("metadata", {}), "resourceVersion": was["resourceVersion"]}}
     return await client.patch_merge(kind, was.get("namespace") or "", was["name"], was["uid"], bound)
 
 
-async def edited(attempt: Callable[[], Awaitable[T]]) -> T:
+async def retry_on_conflict(attempt: Callable[[], Awaitable[T]]) -> T:
     """Await `attempt`, which reads an object and writes it with `patch_read`, until no other client changes the object in
     between, and return its result. Raises UserError after as many attempts as `PAUSES` permits.
 
@@ -144,8 +144,8 @@ async def edited(attempt: Callable[[], Awaitable[T]]) -> T:
 
 
 def edited_on_cluster(kubeconfig: Path | None, context: str | None, attempt: Callable[["Client"], Awaitable[T]]) -> T:
-    """Run an edit with `on_cluster`, and repeat it as `edited` describes."""
-    return on_cluster(kubeconfig, context, lambda client: edited(lambda: attempt(client)))
+    """Run an edit with `on_cluster`, and repeat it as `retry_on_conflict` describes."""
+    return on_cluster(kubeconfig, context, lambda client: retry_on_conflict(lambda: attempt(client)))
 
 
 def namespace_or_default(client: "Client", namespace: str) -> str:
@@ -165,7 +165,7 @@ def refuse_file(service: str, command: str = "lint") -> None:
     """
     if Path(service).suffix in (".yaml", ".yml", ".json"):
         reads = f"`ome {command} -f {service}` reads it; repeat -f for each file"
-        raise Unanswered(f"{service} is the name of a file, not of a service: {reads}.")
+        raise QuestionUnanswered(f"{service} is the name of a file, not of a service: {reads}.")
 
 
 def resolve_service(client: "Client", service: str, namespace: str) -> tuple[str, str]:
@@ -178,7 +178,9 @@ def resolve_service(client: "Client", service: str, namespace: str) -> tuple[str
     if before.lower() in _KINDS or not before:
         return namespace_or_default(client, namespace), name
     if namespace not in ("", before):
-        raise Unanswered(f"SERVICE {service} is in namespace {before}, but -n is {namespace}: leave out one of them.")
+        raise QuestionUnanswered(
+            f"SERVICE {service} is in namespace {before}, but -n is {namespace}: leave out one of them."
+        )
     return before, name
 
 
@@ -193,7 +195,7 @@ async def get_service(client: "Client", service: str, namespace: str) -> "Manife
         raise await no_such_service(client, name, where) from error
 
 
-async def no_such_service(client: "Client", service: str, namespace: str) -> Unanswered:
+async def no_such_service(client: "Client", service: str, namespace: str) -> QuestionUnanswered:
     """Return the error for a service that does not exist. It names a service of the same name in another namespace, or of a
     similar name in this namespace, if the user may list services.
     """
@@ -208,12 +210,12 @@ async def no_such_service(client: "Client", service: str, namespace: str) -> Una
     return _absent(service, namespace, [])
 
 
-def _absent(service: str, namespace: str, known: Collection[tuple[str, str]]) -> Unanswered:
+def _absent(service: str, namespace: str, known: Collection[tuple[str, str]]) -> QuestionUnanswered:
     others = sorted(where for where, name in known if name == service)
-    near = similar(service, (name for where, name in known if where == namespace))
+    near = most_similar(service, (name for where, name in known if where == namespace))
     remedy = "Choose another namespace with -n; `ome status -A` shows all services"
     if others:
         remedy = f"There is one in namespace {', '.join(others[:_FEW])}: write -n {others[0]}"
     elif near:
         remedy = f"Did you mean {near}? Otherwise c{remedy[1:]}"
-    return Unanswered(f"there is no InferenceService {service} in namespace {namespace}. {remedy}.")
+    return QuestionUnanswered(f"there is no InferenceService {service} in namespace {namespace}. {remedy}.")

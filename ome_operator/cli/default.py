@@ -5,7 +5,7 @@ from typing import Any
 from typer.core import TyperGroup
 
 
-def otherwise(command: str, *, always: bool = False, options_only: bool = False) -> type[TyperGroup]:
+def default_command_group(command: str, *, always: bool = False, options_only: bool = False) -> type[TyperGroup]:
     """Return the class of a command group that runs the subcommand `command` if the first argument is neither a
     subcommand nor a help option; if `always` is true, also without arguments. If `options_only` is true, `command` has no
     arguments, so a first word that is no option is an unknown subcommand.

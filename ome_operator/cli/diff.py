@@ -9,9 +9,9 @@ import typer
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, namespace_or_default, on_cluster
 from ome_operator.cli.gate import NOT_ACCEPTED
 from ome_operator.cli.manifests import left_out, read_files, report_skipped
-from ome_operator.cli.output import Output, complain, console, emit
+from ome_operator.cli.output import Output, console, emit, print_error
 from ome_operator.cli.render import Files
-from ome_operator.errors import Unanswered
+from ome_operator.errors import QuestionUnanswered
 
 if TYPE_CHECKING:
     from ome_operator.describe.preview import Preview
@@ -34,15 +34,15 @@ def diff(
     Objects that would be refused are named with the reason, and the others are compared. Exit code 0: nothing would
     change. 1: something would change. 2: an object would be refused, or the answer is unknown.
     """
-    found = on_cluster(kubeconfig, context, lambda client: _preview(client, files, namespace), error=Unanswered)
+    found = on_cluster(kubeconfig, context, lambda client: _preview(client, files, namespace), error=QuestionUnanswered)
     if output is not None:
         emit(output, found)
     else:
         _show(found, brief)
     for sentence in found.lint:
-        complain(sentence)
+        print_error(sentence)
     if found.problems:
-        raise Unanswered(left_out(found.problems, "The other objects are compared" if found.objects else ""))
+        raise QuestionUnanswered(left_out(found.problems, "The other objects are compared" if found.objects else ""))
     raise typer.Exit(1 if found.objects or found.services else 0)
 
 
@@ -59,8 +59,8 @@ async def _preview(client: "Client", files: list[Path], namespace: str) -> "Prev
 
 def _show(found: "Preview", brief: bool) -> None:
     from ome_operator.describe.draw import preview
-    from ome_operator.util.visible import everywhere
+    from ome_operator.util.visible import make_all_visible
 
     screen = console()
-    for line in preview(everywhere(found), brief):
+    for line in preview(make_all_visible(found), brief):
         screen.print(line, soft_wrap=not screen.is_terminal)

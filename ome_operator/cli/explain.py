@@ -10,10 +10,10 @@ import typer
 
 from ome_operator.cli.completing import services
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, no_such_service, on_cluster, resolve_service
-from ome_operator.cli.default import otherwise
+from ome_operator.cli.default import default_command_group
 from ome_operator.cli.manifests import catalog_paths, left_out, read_files, read_manifests
-from ome_operator.cli.output import Output, console, emit, say
-from ome_operator.errors import Unanswered
+from ome_operator.cli.output import Output, console, emit, print_result
+from ome_operator.errors import QuestionUnanswered
 
 if TYPE_CHECKING:
     from ome_operator.describe.diagnosis import ServiceTrouble
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 app = typer.Typer(
-    cls=otherwise("service"),
+    cls=default_command_group("service"),
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -54,26 +54,26 @@ def service(
     """
 
     async def work(client: "Client") -> "ServiceTrouble":
-        from ome_operator.cli.live.diagnosis import troubles
+        from ome_operator.cli.live.diagnosis import read_trouble
         from ome_operator.kube.errors import NotFound
 
         where, service = resolve_service(client, name, namespace)
         try:
-            return await troubles(client, where, service)
+            return await read_trouble(client, where, service)
         except NotFound as error:
             raise await no_such_service(client, service, where) from error
 
-    found = on_cluster(kubeconfig, context, work, error=Unanswered)
+    found = on_cluster(kubeconfig, context, work, error=QuestionUnanswered)
     if output is not None:
         emit(output, found)
     else:
         from datetime import UTC, datetime
 
         from ome_operator.describe.draw import draw_trouble as drawn
-        from ome_operator.util.visible import everywhere
+        from ome_operator.util.visible import make_all_visible
 
         screen = console()
-        for line in drawn(everywhere(found), datetime.now(UTC)):
+        for line in drawn(make_all_visible(found), datetime.now(UTC)):
             screen.print(line, soft_wrap=not screen.is_terminal)
     raise typer.Exit(0 if found.ready else 1)
 
@@ -93,7 +93,7 @@ def runtime(
     """
     from ome_operator.api import Invalid, Serving
     from ome_operator.cache.resources import SERVICE, SERVING
-    from ome_operator.cli.live.cluster_from_manifests import gather
+    from ome_operator.cli.live.cluster_from_manifests import build_cluster
     from ome_operator.core.sglang.convert import draft
     from ome_operator.describe.selection import explain as lines
 
@@ -101,16 +101,16 @@ def runtime(
     beside, refused = found.accepted(), [str(each) for each in found.refused]
     asked = {(item["kind"], item["metadata"]["name"]) for item in beside if item["kind"] in (SERVICE, SERVING)}
     if not asked and refused:
-        raise Unanswered(left_out(refused, ""))
+        raise QuestionUnanswered(left_out(refused, ""))
     if not asked:
-        raise Unanswered(f"{file} contains neither an InferenceService nor a Serving: name a file with one of them.")
+        raise QuestionUnanswered(f"{file} contains neither an InferenceService nor a Serving: name a file with one of them.")
     instead = "Use --files to read YAML files instead."
     known = (
         read_manifests(catalog_paths(files), namespace)
         if files
-        else on_cluster(kubeconfig, context, _catalog, elsewhere=instead, stopped=instead, error=Unanswered)
+        else on_cluster(kubeconfig, context, _catalog, elsewhere=instead, stopped=instead, error=QuestionUnanswered)
     )
-    cluster = gather([*known, *beside])
+    cluster = build_cluster([*known, *beside])
     failed = False
     for kept in (*cluster.services(), *cluster.resources[SERVING]):
         if (kept.ref.kind, kept.ref.name) not in asked:
@@ -118,18 +118,18 @@ def runtime(
         short = isinstance(kept.parsed, Serving)
         parsed = draft(kept.parsed, cluster.deps()) if short else kept.parsed
         if isinstance(parsed, Invalid):
-            raise Unanswered(f"{file}: {parsed.why}")
+            raise QuestionUnanswered(f"{file}: {parsed.why}")
         messages = list(lines(parsed, cluster.deps(), draft=short))
-        say("\n".join(messages))
+        print_result("\n".join(messages))
         failed |= any(line.startswith(("nothing fits", "there is no", "problem")) for line in messages)
     if refused:
-        raise Unanswered(left_out(refused, "The other objects were read"))
+        raise QuestionUnanswered(left_out(refused, "The other objects were read"))
     raise typer.Exit(1 if failed else 0)
 
 
 async def _catalog(client: "Client") -> Sequence[dict[str, Any]]:
     """Return every object on the cluster to which services may refer, and the nodes if the user may read them."""
     from ome_operator.cache.resources import CATALOG
-    from ome_operator.kube.listing import listed
+    from ome_operator.kube.listing import list_all
 
-    return await listed(client, (*CATALOG, "Node"), optional=("Node",))
+    return await list_all(client, (*CATALOG, "Node"), optional=("Node",))

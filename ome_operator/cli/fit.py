@@ -8,7 +8,7 @@ from ome_operator.cli.connect import Context, Kubeconfig, Namespace, namespace_o
 from ome_operator.cli.manifests import left_out, read_files, report_skipped
 from ome_operator.cli.output import Output, emit
 from ome_operator.cli.render import Files
-from ome_operator.errors import Unanswered
+from ome_operator.errors import QuestionUnanswered
 
 if TYPE_CHECKING:
     from ome_operator.describe.fit import FitAnswer
@@ -34,27 +34,27 @@ def fit(
     named with the reason, and the other services are checked. Exit code 0: all services fit. 1: a service does not. 2: an
     object would be refused, or the answer is unknown.
     """
-    from ome_operator.cli.output import say
+    from ome_operator.cli.output import print_result
     from ome_operator.describe.fit import text
-    from ome_operator.util.visible import everywhere
+    from ome_operator.util.visible import make_all_visible
 
     async def work(client: "Client") -> "tuple[list[FitAnswer], list[str]]":
-        from ome_operator.cli.live.fits import fits
+        from ome_operator.cli.live.fits import services_that_fit
 
         found = read_files(files, namespace_or_default(client, namespace))
         report_skipped(found)
-        answers, problems = await fits(client, found.accepted())
+        answers, problems = await services_that_fit(client, found.accepted())
         return answers, [*map(str, found.refused), *problems]
 
-    found, problems = on_cluster(kubeconfig, context, work, error=Unanswered, read_only=True)
+    found, problems = on_cluster(kubeconfig, context, work, error=QuestionUnanswered, read_only=True)
     if problems and not found:
-        raise Unanswered(left_out(problems, ""))
+        raise QuestionUnanswered(left_out(problems, ""))
     if not found:
-        raise Unanswered(f"no InferenceService in {', '.join(map(str, files))}: nothing to place.")
+        raise QuestionUnanswered(f"no InferenceService in {', '.join(map(str, files))}: nothing to place.")
     if output is not None:
         emit(output, found)
     else:
-        say("\n".join(text(each) for each in everywhere(found)))
+        print_result("\n".join(text(each) for each in make_all_visible(found)))
     if problems:
-        raise Unanswered(left_out(problems, "The other services were checked"))
+        raise QuestionUnanswered(left_out(problems, "The other services were checked"))
     raise typer.Exit(0 if all(each.fits for each in found) else 1)

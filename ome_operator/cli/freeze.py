@@ -18,13 +18,13 @@ from ome_operator.cli.connect import (
     Context,
     Kubeconfig,
     Namespace,
-    edited,
     no_such_service,
     on_cluster,
     patch_read,
     resolve_service,
+    retry_on_conflict,
 )
-from ome_operator.cli.output import say
+from ome_operator.cli.output import print_result
 from ome_operator.errors import UserError
 from ome_operator.settings import Settings
 
@@ -127,7 +127,7 @@ def thaw(
         typer.echo(f"{where}/{name} {'is no longer frozen' if was else 'was not frozen individually: nothing was changed'}.")
         its = await _class_of(client, where, name)
         if message := await _frozen_with_all(client, _lease_of(its), lease):
-            say(f"All services are still frozen{message}: `{_thaw(its)}` ends the freeze of all services.")
+            print_result(f"All services are still frozen{message}: `{_thaw(its)}` ends the freeze of all services.")
 
     on_cluster(kubeconfig, context, work)
 
@@ -210,28 +210,28 @@ async def _freeze(client: "Client", kind: str, namespace: str, name: str, value:
         metadata = {"name": name, "namespace": namespace, "annotations": {keys.FREEZE: value}}
         await client.create({"apiVersion": "coordination.k8s.io/v1", "kind": kind, "metadata": metadata})
 
-    await edited(attempt)
+    await retry_on_conflict(attempt)
 
 
 async def _thawed(client: "Client", kind: str, namespace: str, name: str) -> str:
     """Remove the freeze annotation of an object, and return its value; "" if it had none. Raises UserError if somebody
     freezes the object anew at the same time, because that freeze is not the one to end.
     """
-    from ome_operator.core.freeze.hold import frozen
+    from ome_operator.core.freeze.hold import freeze_text
 
     seen: list[str] = []
 
     async def attempt() -> str:
         if (body := await _read(client, kind, namespace, name)) is None:
             return ""
-        seen.append(was := frozen(body["metadata"].get("annotations") or {}))
+        seen.append(was := freeze_text(body["metadata"].get("annotations") or {}))
         if was and was != seen[0]:
             raise UserError(f"{kind} {namespace}/{name} was frozen anew in the meantime, {was}: run the command again.")
         if was:
             await patch_read(client, kind, body, {"metadata": {"annotations": {keys.FREEZE: None}}})
         return seen[0]
 
-    return await edited(attempt)
+    return await retry_on_conflict(attempt)
 
 
 async def _read(client: "Client", kind: str, namespace: str, name: str) -> "Manifest | None":
@@ -287,10 +287,10 @@ def _is_confirmed(body: "Manifest", value: str) -> bool:
 
 async def _left(client: "Client", of: str) -> None:
     """Print which services stay frozen because of their own annotation."""
-    from ome_operator.core.freeze.hold import frozen
+    from ome_operator.core.freeze.hold import freeze_text
 
     bodies = await client.list_objects("InferenceService", label_selector=_selector(of))
-    found = [item["metadata"] for item in bodies if frozen(item["metadata"].get("annotations") or {})]
+    found = [item["metadata"] for item in bodies if freeze_text(item["metadata"].get("annotations") or {})]
     for item in found[:10]:
         typer.echo(
             f"{item['namespace']}/{item['name']} stays frozen, because it was frozen individually. To end that freeze: "
@@ -302,12 +302,12 @@ async def _left(client: "Client", of: str) -> None:
 
 async def _frozen_with_all(client: "Client", name: str, lease: str) -> str:
     """Return the description of the freeze on the operator's Lease; "" if there is none or the user may not read it."""
-    from ome_operator.core.freeze.hold import explanation, frozen
+    from ome_operator.core.freeze.hold import explanation, freeze_text
     from ome_operator.kube.errors import KubeError
 
     try:
         where = await _found(client, name, lease)
-        value = frozen((await client.get("Lease", where, name))["metadata"].get("annotations") or {})
+        value = freeze_text((await client.get("Lease", where, name))["metadata"].get("annotations") or {})
     except (KubeError, UserError):
         return ""
     return explanation(value) if value else ""

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from ome_operator import keys
 from ome_operator.api import pod_fields, strict
-from ome_operator.api.invalid import divided
+from ome_operator.api.invalid import split_error
 from ome_operator.api.kinds import KINDS
-from ome_operator.util.kubeyaml import Repeat
+from ome_operator.util.kubeyaml import RepeatedKey
 
 NOT_ACCEPTED, POD_FIELD, KIND_UNKNOWN = "object-refused", "pod-field-unknown", "kind-unknown"
 OBJECT_TWICE, KEY_TWICE = "object-twice", "key-twice"
@@ -34,7 +34,7 @@ class WrittenObject(NamedTuple):
     where: str
     """Path of the file, or "standard input"."""
     body: Mapping[str, Any]
-    repeats: tuple[Repeat, ...]
+    repeats: tuple[RepeatedKey, ...]
     """The keys that maps in the document of the object contain twice."""
 
     @property
@@ -95,9 +95,9 @@ class FileRefusal(NamedTuple):
         return found is not None and f"{self.meant}.".startswith(f"{found[1]}.")
 
 
-def worded(mistake: strict.Mistake) -> tuple[str, str]:
+def describe_mistake(mistake: strict.Mistake) -> tuple[str, str]:
     """Return what is wrong and the instruction how to correct it, in the words of `ome lint`."""
-    message, remedy = divided(mistake.sentence)
+    message, remedy = split_error(mistake.sentence)
     return message, re.sub(r"^did you mean (.+)\?$", r"write \1", remedy) or "correct the value"
 
 
@@ -112,8 +112,8 @@ def refusals(parts: Iterable[WrittenObject], namespace: str) -> Iterator[FileRef
             continue
         name = part.named(namespace if kind.namespaced else "")
         found = [
-            FileRefusal(POD_FIELD if mistake.of_pod else NOT_ACCEPTED, name, mistake.field, *worded(mistake))
-            for mistake in strict.mistakes(kind, part.body)
+            FileRefusal(POD_FIELD if mistake.of_pod else NOT_ACCEPTED, name, mistake.field, *describe_mistake(mistake))
+            for mistake in strict.find_mistakes(kind, part.body)
         ]
         yield from (each for each in found if not any(other.causes(each.says) for other in found))
         for repeat in part.repeats:
@@ -129,7 +129,7 @@ def _foreign(part: WrittenObject) -> FileRefusal:
     """Return the refusal of an object whose apiVersion or kind is not one of this operator."""
     version, kind = str(part.body.get("apiVersion") or ""), str(part.body.get("kind") or "")
     right = next((one for one in _versions() if one[1] == kind), None)
-    near = pod_fields.meant(kind, {one[1] for one in _versions()})
+    near = pod_fields.closest_field(kind, {one[1] for one in _versions()})
     message = f"apiVersion {version or '(none)'} has no kind {kind or '(none)'} that this operator reads"
     if not version or not kind:
         missing = " and ".join(name for name, value in (("apiVersion", version), ("kind", kind)) if not value)
@@ -147,7 +147,7 @@ def _versions() -> list[tuple[str, str]]:
     return [(f"{kind.group}/{kind.version}", kind.kind) for kind in KINDS]
 
 
-def skipped(parts: Iterable[WrittenObject]) -> tuple[str, ...]:
+def unchecked_objects(parts: Iterable[WrittenObject]) -> tuple[str, ...]:
     """Return the objects that the commands of this module's description do not check, each with its file. Namespaces and
     Nodes are left out, because the commands read them.
     """

@@ -12,12 +12,12 @@ from typer.core import TyperCommand
 
 from ome_operator.api import AcceleratorClass, Model
 from ome_operator.cli.file_errors import why_unreadable
-from ome_operator.cli.output import complain
+from ome_operator.cli.output import print_error
 from ome_operator.cookbook.library import Library, engines, library
 from ome_operator.cookbook.library import engine as known_engine
 from ome_operator.cookbook.request import STRATEGIES, RecipeRefused, RecipeRequest
 from ome_operator.errors import UserError
-from ome_operator.util.checkout import shipped
+from ome_operator.util.checkout import shipped_folder
 from ome_operator.util.kubeyaml import documents
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -223,7 +223,7 @@ def bookshelf() -> Library:
     """Return the known models and hardware, read from the files of config/."""
     models: list[tuple[Model, str]] = []
     classes: list[AcceleratorClass] = []
-    config = shipped("config")
+    config = shipped_folder("config")
     for path in sorted(config.glob("[am]*/**/*.yaml")):
         text = path.read_text(encoding="utf-8")
         for body in documents(text):
@@ -258,7 +258,7 @@ def _answer(request: RecipeRequest, known: Library, explain: bool, output: str |
     for note in (*planned.notes, *(each.sentence for each in planned.published)):
         typer.secho(note, err=True, dim=True)
     for finding in _lint(files.all):
-        complain(finding)
+        print_error(finding)
     if output == YAML:
         typer.echo(files.all, nl=False)
         return
@@ -282,13 +282,13 @@ def _lint(text: str) -> tuple[str, ...]:
     """Return the findings of `ome lint` in the generated YAML. The tests expect no findings, but cannot cover all
     combinations of options.
     """
-    from ome_operator.cli.live.cluster_from_manifests import KNOWN, gather
+    from ome_operator.cli.live.cluster_from_manifests import KNOWN, build_cluster
     from ome_operator.cli.live.linted import lines
     from ome_operator.cli.manifests import catalog_paths, read_manifests
 
     bodies = [body for body in documents(text) if body["kind"] in KNOWN]
     beside = read_manifests(catalog_paths([Path("config/accelerators")]), "default")
-    cluster = gather([*beside, *bodies], model_agent=False)
+    cluster = build_cluster([*beside, *bodies], model_agent=False)
     return lines(cluster, [kept.ref for kept in cluster.services()], "`ome lint -f` with the same files")
 
 

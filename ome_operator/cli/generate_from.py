@@ -14,8 +14,8 @@ from ome_operator.cookbook.own_model import OwnModel, names_code
 from ome_operator.errors import UserError
 from ome_operator.modelinfo.extract import CONFIG, FILES, MEMORY, MODELOPT, facts
 from ome_operator.util.json_limits import parsed
-from ome_operator.util.similar import meant
-from ome_operator.util.visible import visible
+from ome_operator.util.similar import suggestion
+from ome_operator.util.visible import make_visible
 
 if TYPE_CHECKING:
     from ome_operator.kube.client import Client
@@ -61,7 +61,7 @@ def _of_files(folder: Path, config: Path | None = None) -> OwnModel:
     others = [] if config else [_object(folder / name) for name in _WITH_CODE if (folder / name).is_file()]
     title = config.stem if config and config.name != CONFIG else folder.name or "model"
     return OwnModel(
-        title=visible(title),  # it becomes a comment of the manifests: the name of a file may have several lines
+        title=make_visible(title),  # it becomes a comment of the manifests: the name of a file may have several lines
         uri=f"local://{folder}",
         path=str(folder),
         facts=facts({name: path.read_bytes() for name, path in paths.items()}),
@@ -105,7 +105,8 @@ def _of_repository(repository: str, revision: str) -> OwnModel:
     if found is None:
         raise UserError(
             f"--from {repository}: the architecture is unknown, because no agent of the cluster has read the files of a "
-            f"model with the URI {uri}: {meant(title, published_names())}name its config.json, or apply a model with this "
+            f"model with the URI {uri}: {suggestion(title, published_names())}name its config.json, or apply a model with "
+            "this "
             "URI and wait for the agent"
         )
     learned, path = found

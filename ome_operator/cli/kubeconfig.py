@@ -44,8 +44,8 @@ def kubeconfig(
     to it. Only you can read the file. To renew the token, run the command again: a running operator reads the file again by
     itself.
     """
-    namespace, name = account(serviceaccount)
-    life = span(duration)
+    namespace, name = parse_account(serviceaccount)
+    life = parse_lifetime(duration)
     file = None if output == "-" else Path(output or f"{name}.kubeconfig")
     if file is not None:
         replaceable(file, serviceaccount)
@@ -65,16 +65,16 @@ def kubeconfig(
     cluster, token = on_cluster(
         kubeconfig, context, work, stopped="This command needs the right to create serviceaccounts/token."
     )
-    text = yaml.safe_dump(made(cluster, serviceaccount, str(token["token"])), sort_keys=False)
+    text = yaml.safe_dump(build_kubeconfig(cluster, serviceaccount, str(token["token"])), sort_keys=False)
     if file is None:
         typer.echo(text, nl=False)
     else:
-        kept(file, text)
+        write_private_file(file, text)
     until = datetime.fromisoformat(str(token["expirationTimestamp"]))
-    typer.echo(told(file, cluster["server"], namespace, name, until, life), err=True)
+    typer.echo(describe_token(file, cluster["server"], namespace, name, until, life), err=True)
 
 
-def account(written: str) -> tuple[str, str]:
+def parse_account(written: str) -> tuple[str, str]:
     """Return the namespace and the name of an account from the text NAMESPACE/NAME. Raises UserError if the text has
     another form.
     """
@@ -85,7 +85,7 @@ def account(written: str) -> tuple[str, str]:
     return namespace, name
 
 
-def span(written: str) -> timedelta:
+def parse_lifetime(written: str) -> timedelta:
     """Return the lifetime of a token from a text such as 24h. Raises UserError if the text is invalid or the lifetime is
     shorter than SHORTEST.
     """
@@ -95,7 +95,7 @@ def span(written: str) -> timedelta:
     return found
 
 
-def made(cluster: Mapping[str, Any], user: str, token: str) -> dict[str, Any]:
+def build_kubeconfig(cluster: Mapping[str, Any], user: str, token: str) -> dict[str, Any]:
     """Return the content of a kubeconfig with one cluster and one user."""
     return {
         "apiVersion": "v1",
@@ -124,7 +124,7 @@ def replaceable(file: Path, user: str) -> None:
         )
 
 
-def kept(file: Path, text: str) -> None:
+def write_private_file(file: Path, text: str) -> None:
     """Write the file with mode 0600. The file is replaced atomically, because a running operator may read it at any
     moment.
     """
@@ -141,7 +141,7 @@ def kept(file: Path, text: str) -> None:
         raise UserError(f"--output={file}: {error.strerror}.") from error
 
 
-def told(file: Path | None, server: str, namespace: str, name: str, until: datetime, asked: timedelta) -> str:
+def describe_token(file: Path | None, server: str, namespace: str, name: str, until: datetime, asked: timedelta) -> str:
     """Return a line that states the account, the server and the expiry of the token. It also states if the token expires
     earlier than `asked`.
     """

@@ -29,7 +29,7 @@ from ome_operator.cli.manifests import (
     report_borrowed,
     report_skipped,
 )
-from ome_operator.errors import Unanswered
+from ome_operator.errors import QuestionUnanswered
 
 if TYPE_CHECKING:
     from ome_operator.engines.flags import Versions
@@ -123,12 +123,12 @@ def lint(
                 lambda client: _live(client, service, namespace, everywhere, versions),
                 elsewhere="Use -f to check files instead.",
                 stopped="Use -f to check files instead.",
-                error=Unanswered,
+                error=QuestionUnanswered,
             )
         looked_at = on_machine(looked_at, accelerator) if accelerator else looked_at
         found = without_consequences(finding for subject in looked_at for finding in rules.check(subject, ignore or ()))
     except DataError as error:
-        raise Unanswered(f"--engine-data: {error}.") from error
+        raise QuestionUnanswered(f"--engine-data: {error}.") from error
     texts = _texts(files or [])
     if fix:
         typer.echo(source.patch(texts, found), nl=False)
@@ -150,19 +150,21 @@ def _check(service: str, files: list[Path] | None, everywhere: bool, offline: di
     -f to whether it is given.
     """
     if files and (service or everywhere):
-        raise Unanswered("-f checks files, but SERVICE and -A check a cluster: leave out -f, or leave out SERVICE and -A.")
+        raise QuestionUnanswered(
+            "-f checks files, but SERVICE and -A check a cluster: leave out -f, or leave out SERVICE and -A."
+        )
     if service and everywhere:
-        raise Unanswered("SERVICE selects a single service and -A all services: leave out one of them.")
+        raise QuestionUnanswered("SERVICE selects a single service and -A all services: leave out one of them.")
     if not files and (alone := [option for option, given in offline.items() if given]):
-        raise Unanswered(f"{' and '.join(alone)} can be used only with -f: add -f and a file.")
+        raise QuestionUnanswered(f"{' and '.join(alone)} can be used only with -f: add -f and a file.")
 
 
 def _versions(folder: Path | None) -> "Versions":
-    from ome_operator.engines.flags import Versions, packaged
+    from ome_operator.engines.flags import Versions, packaged_versions
 
     if folder is not None and not folder.is_dir():
-        raise Unanswered(f"--engine-data: {folder} is not a folder.")
-    return packaged() if folder is None else Versions(folder)
+        raise QuestionUnanswered(f"--engine-data: {folder} is not a folder.")
+    return packaged_versions() if folder is None else Versions(folder)
 
 
 def _texts(files: list[Path]) -> dict[str, str]:

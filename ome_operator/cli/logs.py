@@ -8,15 +8,15 @@ import typer
 
 from ome_operator.cli.completing import services
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, no_such_service, on_cluster, resolve_service
-from ome_operator.cli.output import complain, console
-from ome_operator.errors import Unanswered
-from ome_operator.util.visible import visible
+from ome_operator.cli.output import console, print_error
+from ome_operator.errors import QuestionUnanswered
+from ome_operator.util.visible import make_visible
 
 if TYPE_CHECKING:
     from ome_operator.cli.live.logs import Source
     from ome_operator.describe.log_selection import PodChoice
     from ome_operator.kube.client import Client
-    from ome_operator.kube.podlogs import LogLine, Wanted
+    from ome_operator.kube.podlogs import LogLine, LogWindow
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 TAIL = 100
@@ -65,7 +65,7 @@ def logs(
     wanted, choice = _wanted(following, previous, tail, since), PodChoice(role, group, rank)
 
     async def work(client: "Client") -> int:
-        from ome_operator.cli.live.logs import follow, merged
+        from ome_operator.cli.live.logs import follow_logs, show_merged
         from ome_operator.cli.live.simulated import read_simulated_nodes
         from ome_operator.kube.podlogs import Logs
 
@@ -78,31 +78,33 @@ def logs(
 
         sources = await look()
         if not sources:
-            raise Unanswered(await _nothing(client, where, name, choice, container, simulated))
+            raise QuestionUnanswered(await _nothing(client, where, name, choice, container, simulated))
         show, reader = _Shown(max(len(item.label) for item in sources), timestamps), Logs(client.connection)
         try:
             if following:
-                await follow(reader, look, wanted, show, complain)
-            return await merged(reader, sources, wanted, show, complain)
+                await follow_logs(reader, look, wanted, show, print_error)
+            return await show_merged(reader, sources, wanted, show, print_error)
         finally:
             await reader.close()
 
-    failed = on_cluster(kubeconfig, context, work, error=Unanswered)
+    failed = on_cluster(kubeconfig, context, work, error=QuestionUnanswered)
     raise typer.Exit(1 if failed else 0)
 
 
-def _wanted(following: bool, previous: bool, tail: int | None, since: str | None) -> "Wanted":
+def _wanted(following: bool, previous: bool, tail: int | None, since: str | None) -> "LogWindow":
     """Return which lines of each log to read. Raises Unanswered if options exclude each other or are invalid."""
     from ome_operator.describe.log_selection import parse_seconds
-    from ome_operator.kube.podlogs import Wanted
+    from ome_operator.kube.podlogs import LogWindow
 
     newest = parse_seconds(since) if since is not None else None
     if since is not None and newest is None:
-        raise Unanswered(f"--since {since} is not a duration: write a duration such as 30s, 5m or 1h30m.")
+        raise QuestionUnanswered(f"--since {since} is not a duration: write a duration such as 30s, 5m or 1h30m.")
     if following and previous:
-        raise Unanswered("--previous shows containers that have ended, which cannot be followed: leave out --follow.")
+        raise QuestionUnanswered(
+            "--previous shows containers that have ended, which cannot be followed: leave out --follow."
+        )
     last = tail if tail is not None else (-1 if since is not None else TAIL)
-    return Wanted(follow=following, previous=previous, tail=None if last < 0 else last, since=newest)
+    return LogWindow(follow=following, previous=previous, tail=None if last < 0 else last, since=newest)
 
 
 async def _sources(
@@ -180,7 +182,7 @@ class _Shown:
     def __call__(self, label: str, line: "LogLine") -> None:
         front, text = f"{label:{self._width}} │", line.text
         if self._terminal:
-            text = visible(_COLOUR.sub("", text), keep="\t")
+            text = make_visible(_COLOUR.sub("", text), keep="\t")
         if self._coloured:
             colour = self._colours.setdefault(label, _COLOURS[len(self._colours) % len(_COLOURS)])
             front = f"\x1b[{colour}m{front}\x1b[0m"

@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 import yaml
 
 from ome_operator.api import InferenceService
-from ome_operator.api.invalid import shown
+from ome_operator.api.invalid import as_yaml
 from ome_operator.cli import gate
 from ome_operator.cli.file_errors import why_unreadable
-from ome_operator.cli.live.cluster_from_manifests import KNOWN, named, ref
-from ome_operator.cli.output import complain
+from ome_operator.cli.live.cluster_from_manifests import KNOWN, full_name, ref_of_body
+from ome_operator.cli.output import print_error
 from ome_operator.core.observed.objects import Manifest, Ref
 from ome_operator.core.resolve.inputs import object_refs, runtime_refs
-from ome_operator.errors import Unanswered, UserError
-from ome_operator.kube.resources import RESOURCES, called
-from ome_operator.util.checkout import shipped
+from ome_operator.errors import QuestionUnanswered, UserError
+from ome_operator.kube.resources import RESOURCES, resource_name
+from ome_operator.util.checkout import shipped_folder
 from ome_operator.util.json_limits import deeper, larger
 from ome_operator.util.kubeyaml import LEVELS, VALUES, Document, documents_with_repeats
 
@@ -43,7 +43,7 @@ def catalog_paths(paths: Iterable[Path] | None) -> list[Path]:
     path in the `config` folder that is shipped with this program.
     """
     return [
-        path if path.exists() or path.parts[:1] != ("config",) else shipped("config").joinpath(*path.parts[1:])
+        path if path.exists() or path.parts[:1] != ("config",) else shipped_folder("config").joinpath(*path.parts[1:])
         for path in paths or ()
     ]
 
@@ -80,7 +80,7 @@ class Files(NamedTuple):
     def accepted(self, unless: Container[str] = ()) -> list[Manifest]:
         """Return the objects that a cluster would accept. Refusals by the rules `unless` do not count."""
         refused = {each.object for each in self.refused if each.rule not in unless}
-        return [body for body in self.objects if named(ref(body)) not in refused]
+        return [body for body in self.objects if full_name(ref_of_body(body)) not in refused]
 
 
 def read_files(paths: Iterable[Path], namespace: str) -> Files:
@@ -94,7 +94,7 @@ def read_files(paths: Iterable[Path], namespace: str) -> Files:
         namespaces=frozenset(name for part in parts for name in _namespaces(part.body)),
         others=frozenset(ref for part in parts if not part.known and (ref := _ref(part.body, namespace))),
         refused=tuple(gate.refusals(parts, namespace)),
-        skipped=gate.skipped(parts),
+        skipped=gate.unchecked_objects(parts),
         looked=sum(part.known or part.resembles for part in parts),
     )
 
@@ -106,9 +106,9 @@ def report_skipped(found: Files) -> None:
         named += f", and {len(found.skipped) - SHOWN} more"
     if not found.looked:
         message = f": there {'is' if len(found.skipped) == 1 else 'are'} only {named}" if named else ""
-        raise Unanswered(f"the files contain no object of this operator{message}. Name a file that has one.")
+        raise QuestionUnanswered(f"the files contain no object of this operator{message}. Name a file that has one.")
     if named:
-        complain(f"not checked: {named}")
+        print_error(f"not checked: {named}")
 
 
 def left_out(problems: Sequence[str], rest: str) -> str:
@@ -130,7 +130,7 @@ def report_borrowed(used: Iterable[str], found: Files, catalog: str) -> None:
     """
     own = {f"{body['kind']} {body['metadata']['name']}" for body in found.objects}
     if names := sorted(set(filter(None, used)) - own):
-        complain(f"from {catalog}: {', '.join(names)}")
+        print_error(f"from {catalog}: {', '.join(names)}")
 
 
 def read_manifests(paths: Iterable[Path], namespace: str) -> list[Manifest]:
@@ -218,7 +218,7 @@ def _parts(where: str, found: Document) -> Iterator[gate.WrittenObject]:
         written = [gate.WrittenObject(where, each, ()) for each in within if isinstance(each, Mapping)]
         if any(each.known or each.resembles for each in written):
             what = "a list: write each object as a document of its own"
-            raise Unanswered(f"{where}: a document is {what}, and divide documents by a line ---.")
+            raise QuestionUnanswered(f"{where}: a document is {what}, and divide documents by a line ---.")
         yield gate.WrittenObject(where, {}, ())
     elif isinstance(body.get("items"), list) and str(body.get("kind", "")).endswith("List"):
         for number, item in enumerate(body["items"]):
@@ -254,15 +254,15 @@ def _documents(path: Path) -> Iterator[tuple[str, Document]]:
                     where.replace(":/", "://", 1),
                     ". URLs are not read: pass the file with `curl -fsSL URL` and -f -",
                 )
-            raise Unanswered(f"{where} cannot be read: {why}{hint}") from error
+            raise QuestionUnanswered(f"{where} cannot be read: {why}{hint}") from error
 
 
 def _objects(where: str, body: Mapping[str, Any], namespace: str) -> Iterator[Manifest]:
-    kind = called(str(body.get("apiVersion", "")), str(body.get("kind", "")))
+    kind = resource_name(str(body.get("apiVersion", "")), str(body.get("kind", "")))
     if kind not in KNOWN or body.get("apiVersion") != RESOURCES[kind].api_version:
         return
     if problem := _too_much(body) or _wrong_metadata(body) or _wrong_key(body, ""):
-        raise Unanswered(f"{where}: {problem}.")
+        raise QuestionUnanswered(f"{where}: {problem}.")
     # Errors in other fields are reported by the parser of the kind. A `status` that is not a map cannot come from an API
     # server.
     status: Manifest = {} if isinstance(body.get("status", {}), Mapping) else {"status": {}}
@@ -288,11 +288,11 @@ def _wrong_metadata(body: Mapping[str, Any]) -> str:
         value = metadata.get(field)
         if value is not None and not isinstance(value, str):
             words = "put quotes around it" if isinstance(value, int | float) else "write a string"
-            return f"metadata.{field} is {shown(value)} in an object of kind {kind}: {words}"
+            return f"metadata.{field} is {as_yaml(value)} in an object of kind {kind}: {words}"
     for field in ("labels", "annotations"):
         value = metadata.get(field)
         if value is not None and not isinstance(value, Mapping):
-            return f"metadata.{field} of {kind} {metadata['name']} is {shown(value)}: write a map of keys and values"
+            return f"metadata.{field} of {kind} {metadata['name']} is {as_yaml(value)}: write a map of keys and values"
     return ""
 
 
@@ -317,7 +317,7 @@ def _wrong_key(value: Any, where: str) -> str:
         return ""
     for key, entry in value.items():
         if not isinstance(key, str):
-            return f"{where or 'the object'} has the key {shown(key)}, which is not a string: put quotes around it"
+            return f"{where or 'the object'} has the key {as_yaml(key)}, which is not a string: put quotes around it"
         if problem := _wrong_key(entry, f"{where}.{key}" if where else key):
             return problem
     return ""

@@ -8,7 +8,7 @@ import typer
 
 from ome_operator import keys, quantity
 from ome_operator.cli.completing import services
-from ome_operator.cli.connect import Context, Kubeconfig, Namespace, edited, get_service, on_cluster, patch_read
+from ome_operator.cli.connect import Context, Kubeconfig, Namespace, get_service, on_cluster, patch_read, retry_on_conflict
 from ome_operator.errors import UserError
 
 if TYPE_CHECKING:
@@ -159,10 +159,10 @@ async def _request(
             await write(body, written)
 
     asked = quantity.rfc3339(datetime.now(UTC))
-    found, written = await edited(attempt)
+    found, written = await retry_on_conflict(attempt)
     metadata = found["metadata"]
     if written not in ("", asked):
-        await edited(correct)
+        await retry_on_conflict(correct)
     return found
 
 
@@ -175,7 +175,7 @@ def _time_of(body: "Manifest") -> str:
 
 def _parsed(group: str) -> tuple[str, int]:
     role, _, text = group.partition("/")
-    number = quantity.whole(text)
+    number = quantity.whole_number(text)
     if role not in ROLES or number is None:
         shown = group if len(group) <= SHOWN else f"{group[:SHOWN]}…"
         raise UserError(

@@ -8,16 +8,16 @@ import typer
 
 from ome_operator import quantity
 from ome_operator.cli.connect import Context, Kubeconfig, on_cluster
-from ome_operator.cli.default import otherwise
-from ome_operator.cli.output import Output, complain, emit
-from ome_operator.errors import Unanswered
+from ome_operator.cli.default import default_command_group
+from ome_operator.cli.output import Output, emit, print_error
+from ome_operator.errors import QuestionUnanswered
 
 if TYPE_CHECKING:
-    from ome_operator.cli.live.board import Board
+    from ome_operator.cli.live.board import ClusterState
     from ome_operator.kube.client import Client
 
 app = typer.Typer(
-    cls=otherwise("show", always=True),
+    cls=default_command_group("show", always=True),
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -48,28 +48,30 @@ def show(
     service are counted as free; `ome fit` counts these pods. Exit code 2: the answer is unknown, because a node does not
     exist or nodes or services may not be read.
     """
-    from ome_operator.cli.live.board import Looker, node_rows
-    from ome_operator.cli.output import say
+    from ome_operator.cli.live.board import ClusterPoller, node_rows
+    from ome_operator.cli.output import print_result
     from ome_operator.describe import cluster
     from ome_operator.describe.node_table import node_table
-    from ome_operator.util.visible import everywhere
+    from ome_operator.util.visible import make_all_visible
 
-    async def work(client: "Client") -> "Board":
-        return await Looker(client, "").look()
+    async def work(client: "Client") -> "ClusterState":
+        return await ClusterPoller(client, "").look()
 
-    board = on_cluster(kubeconfig, context, work, error=Unanswered, read_only=True)
+    board = on_cluster(kubeconfig, context, work, error=QuestionUnanswered, read_only=True)
     for kind, why in board.denied.items():
-        complain(f"{kind} are not shown: {why}")
-    for sentence in everywhere(board.late):
-        complain(sentence)
-    rows = everywhere(node_rows(board))
+        print_error(f"{kind} are not shown: {why}")
+    for sentence in make_all_visible(board.late):
+        print_error(sentence)
+    rows = make_all_visible(node_rows(board))
     if unknown := sorted(set(names or ()) - {row.name for row in rows}):
-        raise Unanswered(f"{', '.join(unknown)}: no such node with GPUs, services or weights. `ome nodes` lists them.")
+        raise QuestionUnanswered(
+            f"{', '.join(unknown)}: no such node with GPUs, services or weights. `ome nodes` lists them."
+        )
     rows = [row for row in rows if not names or row.name in names]
     if output is not None:
         emit(output, {"nodes": rows, "totals": cluster.totals(rows)})
     else:
-        say(node_table(rows).rstrip())
+        print_result(node_table(rows).rstrip())
     raise typer.Exit(2 if "nodes" in board.denied else 0)
 
 
@@ -97,7 +99,9 @@ def forgive(
             try:
                 bodies.append(await client.get(KIND, "", name))
             except NotFound as error:
-                raise Unanswered(f"nothing is remembered about node {name}: `ome nodes` lists the avoided nodes.") from error
+                raise QuestionUnanswered(
+                    f"nothing is remembered about node {name}: `ome nodes` lists the avoided nodes."
+                ) from error
         for body in bodies:
             name, uid = body["metadata"]["name"], body["metadata"]["uid"]
             # The time does not depend on the object, so it may be written whatever has changed in the meantime.
@@ -106,4 +110,4 @@ def forgive(
             before = f"It was avoided {avoided}" if avoided else "It was not avoided"
             typer.echo(f"{name} is forgiven: the operator uses it again within 10 s. {before}.")
 
-    on_cluster(kubeconfig, context, work, error=Unanswered)
+    on_cluster(kubeconfig, context, work, error=QuestionUnanswered)

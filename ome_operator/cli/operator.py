@@ -17,14 +17,14 @@ import uvloop
 from ome_operator.api import Invalid, well_known
 from ome_operator.cli import config_file
 from ome_operator.cli.declared import Readers, Where, read_values, with_flags
-from ome_operator.cli.options import roots
-from ome_operator.core.waves.terms import read as read_waves
+from ome_operator.cli.options import parse_roots
+from ome_operator.core.waves.terms import parse_waves as read_waves
 from ome_operator.core.waves.terms import read_bake
 from ome_operator.errors import UserError
 from ome_operator.kube.connection import NoConnection, pod_namespace
 from ome_operator.machinery.health import PortTaken
 from ome_operator.settings import Settings
-from ome_operator.settings.option import Declared, assembled, options
+from ome_operator.settings.option import Declared, build_settings_object, options
 
 _OPTIONS = tuple(options(Settings))
 _BY_KEY = {declared.key: declared for declared in _OPTIONS}
@@ -32,7 +32,7 @@ _FLAGS = {declared.path[-1]: declared.option.flag for declared in _OPTIONS}
 _MINE = {"address": "127.0.0.1", "health_port": 18081, "metrics_port": 18080}
 """Defaults of an operator that runs with --kubeconfig, usually on a developer's machine. It listens on localhost only,
 and not on 8080, because a port-forward to a service usually listens there."""
-_READERS: Readers = {"waves": read_waves, "bake": read_bake, "agent_roots": roots}
+_READERS: Readers = {"waves": read_waves, "bake": read_bake, "agent_roots": parse_roots}
 logger = logging.getLogger(__name__)
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -52,9 +52,9 @@ def _operator(ctx: typer.Context, config: Path | None, **given: Any) -> None:
         in_file = source is not None and source.name == "DEFAULT_MAP"
         return f"{config}: {declared.key}" if in_file else declared.option.flag
 
-    settings = made(given, where)
+    settings = build_settings(given, where)
     configure(settings.log_format, settings.log_level)
-    for sentence in without(settings.policy.registry_image, settings.tools_image):
+    for sentence in missing_image_features(settings.policy.registry_image, settings.tools_image):
         logger.info("%s", sentence)
     try:
         raise typer.Exit(uvloop.run(run(settings)))
@@ -67,7 +67,7 @@ def _operator(ctx: typer.Context, config: Path | None, **given: Any) -> None:
 def _from_file(context: typer.Context, path: Path | None) -> Path | None:
     """Make the values in the configuration file at `path` the defaults of the flags, and return `path`."""
     if path is not None and not context.resilient_parsing:
-        found = config_file.read(path, _BY_KEY)
+        found = config_file.read_config_file(path, _BY_KEY)
         context.default_map = {_BY_KEY[key].parameter: value for key, value in found.items()}
     return path
 
@@ -87,7 +87,7 @@ operator = app.command(
 )(with_flags(_operator, _OPTIONS, *_FIRST))
 
 
-def made(given: Mapping[str, Any], where: Where) -> Settings:
+def build_settings(given: Mapping[str, Any], where: Where) -> Settings:
     """Return the settings for the values of the flags. `given` maps the parameter name of each option to its value, or to
     None if the option is not set. Raises UserError for an invalid value or combination.
     """
@@ -98,7 +98,7 @@ def made(given: Mapping[str, Any], where: Where) -> Settings:
     own = values.get(("lease_namespace",)) or pod_namespace(Settings.lease_namespace)
     values["lease_namespace",] = own
     values["policy", "policies_from"] = own if values["policy", "policies_from"] else ""
-    settings: Settings = assembled(Settings, values)
+    settings: Settings = build_settings_object(Settings, values)
     _check_together(settings, {declared.path[-1]: where(declared) for declared in _OPTIONS})
     return settings
 
@@ -113,11 +113,11 @@ def _check_together(settings: Settings, where: Mapping[str, str]) -> None:
         raise UserError(f"{negated} requires --watch-namespace: name the namespaces in which the operator works.")
     if exposure.kind == "HTTPRoute" and not all(exposure.gateway.partition("/")):
         raise UserError(f"{where['kind']}=HTTPRoute needs --gateway=NAMESPACE/NAME.")
-    if isinstance(found := well_known.selected(settings.well_known_models), Invalid):
+    if isinstance(found := well_known.load_selected(settings.well_known_models), Invalid):
         raise UserError(f"{where['well_known_models']}: {found.why}")
 
 
-def without(sidecar_image: str, tools_image: str) -> list[str]:
+def missing_image_features(sidecar_image: str, tools_image: str) -> list[str]:
     """Return a sentence for each feature that is off because its image is not set. Images have no default, because none of
     them is published.
     """

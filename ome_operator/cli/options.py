@@ -16,7 +16,7 @@ LogFormat = Annotated[str, typer.Option(help="Format of the log: console or json
 LogLevel = Annotated[str, typer.Option(help="Lowest level that is logged: DEBUG, INFO, WARNING or ERROR.")]
 
 
-def roots(given: list[str] | None) -> tuple[str, ...]:
+def parse_roots(given: list[str] | None) -> tuple[str, ...]:
     """Return the directories below which agents write, without a trailing slash. Agents normalise them in the same way.
     Without `given`, return the default directories.
     """
@@ -25,8 +25,8 @@ def roots(given: list[str] | None) -> tuple[str, ...]:
 
 def preflight_mode(text: str) -> str:
     """Return the preflight mode that the text of --preflight selects. Raises UserError for an unknown mode."""
-    from ome_operator.core.preflight.mode import MODES, read
+    from ome_operator.core.preflight.mode import MODES, parse_mode
 
-    if found := read(text):
+    if found := parse_mode(text):
         return found
     raise UserError(f"--preflight is {text!r}: write {', '.join(MODES)}.")

@@ -10,7 +10,7 @@ import typer
 import yaml
 from pydantic.alias_generators import to_camel
 
-from ome_operator.util.visible import document, visible
+from ome_operator.util.visible import document, make_visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,16 +39,16 @@ def console() -> "Console":
     return found if found.is_terminal else Console(highlight=False, emoji=False, no_color=True, width=_PLAIN)
 
 
-def complain(sentence: str) -> None:
+def print_error(sentence: str) -> None:
     """Print one line to stderr."""
-    typer.echo(visible(sentence, keep="\n\t"), err=True)
+    typer.echo(make_visible(sentence, keep="\n\t"), err=True)
 
 
-def say(text: str) -> None:
+def print_result(text: str) -> None:
     """Print lines of the result to stdout. Control characters are made visible, because text from other users may contain
     them.
     """
-    typer.echo(visible(text, keep="\n\t"))
+    typer.echo(make_visible(text, keep="\n\t"))
 
 
 def emit(format_: Format, value: Any) -> None:

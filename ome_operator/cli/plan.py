@@ -9,10 +9,10 @@ import typer
 
 from ome_operator.cli import planfiles
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, namespace_or_default, on_cluster
-from ome_operator.cli.default import otherwise
-from ome_operator.cli.output import Format, emit, say
+from ome_operator.cli.default import default_command_group
+from ome_operator.cli.output import Format, emit, print_result
 from ome_operator.errors import UserError
-from ome_operator.util.visible import visible
+from ome_operator.util.visible import make_visible
 
 if TYPE_CHECKING:
     from ome_operator.kube.client import Client
@@ -39,7 +39,7 @@ class Order(StrEnum):
 
 
 app = typer.Typer(
-    cls=otherwise("layouts", options_only=True),
+    cls=default_command_group("layouts", options_only=True),
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -123,7 +123,7 @@ def layouts(
 
     try:
         constants = planfiles.constants(calibration)
-        shape, loads = planfiles.model(model, precision), planfiles.loads(workload, prefix_hit)
+        shape, loads = planfiles.model(model, precision), planfiles.parse_workloads(workload, prefix_hit)
         if shape.estimated:
             constants = Constants.of_data_sheets({machine.family for machine in planfiles.hardware(hardware)})
         machines, speculation = planfiles.hardware(hardware), drafts(mtp, accepted)
@@ -189,7 +189,7 @@ def _compare(
     else:
         place = answered[0].place
         title = f"{place.shape.name} ({place.shape.precision}) with {place.engine}, the best layout on each GPU"
-        say(text(title, documents, {each.gpu.name: each.gpu for each in choices}).rstrip("\n"))
+        print_result(text(title, documents, {each.gpu.name: each.gpu for each in choices}).rstrip("\n"))
 
 
 def _draw(request: "PlanRequest", found: "Sequence[Layout]", path: Path) -> None:
@@ -210,7 +210,7 @@ def _write(request: "PlanRequest", found: "Sequence[Layout]", chosen: int) -> No
 
     written = chosen_recipe(request, found, chosen, bookshelf())
     for note in (written.command, *written.plan.notes, *(each.sentence for each in written.plan.published)):
-        typer.secho(visible(note), err=True, dim=True)
+        typer.secho(make_visible(note), err=True, dim=True)
     typer.echo(manifests(written.plan).all, nl=False)
 
 
@@ -220,7 +220,7 @@ def _print(request: "PlanRequest", found: "Sequence[Layout]", price: "Price | No
     from ome_operator.sizing import answer, report_text
 
     if output is Form.TEXT:
-        say(report_text.plan_text(request, found, price, bookshelf()).rstrip("\n"))
+        print_result(report_text.plan_text(request, found, price, bookshelf()).rstrip("\n"))
     else:
         emit(Format.JSON, answer.plan_document(request, found, price, bookshelf()))
 
@@ -245,7 +245,7 @@ def validate(
     except PlanRefused as error:
         raise UserError(str(error)) from error
     if output is Form.TEXT:
-        say(report_text.report(found).rstrip("\n"))
+        print_result(report_text.report(found).rstrip("\n"))
     else:
         emit(Format(output.value), report_text.report_data(found))
 
@@ -290,13 +290,15 @@ def compare(
         own = benchmark_rows.merge_rows(planfiles.text(calibration), found) if calibration and calibration.exists() else None
         others = own.others if own else []
         report = compared(
-            benchmark_rows.table(found), job, planfiles.learned(others, str(calibration)) if others else shipped_constants()
+            benchmark_rows.table(found),
+            job,
+            planfiles.fit_constants(others, str(calibration)) if others else shipped_constants(),
         )
         if calibration is not None:
             planfiles.write(calibration, own.text if own else benchmark_rows.table(found))
     except PlanRefused as error:
         raise UserError(str(error)) from error
-    say(report_text.comparison_table(report).rstrip("\n"))
+    print_result(report_text.comparison_table(report).rstrip("\n"))
     if calibration is None:
         typer.echo(
             "--calibration FILE adds these runs to a file; `ome plan --calibration FILE` adapts its predictions to them."

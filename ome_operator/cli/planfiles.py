@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from ome_operator.cli.file_errors import why_unreadable
-from ome_operator.util.visible import visible
+from ome_operator.util.visible import make_visible
 
 if TYPE_CHECKING:
     from ome_operator.sizing.calibration import Row
@@ -33,11 +33,13 @@ def constants(calibration: Path | None) -> "Constants":
     from ome_operator.sizing.constants import shipped_constants
 
     return (
-        shipped_constants() if calibration is None else learned(read(text(calibration), str(calibration)), str(calibration))
+        shipped_constants()
+        if calibration is None
+        else fit_constants(read(text(calibration), str(calibration)), str(calibration))
     )
 
 
-def learned(found: "Iterable[Row | tuple[str, str]]", name: str) -> "Constants":
+def fit_constants(found: "Iterable[Row | tuple[str, str]]", name: str) -> "Constants":
     """Return the fitted constants, adapted to the rows in `found`.
 
     An item of `found` that is not a Row is a pair: the id of an unusable row, and the reason. Raises PlanRefused if there
@@ -73,7 +75,7 @@ def model(name: str, precision: str) -> "Shape":
     if path.suffix != ".json":
         return shape(name, precision)
     config = _json_object(path, CONFIG)
-    title = visible(str(config.get("_name_or_path") or path.resolve().parent.name or path.stem))
+    title = make_visible(str(config.get("_name_or_path") or path.resolve().parent.name or path.stem))
     check_sizes(title, text_part(config))
     beside = path.with_name(MODELOPT)
     try:
@@ -128,7 +130,7 @@ def hardware(text: str) -> "list[Gpu]":
     return found
 
 
-def loads(text: str, hit: float) -> "tuple[Load, ...]":
+def parse_workloads(text: str, hit: float) -> "tuple[Load, ...]":
     """Return the workloads of the option --workload: `text` is IN/OUT in tokens, or the path of a workload file. `hit` is
     the value of --prefix-hit. Raises PlanRefused.
     """

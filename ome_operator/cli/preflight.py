@@ -20,8 +20,8 @@ from ome_operator.cli.connect import (
     resolve_service,
 )
 from ome_operator.cli.manifests import left_out, read_files, report_skipped
-from ome_operator.cli.output import Format, complain, emit
-from ome_operator.errors import Unanswered
+from ome_operator.cli.output import Format, emit, print_error
+from ome_operator.errors import QuestionUnanswered
 
 if TYPE_CHECKING:
     from ome_operator.core.preflight.on_demand import Trial
@@ -87,29 +87,29 @@ def preflight(
     """
     refuse_file(service, "preflight")
     if bool(files) == bool(service):
-        raise Unanswered("name either a SERVICE of the cluster or files with -f.")
+        raise QuestionUnanswered("name either a SERVICE of the cluster or files with -f.")
     roles = {_COMPONENTS[role]} if role is not None else set[str]()
 
     problems = list[str]()
 
     async def work(client: "Client") -> "PreflightReport":
-        from ome_operator.cli.live.preflight import Look
+        from ome_operator.cli.live.preflight import PreflightRun
         from ome_operator.describe.preflight import report
 
         trials, unchecked = await _trials(client, service, files or [], namespace, roles, timeout)
         problems.extend(unchecked)
-        look = Look(client, trials, timeout, complain)
+        look = PreflightRun(client, trials, timeout, print_error)
         return report(*await look.run(_logs(client, trials) if logs else None))
 
-    from ome_operator.cli.live.preflight import Stopped
+    from ome_operator.cli.live.preflight import CheckStopped
 
     try:
-        seen = on_cluster(kubeconfig, context, work, error=Unanswered)
-    except Stopped as signal:
+        seen = on_cluster(kubeconfig, context, work, error=QuestionUnanswered)
+    except CheckStopped as signal:
         raise typer.Exit(128 + signal.number) from None
     _print_report(seen, output, service)
     if problems:
-        raise Unanswered(left_out(problems, "The other services were checked"))
+        raise QuestionUnanswered(left_out(problems, "The other services were checked"))
     raise typer.Exit(1 if seen.findings else 2 if seen.missed else 0)
 
 
@@ -129,7 +129,9 @@ async def _trials(
         trials, problems = await of_files(client, found.accepted(), roles, within)
         problems = [*map(str, found.refused), *problems]
         if not trials:
-            raise Unanswered(left_out(problems, "") or "no InferenceService in these files: name a file that has one.")
+            raise QuestionUnanswered(
+                left_out(problems, "") or "no InferenceService in these files: name a file that has one."
+            )
         return trials, problems
     where, name = resolve_service(client, service, namespace)
     try:
@@ -142,13 +144,13 @@ def _logs(client: "Client", trials: "list[Trial]") -> Callable[[], Awaitable[Non
     """Return a function that prints the logs of the check pods to stderr."""
 
     async def show() -> None:
-        from ome_operator.cli.live.logs import Source, merged
-        from ome_operator.kube.podlogs import Logs, Wanted
-        from ome_operator.names import title
+        from ome_operator.cli.live.logs import Source, show_merged
+        from ome_operator.kube.podlogs import Logs, LogWindow
+        from ome_operator.names import role_title
 
         sources = [
             Source(
-                f"{title(place.component, each.disaggregated)}/{place.group}/{place.rank}",
+                f"{role_title(place.component, each.disaggregated)}/{place.group}/{place.rank}",
                 each.namespace,
                 pod["metadata"]["name"],
                 pod["spec"]["containers"][0]["name"],
@@ -158,7 +160,9 @@ def _logs(client: "Client", trials: "list[Trial]") -> Callable[[], Awaitable[Non
         ]
         logs = Logs(client.connection)
         try:
-            await merged(logs, sources, Wanted(), lambda label, line: complain(f"{label}  │ {line.text}"), complain)
+            await show_merged(
+                logs, sources, LogWindow(), lambda label, line: print_error(f"{label}  │ {line.text}"), print_error
+            )
         finally:
             await logs.close()
 

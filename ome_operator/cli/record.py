@@ -7,7 +7,7 @@ import typer
 
 from ome_operator.cli.completing import services
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, no_such_service, on_cluster, resolve_service
-from ome_operator.cli.output import say
+from ome_operator.cli.output import print_result
 from ome_operator.errors import UserError
 
 if TYPE_CHECKING:
@@ -48,7 +48,9 @@ def record(
     where, name, made = on_cluster(kubeconfig, context, work)
     path = file or Path(f"{name}.json")
     redacted = _write(path, f"{where}/{name}", made)
-    say(f"{path}: one reconciliation pass of {name}, with {redacted} redacted values. `ome replay {path}` replays it")
+    print_result(
+        f"{path}: one reconciliation pass of {name}, with {redacted} redacted values. `ome replay {path}` replays it"
+    )
 
 
 def _write(path: Path, name: str, made: "Pass") -> int:

@@ -94,7 +94,7 @@ def registry(
 def _role(text: str) -> RoleSpec:
     component, worker_type, port, pods, stem = (text.split(":") + [""] * 5)[:5]
     types = ("prefill", "decode", "regular")
-    listens, ranks = quantity.whole(port), quantity.whole(pods)
+    listens, ranks = quantity.whole_number(port), quantity.whole_number(pods)
     if worker_type not in types or listens is None or ranks is None or not stem or text.count(":") != 4:
         raise typer.BadParameter(
             f"--role {text}: write component:type:port:pods:stem, where type is prefill, decode or regular",

@@ -14,9 +14,9 @@ from ome_operator.cli.manifests import (
     report_borrowed,
     report_skipped,
 )
-from ome_operator.cli.options import preflight_mode, roots
-from ome_operator.cli.output import Format, complain, emit_objects
-from ome_operator.errors import Unanswered
+from ome_operator.cli.options import parse_roots, preflight_mode
+from ome_operator.cli.output import Format, emit_objects, print_error
+from ome_operator.errors import QuestionUnanswered
 from ome_operator.settings import Policy
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def render(
     """
     from ome_operator.api import Invalid
     from ome_operator.cache.resources import SERVING, SHORT
-    from ome_operator.cli.live.cluster_from_manifests import gather, made, named
+    from ome_operator.cli.live.cluster_from_manifests import build_cluster, derived_objects, full_name
     from ome_operator.cli.live.file_problems import without_cluster
     from ome_operator.cli.live.linted import lines
     from ome_operator.cli.live.references import offline_sentences
@@ -80,34 +80,40 @@ def render(
     report_skipped(found)
     beside = read_referenced(catalog_or_default(catalog), files, namespace, found.objects)
     looked = preflight_mode(preflight)
-    cluster = gather(
-        [*beside, *found.objects], sidecar_image, model_agent=model_agent, agent_roots=roots(agent_root), preflight=looked
+    cluster = build_cluster(
+        [*beside, *found.objects],
+        sidecar_image,
+        model_agent=model_agent,
+        agent_roots=parse_roots(agent_root),
+        preflight=looked,
     )
     problems = [str(each) for each in found.refused]
-    for item in (item for item in made(cluster, SERVING) if item.why):
-        problems += [f"{named(item.of)}: {without_cluster([item.why], catalog_name(catalog))[0]}"]
-    objects = [item.manifest for kind in SHORT for item in made(cluster, kind) if item.manifest is not None]
+    for item in (item for item in derived_objects(cluster, SERVING) if item.why):
+        problems += [f"{full_name(item.of)}: {without_cluster([item.why], catalog_name(catalog))[0]}"]
+    objects = [item.manifest for kind in SHORT for item in derived_objects(cluster, kind) if item.manifest is not None]
     refused, catalog_named = {each.object for each in found.refused}, catalog_name(catalog)
     for kept in cluster.services():
-        if isinstance(kept.parsed, Invalid) and named(kept.ref) in refused:
+        if isinstance(kept.parsed, Invalid) and full_name(kept.ref) in refused:
             continue  # the refusal says why
         rendered, said, used = _service(kept, cluster, catalog_named, found)
         report_borrowed(used, found, catalog_named)
-        name = named(kept.ref)
+        name = full_name(kept.ref)
         if stops := [each for each in sorted(refused) if each == name or _without_namespace(each) in used]:
-            complain(f"{kept.ref.namespace}/{kept.ref.name}: nothing is rendered, because a cluster would refuse {stops[0]}")
+            print_error(
+                f"{kept.ref.namespace}/{kept.ref.name}: nothing is rendered, because a cluster would refuse {stops[0]}"
+            )
         else:
             objects += rendered
         problems += said
     if not objects and not problems:
-        raise Unanswered(f"no InferenceService in {', '.join(map(str, files))}: nothing to render.")
+        raise QuestionUnanswered(f"no InferenceService in {', '.join(map(str, files))}: nothing to render.")
     emit_objects(output, objects)
     for sentence in (
         *problems,
         *offline_sentences(cluster, found.objects, catalog_named),
         *lines(cluster, [kept.ref for kept in cluster.services()], "`ome lint -f` with the same files", problems),
     ):
-        complain(sentence)
+        print_error(sentence)
     raise typer.Exit(1 if problems else 0)
 
 
@@ -125,19 +131,19 @@ def _service(
     and `files` is the content of the files.
     """
     from ome_operator.api import Invalid
-    from ome_operator.cli.live.cluster_from_manifests import ref
+    from ome_operator.cli.live.cluster_from_manifests import ref_of_body
     from ome_operator.cli.live.file_problems import without_cluster, without_repeats
-    from ome_operator.cli.live.linted import judged
+    from ome_operator.cli.live.linted import with_validator
     from ome_operator.core.resolve.identity import CHOSEN
     from ome_operator.describe.outcome import compute_outcome
 
     name = f"{kept.ref.namespace}/{kept.ref.name}"
     if isinstance(kept.parsed, Invalid):
         return [], [f"{name}: {kept.parsed.why}"], []
-    found = compute_outcome(kept.parsed, judged(cluster.deps()))
+    found = compute_outcome(kept.parsed, with_validator(cluster.deps()))
     if found.advice:
-        complain(f"{name}: note: {found.advice}")
+        print_error(f"{name}: note: {found.advice}")
     used = [f"{each['kind']} {each['name']}" for part in (CHOSEN, "model") if (each := found.inputs.get(part))]
-    named = [ref(body) for body in files.objects]
+    named = [ref_of_body(body) for body in files.objects]
     problems = without_cluster(without_repeats(found.problems, files.refused, name), catalog, named)
     return list(found.manifests), [f"{name}: {problem}" for problem in problems], used

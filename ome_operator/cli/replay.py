@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ome_operator.cli.file_errors import why_unreadable
-from ome_operator.cli.output import Output, emit, say
-from ome_operator.errors import Unanswered
-from ome_operator.util.visible import visible
+from ome_operator.cli.output import Output, emit, print_result
+from ome_operator.errors import QuestionUnanswered
+from ome_operator.util.visible import make_visible
 
 if TYPE_CHECKING:
     from ome_operator.recorder.recording import Recording
@@ -38,22 +38,25 @@ def replay(
 
     found = _read(file)
     if service and service not in found.services:
-        raise Unanswered(
-            f"{file} has no service {visible(service)}. Its services: {', '.join(map(visible, found.services)) or 'none'}."
+        raise QuestionUnanswered(
+            f"{file} has no service {make_visible(service)}. Its services: "
+            f"{', '.join(map(make_visible, found.services)) or 'none'}."
         )
     names = [service] if service else list(found.services)
     made = {name: list(replay(found.services[name], found.redacted > 0))[-last:] for name in names}
     if output is not None:
         emit(output, made)
     else:
-        say(f"written by ome {found.version}, replayed by ome {__version__}" + (f"; for {found.why}" if found.why else ""))
+        print_result(
+            f"written by ome {found.version}, replayed by ome {__version__}" + (f"; for {found.why}" if found.why else "")
+        )
         for name, steps in made.items():
-            say("\n".join([f"\n{name}: {len(steps)} passes", *(line for step in steps for line in _drawn(step))]))
+            print_result("\n".join([f"\n{name}: {len(steps)} passes", *(line for step in steps for line in _drawn(step))]))
     raise typer.Exit(1 if any(step.other for steps in made.values() for step in steps) else 0)
 
 
 def _read(file: Path) -> "Recording":
-    from ome_operator.recorder.facts import Unreadable
+    from ome_operator.recorder.facts import UnreadableRecording
     from ome_operator.recorder.recording import LARGEST, decode
 
     try:
@@ -61,9 +64,9 @@ def _read(file: Path) -> "Recording":
             content = opened.read(LARGEST + 1)
         return decode(content)
     except OSError as error:
-        raise Unanswered(f"{file} cannot be read: {why_unreadable(error)}.") from error
-    except Unreadable as error:
-        raise Unanswered(f"{file} cannot be replayed: {error}.") from error
+        raise QuestionUnanswered(f"{file} cannot be read: {why_unreadable(error)}.") from error
+    except UnreadableRecording as error:
+        raise QuestionUnanswered(f"{file} cannot be replayed: {error}.") from error
 
 
 def _drawn(step: "ReplayedPass") -> Iterator[str]:
@@ -71,7 +74,7 @@ def _drawn(step: "ReplayedPass") -> Iterator[str]:
     for title, lines in (("saw", step.saw), ("says", step.why), ("does", step.steps)):
         yield from _listed(title, lines)
     if step.error:
-        yield f"  fails    {visible(step.error)}"
+        yield f"  fails    {make_visible(step.error)}"
     if step.again is not None:
         yield f"  again    in {step.again:g} s"
     yield from _listed("other", step.other) if step.other else ["  then     the same"]
@@ -79,4 +82,4 @@ def _drawn(step: "ReplayedPass") -> Iterator[str]:
 
 def _listed(title: str, lines: tuple[str, ...]) -> Iterator[str]:
     for number, line in enumerate(lines):
-        yield f"  {'' if number else title:<9}{visible(line)}"
+        yield f"  {'' if number else title:<9}{make_visible(line)}"

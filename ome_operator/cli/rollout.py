@@ -20,10 +20,10 @@ from ome_operator.cli.connect import (
     patch_read,
     resolve_service,
 )
-from ome_operator.cli.output import say
+from ome_operator.cli.output import print_result
 from ome_operator.errors import UserError
 from ome_operator.util import columns
-from ome_operator.util.visible import visible
+from ome_operator.util.visible import make_visible
 
 if TYPE_CHECKING:
     from ome_operator.api import InferenceService
@@ -36,7 +36,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 Name = Annotated[str, typer.Argument(metavar="SERVICE", show_default=False, autocompletion=services)]
 
 
-class Found(NamedTuple):
+class ServiceRevisions(NamedTuple):
     """A service, its stored revisions (oldest first) and its target revision."""
 
     service: "InferenceService"
@@ -63,7 +63,7 @@ def history(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = N
     """List the stored revisions, the newest last. Each line shows the changes of a revision and whether it runs."""
     from ome_operator.describe.history import history_entries
 
-    async def work(client: "Client") -> Found:
+    async def work(client: "Client") -> ServiceRevisions:
         return await _find(client, namespace, service)
 
     found = on_cluster(kubeconfig, context, work)
@@ -71,11 +71,11 @@ def history(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = N
     rows = [("NUMBER", "REVISION", "AGE", "STATE", "CHANGED")]
     for item in history_entries(found.known, found.aim, found.service.status.get("slices") or ()):
         age = _age(found.made[item.revision], now)
-        rows.append((str(item.number), item.revision, age, item.state or "-", visible(item.changed or "-")))
+        rows.append((str(item.number), item.revision, age, item.state or "-", make_visible(item.changed or "-")))
     for line in columns.lines(rows):
-        say(line)
+        print_result(line)
     if not found.known:
-        say(f"{found.where} has no revision yet: `kubectl describe isvc {found.words}` shows why.")
+        print_result(f"{found.where} has no revision yet: `kubectl describe isvc {found.words}` shows why.")
 
 
 @app.command(epilog="Examples: ome undo kimi-k2-instruct; ome undo kimi-k2-instruct --to 2; ome undo kimi-k2-instruct --off")
@@ -95,7 +95,7 @@ def undo(
     if to and off:
         raise UserError("--to pins the service and --off removes the pin: use only one of them.")
 
-    async def attempt(client: "Client") -> tuple[Found, str]:
+    async def attempt(client: "Client") -> tuple[ServiceRevisions, str]:
         found = await _find(client, namespace, service)
         if off and not _pinned(found):
             return found, ""
@@ -110,17 +110,17 @@ def undo(
 
     found, revision = edited_on_cluster(kubeconfig, context, attempt)
     if off and not _pinned(found):
-        say(f"{found.where} was not pinned and already follows its spec: nothing was changed.")
+        print_result(f"{found.where} was not pinned and already follows its spec: nothing was changed.")
         _say_paused(found)
         return
     if revision:
-        say(
+        print_result(
             f"{found.where} is now pinned to revision {revision}, which is rolled out: new edits are recorded but not "
             "rolled out."
         )
-        say(f"`ome undo {found.words} --off` removes the pin.")
+        print_result(f"`ome undo {found.words} --off` removes the pin.")
     else:
-        say(f"{found.where} follows its spec again.")
+        print_result(f"{found.where} follows its spec again.")
     _say_paused(found)
     _remind(f"spec.rollout.revision ({revision or 'removed'})")
 
@@ -129,7 +129,7 @@ def undo(
 def retry(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
     """Start a rejected revision again, without changes."""
 
-    async def attempt(client: "Client") -> Found:
+    async def attempt(client: "Client") -> ServiceRevisions:
         found = await _find(client, namespace, service)
         if not found.aim.rejected:
             raise UserError(f"{found.where} has no rejected revision, so there is nothing to retry.")
@@ -138,19 +138,19 @@ def retry(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = Non
 
     found = edited_on_cluster(kubeconfig, context, attempt)
     message = ", ".join(item["revision"] for item in found.aim.rejected)
-    say(f"{found.where} tries revision {message} again.")
+    print_result(f"{found.where} tries revision {message} again.")
 
 
 @app.command(epilog="Example: ome restart kimi-k2-instruct")
 def restart(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
     """Create a new revision with the same content. Like an edit, it replaces all pods of engine and decoder."""
     found = _set(service, namespace, kubeconfig, context, {"restartedAt": _now()})
-    say(
+    print_result(
         f"{found.where} gets a new revision, which replaces the pods of its {_components(found.service)}; `ome history "
         f"{found.words}` lists the revision."
     )
     if found.aim.pin:
-        say(
+        print_result(
             f"The service is pinned to {found.aim.pin}, so the new revision waits. To remove the pin: `ome undo "
             f"{found.words} --off`."
         )
@@ -163,9 +163,9 @@ def pause(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = Non
     """Stop every rollout that would replace running pods. Edits are recorded, and rolled out after `ome resume`."""
     found = _set(service, namespace, kubeconfig, context, {"paused": True})
     if _paused(found):
-        say(f"{found.where} was paused already: nothing was changed.")
+        print_result(f"{found.where} was paused already: nothing was changed.")
         return
-    say(f"{found.where} is paused: `ome resume {found.words}` continues its rollouts.")
+    print_result(f"{found.where} is paused: `ome resume {found.words}` continues its rollouts.")
     _remind("spec.rollout.paused")
 
 
@@ -174,9 +174,9 @@ def resume(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = No
     """Continue the rollouts that a pause stopped."""
     found = _set(service, namespace, kubeconfig, context, {"paused": None})
     if not _paused(found):
-        say(f"{found.where} was not paused: nothing was changed.")
+        print_result(f"{found.where} was not paused: nothing was changed.")
         return
-    say(f"{found.where} is no longer paused.")
+    print_result(f"{found.where} is no longer paused.")
     _remind("spec.rollout.paused (removed)")
 
 
@@ -188,12 +188,12 @@ def _named(to: str, known: "list[Revision]") -> str:
     return to if to in numbered.values() else numbered.get(to, to)
 
 
-def _set(service: str, namespace: str, kubeconfig: Any, context: Any, fields: dict[str, Any]) -> Found:
+def _set(service: str, namespace: str, kubeconfig: Any, context: Any, fields: dict[str, Any]) -> ServiceRevisions:
     """Write `fields` to `spec.rollout` of a service, unless they only repeat the current value of `paused`. Return the
     service as it was before the edit.
     """
 
-    async def attempt(client: "Client") -> Found:
+    async def attempt(client: "Client") -> ServiceRevisions:
         found = await _find(client, namespace, service)
         if "paused" not in fields or _paused(found) is not bool(fields["paused"]):
             await _edit(client, found, fields)
@@ -202,10 +202,10 @@ def _set(service: str, namespace: str, kubeconfig: Any, context: Any, fields: di
     return edited_on_cluster(kubeconfig, context, attempt)
 
 
-async def _find(client: "Client", namespace: str, name: str) -> Found:
+async def _find(client: "Client", namespace: str, name: str) -> ServiceRevisions:
     from ome_operator.api import InferenceService, Invalid
     from ome_operator.core.observed import from_api
-    from ome_operator.core.observed.slices import stored
+    from ome_operator.core.observed.slices import stored_revisions
     from ome_operator.core.rollout import target
     from ome_operator.kube.errors import NotFound
 
@@ -218,17 +218,17 @@ async def _find(client: "Client", namespace: str, name: str) -> Found:
     if isinstance(service, Invalid):
         raise UserError(f"{namespace}/{name} cannot be read: {service.why}")
     bodies = await client.list_objects("ControllerRevision", namespace, label_selector=f"{keys.SERVICE}={name}")
-    known = stored((from_api.child("ControllerRevision", item) for item in bodies), service.uid)
+    known = stored_revisions((from_api.child("ControllerRevision", item) for item in bodies), service.uid)
     made = {item["metadata"]["name"]: item["metadata"].get("creationTimestamp") or "" for item in bodies}
-    aim = target.of(service, {item.name: item.number for item in known})
-    return Found(service, known, {item.name: made[item.child.name] for item in known}, aim, body)
+    aim = target.find_target(service, {item.name: item.number for item in known})
+    return ServiceRevisions(service, known, {item.name: made[item.child.name] for item in known}, aim, body)
 
 
-async def _edit(client: "Client", found: Found, fields: dict[str, Any]) -> None:
+async def _edit(client: "Client", found: ServiceRevisions, fields: dict[str, Any]) -> None:
     await _patch(client, found, {"spec": {"rollout": fields}})
 
 
-async def _patch(client: "Client", found: Found, patch: dict[str, Any]) -> None:
+async def _patch(client: "Client", found: ServiceRevisions, patch: dict[str, Any]) -> None:
     await patch_read(client, "InferenceService", found.body, patch)
 
 
@@ -239,23 +239,23 @@ def _components(service: "InferenceService") -> str:
     return "engine and decoder" if migrate(service.spec).decoder is not None else "engine"
 
 
-def _say_paused(found: Found) -> None:
+def _say_paused(found: ServiceRevisions) -> None:
     if _paused(found):
-        say(f"The service is paused, so nothing is rolled out until `ome resume {found.words}`.")
+        print_result(f"The service is paused, so nothing is rolled out until `ome resume {found.words}`.")
 
 
-def _pinned(found: Found) -> bool:
+def _pinned(found: ServiceRevisions) -> bool:
     rollout = found.service.spec.rollout
     return rollout is not None and bool(rollout.revision)
 
 
-def _paused(found: Found) -> bool:
+def _paused(found: ServiceRevisions) -> bool:
     rollout = found.service.spec.rollout
     return rollout is not None and bool(rollout.paused)
 
 
 def _remind(field: str) -> None:
-    say(
+    print_result(
         f"{field} was edited on the cluster. If the service is managed from Git, make the same edit there, because "
         "otherwise the edit is reverted."
     )
@@ -267,7 +267,7 @@ def _now() -> str:
 
 def _age(since: str, now: datetime) -> str:
     """Return the time since `since` in the largest unit that yields at least 2, as kubectl does."""
-    if (when := quantity.instant(since)) is None:
+    if (when := quantity.parse_instant(since)) is None:
         return "-"
     seconds = max(0, int((now - when).total_seconds()))
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):

@@ -8,8 +8,8 @@ import typer
 
 from ome_operator import keys
 from ome_operator.cli.completing import services
-from ome_operator.cli.connect import Context, Kubeconfig, Namespace, edited, get_service, on_cluster, patch_read
-from ome_operator.cli.output import Output, emit, say
+from ome_operator.cli.connect import Context, Kubeconfig, Namespace, get_service, on_cluster, patch_read, retry_on_conflict
+from ome_operator.cli.output import Output, emit, print_result
 from ome_operator.errors import UserError
 
 if TYPE_CHECKING:
@@ -81,13 +81,15 @@ def scale(
         return view(body, scales)
 
     async def change(client: "Client") -> list[str]:
-        return await (_resume(client, service, namespace) if resume else edited(lambda: _undo(client, service, namespace)))
+        return await (
+            _resume(client, service, namespace) if resume else retry_on_conflict(lambda: _undo(client, service, namespace))
+        )
 
     if undo and resume:
         raise UserError("--undo keeps a size and --resume ends that: leave out one of them.")
     if undo or resume:
         for line in on_cluster(kubeconfig, context, change):
-            say(line)
+            print_result(line)
         return
     found = on_cluster(kubeconfig, context, show, read_only=True)
     if output is not None:
@@ -96,7 +98,7 @@ def scale(
     from ome_operator.describe.scaling import lines
 
     for line in lines(found):
-        say(line)
+        print_result(line)
 
 
 async def _found(client: "Client", service: str, namespace: str) -> tuple["Manifest", dict[str, "Manifest"]]:
@@ -147,7 +149,7 @@ async def _resume(client: "Client", service: str, namespace: str) -> list[str]:
 
 async def _undo(client: "Client", service: str, namespace: str) -> list[str]:
     """Write the size before the last decision into the annotation of the service."""
-    from ome_operator.core.demand.undo import before, size_in, text, written_limits
+    from ome_operator.core.demand.undo import size_before, size_in, text, written_limits
     from ome_operator.describe.scaling import size, view
 
     body, scales = await _found(client, service, namespace)
@@ -161,7 +163,7 @@ async def _undo(client: "Client", service: str, namespace: str) -> list[str]:
         )
     if _is_set_back(body):
         raise UserError(f"{where} is kept at a former size already: {resume} lets it follow the demand again.")
-    if (former := before(found.decisions, found.wanted)) is None:
+    if (former := size_before(found.decisions, found.wanted)) is None:
         raise UserError(f"the last decisions about {where} wanted no other size: `kubectl scale rolescale` sets any number.")
     former_size, at = former
     kept = written_limits(former_size, body.get("spec") or {})
@@ -185,7 +187,7 @@ def _simulate(simulate: str, oracle: bool, plot: Path | None) -> None:
     if plot is not None and (plot.is_dir() or not plot.parent.is_dir()):
         raise UserError(f"--plot={plot}: write the name of a file in a folder that exists.")
     trace = trace_by_name(simulate)
-    say(trace.title)
+    print_result(trace.title)
     if not oracle:
         for task in tasks(simulate):
             if not task[2]:
@@ -197,9 +199,9 @@ def _simulate(simulate: str, oracle: bool, plot: Path | None) -> None:
 
     found = compare_controllers(simulate, run)
     for line in table(found):
-        say(line)
+        print_result(line)
     for aim, value, met in aims(found):
-        say(f"{aim}: {value}, {'met' if met else 'not met'}")
+        print_result(f"{aim}: {value}, {'met' if met else 'not met'}")
     if plot is not None:
         try:
             plot.write_text(svg_text(found), encoding="utf-8")
@@ -208,10 +210,10 @@ def _simulate(simulate: str, oracle: bool, plot: Path | None) -> None:
 
 
 def _say(name: str, result: "SimulationResult") -> None:
-    say(
+    print_result(
         f"{name}: {result.good:.1%} of {result.requests:,} requests within the targets, {result.gpu_hours:,.0f} GPU-hours, "
         f"{len(result.changes) - 1} changes"
     )
     if name == "ours":
         for at, prefill, decode in result.changes:
-            say(f"  {at / 60:6.1f} min: {prefill} prefill, {decode} decode")
+            print_result(f"  {at / 60:6.1f} min: {prefill} prefill, {decode} decode")

@@ -11,7 +11,7 @@ from ome_operator.cli.completing import services
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, no_such_service, on_cluster, resolve_service
 from ome_operator.cli.output import Format, Output, console, emit
 from ome_operator.cli.watching import watch
-from ome_operator.errors import Unanswered
+from ome_operator.errors import QuestionUnanswered
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -56,13 +56,13 @@ def status(
     """
     if shared:
         if service not in SHARED or everywhere or ranks or watch:
-            raise Unanswered(
+            raise QuestionUnanswered(
                 f"write `ome status SERVICE`, or `ome status KIND NAME` with a KIND of {', '.join(SHARED)} and "
                 "without -A, -w and --ranks."
             )
         raise typer.Exit(_waves(service, shared, namespace, output, kubeconfig, context))
     if service and everywhere:
-        raise Unanswered("SERVICE selects a single service and -A all services: leave out one of them.")
+        raise QuestionUnanswered("SERVICE selects a single service and -A all services: leave out one of them.")
 
     async def work(client: "Client") -> list["Tree"]:
         where, name = resolve_service(client, service, namespace)
@@ -72,7 +72,7 @@ def status(
 
         return await _watch(look, output, ranks) if watch else await look()
 
-    found = on_cluster(kubeconfig, context, work, error=Unanswered)
+    found = on_cluster(kubeconfig, context, work, error=QuestionUnanswered)
     _print(found, output, ranks)
     raise typer.Exit(0 if all(tree.ready for tree in found) else 1)
 
@@ -80,24 +80,24 @@ def status(
 def _waves(kind: str, name: str, namespace: str, output: Format | None, kubeconfig: Kubeconfig, context: Context) -> int:
     """Print how far the last edit of a shared object is rolled out, and return the exit code."""
     from ome_operator.cli.connect import namespace_or_default
-    from ome_operator.cli.live.shared import found
-    from ome_operator.cli.output import say
+    from ome_operator.cli.live.shared import find_shared_object
+    from ome_operator.cli.output import print_result
     from ome_operator.describe.waves import rollout_complete, wave_lines
 
     async def work(client: "Client") -> dict[str, Any]:
-        body = await found(client, kind, namespace_or_default(client, namespace), name)
+        body = await find_shared_object(client, kind, namespace_or_default(client, namespace), name)
         if body is None:
-            raise Unanswered(
+            raise QuestionUnanswered(
                 f"there is no {kind} {name}, neither cluster-scoped nor in namespace "
                 f"{namespace_or_default(client, namespace)}."
             )
         return body
 
-    body = on_cluster(kubeconfig, context, work, error=Unanswered)
+    body = on_cluster(kubeconfig, context, work, error=QuestionUnanswered)
     if output is not None:
         emit(output, (body.get("status") or {}).get("rollout") or {})
     else:
-        say("\n".join(wave_lines(body)))
+        print_result("\n".join(wave_lines(body)))
     return 0 if rollout_complete(body) else 1
 
 
@@ -113,7 +113,7 @@ async def _look(client: "Client", service: str, namespace: str) -> list["Tree"]:
         raise await no_such_service(client, service, namespace) from error
     if not found:
         where = f"namespace {namespace}: use -A for all namespaces" if namespace else "this cluster"
-        raise Unanswered(f"there is no InferenceService in {where}.")
+        raise QuestionUnanswered(f"there is no InferenceService in {where}.")
     return found
 
 
@@ -130,10 +130,12 @@ def _drawn(found: list["Tree"], ranks: bool) -> "RenderableType":
     from rich.text import Text
 
     from ome_operator.describe.draw import service
-    from ome_operator.util.visible import everywhere
+    from ome_operator.util.visible import make_all_visible
 
     late = dict.fromkeys(tree.late for tree in found if tree.late)
-    return Group(*(Text(line, style="yellow") for line in late), *(service(tree, every=ranks) for tree in everywhere(found)))
+    return Group(
+        *(Text(line, style="yellow") for line in late), *(service(tree, every=ranks) for tree in make_all_visible(found))
+    )
 
 
 async def _watch(look: Callable[[], Awaitable[list["Tree"]]], output: Format | None, ranks: bool) -> list["Tree"]:

@@ -9,9 +9,9 @@ import typer
 
 from ome_operator.cli.completing import services
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, no_such_service, on_cluster, resolve_service
-from ome_operator.cli.output import Format, Output, complain, console, emit
+from ome_operator.cli.output import Format, Output, console, emit, print_error
 from ome_operator.cli.watching import watch as watch_until_interrupted
-from ome_operator.errors import Unanswered
+from ome_operator.errors import QuestionUnanswered
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -25,7 +25,7 @@ INTERVAL = 5.0
 """Seconds between two polls by `ome top --watch`. Registries read engines every 5 s."""
 
 
-class What(StrEnum):
+class TopSubject(StrEnum):
     """The kind of object that a row describes."""
 
     SERVICES = "services"
@@ -33,7 +33,7 @@ class What(StrEnum):
     NODES = "nodes"
 
 
-class Sort(StrEnum):
+class SortColumn(StrEnum):
     """The column by which rows are sorted."""
 
     NAME = "name"
@@ -60,15 +60,15 @@ class TopView(NamedTuple):
     epilog="Examples: ome top -A; ome top groups kimi-k2-instruct -n kimi-k2-instruct; ome top nodes -A --sort gpus"
 )
 def top(
-    what: Annotated[What, typer.Argument(show_default=False, help="What a row shows; services by default.")] = (
-        What.SERVICES
+    what: Annotated[TopSubject, typer.Argument(show_default=False, help="What a row shows; services by default.")] = (
+        TopSubject.SERVICES
     ),
     service: Annotated[str, typer.Argument(metavar="[SERVICE]", show_default=False, autocompletion=services)] = "",
     namespace: Namespace = "",
     everywhere: Annotated[bool, typer.Option("--all-namespaces", "-A", help="Show the services of all namespaces.")] = False,
     sort: Annotated[
-        Sort, typer.Option(help="Sort by this column: largest numbers first, unknown numbers last.")
-    ] = Sort.RUNNING,
+        SortColumn, typer.Option(help="Sort by this column: largest numbers first, unknown numbers last.")
+    ] = SortColumn.RUNNING,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep showing the current numbers until Ctrl+C.")] = False,
     output: Output = None,
     kubeconfig: Kubeconfig = None,
@@ -80,7 +80,7 @@ def top(
     are read from status.traffic; the column AGE shows how old they are (docs/cli.md).
     """
     if service and everywhere:
-        raise Unanswered("SERVICE selects a single service and -A all services: leave out one of them.")
+        raise QuestionUnanswered("SERVICE selects a single service and -A all services: leave out one of them.")
 
     async def work(client: "Client") -> TopView:
         from ome_operator.kube.podproxy import PodPages
@@ -96,64 +96,66 @@ def top(
         finally:
             await pages.close()
 
-    _print(on_cluster(kubeconfig, context, work, error=Unanswered, read_only=True), what, output)
+    _print(on_cluster(kubeconfig, context, work, error=QuestionUnanswered, read_only=True), what, output)
 
 
-async def _look(client: "Client", page: "ReadPage", what: What, service: str, namespace: str, sort: Sort) -> TopView:
+async def _look(
+    client: "Client", page: "ReadPage", what: TopSubject, service: str, namespace: str, sort: SortColumn
+) -> TopView:
     """Read the cluster and its routers once. Raises Unanswered if there is no service."""
-    from ome_operator.cli.live.numbers import heard, nodes
+    from ome_operator.cli.live.numbers import nodes, read_service_numbers
     from ome_operator.describe import top as describe
     from ome_operator.describe import top_table
     from ome_operator.kube.errors import NotFound
 
     known = await nodes(client)
     try:
-        found = await heard(client, page, namespace, service, known.simulated)
+        found = await read_service_numbers(client, page, namespace, service, known.simulated)
     except NotFound as error:
         raise await no_such_service(client, service, namespace) from error
     if not found.services:
         where = f"namespace {namespace}: use -A for all namespaces" if namespace else "this cluster"
-        raise Unanswered(f"there is no InferenceService in {where}.")
+        raise QuestionUnanswered(f"there is no InferenceService in {where}.")
     now = datetime.now(UTC)
     rows = {
-        What.SERVICES: lambda: describe.service_rows(found.services, now),
-        What.GROUPS: lambda: describe.group_rows(found.services, now),
-        What.NODES: lambda: describe.node_rows(found.services, known.nodes if namespace == "" else (), now),
+        TopSubject.SERVICES: lambda: describe.service_rows(found.services, now),
+        TopSubject.GROUPS: lambda: describe.group_rows(found.services, now),
+        TopSubject.NODES: lambda: describe.node_rows(found.services, known.nodes if namespace == "" else (), now),
     }[what]()
-    remark = describe.remark(found.services, found.troubles, now, stored=what is What.SERVICES)
+    remark = describe.remark(found.services, found.troubles, now, stored=what is TopSubject.SERVICES)
     return TopView(top_table.sort_top_rows(rows, sort), remark)
 
 
-def _print(view: TopView, what: What, output: Format | None) -> None:
+def _print(view: TopView, what: TopSubject, output: Format | None) -> None:
     if output is not None:
         emit(output, view.rows)
     else:
         screen = console()
         screen.print(_table(view, what, screen.height if screen.is_terminal else None), soft_wrap=True)
     if view.remark:
-        complain(view.remark)
+        print_error(view.remark)
 
 
-def _table(view: TopView, what: What, height: int | None) -> "Text":
+def _table(view: TopView, what: TopSubject, height: int | None) -> "Text":
     """Return the table. With a `height`, it has at most as many lines as a terminal of this height shows."""
     from rich.text import Text
 
     from ome_operator.describe import top_table
-    from ome_operator.util.visible import everywhere
+    from ome_operator.util.visible import make_all_visible
 
-    rows = everywhere(view.rows)
+    rows = make_all_visible(view.rows)
     shown = rows if height is None else rows[: max(1, height - 4)]
     head, *body = top_table.lines(shown, what)
     more = [f"and {len(rows) - len(shown)} more: --sort selects which rows come first; output to a pipe has all rows"]
     return Text("\n").join((Text(head, "bold"), *map(Text, body), *map(Text, more if len(shown) < len(rows) else ())))
 
 
-async def _watch(look: Callable[[], Awaitable[TopView]], what: What, output: Format | None) -> TopView:
+async def _watch(look: Callable[[], Awaitable[TopView]], what: TopSubject, output: Format | None) -> TopView:
     from rich.text import Text
 
-    from ome_operator.util.visible import visible
+    from ome_operator.util.visible import make_visible
 
     def drawn(view: TopView) -> Text:
-        return Text("\n").join((_table(view, what, console().height), Text(visible(view.remark), "dim")))
+        return Text("\n").join((_table(view, what, console().height), Text(make_visible(view.remark), "dim")))
 
     return await watch_until_interrupted(look, drawn, lambda view: _print(view, what, output), INTERVAL, live=output is None)

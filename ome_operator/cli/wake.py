@@ -6,7 +6,7 @@ import typer
 
 from ome_operator import names
 from ome_operator.cli.completing import services
-from ome_operator.cli.connect import Context, Kubeconfig, Namespace, edited, get_service, on_cluster, patch_read
+from ome_operator.cli.connect import Context, Kubeconfig, Namespace, get_service, on_cluster, patch_read, retry_on_conflict
 from ome_operator.errors import UserError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ async def _wake(client: "Client", body: "Mapping[str, Any]") -> None:
         typer.echo(f"{namespace}/{name} has groups of each role: nothing was changed.")
         return
     for role in empty:
-        number = zero.wanted(status.get(zero.FIELD) or {}, role)
+        number = zero.groups_when_woken(status.get(zero.FIELD) or {}, role)
         number = await _scale(client, namespace, names.component(name, role), role, number)
         typer.echo(f"{role}: {number} {'group' if number == 1 else 'groups'}")
     typer.echo(f"`ome status {name} -n {namespace}` shows when {namespace}/{name} serves.")
@@ -79,4 +79,4 @@ async def _scale(client: "Client", namespace: str, scale: str, role: str, number
         await patch_read(client, "RoleScale", found, made)
         return number
 
-    return await edited(attempt)
+    return await retry_on_conflict(attempt)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from ome_operator.cli.output import complain, console
+from ome_operator.cli.output import console, print_error
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -39,7 +39,7 @@ async def watch(
             try:
                 seen = await look()
             except KubeError as error:  # keep the last view
-                complain(f"the API server does not respond: {error}")
+                print_error(f"the API server does not respond: {error}")
                 continue
             if view is not None:
                 view.update(drawn(seen), refresh=True)

@@ -9,10 +9,10 @@ from typing import NoReturn
 from ome_operator import keys
 from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.core.badnodes import record
-from ome_operator.core.badnodes.blame import LASTS, NOBODY, Avoided, avoid
+from ome_operator.core.badnodes.blame import LASTS, NOBODY, NodesToAvoid, choose_avoided_nodes
 from ome_operator.core.badnodes.memory import remember
 from ome_operator.core.badnodes.record import KIND, NodeMemory
-from ome_operator.core.badnodes.signs import Counted, ReadyGroup, Sign, ready, signs
+from ome_operator.core.badnodes.signs import Counted, FailureSign, ReadyGroup, ready_groups, signs
 from ome_operator.core.observed.objects import Manifest, Ref
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import KubeError, NotFound
@@ -55,7 +55,7 @@ class BadNodes:
         """Name of a node -> (the status that was written last, the status that the API server then stored). The two differ
         if an older CRD drops unknown fields. Both are kept so that such a status is not written repeatedly."""
         self._loaded = False
-        self.avoided: Avoided = NOBODY
+        self.avoided: NodesToAvoid = NOBODY
 
     def of(self, namespace: str) -> dict[str, str]:
         """Return the nodes on which no new group of a service in this namespace is placed: name of the node -> reason."""
@@ -97,7 +97,7 @@ class BadNodes:
             await self._read()
             self._loaded = True
         now = self._wall().timestamp()
-        found, groups, floors = list[Sign](), list[ReadyGroup](), self._floors()
+        found, groups, floors = list[FailureSign](), list[ReadyGroup](), self._floors()
         for resource in self._cluster.services():
             pods = self._cluster.pods_of(resource.ref.namespace, resource.ref.name)
             counted = self._counted.get(resource.ref, {})
@@ -105,11 +105,11 @@ class BadNodes:
             floor = floors.get((resource.ref.namespace, resource.ref.name), 0.0)
             new, self._counted[resource.ref] = signs(pods, status, counted, floor, now)
             found += new
-            groups += ready(pods)
+            groups += ready_groups(pods)
             await PACER.yield_if_due()
         self._counted = {ref: each for ref, each in self._counted.items() if self._cluster.find(ref) is not None}
         self._memory = remember(self._memory, found, groups, nodes, now)
-        self._decided(avoid(self._memory, nodes, now))
+        self._decided(choose_avoided_nodes(self._memory, nodes, now))
         if self._stores:
             await self._write()
 
@@ -124,7 +124,7 @@ class BadNodes:
                 found[service] = max(last, found.get(service, 0.0))
         return found
 
-    def _decided(self, avoided: Avoided) -> None:
+    def _decided(self, avoided: NodesToAvoid) -> None:
         before, self.avoided = self.avoided, avoided
         if before == avoided:
             return
@@ -134,7 +134,7 @@ class BadNodes:
         for ref in self._concerned(before, avoided):
             self._call(ref)
 
-    def _concerned(self, before: Avoided, after: Avoided) -> Iterator[Ref]:
+    def _concerned(self, before: NodesToAvoid, after: NodesToAvoid) -> Iterator[Ref]:
         """Yield the services to reconcile after the avoided nodes have changed. If nodes were added or removed for a
         service, it is yielded if it has no pods, a pod on one of these nodes, or a pod that is not ready.
         """
@@ -160,7 +160,7 @@ class BadNodes:
             self._memory[name] = NodeMemory(uid, (), now)
         for name, body in bodies.items():
             forgiven = record.time((body["metadata"].get("annotations") or {}).get(keys.FORGIVEN))
-            mine = self._memory.get(name) or record.read(body.get("status") or {}, forgiven)
+            mine = self._memory.get(name) or record.parse_node_memory(body.get("status") or {}, forgiven)
             self._memory[name] = mine._replace(forgiven=max(mine.forgiven, min(forgiven, now)))
         self._stored = {name: body.get("status") or {} for name, body in bodies.items()}
         self._uids = {name: str(body["metadata"].get("uid") or "") for name, body in bodies.items()}
@@ -214,9 +214,9 @@ class BadNodes:
         self._stored.pop(name, None)
         self._accepted.pop(name, None)
 
-    def _avoiders(self, name: str) -> list[record.Avoider]:
+    def _avoiders(self, name: str) -> list[record.AvoidingServices]:
         """Return the namespaces whose services avoid a node ("" if all services do), each with the reason."""
         if name in self.avoided.everybody:
-            return [record.Avoider("", self.avoided.everybody[name])]
+            return [record.AvoidingServices("", self.avoided.everybody[name])]
         spaces = self.avoided.namespaces.items()
-        return sorted(record.Avoider(space, found[name]) for space, found in spaces if name in found)
+        return sorted(record.AvoidingServices(space, found[name]) for space, found in spaces if name in found)

@@ -109,13 +109,13 @@ class StatusReconciler(ABC):
         message = "the reconciliation of %s %s/%s failed, tried again in %.0f s: %r"
         logger.error(message, ref.kind, ref.namespace, ref.name, delay, error, exc_info=error if new else None)
         try:
-            await self.write(resource, self.failed_status(resource, status_writer.bug(error)))
+            await self.write(resource, self.failed_status(resource, status_writer.bug_message(error)))
         except KubeError as refused:
             logger.info("cannot write the status of %s %s/%s: %s", ref.kind, ref.namespace, ref.name, refused)
 
     def differs(self, resource: Resource, status: Mapping[str, Any]) -> bool:
         """Return whether a status differs from the stored status and has to be written."""
-        return status_writer.differs(resource, status, self._last.get(resource.ref, ("", "")))
+        return status_writer.status_differs(resource, status, self._last.get(resource.ref, ("", "")))
 
     async def write(self, resource: Resource, status: Mapping[str, Any]) -> bool:
         """Write a status that differs from the stored one. Return whether it was written."""

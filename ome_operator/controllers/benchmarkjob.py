@@ -14,7 +14,7 @@ from ome_operator.core.benchmarkjob import status as benchmark_status
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.from_api import controller
 from ome_operator.core.observed.objects import Child, Manifest, Ref
-from ome_operator.core.reasons import NOTHING, Reason, Why
+from ome_operator.core.reasons import NOTHING, Reason, ReasonedMessage
 from ome_operator.kube import errors
 from ome_operator.kube.client import Client
 from ome_operator.machinery.workqueue import WorkQueue
@@ -53,18 +53,18 @@ class BenchmarkJobReconciler(StatusReconciler):
         """Create the Job if it does not exist, and write the status. Return the seconds until the next reconciliation."""
         now = self._wall()
         if isinstance(resource.parsed, Invalid):
-            unread = Why(Reason.INVALID_SPEC, resource.parsed.why)
-            await self.write(resource, benchmark_status.unreadable(resource.status, resource.generation, unread, now))
+            unread = ReasonedMessage(Reason.INVALID_SPEC, resource.parsed.why)
+            await self.write(resource, benchmark_status.unreadable_status(resource.status, resource.generation, unread, now))
             return self._resync
         made, why = self._cluster.job_of(resource), NOTHING
-        if made is None and not benchmark_status.started(resource.status):
+        if made is None and not benchmark_status.has_job(resource.status):
             made, why = await self._started(resource)
         pods: list[Manifest] = []
         if made is not None and not benchmark_status.is_final(resource.status):
             selector = f"batch.kubernetes.io/controller-uid={made.uid}"  # a former Job of this name may have left pods
             pods = await self._client.list_objects("Pod", resource.ref.namespace, label_selector=selector, limit=PODS)
             if not pods and (message := (await self._failures.of(resource.ref.namespace)).get(made.uid)):
-                why = Why(Reason.PODS_REFUSED, message)
+                why = ReasonedMessage(Reason.PODS_REFUSED, message)
             if benchmark_status.pod_progress(pods).reason == Reason.CONTAINER_CREATING:
                 failures = await self._start_failures.of(resource.ref.namespace)
                 why = next((failures[uid] for uid in map(from_api.uid, pods) if uid in failures), why)
@@ -78,13 +78,13 @@ class BenchmarkJobReconciler(StatusReconciler):
 
     def failed_status(self, resource: Resource, why: str) -> Status:
         """Return the status of a BenchmarkJob whose reconciliation failed. Results in its stored status are preserved."""
-        reason = Why(Reason.INTERNAL_ERROR, why)
-        return benchmark_status.unreadable(resource.status, resource.generation, reason, self._wall())
+        reason = ReasonedMessage(Reason.INTERNAL_ERROR, why)
+        return benchmark_status.unreadable_status(resource.status, resource.generation, reason, self._wall())
 
-    async def _started(self, resource: Resource) -> tuple[Child | None, Why]:
+    async def _started(self, resource: Resource) -> tuple[Child | None, ReasonedMessage]:
         """Create the Job if it may run now, and return it. Otherwise return the reason why the Job may not run."""
         if (held := self._cluster.active_hold(resource)) is not None:
-            return None, Why(held.reason, f"{held.sentence}; would start its Job; {held.ends}")
+            return None, ReasonedMessage(held.reason, f"{held.sentence}; would start its Job; {held.ends}")
         service, names = self._service(resource), list[str]()
         if service is None:
             names = [each.name for each in self._cluster.refs(resource.ref.namespace) if each.kind == SERVICE]
@@ -105,7 +105,7 @@ class BenchmarkJobReconciler(StatusReconciler):
                 return None, _taken(name, owner, resource.ref)
             body = found[0]  # the watch has not reported it yet
         except (errors.Invalid, errors.Forbidden) as error:
-            return None, Why(type(error).__name__, str(error))
+            return None, ReasonedMessage(type(error).__name__, str(error))
         made = self._handler.wrote(JOB, body)
         return (made if isinstance(made, Child) else None), NOTHING
 
@@ -115,11 +115,11 @@ class BenchmarkJobReconciler(StatusReconciler):
         return found.parsed if found is not None and not found.deleting else None
 
 
-def _taken(name: str, owner: Mapping[str, Any], ref: Ref) -> Why:
+def _taken(name: str, owner: Mapping[str, Any], ref: Ref) -> ReasonedMessage:
     """Return the reason why an existing Job of this name, whose controller is `owner`, blocks the BenchmarkJob."""
     if (owner.get("kind"), owner.get("name")) == (ref.kind, ref.name):
-        return Why(Reason.WAITING, f"Job {name} of the deleted BenchmarkJob {ref.name} is still being deleted")
-    return Why(
+        return ReasonedMessage(Reason.WAITING, f"Job {name} of the deleted BenchmarkJob {ref.name} is still being deleted")
+    return ReasonedMessage(
         Reason.NAME_TAKEN,
         (
             f"Job {name} exists and was not created for this BenchmarkJob: delete the Job, or give this BenchmarkJob "

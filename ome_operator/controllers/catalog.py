@@ -18,7 +18,7 @@ from ome_operator.core.catalog import agreement
 from ome_operator.core.catalog.status import with_advice
 from ome_operator.core.observed.objects import Ref
 from ome_operator.core.reasons import Reason
-from ome_operator.core.resolve.references import missing, missing_classes
+from ome_operator.core.resolve.references import missing_classes, missing_references
 from ome_operator.core.waves import status as waves_status
 from ome_operator.kube.client import Client
 from ome_operator.machinery.workqueue import WorkQueue
@@ -106,7 +106,9 @@ class CatalogReconciler(StatusReconciler):
         deps = self._cluster.deps()
         if ref.kind in HELD:
             ready = deps.holders.get(names.model_label(*ref), frozenset()) if deps.policy.sees_cluster else None
-            speakers = agreement.witnesses(resource.parsed, deps.nodes, self._agent_since, deps.policy.pin_from, now)
+            speakers = agreement.find_reporting_nodes(
+                resource.parsed, deps.nodes, self._agent_since, deps.policy.pin_from, now
+            )
             holdings, agent = self._cluster.holdings(ref), deps.policy.model_agent
             facts = users, ready, now, holdings, deps.well_known, speakers
             return core.model_status(resource.parsed, *facts, agent=agent)
@@ -121,7 +123,7 @@ class CatalogReconciler(StatusReconciler):
             return []
         if isinstance(parsed, Runtime):
             return [each.sentence for each in missing_classes(parsed.spec, deps.accelerators)]
-        return [each.sentence for each in missing(parsed, deps.models)]
+        return [each.sentence for each in missing_references(parsed, deps.models)]
 
     def _agent_since(self, node: str) -> str | None:
         record = self._cluster.record(node)

@@ -13,7 +13,7 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.cache.scope import Scope
-from ome_operator.core.observed.leases import alive
+from ome_operator.core.observed.leases import is_alive
 from ome_operator.kube.client import Client, Manifest
 from ome_operator.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from ome_operator.machinery.background import repeat
@@ -81,7 +81,7 @@ class ConflictingOperators:
         spec = lease.get("spec") or {}
         if (namespace, name) == (self._namespace, self._name) or spec.get("holderIdentity") == self._me:
             return False  # this operator's own Lease, or a claim that it wrote earlier
-        if not alive(lease, self._wall()):
+        if not is_alive(lease, self._wall()):
             return False
         mine = self._scope.namespaces
         return name == self._name or not mine or namespace in mine
@@ -107,7 +107,7 @@ class ConflictingOperators:
         try:
             lease = await self._client.get("Lease", namespace, name)
             spec = lease.get("spec") or {}
-            if spec.get("holderIdentity") != self._me and alive(lease, self._wall()):
+            if spec.get("holderIdentity") != self._me and is_alive(lease, self._wall()):
                 return self._called(lease)
             await self._client.update({**lease, "spec": self._renewed()})
         except NotFound:

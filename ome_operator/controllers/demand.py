@@ -39,14 +39,14 @@ from ome_operator.core.demand.facts import (
 from ome_operator.core.demand.follow import follow
 from ome_operator.core.demand.holds import HoldReason
 from ome_operator.core.demand.learn import with_start
-from ome_operator.core.demand.rest import applied, goes
+from ome_operator.core.demand.rest import groups_to_apply, removes_all_groups
 from ome_operator.core.demand.stored import from_status, to_status
 from ome_operator.core.demand.task import APPLY, DemandTask
 from ome_operator.core.observed.demand import LeaderQueue, sample
 from ome_operator.core.observed.objects import Pod, Ref
 from ome_operator.core.observed.telemetry import RouterReport
-from ome_operator.core.placement.capacity_check import needs
-from ome_operator.core.placement.fit import Needs, beside
+from ome_operator.core.placement.capacity_check import revision_needs
+from ome_operator.core.placement.fit import Needs, combine_needs
 from ome_operator.core.rollout.applied import stored_groups
 from ome_operator.core.rollout.scheduled_zero import is_stored
 from ome_operator.machinery.background import PACER, repeat
@@ -207,17 +207,17 @@ class DemandScaler:
             before = before._replace(wanted=None)
         before = self._with_starts(before, task, followed)
         newest = self._sample(service.ref, task, followed, second)
-        asks = _Asks(self, service.ref, task, taken, now)
+        asks = FitQuestions(self, service.ref, task, taken, now)
         heard = self._heard
         made, followed.state = follow(followed.samples, task, before, second, asks.granted, heard=heard, planned=planned)
-        followed.days = scaling_days.counted(followed.days, newest, task.fleet, made, PERIOD)
-        followed.gone = second if goes(task, made) else float("-inf")
+        followed.days = scaling_days.add_to_days(followed.days, newest, task.fleet, made, PERIOD)
+        followed.gone = second if removes_all_groups(task, made) else float("-inf")
         if task.mode == APPLY:
             self._reserve(service.ref.namespace, task, followed, made, asks, second)
         self._store(service.ref, task, followed, made, second)
 
     def _reserve(
-        self, namespace: str, task: DemandTask, followed: _DemandMemory, made: SizeDecision, asks: "_Asks", now: float
+        self, namespace: str, task: DemandTask, followed: _DemandMemory, made: SizeDecision, asks: "FitQuestions", now: float
     ) -> None:
         """Reserve free nodes for the groups that a decision adds, so that later decisions about other services treat these
         nodes as used. Nothing is reserved for a namespace that repeatedly did not create such groups.
@@ -275,8 +275,8 @@ class DemandScaler:
         """Return the needs of the groups `more` if they fit beside `taken`, the needs of other services; otherwise None."""
         roles = stored_roles(self._cluster, ref, task.revision)
         groups = dict.fromkeys(roles, 0) | {COMPONENT_OF[role]: more[role] for role in GROUPS if COMPONENT_OF[role] in roles}
-        asked = needs(roles, groups, ref.namespace, True)
-        return asked if self._fits_now(ref, beside(*taken, asked), now) else None
+        asked = revision_needs(roles, groups, ref.namespace, True)
+        return asked if self._fits_now(ref, combine_needs(*taken, asked), now) else None
 
 
 def _reasons(scaling: Mapping[str, Any]) -> list[Any]:
@@ -298,7 +298,7 @@ def _within(applied: Mapping[str, int], task: DemandTask) -> dict[str, int]:
     }
 
 
-class _Asks:
+class FitQuestions:
     """Answers questions about free nodes. `taken` are the needs of the services decided earlier in this round."""
 
     def __init__(self, scaler: DemandScaler, ref: Ref, task: DemandTask, taken: list[Needs], now: datetime) -> None:
@@ -346,5 +346,5 @@ def _status(task: DemandTask, followed: _DemandMemory, made: SizeDecision) -> di
         "days": scaling_days.to_status(followed.days),
     }
     if task.mode == APPLY:
-        out["applied"] = applied(task, made, followed.state, before)
+        out["applied"] = groups_to_apply(task, made, followed.state, before)
     return {name: value for name, value in out.items() if value not in ("", [], {}, None)}

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from ome_operator import keys, quantity
 from ome_operator.cache.resources import Resource
 from ome_operator.core.observed import kube_events
-from ome_operator.core.reasons import Why
+from ome_operator.core.reasons import ReasonedMessage
 from ome_operator.core.reconcile.plan import Event
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import KubeError
@@ -93,7 +93,7 @@ def create_failures(client: Client, clock: Callable[[], float], wall: Callable[[
     return EventReader(client, clock, wall, "reason=FailedCreate", kube_events.newest_messages)
 
 
-def start_failures(client: Client, clock: Callable[[], float], wall: Callable[[], datetime]) -> EventReader[Why]:
+def start_failures(client: Client, clock: Callable[[], float], wall: Callable[[], datetime]) -> EventReader[ReasonedMessage]:
     """Return a reader of the reasons why nodes cannot start the containers of a pod, by the UID of the pod."""
     return EventReader(client, clock, wall, _RARE, kube_events.start_failures)
 

@@ -13,7 +13,7 @@ from ome_operator.api import Invalid, well_known
 from ome_operator.api.well_known import WellKnown
 from ome_operator.cache.cluster_cache import KINDS, RECORD, ClusterCache
 from ome_operator.cache.event_handler import EventHandler, Urgency
-from ome_operator.cache.owned import owned
+from ome_operator.cache.owned import owned_children
 from ome_operator.cache.resources import BENCHMARK, CATALOG, SERVICE, SHORT
 from ome_operator.cache.scope import Scope
 from ome_operator.controllers import tidying
@@ -41,7 +41,7 @@ from ome_operator.machinery import garbage_collection
 from ome_operator.machinery.background import PACER
 from ome_operator.machinery.metrics import Metrics
 from ome_operator.machinery.resync import Resync
-from ome_operator.machinery.schedule import Shared
+from ome_operator.machinery.schedule import SharedLimits
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.settings import Settings
 from ome_operator.util import memoize
@@ -60,7 +60,7 @@ def scope_of(settings: Settings) -> Scope:
     )
 
 
-class Place(NamedTuple):
+class ResyncScope(NamedTuple):
     """A kind in a namespace, or in the whole cluster (""): the unit of a resync."""
 
     kind: str
@@ -71,7 +71,7 @@ class Place(NamedTuple):
 
 
 def _well_known(names: str) -> WellKnown:
-    found = well_known.selected(names)
+    found = well_known.load_selected(names)
     if isinstance(found, Invalid):
         raise ValueError(found.why)
     return found
@@ -93,7 +93,7 @@ def _queue(settings: Settings, is_long: Callable[[Ref], bool]) -> WorkQueue[Ref]
         group=lambda ref: ref.namespace,
         first=settings.backoff_first,
         last=settings.backoff_last,
-        shared=Shared(settings.shared_share, settings.shared_passes),
+        shared=SharedLimits(settings.shared_share, settings.shared_passes),
         jitter=random.random,
     )
 
@@ -152,7 +152,7 @@ class Manager:
         self._tasks: list[asyncio.Task[None]] = []
         self._unread: Counter[str] = Counter()
 
-    def _audit_of(self, settings: Settings) -> Resync[Place]:
+    def _audit_of(self, settings: Settings) -> Resync[ResyncScope]:
         return Resync(
             self._places(""),
             known=self._known,
@@ -186,7 +186,7 @@ class Manager:
 
     def relisted(self, kind: str, namespace: str = "") -> None:
         """Schedule a resync of a kind, because its watch began again with a list."""
-        self._audit.relisted(Place(kind, namespace))
+        self._audit.relisted(ResyncScope(kind, namespace))
 
     def namespace_listed(self, namespace: str) -> None:
         """Enqueue all objects of a namespace, which have now all been listed, so that reconciliations may begin."""
@@ -214,10 +214,10 @@ class Manager:
         """
         return bool(namespace and self.scope.namespaces) and namespace not in self._whole
 
-    def _places(self, namespace: str) -> list[Place]:
-        return [Place(kind, namespace) for kind in self.scope.in_place(self._kinds, namespace)]
+    def _places(self, namespace: str) -> list[ResyncScope]:
+        return [ResyncScope(kind, namespace) for kind in self.scope.in_place(self._kinds, namespace)]
 
-    def _known(self, place: Place) -> set[str]:
+    def _known(self, place: ResyncScope) -> set[str]:
         """Return the cached UIDs that a list of this kind and namespace has to contain."""
         return set() if self._outside(place.namespace) else self.cluster.uids(*place)
 
@@ -227,7 +227,7 @@ class Manager:
 
     def _creates_everything(self, ref: Ref) -> bool:
         """Return whether a service has no StatefulSet yet, so that its reconciliation creates all objects and takes long."""
-        return ref.kind == SERVICE and not any(owned(self.cluster, "StatefulSet", ref))
+        return ref.kind == SERVICE and not any(owned_children(self.cluster, "StatefulSet", ref))
 
     def _enqueue(self, ref: Ref, urgency: Urgency) -> None:
         settings = self._settings

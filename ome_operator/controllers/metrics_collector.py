@@ -14,10 +14,10 @@ from ome_operator.cache.owned import stored_roles
 from ome_operator.cache.resources import SERVICE, Resource
 from ome_operator.core import service_metrics
 from ome_operator.core.observed.objects import Ref
-from ome_operator.core.render.statefulsets import Stored
-from ome_operator.core.service_metrics import OTHER, Figures, seconds_since
+from ome_operator.core.render.statefulsets import StoredRole
+from ome_operator.core.service_metrics import OTHER, ServiceFigures, seconds_since
 from ome_operator.machinery.metrics import Metrics
-from ome_operator.machinery.sums import Key, Slots, Sums
+from ome_operator.machinery.sums import Key, MetricSums, Slots
 
 logger = logging.getLogger(__name__)
 
@@ -42,8 +42,8 @@ class MetricsCollector:
         self, cluster: ClusterCache, metrics: Metrics, wall: Callable[[], datetime], per_service: int, nodes: int = NODES
     ) -> None:
         self._cluster, self._metrics, self._wall = cluster, metrics, wall
-        self._sums: Sums[Ref] = Sums()
-        self._figures: dict[Ref, tuple[str, Figures]] = {}
+        self._sums: MetricSums[Ref] = MetricSums()
+        self._figures: dict[Ref, tuple[str, ServiceFigures]] = {}
         """Service -> its UID and metrics."""
         self._own: Slots[Ref] = Slots(per_service, lambda ref: ref.namespace)
         self._nodes: Slots[Ref] = Slots(nodes)
@@ -90,7 +90,7 @@ class MetricsCollector:
             return
         pods = self._cluster.pods_of(ref.namespace, ref.name)
         uid, before = self._figures.get(ref, ("", None))
-        now = service_metrics.figures(resource.status, pods, self._roles(resource))
+        now = service_metrics.service_figures(resource.status, pods, self._roles(resource))
         self._figures[ref] = resource.uid, now
         self._update(ref)
         if before is not None and uid == resource.uid:
@@ -99,7 +99,7 @@ class MetricsCollector:
             if now.complete_at and not before.complete_at and not before.was_whole:
                 self._started(service_metrics.start(resource.created, now.complete_at, pods))
 
-    def _roles(self, resource: Resource) -> Mapping[str, Stored]:
+    def _roles(self, resource: Resource) -> Mapping[str, StoredRole]:
         """Return the stored data of each component of the service's desired revision; {} if the revision is not known."""
         components: Mapping[str, Mapping[str, str]] = resource.status.get("components") or {}
         wanted = next((each["updateRevision"] for each in components.values() if each.get("updateRevision")), "")
@@ -113,14 +113,14 @@ class MetricsCollector:
             if (displaced := self._own.displaced()) is not None:
                 self._update(displaced)
 
-    def _count_recycles(self, before: Figures, now: Figures) -> None:
+    def _count_recycles(self, before: ServiceFigures, now: ServiceFigures) -> None:
         for group, after in now.recycled.items():
             known = before.recycled.get(group)
             times = after.times - (known.times if known is not None else 0)
             if times > 0:
                 self._recycles[after.reason, after.node] += times
 
-    def _count_group_starts(self, before: Figures, now: Figures) -> None:
+    def _count_group_starts(self, before: ServiceFigures, now: ServiceFigures) -> None:
         """Record each start of a group in the histograms once, and each part of the start once its duration is known."""
         for group, (time, seconds, parts) in now.starts.items():
             known_time, _, known = before.starts.get(group, ("", 0.0, {}))
@@ -196,7 +196,7 @@ class MetricsCollector:
         return {key: float(times) for key, times in self._recycles.items()}
 
 
-def _numbers(now: Figures, own: tuple[str, str]) -> Mapping[Key, int]:
+def _numbers(now: ServiceFigures, own: tuple[str, str]) -> Mapping[Key, int]:
     found: dict[Key, int] = {
         ("ome_services", now.ready): 1,
         ("ome_service_ready", own): int(now.ready[0] == "True"),

@@ -54,11 +54,11 @@ class NodeModelsReconciler:
         if held is not None and held.observed:  # leaving observe mode takes a new process, which begins with all records
             self._queue.forget(ref)
             return True
-        wanted = settled(
+        wanted = labels_to_apply(
             resource, node_models.labels(record.holdings, self._pins(record), record.unused, self._handler.used)
         )
         try:
-            if differs(resource, wanted):
+            if labels_differ(resource, wanted):
                 metadata = {"name": ref.name, "labels": wanted}
                 await self._client.apply({"apiVersion": "v1", "kind": "Node", "metadata": metadata}, resource.uid)
             if self._scope.removes_weights:
@@ -92,7 +92,7 @@ class NodeModelsReconciler:
         return found
 
 
-def settled(resource: NodeResource, wanted: dict[str, str]) -> dict[str, str]:
+def labels_to_apply(resource: NodeResource, wanted: dict[str, str]) -> dict[str, str]:
     """Return the model labels to apply to a node. A label that a person has set to `Ready` is left out, and so stays
     unchanged, until the agent reports the same state.
 
@@ -104,7 +104,7 @@ def settled(resource: NodeResource, wanted: dict[str, str]) -> dict[str, str]:
     return {key: value for key, value in wanted.items() if value == keys.MODEL_READY or key not in theirs}
 
 
-def differs(resource: NodeResource, wanted: dict[str, str]) -> bool:
+def labels_differ(resource: NodeResource, wanted: dict[str, str]) -> bool:
     """Return whether the model labels of a node have to be written: a desired label is missing, differs or is not owned by
     the operator yet, or the operator owns a label that is no longer desired.
     """

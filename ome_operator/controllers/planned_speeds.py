@@ -16,7 +16,7 @@ from ome_operator.cache.owned import revision as stored_revision
 from ome_operator.core.demand.facts import COMPONENT_OF, GROUPS, NO_PLAN, PlannedSpeeds
 from ome_operator.core.demand.task import DemandTask
 from ome_operator.core.observed.objects import Ref
-from ome_operator.core.render.statefulsets import stored
+from ome_operator.core.render.statefulsets import roles_by_component
 from ome_operator.core.resolve.finetuned import BASE
 from ome_operator.lint.model import matching_classes
 
@@ -92,7 +92,11 @@ class SpeedPlanner:
         """
         deps = self._cluster.deps()
         named = frozenset(part["class"] for part in (inputs.get("accelerator") or {}).values() if "class" in part)
-        boxes = [box for role in stored(data).values() for box in role.leader["spec"]["template"]["spec"]["containers"]]
+        boxes = [
+            box
+            for role in roles_by_component(data).values()
+            for box in role.leader["spec"]["template"]["spec"]["containers"]
+        ]
         asked = frozenset(name for box in boxes for name in ((box.get("resources") or {}).get("limits") or {}))
         found = matching_classes(deps.accelerators, named, asked)
         if len(found) > 1:
@@ -112,7 +116,7 @@ def _predicted(
 ) -> PlannedSpeeds:
     from ome_operator.sizing.speeds import DescribedGroup, predict_speeds
 
-    roles = stored(data)
+    roles = roles_by_component(data)
     pods = {role: roles[COMPONENT_OF[role]].leader["spec"]["template"] for role in GROUPS}
     groups = {
         role: DescribedGroup(pod["spec"]["containers"][0], pod["metadata"].get("annotations") or {})

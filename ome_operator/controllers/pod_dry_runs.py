@@ -114,7 +114,7 @@ class PodDryRuns:
         return PolicyState(UNKNOWN, message, error)
 
 
-def enforced(policy: Manifest, binding: Manifest) -> bool:
+def is_enforced(policy: Manifest, binding: Manifest) -> bool:
     """Return whether the binding refers to the policy, and whether the two deny requests that violate it or cannot be
     evaluated.
     """
@@ -128,7 +128,7 @@ def covers_all_pods(policy: Manifest, binding: Manifest) -> bool:
     spec, bound = policy.get("spec") or {}, binding.get("spec") or {}
     matched = spec.get("matchConstraints") or {}
     narrowed = ("namespaceSelector", "objectSelector", "excludeResourceRules")
-    if not enforced(policy, binding) or spec.get("paramKind") or bound.get("paramRef") or bound.get("matchResources"):
+    if not is_enforced(policy, binding) or spec.get("paramKind") or bound.get("paramRef") or bound.get("matchResources"):
         return False
     if any(matched.get(name) for name in narrowed):
         return False

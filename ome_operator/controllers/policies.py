@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ome_operator import keys
 from ome_operator.cache.scope import Scope
-from ome_operator.controllers.pod_dry_runs import ABSENT, ANYWHERE, BINDS, PROBE, UNKNOWN, PodDryRuns, enforced
+from ome_operator.controllers.pod_dry_runs import ABSENT, ANYWHERE, BINDS, PROBE, UNKNOWN, PodDryRuns, is_enforced
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.render.exposure import GATEWAY_API, INGRESS, ROUTE
 from ome_operator.kube.client import Client
@@ -77,11 +77,11 @@ def _manifest(version: str, kind: str, metadata: Manifest, **body: Manifest) -> 
     return {"apiVersion": version, "kind": kind, "metadata": metadata, **body}
 
 
-def stands(policy: Manifest, binding: Manifest, user: str = "") -> bool:
+def policy_applies(policy: Manifest, binding: Manifest, user: str = "") -> bool:
     """Return whether a policy is enforced by its binding and, if `user` is given, applies to this user."""
     conditions = (policy.get("spec") or {}).get("matchConditions") or ()
     named = any(f"'{user}'" in str(each.get("expression")) for each in conditions)
-    return enforced(policy, binding) and (named or not user)
+    return is_enforced(policy, binding) and (named or not user)
 
 
 class Policies:
@@ -176,7 +176,7 @@ class Policies:
                 return ""
             logger.info("whether the admission policy %s exists is not known: %s", name, error)
             return UNKNOWN
-        return BINDS if stands(policy, binding, user) else ABSENT
+        return BINDS if policy_applies(policy, binding, user) else ABSENT
 
     async def _any_node(self) -> str:
         try:

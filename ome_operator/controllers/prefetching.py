@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ome_operator import keys
 from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.facts import has_served, pod_group
-from ome_operator.cache.mounts import mounted
+from ome_operator.cache.mounts import mounted_directories
 from ome_operator.cache.owned import revision_of_pods
 from ome_operator.core.observed.objects import Pod
 from ome_operator.core.weights.mount import root_of
@@ -20,12 +20,12 @@ def starting_directories(cluster: ClusterCache, node: str, roots: tuple[str, ...
     """Return the directories below `roots` that starting pods of a node mount, sorted; at most `LISTED`."""
     found = set[str]()
     for pod in cluster.pods_on(node):
-        if starts(pod, cluster.pods_of(*pod_group(pod))):
-            found |= mounted(revision_of_pods(cluster, *pod_group(pod), pod.revision), pod.component)
+        if group_is_starting(pod, cluster.pods_of(*pod_group(pod))):
+            found |= mounted_directories(revision_of_pods(cluster, *pod_group(pod), pod.revision), pod.component)
     return tuple(sorted(place for place in found if root_of(place, roots)))[:LISTED]
 
 
-def starts(pod: Pod, pods: Iterable[Pod]) -> bool:
+def group_is_starting(pod: Pod, pods: Iterable[Pod]) -> bool:
     """Return whether a pod belongs to a group that has not served since its leader's container started. `pods` are all pods
     of the service.
 

@@ -14,7 +14,7 @@ import aiohttp
 
 from ome_operator import keys
 from ome_operator.core.observed.objects import Pod
-from ome_operator.core.observed.telemetry import STALE, Unusable
+from ome_operator.core.observed.telemetry import STALE, UnusableSummary
 from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection
 from ome_operator.kube.errors import Forbidden, KubeError, TooLong
@@ -138,14 +138,16 @@ class ProxiedPages:
                     pod.namespace,
                     pod.name,
                 )
-            raise Unusable("") from None
+            raise UnusableSummary("") from None
         except TooLong:
             raise _too_long() from None
         except KubeError as error:  # its message may contain text of the pod
             if error.code:
                 return error.code, b""
-            raise Unusable(f"the API server returned no response ({type(error.__cause__ or error).__name__})") from error
+            raise UnusableSummary(
+                f"the API server returned no response ({type(error.__cause__ or error).__name__})"
+            ) from error
 
 
-def _too_long() -> Unusable:
-    return Unusable(f"the response is longer than {PAGE // 1024} KiB")
+def _too_long() -> UnusableSummary:
+    return UnusableSummary(f"the response is longer than {PAGE // 1024} KiB")

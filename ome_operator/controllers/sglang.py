@@ -9,7 +9,7 @@ from ome_operator.api import Invalid
 from ome_operator.cache.resources import MODELS, SERVICE, SHORT_MODEL, Resource
 from ome_operator.controllers.base import Status, StatusReconciler
 from ome_operator.core.observed.objects import Ref
-from ome_operator.core.reasons import NOTHING, Reason, ReasonRecord, Why
+from ome_operator.core.reasons import NOTHING, Reason, ReasonedMessage, ReasonRecord
 from ome_operator.core.reconcile.sync import refuse_spec
 from ome_operator.core.sglang import convert
 from ome_operator.core.sglang.status import mirrored_status
@@ -50,7 +50,7 @@ class SglangReconciler(StatusReconciler):
         current = made.status.get("observedGeneration") == made.generation
         return mirrored_status(resource.parsed, dict(made.status), why, now, current=current)
 
-    async def _made(self, resource: Resource, made: Resource | None) -> Why:
+    async def _made(self, resource: Resource, made: Resource | None) -> ReasonedMessage:
         """Write the ome.io object, unless it was already written for the present spec of the sglang.ai object. The values
         that the operator chooses for the ome.io object are thus chosen only once for each edit (decisions 2). Return why the
         object was not written, or `NOTHING`. `made` is the existing ome.io object, or None.
@@ -63,11 +63,11 @@ class SglangReconciler(StatusReconciler):
             return why
         if (held := self._cluster.active_hold(resource)) is not None:
             verb, what = "create" if made is None else "change", f"{manifest['kind']} {manifest['metadata']['name']}"
-            return Why(held.reason, f"{held.sentence}; would {verb} {what}; {held.ends}")
+            return ReasonedMessage(held.reason, f"{held.sentence}; would {verb} {what}; {held.ends}")
         try:
             applied = await self._client.apply(manifest, made.uid if made is not None else "")
         except errors.Invalid as error:
-            return Why(Reason.INVALID, str(error))
+            return ReasonedMessage(Reason.INVALID, str(error))
         self._handler.wrote(manifest["kind"], applied.body)
         return NOTHING
 
@@ -79,9 +79,9 @@ def _refused(resource: Resource, reason: ReasonRecord, why: str, now: datetime) 
     return refuse_spec(dict(resource.status), resource.generation, reason, why, now).status
 
 
-def _taken(target: Ref) -> Why:
+def _taken(target: Ref) -> ReasonedMessage:
     where = f"{target.kind} {target.namespace}/{target.name}"
-    return Why(
+    return ReasonedMessage(
         Reason.NAME_TAKEN,
         f"{where} exists and was not created from this object: delete one of the two, or give this object another name",
     )

@@ -48,7 +48,7 @@ async def short_kinds(client: Client) -> tuple[str, ...]:
     return tuple(kind for kind in SHORT if RESOURCES[kind].plural in served)
 
 
-async def exposed(client: Client, kind: str) -> tuple[str, ...]:
+async def exposed_kinds(client: Client, kind: str) -> tuple[str, ...]:
     """Return `kind`, the kind of objects that expose services outside of the cluster, as a tuple; () if it is "". Raises
     UserError if the cluster does not serve the kind.
     """

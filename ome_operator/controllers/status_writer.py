@@ -11,13 +11,13 @@ from ome_operator.cache.resources import Resource
 from ome_operator.core.observed import managed_fields
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import NotFound
-from ome_operator.kube.resources import RESOURCES, spelled
+from ome_operator.kube.resources import RESOURCES, kind_of_resource
 
 Written = tuple[str, str]
 """Digests of the status that the operator wrote, and of the fields that the server stored for it."""
 
 
-def differs(resource: Resource, status: Mapping[str, Any], last: Written) -> bool:
+def status_differs(resource: Resource, status: Mapping[str, Any], last: Written) -> bool:
     """Return whether the status has to be written. `last` is the result of the last write. If the server changed a value of
     that write, the same status is not written again, because this would never end.
     """
@@ -25,7 +25,7 @@ def differs(resource: Resource, status: Mapping[str, Any], last: Written) -> boo
     return resource.status_owned != wanted and (wanted, resource.status_owned) != last
 
 
-def bug(error: Exception) -> str:
+def bug_message(error: Exception) -> str:
     """Return the message of a condition for an unexpected error of the operator."""
     return f"the operator failed ({type(error).__name__}: {error}): please report this with its log"
 
@@ -34,7 +34,7 @@ async def write(client: Client, handler: EventHandler, resource: Resource, statu
     """Write the status of an object. Return the digests to compare before the next write; None if the object is gone."""
     manifest = {
         "apiVersion": RESOURCES[resource.ref.kind].api_version,
-        "kind": spelled(resource.ref.kind),
+        "kind": kind_of_resource(resource.ref.kind),
         "metadata": {"name": resource.ref.name, **({"namespace": resource.ref.namespace} if resource.ref.namespace else {})},
         "status": status,
     }
@@ -46,7 +46,7 @@ async def write(client: Client, handler: EventHandler, resource: Resource, statu
     return managed_fields.digest({"status": status}), managed_fields.owned_status(applied.body)
 
 
-def another(writers: Iterable[tuple[str, datetime]], now: datetime, lately: timedelta) -> str:
+def co_writer(writers: Iterable[tuple[str, datetime]], now: datetime, lately: timedelta) -> str:
     """Return the name of another field manager that has written the status less than `lately` ago; "" if there is none. A
     write that lies at least `lately` in the future, because the clock was set back, is ignored.
     """

@@ -20,21 +20,21 @@ from ome_operator.cache.owned import own_routers
 from ome_operator.cache.resources import SERVICE
 from ome_operator.controllers.registry_page import foreign_workers
 from ome_operator.controllers.router_pages import AT_ONCE, DirectPages, Opened, RouterPages
-from ome_operator.core.observed.arrivals import Arrivals, apart, arrivals
+from ome_operator.core.observed.arrivals import Arrivals, arrivals, last_unserved_time
 from ome_operator.core.observed.objects import Pod, Ref
-from ome_operator.core.observed.silence import Silence, hold, silence_of
+from ome_operator.core.observed.silence import Silence, hold_reason, silence_of
 from ome_operator.core.observed.telemetry import (
     STALE,
     DrainReport,
     ForeignWorkers,
     LeaderStart,
     RouterReport,
-    Unusable,
+    UnusableSummary,
     combined_start,
     drain_reports,
     failing_pairs,
-    fresh,
-    read,
+    is_fresh,
+    parse_report,
 )
 from ome_operator.core.observed.transfers import Transfers
 from ome_operator.core.recovery.start import is_recent
@@ -187,7 +187,7 @@ class Telemetry:
         loop, before = asyncio.get_running_loop(), self._known.get(pod.uid, _Known())
         try:
             after = await self._ask(pages, pod, before)
-        except Unusable as error:
+        except UnusableSummary as error:
             after = self._failed(pod, before, str(error))
         except Exception as error:  # a pod of a tenant: a failure affects only this pod
             logger.debug("asking %s/%s failed", pod.namespace, pod.name, exc_info=True)
@@ -205,12 +205,12 @@ class Telemetry:
             found = foreign_workers(text.decode(errors="replace"), self._wall().timestamp()) if status == 200 else None
             return before._replace(report=None, strangers=found or before.strangers, failures=0, trouble="", old=True)
         if status != 200:
-            raise Unusable(f"the response has the status {status}")
+            raise UnusableSummary(f"the response has the status {status}")
         self._count_bytes(pod, len(text))
-        report = read(text, meta.slice_mark(pod), self._wall().timestamp())
+        report = parse_report(text, meta.slice_mark(pod), self._wall().timestamp())
         strangers = ForeignWorkers(report.strangers, report.foreign_worker_at) if report.strangers else None
         after = before._replace(report=report, strangers=_same(before.strangers, strangers), silent_after=pages.silent_after)
-        unserved_at = apart(before.unserved_at, report.unserved_at)
+        unserved_at = last_unserved_time(before.unserved_at, report.unserved_at)
         return after._replace(failures=0, trouble="", old=False, unserved_at=unserved_at)
 
     def _count_bytes(self, pod: Pod, size: int) -> None:
@@ -219,7 +219,7 @@ class Telemetry:
         """
         total = self._of_namespace[pod.namespace] - self._sizes.get(pod.uid, 0) + size
         if total > OF_NAMESPACE:
-            raise Unusable(f"the summaries of all routers in the namespace are longer than {OF_NAMESPACE // MIB} MiB")
+            raise UnusableSummary(f"the summaries of all routers in the namespace are longer than {OF_NAMESPACE // MIB} MiB")
         self._sizes[pod.uid], self._of_namespace[pod.namespace] = size, total
 
     def _failed(self, pod: Pod, before: _Known, why: str) -> _Known:
@@ -259,7 +259,7 @@ class Telemetry:
         """
         going = [pod for pod in pods if pod.draining]
         reports = self.reports(pods) if going else {}
-        found = {pod.uid: drain_reports(reports.items(), names.mark(pod.uid)) for pod in going}
+        found = {pod.uid: drain_reports(reports.items(), names.public_digest(pod.uid)) for pod in going}
         return {uid: each for uid, each in found.items() if each}
 
     def starts(self, pods: Iterable[Pod]) -> dict[str, LeaderStart]:
@@ -271,7 +271,7 @@ class Telemetry:
         reports = self.reports(pods).values() if recent else ()
         found = dict[str, LeaderStart]()
         for pod in recent:
-            marked = (report.leaders.get(names.mark(pod.uid)) for report in reports)
+            marked = (report.leaders.get(names.public_digest(pod.uid)) for report in reports)
             start = combined_start(each.start for each in marked if each is not None and each.start is not None)
             if start is not None:
                 found[pod.uid] = start
@@ -286,7 +286,7 @@ class Telemetry:
         }
         found = dict[str, Silence]()
         for pod in pods if marks else ():
-            if (mark := names.mark(pod.uid)) in marks:
+            if (mark := names.public_digest(pod.uid)) in marks:
                 beside = [each for each in pods if each.component == keys.ROUTER and each.revision == pod.revision]
                 routers = [reports.get(each.uid) for each in beside if not (each.over or each.deleting)]
                 if (silence := silence_of(routers, mark, now)) is not None:
@@ -303,10 +303,10 @@ class Telemetry:
         silent: dict[Ref, set[float]] = {}
         for pod in self._pods:
             report = self._known.get(pod.uid, _Known()).report
-            if report is not None and fresh(report.at, now):
+            if report is not None and is_fresh(report.at, now):
                 times = silent.setdefault(Ref(SERVICE, pod.namespace, pod.service), set())
                 times.update(each.silence.since for each in report.leaders.values() if each.silence is not None)
-        return hold(silent.values(), now - self._started)
+        return hold_reason(silent.values(), now - self._started)
 
     def arrivals(self, pods: Iterable[Pod]) -> Arrivals:
         """Return when the last request arrived that no engine could serve, and when the last token was generated, according
@@ -318,7 +318,7 @@ class Telemetry:
         """Return the fresh reports of the routers among these pods, by the UID of the router's pod."""
         now = self._wall().timestamp()
         found = ((pod.uid, self._known.get(pod.uid, _Known()).report) for pod in pods if pod.component == keys.ROUTER)
-        return {uid: report for uid, report in found if report is not None and fresh(report.at, now)}
+        return {uid: report for uid, report in found if report is not None and is_fresh(report.at, now)}
 
     def states(self) -> dict[tuple[str, ...], float]:
         """Return the number of routers in each state, with the state as the label of a metric."""

@@ -13,7 +13,7 @@ from ome_operator.cache.resources import Resource
 from ome_operator.core.observed.objects import Pod, Ref
 from ome_operator.core.observed.telemetry import RouterReport
 from ome_operator.core.observed.traffic import traffic
-from ome_operator.core.status.traffic import PAUSE, renewed, traffic_status
+from ome_operator.core.status.traffic import PAUSE, next_traffic, traffic_status
 from ome_operator.machinery.background import PACER, repeat
 from ome_operator.util.wall_clock import WallClock
 
@@ -77,7 +77,7 @@ class TrafficSampler:
         now, ref, before = self._wall(), service.ref, self.of(service)
         pods = self._cluster.pods_of(ref.namespace, ref.name)
         found = traffic(self._reports(pods), pods, now.timestamp())
-        after = renewed(before, traffic_status(found, now), now)
+        after = next_traffic(before, traffic_status(found, now), now)
         self._samples[service.uid] = after
         if after != before:
             self._changed(ref)

@@ -9,7 +9,7 @@ from ome_operator.core.observed import decoders
 from ome_operator.kube.resources import RESOURCES
 from ome_operator.util import json_limits
 from ome_operator.util.json_limits import WHOLE
-from ome_operator.watch.sink import Watched
+from ome_operator.watch.sink import WatchedKind
 
 SELECTOR = f"{keys.MANAGED_BY}={keys.MANAGER}"
 SELECTORS = dict.fromkeys(LABELLED, SELECTOR) | {"ControllerRevision": f"{SELECTOR},!{keys.COMPONENT}"}
@@ -21,7 +21,7 @@ DECODERS = {"Pod": decoders.POD, "Node": decoders.NODE, RECORD: json_limits.deco
 """Kinds of which only some fields are read -> the decoder that reads these fields."""
 
 
-def watched(kinds: Iterable[str] = KINDS, namespace: str = "") -> list[Watched]:
+def watches_of(kinds: Iterable[str] = KINDS, namespace: str = "") -> list[WatchedKind]:
     """Return the watches that these kinds need, in the namespace `namespace` or in all namespaces (""). Of some kinds, only
     objects with the operator's label are watched.
     """
@@ -29,5 +29,5 @@ def watched(kinds: Iterable[str] = KINDS, namespace: str = "") -> list[Watched]:
     for kind in kinds:
         of = RESOURCES[kind]
         selector, read = SELECTORS.get(kind, ""), DECODERS.get(kind, WHOLE)
-        found.append(Watched(kind, of.group, of.version, of.plural, selector, namespace, read))
+        found.append(WatchedKind(kind, of.group, of.version, of.plural, selector, namespace, read))
     return found

@@ -13,9 +13,9 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from ome_operator.core.observed.objects import Epoch, Ref
-from ome_operator.core.reconcile.plan import EditState, Stand
+from ome_operator.core.reconcile.plan import EditStand, EditState
 from ome_operator.core.waves import status as waves_status
-from ome_operator.core.waves.terms import PATIENCE, CurrentWave, Terms, decide, wave_of
+from ome_operator.core.waves.terms import PATIENCE, CurrentWave, WaveTerms, present_wave, wave_of
 
 Service = Ref
 
@@ -124,21 +124,21 @@ class _Object:
             if place.since is not None and holds:
                 _insert(moments, place.since) if comes else _remove(moments, place.since)
 
-    def tally(self) -> waves_status.Tally:
+    def tally(self) -> waves_status.StateCounts:
         """Return the number of services in each state."""
         on_way = (self._lacking, self._rolling - self._lacking.keys())
         holding = tuple(itertools.islice(itertools.chain(*(sorted(some) for some in on_way)), waves_status.LISTED))
         waiting = self._counts[MemberState.WAITING]
-        return waves_status.Tally(len(self._done), self._under_way, waiting, tuple(self._failed), holding)
+        return waves_status.StateCounts(len(self._done), self._under_way, waiting, tuple(self._failed), holding)
 
     def counts(self) -> Mapping[MemberState, int]:
         """Return the number of services by state."""
         return self._counts
 
-    def turn(self, terms: Terms, now: datetime) -> CurrentWave | None:
+    def turn(self, terms: WaveTerms, now: datetime) -> CurrentWave | None:
         """Return the current wave of the edit at the time `now` on these terms; None if the edit concerns no service."""
         lacking = sum(now - since >= PATIENCE for since in self._lacking.values())
-        return decide(terms, self.total, self._done, self._under_way, len(self._failed), now, lacking)
+        return present_wave(terms, self.total, self._done, self._under_way, len(self._failed), now, lacking)
 
     def again(self, now: datetime) -> float | None:
         """Return the seconds until the next service in `_lacking` has lacked something for so long that the wave no longer
@@ -180,7 +180,7 @@ class WaveRegistry:
 
     def __init__(
         self,
-        terms: Callable[[Ref], Terms],
+        terms: Callable[[Ref], WaveTerms],
         wall: Callable[[], datetime],
         call: Callable[[Service], None],
         changed: Callable[[Ref], None],
@@ -213,7 +213,7 @@ class WaveRegistry:
         where = f" in namespace {ref.namespace}" if ref.namespace else ""
         return f"waits for wave {wave} of {of} of {ref.kind} {ref.name}{where}, whose status.rollout shows the progress"
 
-    def report(self, service: Service, stands: Mapping[Ref, Stand], *, asks: bool, begun: bool) -> None:
+    def report(self, service: Service, stands: Mapping[Ref, EditStand], *, asks: bool, begun: bool) -> None:
         """Store the state of a service with regard to each shared object that it uses. `asks` is true if the service rolls
         out an edit, or would do so if it were admitted. `begun` is true if the service has begun to replace its groups.
         """
@@ -329,7 +329,7 @@ def _remove(moments: list[datetime], moment: datetime) -> None:
     del moments[bisect.bisect_left(moments, moment)]
 
 
-def _place(stand: Stand, on_its_way: bool) -> Member | None:
+def _place(stand: EditStand, on_its_way: bool) -> Member | None:
     """Return the service's state in the wave; None if the service is not part of it. `on_its_way` is true if the service has
     begun or was admitted.
     """

@@ -10,7 +10,7 @@ import logging
 
 from ome_operator import keys
 from ome_operator.cache.cluster_cache import RECORD, ClusterCache
-from ome_operator.core.observed.objects import Manifest, NodeRecord, Unused
+from ome_operator.core.observed.objects import Manifest, NodeRecord, UnusedWeights
 from ome_operator.core.weights.mount import any_inside, host_directories
 from ome_operator.kube.client import Client
 
@@ -48,7 +48,7 @@ class WeightsGC:
         for place, _ in sorted(allowed - record.remove):
             logger.info("node %s may remove %s: no model, revision or pod refers to this directory", record.node, place)
 
-    def _kept(self, offered: Unused) -> bool:
+    def _kept(self, offered: UnusedWeights) -> bool:
         """Return whether the offered directory must be kept, because a stored revision of some service has pods that mount
         it.
         """

@@ -13,7 +13,7 @@ import yaml
 from ome_operator.cookbook.layout import PlanProposal
 from ome_operator.cookbook.library import Engine, source
 from ome_operator.cookbook.request import RecipeRefused
-from ome_operator.util.kubeyaml import PlainDumper, plain
+from ome_operator.util.kubeyaml import PlainDumper, plain_scalar
 
 if TYPE_CHECKING:
     from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -186,7 +186,7 @@ def environment() -> "ImmutableSandboxedEnvironment":
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters |= {"q": json.dumps, "flow": _flow, "plain": plain}
+    made.filters |= {"q": json.dumps, "flow": _flow, "plain": plain_scalar}
     return made
 
 

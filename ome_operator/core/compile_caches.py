@@ -83,7 +83,7 @@ def _why_not(pod: Manifest, variables: Collection[str]) -> str:
     for name in engine.caches:
         if re.search(rf"\b{name}=", words) or name in named or name in variables:  # a command may read the variable
             return f"{name} is set already: remove the variable"
-    if other := [name for name in quantity.most(main) if name.endswith("/gpu") and name != NVIDIA]:
+    if other := [name for name in quantity.resource_maximums(main) if name.endswith("/gpu") and name != NVIDIA]:
         return f"the driver of {other[0]} cannot be identified: only NVIDIA GPUs and CPUs are supported"
     if (main.get("lifecycle") or {}).get("postStart"):
         return "the container has the hook lifecycle.postStart, which the cache needs: remove it"
@@ -121,7 +121,7 @@ def with_cache(pod: Manifest, node_directory: str, port: int) -> Manifest:
         "folder": FOLDER,
         "agent": f"{AGENT}/{layout.SOCKET}",
         "health": f"http://$({LEADER_ADDRESS}):{port}{engine.health}",
-        "gpus": NVIDIA in quantity.most(main),
+        "gpus": NVIDIA in quantity.resource_maximums(main),
     }
     load = _container(main, "load", facts, own)
     seal = _container(main, "seal", facts, {**own, "readOnly": True})

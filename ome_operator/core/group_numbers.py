@@ -27,23 +27,25 @@ def by_worth(role: str, size: int, slice_: Slice, leaving: Collection[int] = ())
     """
     ready, placed = ready_groups(role, size, slice_), on_nodes(role, size, slice_, True)
     marked = {pod.group for pod in pods(role, slice_) if pod.rank == 0 and pod.draining and not pod.deleting}
-    worth = {number: (number in marked, number not in ready, number not in placed) for number in existing(role, slice_)}
+    worth = {
+        number: (number in marked, number not in ready, number not in placed) for number in existing_groups(role, slice_)
+    }
     return tuple(sorted(worth, key=lambda number: (worth[number], number in leaving, number)))
 
 
 @memoize_by_identity(64, grows=False)
-def existing(role: str, slice_: Slice) -> frozenset[int]:
+def existing_groups(role: str, slice_: Slice) -> frozenset[int]:
     """Return the numbers of the groups whose leader has a StatefulSet, or whose leader pod was left behind when its
     StatefulSet was deleted.
 
     A pod without a controller is adopted by its StatefulSet as soon as the StatefulSet is created again.
     """
-    led = {group_number(child) for child in sets(role, slice_) if is_leader_set(child) and not child.deleting}
+    led = {group_number(child) for child in statefulsets(role, slice_) if is_leader_set(child) and not child.deleting}
     orphans = {pod.group for pod in pods(role, slice_) if not pod.workload_uid and not pod.deleting and is_leader(pod)}
     return frozenset(number for number in led | orphans if number is not None)
 
 
-def taken(role: str, slice_: Slice) -> frozenset[int]:
+def used_numbers(role: str, slice_: Slice) -> frozenset[int]:
     """Return the numbers of the groups of which any object still exists, terminating or not. A new group needs another
     number.
 
@@ -51,18 +53,18 @@ def taken(role: str, slice_: Slice) -> frozenset[int]:
     result is empty in this case: numbering begins at 0 again, and the StatefulSets wait until the names of their pods are
     free.
     """
-    stored = {number for child in sets(role, slice_) if (number := group_number(child)) is not None}
+    stored = {number for child in statefulsets(role, slice_) if (number := group_number(child)) is not None}
     return frozenset(stored | {pod.group for pod in pods(role, slice_)}) if stored else frozenset()
 
 
-def finishing(role: str, slice_: Slice) -> frozenset[int]:
+def finishing_groups(role: str, slice_: Slice) -> frozenset[int]:
     """Return the numbers of the groups that have no StatefulSet of a leader any more, and whose leader may still have
     requests: it is ready, or was drained, or ends with its own grace period while the StatefulSet of its workers is kept.
 
     A group that is removed to release its nodes loses both StatefulSets at once, and its pods get the grace period
     `WORKER_GRACE`. Its leader is usually not ready.
     """
-    found, led = sets(role, slice_), existing(role, slice_)
+    found, led = statefulsets(role, slice_), existing_groups(role, slice_)
     kept = {group_number(child) for child in found if not (is_leader_set(child) or child.deleting)}
     leaders = (pod for pod in pods(role, slice_) if is_leader(pod) and not pod.over and pod.group not in led)
     waited = (pod for pod in leaders if pod.ready or pod.draining or _ends_slowly(pod, kept))
@@ -76,15 +78,15 @@ def _ends_slowly(leader: Pod, kept: Collection[int | None]) -> bool:
     return leader.running and leader.grace > WORKER_GRACE and leader.group in kept
 
 
-def left(role: str, slice_: Slice) -> int:
+def remaining_groups(role: str, slice_: Slice) -> int:
     """Return the number of groups of which any object still exists, terminating or not."""
-    return len({*map(group_number, sets(role, slice_)), *(pod.group for pod in pods(role, slice_))} - {None})
+    return len({*map(group_number, statefulsets(role, slice_)), *(pod.group for pod in pods(role, slice_))} - {None})
 
 
 @memoize_by_identity(64, grows=False)
 def ready_groups(role: str, size: int, slice_: Slice) -> frozenset[int]:
     """Return the numbers of the groups in which every rank has a ready pod of an existing StatefulSet."""
-    uids = {child.uid for child in sets(role, slice_)}
+    uids = {child.uid for child in statefulsets(role, slice_)}
     ranks: dict[int, set[int]] = {}
     for pod in pods(role, slice_):
         if pod.ready and not pod.deleting and pod.workload_uid in uids and 0 <= pod.rank < size:
@@ -106,14 +108,14 @@ def on_nodes(role: str, size: int, slice_: Slice, ending: bool = False) -> froze
     return frozenset(group for group, found in ranks.items() if len(found) == size)
 
 
-def chosen(wanted: int, order: Sequence[int], used: Collection[int]) -> tuple[int, ...]:
+def pick_numbers(wanted: int, order: Sequence[int], used: Collection[int]) -> tuple[int, ...]:
     """Return `wanted` group numbers: first those of `order`, then the lowest numbers that are not in `used`."""
     kept = order[:wanted]
     free = (number for number in count() if number not in used and number not in kept)
     return tuple(sorted((*kept, *islice(free, wanted - len(kept)))))
 
 
-def sets(role: str, slice_: Slice) -> Sequence[Child]:
+def statefulsets(role: str, slice_: Slice) -> Sequence[Child]:
     """Return the StatefulSets of a role of a revision, including those that are being deleted."""
     return slice_.sets.get(role, ())
 
@@ -122,7 +124,7 @@ def exclusions(role: str, slice_: Slice) -> dict[int, Exclusion]:
     """Return the nodes that each group of a role excludes, by the number of the group, including groups that are being
     deleted. A group keeps the nodes with which it was created.
     """
-    return {number: child.excluded for child in sets(role, slice_) if (number := group_number(child)) is not None}
+    return {number: child.excluded for child in statefulsets(role, slice_) if (number := group_number(child)) is not None}
 
 
 def pods(role: str, slice_: Slice) -> Sequence[Pod]:
@@ -134,4 +136,6 @@ def is_leader(pod: Pod) -> bool:
     """Return whether a pod is the leader of its group. The name of the pod is checked too, because a debugging copy of a
     pod has the same labels.
     """
-    return pod.rank == 0 and pod.name == names.leader_pod(names.stem(pod.service, pod.component, pod.revision), pod.group)
+    return pod.rank == 0 and pod.name == names.leader_pod(
+        names.object_prefix(pod.service, pod.component, pod.revision), pod.group
+    )

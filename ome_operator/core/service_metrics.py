@@ -28,7 +28,7 @@ from ome_operator.core.reasons import (
 from ome_operator.core.reasons import REASONS as KNOWN_REASONS
 from ome_operator.core.recovery import failure, record
 from ome_operator.core.recovery.start import PARTS as GROUP_PARTS
-from ome_operator.core.render.statefulsets import Stored, gpus
+from ome_operator.core.render.statefulsets import StoredRole, gpus
 
 OTHER = "Other"
 _OF_PODS = """
@@ -53,7 +53,7 @@ PARTS = ("weights", "nodes", "images", "start", "warmup")
 """
 
 
-class Recycled(NamedTuple):
+class RecycledGroup(NamedTuple):
     """The number of recycles of a group, the reason of its last failure, and the node of its leader."""
 
     times: int
@@ -61,7 +61,7 @@ class Recycled(NamedTuple):
     node: str
 
 
-class Figures(NamedTuple):
+class ServiceFigures(NamedTuple):
     """The numbers and states that a service contributes to the metrics."""
 
     ready: tuple[str, str]
@@ -100,7 +100,7 @@ class Figures(NamedTuple):
     """Maps the name of each group to its last start: the time at which the leader was ready, the duration in seconds, and
     the seconds of each known part. A group that was never ready is left out, because its record shows the start of another
     group."""
-    recycled: Mapping[str, Recycled]
+    recycled: Mapping[str, RecycledGroup]
     """The recycles of each group that was recycled, by the name of the group."""
     was_whole: bool
     """Whether any revision has ever been complete."""
@@ -108,14 +108,14 @@ class Figures(NamedTuple):
     """Time since which the service is `complete`, in RFC 3339; "" while it is not."""
 
 
-def figures(status: Mapping[str, Any], pods: Iterable[Pod], roles: Mapping[str, Stored]) -> Figures:
+def service_figures(status: Mapping[str, Any], pods: Iterable[Pod], roles: Mapping[str, StoredRole]) -> ServiceFigures:
     """Return the numbers and states that a service contributes to the metrics. `roles` contains the stored roles of its
     desired revision; {} while no revision is stored.
     """
     conditions = {each.get("type"): each for each in status.get("conditions") or ()}
     ready, rolled = conditions.get(READY) or {}, conditions.get(ROLLED_OUT) or {}
     components: Mapping[str, Any] = status.get("components") or {}
-    split, records = keys.DECODER in components, record.read(status).values()
+    split, records = keys.DECODER in components, record.parse_records(status).values()
     broken = {(each.component, each.revision, each.index) for each in records if _fails(each)}
     held = [pod for pod in pods if pod.node and not pod.over and pod.gpus]
     placement: Mapping[str, Any] = status.get("placement") or {}
@@ -124,7 +124,7 @@ def figures(status: Mapping[str, Any], pods: Iterable[Pod], roles: Mapping[str, 
     scaled = conditions.get(SCALED) or ready  # a service without pods has no condition Scaled
     complete = ready.get("status") == scaled.get("status") == "True"
     since = max((str(each.get("lastTransitionTime") or "") for each in (ready, scaled)), default="")
-    return Figures(
+    return ServiceFigures(
         ready=(_word(ready.get("status") or "Unknown", ("True", "False", "Unknown")), _known(ready.get("reason"))),
         complete=complete,
         advice=_known(conditions[ADVICE].get("reason")) if ADVICE in conditions else "",
@@ -198,7 +198,7 @@ def seconds_since(moment: str, now: datetime) -> float:
 
 
 def _seconds(moment: str) -> float | None:
-    when = quantity.instant(moment)
+    when = quantity.parse_instant(moment)
     return None if when is None else when.timestamp()
 
 
@@ -207,15 +207,15 @@ def _group_start(start: Mapping[str, Any]) -> tuple[str, float, Mapping[str, flo
     return str(start.get("time") or ""), float(start.get("seconds") or 0.0), parts
 
 
-def _recycled(group: record.GroupRecord) -> Recycled:
-    return Recycled(group.recycles, _known((group.failure or {}).get("reason")), group.node)
+def _recycled(group: record.GroupRecord) -> RecycledGroup:
+    return RecycledGroup(group.recycles, _known((group.failure or {}).get("reason")), group.node)
 
 
 def _fails(group: record.GroupRecord) -> bool:
     return group.phase in _FAILED or (group.phase != record.READY and group.in_a_row > 0)
 
 
-def _wanted(role: Stored, told: Mapping[str, Any]) -> int:
+def _wanted(role: StoredRole, told: Mapping[str, Any]) -> int:
     return int(told.get("replicas") or 0) * gpus(role)
 
 

@@ -11,7 +11,7 @@ _LINE_LIMIT = 400
 _TAIL_LIMIT = 600
 
 
-def telling(log: str) -> str:
+def most_informative_line(log: str) -> str:
     """Return the most informative line of a log: the last line that names an error, as at the end of a Python traceback,
     or else the last line that says how a process ended, or else the last line that is not about the end of the other
     processes.
@@ -23,17 +23,17 @@ def telling(log: str) -> str:
     return (errors or deaths or causes or lines or [""])[-1][:_LINE_LIMIT]
 
 
-def tail(log: str) -> str:
+def last_lines(log: str) -> str:
     """Return as many of the last lines of a log as the limit allows, together with the most informative line."""
     text = _lines(log).strip()
-    line = telling(text)
+    line = most_informative_line(text)
     if len(text) <= _TAIL_LIMIT:
         return text
     end = text[-_TAIL_LIMIT:].partition("\n")[2] or text[-_TAIL_LIMIT:]
     return end if line in end else f"{line}\n…\n{end}"
 
 
-def printable(text: str, keep: str = "") -> str:
+def replace_unprintable(text: str, keep: str = "") -> str:
     """Replace unprintable characters, which could move the cursor of a terminal that shows the status. Characters in
     `keep` are not replaced.
     """
@@ -41,4 +41,4 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def _lines(log: str) -> str:
-    return printable("\n".join(log.splitlines()), "\n\t")
+    return replace_unprintable("\n".join(log.splitlines()), "\n\t")

@@ -82,7 +82,10 @@ def status_with(*conditions: tuple[str, bool | None, str, str]) -> dict[str, Any
     """Return a status with `observedGeneration` 2 and with the conditions `conditions`, each of which is given as (type,
     status, reason, message).
     """
-    return {"observedGeneration": 2, "conditions": cond.stamp([cond.Condition(*one) for one in conditions], (), 2, WHEN)}
+    return {
+        "observedGeneration": 2,
+        "conditions": cond.format_conditions([cond.Condition(*one) for one in conditions], (), 2, WHEN),
+    }
 
 
 def body(kind: Kind, status: Mapping[str, Any]) -> dict[str, Any]:

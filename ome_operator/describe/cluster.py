@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ome_operator import keys
 from ome_operator.core.catalog.node_models import duration, summary
-from ome_operator.core.observed.objects import Holding, Node, NodeRecord, Ref
+from ome_operator.core.observed.objects import Node, NodeHolding, NodeRecord, Ref
 from ome_operator.core.reasons import READY, ROLLED_OUT, SCALED, State
 from ome_operator.describe import states
 from ome_operator.describe.actions import CommandBuilder
@@ -140,7 +140,7 @@ def _of_use(place: str) -> str:
     return keys.ROUTER if place.startswith(f"{keys.ROUTER} ") else place
 
 
-def _row(name: str, node: Node | None, uses: Iterable[NodeUse], holdings: Iterable[Holding]) -> NodeRow:
+def _row(name: str, node: Node | None, uses: Iterable[NodeUse], holdings: Iterable[NodeHolding]) -> NodeRow:
     state, word = State.OFF, "not known"
     if node is not None:
         state, word = (State.READY, "ready") if node.ready else (State.HELD, "cordoned")
@@ -192,7 +192,7 @@ def _use(tree: Tree, role: str, group: GroupView, ranks: list[Rank], revision: s
 _OF_WEIGHTS = {keys.MODEL_READY: State.READY, keys.MODEL_UPDATING: State.STARTING, keys.MODEL_FAILED: State.BROKEN}
 
 
-def _weights(held: Holding) -> ModelHolding:
+def _weights(held: NodeHolding) -> ModelHolding:
     state = _OF_WEIGHTS.get(held.state, State.OFF)
     ready = state is State.READY
     message = format_bytes(held.total) if ready else f"{format_bytes(held.bytes)} of {format_bytes(held.total)}"
@@ -222,14 +222,14 @@ def format_bytes(amount: int) -> str:
 
 def models(records: Iterable[NodeRecord]) -> list[ModelHolding]:
     """Return one summary for each model, across all nodes on which agents manage the model."""
-    by_model = defaultdict[Ref, list[Holding]](list)
+    by_model = defaultdict[Ref, list[NodeHolding]](list)
     for record in records:
         for held in record.holdings:
             by_model[held.ref].append(held)
     return [_over_nodes(ref, by_model[ref]) for ref in sorted(by_model)]
 
 
-def _over_nodes(ref: Ref, holdings: list[Holding]) -> ModelHolding:
+def _over_nodes(ref: Ref, holdings: list[NodeHolding]) -> ModelHolding:
     ready = sum(held.state == keys.MODEL_READY for held in holdings)
     failed = sum(held.state == keys.MODEL_FAILED for held in holdings)
     state = State.BROKEN if failed else State.READY if ready == len(holdings) else State.STARTING

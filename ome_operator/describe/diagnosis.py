@@ -146,7 +146,7 @@ def _complete_since(conditions: Iterable[Mapping[str, Any]], groups: Iterable[Ma
     replaced.
     """
     transitions = [found.get("lastTransitionTime") for found in conditions if found.get("type") in (READY, SCALED)]
-    times = [quantity.instant(text) for text in (*transitions, *(group.get("readySince") for group in groups))]
+    times = [quantity.parse_instant(text) for text in (*transitions, *(group.get("readySince") for group in groups))]
     return max((when for when in times if when is not None), default=None)
 
 

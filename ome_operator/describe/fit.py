@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from ome_operator.core.observed.objects import Node
 from ome_operator.core.placement.admission import has_capacity
-from ome_operator.core.placement.claims import less
-from ome_operator.core.placement.fit import Needs, Nodes, lacks
+from ome_operator.core.placement.claims import subtract_held
+from ome_operator.core.placement.fit import Needs, Nodes, find_unplaced
 from ome_operator.core.placement.messages import without_capacity
-from ome_operator.core.placement.need import Need, accepts
-from ome_operator.core.placement.packing import most
+from ome_operator.core.placement.need import Need, node_accepts
+from ome_operator.core.placement.packing import most_pods
 from ome_operator.util.wording import count
 
 NOTHING = "nothing that holds GPUs"
@@ -80,8 +80,8 @@ def fit_on_nodes(
         return FitAnswer(*name, fits=True, why="")
     if not nodes:
         return FitAnswer(*name, fits=False, why=NO_NODES)
-    free = {key: less(node, held.get(key, {})) for key, node in nodes.items()}
-    if found := lacks(needs, nodes):
+    free = {key: subtract_held(node, held.get(key, {})) for key, node in nodes.items()}
+    if found := find_unplaced(needs, nodes):
         return FitAnswer(*name, fits=False, why="; ".join(lack.sentence for lack in found))
     if has_capacity(needs, (), free):
         placed, _ = _place(needs, free.values())
@@ -108,9 +108,9 @@ def _place(needs: Needs, nodes: Iterable[Node]) -> tuple[list[PlacedPods], Needs
     for number, need in enumerate(needs):
         pods = need.pods
         for node in order if pods else ():
-            if taken.get(node.name, set()).intersection(need.apart) or not accepts(need.demand, node, False):
+            if taken.get(node.name, set()).intersection(need.apart) or not node_accepts(need.demand, node, False):
                 continue
-            here = most(need.demand.requests, rooms[node.name], 1 if need.alone else pods)
+            here = most_pods(need.demand.requests, rooms[node.name], 1 if need.alone else pods)
             if here:
                 asked = {name: amount * here for name, amount in need.demand.requests}
                 rooms[node.name] = tuple((name, has - asked.get(name, 0)) for name, has in rooms[node.name])

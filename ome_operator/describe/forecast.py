@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ome_operator.core.observed.objects import Ref
-from ome_operator.core.waves.shared_edits import pending
+from ome_operator.core.waves.shared_edits import pending_edits
 from ome_operator.describe.changes import Change, changes, count_changes
 from ome_operator.describe.history import differences
 from ome_operator.describe.outcome import RoleOutcome, TargetOutcome
@@ -76,7 +76,7 @@ _NOTHING = TargetOutcome("", {}, (), (), ())
 def _shared(old: TargetOutcome, new: TargetOutcome) -> Iterable[Ref]:
     """Return the shared objects whose edits distinguish two revisions."""
     data = {each.revision: {"inputs": each.inputs} for each in (old, new)}
-    return pending(new.revision, [old.revision], data)
+    return pending_edits(new.revision, [old.revision], data)
 
 
 def _sentence(

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from ome_operator import quantity
 from ome_operator.core.catalog.node_models import duration
-from ome_operator.core.moves.record import Phase, read
+from ome_operator.core.moves.record import Phase, parse_moves
 from ome_operator.core.recovery.failure import sentence
 from ome_operator.core.recovery.record import (
     FAILED,
@@ -20,7 +20,7 @@ from ome_operator.core.recovery.record import (
     STARTING,
     SYSTEMIC,
 )
-from ome_operator.core.recovery.start import AFTER_START, total
+from ome_operator.core.recovery.start import AFTER_START, start_duration
 from ome_operator.quantity import moment
 from ome_operator.util.wording import count
 
@@ -61,12 +61,12 @@ def group_notes(component: str, revision: str, status: Mapping[str, Any], now: d
 
 def _moves(component: str, revision: str, status: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
     """Yield the number of each group of a component that moves, or that replaces a moving one, with a note about it."""
-    move = read(status).get(component)
+    move = parse_moves(status).get(component)
     if move is None or move.revision != revision or move.phase is Phase.RETURNED:
         return
-    if (group := quantity.whole(move.member)) is not None:
+    if (group := quantity.whole_number(move.member)) is not None:
         yield group, f"leaves node {move.node} ({move.cause}): {move.phase}"
-    if (group := quantity.whole(move.replacement)) is not None:
+    if (group := quantity.whole_number(move.replacement)) is not None:
         yield group, f"replaces group {move.member}"
 
 
@@ -82,7 +82,7 @@ def start_note(entry: Mapping[str, Any], entries: Iterable[Mapping[str, Any]], n
     others = (each.get("start") for each in entries if each.get("component") == entry.get("component"))
     newest = max((start for start in others if start), key=lambda start: str(start.get("time")), default=None)
     last = entry.get("start") or newest
-    return f"{message}, last time {duration(total(last))}" if last else message
+    return f"{message}, last time {duration(start_duration(last))}" if last else message
 
 
 def parts(start: Mapping[str, Any] | None, phase: Any = READY) -> str:
@@ -99,7 +99,7 @@ def parts(start: Mapping[str, Any] | None, phase: Any = READY) -> str:
     head = "the last start took" if phase in _STARTS else "started in"
     first = next((part["seconds"] for part in start.get("parts") or () if part["name"] == AFTER_START), None)
     last = "" if first is None else f"; first token {first:g} s after a router listed it"
-    return f"{head} {duration(total(start))}" + (f": {', '.join(found)}" if found else "") + last
+    return f"{head} {duration(start_duration(start))}" + (f": {', '.join(found)}" if found else "") + last
 
 
 _STARTS = frozenset({PENDING, HELD, STARTING})

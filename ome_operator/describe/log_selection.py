@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ome_operator import keys, quantity
 from ome_operator.core.observed.objects import Pod
 from ome_operator.describe.text import numbers
-from ome_operator.names import title
+from ome_operator.names import role_title
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def pod_labels(pods: Iterable[Pod], choice: PodChoice) -> dict[str, str]:
     several = len({pod.revision for pod in every}) > 1
     found: list[tuple[str, int, int, str, str]] = []
     for pod in every:
-        role = title(pod.component, both)
+        role = role_title(pod.component, both)
         if not choice.takes(pod, role):
             continue
         place = pod.name.rpartition("-")[2] if pod.component == keys.ROUTER else f"{pod.group}/{pod.rank}"
@@ -56,7 +56,7 @@ def explain_no_pods(pods: Iterable[Pod], choice: PodChoice) -> str:
     both = any(pod.component == keys.DECODER for pod in every)
     roles: dict[str, list[Pod]] = {}
     for pod in every:
-        roles.setdefault(title(pod.component, both), []).append(pod)
+        roles.setdefault(role_title(pod.component, both), []).append(pod)
     if not roles:
         return "it has no pods"
     groups = (

@@ -10,7 +10,7 @@ from ome_operator import keys, names
 from ome_operator.api import InferenceService, Invalid
 from ome_operator.core.moves.messages import Progress, phase_end, phase_sentence
 from ome_operator.core.moves.moving import policy
-from ome_operator.core.moves.record import Move, Phase, read
+from ome_operator.core.moves.record import Move, Phase, parse_moves
 from ome_operator.core.moves.state_machine import MovePolicy
 from ome_operator.core.reasons import FROZEN
 from ome_operator.describe.text import combine_names
@@ -53,7 +53,7 @@ def moves_under_way(tree: Tree, body: Mapping[str, Any], now: datetime) -> list[
     even if the status has unexpected content.
     """
     status = body.get("status") or {}
-    stored = [move for move in read(status).values() if move.phase is not Phase.RETURNED]
+    stored = [move for move in parse_moves(status).values() if move.phase is not Phase.RETURNED]
     if not stored:
         return []
     parsed = InferenceService.parse(body)
@@ -117,4 +117,4 @@ def _nodes(ranks: list[Rank]) -> tuple[str, ...]:
 
 def _place(tree: Tree, move: Move, member: str) -> str:
     disaggregated = any(role.component == keys.DECODER for part in tree.slices for role in part.roles)
-    return f"{names.title(move.component, disaggregated)} {member}"
+    return f"{names.role_title(move.component, disaggregated)} {member}"

@@ -27,11 +27,11 @@ from ome_operator.core.reasons import (
 from ome_operator.core.reconcile.plan import Apply, Create
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.core.render import meta, scaling
-from ome_operator.core.render.statefulsets import Stored, gpus, stored
+from ome_operator.core.render.statefulsets import StoredRole, gpus, roles_by_component
 from ome_operator.core.resolve.identity import CHOSEN
 from ome_operator.core.rollout.planner import Bounds
 from ome_operator.core.rollout.strategy import strategy
-from ome_operator.names import title
+from ome_operator.names import role_title
 
 SURVIVES = frozenset({"ControllerRevision", "RoleScale"})
 """Kinds of existing objects that change the outcome: stored revisions and scaled numbers of groups."""
@@ -76,7 +76,7 @@ class TargetOutcome:
     bounds: Bounds = field(default_factory=lambda: Bounds({}, {}))
     """How many groups of each role may exist in addition, and how many may be missing, during a rollout to the target
     revision."""
-    workloads: Mapping[str, Stored] = field(default_factory=dict)
+    workloads: Mapping[str, StoredRole] = field(default_factory=dict)
     """The stored templates of the components engine and decoder. They exist even if a component has no groups."""
     generated: frozenset[str] = frozenset()
     """Names of the Secrets that the operator creates for the service if they do not exist, with data that it generates."""
@@ -97,9 +97,9 @@ def compute_outcome(service: InferenceService, deps: Deps, children: Iterable[Ch
         item for key, item in known.items() if item.kind == "RoleScale" and key not in gone and item.owner == service.uid
     ]
     revision = str(plan.status.get("revision") or "")
-    data = _data(revision, written, slices.stored(known.values(), service.uid))
+    data = _data(revision, written, slices.stored_revisions(known.values(), service.uid))
     conditions = {item["type"]: item for item in plan.status["conditions"]}
-    workloads = stored(data)
+    workloads = roles_by_component(data)
     roles, problems = _roles(workloads, written), tuple(_problems(conditions))
     complete = any(_runs(item) for item in written) or (bool(workloads) and not problems)
     return TargetOutcome(
@@ -150,7 +150,7 @@ def _data(revision: str, written: Iterable[Manifest], known: Iterable[slices.Rev
     return next((one.data for one in known if one.name == revision), {})
 
 
-def _roles(found: Mapping[str, Stored], written: Iterable[Manifest]) -> tuple[RoleOutcome, ...]:
+def _roles(found: Mapping[str, StoredRole], written: Iterable[Manifest]) -> tuple[RoleOutcome, ...]:
     groups = Counter(
         item["metadata"]["labels"][keys.COMPONENT]
         for item in written
@@ -158,7 +158,7 @@ def _roles(found: Mapping[str, Stored], written: Iterable[Manifest]) -> tuple[Ro
     )
     both = keys.DECODER in found
     return tuple(
-        RoleOutcome(name, title(name, both), groups[name], found[name].size, gpus(found[name]))
+        RoleOutcome(name, role_title(name, both), groups[name], found[name].size, gpus(found[name]))
         for name in (keys.ENGINE, keys.DECODER)
         if name in found
     )

@@ -9,11 +9,11 @@ from ome_operator import keys
 from ome_operator.core.observed import from_api
 from ome_operator.core.preflight import results
 from ome_operator.core.preflight.on_demand import RankKey, Trial
-from ome_operator.core.preflight.results import Checked
-from ome_operator.core.preflight.status import ABSENT, line, told
+from ome_operator.core.preflight.results import CheckResult
+from ome_operator.core.preflight.status import ABSENT, line, merge_findings
 from ome_operator.describe.text import numbers
-from ome_operator.names import title
-from ome_operator.util.visible import visible
+from ome_operator.names import role_title
+from ome_operator.util.visible import make_visible
 from ome_operator.util.wording import count
 
 
@@ -28,7 +28,7 @@ class RankCheck(NamedTuple):
     rank: int
     node: str
     """Name of the node on which the check runs; "" while the check has no node."""
-    checked: Checked | None
+    checked: CheckResult | None
     """Result of the check; None until the check has ended."""
     runs: bool
     """Whether the check has started and has not ended."""
@@ -77,13 +77,13 @@ class PreflightReport(NamedTuple):
 
 def rank(trial: Trial, place: RankKey, body: Mapping[str, Any] | None) -> RankCheck:
     """Return the check of a rank and its state. `body` is the check pod of the rank; None if this pod no longer exists."""
-    service, role = f"{trial.namespace}/{trial.service}", title(place.component, trial.disaggregated)
+    service, role = f"{trial.namespace}/{trial.service}", role_title(place.component, trial.disaggregated)
     if body is None:
         return RankCheck(service, role, place.group, place.rank, "", None, runs=False, over=True, why="its pod was removed")
     status, pod = body.get("status") or {}, from_api.pod(body)
     box = trial.pods[place]["spec"]["containers"][0]["name"]
-    checked = results.alone(status, box)
-    runs = checked is None and results.began(status, box) and not pod.over
+    checked = results.parse_only_container(status, box)
+    runs = checked is None and results.has_begun(status, box) and not pod.over
     why = f"{pod.reason}: {pod.message}" if pod.message else pod.reason
     if checked is not None or runs:
         why = "" if checked is not None else "the check did not end in time"
@@ -101,7 +101,7 @@ def report(ranks: Iterable[RankCheck], seconds: float) -> PreflightReport:
     findings, missed = [], []
     for (service, role, group), members in groups.items():
         away = {number for number, each in members.items() if each.checked is None}
-        for found in told({number: each.checked for number, each in members.items()}):
+        for found in merge_findings({number: each.checked for number, each in members.items()}):
             if found.check == ABSENT and found.rank in away:
                 continue
             node = members[found.rank].node if found.rank in members else ""
@@ -140,7 +140,7 @@ def report_lines(seen: PreflightReport) -> list[str]:
         how = f"on node {node} {'were' if several_ranks else 'was'} not checked"
         how = how if node else f"{'have' if several_ranks else 'has'} no node"
         out.append(f"{whom} {how}: {why or 'no reason is known'}")
-    return [visible(each) for each in [*out, summary(seen)]]
+    return [make_visible(each) for each in [*out, summary(seen)]]
 
 
 def summary(seen: PreflightReport) -> str:
@@ -160,7 +160,7 @@ def progress(ranks: Sequence[RankCheck]) -> str:
     why = next((each.why for each in waits if not each.node), waits[0].why)
     placed = sum(bool(each.node) for each in ranks)
     message = f"{len(ranks) - len(waits)} of {count(len(ranks), 'rank')} run, {placed} placed"
-    return visible(f"{message}: {why}" if why else message)
+    return make_visible(f"{message}: {why}" if why else message)
 
 
 def in_place(service: str, namespace: str, stored: bool) -> str:

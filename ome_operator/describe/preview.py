@@ -10,7 +10,7 @@ from ome_operator import keys
 from ome_operator.api import InferenceService, Invalid
 from ome_operator.core.catalog.node_models import duration
 from ome_operator.core.observed.objects import Child, Deps, Ref
-from ome_operator.core.waves.terms import Terms, sizes, terms
+from ome_operator.core.waves.terms import WaveTerms, sizes, terms
 from ome_operator.describe.edits import edits
 from ome_operator.describe.forecast import Forecast, forecast
 from ome_operator.describe.outcome import TargetOutcome, compute_outcome, pin_revision
@@ -102,7 +102,7 @@ def waves(services: Iterable[Forecast], notes: Mapping[Ref, Mapping[str, str]]) 
         if number == 1:
             continue
         own = notes.get(ref, {})
-        rules, _ = terms(own, Terms())
+        rules, _ = terms(own, WaveTerms())
         ends = sizes(rules.waves, number)
         more = [str(end - start) for start, end in pairwise(ends)]
         head = f"The edit of {ref.kind} {ref.name} restarts groups of {number} services"

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ome_operator import keys
 from ome_operator.core.catalog.node_models import duration
-from ome_operator.core.observed.leases import alive, renewed
+from ome_operator.core.observed.leases import is_alive, renewal_time
 from ome_operator.core.reasons import READY, Reason
 from ome_operator.describe.words import OUTDATED
-from ome_operator.util.visible import visible
+from ome_operator.util.visible import make_visible
 
 if TYPE_CHECKING:
     from ome_operator.describe.tree import Tree
@@ -53,12 +53,12 @@ def missing_operator(leases: Iterable[Mapping[str, Any]], now: datetime) -> str:
     one has, or if no Lease was ever renewed, for example because the operators run without leader election. `leases` are the
     Leases of all operators that may handle the service.
     """
-    known = [(when, lease) for lease in leases if (when := renewed(lease)) is not None]
-    if not known or any(alive(lease, now) for _, lease in known):
+    known = [(when, lease) for lease in leases if (when := renewal_time(lease)) is not None]
+    if not known or any(is_alive(lease, now) for _, lease in known):
         return ""
     last, lease = max(known, key=lambda item: item[0])
     seconds = max(0.0, (now - last).total_seconds())
-    where = visible(str(lease["metadata"].get("namespace") or ""))
+    where = make_visible(str(lease["metadata"].get("namespace") or ""))
     return (
         f"No operator has renewed its Lease for {duration(seconds)}, so the status may be outdated. To look for the "
         f"operator: kubectl get pods -n {where} (on a cluster of ome local: ome local status --name CLUSTER)"

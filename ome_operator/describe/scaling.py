@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ome_operator import keys
-from ome_operator.core.demand.holds import Limit, meaning
+from ome_operator.core.demand.holds import Limit, describe_hold
 from ome_operator.core.observed import field_managers, from_api
 from ome_operator.core.observed.objects import Child
 from ome_operator.core.rollout.applied import set_by_hand
@@ -71,7 +71,7 @@ def view(body: Mapping[str, Any], scales: Mapping[str, Mapping[str, Any]]) -> Sc
         ready={role: int(each.get("readyReplicas") or 0) for role, each in components.items()},
         wanted=scaling.get("wanted") or {},
         hold=hold,
-        meaning=meaning(hold, scaling.get("atMaximum"), _limits(body, known, written)),
+        meaning=describe_hold(hold, scaling.get("atMaximum"), _limits(body, known, written)),
         why=str(scaling.get("why") or ""),
         speeds=scaling.get("speeds") or {},
         writers={name: field_managers.replicas_writer(scales[name].get("metadata") or {}) for name in sorted(written)},

@@ -6,7 +6,7 @@ from ome_operator.api import InferenceService, Model
 from ome_operator.core.observed.objects import Deps
 from ome_operator.core.reasons import Reason
 from ome_operator.core.resolve.inputs import model_refs, resolve, runtime_refs
-from ome_operator.core.selection.model_profile import ModelProfile, profile_of, sized
+from ome_operator.core.selection.model_profile import ModelProfile, format_parameters, profile_of
 from ome_operator.core.selection.runtime import Candidate, runtime_title, select
 
 
@@ -66,7 +66,7 @@ def _words(model: ModelProfile) -> str:
         f"framework {model.framework.name}" if model.framework else "",
         f"architecture {model.architecture}" if model.architecture else "architecture not known",
         f"quantization {model.quantization or ('none' if model.learned else 'not stated, treated as none')}",
-        f"{sized(model.parameters)} parameters" if model.parameters else "size not known",
+        f"{format_parameters(model.parameters)} parameters" if model.parameters else "size not known",
     ]
     source = f" (known model {model.well_known}; its files have not been read)" if model.well_known else ""
     return ", ".join(item for item in messages if item) + source

@@ -11,8 +11,14 @@ from typing import Any, NamedTuple
 
 from ome_operator import keys
 from ome_operator.core.observed.objects import Node, Pod
-from ome_operator.core.observed.traffic import LeaderNumbers, Numbers, ServiceNumbers, combined, whole
-from ome_operator.core.status.traffic import percentiles, rounded
+from ome_operator.core.observed.traffic import (
+    CombinedMetrics,
+    LeaderNumbers,
+    ServiceNumbers,
+    client_metrics,
+    combine_leaders,
+)
+from ome_operator.core.status.traffic import percentiles, round_value
 from ome_operator.describe import cluster
 from ome_operator.describe.tree import GroupView, Tree
 from ome_operator.quantity import moment
@@ -84,7 +90,7 @@ def group_rows(services: Iterable[ServiceWithNumbers], now: datetime) -> list[To
             place = f"{role.role} {group.group}"
             place += f" of {part.revision}" if len(service.tree.slices) > 1 else ""
             leaders = _leaders(service, [group], uids)
-            row = _row(service.tree.namespace, service.tree.name, place, combined(leaders), group.gpus)
+            row = _row(service.tree.namespace, service.tree.name, place, combine_leaders(leaders), group.gpus)
             found.append(_dated(row, leaders, now))
     return found
 
@@ -108,7 +114,7 @@ def node_rows(services: Iterable[ServiceWithNumbers], nodes: Iterable[Node], now
     for name, at in sorted(there.items()):
         if not (name in on or at.held or at.gpus > 0):
             continue
-        row = _row("", name, "", combined(on.get(name, ())), at.held, at.gpus if at.gpus >= 0 else None)
+        row = _row("", name, "", combine_leaders(on.get(name, ())), at.held, at.gpus if at.gpus >= 0 else None)
         found.append(_dated(row, on.get(name, ()), now))
     return found
 
@@ -130,7 +136,7 @@ def live_row(service: ServiceWithNumbers, now: datetime) -> TopRow | None:
     found = service.numbers
     if found is None or found.at is None:
         return None
-    numbers = whole(found)
+    numbers = client_metrics(found)
     row = _row(service.tree.namespace, service.tree.name, "", numbers, _gpus(service.tree))
     is_part = row.is_part or found.routers_heard < found.routers
     return replace(row, source=LIVE, age=max(0.0, now.timestamp() - found.at), is_part=is_part)
@@ -141,7 +147,9 @@ def _dated(row: TopRow, leaders: Iterable[LeaderNumbers], now: datetime) -> TopR
     return replace(row, source=LIVE, age=max(0.0, now.timestamp() - min(times))) if times else row
 
 
-def _row(namespace: str, name: str, group: str, numbers: Numbers, gpus: int, allocatable: int | None = None) -> TopRow:
+def _row(
+    namespace: str, name: str, group: str, numbers: CombinedMetrics, gpus: int, allocatable: int | None = None
+) -> TopRow:
     works, loads = numbers.with_work, numbers.with_load
     return TopRow(
         namespace=namespace,
@@ -165,7 +173,7 @@ def _row(namespace: str, name: str, group: str, numbers: Numbers, gpus: int, all
 
 def _stored(service: ServiceWithNumbers, now: datetime) -> TopRow:
     """Return the row of a service from its status. Never raises, even if the status has unexpected content."""
-    row = _row(service.tree.namespace, service.tree.name, "", Numbers(), _gpus(service.tree))
+    row = _row(service.tree.namespace, service.tree.name, "", CombinedMetrics(), _gpus(service.tree))
     stored = _map((service.body.get("status") or {}).get("traffic"))
     written = moment(str(stored.get("time") or ""), now)
     if written is None:
@@ -220,7 +228,7 @@ def _number(part: Mapping[str, Any], name: str) -> Value:
 
 
 def _rounded(value: Value) -> Value:
-    return None if value is None else rounded(value)
+    return None if value is None else round_value(value)
 
 
 def _gpus(tree: Tree) -> int:

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from ome_operator import keys
-from ome_operator.core.group_numbers import existing
+from ome_operator.core.group_numbers import existing_groups
 from ome_operator.core.observed import slices
 from ome_operator.core.observed.objects import Observed, Pod
 from ome_operator.core.reasons import (
@@ -27,14 +27,14 @@ from ome_operator.core.reasons import (
     SCALED,
     Reason,
 )
-from ome_operator.core.render.statefulsets import Stored, pod_gpus, stored
+from ome_operator.core.render.statefulsets import StoredRole, pod_gpus, roles_by_component
 from ome_operator.core.resolve.finetuned import mounted_weights
 from ome_operator.core.status.progress import REFUSED
 from ome_operator.core.weights.mount import claim, directories, required_label, with_directories
 from ome_operator.describe.group_notes import NO_NOTES, GroupNotes, group_notes
 from ome_operator.describe.readiness import readiness
 from ome_operator.describe.words import MISSING
-from ome_operator.names import title
+from ome_operator.names import role_title
 
 ROLES = (keys.ENGINE, keys.DECODER, keys.ROUTER)
 WHEN_TRUE = (ANOTHER, FROZEN, *DRIFTED.values(), ADVICE)
@@ -229,7 +229,7 @@ def _slices(
     present = slices.slices(observed, uid)
     both = any(pod.component == keys.DECODER for entry in present.values() for pod in entry.pods)
     for name, entry in sorted(present.items(), key=lambda item: item[0] == wanted):
-        roles = stored(data.get(name) or {})
+        roles = roles_by_component(data.get(name) or {})
         disaggregated = keys.DECODER in roles or both
         found = (_role(component, entry, roles.get(component), disaggregated, status, now) for component in ROLES)
         state = _slice_state(name, status) or ("wanted" if name == wanted else "old")
@@ -263,7 +263,7 @@ def _slice_state(name: str, status: Mapping[str, Any]) -> str:
 def _role(
     component: str,
     entry: slices.Slice,
-    role: Stored | None,
+    role: StoredRole | None,
     disaggregated: bool,
     status: Mapping[str, Any],
     now: datetime | None,
@@ -277,7 +277,7 @@ def _role(
         groups = [_routers(pods, wanted)]
     else:
         size = role.size if role else 1 + max((pod.rank for pod in pods), default=0)
-        numbers = sorted({*existing(component, entry), *(pod.group for pod in pods)})
+        numbers = sorted({*existing_groups(component, entry), *(pod.group for pod in pods)})
         remembered = group_notes(component, entry.revision, status, now)
         groups = [
             _group(number, [pod for pod in pods if pod.group == number], size, role, remembered.get(number, NO_NOTES))
@@ -287,7 +287,7 @@ def _role(
     missing = any(rank.reason == MISSING for rank in ranks)
     ready = sum(rank.ready for rank in ranks)
     return RoleView(
-        role=title(component, disaggregated),
+        role=role_title(component, disaggregated),
         component=component,
         wanted=wanted,
         ready=ready if component == keys.ROUTER else sum(group.ready for group in groups),
@@ -314,7 +314,7 @@ def _condition(component: str, status: Mapping[str, Any]) -> str:
     return found.get("message") or "" if found.get("status") == "False" else ""
 
 
-def _group(number: int, pods: list[Pod], size: int, role: Stored | None, notes: GroupNotes) -> GroupView:
+def _group(number: int, pods: list[Pod], size: int, role: StoredRole | None, notes: GroupNotes) -> GroupView:
     """Return a group. If a rank has two pods, because the old pod is still terminating, the newer pod represents the
     rank.
     """

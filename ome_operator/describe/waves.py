@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ome_operator.core.waves.status import BAKING, COMPLETE, STOPPED
-from ome_operator.core.waves.terms import Terms, terms
+from ome_operator.core.waves.terms import WaveTerms, terms
 from ome_operator.util.wording import count
 
 
@@ -13,7 +13,7 @@ def wave_lines(body: Mapping[str, Any]) -> Iterator[str]:
     metadata, rollout = body["metadata"], (body.get("status") or {}).get("rollout")
     where = f" in {metadata['namespace']}" if metadata.get("namespace") else ""
     head = f"{body['kind']} {metadata['name']}{where}"
-    yield from terms(metadata.get("annotations") or {}, Terms())[1]
+    yield from terms(metadata.get("annotations") or {}, WaveTerms())[1]
     if rollout is None:
         yield f"{head}: no service was changed by its last edit"
         return

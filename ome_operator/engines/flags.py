@@ -176,14 +176,14 @@ class Versions:
 
 
 @cache
-def packaged() -> Versions:
+def packaged_versions() -> Versions:
     """Return the command lines in the package."""
     return Versions()
 
 
 def command_line(name: str) -> CommandLine:
     """Return the command line with this name from the package. Raises KeyError if there is no data for it."""
-    found = packaged().get(name)
+    found = packaged_versions().get(name)
     if found is None:
         raise KeyError(name)
     return found

@@ -26,7 +26,7 @@ def why_not(container: Mapping[str, Any], annotations: Mapping[str, str]) -> str
     if value(words, "--elastic-ep-backend") in (None, "", "none"):
         return "without --elastic-ep-backend all ranks end with the lost rank"
     version = images.version(str(container.get("image", "")), annotations, engine.name)
-    parts_of_version = (quantity.whole(part) for part in version.split(".")[:3])
+    parts_of_version = (quantity.whole_number(part) for part in version.split(".")[:3])
     number = tuple(part for part in parts_of_version if part is not None)
     if version and number <= WITHOUT:
         return f"in sglang {version} a pod that is created again cannot join its group"

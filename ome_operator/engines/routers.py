@@ -83,7 +83,7 @@ def sglang_router(container: Mapping[str, Any]) -> SglangRouter | None:
     return SglangRouter(
         pd=pd,
         address=f"{scheme}://{_own_address(words, '--host')}:{value(words, '--port') or PORT}",
-        worker_port=quantity.whole(port),
+        worker_port=quantity.whole_number(port),
         key=_key(words),
         worker_key=value(words, "--api-key") or "",
         metrics=_metrics(words),

@@ -132,7 +132,7 @@ def strategy(container: Mapping[str, Any]) -> dict[str, str]:
     for kind, flags in engine.parallel.items():
         for word, after in pairwise([*words, ""]):
             if word in flags:
-                result[kind] = after if quantity.whole(after) is not None else result.get(kind, "")
+                result[kind] = after if quantity.whole_number(after) is not None else result.get(kind, "")
     return result
 
 

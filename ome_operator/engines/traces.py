@@ -14,7 +14,7 @@ ENGINE, ROUTER = "sglang", routers.SGLANG_ROUTER
 _TITLES = {ENGINE: "SGLang", ROUTER: ROUTER, routers.SMG: "smg"}
 
 
-def obstacle(container: Mapping[str, Any], annotations: Mapping[str, str]) -> str:
+def trace_obstacle(container: Mapping[str, Any], annotations: Mapping[str, str]) -> str:
     """Return a clause that states why the arguments for traces cannot be added to a container; "" if they can be added or
     are already set.
 
@@ -33,7 +33,7 @@ def obstacle(container: Mapping[str, Any], annotations: Mapping[str, str]) -> st
     version = images.version(str(container.get("image", "")), annotations, program)
     if not version:
         return f"its image does not state its version: annotate the component with {keys.ENGINE_VERSION}, or {by_hand}"
-    known = flags.packaged().takes(program, version, (SWITCH, ENDPOINT))
+    known = flags.packaged_versions().takes(program, version, (SWITCH, ENDPOINT))
     title = f"{_TITLES[program]} {version}"
     if known is None:
         return f"it is not known whether {title} supports {SWITCH}: if it does, {by_hand}"

@@ -14,7 +14,7 @@ import aiohttp
 from ome_operator import keys
 from ome_operator.kube import errors
 from ome_operator.kube.connection import Connection
-from ome_operator.kube.resources import RESOURCES, called, path
+from ome_operator.kube.resources import RESOURCES, path, resource_name
 from ome_operator.util import bounded
 from ome_operator.util.json_limits import decoded
 
@@ -48,7 +48,7 @@ _NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff
 _WARNING = re.compile(r'\b299 \S++ "((?:[^"\\]++|\\.)*+)"')
 
 
-class Applied(NamedTuple):
+class ApplyResult(NamedTuple):
     """The API server's answer to an apply."""
 
     body: Manifest
@@ -142,7 +142,7 @@ class Client:
             except errors.TooLong:
                 if size == 1:
                     raise
-                size = bounded.fewer(size)
+                size = bounded.smaller_page(size)
                 query["limit"] = str(size)
                 continue
             page = _decoded(f"GET {where}", *answer)
@@ -151,13 +151,13 @@ class Client:
             if not query["continue"]:
                 return
 
-    async def apply(self, manifest: Manifest, uid: str = "", *, subresource: str = "", dry_run: bool = False) -> Applied:
+    async def apply(self, manifest: Manifest, uid: str = "", *, subresource: str = "", dry_run: bool = False) -> ApplyResult:
         """Apply a complete manifest by server-side apply.
 
         Without `uid` the object is only created, and Conflict is raised if the object exists. With `uid` only the object
         with this UID is changed; otherwise Conflict is raised. An apply of a status or a dry run may omit the UID.
         """
-        kind, metadata = called(manifest["apiVersion"], manifest["kind"]), manifest["metadata"]
+        kind, metadata = resource_name(manifest["apiVersion"], manifest["kind"]), manifest["metadata"]
         if uid:
             manifest = {**manifest, "metadata": {**metadata, "uid": uid}}
         elif not subresource and not dry_run:
@@ -170,7 +170,7 @@ class Client:
         body, headers = await self._send(
             "patch", kind, where, name=metadata["name"], query=query, body=manifest, content=APPLY
         )
-        return Applied(body, warnings(headers))
+        return ApplyResult(body, warnings(headers))
 
     async def create(self, manifest: Manifest, manager: str = "", *, dry_run: bool = False) -> Manifest:
         """Create a new object by POST. Raises AlreadyExists if the name is taken. In a dry run nothing is stored."""
@@ -246,7 +246,7 @@ class Client:
         method = METHODS[verb]
         if self._only_statuses and method != "GET" and not where.endswith("/status"):
             raise errors.Forbidden(f"{method} {where}: {ONLY_OBSERVED}")
-        data = None if body is None else encoded(body)
+        data = None if body is None else encode_body(body)
         headers = {"Accept": "application/json", **({} if data is None else {"Content-Type": content})}
         code, raw, received = await self._exchange(verb, kind, where, query, data, headers)
         asked = (RESOURCES[kind].plural, name) if name else ("", "")
@@ -306,7 +306,7 @@ def _fence(may_write: Callable[[], bool]) -> aiohttp.TraceConfig:
     return trace
 
 
-def encoded(body: Any) -> bytes:
+def encode_body(body: Any) -> bytes:
     """Return the body as JSON that has the same meaning as YAML, because the API server parses an apply as YAML, which
     has no surrogate pairs.
 

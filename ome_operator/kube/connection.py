@@ -99,7 +99,7 @@ class Connection:
         if self._kubeconfig is None:
             loading.load_incluster_config(fresh)
         else:
-            content, self.namespace, plugin = files.read(self._kubeconfig, self._context)
+            content, self.namespace, plugin = files.read_kubeconfig(self._kubeconfig, self._context)
             await loading.load_kube_config_from_dict(content, client_configuration=fresh)
         token, certificates = await _authorization(fresh), _certificates(fresh)
         # With an equal context, open connections stay in use.

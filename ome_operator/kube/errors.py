@@ -112,7 +112,7 @@ def from_response(code: int, status: Any, retry_after: str = "", asked: tuple[st
     message = str(fields.get("message") or (status if isinstance(status, str) else "") or f"HTTP {code}")
     if kind is ServerError and MALFORMED in message:
         kind = Invalid
-    asked_wait = quantity.whole(retry_after)
+    asked_wait = quantity.whole_number(retry_after)
     wait = (1.0 if kind is TooMany else 0.0) if asked_wait is None else float(min(asked_wait, LONGEST_WAIT))
     return kind(message, code, wait)
 

@@ -64,7 +64,7 @@ class Kubeconfig(NamedTuple):
     """File and field that declare the plugin for credentials; "" if the context uses no plugin."""
 
 
-def read(path: Path, context: str | None) -> Kubeconfig:
+def read_kubeconfig(path: Path, context: str | None) -> Kubeconfig:
     """Read and check the settings that a context of a kubeconfig uses.
 
     `path` is one file, or several files in the format of KUBECONFIG. If `context` is None, `current-context` is used.

@@ -18,7 +18,7 @@ from ome_operator.kube.errors import AlreadyExists, Conflict, KubeError, NotFoun
 logger = logging.getLogger(__name__)
 
 
-class Lost(OmeError):
+class LeadershipLost(OmeError):
     """Error: this process is no longer the leader."""
 
 
@@ -37,7 +37,7 @@ class ElectionSettings:
 
 
 @dataclass
-class Sighting:
+class LeaseObservation:
     """The version of the Lease that was seen last, and the time when this version was first seen, by this process's
     monotonic clock.
     """
@@ -52,7 +52,7 @@ class Sighting:
             self.version, self.at = version, now
 
 
-def may_take(lease: Manifest, sighting: Sighting, identity: str, now: float) -> bool:
+def may_take(lease: Manifest, sighting: LeaseObservation, identity: str, now: float) -> bool:
     """Return whether this candidate may take the Lease: the candidate holds the Lease already, nobody holds it, or the
     holder has not renewed it in time.
     """
@@ -61,7 +61,7 @@ def may_take(lease: Manifest, sighting: Sighting, identity: str, now: float) -> 
     return holder in ("", identity) or now >= sighting.at + float(spec.get("leaseDurationSeconds") or 0)
 
 
-def claimed(lease: Manifest, settings: ElectionSettings, wall: datetime) -> Manifest:
+def claim_lease(lease: Manifest, settings: ElectionSettings, wall: datetime) -> Manifest:
     """Return the Lease with this candidate as its holder. The resourceVersion of the Lease makes its write a
     compare-and-swap.
     """
@@ -96,7 +96,7 @@ class Election:
         works: Callable[[], bool] = lambda: True,
     ) -> None:
         self._client, self._settings, self._wall, self._clock, self._works = client, settings, wall, clock, works
-        self._sighting = Sighting()
+        self._sighting = LeaseObservation()
         self._lease: Manifest | None = None
         self._carried: Manifest = {}
         self._holder = ""
@@ -129,19 +129,19 @@ class Election:
             started = self._clock()
             if not self._works():  # the process may work again; if it does not, another process has to lead
                 if not self.leads():
-                    raise Lost("the Lease was not renewed, because the event loop does not respond")
+                    raise LeadershipLost("the Lease was not renewed, because the event loop does not respond")
                 pause = self._settings.retry
                 continue
             try:
                 async with asyncio.timeout(self._patience(self._until - started)):
                     if not await self._try():
-                        raise Lost("another operator holds the Lease")
+                        raise LeadershipLost("another operator holds the Lease")
                 self._until, pause = started + self._settings.renew, self._settings.duration / 3
             except (KubeError, TimeoutError) as error:
                 pause = max(0.1, self._settings.retry - (self._clock() - started))
                 logger.warning("cannot renew the Lease: %s", error or type(error).__name__)
             if not self.leads():
-                raise Lost("the Lease could not be renewed in time")
+                raise LeadershipLost("the Lease could not be renewed in time")
 
     def _patience(self, left: float) -> float:
         """Return the timeout of a renewal in seconds; `left` is the number of seconds until the right to lead ends.
@@ -178,7 +178,7 @@ class Election:
             self._holder = (lease.get("spec") or {}).get("holderIdentity") or ""
             if not leading and not may_take(lease, self._sighting, settings.identity, self._clock()):
                 return False
-            self._lease = await self._client.update(claimed(lease, settings, wall))
+            self._lease = await self._client.update(claim_lease(lease, settings, wall))
         except NotFound:
             return await self._create(wall)
         except Conflict:
@@ -219,7 +219,7 @@ class Election:
             "metadata": {"name": settings.name, "namespace": settings.namespace, "annotations": self._carried},
         }
         try:
-            self._lease = await self._client.create(claimed(fresh, settings, wall))
+            self._lease = await self._client.create(claim_lease(fresh, settings, wall))
         except AlreadyExists:
             return False
         except KubeError as error:

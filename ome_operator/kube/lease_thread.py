@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from typing import Any, TypeVar
 
-from ome_operator.kube.leader_election import Election, Lost
+from ome_operator.kube.leader_election import Election, LeadershipLost
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ class LeaseThread:
                 if done:
                     return holding.result()
                 late = 0.0 if election.leads() else late + CHECK
-            raise Lost("the Lease was not renewed, although the thread that renews it reports no error")
+            raise LeadershipLost("the Lease was not renewed, although the thread that renews it reports no error")
         finally:
             holding.cancel()
 

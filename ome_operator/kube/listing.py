@@ -5,10 +5,10 @@ from collections.abc import Collection, Iterable
 
 from ome_operator.kube.client import Client, Manifest
 from ome_operator.kube.errors import Forbidden, NotFound, NotServed
-from ome_operator.kube.resources import RESOURCES, spelled
+from ome_operator.kube.resources import RESOURCES, kind_of_resource
 
 
-async def listed(
+async def list_all(
     client: Client, kinds: Iterable[str], namespace: str = "", selector: str = "", *, optional: Collection[str] = ()
 ) -> list[Manifest]:
     """Return all objects of these kinds; the field `kind` is set in each of them. Kinds that the cluster does not serve are
@@ -26,7 +26,7 @@ async def listed(
             if kind not in optional:
                 raise
             return []
-        return [{"apiVersion": RESOURCES[kind].api_version, "kind": spelled(kind), **body} for body in found]
+        return [{"apiVersion": RESOURCES[kind].api_version, "kind": kind_of_resource(kind), **body} for body in found]
 
     return [body for bodies in await asyncio.gather(*map(of, kinds)) for body in bodies]
 
@@ -35,9 +35,9 @@ async def listed_around(
     client: Client, kinds: Collection[str], namespaces: Iterable[str], *, optional: Collection[str] = ()
 ) -> list[Manifest]:
     """Return the cluster-wide objects of these kinds, and the namespaced objects in these namespaces ("" for all)."""
-    there = await listed(client, [kind for kind in kinds if not RESOURCES[kind].namespaced], optional=optional)
+    there = await list_all(client, [kind for kind in kinds if not RESOURCES[kind].namespaced], optional=optional)
     for namespace in namespaces:
-        there += await listed(client, [kind for kind in kinds if RESOURCES[kind].namespaced], namespace, optional=optional)
+        there += await list_all(client, [kind for kind in kinds if RESOURCES[kind].namespaced], namespace, optional=optional)
     return there
 
 

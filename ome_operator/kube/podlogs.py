@@ -23,7 +23,7 @@ class LogLine(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class LogWindow:
     """The part of a log to read; None means no limit."""
 
     follow: bool = False
@@ -61,7 +61,7 @@ class Logs:
         """End all streams."""
         await self._session.close()
 
-    async def lines(self, namespace: str, pod: str, container: str, wanted: Wanted) -> AsyncIterator[LogLine]:
+    async def lines(self, namespace: str, pod: str, container: str, wanted: LogWindow) -> AsyncIterator[LogLine]:
         """Yield the lines of a container's log. Raises KubeError, and NotFound if there is no such pod."""
         url = self._server + path("Pod", namespace, pod, "log")
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=5.0, sock_read=None if wanted.follow else _PATIENCE)

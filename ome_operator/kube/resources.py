@@ -108,12 +108,12 @@ SHORT_API = "sglang.ai/v1"
 _NAMES = {(SHORT_API, "ClusterBaseModel"): "SglangModel"}
 
 
-def called(api_version: str, kind: str) -> str:
+def resource_name(api_version: str, kind: str) -> str:
     """Return the name in RESOURCES for the `apiVersion` and `kind` of an object."""
     return _NAMES.get((api_version, kind), kind)
 
 
-def spelled(kind: str) -> str:
+def kind_of_resource(kind: str) -> str:
     """Return the `kind` of objects for a name in RESOURCES."""
     return next((there for (_, there), name in _NAMES.items() if name == kind), kind)
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ome_operator.util.similar import similar
+from ome_operator.util.similar import most_similar
 
 
 class Vendor(NamedTuple):
@@ -58,7 +58,7 @@ def misspelt_device(resources: Iterable[str]) -> tuple[str, str] | None:
     """Return the first of these resources whose name is probably a misspelt name of a GPU, and the right name; None if there
     is none.
     """
-    found = ((name, similar(name, _GPUS)) for name in resources)
+    found = ((name, most_similar(name, _GPUS)) for name in resources)
     return next(((name, right) for name, right in found if right), None)
 
 

@@ -14,7 +14,7 @@ from ome_operator.capacity.model import ModelFacts, matrix_widths
 from ome_operator.cookbook.library import memory, published_config
 from ome_operator.cookbook.own_model import names_code
 from ome_operator.core.observed.validation import RenderedComponent
-from ome_operator.core.selection.model_profile import facts_of, learned
+from ome_operator.core.selection.model_profile import facts_of, facts_of_model
 from ome_operator.modelinfo.extract import CONFIG, facts
 from ome_operator.modelinfo.json_fields import text_part
 from ome_operator.modelinfo.quantization import NONE, quantization, quantization_by_name
@@ -28,7 +28,7 @@ def model_facts(model: Model, well_known: WellKnown) -> ModelFacts:
     config = config_of(model)
     if config is None:
         return ModelFacts(model.name, _stated(model, facts_of(model, well_known)[0]), None, ())
-    seen = learned(model)
+    seen = facts_of_model(model)
     read = _stated(model, seen if seen.experts or seen.attention else facts({CONFIG: json.dumps(config)}))
     stored = weight_bytes(config, quantized=_stored(model, seen))
     return ModelFacts(model.name, read, stored, matrix_widths(config), names_code([config]))

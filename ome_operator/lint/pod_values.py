@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from ome_operator import quantity
 from ome_operator.api import pod_fields
-from ome_operator.api.invalid import shown
+from ome_operator.api.invalid import as_yaml
 from ome_operator.lint.pod_tables import (
     ALLOWED,
     BOUNDS,
@@ -69,7 +69,7 @@ def _object(value: Manifest, type_: str, path: tuple[str, ...], where: str) -> I
     """Yield what is wrong with an object of a type. `where` is the path of the object as text, with positions in lists.
     Unknown fields are not reported, because other rules report them.
     """
-    for name, form in pod_fields.forms(type_).items():
+    for name, form in pod_fields.field_forms(type_).items():
         if (inner := value.get(name)) is not None:
             at = f"{where}.{name}" if where else name
             field = (type_, name)
@@ -89,18 +89,18 @@ def _entries(value: Any, field: tuple[str, str], path: tuple[str, ...], where: s
     elif field in LABELS and isinstance(value, Mapping):
         for key, text in value.items():
             if not LABEL_KEY.accepts(str(key)):
-                yield RefusedValue(path, f"{where} has the key {shown(key)}", LABEL_KEY.write)
+                yield RefusedValue(path, f"{where} has the key {as_yaml(key)}", LABEL_KEY.write)
             elif isinstance(text, str) and not LABEL_VALUE.accepts(text):
-                yield RefusedValue(path, f"{where}.{key} is {shown(text)}", LABEL_VALUE.write)
+                yield RefusedValue(path, f"{where}.{key} is {as_yaml(text)}", LABEL_VALUE.write)
     elif isinstance(value, list):
         for number, entry in enumerate(value):
             if remedy := _refused(entry, field, pointer=True):
-                yield RefusedValue(path, f"{where}[{number}] is {shown(entry)}", remedy, late=field in LATE)
+                yield RefusedValue(path, f"{where}[{number}] is {as_yaml(entry)}", remedy, late=field in LATE)
         yield from _equals(value, field, path, where)
-    elif not pod_fields.forms(field[0])[field[1]].startswith("[]") and (
+    elif not pod_fields.field_forms(field[0])[field[1]].startswith("[]") and (
         remedy := _refused(value, field, pointer=field in POINTERS)
     ):
-        yield RefusedValue(path, f"{where} is {shown(value)}", remedy, late=field in LATE)
+        yield RefusedValue(path, f"{where} is {as_yaml(value)}", remedy, late=field in LATE)
 
 
 def _equals(entries: list[Any], field: tuple[str, str], path: tuple[str, ...], where: str) -> Iterator[RefusedValue]:
@@ -140,7 +140,7 @@ def _value(value: Any, form: str, path: tuple[str, ...], where: str) -> Iterator
     elif form[:1].isupper() and isinstance(value, Mapping):
         yield from _object(value, form, path, where)
     elif remedy := correction(value, form):
-        yield RefusedValue(path, f"{where} is {shown(value)}", remedy)
+        yield RefusedValue(path, f"{where} is {as_yaml(value)}", remedy)
 
 
 def _refused(value: Any, field: tuple[str, str], *, pointer: bool) -> str:
@@ -201,7 +201,7 @@ def _container(box: Manifest) -> Problems:
     for probe in ("livenessProbe", "startupProbe"):
         if map_at(box, probe).get("successThreshold", 1) not in (0, 1):
             yield f"has a {probe} with a successThreshold other than 1", "remove the field"
-    if (quantity.whole(map_at(box, "readinessProbe").get("terminationGracePeriodSeconds", 0)) or 0) > 0:
+    if (quantity.whole_number(map_at(box, "readinessProbe").get("terminationGracePeriodSeconds", 0)) or 0) > 0:
         yield "has a readinessProbe with terminationGracePeriodSeconds", "remove it: such a probe ends no container"
     rights = map_at(box, "securityContext")
     privileged = rights.get("privileged") is True
@@ -240,7 +240,7 @@ def _profile(profile: Manifest) -> Problems:
 def _amount(selector: Manifest) -> Problems:
     divisor, name = selector.get("divisor"), str(selector.get("resource", "")).partition(".")[2]
     known = ("1m", "1") if name == "cpu" else ("1", *(f"1{unit}" for unit in ("k", *"MGTPE", *(f"{u}i" for u in "KMGTPE"))))
-    if divisor is not None and quantity.canonical(divisor) not in ("0", *known):
+    if divisor is not None and quantity.canonical_text(divisor) not in ("0", *known):
         yield f"has the divisor {divisor}", f"write {known[0]} or {known[1]}"
 
 
@@ -275,9 +275,9 @@ def _volume(volume: Manifest) -> Problems:
 
 def _toleration(item: Manifest) -> Problems:
     if item.get("operator") == "Exists" and item.get("value"):
-        yield f"has the operator Exists and the value {shown(item['value'])}", "remove the value, or write operator: Equal"
+        yield f"has the operator Exists and the value {as_yaml(item['value'])}", "remove the value, or write operator: Equal"
     elif isinstance(item.get("value"), str) and not LABEL_VALUE.accepts(item["value"]):
-        yield f"has the value {shown(item['value'])}", LABEL_VALUE.write
+        yield f"has the value {as_yaml(item['value'])}", LABEL_VALUE.write
     if not item.get("key") and item.get("operator") != "Exists":
         yield "has no key", "add the key of the taint, or write operator: Exists to tolerate every taint"
     if item.get("tolerationSeconds") is not None and item.get("effect") != "NoExecute":
@@ -296,7 +296,7 @@ def _resources(resources: Manifest) -> Problems:
     limits, requests = map_at(resources, "limits"), map_at(resources, "requests")
     for device, amount in {**requests, **limits}.items():
         if not RESOURCE.accepts(str(device)):
-            yield f"asks for {shown(device)}", RESOURCE.write
+            yield f"asks for {as_yaml(device)}", RESOURCE.write
             continue
         number = quantity.parse(amount)
         if number < 0:

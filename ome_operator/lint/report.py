@@ -7,7 +7,7 @@ from typing import Any
 from ome_operator.lint.finding import Finding, Severity
 from ome_operator.lint.rules import RULES
 from ome_operator.lint.source import spot
-from ome_operator.util.visible import document, everywhere
+from ome_operator.util.visible import document, make_all_visible
 from ome_operator.util.wording import count
 
 PAGE = "docs/rules.md"
@@ -30,8 +30,8 @@ def text_report(findings: Sequence[Finding]) -> str:
 
 
 def _paragraph(finding: Finding) -> str:
-    hit, rule = everywhere(finding.hit), finding.rule
-    of = f"  (service {everywhere(finding.service)})" if finding.service else ""
+    hit, rule = make_all_visible(finding.hit), finding.rule
+    of = f"  (service {make_all_visible(finding.service)})" if finding.service else ""
     return "\n".join(
         (
             f"{rule.severity} {rule.id}: {hit.says}.",

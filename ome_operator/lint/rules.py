@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Iterator
 from itertools import islice
 
-from ome_operator.api.invalid import divided
+from ome_operator.api.invalid import split_error
 from ome_operator.lint import (
     arguments,
     blocks,
@@ -41,7 +41,7 @@ from ome_operator.lint.subject import Subject
 def operator_problem_hits(subject: Subject) -> Iterator[RuleHit]:
     """Yield a hit for each problem that the operator itself reports in the conditions of the service."""
     for sentence in subject.problems:
-        message, remedy = divided(sentence)
+        message, remedy = split_error(sentence)
         remedy = remedy or next((form for words, form in _FORMS.items() if words in message), "see docs/troubleshooting.md")
         yield RuleHit(_place(subject, message), message.rstrip("."), remedy.rstrip("."))
 
@@ -82,7 +82,7 @@ _ELSEWHERE = ("a probe of the workers",)
 def source_unsupported(subject: Subject) -> Iterator[RuleHit]:
     """Yield a hit for a model or fine-tuned weights whose storageUri has a scheme that nothing downloads."""
     if subject.source:
-        message, remedy = divided(subject.source)
+        message, remedy = split_error(subject.source)
         yield RuleHit(Location(locations.service(subject).object, "spec.storage.storageUri"), message, remedy)
 
 
@@ -146,7 +146,7 @@ def _by_model(subject: Subject, names: Collection[str]) -> dict[str, dict[str, R
 def runtime_elsewhere(subject: Subject) -> Iterator[RuleHit]:
     """Yield a hit if only a runtime that is not known here can serve the service."""
     if subject.elsewhere:
-        message, remedy = divided(subject.elsewhere)
+        message, remedy = split_error(subject.elsewhere)
         known = f". If no other runtime exists: {remedy.rstrip('.')}" if remedy else ""
         yield RuleHit(
             locations.service(subject),
@@ -168,7 +168,7 @@ def runtime_elsewhere(subject: Subject) -> Iterator[RuleHit]:
 def reference_missing(subject: Subject) -> Iterator[RuleHit]:
     """Yield a hit for each reference to an object that is not known."""
     for field, sentence in subject.dangling:
-        message, remedy = divided(sentence)
+        message, remedy = split_error(sentence)
         yield RuleHit(Location(locations.service(subject).object, field), message, remedy)
 
 

@@ -252,7 +252,7 @@ def _gpus(pod: Manifest) -> int:
     """
     found = Counter[str]()
     for box in pod["spec"].get("containers") or ():
-        asked = quantity.most(box)
+        asked = quantity.resource_maximums(box)
         found.update({name: int(quantity.parse(amount)) for name, amount in asked.items() if name.endswith("/gpu")})
     return max(found.values(), default=0)
 

@@ -13,14 +13,14 @@ from ome_operator import keys
 from ome_operator.core.observed.validation import Objection, RevisionUnderTest, ValidationResult
 from ome_operator.core.reasons import Reason
 from ome_operator.engines import images
-from ome_operator.engines.flags import packaged
+from ome_operator.engines.flags import packaged_versions
 from ome_operator.lint import arguments
 from ome_operator.lint.finding import Location, Rule, RuleHit, Severity
 from ome_operator.lint.launch import Launch
 from ome_operator.lint.model import gpu_memory, model_facts, node_labels
 from ome_operator.lint.rules import RULES, rule_hits
 from ome_operator.lint.subject import Role, Subject, subject
-from ome_operator.util.visible import visible
+from ome_operator.util.visible import make_visible
 
 REFUSING = frozenset(
     rule.id for rule in (arguments.flag_unknown, arguments.flag_removed, arguments.flag_value, arguments.flag_joined)
@@ -81,7 +81,7 @@ class Validator:
         if before is None or before[0] != known:
             self.looked += 1
             _, _, model, memory, labels = known
-            looked_at = subject(service, asked.runtime, asked.parts, model, packaged(), memory, labels)
+            looked_at = subject(service, asked.runtime, asked.parts, model, packaged_versions(), memory, labels)
             found = ValidationResult(refused=refusals(looked_at)) if asked.refusals_only else _verdict(looked_at)
             self._kept[key] = before = known, found
             if len(self._kept) > KEPT:
@@ -174,12 +174,12 @@ def _sentence(rule: Rule, hit: RuleHit) -> str:
 def _refused(rule: Rule, says: str, remedy: str, places: Iterable[Location]) -> Objection:
     fields: dict[str, list[str]] = {}
     for place in places:
-        fields.setdefault(visible(place.object), []).append(visible(place.field))
+        fields.setdefault(make_visible(place.object), []).append(make_visible(place.field))
     where = _short("; ".join(f"{name}: {', '.join(of)}" for name, of in fields.items()), LONGEST // 2)
     return Objection(rule.id, says, f"{_short(f'{rule.id}: {says}; {remedy}', LONGEST - len(where))} ({where})")
 
 
 def _short(text: str, longest: int = LONGEST) -> str:
     """Return a sentence for a condition: shortened to `longest` characters, and with control characters made visible."""
-    text = visible(text)
+    text = make_visible(text)
     return text if len(text) <= longest else f"{text[: longest - 2]} …"

@@ -16,7 +16,7 @@ _FORMS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
         "write a whole number without quotes",
     ),
     "boolean": (lambda value: isinstance(value, bool), "write true or false without quotes"),
-    "quantity": (quantity.valid, "write an amount such as 8, 500m or 80Gi"),
+    "quantity": (quantity.is_valid, "write an amount such as 8, 500m or 80Gi"),
 }
 """Maps each form of a value to a function that returns whether a value has this form, and to what to write if it does
 not."""
@@ -50,7 +50,7 @@ def _example(text: str, type_: str) -> str:
     """Return the object of the type `type_`, in YAML, that a user probably means by writing `text` in its place; "" if
     unknown.
     """
-    known = pod_fields.forms(type_)
+    known = pod_fields.field_forms(type_)
     name = _TEXTS.get(type_) or ("name" if "name" in known else "")
     plain = (
         text.isprintable() and len(text) <= _LONGEST and not set(text) & set("{}[],:#\"'&*!|>%@`") and text.strip() == text

@@ -8,7 +8,7 @@ logger = logging.getLogger(__name__)
 LEADING, STOPPING = "leading", "stopping"
 
 
-class Life:
+class ProcessLife:
     """The current activity of a process, whether the process is ready, and the reason for its end.
 
     `expected` are the types of errors that end a process in normal operation, such as a lost Lease. For these errors only

@@ -36,7 +36,7 @@ IDLE_S = 1.0
 next event of such a key may arrive at any time."""
 
 
-class Shared(NamedTuple):
+class SharedLimits(NamedTuple):
     """The limits for keys that can wait."""
 
     share: float = 1.0
@@ -45,7 +45,7 @@ class Shared(NamedTuple):
     """Maximum number of these keys that are reconciled at the same time."""
 
 
-UNLIMITED = Shared()
+UNLIMITED = SharedLimits()
 
 
 class Schedule(Generic[K]):
@@ -59,7 +59,7 @@ class Schedule(Generic[K]):
         is_long: Callable[[K], bool] = lambda _: False,
         long_runs: float = math.inf,
         group: Callable[[K], Hashable] = lambda _: None,
-        shared: Shared = UNLIMITED,
+        shared: SharedLimits = UNLIMITED,
     ) -> None:
         self._is_long, self._long_runs, self._group = is_long, long_runs, group
         self._due: dict[K, float] = {}

@@ -12,7 +12,7 @@ Key = tuple[str, Labels]
 """Name of a metric, and the values of its labels."""
 
 
-class Sums(Generic[Owner]):
+class MetricSums(Generic[Owner]):
     """The sums of numbers by metric and labels, over all owners. The numbers must be integers, because sums of floats
     would accumulate rounding errors.
     """

@@ -90,9 +90,9 @@ class StallLog:
 class Watchdog:
     """Probes the event loop, and measures for how long the loop does not respond.
 
-    `ask` makes the loop call a function, `stack` returns the stack of the loop's thread, `cpu` returns the CPU seconds of
-    this thread, and `garbage` returns the total seconds of garbage collection. `lag` receives the duration of each response
-    in seconds, and `stalled` each stall that has ended.
+    `ask` makes the loop call a function, `thread_stack` returns the stack of the loop's thread, `cpu` returns the CPU
+    seconds of this thread, and `garbage` returns the total seconds of garbage collection. `lag` receives the duration of
+    each response in seconds, and `stalled` each stall that has ended.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ def begin(
     ask, cpu = loop.call_soon_threadsafe, _cpu_of(me)
     dog = Watchdog(
         ask,
-        lambda: stack(me),
+        lambda: thread_stack(me),
         cpu,
         stalled=stalled,
         dead=dead,
@@ -190,7 +190,7 @@ def begin(
     return dog, end
 
 
-def stack(thread: int) -> str:
+def thread_stack(thread: int) -> str:
     """Return the stack of a thread as text. Source lines are left out, because on a busy machine, reading the source files
     for the first sample took longer than a stall of 200 ms.
     """

@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
-from ome_operator.machinery.schedule import UNLIMITED, Schedule, Shared
+from ome_operator.machinery.schedule import UNLIMITED, Schedule, SharedLimits
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class WorkQueue(Generic[K]):
         is_long: Callable[[K], bool] = lambda _: False,
         long_runs: float = math.inf,
         group: Callable[[K], Hashable] = lambda _: None,
-        shared: Shared = UNLIMITED,
+        shared: SharedLimits = UNLIMITED,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._schedule: Schedule[K] = Schedule(is_long, long_runs, group, shared)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, TypeGuard
 
-from ome_operator.util.visible import visible
+from ome_operator.util.visible import make_visible
 
 LARGEST = 2**63 - 1
 """Largest number that the API server stores as an integer. A record with a larger number is rejected as a whole."""
@@ -53,4 +53,4 @@ def string(config: Config, *names: str) -> str | None:
 
 def shorten(text: str) -> str:
     """Return at most the first LONGEST characters of a text, with invisible characters replaced by symbols."""
-    return visible(text[:LONGEST])[:LONGEST]
+    return make_visible(text[:LONGEST])[:LONGEST]

@@ -15,7 +15,7 @@ _PLAIN = (str, int, float, bool)
 _LARGEST = 2**63
 
 
-class Unreadable(OmeError):
+class UnreadableRecording(OmeError):
     """Raised for an invalid recording. The text names the invalid part."""
 
 
@@ -36,7 +36,7 @@ def fact_json(value: Any) -> Any:
     )
 
 
-def read(type_: Any, data: Any, where: str) -> Any:
+def convert(type_: Any, data: Any, where: str) -> Any:
     """Return `data` converted to the type `type_`. Raises Unreadable, with the path `where`, if `data` has another type."""
     if type_ is Any:
         return data
@@ -46,23 +46,23 @@ def read(type_: Any, data: Any, where: str) -> Any:
     if origin in (Union, UnionType):
         if data is None and NoneType in parts:
             return None
-        return read(next(part for part in parts if part is not NoneType), data, where)
+        return convert(next(part for part in parts if part is not NoneType), data, where)
     if origin is None and hasattr(type_, "_fields"):
         return _record(type_, data, where)
     if origin is tuple:
         return _row(parts, data, where)
     if origin is frozenset:
-        return frozenset(read(parts[0], inner, f"{where}[]") for inner in _list(data, where))
+        return frozenset(convert(parts[0], inner, f"{where}[]") for inner in _list(data, where))
     if origin is not None and issubclass(origin, Mapping):
         table = _map(data, where)
-        return {key: read(parts[1], inner, f"{where}.{key}") for key, inner in table.items()}
+        return {key: convert(parts[1], inner, f"{where}.{key}") for key, inner in table.items()}
     raise TypeError(f"facts do not have the type {type_}")
 
 
 def _simple(type_: type, data: Any, where: str) -> Any:
     fits = isinstance(data, type_) or (type_ is float and isinstance(data, int))
     if not fits or (isinstance(data, bool) and type_ is not bool) or (isinstance(data, int) and abs(data) > _LARGEST):
-        raise Unreadable(f"{where} is not {_NAMES[type_]}")
+        raise UnreadableRecording(f"{where} is not {_NAMES[type_]}")
     return data
 
 
@@ -72,30 +72,30 @@ _NAMES = {str: "a string", int: "a whole number", float: "a number", bool: "true
 def _record(type_: Any, data: Any, where: str) -> Any:
     table, hints = _map(data, where), _hints(type_)
     if missing := [name for name in type_._fields if name not in table and name not in type_._field_defaults]:
-        raise Unreadable(f"{where} has no {missing[0]}")
-    return type_(**{name: read(hints[name], table[name], f"{where}.{name}") for name in type_._fields if name in table})
+        raise UnreadableRecording(f"{where} has no {missing[0]}")
+    return type_(**{name: convert(hints[name], table[name], f"{where}.{name}") for name in type_._fields if name in table})
 
 
 def _row(parts: tuple[Any, ...], data: Any, where: str) -> tuple[Any, ...]:
     row = _list(data, where)
     if len(parts) == 2 and parts[1] is Ellipsis:
-        return tuple(read(parts[0], inner, f"{where}[{number}]") for number, inner in enumerate(row))
+        return tuple(convert(parts[0], inner, f"{where}[{number}]") for number, inner in enumerate(row))
     if len(row) != len(parts):
-        raise Unreadable(f"{where} has {len(row)} values instead of {len(parts)}")
+        raise UnreadableRecording(f"{where} has {len(row)} values instead of {len(parts)}")
     return tuple(
-        read(part, inner, f"{where}[{number}]") for number, (part, inner) in enumerate(zip(parts, row, strict=True))
+        convert(part, inner, f"{where}[{number}]") for number, (part, inner) in enumerate(zip(parts, row, strict=True))
     )
 
 
 def _map(data: Any, where: str) -> dict[str, Any]:
     if not isinstance(data, dict):
-        raise Unreadable(f"{where} is not a map")
+        raise UnreadableRecording(f"{where} is not a map")
     return data
 
 
 def _list(data: Any, where: str) -> list[Any]:
     if not isinstance(data, list):
-        raise Unreadable(f"{where} is not a list")
+        raise UnreadableRecording(f"{where} is not a list")
     return data
 
 

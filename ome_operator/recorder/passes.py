@@ -37,7 +37,7 @@ class Pass(NamedTuple):
     """Number of consecutive passes with the same inputs and decision; `now` is the time of the last of these passes."""
 
 
-class Tracked(Mapping[K, V]):
+class TrackedMapping(Mapping[K, V]):
     """A mapping that records which keys were read. The operator changes the underlying mapping, so the object must not be
     used after the pass.
     """
@@ -118,11 +118,11 @@ class PassRecorder:
     def __init__(self, service: InferenceService, deps: Deps, observed: Observed) -> None:
         self._service, self._deps, self._observed, self._said = service, deps, observed, ""
         self._models, self._runtimes, self._weights = (
-            Tracked(deps.models),
-            Tracked(deps.runtimes),
-            Tracked(deps.weights),
+            TrackedMapping(deps.models),
+            TrackedMapping(deps.runtimes),
+            TrackedMapping(deps.weights),
         )
-        self._accelerators, self._holders = Tracked(deps.accelerators), Tracked(deps.holders)
+        self._accelerators, self._holders = TrackedMapping(deps.accelerators), TrackedMapping(deps.holders)
         self._judged = dict[ResultKey, ValidationResult]()
         self.deps = replace(
             deps,

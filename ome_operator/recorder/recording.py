@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from ome_operator import quantity
 from ome_operator.recorder import sections
-from ome_operator.recorder.facts import Unreadable
+from ome_operator.recorder.facts import UnreadableRecording
 from ome_operator.recorder.passes import Pass
-from ome_operator.recorder.redaction import redacted
+from ome_operator.recorder.redaction import redact_passes
 from ome_operator.util.json_limits import deeper
 
 FORMAT = 1
@@ -22,7 +22,7 @@ DEEPEST = 120
 """Maximum nesting of lists and maps in a file."""
 
 
-class Replayed(NamedTuple):
+class ReplayedRecording(NamedTuple):
     """A pass that was read from a file."""
 
     made: Pass
@@ -42,22 +42,22 @@ class Recording(NamedTuple):
     why: str
     redacted: int
     """Number of values that were replaced because they may be secret."""
-    services: dict[str, list[Replayed]]
+    services: dict[str, list[ReplayedRecording]]
     """The passes of each service, the oldest first, by `namespace/name` of the service."""
 
 
 def to_json(services: Mapping[str, Iterable[Pass]], version: str, why: str, now: datetime) -> dict[str, Any]:
     """Return the JSON of passes; `services` maps `namespace/name` to passes, the oldest first."""
-    recorded = {name: redacted(unredacted(name, list(passes))) for name, passes in services.items()}
-    return head(version, why, now) | {"services": recorded}
+    recorded = {name: redact_passes(passes_as_json(name, list(passes))) for name, passes in services.items()}
+    return file_header(version, why, now) | {"services": recorded}
 
 
-def head(version: str, why: str, now: datetime) -> dict[str, Any]:
+def file_header(version: str, why: str, now: datetime) -> dict[str, Any]:
     """Return the first fields of a file's JSON. `why` is the reason for writing the file."""
     return {"recording": FORMAT, "ome": version, "written": now.isoformat(), "why": why}
 
 
-def unredacted(service: str, passes: list[Pass]) -> dict[str, Any]:
+def passes_as_json(service: str, passes: list[Pass]) -> dict[str, Any]:
     """Return a service's passes as JSON for `redaction.redacted`, with all values. `service` is its `namespace/name`."""
     inputs = [sections.tables(made) for made in passes]
     steps = [
@@ -96,7 +96,7 @@ def decode(content: bytes) -> Recording:
     data = parse_json(content)
     services = data.get("services")
     if not isinstance(services, dict):
-        raise Unreadable("services is not a map")
+        raise UnreadableRecording("services is not a map")
     passes = {name: list(_passes(entry, name)) for name, entry in services.items()}
     redacted = sum(entry["redacted"] for entry in services.values() if isinstance(entry.get("redacted"), int))
     return Recording(str(data.get("ome")), str(data.get("why") or ""), redacted, passes)
@@ -106,10 +106,10 @@ def parse_json(content: bytes) -> dict[str, Any]:
     """Return the JSON of a file in this format. Raises Unreadable."""
     data = _json(_unpacked(content))
     if not isinstance(data, dict) or "recording" not in data:
-        raise Unreadable("it is not a recording: only `ome record` and the operator write recordings")
+        raise UnreadableRecording("it is not a recording: only `ome record` and the operator write recordings")
     version = data.get("ome") if isinstance(data.get("ome"), str) else "an unknown version"
     if data["recording"] != FORMAT:
-        raise Unreadable(
+        raise UnreadableRecording(
             f"it was written by ome {version} in format {data['recording']!r}, but this version reads format {FORMAT}: "
             "replay it with that version"
         )
@@ -119,17 +119,17 @@ def parse_json(content: bytes) -> dict[str, Any]:
 def _unpacked(content: bytes) -> bytes:
     if not content.startswith(b"\x1f\x8b"):
         if len(content) > LARGEST:
-            raise Unreadable(f"it is larger than {LARGEST // 2**20} MiB")
+            raise UnreadableRecording(f"it is larger than {LARGEST // 2**20} MiB")
         return content
     reader = zlib.decompressobj(wbits=31)
     try:
         text = reader.decompress(content, LARGEST + 1)
     except zlib.error as error:
-        raise Unreadable("its gzip data is damaged: copy it again") from error
+        raise UnreadableRecording("its gzip data is damaged: copy it again") from error
     if len(text) > LARGEST:
-        raise Unreadable(f"it is larger than {LARGEST // 2**20} MiB after decompression")
+        raise UnreadableRecording(f"it is larger than {LARGEST // 2**20} MiB after decompression")
     if not reader.eof:
-        raise Unreadable("it is truncated: copy it again")
+        raise UnreadableRecording("it is truncated: copy it again")
     return text
 
 
@@ -137,34 +137,36 @@ def _json(text: bytes) -> Any:
     try:
         data = json.loads(text)
     except RecursionError as error:
-        raise Unreadable(f"its JSON is nested more than {DEEPEST} levels deep") from error
+        raise UnreadableRecording(f"its JSON is nested more than {DEEPEST} levels deep") from error
     except UnicodeDecodeError as error:
-        raise Unreadable("it is not UTF-8 text, so it is not a recording") from error
+        raise UnreadableRecording("it is not UTF-8 text, so it is not a recording") from error
     except ValueError as error:
         complete = text.rstrip()[-1:] == b"}"
-        raise Unreadable("it is not JSON" if complete else "it is not JSON, or truncated: copy it again") from error
+        raise UnreadableRecording("it is not JSON" if complete else "it is not JSON, or truncated: copy it again") from error
     if deeper(data, DEEPEST):
-        raise Unreadable(f"its JSON is nested more than {DEEPEST} levels deep")
+        raise UnreadableRecording(f"its JSON is nested more than {DEEPEST} levels deep")
     return data
 
 
-def _passes(entry: Any, name: str) -> Iterator[Replayed]:
+def _passes(entry: Any, name: str) -> Iterator[ReplayedRecording]:
     if not isinstance(entry, dict) or not isinstance(entry.get("passes"), list):
-        raise Unreadable(f"services.{name} has no list of passes")
+        raise UnreadableRecording(f"services.{name} has no list of passes")
     tables: sections.Tables = {}
     for number, step in enumerate(entry["passes"], 1):
         where = f"pass {number} of {name}"
         if not isinstance(step, dict) or not isinstance(step.get("saw"), dict) or not isinstance(step.get("decided"), dict):
-            raise Unreadable(f"{where} is not a map with `saw` and `decided`")
+            raise UnreadableRecording(f"{where} is not a map with `saw` and `decided`")
         before, tables = tables, sections.apply_changes(tables, step["saw"], where)
         then = sections.read_decision(step["decided"], f"{where}: decided")
         made = sections.make_pass(tables, _moment(step.get("now"), where), then, where)
         times = step.get("times")
-        yield Replayed(made._replace(times=times if isinstance(times, int) else 1), step["decided"], step["saw"], before)
+        yield ReplayedRecording(
+            made._replace(times=times if isinstance(times, int) else 1), step["decided"], step["saw"], before
+        )
 
 
 def _moment(text: Any, where: str) -> datetime:
-    time = quantity.instant(text)
+    time = quantity.parse_instant(text)
     if time is None:
-        raise Unreadable(f"{where}: now is not a time in RFC 3339")
+        raise UnreadableRecording(f"{where}: now is not a time in RFC 3339")
     return time

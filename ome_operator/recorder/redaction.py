@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ome_operator.recorder import secret_texts
-from ome_operator.recorder.secret_texts import DONE, MARK, harmless, sounds_secret
+from ome_operator.recorder.secret_texts import DONE, MARK, is_harmless, sounds_secret
 
 LONG = 8
 """Minimum number of characters of a secret value that is replaced everywhere in the file. A shorter value may be an
@@ -109,7 +109,7 @@ class Redaction:
             return [self._item(inner, name, before[number], elsewhere, below) for number, inner in enumerate(value)]
         if not isinstance(value, str):
             return value
-        if (below or sounds_secret(name)) and not harmless(name, value):
+        if (below or sounds_secret(name)) and not is_harmless(name, value):
             return self._mark(value)
         if value not in self._texts:
             self._texts[value] = secret_texts.text_values(value, self._mark)
@@ -152,7 +152,7 @@ class Redaction:
         return self._marks.setdefault(value, f"{MARK}{len(self._marks) + 1}")
 
 
-def redacted(service: Mapping[str, Any]) -> dict[str, Any]:
+def redact_passes(service: Mapping[str, Any]) -> dict[str, Any]:
     """Return the JSON of a service's passes without values that may be secret. `service` is what `recording.unredacted`
     returns.
     """
@@ -165,7 +165,7 @@ def _holds(key: str, value: Any) -> bool:
     """Return whether the key of a map or list suggests that all values in it are secret. A volume made of a Secret, and a
     ServiceAccount's token as a volume, contain only names and paths.
     """
-    if not isinstance(value, Mapping | list | tuple) or not sounds_secret(key) or harmless(key, "a"):
+    if not isinstance(value, Mapping | list | tuple) or not sounds_secret(key) or is_harmless(key, "a"):
         return False
     volume = isinstance(value, Mapping) and (
         key == "serviceAccountToken" or (key == "secret" and not value.keys().isdisjoint({"secretName", "name"}))

@@ -12,7 +12,7 @@ from ome_operator.core.reconcile.plan import Plan
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.recorder.decision import Decision, decision, decision_json, differences, failed_decision
 from ome_operator.recorder.passes import Pass
-from ome_operator.recorder.recording import Replayed
+from ome_operator.recorder.recording import ReplayedRecording
 
 LINES = 40
 """Maximum number of lines that describe the inputs or the differences of a pass."""
@@ -37,7 +37,7 @@ class ReplayedPass(NamedTuple):
     """Differences between the replayed and the recorded decision."""
 
 
-def replay(passes: Iterable[Replayed], redacted: bool) -> Iterator[ReplayedPass]:
+def replay(passes: Iterable[ReplayedRecording], redacted: bool) -> Iterator[ReplayedPass]:
     """Replay recorded passes one after the other, and yield the result of each.
 
     If `redacted` is true, the recording contains placeholders, so that digests differ from those of the recorded objects. An

@@ -84,7 +84,7 @@ def sounds_secret(name: str, *, flag: bool = False) -> bool:
     return bool(found or (flag and _ENDS_AS_KEY.search(last)))
 
 
-def harmless(name: str, value: str) -> bool:
+def is_harmless(name: str, value: str) -> bool:
     """Return whether a value only refers to a secret or is about something else, although its name suggests a secret: a
     path of a `token_file`, the name of a Secret, a number of tokens.
     """
@@ -109,7 +109,7 @@ def value_of_flag(flag: str, value: str) -> bool:
     """
     if flag in _USER:
         return ":" in value and not value.replace(":", "").isdigit()
-    secret = flag and sounds_secret(flag, flag=True) and not harmless(flag, value)
+    secret = flag and sounds_secret(flag, flag=True) and not is_harmless(flag, value)
     return bool(secret) and _ANOTHER_FLAG.fullmatch(value) is None
 
 
@@ -118,7 +118,7 @@ def split_argument(text: str) -> tuple[str, str] | None:
     its complete value; None if it has another form or is not secret.
     """
     found = _ARGUMENT.fullmatch(text)
-    if found is None or not sounds_secret(found["name"], flag=True) or harmless(found["name"], found["value"]):
+    if found is None or not sounds_secret(found["name"], flag=True) or is_harmless(found["name"], found["value"]):
         return None
     return found["head"], found["value"]
 
@@ -150,7 +150,7 @@ def _named_values(text: str) -> Iterator[tuple[int, int]]:
             continue
         start, end, behind = _value(text, found)
         value = text[start:end]
-        if DONE.fullmatch(value) or harmless(name, value) or ((user or not assigned) and not value_of_flag(name, value)):
+        if DONE.fullmatch(value) or is_harmless(name, value) or ((user or not assigned) and not value_of_flag(name, value)):
             continue  # a value that is not secret is short, or begins with the name of another value, which is found next
         if value:
             yield start, end
@@ -182,7 +182,7 @@ def _value(text: str, found: re.Match[str]) -> tuple[int, int, int]:
         while end > at and (glued := _GLUED.match(text, end)) is not None:
             end = _WORD.match(text, glued.end()).end()  # type: ignore[union-attr]
     value = text[at:end].rstrip()
-    return at, at + len(value if harmless(name, value) else value.rstrip(_TRAILING)), end
+    return at, at + len(value if is_harmless(name, value) else value.rstrip(_TRAILING)), end
 
 
 def _closing(text: str, at: int, opening: re.Match[str]) -> int:

@@ -31,7 +31,7 @@ from ome_operator.core.observed.validation import ValidationResult
 from ome_operator.core.placement.claims import Claim
 from ome_operator.recorder import decision
 from ome_operator.recorder.decision import Decision
-from ome_operator.recorder.facts import Unreadable, fact_json, read
+from ome_operator.recorder.facts import UnreadableRecording, convert, fact_json
 from ome_operator.recorder.passes import Pass, recorded_ahead, recorded_result, relevant_nodes
 from ome_operator.settings import Policy
 
@@ -160,9 +160,9 @@ def apply_changes(before: Tables, change: Mapping[str, Any], where: str) -> Tabl
     after = dict(before)
     for name, differences in change.items():
         if name not in TABLES:
-            raise Unreadable(f"{where}.{name} is not a known part of a pass")
+            raise UnreadableRecording(f"{where}.{name} is not a known part of a pass")
         if not isinstance(differences, dict):
-            raise Unreadable(f"{where}.{name} is not a map")
+            raise UnreadableRecording(f"{where}.{name} is not a map")
         after[name] = {key: value for key, value in {**before.get(name, {}), **differences}.items() if value is not None}
     return after
 
@@ -171,51 +171,53 @@ def make_pass(tables_: Tables, now: datetime, decided: Decision, where: str) -> 
     """Return the pass that the tables describe. `where` is the place of the pass in messages. Raises Unreadable."""
     service = InferenceService.parse({"apiVersion": InferenceService.API_VERSION, **tables_.get("service", {})})
     if isinstance(service, Invalid):
-        raise Unreadable(f"{where}.service cannot be read: {service.why}")
+        raise UnreadableRecording(f"{where}.service cannot be read: {service.why}")
     return Pass(now, service, _deps(tables_, where), _observed(tables_, where), decided)
 
 
 def _deps(found: Tables, where: str) -> Deps:
     hints, settings = get_type_hints(Policy), dict(found.get("settings", {}))
-    known = well_known.packaged() if settings.pop("well_known", "") else NO_MODELS
-    frozen = read(str, settings.pop("frozen", ""), f"{where}.settings.frozen")
+    known = well_known.load_all() if settings.pop("well_known", "") else NO_MODELS
+    frozen = convert(str, settings.pop("frozen", ""), f"{where}.settings.frozen")
     if unknown := settings.keys() - set(_POLICY):
-        raise Unreadable(f"{where}.settings.{min(unknown)} is not a setting of this version")
+        raise UnreadableRecording(f"{where}.settings.{min(unknown)} is not a setting of this version")
     objects: dict[str, Any] = {
         name: {_ref(name, key, where): _object(kind, body, f"{where}.{name}.{key}") for key, body in _of(found, name)}
         for name, kind in _OBJECTS.items()
     }
-    results = read(
+    results = convert(
         tuple[tuple[str, int, ValidationResult], ...], found.get("told", {}).get("judged", []), f"{where}.told.judged"
     )
     return Deps(
         **objects,
         judge=partial(recorded_result, {(revision, parts): result for revision, parts, result in results}),
         nodes=dict(_facts(found, "nodes", where)),
-        holders={label: read(frozenset[str], names, f"{where}.holders.{label}") for label, names in _of(found, "holders")},
+        holders={
+            label: convert(frozenset[str], names, f"{where}.holders.{label}") for label, names in _of(found, "holders")
+        },
         well_known=known,
         frozen=frozen,
         policy=replace(
             NO_POLICY,
-            **{name: read(hints[name], value, f"{where}.settings.{name}") for name, value in settings.items()},
+            **{name: convert(hints[name], value, f"{where}.settings.{name}") for name, value in settings.items()},
         ),
     )
 
 
 def _object(kind: Any, body: Any, where: str) -> Any:
     if not isinstance(body, dict):
-        raise Unreadable(f"{where} is not a map")
+        raise UnreadableRecording(f"{where} is not a map")
     if "invalid" in body:
-        return Invalid(read(str, body["invalid"], f"{where}.invalid"))
+        return Invalid(convert(str, body["invalid"], f"{where}.invalid"))
     return kind.parse(body)
 
 
 def _observed(found: Tables, where: str) -> Observed:
     messages = found.get("told", {})
-    turn = read(GangAdmission, messages.get("turn", {}), f"{where}.told.turn")
-    rivals = read(tuple[Claim, ...], list(turn.rivals), f"{where}.told.turn.rivals")
+    turn = convert(GangAdmission, messages.get("turn", {}), f"{where}.told.turn")
+    rivals = convert(tuple[Claim, ...], list(turn.rivals), f"{where}.told.turn.rivals")
     texts: dict[str, Any] = {
-        name: {_pair(name, key, where): read(str, text, f"{where}.{name}.{key}") for key, text in _of(found, name)}
+        name: {_pair(name, key, where): convert(str, text, f"{where}.{name}.{key}") for key, text in _of(found, name)}
         for name in _TEXTS
     }
     return Observed(
@@ -227,16 +229,16 @@ def _observed(found: Tables, where: str) -> Observed:
         silences=dict(_facts(found, "silences", where)),
         transfers=dict(_facts(found, "transfers", where)),
         starts=dict(_facts(found, "starts", where)),
-        warnings=read(tuple[str, ...], messages.get("warnings", []), f"{where}.told.warnings"),
-        ahead=partial(recorded_ahead, read(str, messages.get("ahead", ""), f"{where}.told.ahead")),
+        warnings=convert(tuple[str, ...], messages.get("warnings", []), f"{where}.told.warnings"),
+        ahead=partial(recorded_ahead, convert(str, messages.get("ahead", ""), f"{where}.told.ahead")),
         turn=turn._replace(rivals=rivals),
-        budgets=read(tuple[Budget, ...], messages.get("budgets", []), f"{where}.told.budgets"),
-        autoscalers=read(tuple[ForeignAutoscaler, ...], messages.get("autoscalers", []), f"{where}.told.autoscalers"),
-        another=read(str, messages.get("another", ""), f"{where}.told.another"),
-        arrivals=read(Arrivals, messages.get("arrivals", {}), f"{where}.told.arrivals"),
-        traffic=read(dict[str, Any] | None, messages.get("traffic"), f"{where}.told.traffic"),
-        avoided=read(dict[str, str], messages.get("avoided", {}), f"{where}.told.avoided"),
-        scaling=read(dict[str, Any] | None, messages.get("scaling"), f"{where}.told.scaling"),
+        budgets=convert(tuple[Budget, ...], messages.get("budgets", []), f"{where}.told.budgets"),
+        autoscalers=convert(tuple[ForeignAutoscaler, ...], messages.get("autoscalers", []), f"{where}.told.autoscalers"),
+        another=convert(str, messages.get("another", ""), f"{where}.told.another"),
+        arrivals=convert(Arrivals, messages.get("arrivals", {}), f"{where}.told.arrivals"),
+        traffic=convert(dict[str, Any] | None, messages.get("traffic"), f"{where}.told.traffic"),
+        avoided=convert(dict[str, str], messages.get("avoided", {}), f"{where}.told.avoided"),
+        scaling=convert(dict[str, Any] | None, messages.get("scaling"), f"{where}.told.scaling"),
         **texts,
     )
 
@@ -247,7 +249,7 @@ def _of(found: Tables, name: str) -> Iterable[tuple[str, Any]]:
 
 def _facts(found: Tables, name: str, where: str) -> Iterator[tuple[Any, Any]]:
     for key, value in _of(found, name):
-        yield _pair(name, key, where), read(_FACTS[name], value, f"{where}.{name}.{key}")
+        yield _pair(name, key, where), convert(_FACTS[name], value, f"{where}.{name}.{key}")
 
 
 def _pair(name: str, key: str, where: str) -> Any:
@@ -261,13 +263,13 @@ def _ref(name: str, key: str, where: str) -> Any:
 def _split(key: str, parts: int, where: str) -> tuple[str, ...]:
     parts_found = tuple(key.split("/"))
     if len(parts_found) != parts:
-        raise Unreadable(f"{where} has the invalid key {key}: a key has {parts} parts, separated by /")
+        raise UnreadableRecording(f"{where} has the invalid key {key}: a key has {parts} parts, separated by /")
     return parts_found
 
 
 def read_decision(data: Any, where: str) -> Decision:
     """Parse the decision of a pass in a file. Raises Unreadable."""
-    return read(Decision, data, where)  # type: ignore[no-any-return]
+    return convert(Decision, data, where)  # type: ignore[no-any-return]
 
 
 def plain_decision(decided: Decision) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ome_operator.recorder.redaction import redacted
+from ome_operator.recorder.redaction import redact_passes
 
 LARGEST = 12 * 2**20
 """When a file has reached this size in bytes, no further service is written to it. The chart's volume (64 MiB) has space
@@ -52,7 +52,7 @@ def write(path: Path, lines: Iterable[bytes], largest: int = LARGEST) -> int:
 def _entry(line: bytes) -> str:
     """Return a service's entry of the file: its name and its redacted recording, as JSON without the outer braces."""
     service: dict[str, Any] = json.loads(line)
-    return json.dumps({service["service"]: redacted(service)})[1:-1]
+    return json.dumps({service["service"]: redact_passes(service)})[1:-1]
 
 
 def main() -> None:

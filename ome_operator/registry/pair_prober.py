@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from ome_operator.names import mark
+from ome_operator.names import public_digest
 from ome_operator.registry.engine_client import EngineClient
 from ome_operator.registry.pairs import (
     FORGET,
@@ -92,10 +92,10 @@ class PairProber:
     def _described(self, pair: Pair, state: PairState) -> dict[str, Any]:
         others = {f"{role}WorksWith": partner(self._pairs, uid) for role, uid in zip(ROLES, pair, strict=True)}
         return {
-            **{role: mark(uid) for role, uid in zip(ROLES, pair, strict=True)},
+            **{role: public_digest(uid) for role, uid in zip(ROLES, pair, strict=True)},
             "probes": len(state.recent),
             "failed": sum(state.recent),
-            **{name: mark(uid) for name, uid in others.items() if uid},
+            **{name: public_digest(uid) for name, uid in others.items() if uid},
         }
 
     def _roles(self) -> dict[str, dict[str, LeaderState]]:

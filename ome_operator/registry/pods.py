@@ -49,7 +49,7 @@ def _pod(body: Mapping[str, Any], stems: Mapping[str, str]) -> Pod | None:
     metadata, status = body["metadata"], body.get("status") or {}
     labels, notes = metadata.get("labels") or {}, metadata.get("annotations") or {}
     leader, group, rank = labels.get(keys.WORKER_INDEX) == "0", labels.get(keys.GROUP_INDEX), labels.get(keys.POD_INDEX)
-    number = quantity.whole(rank)
+    number = quantity.whole_number(rank)
     if group is None or number is None or leader != (rank == "0"):
         return None  # a second pod of a leader's StatefulSet, which a user scaled manually, is not a rank
     if not _made_by_operator(metadata, stems.get(str(labels.get(keys.COMPONENT)), ""), str(group), str(rank), leader):
@@ -133,11 +133,11 @@ def _probed_port(container: Mapping[str, Any], name: str) -> int | None:
 
 def _port(value: Any) -> int | None:
     """Return a port that an annotation or a probe names; None if the value is not a port number."""
-    number = quantity.whole(value)
+    number = quantity.whole_number(value)
     return number if number is not None and 0 < number <= MAX_PORT else None
 
 
 def _seconds(stamp: Any) -> float:
     """Return a timestamp in seconds since the epoch, or 0 if it is absent or invalid."""
-    when = quantity.instant(stamp)
+    when = quantity.parse_instant(stamp)
     return 0.0 if when is None else when.timestamp()

@@ -8,7 +8,7 @@ All times are seconds of a monotonic clock. A number that is unknown is left out
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from ome_operator.names import mark
+from ome_operator.names import public_digest
 from ome_operator.registry import starting
 from ome_operator.registry.answers import AnswerSigns, RouterCounts, counted
 from ome_operator.registry.engine_load import EngineLoad
@@ -197,7 +197,7 @@ def _router(router: RouterReading, now: float) -> dict[str, Any]:
 
 def _leader(leader: LeaderState, memory: LeaderMemory, now: float) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "id": mark(leader.uid),
+        "id": public_digest(leader.uid),
         "role": leader.role,
         "state": leader.state,
         "listed": leader.listed,

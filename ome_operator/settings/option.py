@@ -176,7 +176,7 @@ def _without_none(hint: Any) -> Any:
     return hint
 
 
-def assembled(of: type, values: Mapping[tuple[str, ...], Any]) -> Any:
+def build_settings_object(of: type, values: Mapping[tuple[str, ...], Any]) -> Any:
     """Return an object of a settings class. `values` maps the path of a field to its value; all other fields have their
     defaults.
     """
@@ -188,4 +188,4 @@ def assembled(of: type, values: Mapping[tuple[str, ...], Any]) -> Any:
         else:
             nested.setdefault(path[0], {})[path[1:]] = value
     hints = get_type_hints(of)
-    return of(**given, **{name: assembled(hints[name], inner) for name, inner in nested.items()})
+    return of(**given, **{name: build_settings_object(hints[name], inner) for name, inner in nested.items()})

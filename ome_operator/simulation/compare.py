@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from ome_operator.core.demand.facts import Learned
+from ome_operator.core.demand.facts import LearnedProperties
 from ome_operator.simulation.controllers import (
     FixedController,
     OneByOneController,
@@ -58,7 +58,7 @@ def perform(task: Task) -> SimulationResult:
     if controller == OURS:
         return run_simulation(trace, OperatorController(trace), first)
     if controller == NEW:
-        return run_simulation(trace, OperatorController(trace, Learned(starts=(START,))), first)
+        return run_simulation(trace, OperatorController(trace, LearnedProperties(starts=(START,))), first)
     if controller == KEDA:
         return run_simulation(trace, Queue(first), first)
     if controller in (ORACLE, PATIENT):

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from itertools import product
 
 from ome_operator.core.demand import queues
-from ome_operator.core.demand.decide import decide
+from ome_operator.core.demand.decide import decide_size
 from ome_operator.core.demand.facts import (
     DECODE,
     PREFILL,
     DemandSample,
     Fleet,
     GroupBounds,
-    Learned,
+    LearnedProperties,
     ScalingState,
     SizeDecision,
     Targets,
@@ -62,13 +62,13 @@ def peak(trace: Trace) -> Size:
 class OperatorController:
     """The operator's own controller, in the mode Apply. `learned` contains measurements from before the trace."""
 
-    def __init__(self, trace: Trace, learned: Learned = engines.MEASURED) -> None:
+    def __init__(self, trace: Trace, learned: LearnedProperties = engines.MEASURED) -> None:
         self._targets, self.state = targets(trace), ScalingState(learned=learned)
         self.decisions = list[SizeDecision]()
 
     def __call__(self, now: float, samples: Sequence[DemandSample], fleet: Fleet) -> Size:
         """Return the wanted size."""
-        made, self.state = decide(samples, fleet, self._targets, self.state, now, engines.PLANNED)
+        made, self.state = decide_size(samples, fleet, self._targets, self.state, now, engines.PLANNED)
         if not self.decisions or (self.decisions[-1].size, self.decisions[-1].hold) != (made.size, made.hold):
             self.decisions.append(made)
         return made.prefill, made.decode

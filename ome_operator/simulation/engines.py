@@ -7,7 +7,7 @@ nodes of 8 GPUs (`ome_operator/sizing/data/calibration.csv`; the ids of the rows
 
 from bisect import bisect_left
 
-from ome_operator.core.demand.facts import Learned, PlannedSpeeds, PrefillWork
+from ome_operator.core.demand.facts import LearnedProperties, PlannedSpeeds, PrefillWork
 
 GPUS = 8
 """GPUs of a group of either role."""
@@ -33,7 +33,7 @@ PLANNED = PlannedSpeeds(_WORK, ((71.2, 0.03152), (834.1, 0.05711)))
 is made with the fit that docs/demand.md names. For prefill it is a line through the times for 100 and 7,373 tokens."""
 
 
-MEASURED = Learned(
+MEASURED = LearnedProperties(
     _WORK, PREFILL[2][1] / _WORK.seconds(1.0, PREFILL[2][0]), measured=1, curve=(DECODE[1], DECODE[3]), starts=(START,)
 )
 """Measurements of a service whose prefill was saturated once, with prompts of 7,373 tokens, and whose decode was measured

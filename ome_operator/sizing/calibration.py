@@ -213,7 +213,7 @@ def _drafts(text: str) -> Drafts:
     """
     if text in _NO_DRAFTS:
         return NO_DRAFTS
-    drafts = quantity.whole(text)
+    drafts = quantity.whole_number(text)
     return expected_drafts(drafts if drafts is not None and drafts <= MOST_DRAFTS else 1)
 
 

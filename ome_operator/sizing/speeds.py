@@ -13,7 +13,7 @@ from ome_operator.capacity.memory import DECODE
 from ome_operator.core.demand.facts import DECODE as DECODE_ROLE
 from ome_operator.core.demand.facts import FULL, Curve, PlannedSpeeds, PrefillWork
 from ome_operator.core.demand.facts import PREFILL as PREFILL_ROLE
-from ome_operator.engines.flags import packaged
+from ome_operator.engines.flags import packaged_versions
 from ome_operator.lint.launch import Launch, launch
 from ome_operator.lint.memory import share
 from ome_operator.lint.model import config_of
@@ -83,7 +83,7 @@ def _predicted(groups: Mapping[str, DescribedGroup], model: Model | None, hardwa
 
 
 def _launch(role: str, group: DescribedGroup) -> Launch:
-    start = launch(group.container, group.annotations, packaged())
+    start = launch(group.container, group.annotations, packaged_versions())
     if start is None or start.engine != "sglang":
         raise PlanRefused(
             f"only the arguments of SGLang can be read, and {role} starts {start.engine if start else 'another program'}"

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from ome_operator.storage.listing import Refused
+from ome_operator.storage.listing import RequestRefused
 from ome_operator.storage.oci_artifact import parse_reference
 
 HUB = "https://huggingface.co"
@@ -56,7 +56,7 @@ def host_and_port(address: str) -> tuple[str, int | None]:
         parts = urlsplit(address if "://" in address else f"//{address}")
         return (parts.hostname or "").lower(), parts.port
     except ValueError as error:
-        raise Refused(f"{address[:200]!r} is not a valid address: {error}") from error
+        raise RequestRefused(f"{address[:200]!r} is not a valid address: {error}") from error
 
 
 def host(address: str) -> str:
@@ -79,7 +79,7 @@ def region(rest: str, parameters: Mapping[str, str]) -> str:
 def oracle_address(uri: str, parameters: Mapping[str, str]) -> str:
     """Return the address of `oci://n/<namespace>/b/<bucket>/o/<path>` in the region of the parameters."""
     if not parameters.get("region"):
-        raise Refused(f"spec.storage.storageUri {uri} needs a region: set spec.storage.parameters.region")
+        raise RequestRefused(f"spec.storage.storageUri {uri} needs a region: set spec.storage.parameters.region")
     namespace = _part("the namespace of spec.storage.storageUri", parse_oracle(uri).namespace)
     return f"https://{namespace}.compat.objectstorage.{region('', parameters)}.oraclecloud.com"
 
@@ -87,7 +87,7 @@ def oracle_address(uri: str, parameters: Mapping[str, str]) -> str:
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
-class Reach(NamedTuple):
+class HostRules(NamedTuple):
     """States which private addresses may be contacted, and which public addresses may not."""
 
     hosts: frozenset[str] = frozenset()
@@ -108,7 +108,7 @@ def parse_oracle(uri: str) -> OracleLocation:
     """Return the parts of `oci://n/<namespace>/b/<bucket>/o/<path>`. Raises Refused for any other URI."""
     parts = uri.removeprefix("oci://").split("/", 5)
     if len(parts) < 5 or parts[0] != "n" or parts[2] != "b" or parts[4] != "o":
-        raise Refused(
+        raise RequestRefused(
             f"{uri} is not a valid oci:// URI: write oci://n/<namespace>/b/<bucket>/o/<path> for an object store, or, "
             "for models only, oci://<registry host with a dot or a port>/<repository>[:tag][@sha256:…] for an artifact"
         )
@@ -117,5 +117,7 @@ def parse_oracle(uri: str) -> OracleLocation:
 
 def _part(field: str, value: str) -> str:
     if not _LABEL.fullmatch(value):
-        raise Refused(f"{field} {value[:80]!r} cannot be a part of a host name: use lower-case letters, digits and dashes")
+        raise RequestRefused(
+            f"{field} {value[:80]!r} cannot be a part of a host name: use lower-case letters, digits and dashes"
+        )
     return value

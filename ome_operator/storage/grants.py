@@ -13,11 +13,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ome_operator.errors import UserError
 from ome_operator.settings.agent import GRANT_EXAMPLE
-from ome_operator.storage.addresses import Network, Reach, host, host_and_port, host_listed, location
-from ome_operator.storage.listing import Refused, is_plain
+from ome_operator.storage.addresses import HostRules, Network, host, host_and_port, host_listed, location
+from ome_operator.storage.listing import RequestRefused, is_plain
 
 
-class Grant(BaseModel):
+class SecretGrant(BaseModel):
     """The purposes for which one Secret may be used."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -48,7 +48,7 @@ class Grant(BaseModel):
 class Trust:
     """The permissions that an administrator gives to the agents on the command line."""
 
-    secrets: Mapping[str, Grant] = field(default_factory=dict)
+    secrets: Mapping[str, SecretGrant] = field(default_factory=dict)
     identity_hosts: frozenset[str] = frozenset()
     identity_namespaces: frozenset[str] = frozenset()
     private_hosts: frozenset[str] = frozenset()
@@ -59,7 +59,7 @@ class Trust:
     """Hosts that a BaseModel may use as the endpoint of an object store."""
 
 
-def parse_grant(text: str) -> Grant:
+def parse_grant(text: str) -> SecretGrant:
     """Parse a grant from the command line. Raises UserError if it is invalid."""
     if not text.lstrip().startswith("{"):
         raise UserError(
@@ -67,7 +67,7 @@ def parse_grant(text: str) -> Grant:
             f"{GRANT_EXAMPLE}"
         )
     try:
-        return Grant.model_validate_json(text)
+        return SecretGrant.model_validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"])) or "the value"
@@ -92,18 +92,22 @@ class ModelGrant(NamedTuple):
         grant, target = self.trust.secrets.get(self.key), host(address)
         secret = f"the Secret {self.key} of spec.storage.key"
         if grant is None:
-            raise Refused(f"{secret} is not among agent.secrets of the chart")
+            raise RequestRefused(f"{secret} is not among agent.secrets of the chart")
         if self.namespace and self.namespace not in grant.namespaces:
-            raise Refused(
+            raise RequestRefused(
                 f"{secret} is not allowed for namespace {self.namespace}: "
                 "an administrator can add it to agent.secrets[].namespaces"
             )
         if not grant.covers(self.uri):
-            raise Refused(f"{secret} is not allowed for {self.uri}: an administrator can add it to agent.secrets[].uris")
+            raise RequestRefused(
+                f"{secret} is not allowed for {self.uri}: an administrator can add it to agent.secrets[].uris"
+            )
         if not host_listed(grant.hosts, *host_and_port(address)):
-            raise Refused(f"{secret} is not allowed for host {target}: an administrator can add it to agent.secrets[].hosts")
+            raise RequestRefused(
+                f"{secret} is not allowed for host {target}: an administrator can add it to agent.secrets[].hosts"
+            )
         if not address.lower().startswith("https://"):
-            raise Refused(f"{secret} is never sent over plain HTTP, which {address} uses: enable TLS on {target}")
+            raise RequestRefused(f"{secret} is never sent over plain HTTP, which {address} uses: enable TLS on {target}")
 
     def may_use_identity(self, address: str, *, own: bool) -> bool:
         """Return whether the identity of the node or pod may be sent to an object store.
@@ -124,14 +128,14 @@ class ModelGrant(NamedTuple):
         """
         allowed = self.trust.endpoints | self.trust.private_hosts
         if self.namespace and not own and not host_listed(allowed, *host_and_port(address)):
-            raise Refused(
+            raise RequestRefused(
                 f"spec.storage.parameters.endpoint {address} of a BaseModel is not among agent.endpoints of the chart: "
                 "ask an administrator to add its host"
             )
 
-    def reach(self, address: str) -> Reach:
+    def reach(self, address: str) -> HostRules:
         """Return which addresses may be contacted. The hosts in the chart's values may have any address, and for a
         cluster-scoped model also the host in `address`.
         """
         named = frozenset() if self.namespace else frozenset({host(address)})
-        return Reach(self.trust.private_hosts | named, self.trust.refused_addresses)
+        return HostRules(self.trust.private_hosts | named, self.trust.refused_addresses)

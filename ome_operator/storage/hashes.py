@@ -136,7 +136,7 @@ def from_etag(etag: str | None, size: int) -> Hash:
         return SIZE_ONLY
     if not count:
         return Hash("md5", etag_text)
-    parts = quantity.whole(count)
+    parts = quantity.whole_number(count)
     if not parts:
         return SIZE_ONLY
     if parts == 1:

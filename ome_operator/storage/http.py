@@ -9,8 +9,8 @@ from yarl import URL  # the class of URLs in the interface of aiohttp
 
 from ome_operator import quantity
 from ome_operator.storage import private_addresses
-from ome_operator.storage.addresses import Reach
-from ome_operator.storage.listing import Refused, RemoteFile, Unranged, Unreachable
+from ome_operator.storage.addresses import HostRules
+from ome_operator.storage.listing import RangeIgnored, RemoteFile, RequestRefused, SourceUnreachable
 from ome_operator.util.bounded import content
 
 TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=15.0, sock_read=60.0)
@@ -19,7 +19,7 @@ LONGEST_WAIT = 3600
 NO_HEADERS: Mapping[str, str] = {}
 
 
-class SourceUnauthorized(Refused):
+class SourceUnauthorized(RequestRefused):
     """Error with status 401: the source requires authentication, or the token has expired."""
 
     def __init__(self, text: str, challenge: str) -> None:
@@ -28,7 +28,7 @@ class SourceUnauthorized(Refused):
         """Value of the header WWW-Authenticate, which describes the required authentication."""
 
 
-class Absent(Refused):
+class FileAbsent(RequestRefused):
     """Error with status 403, 404 or 410: the file does not exist or access is denied."""
 
     def __init__(self, text: str, code: str) -> None:
@@ -46,7 +46,7 @@ class Credential(NamedTuple):
     """A function that raises Refused for a URL to which the credential must not be sent."""
 
 
-def session(reach: Reach | None = None, *, proxies: bool = True) -> aiohttp.ClientSession:
+def session(reach: HostRules | None = None, *, proxies: bool = True) -> aiohttp.ClientSession:
     """Return an HTTP session for large files, which uses the proxy of the environment if `proxies` is true.
 
     `reach` states which addresses may be contacted; None permits every address. The session keeps no cookies:
@@ -61,7 +61,7 @@ def session(reach: Reach | None = None, *, proxies: bool = True) -> aiohttp.Clie
 class HttpSource:
     """A source on one host. The HTTP session is opened at its first use."""
 
-    def __init__(self, reach: Reach | None = None) -> None:
+    def __init__(self, reach: HostRules | None = None) -> None:
         self._session: aiohttp.ClientSession | None = None
         self._reach = reach
 
@@ -100,10 +100,12 @@ async def read_range(
         async with _get(session, url, headers, credential, redirects) as response:
             _check(response)
             if response.status == 200 and end < size:
-                raise Unranged("the source does not support range requests")
+                raise RangeIgnored("the source does not support range requests")
             skip = start if response.status == 200 else 0  # a server without ranges sends the file from its beginning
             if response.status == 206 and _first(response) != start:
-                raise Unreachable(f"the source sent a range other than the requested one, which starts at byte {start}")
+                raise SourceUnreachable(
+                    f"the source sent a range other than the requested one, which starts at byte {start}"
+                )
             async for data in response.content.iter_any():
                 if skip:
                     data, skip = data[skip:], max(0, skip - len(data))
@@ -138,7 +140,7 @@ async def read_small(
     """
     received = await content(read_all(session, url, headers, credential), limit)
     if received is None:
-        raise Refused(f"the source sent more than {limit} bytes where a short response was expected")
+        raise RequestRefused(f"the source sent more than {limit} bytes where a short response was expected")
     return received
 
 
@@ -155,20 +157,22 @@ def _get(
     """
     address, sent = URL(url), {**headers, "Accept-Encoding": "identity"}
     if address.raw_user or address.raw_password:
-        raise Refused("the address contains a user name or a password: put them into the Secret of spec.storage.key")
+        raise RequestRefused("the address contains a user name or a password: put them into the Secret of spec.storage.key")
     if credential is not None:
         credential.check(str(address))
         sent["Authorization"] = credential.header
     return session.get(address, headers=sent, allow_redirects=redirects)
 
 
-def _broken(error: Exception) -> Refused | Unreachable:
+def _broken(error: Exception) -> RequestRefused | SourceUnreachable:
     """Return the error to raise for a failed connection. The message about a rejected address contains no information
     about the server at that address.
     """
     if reason := private_addresses.refusal_reason(error):
-        return Refused(f"{reason}, which agents do not contact: ask an administrator to add the host to agent.privateHosts")
-    return Unreachable(f"the connection to the source failed: {type(error).__name__}")
+        return RequestRefused(
+            f"{reason}, which agents do not contact: ask an administrator to add the host to agent.privateHosts"
+        )
+    return SourceUnreachable(f"the connection to the source failed: {type(error).__name__}")
 
 
 def _check(response: aiohttp.ClientResponse) -> None:
@@ -179,11 +183,11 @@ def _check(response: aiohttp.ClientResponse) -> None:
     if code == 401:
         raise SourceUnauthorized(message, response.headers.get("WWW-Authenticate", ""))
     if code in (403, 404, 410):
-        raise Absent(message, response.headers.get("X-Error-Code", ""))
+        raise FileAbsent(message, response.headers.get("X-Error-Code", ""))
     wait = response.headers.get("Retry-After", "")
-    raise Unreachable(message, float(min(quantity.whole(wait) or 0, LONGEST_WAIT)))
+    raise SourceUnreachable(message, float(min(quantity.whole_number(wait) or 0, LONGEST_WAIT)))
 
 
 def _first(response: aiohttp.ClientResponse) -> int:
     text = response.headers.get("Content-Range", "").removeprefix("bytes ").partition("-")[0]
-    return -1 if (start := quantity.whole(text)) is None else start
+    return -1 if (start := quantity.whole_number(text)) is None else start

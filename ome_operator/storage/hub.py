@@ -12,10 +12,26 @@ from itertools import islice
 from typing import Any
 from urllib.parse import quote
 
-from ome_operator.storage.addresses import HUB, Reach
+from ome_operator.storage.addresses import HUB, HostRules
 from ome_operator.storage.hashes import SIZE_ONLY, Hash
-from ome_operator.storage.http import NO_HEADERS, Absent, Credential, HttpSource, SourceUnauthorized, read_range, read_small
-from ome_operator.storage.listing import MAX_FILES, Listing, Refused, RemoteFile, Unreachable, is_plain, make_listing
+from ome_operator.storage.http import (
+    NO_HEADERS,
+    Credential,
+    FileAbsent,
+    HttpSource,
+    SourceUnauthorized,
+    read_range,
+    read_small,
+)
+from ome_operator.storage.listing import (
+    MAX_FILES,
+    Listing,
+    RemoteFile,
+    RequestRefused,
+    SourceUnreachable,
+    is_plain,
+    make_listing,
+)
 from ome_operator.util.json_limits import MIB, TooLarge, parsed
 from ome_operator.util.untrusted_json import PARSE_ERRORS, text
 
@@ -37,12 +53,12 @@ class Hub(HttpSource):
         endpoint: str = "",
         token: str = "",
         check_secret: Callable[[str], None] = lambda address: None,
-        reach: Reach | None = None,
+        reach: HostRules | None = None,
     ) -> None:
         """Initialize the source. `check_secret` raises Refused for an address that must not receive the token."""
         super().__init__(reach)
         if not _REPOSITORY.fullmatch(repo) or not all(part.strip(".") for part in repo.split("/")):
-            raise Refused(f"hf://{repo} is not a valid model name of a hub: write hf://organization/model[@revision]")
+            raise RequestRefused(f"hf://{repo} is not a valid model name of a hub: write hf://organization/model[@revision]")
         self._repo, self._revision = repo, revision
         self._endpoint = (endpoint or HUB).rstrip("/")
         self._credential = Credential(f"Bearer {token}", check_secret) if token else None
@@ -53,11 +69,11 @@ class Hub(HttpSource):
         """
         wanted = revision or self._revision or "main"
         if not is_plain(wanted):
-            raise Refused(f"{wanted[:80]!r} is not a revision of a hub: write a branch, a tag or a commit")
+            raise RequestRefused(f"{wanted[:80]!r} is not a revision of a hub: write a branch, a tag or a commit")
         url = f"{self._endpoint}/api/models/{quote(self._repo)}/revision/{quote(wanted, safe='')}?blobs=true"
         try:
             raw = await read_small(self._open(), url, LIMIT, NO_HEADERS, self._credential)
-        except (Absent, SourceUnauthorized) as error:
+        except (FileAbsent, SourceUnauthorized) as error:
             raise self._hidden(wanted, error) from error
         return await asyncio.to_thread(self.read_description, raw)
 
@@ -66,18 +82,18 @@ class Hub(HttpSource):
         try:
             files, commit = parsed(raw, "its description", memory=MEMORY, take=_description)
         except TooLarge as error:
-            raise Refused(
+            raise RequestRefused(
                 f"the hub {self._endpoint} sent a longer description of {self._repo} than agents read: {error}"
             ) from error
         except PARSE_ERRORS as error:
-            raise Unreachable(f"the hub {self._endpoint} sent invalid metadata of {self._repo}") from error
+            raise SourceUnreachable(f"the hub {self._endpoint} sent invalid metadata of {self._repo}") from error
         return make_listing(files, commit)
 
-    def _hidden(self, wanted: str, error: Refused) -> Refused:
-        if isinstance(error, Absent) and error.code == "RevisionNotFound":
-            return Refused(f"the model {self._repo} has no revision {wanted}")
+    def _hidden(self, wanted: str, error: RequestRefused) -> RequestRefused:
+        if isinstance(error, FileAbsent) and error.code == "RevisionNotFound":
+            return RequestRefused(f"the model {self._repo} has no revision {wanted}")
         reason = "the token of spec.storage.key has no access" if self._credential else "spec.storage.key provides no token"
-        return Refused(f"{self._endpoint} has no model {self._repo}, or denies access to it ({reason})")
+        return RequestRefused(f"{self._endpoint} has no model {self._repo}, or denies access to it ({reason})")
 
     async def read(self, listing: Listing, file: RemoteFile, start: int, end: int) -> AsyncIterator[bytes]:
         """Iterate over the file's bytes from `start` up to, and excluding, `end`."""

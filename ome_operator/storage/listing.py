@@ -62,11 +62,11 @@ class SourceError(OmeError):
     """Seconds that the source asked the client to wait before a retry; 0 if it did not ask."""
 
 
-class Refused(SourceError):
+class RequestRefused(SourceError):
     """Error: the source rejects the request. A retry will not help until a user or an administrator changes a setting."""
 
 
-class Unreachable(SourceError):
+class SourceUnreachable(SourceError):
     """Error: the source did not respond, or failed temporarily. A retry may help."""
 
     def __init__(self, text: str, retry_after: float = 0.0) -> None:
@@ -74,7 +74,7 @@ class Unreachable(SourceError):
         self.retry_after = retry_after
 
 
-class Unranged(Unreachable):
+class RangeIgnored(SourceUnreachable):
     """Error: the client requested a part of a file, but the source sends the complete file."""
 
 
@@ -117,20 +117,22 @@ def make_listing(files: Iterable[RemoteFile], revision: str = "") -> Listing:
     """
     ordered = tuple(sorted(islice(files, MAX_FILES + 1), key=lambda file: file.name))
     if len(ordered) > MAX_FILES:
-        raise Refused(f"the source lists more than {MAX_FILES} files, which no model has: check spec.storage.storageUri")
+        raise RequestRefused(
+            f"the source lists more than {MAX_FILES} files, which no model has: check spec.storage.storageUri"
+        )
     if not ordered:
-        raise Refused("the source lists no files: check spec.storage.storageUri")
+        raise RequestRefused("the source lists no files: check spec.storage.storageUri")
     if sum(len(file.name.encode("utf-8", "surrogatepass")) for file in ordered) > MAX_NAME_BYTES:
-        raise Refused(
+        raise RequestRefused(
             f"the file names that the source lists are together longer than {MAX_NAME_BYTES >> 20} MiB: "
             "check spec.storage.storageUri"
         )
     if sum(max(0, file.size) for file in ordered) > MAX_SIZE:
-        raise Refused("the source lists more bytes than any disk has: check spec.storage.storageUri")
+        raise RequestRefused("the source lists more bytes than any disk has: check spec.storage.storageUri")
     for file in ordered:
         if not is_inside(file.name) or file.size < 0:
-            raise Refused(f"the source lists the file {file.name!r}, which would be outside the model's directory")
+            raise RequestRefused(f"the source lists the file {file.name!r}, which would be outside the model's directory")
     for file, next_file in pairwise(ordered):
         if file.name == next_file.name:
-            raise Refused(f"the source lists the file {file.name!r} twice")
+            raise RequestRefused(f"the source lists the file {file.name!r} twice")
     return Listing(revision or digest([(file.name, file.size, str(file.hash)) for file in ordered], 40), ordered)

@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from ome_operator.storage.addresses import host_and_port
-from ome_operator.storage.listing import Refused
+from ome_operator.storage.listing import RequestRefused
 
 _HEAD = 64 * 1024
 """Maximum bytes of the head of a request (everything before the body)."""
@@ -131,7 +131,7 @@ def _proxy(only: Endpoint) -> SplitResult | None:
         return None
     parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
     if parts.scheme != "http":
-        raise Refused(
+        raise RequestRefused(
             f"the agent's proxy is a {parts.scheme}:// proxy, but object stores can be reached through http:// proxies only"
         )
     host_and_port(f"{parts.scheme}://{parts.netloc}")

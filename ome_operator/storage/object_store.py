@@ -14,7 +14,7 @@ from typing import Any
 
 from ome_operator.storage import sha256sums
 from ome_operator.storage.hashes import SIZE_ONLY, Checker, from_etag
-from ome_operator.storage.listing import MAX_FILES, Listing, Refused, RemoteFile, Unreachable, make_listing
+from ome_operator.storage.listing import MAX_FILES, Listing, RemoteFile, RequestRefused, SourceUnreachable, make_listing
 from ome_operator.storage.loopback_proxy import LoopbackProxy
 
 STEP = 16 * 1024 * 1024
@@ -110,7 +110,7 @@ class ObjectStore:
             files = sha256sums.with_hashes(files, self._sums)
         result = make_listing(files)
         if revision and revision != result.revision:
-            raise Refused(
+            raise RequestRefused(
                 f"the files in the store differ from revision {revision[:12]}: upload the new files to another URI"
             )
         return result
@@ -131,7 +131,7 @@ class ObjectStore:
         bytes, because not every ETag is an MD5.
         """
         if file.size > sha256sums.LIMIT:
-            raise Refused(
+            raise RequestRefused(
                 f"{sha256sums.NAME} has {file.size} bytes; at most {sha256sums.LIMIT} are supported: "
                 "check that it is the output of sha256sum"
             )
@@ -142,7 +142,7 @@ class ObjectStore:
             if checker.complete or data == before:
                 return data
             before = data
-        raise Unreachable(f"two reads of {sha256sums.NAME} returned different contents")
+        raise SourceUnreachable(f"two reads of {sha256sums.NAME} returned different contents")
 
     async def _read_object(self, file: RemoteFile) -> bytes:
         """Return all bytes of a small object."""
@@ -152,7 +152,7 @@ class ObjectStore:
         except Exception as error:
             raise self._error(error, f"{file.name}: ") from error
         if len(data) != file.size:
-            raise Unreachable(f"{file.name} changed since the object store listed it")
+            raise SourceUnreachable(f"{file.name} changed since the object store listed it")
         return data
 
     def _file(self, item: Mapping[str, Any]) -> RemoteFile:
@@ -202,15 +202,15 @@ class ObjectStore:
                 self._store = self._make(await self._proxy.open() if self._proxy else "")
             return self._store
 
-    def _error(self, error: Exception, about: str = "") -> Refused | Unreachable:
+    def _error(self, error: Exception, about: str = "") -> RequestRefused | SourceUnreachable:
         if self._proxy is not None and (other := self._proxy.refused):
-            return Refused(
+            return RequestRefused(
                 f"the object store redirects to {other[:80]!r}, but agents contact only the host of the model's URI"
             )
         return _our_error(error, about)
 
 
-def _our_error(error: Exception, about: str = "") -> Refused | Unreachable:
+def _our_error(error: Exception, about: str = "") -> RequestRefused | SourceUnreachable:
     """Return the error to raise for an error of the store's client, by the status code. The text of the store's error is
     not used, because it may contain signed URLs. `about` names the object in the message.
 
@@ -220,5 +220,7 @@ def _our_error(error: Exception, about: str = "") -> Refused | Unreachable:
     outcome = f"returned status {code[1]}" if code else f"failed ({type(error).__name__})"
     message = f"{about}the object store {outcome}"
     if code and code[1] in ("401", "403", "404"):
-        return Refused(f"{message}: check spec.storage.storageUri and the permissions of the Secret of spec.storage.key")
-    return Unreachable(message)
+        return RequestRefused(
+            f"{message}: check spec.storage.storageUri and the permissions of the Secret of spec.storage.key"
+        )
+    return SourceUnreachable(message)

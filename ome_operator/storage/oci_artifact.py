@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ome_operator.api.values import OCI_ARTIFACT, OCI_DIGEST, OCI_TAG
 from ome_operator.storage.hashes import Hash
-from ome_operator.storage.listing import MAX_FILES, Refused, RemoteFile
+from ome_operator.storage.listing import MAX_FILES, RemoteFile, RequestRefused
 from ome_operator.util.json_limits import MIB, parsed
 from ome_operator.util.untrusted_json import PARSE_ERRORS
 
@@ -64,30 +64,34 @@ def artifact_files(manifest: Mapping[str, Any]) -> list[RemoteFile]:
     media_type = manifest.get("mediaType") or MANIFESTS[0]
     kind = media_type if isinstance(media_type, str) else "unknown"
     if kind not in MANIFESTS or not isinstance(manifest.get("layers"), list):
-        raise Refused(f"it is not an artifact but an object of type {kind[:80]}: refer to a single manifest by its digest")
+        raise RequestRefused(
+            f"it is not an artifact but an object of type {kind[:80]}: refer to a single manifest by its digest"
+        )
     layers = manifest["layers"][: MAX_FILES + 1]
     config = manifest.get("config")
     try:
         of_image = isinstance(config, dict) and config.get("mediaType") in _IMAGE_CONFIGS
         if of_image and any(str(layer["mediaType"]).startswith(_IMAGE_LAYERS) for layer in layers):
-            raise Refused("it is a container image, whose layers are not files of a model: push an artifact")
+            raise RequestRefused("it is a container image, whose layers are not files of a model: push an artifact")
         return [_file(layer) for layer in layers]
     except PARSE_ERRORS as error:
-        raise Refused(f"its manifest has an invalid layer ({type(error).__name__})") from error
+        raise RequestRefused(f"its manifest has an invalid layer ({type(error).__name__})") from error
 
 
 def _file(layer: Mapping[str, Any]) -> RemoteFile:
     kind, size, notes = str(layer["mediaType"]), int(layer["size"]), layer.get("annotations") or {}
     if not re.fullmatch(OCI_DIGEST, digest := str(layer["digest"])):
-        raise Refused(f"its manifest identifies a layer by {digest[:80]!r} instead of a SHA-256 digest")
+        raise RequestRefused(f"its manifest identifies a layer by {digest[:80]!r} instead of a SHA-256 digest")
     proof = Hash("sha256", digest.removeprefix("sha256:"))
     name = next((str(notes[key]) for key in _NAMES if key in notes), "")
     if kind.endswith("+zstd"):
-        raise Refused(f"its layer {name or digest} is compressed with zstd, which is not supported: push tar or tar+gzip")
+        raise RequestRefused(
+            f"its layer {name or digest} is compressed with zstd, which is not supported: push tar or tar+gzip"
+        )
     if notes.get(_UNPACK) == "true" or _PACKED.fullmatch(kind) or (name and kind == _PACKED_IF_NAMED):
         return RemoteFile(f"layer-{proof.value[:12]}.tar", size, proof, unpack=True)
     if not name:
-        raise Refused(
+        raise RequestRefused(
             f"its layer {digest[:19]}… has no file name (annotation {_NAMES[0]}): check that it is an artifact and not "
             "a container image"
         )
@@ -105,7 +109,7 @@ def registry_credentials(secret: Mapping[str, str], host: str) -> str:
         config = secret.get(".dockerconfigjson") or "{}"
         entries = parsed(config, "the Secret", memory=_SECRET_MEMORY, take=lambda value: dict(_entries(value)))
     except (*PARSE_ERRORS, binascii.Error) as error:
-        raise Refused("the Secret of spec.storage.key has an invalid .dockerconfigjson") from error
+        raise RequestRefused("the Secret of spec.storage.key has an invalid .dockerconfigjson") from error
     return entries.get(host, "")
 
 

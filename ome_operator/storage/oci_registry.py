@@ -13,9 +13,9 @@ from typing import Any
 
 from yarl import URL  # the class of URLs in the interface of aiohttp
 
-from ome_operator.storage.addresses import Reach
+from ome_operator.storage.addresses import HostRules
 from ome_operator.storage.http import NO_HEADERS, Credential, HttpSource, SourceUnauthorized, read_range, read_small
-from ome_operator.storage.listing import Listing, Refused, RemoteFile, Unreachable, make_listing
+from ome_operator.storage.listing import Listing, RemoteFile, RequestRefused, SourceUnreachable, make_listing
 from ome_operator.storage.oci_artifact import MANIFESTS, Reference, artifact_files, is_revision
 from ome_operator.util.json_limits import MIB, TooLarge, parsed
 from ome_operator.util.untrusted_json import PARSE_ERRORS, text
@@ -37,7 +37,7 @@ class OciRegistry(HttpSource):
         endpoint: str = "",
         credentials: str = "",
         check_secret: Callable[[str], None] = lambda address: None,
-        reach: Reach | None = None,
+        reach: HostRules | None = None,
     ) -> None:
         """Initialize the source. `check_secret` raises Refused for an address that must not receive the credentials."""
         super().__init__(reach)
@@ -52,11 +52,11 @@ class OciRegistry(HttpSource):
         """
         wanted = revision or self._target.revision
         if not is_revision(wanted):
-            raise Refused(f"{wanted[:80]!r} is not a revision of a registry: write a tag or a digest")
+            raise RequestRefused(f"{wanted[:80]!r} is not a revision of a registry: write a tag or a digest")
         raw = await self._manifest(wanted)
         digest = f"sha256:{hashlib.sha256(raw).hexdigest()}"
         if wanted.startswith("sha256:") and digest != wanted:
-            raise Unreachable("the registry sent a manifest whose digest is not the requested one")
+            raise SourceUnreachable("the registry sent a manifest whose digest is not the requested one")
         try:
             files = parsed(
                 raw,
@@ -66,11 +66,11 @@ class OciRegistry(HttpSource):
             )
             return make_listing(files, digest)._replace(shared_directory=True)
         except TooLarge as error:
-            raise Refused(f"{self._reference(wanted)} cannot be used: {error}") from error
+            raise RequestRefused(f"{self._reference(wanted)} cannot be used: {error}") from error
         except ValueError as error:
-            raise Unreachable("the registry sent a manifest that is not JSON") from error
-        except Refused as error:
-            raise Refused(f"{self._reference(wanted)} cannot be used: {error}") from error
+            raise SourceUnreachable("the registry sent a manifest that is not JSON") from error
+        except RequestRefused as error:
+            raise RequestRefused(f"{self._reference(wanted)} cannot be used: {error}") from error
 
     async def _manifest(self, wanted: str) -> bytes:
         for _ in range(2):
@@ -79,7 +79,7 @@ class OciRegistry(HttpSource):
                 return await self._small(self._url(f"manifests/{wanted}"), headers, self._credential)
             except SourceUnauthorized as error:
                 await self._authorize(error.challenge)
-            except Refused as error:
+            except RequestRefused as error:
                 raise self._hidden(wanted) from error
         raise self._hidden(wanted)
 
@@ -111,16 +111,16 @@ class OciRegistry(HttpSource):
         parameters = dict(_PARAMETER.findall(rest))
         address = self._token_address(parameters) if scheme.lower() == "bearer" else None
         if address is None:
-            raise Refused(f"the registry {self._target.host} requires an unsupported kind of authentication")
+            raise RequestRefused(f"the registry {self._target.host} requires an unsupported kind of authentication")
         if self._secret is not None:
             self._secret.check(str(address))
         try:
             answer = await self._small(str(address), NO_HEADERS, self._secret)
             token = Credential(f"Bearer {parsed(answer, 'its token', memory=MEMORY, take=_token)}")
-        except Refused as error:
+        except RequestRefused as error:
             raise self._hidden(self._target.revision) from error
         except PARSE_ERRORS as error:
-            raise Unreachable("the token server of the registry sent an invalid token") from error
+            raise SourceUnreachable("the token server of the registry sent an invalid token") from error
         self._credential = self._secret._replace(header=token.header) if self._secret else token
 
     def _token_address(self, parameters: Mapping[str, str]) -> URL | None:
@@ -145,9 +145,11 @@ class OciRegistry(HttpSource):
         mark = "@" if ":" in revision else ":"
         return f"{self._target.host}/{self._target.repository}{mark}{revision}"
 
-    def _hidden(self, revision: str) -> Refused:
+    def _hidden(self, revision: str) -> RequestRefused:
         credentials = "those in spec.storage.key give no access" if self._secret else "spec.storage.key contains none"
-        return Refused(f"the registry has no {self._reference(revision)}, or denies access (credentials: {credentials})")
+        return RequestRefused(
+            f"the registry has no {self._reference(revision)}, or denies access (credentials: {credentials})"
+        )
 
 
 def _token(answer: Any) -> str:

@@ -13,7 +13,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import DefaultResolver
 
 from ome_operator.errors import OmeError
-from ome_operator.storage.addresses import Network, Reach, host_listed
+from ome_operator.storage.addresses import HostRules, Network, host_listed
 
 _CONTAINS_IPV4 = tuple(map(ipaddress.IPv6Network, ("64:ff9b::/96", "::ffff:0:0:0/96", "::/96")))
 """Prefixes of IPv6 addresses whose last 32 bits are an IPv4 address: NAT64 (RFC 6052), the stateless translation of
@@ -26,7 +26,7 @@ which only its virtual machines reach; protocol assignments, such as the metadat
 6to4; the site-local addresses of RFC 3879; local translation (RFC 8215)."""
 
 
-class Private(OmeError, OSError):
+class PrivateAddress(OmeError, OSError):
     """Error: the IP address is private, so it must not be contacted."""
 
 
@@ -51,7 +51,7 @@ class AddressFilter(AbstractResolver):
     has no effect.
     """
 
-    def __init__(self, reach: Reach) -> None:
+    def __init__(self, reach: HostRules) -> None:
         # A proxy is configured by the administrator; it makes the connections and decides about them. Another port of its
         # host is not the proxy.
         self._refused = reach.refused
@@ -70,7 +70,9 @@ class AddressFilter(AbstractResolver):
             return results
         public_results = [item for item in results if is_public(str(item["host"]), self._refused)]
         if not public_results:
-            raise Private(f"{host} has the private address {results[0]['host']}" if results else f"{host} has no address")
+            raise PrivateAddress(
+                f"{host} has the private address {results[0]['host']}" if results else f"{host} has no address"
+            )
         return public_results
 
     def socket(self, info: Any) -> socket.socket:
@@ -78,7 +80,7 @@ class AddressFilter(AbstractResolver):
         family, kind, protocol, _, where = info
         text, port = str(where[0]), int(where[1])
         if not is_public(text, self._refused) and (text, port) not in self._known and not self._is_allowed(text, port):
-            raise Private(f"{text} is a private address")
+            raise PrivateAddress(f"{text} is a private address")
         return socket.socket(family, kind, protocol)
 
     def _is_allowed(self, host: str, port: int) -> bool:
@@ -96,7 +98,7 @@ def _host_and_port(proxy: str) -> str:
     return f"{parts.hostname or ''}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
 
 
-def connector(reach: Reach | None) -> TCPConnector:
+def connector(reach: HostRules | None) -> TCPConnector:
     """Return a connector for large files; None permits every address."""
     if reach is None:
         return TCPConnector(limit=0, keepalive_timeout=30)
@@ -107,7 +109,7 @@ def connector(reach: Reach | None) -> TCPConnector:
 def refusal_reason(error: BaseException | None) -> str:
     """Return the message of the rejected IP address that caused an error of aiohttp, or "" for other errors."""
     while error is not None:
-        if isinstance(error, Private):
+        if isinstance(error, PrivateAddress):
             return str(error)
         error = getattr(error, "os_error", None) or error.__cause__ or error.__context__
     return ""

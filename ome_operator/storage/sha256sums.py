@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 
 from ome_operator.storage.hashes import MIB, Hash
-from ome_operator.storage.listing import Refused, RemoteFile, is_inside
+from ome_operator.storage.listing import RemoteFile, RequestRefused, is_inside
 
 NAME = "SHA256SUMS"
 LIMIT = 4 * MIB
@@ -32,7 +32,7 @@ def parse_sums(data: bytes) -> dict[str, str]:
             continue
         name, value = _entry(number, line)
         if sums.setdefault(name, value) != value:
-            raise Refused(f"line {number} of {NAME} has a different SHA-256 for {name!r} than an earlier line")
+            raise RequestRefused(f"line {number} of {NAME} has a different SHA-256 for {name!r} than an earlier line")
     return sums
 
 
@@ -45,11 +45,11 @@ def with_hashes(files: Iterable[RemoteFile], data: bytes) -> list[RemoteFile]:
     named = parse_sums(data)
     named.pop(NAME, None)  # `sha256sum *` lists the file that it is about to write
     if not named:
-        raise Refused(f"{NAME} lists no file: create the list again, or delete {NAME}")
+        raise RequestRefused(f"{NAME} lists no file: create the list again, or delete {NAME}")
     files = list(files)
     if missing := sorted(named.keys() - {file.name for file in files}):
         more = f" (and {len(missing) - 1} more files)" if missing[1:] else ""
-        raise Refused(
+        raise RequestRefused(
             f"{NAME} lists {missing[0]!r}{more}, which is not in the object store: check that the upload is complete"
         )
     named[NAME] = hashlib.sha256(data).hexdigest()
@@ -67,7 +67,9 @@ def _entry(number: int, line: bytes) -> tuple[str, str]:
         name = name[2:].lstrip("/")
     if match is None or not is_inside(name):
         quoted = line[:100].decode(errors="replace")
-        raise Refused(f"line {number} of {NAME} is not <64 hexadecimal digits>  <name in the model's directory>: {quoted!r}")
+        raise RequestRefused(
+            f"line {number} of {NAME} is not <64 hexadecimal digits>  <name in the model's directory>: {quoted!r}"
+        )
     return name, match[2].lower()
 
 

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from ome_operator.core.weights.mount import FETCHED, FILES_FROM, both, managed
-from ome_operator.storage.addresses import Reach, host, oracle_address, parse_oracle, region, source_address
+from ome_operator.core.weights.mount import FETCHED, FILES_FROM, agents_can_download, split_weights_uri
+from ome_operator.storage.addresses import HostRules, host, oracle_address, parse_oracle, region, source_address
 from ome_operator.storage.combined_source import CombinedSource
 from ome_operator.storage.grants import ModelGrant
-from ome_operator.storage.listing import Refused, Source
+from ome_operator.storage.listing import RequestRefused, Source
 from ome_operator.storage.oci_artifact import parse_reference, registry_credentials
 
 if TYPE_CHECKING:
@@ -35,12 +35,12 @@ def open_source(uri: str, access: Access) -> Source:
     """Return the source of a URI. If the URI also names a repository in `FILES_FROM`, missing files come from this
     repository. Raises Refused with a message if the URI is not supported.
     """
-    first, other = both(uri)
+    first, other = split_weights_uri(uri)
     if not other:
         return _single(first, access)
     if not re.fullmatch(r"hf://[^/@]+/[^/@]+(@.+)?", other):
         field_value = f"spec.storage.parameters.{FILES_FROM} {other} is not a repository of a model hub"
-        raise Refused(f"{field_value}: write hf://organization/model[@revision]")
+        raise RequestRefused(f"{field_value}: write hf://organization/model[@revision]")
     hub = first.startswith("hf://")  # otherwise the endpoint belongs to an object store
     return CombinedSource(_single(first, access), _single(other, access if hub else access._replace(parameters={})))
 
@@ -64,8 +64,8 @@ def _single(uri: str, access: Access) -> Source:
         endpoint, secret = source_address(uri, access.parameters), registry_credentials(access.secret, artifact.host)
         reach = _reach(access, endpoint)
         return OciRegistry(artifact, endpoint=endpoint, credentials=secret, check_secret=check_secret, reach=reach)
-    if not managed(uri):
-        raise Refused(
+    if not agents_can_download(uri):
+        raise RequestRefused(
             f"spec.storage.storageUri {uri} cannot be downloaded: {kind}:// is not supported; put the files on the nodes "
             f"and write local:///path, or use one of {', '.join(sorted(f'{one}://' for one in FETCHED))}"
         )
@@ -76,7 +76,7 @@ def _unrestricted(address: str) -> None:
     """Permit a Secret for every address, because it belongs to the caller."""
 
 
-def _reach(access: Access, endpoint: str) -> Reach | None:
+def _reach(access: Access, endpoint: str) -> HostRules | None:
     """Return which addresses may be contacted; None means all. The hub of this cluster may have any address, because an
     administrator configured it.
     """
@@ -95,7 +95,7 @@ def open_bucket(uri: str, access: Access) -> "ObjectStore":
 
     kind, _, rest = uri.partition("://")
     if kind == "az" and not access.parameters.get("account"):
-        raise Refused(f"spec.storage.storageUri {uri} needs a storage account: set spec.storage.parameters.account")
+        raise RequestRefused(f"spec.storage.storageUri {uri} needs a storage account: set spec.storage.parameters.account")
     parameters, only = _permissions(uri, access)
     bucket, _, prefix = rest.partition("/")
     if kind == "gs":

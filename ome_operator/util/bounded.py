@@ -20,6 +20,6 @@ PAGE_BYTES = 32 * 2**20
 with fewer objects. A page of 500 pods of 60 kB fits."""
 
 
-def fewer(objects: int) -> int:
+def smaller_page(objects: int) -> int:
     """Return the number of objects to request for a page, after a page of `objects` objects was longer than `PAGE_BYTES`."""
     return max(1, objects // 4)

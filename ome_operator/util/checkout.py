@@ -11,7 +11,7 @@ FOLDERS = ("charts", "config")
 """The folders that pyproject.toml adds to the wheel."""
 
 
-def shipped(folder: str) -> Path:
+def shipped_folder(folder: str) -> Path:
     """Return the path of a folder in FOLDERS for this installation. Raises UserError if the folder is missing."""
     package = Path(ome_operator.__file__).parent
     packaged = (

@@ -40,7 +40,7 @@ class PlainDumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignor
         return True
 
 
-class Repeat(NamedTuple):
+class RepeatedKey(NamedTuple):
     """A key that a map contains twice. YAML forbids it, but most parsers keep the last value without a message."""
 
     key: str
@@ -53,7 +53,7 @@ class Repeat(NamedTuple):
 class _Values(yaml.constructor.SafeConstructor, yaml.resolver.Resolver):
     """Common base of all loaders in this module. It defines the meaning of strings, numbers and tags."""
 
-    repeats: tuple[Repeat, ...] = ()
+    repeats: tuple[RepeatedKey, ...] = ()
     """The keys that maps of the present document contain twice."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - as in the parent class
@@ -116,7 +116,7 @@ class _Values(yaml.constructor.SafeConstructor, yaml.resolver.Resolver):
             if isinstance(key, yaml.ScalarNode) and key.tag != _TAG + "merge":
                 line = key.start_mark.line + 1
                 if key.value in lines:
-                    found = Repeat(key.value, lines[key.value], line)
+                    found = RepeatedKey(key.value, lines[key.value], line)
                     self.repeats = (*self.repeats, *([found] if found not in self.repeats else []))
                 lines[key.value] = line
 
@@ -158,7 +158,7 @@ class Document(NamedTuple):
     """A YAML document of a text."""
 
     value: Any
-    repeats: tuple[Repeat, ...]
+    repeats: tuple[RepeatedKey, ...]
     """The keys that maps of the document contain twice, in the order of the text."""
 
 
@@ -217,7 +217,7 @@ def document(text: str) -> Any:
     return value
 
 
-def plain(text: str) -> str:
+def plain_scalar(text: str) -> str:
     """Return a string in YAML notation. It has quotes only if YAML would otherwise read another value."""
     try:
         same = text not in _BOOLS and list(documents(text)) == [text]

@@ -5,9 +5,9 @@ objects of one tenant could take all memory of the operator, and again after eac
 whose values need more than `LARGEST` is reduced to the fields that identify it, and is treated as invalid. Cluster-wide
 objects belong to administrators and are not limited.
 
-This happens in two places. Texts of kopf are reduced before kopf decodes them (`reduced`), because kopf keeps the objects of
-a list for some seconds. Every object is reduced again before the operator stores it (`reduce`), because answers to the
-operator's own writes contain the whole object.
+This happens in two places. Texts of kopf are reduced before kopf decodes them (`reduce_large_objects`), because kopf keeps
+the objects of a list for some seconds. Every object is reduced again before the operator stores it (`reduce`), because
+answers to the operator's own writes contain the whole object.
 """
 
 import json
@@ -87,7 +87,7 @@ def refusal(body: Mapping[str, Any]) -> str:
     )
 
 
-def reduced(text: bytes) -> bytes:
+def reduce_large_objects(text: bytes) -> bytes:
     """Return the JSON text of a list, or of an event of a watch, with its large objects reduced. Text without large objects,
     and text that is not JSON, is returned unchanged.
     """

@@ -4,7 +4,7 @@ import logging
 import sys
 from datetime import UTC, datetime
 
-from ome_operator.util.visible import Visible, document
+from ome_operator.util.visible import VisibleFormatter, document
 
 CONSOLE = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
@@ -28,7 +28,7 @@ class Json(logging.Formatter):
 def configure(style: str, level: str) -> None:
     """Configure logging to standard error. Of kopf, aiohttp and asyncio, only warnings and errors are logged."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Json() if style == "json" else Visible(CONSOLE))
+    handler.setFormatter(Json() if style == "json" else VisibleFormatter(CONSOLE))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.getLogger("kopf").setLevel(logging.WARNING)
     logging.getLogger("aiohttp").setLevel(logging.WARNING)

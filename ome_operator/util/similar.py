@@ -15,7 +15,7 @@ _SHARE = 0.75
 """Least share of equal characters of two similar names."""
 
 
-def similar(name: str, names: Iterable[str]) -> str:
+def most_similar(name: str, names: Iterable[str]) -> str:
     """Return the most similar of some names, or "" if none is similar. Upper and lower case do not differ."""
     word = name[:_LONGEST].lower()
     pairs = set(pairwise(word))
@@ -36,7 +36,7 @@ def _of_similar_length(word: str, other: str) -> bool:
     return 2 * min(lengths) >= _SHARE * sum(lengths)
 
 
-def meant(name: str, names: Iterable[str]) -> str:
+def suggestion(name: str, names: Iterable[str]) -> str:
     """Return a question about the most similar name, to which a remedy in lower case is appended; "" if none is similar."""
-    found = similar(name, names)
+    found = most_similar(name, names)
     return f"did you mean {found}? Otherwise " if found else ""

@@ -12,7 +12,7 @@ _UNSEEN = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})
 """Unicode categories of control characters, format characters such as marks of writing direction, and line ends."""
 
 
-def visible(text: str, keep: str = "") -> str:
+def make_visible(text: str, keep: str = "") -> str:
     """Return the text as one line. Escape characters and line ends are replaced by symbols (␛, ␤), and other invisible
     characters by their code. Characters in `keep` are not replaced.
     """
@@ -29,8 +29,8 @@ def document(value: Any, indent: int | None = None) -> str:
     return text if text.replace("\n", "").isprintable() else json.dumps(value, indent=indent)
 
 
-def everywhere(value: T) -> T:
-    """Return the value with all its strings made visible by `visible`. Strings in records, tuples, lists and maps are
+def make_all_visible(value: T) -> T:
+    """Return the value with all its strings made visible by `make_visible`. Strings in records, tuples, lists and maps are
     included.
     """
     return _everywhere(value)  # type: ignore[no-any-return]
@@ -38,7 +38,7 @@ def everywhere(value: T) -> T:
 
 def _everywhere(value: Any) -> Any:
     if isinstance(value, str):
-        return visible(value) if type(value) is str else value  # the strings of an enumeration are safe
+        return make_visible(value) if type(value) is str else value  # the strings of an enumeration are safe
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*map(_everywhere, value))
     if isinstance(value, list | tuple | frozenset | set):
@@ -62,13 +62,13 @@ def _symbol(item: str) -> str:
     return f"\\u{ord(item):04x}" if ord(item) < 0x10000 else f"\\U{ord(item):08x}"
 
 
-class Visible(logging.Formatter):
+class VisibleFormatter(logging.Formatter):
     """A formatter that writes log lines for people. A message is one line; only tracebacks have several lines."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         """Return the message without characters that affect a terminal."""
-        return visible(super().formatMessage(record))
+        return make_visible(super().formatMessage(record))
 
     def formatException(self, ei: Any) -> str:
         """Return the traceback, whose last line may contain untrusted text."""
-        return visible(super().formatException(ei), keep="\n\t")
+        return make_visible(super().formatException(ei), keep="\n\t")

@@ -17,8 +17,8 @@ import aiohttp
 
 from ome_operator.kube.errors import KubeError
 from ome_operator.watch.informer import Informer
-from ome_operator.watch.kopf_events import KopfEvents, traced
-from ome_operator.watch.sink import Body, Sink, Watched
+from ome_operator.watch.kopf_events import KopfEvents, trace_requests
+from ome_operator.watch.sink import Body, Sink, WatchedKind
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class NamespaceWatch:
     def __init__(
         self,
         namespace: str,
-        kinds: Sequence[Watched],
+        kinds: Sequence[WatchedKind],
         written: Collection[str],
         sink: NamespacedSink,
         settings: WatchSettings,
@@ -145,7 +145,7 @@ class Coverage:
     def __init__(
         self,
         names: Sequence[str],
-        kinds: Callable[[str], Sequence[Watched]],
+        kinds: Callable[[str], Sequence[WatchedKind]],
         written: Collection[str],
         sink: NamespacedSink,
         check: CheckNamespace,
@@ -218,7 +218,7 @@ class Coverage:
 
     def trace(self) -> aiohttp.TraceConfig:
         """Return a trace of the requests that kopf sends in a session."""
-        return traced([part.kopf for part in self._parts.values()])
+        return trace_requests([part.kopf for part in self._parts.values()])
 
     async def can_watch(self, path: str, *, refused: bool = False) -> bool:
         """Return whether the target of a kopf request can be watched. Wait some seconds for its namespace if necessary.

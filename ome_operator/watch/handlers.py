@@ -14,11 +14,11 @@ import aiohttp
 import kopf
 
 from ome_operator.util.json_limits import shallow
-from ome_operator.util.large_objects import reduced
+from ome_operator.util.large_objects import reduce_large_objects
 from ome_operator.watch import tuning
 from ome_operator.watch.coverage import Coverage
 from ome_operator.watch.informer import lines
-from ome_operator.watch.sink import Watched
+from ome_operator.watch.sink import WatchedKind
 
 PERMANENT = kopf.ErrorsMode.PERMANENT
 """Setting with which an error in a handler ends the process. By default kopf would try the handler again after a minute."""
@@ -37,7 +37,7 @@ class Process(Protocol):
     def server(self) -> str:
         """The address of the API server."""
 
-    async def start(self) -> Sequence[Watched]:
+    async def start(self) -> Sequence[WatchedKind]:
         """Wait until this process may work, start its tasks, and return the kinds that kopf has to watch."""
 
     async def stop(self) -> None:
@@ -47,18 +47,18 @@ class Process(Protocol):
         """Return a new session, which kopf will close."""
 
 
-class Memo:
+class HandlerMemo:
     """The object that kopf passes to handlers."""
 
     def __init__(self, process: Process, stop: asyncio.Event, registry: kopf.OperatorRegistry) -> None:
         self.process, self.stop, self.registry = process, stop, registry
 
-    def __copy__(self) -> "Memo":
+    def __copy__(self) -> "HandlerMemo":
         """Return the object itself, because kopf copies it for each object that it watches."""
         return self
 
 
-async def startup(memo: Memo, **_: Any) -> None:
+async def startup(memo: HandlerMemo, **_: Any) -> None:
     """Wait for the CRDs and the Lease, and start the manager."""
     try:
         kinds = await memo.process.start()
@@ -69,13 +69,13 @@ async def startup(memo: Memo, **_: Any) -> None:
         kopf.on.event(group, version, plural, registry=memo.registry)(event)
 
 
-async def cleanup(memo: Memo, **_: Any) -> None:
+async def cleanup(memo: HandlerMemo, **_: Any) -> None:
     """Wait until running reconciliations have ended, and stop the manager."""
     await memo.process.stop()
     memo.stop.set()  # in any case: kopf waits 5 s for its own task that waits for this flag
 
 
-async def login(memo: Memo, **_: Any) -> kopf.AiohttpSession:
+async def login(memo: HandlerMemo, **_: Any) -> kopf.AiohttpSession:
     """Return a new session each time: kopf closes a session whose token was refused, and accepts no session that it had
     before.
     """
@@ -111,16 +111,18 @@ def shield(coverage: Coverage) -> aiohttp.ClientMiddlewareType:
     return sent
 
 
-async def event(memo: Memo, event: kopf.RawEvent, resource: kopf.Resource, **_: Any) -> None:
+async def event(memo: HandlerMemo, event: kopf.RawEvent, resource: kopf.Resource, **_: Any) -> None:
     """Deliver an object that exists or was deleted. Objects of group sglang.ai are included if the cluster serves them."""
     memo.process.coverage.event(resource.group, resource.plural, event["type"], event["object"])
 
 
-async def operate(process: Process, stop: asyncio.Event, server_timeout: int = 600, namespaces: Sequence[str] = ()) -> None:
+async def run_operator(
+    process: Process, stop: asyncio.Event, server_timeout: int = 600, namespaces: Sequence[str] = ()
+) -> None:
     """Run the operator under kopf until `stop` is set or a signal arrives. Raises the error that made it impossible to
     watch. `namespaces` are the namespaces to watch; () for all.
     """
-    tuning.quiet()
+    tuning.suppress_tracebacks()
     registry = kopf.OperatorRegistry()
     kopf.on.startup(registry=registry, errors=PERMANENT)(startup)
     kopf.on.cleanup(registry=registry, errors=PERMANENT)(cleanup)
@@ -128,8 +130,8 @@ async def operate(process: Process, stop: asyncio.Event, server_timeout: int = 6
     where: dict[str, Any] = {"namespaces": list(namespaces)} if namespaces else {"clusterwide": True}
     await kopf.operator(
         registry=registry,
-        settings=tuning.tuned(server_timeout),
-        memo=Memo(process, stop, registry),
+        settings=tuning.kopf_settings(server_timeout),
+        memo=HandlerMemo(process, stop, registry),
         standalone=True,  # kopf neither looks for peers nor announces itself: the Lease decides which process works
         stop_flag=stop,
         **where,
@@ -151,9 +153,9 @@ class DepthLimitedContent:
         """Return the content of a list response. Its large objects are reduced in a thread, because this takes seconds for a
         page of them.
         """
-        return shallow(await asyncio.to_thread(reduced, await self._content.read(n)))
+        return shallow(await asyncio.to_thread(reduce_large_objects, await self._content.read(n)))
 
     async def iter_chunked(self, n: int) -> AsyncIterator[bytes]:
         """Yield the lines of a watch."""
         async for line in lines(self._content):
-            yield shallow(reduced(line)) + b"\n"
+            yield shallow(reduce_large_objects(line)) + b"\n"

@@ -24,7 +24,7 @@ from ome_operator.machinery.background import PACER
 from ome_operator.util import bounded
 from ome_operator.util.json_limits import decoded
 from ome_operator.util.json_pages import ITEM, members
-from ome_operator.watch.sink import CannotWatch, Sink, Watched
+from ome_operator.watch.sink import CannotWatch, Sink, WatchedKind
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class Informer:
 
     def __init__(
         self,
-        kinds: Sequence[Watched],
+        kinds: Sequence[WatchedKind],
         sink: Sink,
         *,
         session: aiohttp.ClientSession,
@@ -90,7 +90,7 @@ class Informer:
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
 
-    async def _watch(self, watched: Watched) -> NoReturn:
+    async def _watch(self, watched: WatchedKind) -> NoReturn:
         again, pauses = False, iter(BACKOFFS)
         while True:
             began = time.monotonic()
@@ -115,7 +115,7 @@ class Informer:
 
     # --- a list -----------------------------------------------------------------------------------------------------
 
-    async def _list(self, watched: Watched) -> str:
+    async def _list(self, watched: WatchedKind) -> str:
         """Deliver all pages of a list, and return the resourceVersion of the list."""
         size = self._page
         query = {"limit": str(size)}
@@ -126,7 +126,7 @@ class Informer:
                 async with response:
                     page = await bounded.content(response.content.iter_any(), longest)
                 if page is None:
-                    size = bounded.fewer(size)
+                    size = bounded.smaller_page(size)
                     query["limit"] = str(size)
                     continue
                 metadata = await self._deliver_page(watched, page)
@@ -136,7 +136,7 @@ class Informer:
                 return str(metadata.get("resourceVersion") or "")
             query["continue"] = metadata["continue"]
 
-    async def _deliver_page(self, watched: Watched, page: bytes) -> dict[str, Any]:
+    async def _deliver_page(self, watched: WatchedKind, page: bytes) -> dict[str, Any]:
         """Deliver each object of a page as soon as it is decoded, while other tasks run. Return the metadata of the page.
 
         If a page turns out to be broken, some of its objects have already been delivered; the list begins again.
@@ -159,7 +159,7 @@ class Informer:
         metadata: dict[str, Any] = found["metadata"]
         return metadata
 
-    def _deliver_item(self, watched: Watched, api_version: str | None, item: Any) -> None:
+    def _deliver_item(self, watched: WatchedKind, api_version: str | None, item: Any) -> None:
         """Deliver an object of a list. Unlike an object of an event, it has no apiVersion, which is taken from the list."""
         self.events[watched.kind] += 1
         if not isinstance(item, dict):
@@ -178,7 +178,7 @@ class Informer:
 
     # --- a watch ----------------------------------------------------------------------------------------------------
 
-    async def _follow(self, watched: Watched, version: str) -> str:
+    async def _follow(self, watched: WatchedKind, version: str) -> str:
         """Deliver the events of one watch that begins at this version, until it ends. Return the last delivered version."""
         response = await self._open(watched, {**self._watch_query, "resourceVersion": version}, self._watch_timeout)
         try:
@@ -190,7 +190,7 @@ class Informer:
             logger.debug("the watch of %s ended: %s", watched.plural, errors.without_answer(error))
         return version
 
-    def _deliver_event(self, watched: Watched, line: bytes) -> str:
+    def _deliver_event(self, watched: WatchedKind, line: bytes) -> str:
         """Deliver an event, and return its version."""
         try:
             event = decoded(line, watched.decoders.event)
@@ -212,7 +212,7 @@ class Informer:
             logger.warning("the watch of %s delivered an event of an unknown type: %s", watched.plural, what)
         return str(version)
 
-    def _skip(self, watched: Watched, why: str) -> str:
+    def _skip(self, watched: WatchedKind, why: str) -> str:
         """Skip an unreadable event, which contains no version. Its content is lost, so the kind is listed again, unless
         it was listed for this reason within the last minute.
         """
@@ -223,7 +223,7 @@ class Informer:
             raise _Again(why)
         return ""
 
-    def _cannot_read(self, watched: Watched, why: str) -> None:
+    def _cannot_read(self, watched: WatchedKind, why: str) -> None:
         """Count an unreadable object or event, and log the first one of each kind."""
         self.unread[watched.kind] += 1
         if self.unread[watched.kind] == 1:
@@ -235,7 +235,9 @@ class Informer:
 
     # --- a request --------------------------------------------------------------------------------------------------
 
-    async def _open(self, watched: Watched, query: dict[str, str], limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+    async def _open(
+        self, watched: WatchedKind, query: dict[str, str], limits: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
         """Return a response with status 200. Temporary errors are tried again; others raise _Again, Unauthorized or
         CannotWatch.
         """

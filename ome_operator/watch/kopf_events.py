@@ -16,7 +16,7 @@ from typing import Any
 import aiohttp
 
 from ome_operator.kube.errors import KubeError
-from ome_operator.watch.sink import Body, CannotWatch, Sink, Watched
+from ome_operator.watch.sink import Body, CannotWatch, Sink, WatchedKind
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class KopfEvents:
 
     def __init__(
         self,
-        kinds: Sequence[Watched],
+        kinds: Sequence[WatchedKind],
         sink: Sink,
         listed: Listed,
         *,
@@ -177,7 +177,7 @@ class KopfEvents:
         return self._last
 
 
-def traced(watches: Sequence[KopfEvents]) -> aiohttp.TraceConfig:
+def trace_requests(watches: Sequence[KopfEvents]) -> aiohttp.TraceConfig:
     """Return a trace that reports the requests of a session of kopf to each of these objects."""
 
     async def answered(_: aiohttp.ClientSession, __: object, request: aiohttp.TraceRequestEndParams) -> None:

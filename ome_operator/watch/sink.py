@@ -9,7 +9,7 @@ from ome_operator.util.json_limits import WHOLE, Decoders
 Body = Mapping[str, Any]
 
 
-class Watched(NamedTuple):
+class WatchedKind(NamedTuple):
     """A kind to watch, with its location in the API."""
 
     kind: str

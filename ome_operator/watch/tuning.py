@@ -13,7 +13,7 @@ PAGE = 25
 memory of its objects. Before that, an object may have up to 1.5 MiB."""
 
 
-def tuned(server_timeout: int) -> kopf.OperatorSettings:
+def kopf_settings(server_timeout: int) -> kopf.OperatorSettings:
     """Return all settings of kopf that the operator depends on."""
     settings = kopf.OperatorSettings()
     settings.networking.request_timeout = 30.0
@@ -28,13 +28,13 @@ def tuned(server_timeout: int) -> kopf.OperatorSettings:
     settings.process.ultimate_exiting_timeout = 60.0  # SIGKILL, if kopf ends with an error and then hangs
     settings.scanning.disabled = True  # the chart grants no rights on CRDs and namespaces
     settings.posting.enabled = False
-    settings.persistence.diffbase_storage = NoDiffs()
+    settings.persistence.diffbase_storage = NoDiffStorage()
     # kopf removes its finalizer from every object that has it. No object can have this name: it has no domain.
     settings.persistence.finalizer = "no finalizer"
     return settings
 
 
-class NoDiffs(kopf.DiffBaseStorage):
+class NoDiffStorage(kopf.DiffBaseStorage):
     """A storage for kopf that stores nothing. kopf uses such a storage to find the differences between versions of an
     object, which no handler needs, and copying a body costs more than all other work for an event.
     """
@@ -51,7 +51,7 @@ class NoDiffs(kopf.DiffBaseStorage):
         """Store nothing."""
 
 
-def quiet() -> None:
+def suppress_tracebacks() -> None:
     """Keep tracebacks of errors that end kopf out of the log, because the caller of `kopf.operator` logs them in a
     sentence. Tracebacks of handlers are kept.
     """

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from ome_operator.agent.download import Download, Failed, Limits
-from ome_operator.agent.manifest import Proven
+from ome_operator.agent.download import Download, DownloadFailed, Limits
+from ome_operator.agent.manifest import VerifiedFile
 from ome_operator.agent.progress import Progress
 from ome_operator.agent.store import Manifest, Store
 from ome_operator.storage.hashes import Hash
-from ome_operator.storage.listing import Listing, Refused, RemoteFile
+from ome_operator.storage.listing import Listing, RemoteFile, RequestRefused
 from ome_operator.storage.sources import Access, open_source
 from tests.support.hub import Answer, model, served
 from tests.support.registry import Front, programs, push, running
@@ -183,7 +183,7 @@ def test_fetch_unpacks_archives_next_to_plain_files(node: Node) -> None:
 def test_an_archive_that_cannot_be_used_is_said(node: Node, names: list[str], kind: bytes, said: str) -> None:
     packed(node.made, dict.fromkeys(names, b""), kind=kind)
     node.push("m/bad:1", "config.json", f"weights.tar:{TAR}")
-    with pytest.raises(Failed, match=said):
+    with pytest.raises(DownloadFailed, match=said):
         node.fetch("m/bad:1")
     assert node.store.manifest() is None and not (node.store.home / "out").exists()
 
@@ -206,11 +206,11 @@ def test_a_file_beside_an_archive_with_the_same_file_is_said_in_either_order(tmp
     def unpack() -> None:
         store.part(archive).write_bytes(b"x")
         (store.files / "a").write_bytes(b"y")
-        store.unpacked(archive, [Proven("a", 1, Hash("sha256", "other"), (0,))])
+        store.unpacked(archive, [VerifiedFile("a", 1, Hash("sha256", "other"), (0,))])
 
     for step in (unpack, accept) if last == "file" else (accept, unpack):
         step()
-    with pytest.raises(Refused, match="two layers contain a file"):
+    with pytest.raises(RequestRefused, match="two layers contain a file"):
         store.publish("oci://x/y", listing, "now")
 
 
@@ -218,7 +218,7 @@ def test_what_was_unpacked_is_not_fetched_again(node: Node) -> None:
     node.write(FILES, "tiny")
     node.push("m/late:1", WEIGHTS, "tiny")
     node.front.fault = lambda number, name: Answer(status=404 if number == 1 else 0)
-    with pytest.raises(Failed, match="404"):
+    with pytest.raises(DownloadFailed, match="404"):
         node.fetch("m/late:1", files=1)
     first = node.front.sent[0].name
     node.front.fault = lambda number, name: Answer()
@@ -236,9 +236,9 @@ def docker(host: str, user: str = "puller:s3cret") -> str:
 def test_a_closed_registry_opens_to_the_secret(node: Node, scheme: str, caplog: pytest.LogCaptureFixture) -> None:
     node.push("m/closed:1", *FILES)
     node.front.scheme = scheme
-    with pytest.raises(Failed, match=r"spec\.storage\.key contains none"):
+    with pytest.raises(DownloadFailed, match=r"spec\.storage\.key contains none"):
         node.fetch("m/closed:1")
-    with pytest.raises(Failed, match="give no access") as told:
+    with pytest.raises(DownloadFailed, match="give no access") as told:
         node.fetch("m/closed:1", docker=docker(node.front.host, "puller:wr0ng"))
     node.fetch("m/closed:1", docker=docker(node.front.host))
     assert node.files == FILES
@@ -276,5 +276,5 @@ def test_cut_connections_cost_no_byte_that_arrived(node: Node) -> None:
 
 
 def test_an_artifact_that_is_not_there_is_said(node: Node) -> None:
-    with pytest.raises(Failed, match=r"has no .*/m/nothing:1, or denies access"):
+    with pytest.raises(DownloadFailed, match=r"has no .*/m/nothing:1, or denies access"):
         node.fetch("m/nothing:1")

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from ome_operator.agent import download
-from ome_operator.agent.download import Download, Failed, Limits
+from ome_operator.agent.download import Download, DownloadFailed, Limits
 from ome_operator.agent.download_plan import MARGIN
-from ome_operator.agent.fair_queue import TurnCheck, TurnOver
+from ome_operator.agent.fair_queue import TurnCheck, TurnExpired
 from ome_operator.agent.loop import Agent
-from ome_operator.agent.manifest import Proven
+from ome_operator.agent.manifest import VerifiedFile
 from ome_operator.agent.minimum_speed import MinimumSpeed
 from ome_operator.agent.progress import Progress
 from ome_operator.agent.store import Store
@@ -27,7 +27,7 @@ from ome_operator.agent.work import AgentSettings, Work
 from ome_operator.settings.agent import AgentPolicy
 from ome_operator.storage.grants import Trust
 from ome_operator.storage.hashes import Hash
-from ome_operator.storage.listing import Listing, Refused, RemoteFile, make_listing
+from ome_operator.storage.listing import Listing, RemoteFile, RequestRefused, make_listing
 from tests.agent.conftest import Node
 from tests.support import yamls
 from tests.support.fake_api import Call, FakeApi
@@ -88,7 +88,7 @@ def test_a_source_that_gives_too_little_loses_its_turn(node: Node) -> None:
     node.hub.rate = 1e6
     node.limits = Limits(first=0.001, last=0.01, tries=2, minimum_speed=MinimumSpeed(50e6, 0.3))
     began = time.monotonic()
-    with pytest.raises(Failed, match=r"the source sends .* KiB/s, less than the minimum"):
+    with pytest.raises(DownloadFailed, match=r"the source sends .* KiB/s, less than the minimum"):
         node.fetch()
     assert time.monotonic() - began < 2.5, "all of it would take longer"
 
@@ -96,7 +96,9 @@ def test_a_source_that_gives_too_little_loses_its_turn(node: Node) -> None:
 async def test_a_namespace_has_its_budget(tmp_path: Path) -> None:
     limits = Limits(namespace_bytes=3 * MB)
     await fetching(tmp_path, Given(bytes(2 * MB)), limits, namespace="team-a").run()
-    with pytest.raises(Failed, match=r"namespace team-a uses 2\.0 MiB of the 3\.0 MiB that agent\.namespaceGB permits"):
+    with pytest.raises(
+        DownloadFailed, match=r"namespace team-a uses 2\.0 MiB of the 3\.0 MiB that agent\.namespaceGB permits"
+    ):
         await fetching(tmp_path, Given(b"n" * 2 * MB), limits, name="n", namespace="team-a").run()
     await fetching(tmp_path, Given(b"n" * 2 * MB), limits, name="n").run()
 
@@ -108,7 +110,7 @@ async def test_two_fetches_do_not_count_on_the_same_room(tmp_path: Path, free: C
     running = asyncio.create_task(fetching(tmp_path, first, limits).run())
     await asyncio.wait_for(first.asked.wait(), 10)
     other = fetching(tmp_path, Given(b"n" * 2 * MB), limits, name="n")
-    with pytest.raises(Failed, match=r"needs 2\.0 MiB more, but only 1\.0 MiB are available below"):
+    with pytest.raises(DownloadFailed, match=r"needs 2\.0 MiB more, but only 1\.0 MiB are available below"):
         await other.run()
     first.go.set()
     await running
@@ -121,7 +123,7 @@ async def test_an_archive_needs_room_beside_what_comes_out_of_it(tmp_path: Path,
     """
     given = Given(tar(member(size=4 * MB)), unpack=True)
     free(6 * MB)
-    with pytest.raises(Failed, match=r"needs 8\.0 MiB more, but only 6\.0 MiB are available below"):
+    with pytest.raises(DownloadFailed, match=r"needs 8\.0 MiB more, but only 6\.0 MiB are available below"):
         await fetching(tmp_path, given).run()
     assert not given.asked.is_set()
     free(9 * MB)
@@ -136,7 +138,7 @@ async def test_an_archive_with_more_than_there_is_room_for(tmp_path: Path, free:
     assert len(given.data) < 20_000
     free(MB)
     made = fetching(tmp_path, given)
-    with pytest.raises(Failed, match=r"the archive contains 8\.0 MiB, but only"):
+    with pytest.raises(DownloadFailed, match=r"the archive contains 8\.0 MiB, but only"):
         await made.run()
     assert not list((tmp_path / "models").rglob("*/files/model.bin"))
 
@@ -150,7 +152,7 @@ class Unpacking:
         monkeypatch.setattr(download, "UNPACKED", rate)
         monkeypatch.setattr(download, "POLL_SECONDS", 0.01)
 
-    def __call__(self, archive: Path, into: Path, room: int, over: TurnCheck) -> list[Proven]:
+    def __call__(self, archive: Path, into: Path, room: int, over: TurnCheck) -> list[VerifiedFile]:
         """Run in place of `unpack`, in its thread. Raise TurnOver once `over` returns True, and else Refused after half a
         second.
         """
@@ -158,14 +160,14 @@ class Unpacking:
         try:
             while time.monotonic() < until:
                 if over():
-                    raise TurnOver
+                    raise TurnExpired
                 time.sleep(0.01)
-            raise Refused("it ended by itself")
+            raise RequestRefused("it ended by itself")
         finally:
             self.ended = True
 
 
-@pytest.mark.parametrize(("rate", "said"), [(1e12, TurnOver), (1.0, Failed)])
+@pytest.mark.parametrize(("rate", "said"), [(1e12, TurnExpired), (1.0, DownloadFailed)])
 async def test_unpacking_gives_way_after_its_time(
     rate: float, said: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,7 +196,7 @@ async def test_an_archive_comes_out_after_a_turn_that_was_over(tmp_path: Path, m
     given = Given(tar(member(), member("other.bin")), unpack=True)
     with monkeypatch.context() as patched:
         unpacking = Unpacking(patched, 1e12)
-        with pytest.raises(TurnOver):
+        with pytest.raises(TurnExpired):
             await fetching(tmp_path, given, over=lambda: unpacking.begun).run()
     given.asked.clear()
     made = await fetching(tmp_path, given).run()

@@ -12,7 +12,7 @@ import pytest
 from aiohttp.abc import AbstractResolver
 
 from ome_operator.storage import private_addresses
-from ome_operator.storage.addresses import Reach
+from ome_operator.storage.addresses import HostRules
 from ome_operator.storage.http import read_small, session
 from ome_operator.storage.listing import SourceError
 
@@ -68,7 +68,7 @@ def test_no_answer_of_a_name_server_leads_into_the_network(
     async def attack() -> None:
         first = await asyncio.start_server(serve, PUBLIC, 0)
         port = first.sockets[0].getsockname()[1]
-        async with first, await asyncio.start_server(serve, PRIVATE, port), session(Reach()) as asks:
+        async with first, await asyncio.start_server(serve, PRIVATE, port), session(HostRules()) as asks:
             for _ in range(2 * len(answers)):
                 with suppress(SourceError, aiohttp.ClientError):
                     await read_small(asks, f"http://evil.example:{port}/0", 100)

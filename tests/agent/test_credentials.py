@@ -17,7 +17,7 @@ from aiohttp import web
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from ome_operator.storage.grants import Grant, ModelGrant, Trust
+from ome_operator.storage.grants import ModelGrant, SecretGrant, Trust
 from ome_operator.storage.listing import SourceError
 from ome_operator.storage.sources import Access, open_source
 from tests.support.hub import certificate, served
@@ -114,7 +114,7 @@ def access(uri: str, real: Recorder, *, uris: tuple[str, ...] = (), endpoint: st
     """Return the settings with which an agent downloads a tenant's model. They contain a Secret with credentials of every
     kind, which the tenant's namespace may use for the host of `real` only.
     """
-    grant = Grant(name="keys", hosts=(place(real),), namespaces=("team-a",), uris=uris)
+    grant = SecretGrant(name="keys", hosts=(place(real),), namespaces=("team-a",), uris=uris)
     loopback = frozenset({"127.0.0.1", "localhost"})
     trust = Trust(secrets={"keys": grant}, private_hosts=loopback, endpoints=loopback)
     auths = {"auths": {place(real): {"auth": "Y2k6UkVHUEFTUw=="}}}

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from ome_operator.agent import verify
-from ome_operator.agent.download import Failed
+from ome_operator.agent.download import DownloadFailed
 from ome_operator.agent.store import Store
 from ome_operator.storage.hashes import BLOCK
-from ome_operator.storage.listing import Refused
+from ome_operator.storage.listing import RequestRefused
 from ome_operator.storage.sources import Access, open_source
 from tests.agent.conftest import URI, Node
 from tests.support.hub import COMMIT, Answer, Hub, model, served
@@ -43,9 +43,9 @@ def test_a_token_goes_to_the_hub_and_to_nobody_else(node: Node) -> None:
 
 def test_without_the_token_the_sentence_says_what_to_do(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     node.hub.token = "hf_secret"
-    with pytest.raises(Failed, match=r"has no model org/model.*spec\.storage\.key provides no token"):
+    with pytest.raises(DownloadFailed, match=r"has no model org/model.*spec\.storage\.key provides no token"):
         node.fetch()
-    with pytest.raises(Failed) as told:
+    with pytest.raises(DownloadFailed) as told:
         node.fetch(secret="hf_wrong")
     assert "hf_" not in str(told.value) + caplog.text
 
@@ -54,7 +54,7 @@ def test_fetch_uses_pinned_revision_and_reports_missing_revision(node: Node) -> 
     assert node.fetch(f"{URI}@v1").revision == COMMIT
     node.fetch(URI, COMMIT)
     assert node.hub.listings == ["v1", COMMIT]
-    with pytest.raises(Failed, match="no revision nope"):
+    with pytest.raises(DownloadFailed, match="no revision nope"):
         node.fetch(f"{URI}@nope")
 
 
@@ -94,7 +94,7 @@ def test_no_wrong_byte_becomes_visible(node: Node, every: int) -> None:
 
 def test_a_source_that_is_always_wrong_never_becomes_ready(node: Node) -> None:
     node.hub.fault = lambda number, name: Answer(wrong=name == BIG)
-    with pytest.raises(Failed, match=f"{BIG} was downloaded 5 times, and each time its SHA-256 differed"):
+    with pytest.raises(DownloadFailed, match=f"{BIG} was downloaded 5 times, and each time its SHA-256 differed"):
         node.fetch()
     assert node.store.manifest() is None and not node.store.root.exists()
     node.hub.fault = lambda number, name: Answer()
@@ -116,14 +116,14 @@ def test_an_object_store_that_sends_wrong_bytes_is_found_out(node: Node) -> None
 
 def test_a_disk_that_is_too_small_is_a_sentence(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Store, "free", lambda self: 1024)
-    with pytest.raises(Failed, match="delete files there"):
+    with pytest.raises(DownloadFailed, match="delete files there"):
         node.fetch()
     assert node.hub.total == 0
 
 
 @pytest.mark.parametrize("uri", ["vendor://x/y", "github://a/b", "oci://registry/a:1", "hf://org", "ftp://x"])
 def test_a_scheme_that_is_not_served_is_said_at_once(uri: str) -> None:
-    with pytest.raises(Refused, match=r"not supported|is not a valid model name of a hub|is not a valid oci:// URI"):
+    with pytest.raises(RequestRefused, match=r"not supported|is not a valid model name of a hub|is not a valid oci:// URI"):
         open_source(uri, Access({}, {}))
 
 
@@ -136,7 +136,7 @@ def test_a_file_name_that_no_disk_takes_is_a_sentence(node: Node) -> None:
     assert node.wrong() == [] and (node.store.root / "~" / "x").is_file()
     node.hub.files = {**node.hub.files, "x" * 5000: b"long"}
     node.store = Store(node.store.path, "ffff0000")
-    with pytest.raises(Failed, match=r"cannot write below .*: File name too long"):
+    with pytest.raises(DownloadFailed, match=r"cannot write below .*: File name too long"):
         node.fetch()
 
 
@@ -163,16 +163,16 @@ def test_second_revision_links_files_of_the_first(node: Node, tmp_path: Path) ->
 def test_damage_is_found_and_repaired_without_touching_what_pods_have_open(node: Node) -> None:
     made = node.fetch()
     chance = random.Random(1)
-    assert verify.verify(node.store.root, made, sample=1, chance=chance) == []
+    assert verify.find_damaged_files(node.store.root, made, sample=1, chance=chance) == []
     inode = node.store.root.stat().st_ino
     broken = node.store.root / BIG
     with broken.open("r+b") as stream, (node.store.root / "config.json").open("rb") as mounted:
         stream.seek(77)
         stream.write(b"rot")
         stream.flush()
-        assert [one.name for one in verify.verify(node.store.root, made, sample=1, chance=chance)] == [BIG]
+        assert [one.name for one in verify.find_damaged_files(node.store.root, made, sample=1, chance=chance)] == [BIG]
         (node.store.root / "empty.txt").unlink()
-        assert "empty.txt" in [one.name for one in verify.verify(node.store.root, made, sample=0, chance=chance)]
+        assert "empty.txt" in [one.name for one in verify.find_damaged_files(node.store.root, made, sample=0, chance=chance)]
         node.hub.sent.clear()
         node.store.mark_damaged()
         node.fetch()
@@ -187,4 +187,6 @@ def test_a_sample_reads_part_of_large_files(tmp_path: Path) -> None:
         made = node.fetch()
         name = next(one.name for one in made.files if one.size > BLOCK)
         os.truncate(node.store.root / name, 5)
-        assert [one.name for one in verify.verify(node.store.root, made, sample=0.01, chance=random.Random(1))] == [name]
+        assert [
+            one.name for one in verify.find_damaged_files(node.store.root, made, sample=0.01, chance=random.Random(1))
+        ] == [name]

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ome_operator.agent.download import Failed
+from ome_operator.agent.download import DownloadFailed
 from ome_operator.core.weights.mount import weights
-from ome_operator.storage.listing import Refused
+from ome_operator.storage.listing import RequestRefused
 from ome_operator.storage.sources import Access, open_source
 from tests.agent.conftest import Node
 from tests.agent.test_work import Here
@@ -51,7 +51,7 @@ def test_files_of_another_repository_lie_beside_the_weights(node: Node) -> None:
 def test_fetch_uses_pinned_revisions_of_both_sources(node: Node) -> None:
     node.fetch(BOTH, f"{COMMIT}+{ORIGINALS}")
     assert node.hub.listings == [COMMIT, ORIGINALS]
-    with pytest.raises(Failed, match="the model org/original has no revision gone"):
+    with pytest.raises(DownloadFailed, match="the model org/original has no revision gone"):
         node.fetch(f"{BOTH}@gone")
 
 
@@ -97,5 +97,5 @@ def test_the_hub_beside_an_object_store_is_not_asked_at_its_endpoint() -> None:
     """
     found = open_source(f"s3://bucket/prefix+{ORIGINAL}", Access({"endpoint": "http://bucket:1"}, {}, "http://hub:2"))
     assert "http://hub:2" in vars(vars(found)["_other"]).values()
-    with pytest.raises(Refused, match=r"filesFrom gs://b/x is not a repository of a model hub"):
+    with pytest.raises(RequestRefused, match=r"filesFrom gs://b/x is not a repository of a model hub"):
         open_source("hf://org/model+gs://b/x", Access({}, {}))

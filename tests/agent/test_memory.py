@@ -13,7 +13,7 @@ import pytest
 from ome_operator.agent.model_facts import MAX_HEADER_BYTES
 from ome_operator.modelinfo.extract import CONFIG, HEADER_MEMORY, INDEX, MEMORY, MODELOPT
 from ome_operator.storage import hub as real_hub
-from ome_operator.storage.listing import Refused
+from ome_operator.storage.listing import RequestRefused
 from ome_operator.util.json_limits import MIB, memory_of
 from tests.support.hub import Hub, served
 
@@ -111,5 +111,5 @@ def test_a_description_of_a_hub_does_not_take_an_agents_memory() -> None:
     refused before it is parsed. (A description of 32 MiB needed 0.8 GiB.)
     """
     data = bomb(real_hub.LIMIT, b'{"sha":"c0ffee","siblings":[')
-    with pytest.raises(Refused, match="than agents read: its description may need"):
+    with pytest.raises(RequestRefused, match="than agents read: its description may need"):
         real_hub.Hub("org/model", "").read_description(data)

@@ -12,10 +12,10 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from yarl import URL
 
-from ome_operator.agent.download import Download, Failed, Limits
-from ome_operator.agent.locations import Roots
+from ome_operator.agent.download import Download, DownloadFailed, Limits
+from ome_operator.agent.locations import AgentRoots
 from ome_operator.agent.minimum_speed import MinimumSpeed
-from ome_operator.agent.peers import CLOCKS_S, UPLOADS, PeerServer, PeerSource, serve, signed
+from ome_operator.agent.peers import CLOCKS_S, UPLOADS, PeerServer, PeerSource, authorization_header, serve
 from ome_operator.agent.progress import Progress
 from ome_operator.agent.store import Store
 from ome_operator.storage import sha256sums
@@ -24,7 +24,7 @@ from ome_operator.storage.listing import RemoteFile
 from ome_operator.storage.sources import Access, open_source
 from tests.support import parts
 from tests.support.hub import Hub, model, served
-from tests.support.sha256sums import written
+from tests.support.sha256sums import sums_file
 
 URI, TOKEN = "hf://org/model", "shared"
 
@@ -58,7 +58,7 @@ async def fetch(hub: Hub, folder: Path, peers: list[str], token: str = TOKEN, no
 
 def place(folder: Path, uri: str = URI) -> Store:
     """Return the model's store on this disk."""
-    return Roots((str(folder),)).store(parts.model(storage={"storageUri": uri, "path": str(folder / "m")}))
+    return AgentRoots((str(folder),)).store(parts.model(storage={"storageUri": uri, "path": str(folder / "m")}))
 
 
 async def second(
@@ -92,7 +92,7 @@ def test_the_second_node_asks_the_hub_for_nothing_but_the_list(hub: Hub, tmp_pat
 
 def test_with_sums_nothing_of_a_bucket_but_the_list_is_asked_for_twice(hub: Hub, tmp_path: Path) -> None:
     hub.etag = lambda data: "says nothing of the bytes"
-    hub.files[sha256sums.NAME] = written(hub.files)
+    hub.files[sha256sums.NAME] = sums_file(hub.files)
     swarm, sent = run(hub, tmp_path, uri="s3://bucket/")
     assert (swarm.fetched, sent) == (hub.size, len(hub.files[sha256sums.NAME]))
 
@@ -114,7 +114,7 @@ def test_a_giver_without_a_token_gives_nothing_to_anybody(hub: Hub, tmp_path: Pa
         await fetch(hub, tmp_path, [])
         runner, port = await serve(PeerServer([str(tmp_path)], ""), "127.0.0.1", 0)
         async with aiohttp.ClientSession() as one:
-            headers = {"Authorization": signed("", "GET", "127.0.0.1", "", "sha256:00", int(time.time()))}
+            headers = {"Authorization": authorization_header("", "GET", "127.0.0.1", "", "sha256:00", int(time.time()))}
             async with one.get(f"http://127.0.0.1:{port}/files/sha256:00", headers=headers) as answer:
                 status = answer.status
         await runner.cleanup()
@@ -181,7 +181,7 @@ def test_what_a_stranger_is_answered(shown: str | dict[str, Any], asked: str, st
         right: dict[str, Any] = {"token": TOKEN, "method": "GET", "address": "127.0.0.1", "namespace": "", "at": 0}
         given = shown if isinstance(shown, dict) else {}
         given = {**right, "hash": str(proven.hash), **given, "at": int(time.time() + given.get("at", 0))}
-        header = signed(**given) if isinstance(shown, dict) else shown
+        header = authorization_header(**given) if isinstance(shown, dict) else shown
         try:
             async with aiohttp.ClientSession() as asks, asks.get(where, headers={"Authorization": header}) as answer:
                 return answer.status
@@ -207,7 +207,7 @@ def test_a_peer_gives_so_many_files_at_once(given: int, by_peer: bool, hub: Hub,
         statuses: set[int] = set()
         try:
             for method in ("HEAD", "GET"):
-                header = signed(TOKEN, method, "127.0.0.1", "", str(proven.hash), int(time.time()))
+                header = authorization_header(TOKEN, method, "127.0.0.1", "", str(proven.hash), int(time.time()))
                 async with aiohttp.request(method, where, headers={"Authorization": header}) as answer:
                     statuses.add(answer.status)
                     await answer.read()
@@ -332,7 +332,7 @@ def test_a_slow_peer_delays_one_attempt_and_not_every_one(hub: Hub, tmp_path: Pa
             await swarm.close()
 
     with served(Impostor(slow=True)) as impostor:
-        with pytest.raises(Failed, match="less than the minimum"):
+        with pytest.raises(DownloadFailed, match="less than the minimum"):
             asyncio.run(attempt(impostor.url))
         asyncio.run(attempt(impostor.url))
     assert avoided.keys() == {impostor.url}

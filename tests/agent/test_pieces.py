@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ome_operator.agent.download import Failed, Limits
+from ome_operator.agent.download import DownloadFailed, Limits
 from ome_operator.storage.hashes import Hash
 from ome_operator.storage.listing import RemoteFile
 from tests.agent.conftest import Node
@@ -58,7 +58,7 @@ def test_a_new_process_goes_on_with_pieces(tmp_path: Path) -> None:
     with served(Hub(model(26, [SIZE]))) as hub:
         one = node(tmp_path, hub)
         hub.fault = lambda number, name: Answer(status=404) if number > 7 else Answer(cut=200_001)
-        with pytest.raises(Failed):
+        with pytest.raises(DownloadFailed):
             one.fetch()
         proof = Hash("sha256", hashlib.sha256(hub.files[NAME]).hexdigest())
         have = one.store.have(RemoteFile(NAME, SIZE, proof))

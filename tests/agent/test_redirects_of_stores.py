@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from ome_operator.agent.download import Download, Failed, Limits
+from ome_operator.agent.download import Download, DownloadFailed, Limits
 from ome_operator.agent.progress import Progress
 from ome_operator.agent.store import Store
 from ome_operator.storage.addresses import host
-from ome_operator.storage.grants import Grant, ModelGrant, Trust
+from ome_operator.storage.grants import ModelGrant, SecretGrant, Trust
 from ome_operator.storage.loopback_proxy import LoopbackProxy
 from ome_operator.storage.sources import Access, open_source
 from tests.support.hub import certificate, served
@@ -92,7 +92,9 @@ def access(kind: str, named: Bucket, namespace: str) -> Access:
     store uses TLS, is permitted for the host of this store only.
     """
     where, secret = host(named.url), SECRETS[kind] if named.url.startswith("https") else {}
-    trust = Trust(secrets={"keys": Grant(name="keys", hosts=(where,), namespaces=("team-a",))}, endpoints=frozenset({where}))
+    trust = Trust(
+        secrets={"keys": SecretGrant(name="keys", hosts=(where,), namespaces=("team-a",))}, endpoints=frozenset({where})
+    )
     parameters = {"endpoint": named.url, "verify": "size", "account": "acc"}
     return Access(parameters, secret, guard=ModelGrant(trust, namespace, "keys", URIS[kind]))
 
@@ -115,7 +117,7 @@ def test_nobody_is_asked_but_the_host_that_a_model_names(
 ) -> None:
     named, other = pair
     setattr(named, what, other.url)
-    with pytest.raises(Failed, match=f"the object store redirects to '{host(other.url)}', but agents contact only"):
+    with pytest.raises(DownloadFailed, match=f"the object store redirects to '{host(other.url)}', but agents contact only"):
         asyncio.run(fetch(kind, access(kind, named, namespace), tmp_path))
     assert other.asked == [] and named.asked
 
@@ -158,7 +160,7 @@ def test_redirect_to_other_host_is_refused_behind_a_proxy(
     assert asyncio.run(run()) == DATA and reached
     named.lists_at = other.url
     proxy.refused = ""
-    with pytest.raises(Failed, match="redirects to"):
+    with pytest.raises(DownloadFailed, match="redirects to"):
         asyncio.run(run())
     assert other.asked == [] and not proxy.refused, "the request does not even reach the proxy"
 

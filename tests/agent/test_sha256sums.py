@@ -7,12 +7,12 @@ import random
 import pytest
 
 from ome_operator.agent import verify
-from ome_operator.agent.download import Failed
+from ome_operator.agent.download import DownloadFailed
 from ome_operator.storage import sha256sums
 from ome_operator.storage.sources import Access, open_bucket
 from tests.agent.conftest import Node
 from tests.support.hub import Answer
-from tests.support.sha256sums import written
+from tests.support.sha256sums import sums_file
 
 BIG = "model-00001-of-00003.safetensors"
 ENCRYPTED = "a" * 32
@@ -24,7 +24,7 @@ GENERATION = "CPjq7_DvtoYDEAE="
 @pytest.fixture
 def summed(node: Node) -> Node:
     """Return the node with a bucket that has SHA256SUMS, and whose ETags are no hashes of the content."""
-    node.hub.files[sha256sums.NAME] = written(node.hub.files)
+    node.hub.files[sha256sums.NAME] = sums_file(node.hub.files)
     node.hub.etag = lambda data: GENERATION
     return node
 
@@ -59,7 +59,7 @@ def test_every_file_is_proven_by_sha_256_whatever_the_etags_are(summed: Node, sc
 def test_a_byte_that_changed_in_the_store_is_never_ready(summed: Node, scheme: str, etag: str) -> None:
     summed.hub.etag = lambda data: hashlib.md5(data).hexdigest() if etag == "md5" else etag
     spoil(summed)
-    with pytest.raises(Failed, match=f"{BIG} was downloaded 5 times, and each time its SHA-256 differed"):
+    with pytest.raises(DownloadFailed, match=f"{BIG} was downloaded 5 times, and each time its SHA-256 differed"):
         fetch(summed, scheme, verify="size")
     assert summed.store.manifest() is None and not summed.store.root.exists()
 
@@ -76,7 +76,7 @@ def test_google_proves_by_md5_where_the_etag_is_one(node: Node) -> None:
 
 def test_google_s_wrong_bytes_are_found_out_where_the_etag_is_an_md5(node: Node) -> None:
     node.hub.fault = lambda number, name: Answer(wrong=name == BIG)
-    with pytest.raises(Failed, match=f"{BIG} was downloaded 5 times, and each time its MD5 differed"):
+    with pytest.raises(DownloadFailed, match=f"{BIG} was downloaded 5 times, and each time its MD5 differed"):
         fetch(node, "gs")
 
 
@@ -101,7 +101,7 @@ def test_a_store_that_fails_once_is_asked_again(summed: Node, fault: Answer) -> 
 
 def test_sums_that_may_not_be_read_are_said_at_once(summed: Node) -> None:
     summed.hub.fault = lambda number, name: Answer(status=403 if name == sha256sums.NAME else 0)
-    with pytest.raises(Failed, match="SHA256SUMS: the object store returned status 403: check"):
+    with pytest.raises(DownloadFailed, match="SHA256SUMS: the object store returned status 403: check"):
         fetch(summed)
     assert asked(summed) == 1
 
@@ -117,7 +117,7 @@ def test_sums_that_may_not_be_read_are_said_at_once(summed: Node) -> None:
 )
 def test_sums_that_cannot_be_used_are_a_sentence(summed: Node, data: bytes, said: str) -> None:
     summed.hub.files[sha256sums.NAME] = data
-    with pytest.raises(Failed, match=said):
+    with pytest.raises(DownloadFailed, match=said):
         fetch(summed)
     assert {one.name for one in summed.hub.sent} <= {sha256sums.NAME} and summed.progress.revision == ""
 
@@ -128,7 +128,9 @@ def test_damage_is_repaired_and_what_is_whole_is_kept(summed: Node) -> None:
     broken.write_bytes(b"!" + broken.read_bytes()[1:])
     made = summed.store.manifest()
     assert made is not None
-    assert [one.name for one in verify.verify(summed.store.root, made, sample=1, chance=random.Random(1))] == [BIG]
+    assert [one.name for one in verify.find_damaged_files(summed.store.root, made, sample=1, chance=random.Random(1))] == [
+        BIG
+    ]
     summed.store.mark_damaged()
     summed.hub.sent.clear()
     fetch(summed)
@@ -141,9 +143,9 @@ def test_other_bytes_and_sums_are_another_revision(summed: Node) -> None:
     assert made is not None
     spoil(summed)
     del summed.hub.files[sha256sums.NAME]
-    summed.hub.files[sha256sums.NAME] = written(summed.hub.files)
+    summed.hub.files[sha256sums.NAME] = sums_file(summed.hub.files)
     summed.store.mark_damaged()
-    with pytest.raises(Failed, match="differ from revision"):
+    with pytest.raises(DownloadFailed, match="differ from revision"):
         summed.fetch("s3://bucket/", made.revision, endpoint=summed.hub.url)
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from ome_operator.agent.download import Download, Failed, Limits
-from ome_operator.agent.fair_queue import TurnOver
+from ome_operator.agent.download import Download, DownloadFailed, Limits
+from ome_operator.agent.fair_queue import TurnExpired
 from ome_operator.agent.progress import Progress
 from ome_operator.agent.store import Store
 from ome_operator.storage.listing import MAX_FILES
@@ -63,7 +63,7 @@ def test_a_listing_ends_and_leaves_no_thread(tmp_path: Path, blanks: Blanks) -> 
         store = Store(tmp_path / "models" / f"m-{number}", "0123abcd")
         try:
             await Download(URI, found, store, limits, Progress()).run()
-        except Failed as error:
+        except DownloadFailed as error:
             return str(error)
         finally:
             await found.close()
@@ -112,13 +112,13 @@ def test_a_listing_ends_with_its_model(tmp_path: Path, blanks: Blanks) -> None:
 
 def test_a_listing_of_too_many_files_is_refused(node: Node) -> None:
     node.hub.files = {f"{number:06}.txt": b"" for number in range(MAX_FILES + 1)}
-    with pytest.raises(Failed, match=f"more than {MAX_FILES} files"):
+    with pytest.raises(DownloadFailed, match=f"more than {MAX_FILES} files"):
         node.fetch()
 
 
 def test_a_description_that_never_ends_is_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ome_operator.storage.hub.LIMIT", 1000)
-    with pytest.raises(Failed, match="more than 1000 bytes where a short response was expected"):
+    with pytest.raises(DownloadFailed, match="more than 1000 bytes where a short response was expected"):
         node.fetch()
 
 
@@ -139,7 +139,7 @@ def test_what_is_tried_again_and_again_writes_short_lines(node: Node, caplog: py
         finally:
             await found.close()
 
-    with pytest.raises(Failed, match="differed"):
+    with pytest.raises(DownloadFailed, match="differed"):
         asyncio.run(run())
     lines = [found.getMessage() for found in caplog.records if found.name.startswith("ome_operator")]
     assert len(lines) >= 8 and max(map(len, lines)) < 700
@@ -152,7 +152,7 @@ def test_a_description_that_is_none_is_said(node: Node, said: bytes, monkeypatch
 
     monkeypatch.setattr("ome_operator.storage.hub.read_small", small)
     node.limits = Limits(first=0.001, last=0.01, tries=1)
-    with pytest.raises(Failed, match="sent invalid metadata of org/model"):
+    with pytest.raises(DownloadFailed, match="sent invalid metadata of org/model"):
         node.fetch()
 
 
@@ -163,7 +163,7 @@ def test_a_hash_that_is_none_is_said(node: Node, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr("ome_operator.storage.hub.read_small", small)
     node.limits = Limits(first=0.001, last=0.01, tries=1)
-    with pytest.raises(Failed, match="invalid metadata"):
+    with pytest.raises(DownloadFailed, match="invalid metadata"):
         node.fetch()
 
 
@@ -180,7 +180,7 @@ def test_a_turn_that_is_over_keeps_what_came(node: Node) -> None:
             over = lambda: any(sent.count > 100_000 for sent in node.hub.sent[began:])  # noqa: E731
             try:
                 await Download(URI, found, node.store, node.limits, node.progress, over=over).run()
-            except TurnOver:
+            except TurnExpired:
                 return False
             finally:
                 await found.close()

@@ -21,7 +21,7 @@ from ome_operator.agent.work import AgentSettings, Work
 from ome_operator.api import Model
 from ome_operator.core.weights.mount import weights
 from ome_operator.storage.addresses import host
-from ome_operator.storage.grants import Grant, Trust
+from ome_operator.storage.grants import SecretGrant, Trust
 from tests.support import parts
 from tests.support.hub import COMMIT, Answer, Hub, certificate, served
 from tests.support.hub import model as files
@@ -152,7 +152,7 @@ def closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Here]:
 
 def granted(here: Here, *hosts: str) -> None:
     """Write the administrator's list of permitted hosts."""
-    grant = Grant(name="hf-token", hosts=hosts)
+    grant = SecretGrant(name="hf-token", hosts=hosts)
     here.settings = replace(here.settings, trust=replace(here.settings.trust, secrets={"hf-token": grant}))
 
 

@@ -77,7 +77,7 @@ def test_lint_and_api_server_refuse_the_same_objects(served: Cluster, kind: Kind
                 api.create(path, body)
             except ApiError as error:
                 told = str(error)
-            ours = [mistake.sentence for mistake in strict.mistakes(kind, body) if not mistake.of_pod]
+            ours = [mistake.sentence for mistake in strict.find_mistakes(kind, body) if not mistake.of_pod]
             seen[bool(told)] += 1
             if bool(told) is not bool(ours):
                 differ.append(f"{what}: server {told[:300]!r}, ours {ours}")

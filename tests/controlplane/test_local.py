@@ -46,7 +46,7 @@ def test_cluster_starts_restarts_api_server_and_is_removed(tmp_path: Path, monke
     began = time.monotonic()
     cluster.down()
     assert time.monotonic() - began < 5
-    assert processes.marked(cluster.at) == []
+    assert processes.processes_of_cluster(cluster.at) == []
     assert list((tmp_path / "clusters").iterdir()) == []
     cluster.down()
     with pytest.raises(UserError, match="There is no cluster 'life'"):
@@ -157,7 +157,7 @@ def test_stages_change_how_pods_live(own: Cluster) -> None:
     label.
     """
     own.set_stages(
-        stages.ready(2.0, {"life": "slow"}),
+        stages.ready_stage(2.0, {"life": "slow"}),
         stages.never_ready({"life": "stuck"}, reason="ImagePullBackOff", message="no such image"),
         stages.crash({"life": "short"}, exit_code=137, reason="OOMKilled", after_s=0.5),
         stages.terminate(2.0, {"life": "slow"}, name="slow-end"),
@@ -270,7 +270,7 @@ def test_what_the_directory_tells_is_private(own: Cluster) -> None:
     assert own.at.root.stat().st_mode & 0o077 == 0
     assert own.kubeconfig.stat().st_mode & 0o077 == 0
     assert json.loads(own.kubeconfig.read_text())["clusters"][0]["cluster"]["server"] == own.server
-    assert layout.known() == ["own"]
+    assert layout.known_clusters() == ["own"]
 
 
 def test_kind_with_its_server_replaced_by_ours(own: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,7 +322,7 @@ case "$1 $2" in "create cluster") while [ "$1" != --kubeconfig ]; do shift; done
         f"kind load image-archive {image} --name {name} --nodes {name}-control-plane",
         f"kind delete cluster --name {name} --kubeconfig {folder}/kubeconfig",
     ]
-    assert layout.known() == ["own"]
+    assert layout.known_clusters() == ["own"]
 
 
 def test_prometheus_joins_and_starts_again(own: Cluster) -> None:

@@ -6,10 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from ome_operator.core.observed.objects import Refusal
+from ome_operator.core.problem import Problem, ProblemError
 from ome_operator.core.reasons import REASONS
+from ome_operator.core.rollout.step import RolloutGate
+from ome_operator.core.status.conditions import Condition
 
 ROOT = Path(__file__).parents[2]
-CALLS = frozenset({"Problem", "ProblemError", "Gate", "Condition", "Refusal"})
+CALLS = frozenset(each.__name__ for each in (Problem, ProblemError, RolloutGate, Condition, Refusal))
 """Names of the classes whose constructors take a reason as an argument."""
 
 

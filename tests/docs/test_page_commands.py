@@ -18,10 +18,10 @@ from typer.testing import CliRunner
 
 from ome_operator.api.kinds import KINDS
 from ome_operator.cli.app import app
-from tests.support.parts import ROOT, read
+from tests.support.parts import ROOT, read_documents
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "charts").glob("*/README.md"))]
-LISTED: dict[str, Any] = read(ROOT / "tests/data/page_commands.yaml")[0]
+LISTED: dict[str, Any] = read_documents(ROOT / "tests/data/page_commands.yaml")[0]
 COMMANDS: Any = typer.main.get_command(app)
 
 

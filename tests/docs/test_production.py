@@ -81,7 +81,7 @@ def test_defaults_that_the_page_names() -> None:
     assert f"at most {revisions.SIZE_LIMIT:,} bytes" in PAGE
     asked = strategy(parts.service(engine={}), None)
     assert asked == Strategy() and (asked.surge, asked.unavailable) == (0, 1)
-    assert progress_deadline.allowed(parts.service(engine={})) == "1h"
+    assert progress_deadline.time_limit(parts.service(engine={})) == "1h"
 
 
 def test_page_names_only_existing_commands() -> None:
@@ -127,7 +127,7 @@ def test_the_rollout_example_can_be_read() -> None:
     read = parts.service({"model": {"name": "m"}, **yaml.safe_load(block)["spec"]})
     assert strategy(read, None) == Strategy(surge=1, unavailable=0)
     assert read.spec.rollout is not None and read.spec.rollout.on_failure == "Rollback"
-    assert progress_deadline.allowed(read) == "30m"
+    assert progress_deadline.time_limit(read) == "30m"
 
 
 def changed_by(change: dict[str, Any]) -> list[Manifest]:
@@ -137,7 +137,7 @@ def changed_by(change: dict[str, Any]) -> list[Manifest]:
     world = World(*parts.kimi(), seed=1)
     world.settle()
     assert not world.sync().apply, "the service needs no changes before"
-    world.deps = parts.changed(world.deps, **change)
+    world.deps = parts.change_deps(world.deps, **change)
     plan = world.sync()
     assert not plan.delete
     return [apply.manifest for apply in (*plan.first, *plan.apply)]

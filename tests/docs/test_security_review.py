@@ -10,14 +10,14 @@ import pytest
 
 from tests.controlplane.operator.test_tries_of_tenants import FORGED, TRIES
 from tests.controlplane.operator.tries import ACCEPTED, REFUSED
-from tests.support.review import Row, findings, held, page, standing
+from tests.support.review import Row, findings, page, standing, withstood_attempts
 from tests.unit.agent.test_loop import BREAKING
 from tests.unit.agent.test_unpack import LINKS
 from tests.unit.storage.test_hashes import PLAIN, UP
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/security-review.md"
-FINDINGS, HELD = findings(), held()
+FINDINGS, HELD = findings(), withstood_attempts()
 ROWS = [*FINDINGS, *HELD]
 
 

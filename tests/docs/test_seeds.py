@@ -6,8 +6,8 @@ import pytest
 
 from tests.support import parts
 from tests.support.seeds.page import page
-from tests.support.seeds.proofs import PROOFS, judge
-from tests.support.seeds.rows import Row, Verdict, rows
+from tests.support.seeds.proofs import PROOFS, prove_row
+from tests.support.seeds.rows import Row, RowResult, rows
 
 PAGE = parts.ROOT / "docs/seeds.md"
 ROWS = rows()
@@ -18,7 +18,7 @@ def test_a_row_is_what_the_page_says(row: Row) -> None:
     """The verdict of a row on the page is the one that its proofs determine. The test fails if the page claims more than
     they show, and also if it claims less.
     """
-    found, why = judge(row)
+    found, why = prove_row(row)
     assert found == row.expected, f"{row.name} {found}, and the page says {row.expected}: {why or row.because}"
 
 
@@ -32,7 +32,7 @@ def test_the_page_is_as_the_rows_are(update: bool) -> None:
 def test_every_row_stands_once_and_says_why_it_is_not_alike() -> None:
     names = [row.name for row in ROWS]
     assert sorted(name for name in set(names) if names.count(name) > 1) == []
-    assert [row.name for row in ROWS if not row.proof and not row.instead and row.expected != Verdict.MISSING] == []
+    assert [row.name for row in ROWS if not row.proof and not row.instead and row.expected != RowResult.MISSING] == []
 
 
 KIMI = "--hardware h200 --model Kimi-K2-Instruct"

@@ -16,7 +16,7 @@ from ome_operator.cli.app import app
 from ome_operator.core.selection.model_profile import profile_of
 from ome_operator.core.selection.runtime import select
 from tests.support import parts
-from tests.support.parts import ROOT, good, read
+from tests.support.parts import ROOT, ensure_valid, read_documents
 
 PAGE = (ROOT / "docs/your-own-model.md").read_text(encoding="utf-8")
 BLOCKS: list[str] = re.findall(r"```yaml\n(.*?)```", PAGE, re.S)
@@ -73,7 +73,7 @@ def test_the_lines_for_cpus_bound_the_memory(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["lint", "-f", str(tmp_path), "--strict"])
     assert (done.exit_code, done.stdout) == (0, "no findings\n")
     runner = runtime["spec"]["engineConfig"]["runner"]
-    (shipped,) = read(ROOT / "config/runtimes/srt/kimi-k2-tiny-pd-cpu-rt.yaml")
+    (shipped,) = read_documents(ROOT / "config/runtimes/srt/kimi-k2-tiny-pd-cpu-rt.yaml")
     own = shipped["spec"]["engineConfig"]["runner"]
     assert set(runner["args"]) <= set(own["args"])
     assert (runner["image"], runner["resources"]) == (own["image"], own["resources"])
@@ -87,7 +87,7 @@ def test_the_lines_for_cpus_bound_the_memory(tmp_path: Path) -> None:
 def test_the_runtime_is_selected_because_both_state_the_same(left_out: str) -> None:
     bodies: list[dict[str, Any]] = [yaml.safe_load(block) for block in BLOCKS]
     bodies[0]["spec"].pop(left_out, None)
-    model, runtime, service = (good(kind.parse(body)) for kind, body in zip(KINDS, bodies, strict=True))
+    model, runtime, service = (ensure_valid(kind.parse(body)) for kind, body in zip(KINDS, bodies, strict=True))
     selection = select(service, profile_of(model), parts.deps(model, runtime))
     assert (selection.best is not None) == (not left_out)
     if left_out:

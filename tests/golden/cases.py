@@ -30,12 +30,12 @@ CASES = sorted(path.parent.name for path in HERE.glob("*/in.yaml"))
 
 def read(case: str, file: str) -> list[Manifest]:
     """Return the documents of a file without any change."""
-    return parts.read(HERE / case / file)
+    return parts.read_documents(HERE / case / file)
 
 
 def rendered(case: str) -> list[Manifest]:
     """Return all objects that the first reconciliation writes, in the order of writing, as JSON data."""
-    service, deps = parts.applied(read(case, "in.yaml"))
+    service, deps = parts.apply_bodies(read(case, "in.yaml"))
     deps = replace(deps, policy=POLICIES.get(case, deps.policy))
     # The compressed form depends on the version of zlib.
     preflight = mock.patch.object(code, "packed", lambda: "(ome_operator/preflight)")

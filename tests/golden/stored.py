@@ -27,7 +27,7 @@ Empty as long as no change of routers was intended. There is no such exception f
 def record(case: str, into: Path) -> None:
     """Record a case after all of its objects exist and its pods are ready."""
     made = read(case, "in.yaml")
-    world = World(*parts.applied(made), seed=1)
+    world = World(*parts.apply_bodies(made), seed=1)
     world.settle()
     manifests = [live.manifest for live in world.children.values()]
     around = [{key: value for key, value in asdict(live).items() if key != "manifest"} for live in world.children.values()]
@@ -45,9 +45,9 @@ def record(case: str, into: Path) -> None:
 
 def restored(folder: Path) -> World:
     """Return the recorded cluster, managed by the current operator."""
-    world = World(*parts.applied(parts.read(folder / "in.yaml")), seed=2)
-    (rest,) = parts.read(folder / "rest.yaml")
-    for manifest, around in zip(whole(parts.read(folder / "objects.yaml")), rest["objects"], strict=True):
+    world = World(*parts.apply_bodies(parts.read_documents(folder / "in.yaml")), seed=2)
+    (rest,) = parts.read_documents(folder / "rest.yaml")
+    for manifest, around in zip(whole(parts.read_documents(folder / "objects.yaml")), rest["objects"], strict=True):
         live = Live(manifest=manifest, **around)
         world.children[live.key] = live
     world.pods = {pod["name"]: LivePod(**pod) for pod in rest["pods"]}

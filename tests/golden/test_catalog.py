@@ -13,10 +13,14 @@ def test_the_page_is_as_the_files_are(update: bool) -> None:
 
 
 def test_every_model_and_runtime_has_a_sample() -> None:
-    named = [parts.shipped(one)[0].spec for one in catalog.samples()]
+    named = [parts.shipped_service(one)[0].spec for one in catalog.samples()]
     config = parts.ROOT / "config"
-    models = {body["metadata"]["name"] for path in (config / "models").rglob("*.yaml") for body in parts.read(path)}
-    runtimes = {body["metadata"]["name"] for path in (config / "runtimes").rglob("*.yaml") for body in parts.read(path)}
+    models = {
+        body["metadata"]["name"] for path in (config / "models").rglob("*.yaml") for body in parts.read_documents(path)
+    }
+    runtimes = {
+        body["metadata"]["name"] for path in (config / "runtimes").rglob("*.yaml") for body in parts.read_documents(path)
+    }
     assert models - {one.model.name for one in named if one.model} == {"kimi-k2-tiny"}
     alike = {
         "kimi-k2-pd-seed-rt",

@@ -62,7 +62,9 @@ def test_every_selector_is_ours_alone_and_matches_its_pods(case: str) -> None:
     everything = rendered(case)
     pods = [one["spec"]["template"]["metadata"]["labels"] for one in everything if "template" in one.get("spec", {})]
     (revision,) = [one for one in everything if one["kind"] == "ControllerRevision"]
-    for role in statefulsets.stored(revision["data"]).values():  # A role that is scaled to zero has no StatefulSet.
+    for role in statefulsets.roles_by_component(
+        revision["data"]
+    ).values():  # A role that is scaled to zero has no StatefulSet.
         pods.append(role.leader["spec"]["template"]["metadata"]["labels"])
     for one in everything:
         selector = (one.get("spec") or {}).get("selector")
@@ -112,9 +114,9 @@ def test_nothing_is_spelled_otherwise_than_the_server_stores_it(case: str) -> No
             if field == "fieldRef":
                 assert value["apiVersion"] == "v1", path
             if field in ("limits", "requests"):
-                assert {name: quantity.canonical(amount) for name, amount in value.items()} == value, path
+                assert {name: quantity.canonical_text(amount) for name, amount in value.items()} == value, path
             if field == "sizeLimit":
-                assert value == quantity.canonical(value), path
+                assert value == quantity.canonical_text(value), path
             if field == "ports":
                 assert all(port["protocol"] == "TCP" for port in value), path
             if field in ("args", "command"):
@@ -150,7 +152,7 @@ def test_a_stored_slice_is_stamped_alike_for_ever(case: str) -> None:
     labels, (reference,) = stored["metadata"]["labels"], stored["metadata"]["ownerReferences"]
     owner = meta.Owner(labels[keys.SERVICE], stored["metadata"]["namespace"], reference["uid"])
     sets = {one["metadata"]["name"]: one for one in golden if one["kind"] == "StatefulSet"}
-    for role in statefulsets.stored(stored["data"]).values():
+    for role in statefulsets.roles_by_component(stored["data"]).values():
         numbers = [number for number in range(len(sets)) if statefulsets.set_names(role, number)[0] in sets]
         for one in statefulsets.stamp(owner, role, numbers):
             assert one == bare(sets.pop(one["metadata"]["name"]))

@@ -36,7 +36,7 @@ def test_two_side_by_side_and_nothing_left(real: Cluster, name: str, busybox_arc
     a running pod, the machine is in its original state.
     """
     root = layout.layout(name).root
-    before = traces.taken(root)
+    before = traces.current_traces(root)
     cluster = Cluster.up(name, real_node=True)
     assert cluster.node.pods != real.node.pods
     cluster.load_image(busybox_archive)
@@ -46,10 +46,10 @@ def test_two_side_by_side_and_nothing_left(real: Cluster, name: str, busybox_arc
     wait_ready(cluster, "alone")
     look = "wget -q -O- --no-check-certificate https://kubernetes.default.svc/readyz"
     eventually("kube-proxy has the Service", lambda: answers(cluster, "alone", look) == "ok")
-    seen = traces.left(before, traces.taken(root))
+    seen = traces.changed_traces(before, traces.current_traces(root))
     assert {"links", "routes", "control groups", "processes"} <= set(seen), "the comparison must find the traces of a node"
     cluster.down()
-    assert traces.left(before, traces.taken(root)) == {}
+    assert traces.changed_traces(before, traces.current_traces(root)) == {}
     assert not cluster.at.root.exists()
 
 
@@ -57,14 +57,14 @@ def test_two_side_by_side_and_nothing_left(real: Cluster, name: str, busybox_arc
 def test_killed_while_it_comes_up(real: Cluster, name: str) -> None:
     """After `up` is killed at any moment, the next `up` completes the cluster, and `down` removes all of it."""
     at, dice = layout.layout(name), random.Random(7)
-    before = traces.taken(at.root)
+    before = traces.current_traces(at.root)
     for completes in (False, True, False):
         killed_up(name, dice.uniform(0.3, 4.0))
         if completes:
             cluster = Cluster.up(name, real_node=True)
             assert all(row.pid for row in cluster.status())
         lifecycle.down(at)
-        assert traces.left(before, traces.taken(at.root)) == {}, completes
+        assert traces.changed_traces(before, traces.current_traces(at.root)) == {}, completes
 
 
 def killed_up(name: str, after_s: float) -> None:
@@ -111,10 +111,10 @@ def test_a_cluster_keeps_what_it_was_made_with(real: Cluster, tmp_path: Path, mo
     monkeypatch.setenv("OME_LOCAL_HOME", str(tmp_path))
     at = layout.layout("plain")
     at.make()
-    spec.save(at, spec.Kept(spec.Spec(), {}))
+    spec.save(at, spec.ClusterFile(spec.Spec(), {}))
     with pytest.raises(UserError, match="Cluster plain was created without a real node"):
         Cluster.up("plain", real_node=True)
-    assert processes.marked(at) == []
+    assert processes.processes_of_cluster(at) == []
 
 
 @MINUTES
@@ -133,20 +133,22 @@ def test_new_cluster_has_images_of_deleted_cluster(
     cluster.down()
     assert place.is_dir()
     cluster = Cluster.up(name, real_node=True)
-    assert f"docker.io/{busybox.REFERENCE}" in images.listed(cluster.node)
+    assert f"docker.io/{busybox.REFERENCE}" in images.image_references(cluster.node)
     layers = snapshots(cluster)
     assert "Committed" in layers and "Active" not in layers, "only unpacked layers, and no writable layer of a container"
     busybox_archive.touch()  # For the node, this is a new file.
     cluster.load_image(busybox_archive)
-    assert len([one for one in images.loaded(cluster.node.images) if busybox.REFERENCE in one.read_text()]) == 1
+    assert len([one for one in images.loaded_records(cluster.node.images) if busybox.REFERENCE in one.read_text()]) == 1
     cluster.load_image(namesake(tmp_path))
     cluster.load_image(busybox_archive)  # Another image has taken its name meanwhile.
     images.remove_unused(cluster.node)
-    assert len(images.listed(cluster.node)) == 6, "busybox and pause, each by its name, by buildah's, and by its digest"
+    assert len(images.image_references(cluster.node)) == 6, (
+        "busybox and pause, each by its name, by buildah's, and by its digest"
+    )
     assert snapshots(cluster) == layers, "an import fails if a layer that it finds is removed meanwhile"
     cluster.apply(pod("second", "exec sleep 1000"))
     wait_ready(cluster, "second")
-    monkeypatch.setattr(image_cache, "put", lambda at: None)
+    monkeypatch.setattr(image_cache, "store_images", lambda at: None)
     cluster.down()
     shutil.rmtree(place, ignore_errors=True)
 

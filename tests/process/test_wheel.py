@@ -19,11 +19,11 @@ from typing import Any
 
 import pytest
 
-from tests.support.parts import ROOT, read
+from tests.support.parts import ROOT, read_documents
 from tests.unit.sizing.test_compare import JOB
 
 UV = Path(sys.executable).parent / "uv"
-PARTS: Mapping[str, Mapping[str, Any]] = read(ROOT / "tests/data/commands.yaml")[0]
+PARTS: Mapping[str, Mapping[str, Any]] = read_documents(ROOT / "tests/data/commands.yaml")[0]
 REFUSES = "http://127.0.0.1:1"
 """An address on which no server listens."""
 LEAVES = """

@@ -3,9 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ome_operator.core.demand.configurations import bound
-from ome_operator.core.demand.curves import FLATTEST, batch_within, completed, rising, seconds_at
-from ome_operator.core.demand.decide import DECISIONS, decide
+from ome_operator.core.demand.configurations import bind_measurements
+from ome_operator.core.demand.curves import FLATTEST, batch_within, extend_curve, make_monotonic, seconds_at
+from ome_operator.core.demand.decide import DECISIONS, decide_size
 from ome_operator.core.demand.facts import (
     DECODE,
     GROUPS,
@@ -19,7 +19,7 @@ from ome_operator.core.demand.facts import (
     DemandSample,
     Fleet,
     GroupBounds,
-    Learned,
+    LearnedProperties,
     PlannedSpeeds,
     RoleFleet,
     ScalingState,
@@ -88,7 +88,7 @@ def situations(draw: st.DrawFn) -> tuple[Fleet, Targets, ScalingState]:
 @given(histories(), situations())
 def test_a_decision_keeps_its_limits(seen: tuple[DemandSample, ...], situation: tuple[Fleet, Targets, ScalingState]) -> None:
     fleet, targets, state = situation
-    made, after = decide(seen, fleet, targets, state, NOW)
+    made, after = decide_size(seen, fleet, targets, state, NOW)
     before = state.wanted
     assert before is not None and after.wanted == made.size
     steps = [now - then for now, then in zip(made.size, before, strict=True)]
@@ -144,14 +144,14 @@ def test_no_hour_has_more_changes_than_permitted(loads: list[tuple[float, int, i
         before = state.wanted
         assert before is not None
         fleet = Fleet(RoleFleet(before[0]), RoleFleet(before[1]), before[2])
-        made, state = decide(seen, fleet, targets, state, at)
+        made, state = decide_size(seen, fleet, targets, state, at)
         times += [at] if made.size != before else []
     assert all(sum(at - 3600 < one <= at for one in times) <= cap for at in times)
 
 
 points = st.tuples(st.floats(1, 1e4), st.floats(1e-4, 10))
 curves = st.lists(points, min_size=1, max_size=6, unique_by=lambda one: one[0]).map(
-    lambda found: rising(tuple(sorted(found)))
+    lambda found: make_monotonic(tuple(sorted(found)))
 )
 
 
@@ -166,9 +166,9 @@ def test_what_one_load_shows_never_more_than_doubles_the_groups_that_serve(
     """
     fleet, targets, state = situation
     bounds = {role: GroupBounds(1, 10**6) for role in (PREFILL, DECODE, ROUTER)}
-    first = Learned(work=KNOWN.work, curve=(point,), starts=KNOWN.starts)
+    first = LearnedProperties(work=KNOWN.work, curve=(point,), starts=KNOWN.starts)
     quiet = tuple(one._replace(running=None, saturated=CompletedWork()) for one in seen)
-    made, _ = decide(quiet, fleet, targets._replace(bounds=bounds, gpus=None), state._replace(learned=first), NOW)
+    made, _ = decide_size(quiet, fleet, targets._replace(bounds=bounds, gpus=None), state._replace(learned=first), NOW)
     before = state.wanted
     assert before is not None
     for now, then, role in zip(made.size[:2], before[:2], (fleet.prefill, fleet.decode), strict=True):
@@ -196,10 +196,10 @@ def test_a_curve_is_continued_within_what_its_points_permit(curve: Curve, target
 @settings(max_examples=200, deadline=None)
 @given(curves, curves, st.floats(1, 1e4))
 def test_a_plan_changes_no_measured_point(measured: Curve, planned: Curve, batch: float) -> None:
-    found = completed(measured, planned)
+    found = extend_curve(measured, planned)
     assert {*measured} <= {*found} and [x for x, _ in found] == sorted({x for x, _ in found})
     if measured[0][0] <= batch <= measured[-1][0]:
-        assert seconds_at(rising(found), batch) >= 0
+        assert seconds_at(make_monotonic(found), batch) >= 0
 
 
 @settings(max_examples=100, deadline=None)
@@ -211,8 +211,8 @@ def test_a_prediction_alone_removes_no_group_and_is_not_stored(
     nothing = CompletedWork()
     quiet = tuple(one._replace(running=None, saturated=nothing, queued=nothing, late=None) for one in seen)
     planned = PlannedSpeeds(KNOWN.work, KNOWN.curve)
-    before = state._replace(learned=Learned(starts=KNOWN.starts))
-    made, after = decide(quiet, fleet, targets, before, NOW, planned)
+    before = state._replace(learned=LearnedProperties(starts=KNOWN.starts))
+    made, after = decide_size(quiet, fleet, targets, before, NOW, planned)
     assert state.wanted is not None and made.prefill >= state.wanted[0] and made.decode >= state.wanted[1]
     assert after.learned._replace(request=None) == before.learned
 
@@ -233,9 +233,9 @@ def test_no_group_is_removed_because_of_what_was_measured_before_a_rollout(
     planned = PlannedSpeeds(KNOWN.work, KNOWN.curve) if is_planned else NO_PLAN
     begin = state._replace(learned=learned if has_started else KNOWN, configured=(NOW - 9, NOW - 9))
     if not has_started:  # stored by an earlier version; the first decision of this version was during the rollout
-        begin = bound(begin, fleet._replace(prefill=RoleFleet(1, configurations=(old, *new))), NOW - 9)
-        begin = bound(begin, fleet._replace(decode=RoleFleet(1, configurations=(old, *new))), NOW - 9)
-    made, after = decide(seen, fleet._replace(prefill=prefill, decode=decode), targets, begin, NOW, planned)
+        begin = bind_measurements(begin, fleet._replace(prefill=RoleFleet(1, configurations=(old, *new))), NOW - 9)
+        begin = bind_measurements(begin, fleet._replace(decode=RoleFleet(1, configurations=(old, *new))), NOW - 9)
+    made, after = decide_size(seen, fleet._replace(prefill=prefill, decode=decode), targets, begin, NOW, planned)
     assert state.wanted is not None and made.prefill >= state.wanted[0] and made.decode >= state.wanted[1]
     if made.hold != "Unknown":
         assert not after.learned.measured and not after.learned.curve
@@ -246,6 +246,6 @@ def test_no_group_is_removed_because_of_what_was_measured_before_a_rollout(
 def test_what_is_stored_is_read_as_it_was(
     seen: tuple[DemandSample, ...], situation: tuple[Fleet, Targets, ScalingState]
 ) -> None:
-    _, after = decide(seen, *situation, NOW)
+    _, after = decide_size(seen, *situation, NOW)
     stored = to_status(after)
     assert to_status(from_status(stored)) == stored

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ome_operator.core.observed.objects import Node, Taint
 from ome_operator.core.placement.demand import Demand, Expression, Term, Toleration
-from ome_operator.core.placement.fit import lacks
+from ome_operator.core.placement.fit import find_unplaced
 from ome_operator.core.placement.need import Need
 from tests.support.scheduler import may
 
@@ -120,7 +120,7 @@ def _held(node: Node, here: list[int], wanted: tuple[Need, ...]) -> bool:
 def test_it_fits_exactly_where_some_placement_exists(wanted: tuple[Need, ...], found: dict[str, Node]) -> None:
     pods = [kind for kind, need in enumerate(wanted) for _ in range(need.pods)]
     possible = any(placements(pods, wanted, found, {name: [] for name in found}))
-    answer = lacks(wanted, found)
+    answer = find_unplaced(wanted, found)
     assert (answer == ()) is possible, answer
     assert all(lack.components and lack.sentence for lack in answer)
 
@@ -128,5 +128,5 @@ def test_it_fits_exactly_where_some_placement_exists(wanted: tuple[Need, ...], f
 @settings(max_examples=100)
 @given(needs(), nodes())
 def test_what_fits_also_fits_by_what_lasts(wanted: tuple[Need, ...], found: dict[str, Node]) -> None:
-    if lacks(wanted, found) == ():
-        assert lacks(wanted, found, True) == ()
+    if find_unplaced(wanted, found) == ():
+        assert find_unplaced(wanted, found, True) == ()

@@ -16,7 +16,7 @@ from ome_operator import keys
 from ome_operator.core.observed.objects import Deps
 from tests.conftest import STORY
 from tests.support.effects import effects
-from tests.support.parts import changed
+from tests.support.parts import change_deps
 from tests.support.shapes import Shape, edit, grow, lags, reshape, seeds, shapes
 from tests.support.simulator import World
 
@@ -178,7 +178,7 @@ def test_an_observed_service_is_written_nothing_at_all(shape: Shape, up: bool, d
     for event, value, _ in during:
         event(story, value)
         story.tell()
-        world.deps = changed(world.deps, observe=True)
+        world.deps = change_deps(world.deps, observe=True)
         plan = world.sync()
         assert effects(plan) == ()
         world.carry_out(plan)

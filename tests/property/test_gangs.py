@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from ome_operator.core.observed.objects import Node
 from ome_operator.core.placement import timing
 from ome_operator.core.placement.admission import admit
-from ome_operator.core.placement.attempts import Decision, Numbers, Record, Seen, advance, gang, rested, trying
-from ome_operator.core.placement.claims import Claim, contested, less
+from ome_operator.core.placement.attempts import Decision, Numbers, Record, SeenGroups, advance, gang, has_rested, to_place
+from ome_operator.core.placement.claims import Claim, is_contested, subtract_held
 from ome_operator.core.placement.demand import Demand, Expression
-from ome_operator.core.placement.fit import Needs, compared
+from ome_operator.core.placement.fit import Needs, compute_unplaced
 from ome_operator.core.placement.need import Need
 from tests.conftest import SOAK
 
@@ -72,25 +72,25 @@ class Service:
         demand = Demand(selector, requests=((GPU, 8),))
         return tuple(Need((role,), role, demand, count * self.sizes[role]) for role, count in groups.items())
 
-    def seen(self) -> Seen:
+    def seen(self) -> SeenGroups:
         """Return what a reconciliation of this service observes."""
         ranks = Counter((pod.role, pod.group) for pod in self.pods if pod.node and pod.ends is None)
         whole = {(role, group) for (role, group), count in ranks.items() if count >= self.sizes[role]}
         founded = {role for role, _ in whole | self.served} == self.wanted.keys()
         half = bool(ranks.keys() - self.served - (whole if founded else set()))
-        return Seen(self.wanted, Counter(role for role, _ in whole), Counter(role for role, _ in self.served), half)
+        return SeenGroups(self.wanted, Counter(role for role, _ in whole), Counter(role for role, _ in self.served), half)
 
     def claim(self, now: datetime) -> Claim | None:
         """Return the claim of the service on nodes; None if none of its groups needs nodes."""
         seen = self.seen()
         tries = self.record is None or self.record.trying
-        groups = trying(self.record, seen) if tries else gang(self.record, seen)
+        groups = to_place(self.record, seen) if tries else gang(self.record, seen)
         if not groups:
             return None
         record = self.record or Record({}, "")
         return Claim(
             self.name, self.needs(groups), tries, self.priority, _seconds(record.first), _seconds(record.since),
-            self.record is None or rested(record, now),
+            self.record is None or has_rested(record, now),
         )  # fmt: skip
 
 
@@ -140,10 +140,10 @@ class Cluster:
         others = [claim for name, claim in claims.items() if name != service.name]
         held = {name: {GPU: 8 * count} for name, count in Counter(pod.node for _, pod in self._all() if pod.node).items()}
         held |= {name: {GPU: 8} for name, until in self.read.items() if self.second < until}
-        free = {name: less(node, held.get(name, {})) for name, node in self.nodes.items()}
+        free = {name: subtract_held(node, held.get(name, {})) for name, node in self.nodes.items()}
         told = admit(claims.values(), self.nodes, free, self.now, TIMEOUT)
         new = service.record is None and not service.pods
-        blocked = contested(service.needs(service.wanted), [claim for claim in others if not claim.trying], self.nodes)
+        blocked = is_contested(service.needs(service.wanted), [claim for claim in others if not claim.trying], self.nodes)
         seen, tries = service.seen(), service.record is not None and service.record.trying
         decision = advance(
             service.record, seen, turn=told.granted.get(service.name), contested=blocked and (new or tries),
@@ -253,7 +253,7 @@ def services(draw: st.DrawFn) -> list[Service]:
 
 def fits(service: Service, cluster: Cluster) -> bool:
     """Return whether the complete service fits into an empty cluster."""
-    return not compared(service.needs(service.wanted), cluster.nodes)
+    return not compute_unplaced(service.needs(service.wanted), cluster.nodes)
 
 
 @settings(max_examples=STORIES)

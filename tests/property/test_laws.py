@@ -14,7 +14,7 @@ from ome_operator.core.reconcile.plan import Apply, Delete, Patch, Plan
 from tests.support import invariants as laws
 from tests.support import parts, routing
 from tests.support.live import Live, LivePod
-from tests.support.parts import changed
+from tests.support.parts import change_deps
 from tests.support.simulator import START
 
 SERVICE = parts.service(engine={"minReplicas": 2}, router={})
@@ -122,7 +122,7 @@ BREACHES: list[tuple[Callable[..., None], tuple[Any, ...], dict[str, Any]]] = [
         {},
     ),
     (laws.a_service_that_is_held_is_only_told_of, (SERVICE, HELD, Plan(status={"conditions": []})), {}),
-    (laws.a_service_that_is_held_is_only_told_of, (SERVICE, changed(Deps(), observe=True), Plan(status=SEEN)), {}),
+    (laws.a_service_that_is_held_is_only_told_of, (SERVICE, change_deps(Deps(), observe=True), Plan(status=SEEN)), {}),
     (laws.a_change_meets_the_object_that_is_meant, (("Service", "svc"), None, "uid"), {}),
     (laws.a_change_meets_the_object_that_is_meant, (("Service", "svc"), live("Service"), "another"), {}),
     (laws.nothing_is_written_while_it_goes, (gone(),), {}),

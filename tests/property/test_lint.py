@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ome_operator.cli import manifests
-from ome_operator.errors import Unanswered
+from ome_operator.errors import QuestionUnanswered
 from ome_operator.lint import report
 from tests.support.linting import found
 from tests.support.odd_json import places
@@ -72,7 +72,7 @@ def test_lint_rules_never_raise_for_broken_objects(place: tuple[str, int, Path],
     bodies[number] = replaced(bodies[number], at, wrong)
     try:
         objects = [each for body in bodies for each in manifests._objects("file", body, "default")]
-    except Unanswered as refused:
+    except QuestionUnanswered as refused:
         assert "file" in str(refused)
         return
     findings = found(objects)

@@ -4,9 +4,9 @@ from typing import Any
 
 from hypothesis import example, given
 
-from ome_operator.core.placement.demand import apart, demand
+from ome_operator.core.placement.demand import demand, never_share_node
 from ome_operator.core.podspec.validate import first_mistake
-from tests.support.odd_json import VALUES, broken
+from tests.support.odd_json import VALUES, broken_objects
 
 TERMS = {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}
 LIMITS = {"limits": {"cpu": "1", "nvidia.com/gpu": 8}, "requests": {"memory": "1Gi"}}
@@ -44,9 +44,12 @@ SPEC: dict[str, Any] = {
 
 
 @example({**SPEC, "tolerations": [{"operator": [None]}]})
-@given(broken([SPEC], VALUES))
+@given(broken_objects([SPEC], VALUES))
 def test_what_is_not_refused_is_understood(spec: dict[str, Any]) -> None:
     if not first_mistake(spec, "at"):
         template, well = {"spec": spec}, {"metadata": {"labels": {"a": "b"}}, "spec": SPEC}
         assert {demand(template, True), demand(template, False)}
-        assert apart(template, well, "ns") in (True, False) and apart(well, template, "ns") in (True, False)
+        assert never_share_node(template, well, "ns") in (True, False) and never_share_node(well, template, "ns") in (
+            True,
+            False,
+        )

@@ -15,21 +15,21 @@ from hypothesis import strategies as st
 
 from ome_operator import keys
 from ome_operator.agent import manifest, model_facts, store
-from ome_operator.agent.locations import Roots
+from ome_operator.agent.locations import AgentRoots
 from ome_operator.api import Invalid, Model
 from ome_operator.cache.resources import _PARSE as PARSE
-from ome_operator.cache.resources import keep
+from ome_operator.cache.resources import parse_or_keep
 from ome_operator.core.observed import from_api, managed_fields
 from ome_operator.core.observed import nodes as node_facts
 from ome_operator.core.weights.node_selection import UnreadableSelection, needs_agent, selects_node
 from ome_operator.modelinfo.extract import FILES, facts
 from ome_operator.registry import clients, pages, pods
 from ome_operator.storage import hub, oci_artifact, sha256sums
-from ome_operator.storage.listing import Refused, SourceError, make_listing
+from ome_operator.storage.listing import RequestRefused, SourceError, make_listing
 from ome_operator.util import kubeyaml
 from ome_operator.util.untrusted_json import PARSE_ERRORS
 from tests.support.deep import MOST
-from tests.support.odd_json import ANY, VALUES, Deep, broken, dumped, real, typed, with_declared
+from tests.support.odd_json import ANY, VALUES, Deep, broken_objects, dumped, real, typed, with_declared
 from tests.support.parts import catalog
 
 
@@ -80,7 +80,11 @@ POD = {
 @given(st.data())
 def test_user_objects_are_parsed_or_invalid_with_reason(kind: str, data: st.DataObject) -> None:
     """Parsing any object of a user returns the parsed object, or Invalid with a reason. It never raises."""
-    for body in (data.draw(broken(SHIPPED[kind])), {"metadata": {"name": "x"}, "spec": data.draw(ANY)}, data.draw(VALUES)):
+    for body in (
+        data.draw(broken_objects(SHIPPED[kind])),
+        {"metadata": {"name": "x"}, "spec": data.draw(ANY)},
+        data.draw(VALUES),
+    ):
         found = PARSE[kind](real(body))
         if isinstance(found, Invalid):
             assert found.why
@@ -88,13 +92,13 @@ def test_user_objects_are_parsed_or_invalid_with_reason(kind: str, data: st.Data
             found.dump()
 
 
-@given(broken(SHIPPED["BaseModel"], VALUES), st.text(max_size=3))
+@given(broken_objects(SHIPPED["BaseModel"], VALUES), st.text(max_size=3))
 def test_agent_handles_any_parsed_model_without_unexpected_errors(body: Any, node: str) -> None:
     model = Model.parse(body)
     if isinstance(model, Invalid):
         return
     needs_agent(model)
-    Roots(("/m",)).misplaced_message(model)
+    AgentRoots(("/m",)).misplaced_message(model)
     try:
         selects_node(model, node, {"a": "b"})
     except UnreadableSelection as error:
@@ -106,12 +110,12 @@ def test_facts_of_what_the_api_server_sends(body: Any) -> None:
     from_api.pod(body)
     node_facts.node({**body, "status": {"allocatable": {"nvidia.com/gpu": body["kind"]}}})
     from_api.status_writers(body)
-    managed_fields.owned(body)
+    managed_fields.owned_digest(body)
     for kind in ("StatefulSet", "Deployment", "HorizontalPodAutoscaler", "ControllerRevision", "RoleScale", "Job"):
         from_api.child(kind, body)
 
 
-@given(broken([{"kind": "PodList", "metadata": {}, "items": [POD, POD]}]))
+@given(broken_objects([{"kind": "PodList", "metadata": {}, "items": [POD, POD]}]))
 @example({"kind": "PodList", "items": [{"metadata": {"labels": {**POD["metadata"]["labels"], keys.COMPONENT: Deep(MOST)}}}]})
 def test_pod_list_parser_raises_only_unexpected_answer(body: Any) -> None:
     try:
@@ -123,7 +127,10 @@ def test_pod_list_parser_raises_only_unexpected_answer(body: Any) -> None:
 LOADS = {"loads": [{"num_running_reqs": 1, "num_waiting_reqs": 2}]}
 
 
-@given(broken([LOADS, [{"num_reqs": 1}], {"workers": [{"id": "a", "url": "u", "worker_type": "regular", "load": 3}]}]) | ANY)
+@given(
+    broken_objects([LOADS, [{"num_reqs": 1}], {"workers": [{"id": "a", "url": "u", "worker_type": "regular", "load": 3}]}])
+    | ANY
+)
 @example({"workers": [{"id": Deep(MOST), "url": "u", "worker_type": "regular", "load": 3}]})
 def test_answers_of_routers_and_engines(body: Any) -> None:
     body = real(body)
@@ -140,9 +147,9 @@ LAYER = {
 MANIFEST = {"mediaType": oci_artifact.MANIFESTS[0], "layers": [LAYER, LAYER]}
 
 
-@given(broken([MANIFEST]))
+@given(broken_objects([MANIFEST]))
 def test_oci_manifest_parser_raises_only_declared_errors(body: Any) -> None:
-    with_declared(lambda: make_listing(oci_artifact.artifact_files(real(body))), Refused)
+    with_declared(lambda: make_listing(oci_artifact.artifact_files(real(body))), RequestRefused)
 
 
 @given(st.text(max_size=60) | st.from_regex(r"[a-z.]{1,9}/[a-z/._-]{1,9}(:[a-z]{1,5})?(@sha256:[0-9a-f]{64})?"))
@@ -150,10 +157,10 @@ def test_oci_reference_parser_never_raises(text: str) -> None:
     oci_artifact.parse_reference(text)
 
 
-@given(broken([json.loads('{"auths": {"r.example": {"auth": "YTpi"}, "https://x/v1": {"username": "a"}}}')], VALUES))
+@given(broken_objects([json.loads('{"auths": {"r.example": {"auth": "YTpi"}, "https://x/v1": {"username": "a"}}}')], VALUES))
 def test_registry_credentials_parser_raises_only_declared_errors(body: Any) -> None:
     text = json.dumps(body)
-    with_declared(lambda: oci_artifact.registry_credentials({".dockerconfigjson": text}, "r.example"), Refused)
+    with_declared(lambda: oci_artifact.registry_credentials({".dockerconfigjson": text}, "r.example"), RequestRefused)
 
 
 FILE = st.fixed_dictionaries({"rfilename": VALUES, "size": VALUES, "blobId": VALUES, "lfs": st.none() | VALUES})
@@ -169,8 +176,8 @@ SUMS = st.binary(max_size=200) | st.from_regex(rb"(\\?[0-9a-fA-F]{62,65} [ *][^\
 
 @given(SUMS)
 def test_checksum_file_parser_raises_only_declared_errors(data: bytes) -> None:
-    with_declared(lambda: sha256sums.parse_sums(data), Refused)
-    with_declared(lambda: sha256sums.with_hashes([], data), Refused)
+    with_declared(lambda: sha256sums.parse_sums(data), RequestRefused)
+    with_declared(lambda: sha256sums.with_hashes([], data), RequestRefused)
 
 
 PROVEN = {"name": "a", "size": 3, "hash": "sha256:00", "blocks": [1, 2], "members": ["b"]}
@@ -180,7 +187,7 @@ HELD = {
 }  # fmt: skip
 
 
-@given(broken([HELD]).map(dumped) | ANY.map(dumped) | st.binary(max_size=60))
+@given(broken_objects([HELD]).map(dumped) | ANY.map(dumped) | st.binary(max_size=60))
 def test_manifest_reader_accepts_any_bytes(data: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "manifest.json"
@@ -190,7 +197,7 @@ def test_manifest_reader_accepts_any_bytes(data: bytes) -> None:
         assert isinstance(found.size, int) and all(isinstance(one, str) for one in (found.uri, *found.models, *found.paths))
 
 
-@given(st.lists(broken([PROVEN]).map(dumped) | ANY.map(dumped) | st.binary(max_size=60), max_size=4))
+@given(st.lists(broken_objects([PROVEN]).map(dumped) | ANY.map(dumped) | st.binary(max_size=60), max_size=4))
 def test_journal_parser_accepts_any_bytes(lines: list[bytes]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         made = store.Store(Path(folder) / "m", "d")
@@ -211,7 +218,11 @@ CONFIGS: list[Any] = [
 ]  # fmt: skip
 
 
-@given(st.dictionaries(st.sampled_from([*FILES, "model.safetensors"]), broken(CONFIGS).map(dumped) | st.binary(max_size=40)))
+@given(
+    st.dictionaries(
+        st.sampled_from([*FILES, "model.safetensors"]), broken_objects(CONFIGS).map(dumped) | st.binary(max_size=40)
+    )
+)
 def test_invalid_model_file_gives_no_facts_and_no_exception(found: dict[str, bytes]) -> None:
     """An invalid file of a model has the same effect as a missing file: no exception, and no facts."""
     headers = {name: data for name, data in found.items() if name.endswith(".safetensors")}
@@ -227,7 +238,7 @@ def test_invalid_model_file_gives_no_facts_and_no_exception(found: dict[str, byt
 @given(st.text(max_size=80) | st.text(alphabet="[]{}:,-&*!|>\n \"'#a1~?%@", max_size=60) | VALUES.map(yaml.safe_dump))
 def test_yaml_parser_raises_only_yaml_errors(text: str) -> None:
     with_declared(lambda: list(kubeyaml.documents(text)), yaml.YAMLError)
-    kubeyaml.plain(text)
+    kubeyaml.plain_scalar(text)
 
 
 @given(st.data())
@@ -238,8 +249,8 @@ def test_stored_objects_are_read_without_exception(data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(sorted(PARSE)))
     body = {
         "metadata": SHIPPED[kind][-1]["metadata"],
-        "spec": real(data.draw(broken(SHIPPED[kind]))).get("spec"),
+        "spec": real(data.draw(broken_objects(SHIPPED[kind]))).get("spec"),
         "status": {},
     }
-    known = keep(kind, body, None)
-    keep(kind, {**body, "status": {"conditions": []}}, known)
+    known = parse_or_keep(kind, body, None)
+    parse_or_keep(kind, {**body, "status": {"conditions": []}}, known)

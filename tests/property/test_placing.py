@@ -15,7 +15,7 @@ from ome_operator.core.placement.claims import Claim
 from ome_operator.core.placement.demand import Demand
 from ome_operator.core.placement.need import Need
 from tests.support import parts
-from tests.support.parts import changed
+from tests.support.parts import change_deps
 from tests.support.placing import TIMEOUT, Race, role
 from tests.support.shapes import Shape
 from tests.support.simulator import World
@@ -59,7 +59,7 @@ def test_the_sentence_of_who_waits() -> None:
 @pytest.mark.parametrize("freeze", ["", keys.FREEZE])
 def test_who_waits_makes_nothing_and_a_freeze_keeps_what_is_stored(freeze: str) -> None:
     shape = Shape(size=2, engines=1, decoders=1, router=False)
-    world = World(shape.service(), changed(shape.deps(), nodes=Race({"a": shape}, 4, 1).nodes, gang_timeout=TIMEOUT), 1)
+    world = World(shape.service(), change_deps(shape.deps(), nodes=Race({"a": shape}, 4, 1).nodes, gang_timeout=TIMEOUT), 1)
     world.healthy = lambda _: False
     world.run(5)
     assert len(world.alive()) == 4 and world.service.status["placement"]["trying"]

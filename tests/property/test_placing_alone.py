@@ -13,8 +13,8 @@ from ome_operator.core.placement.claims import Claim
 from ome_operator.core.placement.demand import Demand
 from ome_operator.core.placement.need import Need
 from ome_operator.core.placement.timing import RECHECK
-from tests.support.parts import changed
-from tests.support.placing import TIMEOUT, Race, role, whole
+from tests.support.parts import change_deps
+from tests.support.placing import TIMEOUT, Race, ready_world, role
 from tests.support.shapes import Shape
 from tests.support.simulator import World
 
@@ -22,7 +22,9 @@ from tests.support.simulator import World
 def alone(nodes: int, placed: int, size: int = 2) -> World:
     """Return a service of which this number of pods are on nodes, and which has no competitor."""
     shape = Shape(size=size, engines=1, decoders=1, router=False)
-    world = World(shape.service(), changed(shape.deps(), nodes=Race({"a": shape}, nodes, 1).nodes, gang_timeout=TIMEOUT), 1)
+    world = World(
+        shape.service(), change_deps(shape.deps(), nodes=Race({"a": shape}, nodes, 1).nodes, gang_timeout=TIMEOUT), 1
+    )
     world.healthy = lambda _: False
     world.run(5)
     assert len(world.alive()) == 2 * size
@@ -95,7 +97,7 @@ def test_who_waits_looks_when_others_have_to_give_way_to_it(timeout: float, look
     world = alone(4, 3)
     later(world, 120)
     assert not world.alive(), "the service has released its nodes"
-    world.edit(deps=changed(world.deps, gang_timeout=timeout))
+    world.edit(deps=change_deps(world.deps, gang_timeout=timeout))
     world.now = datetime.fromisoformat(world.service.status["placement"]["since"])
     found: list[float | None] = []
     for _ in looks:
@@ -161,7 +163,7 @@ def test_a_further_group_is_given_back_alone_and_only_where_it_holds_a_node(rank
     only if it holds a node. The existing groups stay on their nodes, whether they have served or not.
     """
     shape = Shape(size=2, engines=2, decoders=1, router=False)
-    world = World(shape.service(), changed(shape.deps(), nodes=Race({"a": shape}, 6, 1).nodes, gang_timeout=TIMEOUT), 1)
+    world = World(shape.service(), change_deps(shape.deps(), nodes=Race({"a": shape}, 6, 1).nodes, gang_timeout=TIMEOUT), 1)
     world.healthy = lambda _: False
     world.run(5)
     further = [pod for pod in world.pods.values() if role(pod) == "engine" and pod.group == 1]
@@ -178,14 +180,14 @@ def test_an_upgrade_takes_nothing_from_what_serves(beside: tuple[Claim, ...]) ->
     """An upgrade to a version that enables gangs by default releases no node of a service that serves. Running services have
     no record of a placement, and one of them has just lost a rank.
     """
-    world = whole(Shape(size=2, engines=2, decoders=1, router=False))
+    world = ready_world(Shape(size=2, engines=2, decoders=1, router=False))
     assert "placement" not in world.service.status
     lost = next(pod for pod in world.pods.values() if role(pod) == "decoder")
     lost.node, lost.ready = "", False
     world.healthy = lambda pod: pod is not lost
     before = world.alive().keys() - {lost.name}
     world.turn = GangAdmission(rivals=beside)
-    world.edit(deps=changed(world.deps, gang_timeout=TIMEOUT))
+    world.edit(deps=change_deps(world.deps, gang_timeout=TIMEOUT))
     later(world, 3600)
     assert before <= world.alive().keys()
 
@@ -194,7 +196,7 @@ def test_who_waits_has_its_pods_again_when_gangs_are_switched_off() -> None:
     world = alone(4, 3)
     later(world, 70)
     assert world.alive() == {} and world.service.status["placement"]
-    world.edit(deps=changed(world.deps, gang_timeout=0.0))
+    world.edit(deps=change_deps(world.deps, gang_timeout=0.0))
     world.run(5)
     assert len(world.alive()) == 4 and not world.service.status.get("placement")
 

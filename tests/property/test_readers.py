@@ -17,7 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ome_operator.benchmark_pod import inside, inside_genai, steps
-from ome_operator.benchmark_pod.results import failed, results, summary
+from ome_operator.benchmark_pod.results import has_failed, results, summary
 from ome_operator.core.observed.nodes import node_record
 from ome_operator.core.preflight import results as checks
 from ome_operator.preflight import messages
@@ -27,7 +27,7 @@ from ome_operator.preflight.node import CommandLine
 from ome_operator.preflight.ports import Ports
 from ome_operator.util.json_pages import members
 from tests.support.deep import MOST
-from tests.support.odd_json import ANY, Deep, broken, dumped, real, typed, with_declared
+from tests.support.odd_json import ANY, Deep, broken_objects, dumped, real, typed, with_declared
 from tests.support.parts import ROOT
 
 PARSERS, HERE = "tests/property/test_parsers.py", "tests/property/test_readers.py"
@@ -136,8 +136,8 @@ FOUND = {"check": "reach", "rank": 1, "said": "x", "fix": "y"}
 MESSAGE = {"preflight": 1, "rank": 0, "findings": [FOUND, FOUND], "failed": "", "more": 0}
 MESSAGES = (
     st.text()
-    | (broken([MESSAGE]) | ANY).map(lambda body: dumped(body).decode(errors="replace"))
-    | st.tuples(broken([MESSAGE]), st.integers(0, 200)).map(lambda cut: dumped(cut[0]).decode()[: cut[1]])
+    | (broken_objects([MESSAGE]) | ANY).map(lambda body: dumped(body).decode(errors="replace"))
+    | st.tuples(broken_objects([MESSAGE]), st.integers(0, 200)).map(lambda cut: dumped(cut[0]).decode()[: cut[1]])
 )
 
 
@@ -145,7 +145,7 @@ MESSAGES = (
 def test_preflight_findings_from_any_message_are_short_and_printable(message: str, code: int | None, before: bool) -> None:
     ended = {"terminated": {"message": message, "exitCode": code}}
     box = {"name": "ome-preflight", **({"lastState": ended} if before else {"state": ended})}
-    found = checks.read({"initContainerStatuses": [box]})
+    found = checks.parse_result({"initContainerStatuses": [box]})
     if found is not None:
         assert len(found.findings) <= checks.MANY + 2
         assert all(each.check and each.said and len(each.said) < 500 for each in found.findings)
@@ -174,7 +174,7 @@ ORDERS = [
     {"do": "end", "findings": [FOUND]},
     {"do": "tell"},
 ]
-SAID = (broken([HELLO, ANSWER, *ORDERS]) | ANY).map(dumped) | st.binary(max_size=60)
+SAID = (broken_objects([HELLO, ANSWER, *ORDERS]) | ANY).map(dumped) | st.binary(max_size=60)
 
 
 @given(SAID)
@@ -249,10 +249,10 @@ GENAI = {
     "_time_unit": "s",
 }  # fmt: skip
 SGLANG = {"completed": 3, "errors": ["", "x"], "median_ttft_ms": 1.0, "output_throughput": 2.0}
-LEFT = broken([{"result": SGLANG}, {"result": {"questions": 3, "accuracy": 0.5}}, {"error": "x"}]) | ANY
+LEFT = broken_objects([{"result": SGLANG}, {"result": {"questions": 3, "accuracy": 0.5}}, {"error": "x"}]) | ANY
 
 
-@given(broken([GENAI]) | ANY, LEFT)
+@given(broken_objects([GENAI]) | ANY, LEFT)
 @example(GENAI, {"error": Deep(MOST)})
 def test_undecodable_benchmark_run_counts_as_failed(told: Any, left: Any) -> None:
     """A run of a benchmark whose result cannot be decoded counts as failed, and the results of the other runs are kept."""
@@ -267,7 +267,7 @@ def test_undecodable_benchmark_run_counts_as_failed(told: Any, left: Any) -> Non
     assert made.keys() in ({"result"}, {"error"})
     for raw in ({0: made, 1: real(left)}, {0: real(left)}):
         found = results(PLAN, raw)
-        assert len(found["runs"]) == 2 and isinstance(failed(found), bool)
+        assert len(found["runs"]) == 2 and isinstance(has_failed(found), bool)
         assert len(summary(found, "place").encode()) <= 4096 or "error" in summary(found, "place")
 
 

@@ -11,10 +11,10 @@ from ome_operator import keys
 from ome_operator.core.observed.admission import GangAdmission
 from ome_operator.core.observed.objects import Node
 from ome_operator.core.reconcile.plan import Plan
-from ome_operator.core.rollout.planner import Bounds, GroupCounts, routers, stay, step
+from ome_operator.core.rollout.planner import Bounds, GroupCounts, keep_groups, routers, step
 from tests.conftest import SOAK
 from tests.support import parts, rollouts
-from tests.support.parts import changed
+from tests.support.parts import change_deps
 from tests.support.scheduler import Scheduler
 from tests.support.shapes import Shape, seeds, shapes
 from tests.support.simulator import World
@@ -85,7 +85,7 @@ def test_the_one_that_does_not_serve_goes_first() -> None:
 
 def test_a_pause_keeps_what_is_there_and_makes_up_what_is_missing() -> None:
     seen = {"old": {"engine": some(True, True)}, "new": {"engine": some(True)}}
-    assert stay({"engine": 4}, "new", seen) == {"old": {"engine": 2}, "new": {"engine": 2}}
+    assert keep_groups({"engine": 4}, "new", seen) == {"old": {"engine": 2}, "new": {"engine": 2}}
 
 
 def test_routers_share_requests_as_capacity_is_shared() -> None:
@@ -185,13 +185,13 @@ def test_nothing_goes_for_a_slice_that_has_no_place(
     """
     pods = (shape.engines + shape.decoders) * shape.size
     number = 3 * pods + 2 * shape.size  # enough for both slices and a surge
-    world = World(shape.service(), changed(shape.deps(), nodes=suitable(number, 0), gang_timeout=gangs), seed)
+    world = World(shape.service(), change_deps(shape.deps(), nodes=suitable(number, 0), gang_timeout=gangs), seed)
     world.turn = GangAdmission(sure=True)
     Scheduler(world)
     world.settle()
     before = world.alive()
     capacity, keeper = Capacity(world, shape), Keeper(world, pods)
-    wanted = changed(replace(shape, image="b").deps(), gang_timeout=gangs)
+    wanted = change_deps(replace(shape, image="b").deps(), gang_timeout=gangs)
     asked = {ref: parts.simple(shape.size, decoder=True, image="b", nodeSelector={"gpu": "new"}) for ref in wanted.runtimes}
     never = True
     for fit, passes, restart in events:

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ome_operator.core.observed.objects import Ref
-from ome_operator.core.reconcile.plan import EditState, Stand
-from ome_operator.core.waves.terms import Terms
+from ome_operator.core.reconcile.plan import EditStand, EditState
+from ome_operator.core.waves.terms import WaveTerms
 from tests.support.fleet import RUNTIME, Fleet, service
 
 WAVES = st.sampled_from([("1", "5%", "25%", "100%"), ("1",), ("100%",), ("2", "3", "50%"), ("20%", "4")])
@@ -38,7 +38,7 @@ def allowed(fleet: Fleet) -> int:
 class Story(Fleet):
     """A fleet in which every start of an edit is checked."""
 
-    def __init__(self, size: int, terms: Terms) -> None:
+    def __init__(self, size: int, terms: WaveTerms) -> None:
         self.lost: set[Ref] = set()
         self.equal: dict[Ref, datetime] = {}
         """Services that became complete with the current object."""
@@ -64,10 +64,10 @@ class Story(Fleet):
 
     def hear(self, name: Ref) -> None:
         if name in self.lost and name in self.whole:
-            self.registry.report(name, {RUNTIME: Stand(self.epoch, EditState.DONE, None)}, asks=False, begun=False)
+            self.registry.report(name, {RUNTIME: EditStand(self.epoch, EditState.DONE, None)}, asks=False, begun=False)
         elif name in self.equal:
             self.registry.report(
-                name, {RUNTIME: Stand(self.epoch, EditState.EQUAL, self.equal[name])}, asks=False, begun=False
+                name, {RUNTIME: EditStand(self.epoch, EditState.EQUAL, self.equal[name])}, asks=False, begun=False
             )
         else:
             super().hear(name)
@@ -122,12 +122,12 @@ class Story(Fleet):
 
 @given(
     size=st.integers(1, 60),
-    terms=st.builds(Terms, WAVES, st.sampled_from([0.0, 60.0]), st.sampled_from([0, 0, 3])),
+    terms=st.builds(WaveTerms, WAVES, st.sampled_from([0.0, 60.0]), st.sampled_from([0, 0, 3])),
     acts=st.lists(st.tuples(st.sampled_from(ACTS), st.integers(0, 1000)), max_size=60),
     waves=st.integers(0, 3),
 )
 def test_no_more_begin_than_the_wave_allows_and_all_are_reached(
-    size: int, terms: Terms, acts: list[tuple[str, int]], waves: int
+    size: int, terms: WaveTerms, acts: list[tuple[str, int]], waves: int
 ) -> None:
     story = Story(size, terms)
     for _ in range(waves):  # these waves are complete before the story begins

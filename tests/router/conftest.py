@@ -16,7 +16,7 @@ from aiohttp import web
 
 from ome_local import ports
 from ome_operator.core.render import meta
-from tests.support.waiting import until
+from tests.support.waiting import wait_until
 
 SERVICE, REVISION = "svc", "r1"
 SELECTOR = meta.requirement(meta.labels(SERVICE, revision=REVISION))
@@ -277,7 +277,7 @@ class Stage:
         async def holds() -> bool:
             return await self.listed() == set(ips)
 
-        return await until(holds, within)
+        return await wait_until(holds, within)
 
     async def stands(self) -> dict[str, dict[str, Any]]:
         """Return the state that the registry reports for each pod."""

@@ -15,8 +15,8 @@ from aiohttp import web
 from ome_local import ports, targets
 from release import alerts
 from tests.router.conftest import router_process
-from tests.support.prometheus import Prometheus, divided, running
-from tests.support.waiting import until
+from tests.support.prometheus import Prometheus, divide_durations, running
+from tests.support.waiting import wait_until
 
 WITHIN_S = 120.0
 
@@ -84,7 +84,7 @@ async def router(engines: Engines, tmp_path: Path) -> AsyncIterator[tuple[int, i
             return False
 
     try:
-        await until(serves, 60)
+        await wait_until(serves, 60)
         yield port, metrics
     finally:
         await process.stop(signal.SIGTERM)
@@ -93,14 +93,14 @@ async def router(engines: Engines, tmp_path: Path) -> AsyncIterator[tuple[int, i
 @pytest.fixture
 async def asked(router: tuple[int, int], tmp_path: Path) -> AsyncIterator[Prometheus]:
     """Yield a Prometheus with all alert rules, which scrapes only the router successfully."""
-    with running(tmp_path, divided(alerts.rules())) as (made, at, _):
+    with running(tmp_path, divide_durations(alerts.rules())) as (made, at, _):
         target = {"targets": [f"127.0.0.1:{router[1]}"], "labels": {"job": "routers", "namespace": "team"}}
         (targets.folder(at) / "pods-router.json").write_text(json.dumps([target]))
 
         async def answers() -> bool:
             return bool(await asyncio.to_thread(made.targets))
 
-        await until(answers, 60)
+        await wait_until(answers, 60)
         yield made
 
 
@@ -132,7 +132,7 @@ async def test_failing_engines_fire_it_and_what_clients_get_wrong_does_not(
 
     loading = asyncio.create_task(load())
     try:
-        await until(is_asked, WITHIN_S)
+        await wait_until(is_asked, WITHIN_S)
         engines.status = 400
         pending = 'ALERTS{alertname="OmeRouterErrors"}'
         refused = 'sum(increase(smg_http_responses_total{status_code="400"}[30s])) > 100'
@@ -140,13 +140,13 @@ async def test_failing_engines_fire_it_and_what_clients_get_wrong_does_not(
         async def clients_are_wrong() -> bool:
             return bool(await asyncio.to_thread(asked.ask, refused))
 
-        await until(clients_are_wrong, WITHIN_S)
+        await wait_until(clients_are_wrong, WITHIN_S)
         assert not await asyncio.to_thread(asked.ask, pending), "errors of clients do not count as errors of the router"
         assert answered == {200, 400}
         engines.status = 500
-        took = await until(is_fired, WITHIN_S)
+        took = await wait_until(is_fired, WITHIN_S)
         engines.status = 200
-        cleared = await until(is_quiet, WITHIN_S)
+        cleared = await wait_until(is_quiet, WITHIN_S)
         print(f"OmeRouterErrors: {took:.0f} s to fire, {cleared:.0f} s to clear, with times divided by ten")
     finally:
         loading.cancel()

@@ -16,7 +16,7 @@ from aiohttp import web
 from ome_local import ports
 from tests.router.conftest import Engine, address, router_process, worker_flags
 from tests.support.parts import ROOT
-from tests.support.waiting import until
+from tests.support.waiting import wait_until
 
 CLIENTS = 30
 FAILURE_S = 1.0
@@ -89,7 +89,7 @@ async def failures(url: str, failing: list[Failing], seconds: float | None) -> t
                     failed.append(time.monotonic())
                 await asyncio.sleep(0.3)
 
-        await until(ask, within=30)
+        await wait_until(ask, within=30)
         async with asyncio.TaskGroup() as running:
             for _ in range(CLIENTS):
                 running.create_task(client())

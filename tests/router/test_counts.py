@@ -10,7 +10,7 @@ import pytest
 
 from ome_operator.registry.exposition import samples
 from tests.router.conftest import NEW, OLD, Stage, address
-from tests.support.waiting import until
+from tests.support.waiting import wait_until
 
 SMG = pytest.mark.skipif(
     importlib.util.find_spec(NEW) is None, reason="the package smg is not installed (tests/router/conftest.py)"
@@ -38,7 +38,7 @@ async def serving(folder: Path, module: str) -> AsyncIterator[Stage]:
 
     try:
         await stage.lists(P, D, within=20)
-        await until(known, within=15)
+        await wait_until(known, within=15)
         yield stage
     finally:
         for process in (stage.registry, stage.router):
@@ -77,7 +77,7 @@ async def test_retries_of_the_router_and_health_checks_are_no_arrivals(tmp_path:
             router = (await stage.summary())["router"]
             return abs(router.get("requests", 0.0) * router["window"] - REQUESTS) < 1
 
-        await until(counted, within=25)
+        await wait_until(counted, within=25)
 
 
 @pytest.mark.parametrize("module", ROUTERS)
@@ -94,7 +94,7 @@ async def test_no_series_of_a_router_tells_the_connections_of_its_clients(tmp_pa
         async def counted() -> bool:
             return await connections(stage) == {"smg_http_connections_active": HELD}
 
-        await until(counted, within=15)
+        await wait_until(counted, within=15)
         for engine in stage.engines.values():
             engine.released.set()
         for task in held:
@@ -103,6 +103,6 @@ async def test_no_series_of_a_router_tells_the_connections_of_its_clients(tmp_pa
         async def none() -> bool:
             return await connections(stage) == {"smg_http_connections_active": 0}
 
-        await until(none, within=15)
+        await wait_until(none, within=15)
         for _, writer in idle:
             writer.close()

@@ -14,7 +14,7 @@ import pytest
 from ome_local import ports
 from tests.router.conftest import PORT, Engine, address, router_process
 from tests.support.rig import ROOT
-from tests.support.waiting import until
+from tests.support.waiting import wait_until
 
 ENGINE = address(41)
 FIRST, SECOND = "first-0123456789abcdef", "second-0123456789abcdef"
@@ -69,7 +69,7 @@ async def router(folder: Path, *flags: str) -> AsyncIterator[str]:
         async def serves() -> bool:
             return await answered(url, "GET", "/readiness", None, "") == 200
 
-        await until(serves, 60)
+        await wait_until(serves, 60)
         yield url
     finally:
         await process.stop()

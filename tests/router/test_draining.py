@@ -13,13 +13,13 @@ from ome_operator.core.observed import from_api
 from ome_operator.core.observed.objects import Child, Pod, Ref
 from ome_operator.core.observed.slices import Slice
 from ome_operator.core.render import meta
-from ome_operator.core.rollout.drain import NOTICE, Drain, hold
+from ome_operator.core.rollout.drain import NOTICE, Drain, retain_groups
 from tests.router.conftest import REVISION, SERVICE, Stage, address
-from tests.support.waiting import until
+from tests.support.waiting import wait_until
 
 P, D, E = address(11), address(21), address(22)
 REQUESTS = 40
-STEM = names.stem(SERVICE, keys.DECODER, REVISION)
+STEM = names.object_prefix(SERVICE, keys.DECODER, REVISION)
 LIMIT = 120.0
 
 
@@ -61,7 +61,7 @@ class Operator:
         pods = (*leaders, self.router)
         drain = Drain(self._telemetry.drains(pods), LIMIT)
         found = Slice(REVISION, (leader_set(0), leader_set(1)), pods)
-        return 1 not in hold(keys.DECODER, (0,), found, datetime.now(UTC), drain=drain).numbers
+        return 1 not in retain_groups(keys.DECODER, (0,), found, datetime.now(UTC), drain=drain).numbers
 
 
 async def test_no_request_fails_and_the_leader_is_kept_as_long_as_the_last_one_runs(stage: Stage) -> None:
@@ -71,7 +71,7 @@ async def test_no_request_fails_and_the_leader_is_kept_as_long_as_the_last_one_r
     async def all_run() -> bool:
         return stage.engines[D].running + stage.engines[E].running == REQUESTS
 
-    await until(all_run, within=10)
+    await wait_until(all_run, within=10)
     assert stage.engines[E].running > 0, "otherwise the test proves nothing"
     operator = Operator(stage)
     operator.mark = datetime.now(UTC).isoformat(timespec="seconds")
@@ -86,7 +86,7 @@ async def test_no_request_fails_and_the_leader_is_kept_as_long_as_the_last_one_r
     assert not operator.dirty, "only numbers have changed"
     for engine in stage.engines.values():
         engine.released.set()
-    took = await until(operator.stops, within=25)
+    took = await wait_until(operator.stops, within=25)
     assert operator.dirty == [Ref("InferenceService", "team", SERVICE)]
     answers = [await each for each in requests]
     assert [each.status for each in answers] == [200] * REQUESTS

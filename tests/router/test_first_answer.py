@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from ome_operator.names import mark
+from ome_operator.names import public_digest
 from ome_operator.registry.starting import READ_WITHIN
 from tests.router.conftest import Stage, address
 from tests.router.test_counts import PROBES, ROUTERS, D, P, serving
-from tests.support.waiting import until
+from tests.support.waiting import wait_until
 
 E = address(22)
 IDLE, LISTED_LATE = 4.0, 3.5
@@ -20,7 +20,7 @@ IDLE, LISTED_LATE = 4.0, 3.5
 async def start(stage: Stage) -> dict[str, Any]:
     """Return what the summary contains about the start of the second decode leader."""
     leaders = {each["id"]: each for each in (await stage.summary())["leaders"]}
-    return dict(leaders.get(mark("uid-d-1"), {}).get("start", {}))
+    return dict(leaders.get(public_digest("uid-d-1"), {}).get("start", {}))
 
 
 @pytest.mark.parametrize("module", ROUTERS)
@@ -45,7 +45,7 @@ async def test_the_first_answer_is_that_to_a_request_and_not_to_a_health_check(t
         async def counted() -> bool:
             return "succeededFor" in await start(stage)
 
-        await until(counted, within=READ_WITHIN)
+        await wait_until(counted, within=READ_WITHIN)
         found = await start(stage)
         took = found["listedFor"] - found["succeededFor"]
         assert waited - LISTED_LATE <= took <= waited + READ_WITHIN

@@ -10,7 +10,7 @@ import pytest
 
 from ome_local import ports
 from tests.router.conftest import NEW, OLD, Engine, Stage, address, router_process, worker_flags
-from tests.support.waiting import until
+from tests.support.waiting import wait_until
 
 SMG = pytest.mark.skipif(
     importlib.util.find_spec(NEW) is None, reason="the package smg is not installed (tests/router/conftest.py)"
@@ -44,7 +44,7 @@ async def prefills(folder: Path, module: str, *flags: str, keyed: bool = False) 
                 except aiohttp.ClientError:
                     return False
 
-            await until(lambda: asked(CONVERSATIONS, 0), within=30)
+            await wait_until(lambda: asked(CONVERSATIONS, 0), within=30)
             for turn in range(TURNS):
                 for conversation in range(CONVERSATIONS):
                     assert await asked(conversation, turn), router.log()[-2000:]

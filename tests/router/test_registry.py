@@ -6,7 +6,7 @@ import asyncio
 import signal
 
 from tests.router.conftest import SELECTOR, Stage, address
-from tests.support.waiting import until
+from tests.support.waiting import wait_until
 
 P, D, E = address(11), address(21), address(22)
 
@@ -33,8 +33,8 @@ async def test_a_worker_that_died_while_nobody_watched_is_out_in_time(stage: Sta
             f"removed http://{E}:30000 (decode): no pod of this router's revision has this address" in stage.registry.log()
         )
 
-    await until(newer, within=5)
-    await until(told, within=5)
+    await wait_until(newer, within=5)
+    await wait_until(told, within=5)
 
 
 async def test_a_router_that_restarts_is_filled_again_also_without_an_api_server(stage: Stage) -> None:
@@ -55,7 +55,7 @@ async def test_a_drained_leader_ends_what_it_began_and_then_says_so(stage: Stage
     async def runs() -> bool:
         return stage.engines[D].running == 1
 
-    await until(runs, within=5)
+    await wait_until(runs, within=5)
     stage.api.run("d-0", "decoder", D, **{"ome.io/draining": "true"})
     stage.api.run("d-1", "decoder", E)
     await stage.lists(P, E, within=7)
@@ -67,18 +67,18 @@ async def test_a_drained_leader_ends_what_it_began_and_then_says_so(stage: Stage
     async def drained() -> bool:
         return (await stage.stands())["d-0"]["running"] == 0
 
-    await until(told, within=8)
+    await wait_until(told, within=8)
     for engine in stage.engines.values():
         engine.released.set()
     async with await request as answer:
         assert answer.status == 200 and (await answer.json())["text"] == D
-    await until(drained, within=8)
+    await wait_until(drained, within=8)
 
     async def empty() -> bool:
         found = [one["load"] for one in (await stage.summary())["leaders"] if one["state"] == "draining"]
         return [load["emptyReadings"] for load in found] == [2]
 
-    await until(empty, within=15)
+    await wait_until(empty, within=15)
 
 
 async def test_the_summary_counts_what_clients_sent(stage: Stage) -> None:
@@ -90,7 +90,7 @@ async def test_the_summary_counts_what_clients_sent(stage: Stage) -> None:
         found = await stage.summary()
         return "window" in found["router"] and all("work" in one for one in found["leaders"])
 
-    await until(known, within=15)
+    await wait_until(known, within=15)
     body = {"text": "0", "sampling_params": {}}
     for _ in range(30):
         async with stage.session.post(f"{stage.url}/generate", json=body) as answer:
@@ -105,7 +105,7 @@ async def test_the_summary_counts_what_clients_sent(stage: Stage) -> None:
         numbers = (router.get("requests", 0.0) * router["window"], *by_role.values())
         return all(abs(number - 30) < 1 for number in numbers) and router["errors"] == router["inFlight"] == 0
 
-    await until(counted, within=25)
+    await wait_until(counted, within=25)
     found = await stage.summary()
     assert {one["load"]["cacheUse"] for one in found["leaders"]} == {0.5}
     assert not any(address in str(found) for address in (P, D, E))
@@ -135,7 +135,7 @@ async def test_a_leader_that_starts_is_listed_when_its_engine_is_healthy(stage: 
     async def told() -> bool:
         return (await stage.stands())["p-1"]["state"] == "serving"
 
-    await until(told, within=3)
+    await wait_until(told, within=3)
     stage.engines[new].is_healthy = False
     await stage.lists(P, D, E, within=25)  # 20 s after the leader was first seen not to be ready
     stage.engines[new].is_healthy = True

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 
 from tests.router.conftest import Stage, address
-from tests.support.waiting import until
+from tests.support.waiting import wait_until
 
 P, D, E = address(11), address(21), address(22)
 OUT_WITHIN, BACK_WITHIN = 20.0, 15.0
@@ -29,7 +29,7 @@ async def test_a_leader_that_stops_leaves_the_router_and_comes_back(stage: Stage
     async def both_are_silent() -> bool:
         return sum("silence" in each for each in (await stage.summary())["leaders"]) == 2
 
-    await until(both_are_silent, within=OUT_WITHIN)
+    await wait_until(both_are_silent, within=OUT_WITHIN)
     await stage.lists(P, D, E, within=5)
     stage.engines[D].works.set()
     await stage.lists(P, D, within=BACK_WITHIN)

@@ -9,8 +9,8 @@ from aiohttp.test_utils import TestServer
 from ome_operator.names import slice_mark
 from release import alerts
 from tests.router.test_stranger_alert import Operator
-from tests.support.prometheus import BY, divided, running, scrape_operator
-from tests.support.waiting import until
+from tests.support.prometheus import BY, divide_durations, running, scrape_operator
+from tests.support.waiting import wait_until
 
 WITHIN_S = 180.0
 DIVIDED_BY = 60
@@ -39,7 +39,7 @@ async def test_a_router_that_stops_answering_fires_it(tmp_path: Path) -> None:
         assert server.port is not None
         operator = Operator(SELECTOR, server.port)
         port = await operator.start()
-        rules = divided(alerts.rules(), BY, {ALERT: DIVIDED_BY})
+        rules = divide_durations(alerts.rules(), BY, {ALERT: DIVIDED_BY})
         try:
             with running(tmp_path, rules) as (asked, at, _):
                 scrape_operator(at, port)
@@ -51,11 +51,11 @@ async def test_a_router_that_stops_answering_fires_it(tmp_path: Path) -> None:
                 async def fires() -> bool:
                     return await asyncio.to_thread(asked.alerts) == {ALERT}
 
-                await until(heard, WITHIN_S)
+                await wait_until(heard, WITHIN_S)
                 registry.answers.clear()
-                took = await until(fires, WITHIN_S)
+                took = await wait_until(fires, WITHIN_S)
                 registry.answers.set()
-                cleared = await until(heard, WITHIN_S)
+                cleared = await wait_until(heard, WITHIN_S)
                 print(f"{ALERT}: {took:.0f} s to fire, {cleared:.0f} s to clear, with times divided by {DIVIDED_BY}")
         finally:
             registry.answers.set()

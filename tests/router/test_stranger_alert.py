@@ -17,8 +17,8 @@ from ome_operator.machinery.metrics import Metrics
 from release import alerts
 from tests.router.conftest import PORT
 from tests.router.test_strangers import THIEF, Place, place
-from tests.support.prometheus import BY, Prometheus, divided, running, scrape_operator
-from tests.support.waiting import until
+from tests.support.prometheus import BY, Prometheus, divide_durations, running, scrape_operator
+from tests.support.waiting import wait_until
 
 WITHIN_S = 120.0
 DIVIDED_BY = 60
@@ -70,7 +70,7 @@ async def test_a_worker_that_somebody_adds_fires_it(tmp_path: Path) -> None:
     async with place(tmp_path, note="false") as here:
         operator = Operator(here.selector, here.page)
         port = await operator.start()
-        rules = divided(alerts.rules(), BY, {ALERT: DIVIDED_BY})
+        rules = divide_durations(alerts.rules(), BY, {ALERT: DIVIDED_BY})
         try:
             with running(tmp_path, rules) as (asked, at, _):
                 scrape_operator(at, port)
@@ -89,13 +89,13 @@ async def _fires_and_clears(here: Place, operator: Operator, asked: Prometheus) 
     async def quiet() -> bool:
         return not await asyncio.to_thread(asked.alerts)
 
-    await until(counted, WITHIN_S)
-    await until(quiet, WITHIN_S)
+    await wait_until(counted, WITHIN_S)
+    await wait_until(quiet, WITHIN_S)
     operator.told.clear()  # the end of the worker's start is reported, too
     body = {"url": f"http://{THIEF}:{PORT}", "worker_type": "regular"}
     async with here.session.post(f"{here.url}/workers", json=body) as answer:
         assert answer.status < 300, "otherwise the test proves nothing"
-    took = await until(fires, WITHIN_S)
+    took = await wait_until(fires, WITHIN_S)
     assert operator.told == [Ref("InferenceService", "team", "svc")]
-    cleared = await until(quiet, WITHIN_S)
+    cleared = await wait_until(quiet, WITHIN_S)
     print(f"{ALERT}: {took:.0f} s to fire, {cleared:.0f} s to clear, with times divided by {DIVIDED_BY}")

@@ -25,7 +25,7 @@ from tests.router.conftest import PORT, Api, Engine, Process, address
 from tests.support import parts
 from tests.support.rig import PATIENCE
 from tests.support.simulator import START
-from tests.support.waiting import until
+from tests.support.waiting import wait_until
 
 WORKER, THIEF = address(31), address(66)
 KEY = "0123456789abcdef"
@@ -171,7 +171,7 @@ async def place(folder: Path, note: str = "") -> AsyncIterator[Place]:
             except aiohttp.ClientError:
                 return False
 
-        await until(serves, within=30)
+        await wait_until(serves, within=30)
         yield here
     finally:
         for process in (here.registry, here.router):
@@ -241,7 +241,7 @@ async def test_without_a_key_strangers_are_taken_out_and_counted(tmp_path: Path)
             found = {item.name: item.value for family in text_string_to_metric_families(page) for item in family.samples}
             return found[f"{keys.FOREIGN_WORKERS}_total"] >= 3 and found[keys.FOREIGN_WORKER_AT] > 1.7e9
 
-        await until(counted, within=10)
+        await wait_until(counted, within=10)
         assert (
             "found a foreign worker, which is not a pod of this router's revision, in the router's list: "
             f"http://{THIEF}:{PORT} (regular)" in here.registry.log()
@@ -250,4 +250,4 @@ async def test_without_a_key_strangers_are_taken_out_and_counted(tmp_path: Path)
         async def alone() -> bool:
             return {await here.prompt(f"afterwards {number}") for number in range(20)} == {WORKER}
 
-        await until(alone, within=15)
+        await wait_until(alone, within=15)

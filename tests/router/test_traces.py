@@ -8,11 +8,11 @@ from pathlib import Path
 import aiohttp
 
 from ome_local import ports
-from ome_operator.core.traces.pods import SpanOrigin, traced
-from ome_operator.engines.traces import obstacle
+from ome_operator.core.traces.pods import SpanOrigin, add_trace_arguments
+from ome_operator.engines.traces import trace_obstacle
 from tests.router.conftest import PORT, Engine, address, router_process
 from tests.support.otlp import Collector
-from tests.support.waiting import until
+from tests.support.waiting import wait_until
 
 CALLER = f"{0xABC:032x}"
 
@@ -23,8 +23,8 @@ async def test_a_request_is_a_trace_through_router_prefill_and_decode(tmp_path: 
         "image": "sglang-router:0.3.2",
         "env": [{"name": "OTEL_RESOURCE_ATTRIBUTES", "value": "deployment.environment=test"}],
     }
-    assert obstacle(box, {}) == ""
-    box = traced(box, await collector.start(), SpanOrigin("svc", "team", "r1", "router"))
+    assert trace_obstacle(box, {}) == ""
+    box = add_trace_arguments(box, await collector.start(), SpanOrigin("svc", "team", "r1", "router"))
     env = {each["name"]: each["value"].replace("$(POD_NAME)", "svc-router-r1-x") for each in box["env"]}
     port, metrics = ports.choose(2)
     workers = [f"http://{engine.ip}:{PORT}" for engine in engines]
@@ -49,8 +49,8 @@ async def test_a_request_is_a_trace_through_router_prefill_and_decode(tmp_path: 
             async def told() -> bool:
                 return len(collector.spans) > 0
 
-            await until(answers, within=30)
-            await until(told, within=10)
+            await wait_until(answers, within=30)
+            await wait_until(told, within=10)
     finally:
         await router.stop()
         await collector.stop()

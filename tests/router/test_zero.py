@@ -8,7 +8,7 @@ from typing import Any
 import aiohttp
 
 from tests.router.conftest import Stage, address
-from tests.support.waiting import until
+from tests.support.waiting import wait_until
 
 PROMPT = {"text": "hello", "sampling_params": {}}
 
@@ -39,7 +39,7 @@ async def test_a_client_with_an_open_connection_is_heard_although_it_stays_at_th
         async def counted() -> bool:
             return await heard(stage) == 1
 
-        await until(counted, 15)
+        await wait_until(counted, 15)
         for path in ("/health", "/readiness", "/v1/models", "/health_generate", "/liveness"):
             async with client.get(f"{stage.url}{path}"):
                 pass

@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 from ome_operator.api import Inline, Spec, schema
 from ome_operator.api.kinds import KINDS, Kind
-from ome_operator.core.resolve.no_effect import ANNOTATIONS, FIELDS, READ, READ_ON_PODS, Only, Tree, Unless
+from ome_operator.core.resolve.no_effect import ANNOTATIONS, FIELDS, READ, READ_ON_PODS, NoEffectUnless, ReadKeysOnly, Tree
 from tests.support.fields import bare
 
 HEAD = """# API reference
@@ -131,9 +131,9 @@ def _rows(tree: Tree, at: str = "spec") -> Iterator[tuple[str, str]]:
         path = f"{at}.{name}"
         if isinstance(below, Mapping):
             yield from _rows(below, path)
-        elif isinstance(below, Unless):
+        elif isinstance(below, NoEffectUnless):
             yield f"{path} other than {_shown(below.value)}", below.hint
-        elif isinstance(below, Only):
+        elif isinstance(below, ReadKeysOnly):
             yield f"{path} other than {', '.join(sorted(below.keys))}", below.hint
         else:
             yield path, below

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ome_operator.core.badnodes.blame import NOBODY, Avoided, avoid
+from ome_operator.core.badnodes.blame import NOBODY, NodesToAvoid, choose_avoided_nodes
 from ome_operator.core.badnodes.memory import remember
-from ome_operator.core.badnodes.record import Memory, read, stamp, status
-from ome_operator.core.badnodes.signs import Counted, ready, signs
+from ome_operator.core.badnodes.record import Memory, format_time, parse_node_memory, status
+from ome_operator.core.badnodes.signs import Counted, ready_groups, signs
 from ome_operator.core.observed.objects import Node, Pod, Termination, Times
 
 START = 1_800_000_000.0
@@ -41,14 +41,14 @@ class LiveGroup:
     def _pod(self, rank: int, node: str) -> Pod:
         at = self.ended.get(rank)
         up = at is None and not self.deleting
-        ending = None if at is None else Termination("engine", "Error", 1, f"rank {rank} died", stamp(at))
+        ending = None if at is None else Termination("engine", "Error", 1, f"rank {rank} died", format_time(at))
         return Pod(
             namespace=self.namespace, name=f"{self.service}-{self.number}-{rank}", version=1, service=self.service,
             uid=f"{self.service}-{self.number}-{self.starts}-{rank}", component="engine", revision="r1", group=self.number,
             rank=rank, workload=f"{self.service}-engine-r1-{self.number}", node=node, ready=up, deleting=self.deleting,
             grace=0, restarts=0, reason="", message="",
             ending=ending, running=up,
-            times=Times(created=stamp(self.created), ready=stamp(self.created + 60) if up else ""),
+            times=Times(created=format_time(self.created), ready=format_time(self.created + 60) if up else ""),
         )  # fmt: skip
 
 
@@ -61,7 +61,7 @@ class FailingCluster:
         self.groups: list[LiveGroup] = []
         self.memory: Memory = {}
         self.counted: dict[tuple[str, str], Counted] = {}
-        self.avoided: Avoided = NOBODY
+        self.avoided: NodesToAvoid = NOBODY
         self.most = 0
         """Largest number of nodes that any single namespace avoided at the same time."""
 
@@ -114,15 +114,15 @@ class FailingCluster:
             pods = [pod for group in self.groups if (group.namespace, group.service) == key for pod in group.pods()]
             new, self.counted[key] = signs(pods, (), self.counted.get(key, {}), 0.0, self.now + STEP)
             found += new
-            groups += ready(pods)
+            groups += ready_groups(pods)
         self.memory = remember(self.memory, found, groups, self.nodes, self.now + STEP)
-        self.avoided = avoid(self.memory, self.nodes, self.now + STEP)
+        self.avoided = choose_avoided_nodes(self.memory, self.nodes, self.now + STEP)
         spaces = {group.namespace for group in self.groups}
         self.most = max([self.most, *(len(self.avoided.of(space)) for space in spaces)])
 
     def restart(self) -> None:
         """Restart the operator: only what it stores in the statuses of NodeFaults survives."""
-        self.memory = {name: read(status(known, []), known.forgiven) for name, known in self.memory.items()}
+        self.memory = {name: parse_node_memory(status(known, []), known.forgiven) for name, known in self.memory.items()}
         last = [(fault.role, fault.last) for known in self.memory.values() for fault in known.faults if fault.role]
         floors = {key: max((at for role, at in last if role[:2] == key), default=0.0) for key in self.counted}
         self.counted = {

@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ome_operator import keys
-from ome_operator.cli.live.board import Board, board
-from ome_operator.cli.ui.server import Reads
+from ome_operator.cli.live.board import ClusterState, board
+from ome_operator.cli.ui.server import PodReaders
 from ome_operator.core.observed.objects import Pod
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.kube.errors import NotFound, Transient
-from ome_operator.kube.podlogs import LogLine, Wanted
+from ome_operator.kube.podlogs import LogLine, LogWindow
 from tests.support.fake_api import Call, FakeApi
 from tests.support.live import Live
 from tests.support.simulator import World
@@ -61,7 +61,7 @@ class Cluster:
 
         return Namespaced({"list_objects": listed, "get": got})
 
-    async def read(self, _: str, pod: str, container: str, wanted: Wanted) -> Any:
+    async def read(self, _: str, pod: str, container: str, wanted: LogWindow) -> Any:
         """Return the log lines of a pod, as `Logs.lines` does."""
         if pod not in self.logs:
             raise NotFound(f'container "{container}" in pod "{pod}" is waiting to start: ContainerCreating', 404)
@@ -75,11 +75,11 @@ class Cluster:
             return found
         raise found or Transient(f"dial tcp: {pod}:{port}: connection refused")
 
-    def reads(self) -> Reads:
+    def reads(self) -> PodReaders:
         """Return the two functions that read logs and HTTP pages of pods."""
-        return Reads(self.read, self.page)
+        return PodReaders(self.read, self.page)
 
-    def seen(self) -> Board:
+    def seen(self) -> ClusterState:
         """Return the board from which the pages of `ome ui` are made, as it is computed from the cluster's objects."""
         read = {kind: (bodies, "") for kind, bodies in self.objects.items()}
         return board(NOW, "", self.objects["InferenceService"], read)

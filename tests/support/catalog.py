@@ -34,7 +34,7 @@ def page() -> str:
 
 
 def _row(sample: str) -> str:
-    service, deps = parts.shipped(sample)
+    service, deps = parts.shipped_service(sample)
     (model,), (runtime,) = deps.models.values(), deps.runtimes.values()
     assert not isinstance(model, Invalid) and not isinstance(runtime, Invalid)
     said = runtime_status(runtime, (), START)

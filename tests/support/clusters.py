@@ -38,7 +38,7 @@ def fresh(what: str, nodes: int = 16, **besides: bool) -> Iterator[Cluster]:
 
 def sweep() -> None:
     """Remove clusters whose test session has ended."""
-    for known in layout.known():
+    for known in layout.known_clusters():
         found = _NAME.fullmatch(known)
         if found and started_at(int(found[1])) is None:
             lifecycle.down(layout.layout(known))

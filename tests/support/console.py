@@ -75,7 +75,7 @@ def edited(world: World, image: str, passes: int = 0) -> World:
         "metadata": {"name": world.service.name, "namespace": world.service.namespace, "uid": world.service.uid},
         "spec": spec,
     }
-    world.edit(parts.good(InferenceService.parse(body)))
+    world.edit(parts.ensure_valid(InferenceService.parse(body)))
     world.run(passes)
     return world
 

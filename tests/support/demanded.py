@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ome_operator.core.demand.decide import LASTING
-from ome_operator.core.demand.facts import GROUPS, KEPT, STALE, DemandSample, Learned, PrefillWork, ScalingState
+from ome_operator.core.demand.facts import GROUPS, KEPT, STALE, DemandSample, LearnedProperties, PrefillWork, ScalingState
 from ome_operator.core.demand.follow import follow
-from ome_operator.core.demand.rest import applied, goes
+from ome_operator.core.demand.rest import groups_to_apply, removes_all_groups
 from ome_operator.core.demand.stored import to_status
 from ome_operator.core.demand.task import APPLY, DemandTask
 from ome_operator.core.observed.objects import Observed
@@ -22,7 +22,9 @@ from tests.support.simulator import World
 from tests.unit.core.demand.loads import sample
 
 DEMAND: Mapping[str, Any] = {"timeToFirstToken": "3s", "timeBetweenTokens": "40ms"}
-KNOWN = Learned(work=PrefillWork(0.0, 0.01 / 1000), measured=1, curve=((10.0, 0.02), (210.0, 0.06)), starts=(20.0,))
+KNOWN = LearnedProperties(
+    work=PrefillWork(0.0, 0.01 / 1000), measured=1, curve=((10.0, 0.02), (210.0, 0.06)), starts=(20.0,)
+)
 """The speeds that the operator has measured before a test: a prefill group serves 100 prompts of 1,000 tokens per second,
 and the time between tokens of a decode group with 110 requests is 40 ms."""
 UNSTEADY = {"running_now": 0}
@@ -106,13 +108,13 @@ class Demanded(World):
         if (self.scaling or {}).get("mode") != task.mode:
             before = before._replace(wanted=None)
         made, self.state = follow(self.samples, task, before, now, self._granted)
-        self.gone = now if goes(task, made) else float("-inf")
+        self.gone = now if removes_all_groups(task, made) else float("-inf")
         known = {name: value for name, value in to_status(self.state).items() if name != "learned"}
         found = {"mode": task.mode, "hold": made.hold if made.hold in LASTING else "", **known}
         if made.at_maximum:
             found["atMaximum"] = dict(made.at_maximum)
         if task.mode == APPLY:
-            found["applied"] = applied(task, made, self.state, stored_groups(self.service.status))
+            found["applied"] = groups_to_apply(task, made, self.state, stored_groups(self.service.status))
         return found
 
     def _granted(self, more: Mapping[str, int]) -> Mapping[str, int]:

@@ -12,7 +12,7 @@ from typing import Any
 from ome_local.kubeapi import ApiError
 from tests.support.fault_bench import Disturb, Field, Poke
 from tests.support.proxy import Answer, Cut, Sent, Unheard, Verdict
-from tests.support.scenario import MINE, Life
+from tests.support.scenario import MINE, ScenarioRun
 
 WRITE_FAULTS: tuple[Verdict, ...] = (
     Answer(404, "NotFound"),  # a name that no object has
@@ -81,7 +81,7 @@ def kills(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
     """The operator is killed before or after one of its writes, or at any of its requests, and is restarted at once."""
 
     @contextmanager
-    def disturb(number: int, life: Life) -> Iterator[None]:
+    def disturb(number: int, life: ScenarioRun) -> Iterator[None]:
         killer = _Killer(field, chance, number, of_a_step)
         with field.proxy.judging(killer.judge):
             yield
@@ -95,7 +95,7 @@ def errors(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
     """
 
     @contextmanager
-    def disturb(number: int, life: Life) -> Iterator[None]:
+    def disturb(number: int, life: ScenarioRun) -> Iterator[None]:
         left = of_a_step
 
         def judge(sent: Sent) -> Verdict:
@@ -122,7 +122,7 @@ def watches(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
     )
 
     @contextmanager
-    def disturb(number: int, life: Life) -> Iterator[Poke]:
+    def disturb(number: int, life: ScenarioRun) -> Iterator[Poke]:
         yield _in_turn(field, [(writes, chance.choice(ways)) for writes in _moments(field, chance, number, of_a_step)])
 
     return disturb
@@ -155,7 +155,7 @@ def paused_etcd(field: Field, chance: random.Random) -> Disturb:
 
 def _once(field: Field, chance: random.Random, fault: Callable[[], None]) -> Disturb:
     @contextmanager
-    def disturb(number: int, life: Life) -> Iterator[Poke]:
+    def disturb(number: int, life: ScenarioRun) -> Iterator[Poke]:
         yield _in_turn(field, [(writes, fault) for writes in _moments(field, chance, number, 1)])
 
     return disturb
@@ -165,7 +165,7 @@ def clocks(field: Field, chance: random.Random) -> Disturb:
     """The operator's clock jumps far ahead and back, or far back and ahead."""
 
     @contextmanager
-    def disturb(number: int, life: Life) -> Iterator[Poke]:
+    def disturb(number: int, life: ScenarioRun) -> Iterator[Poke]:
         far = chance.choice((-HOUR, HOUR)) * chance.randint(1, 48)
         first, second = _moments(field, chance, number, 2)
         yield _in_turn(field, [(first, lambda: field.clock(far)), (second, lambda: field.clock(0))])
@@ -178,7 +178,7 @@ def crowded(field: Field) -> Disturb:
     """A second operator leads at the same time, from the beginning of the step to its end."""
 
     @contextmanager
-    def disturb(number: int, life: Life) -> Iterator[None]:
+    def disturb(number: int, life: ScenarioRun) -> Iterator[None]:
         with field.second("--no-leader-election"):
             field.struck()
             yield
@@ -194,7 +194,7 @@ def frozen(field: Field, chance: random.Random) -> Disturb:
     """
 
     @contextmanager
-    def disturb(number: int, life: Life) -> Iterator[Poke]:
+    def disturb(number: int, life: ScenarioRun) -> Iterator[Poke]:
         after, victim, thawed = 1 + _moments(field, chance, number, 1)[0], 0, -1
 
         def judge(sent: Sent) -> Verdict:
@@ -229,7 +229,7 @@ def strangers(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
     another fault in the same step are left out.
     """
 
-    def meddle(life: Life) -> None:
+    def meddle(life: ScenarioRun) -> None:
         kind = chance.choice(tuple(SPOILED))
         mine = [one["metadata"]["name"] for one in life.rig.all(kind, life.namespace, MINE)]
         names = [name for name in mine if name.startswith(("calm", "pair"))]
@@ -246,7 +246,7 @@ def strangers(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
                 raise
 
     @contextmanager
-    def disturb(number: int, life: Life) -> Iterator[Poke]:
+    def disturb(number: int, life: ScenarioRun) -> Iterator[Poke]:
         yield _in_turn(field, [(writes, lambda: meddle(life)) for writes in _moments(field, chance, number, of_a_step)])
 
     return disturb
@@ -256,7 +256,7 @@ def at_once(*ways: Disturb) -> Disturb:
     """Combine several disturbances."""
 
     @contextmanager
-    def disturb(number: int, life: Life) -> Iterator[Poke]:
+    def disturb(number: int, life: ScenarioRun) -> Iterator[Poke]:
         with ExitStack() as stack:
             pokes = [poke for way in ways if (poke := stack.enter_context(way(number, life))) is not None]
 

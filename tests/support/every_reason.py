@@ -49,7 +49,7 @@ def bodies() -> Iterator[tuple[ReasonRecord, str, dict[str, Any]]]:
 
 def body(conditions: list[Condition]) -> dict[str, Any]:
     """Return an object with these conditions."""
-    said = cond.stamp(conditions, (), 1, EARLY)
+    said = cond.format_conditions(conditions, (), 1, EARLY)
     return {
         "apiVersion": "ome.io/v1beta1",
         "kind": "InferenceService",

@@ -10,11 +10,11 @@ from datetime import UTC, datetime, timedelta
 
 from ome_operator.core.observed.objects import Node, Ref
 from ome_operator.core.placement.admission import admit, has_capacity
-from ome_operator.core.placement.attempts import Record, Seen, advance, rested
+from ome_operator.core.placement.attempts import Record, SeenGroups, advance, has_rested
 from ome_operator.core.placement.book import ClaimBook
-from ome_operator.core.placement.claims import Claim, contested, less, overdue, presses
+from ome_operator.core.placement.claims import Claim, is_contested, is_overdue, may_end_attempt, subtract_held
 from ome_operator.core.placement.demand import Demand
-from ome_operator.core.placement.fit import Needs, Nodes, lacks
+from ome_operator.core.placement.fit import Needs, Nodes, find_unplaced
 from ome_operator.core.placement.need import Need
 from ome_operator.core.placement.timing import TRY_ON_DEMAND
 
@@ -76,10 +76,10 @@ class Gang:
         """Return whether the service serves, which takes STARTS seconds after its last pod was bound."""
         return self.placed_at is not None and now - self.placed_at >= STARTS
 
-    def seen(self, now: float) -> Seen:
+    def seen(self, now: float) -> SeenGroups:
         """Return what a reconciliation observes."""
         whole, served = int(self.bound == self.size), int(self.served(now))
-        return Seen({"engine": 1}, {"engine": whole}, {"engine": served}, half=self.bound > 0 and not whole)
+        return SeenGroups({"engine": 1}, {"engine": whole}, {"engine": served}, half=self.bound > 0 and not whole)
 
     def claim(self, failed: bool, now: datetime) -> Claim | None:
         """Return the claim of the service on nodes; None before its first reconciliation, and when all of its pods are on
@@ -92,7 +92,7 @@ class Gang:
         trying = record.trying
         return Claim(
             f"{self.team}/{self.name}", self.needs(self.size), trying, first=_seconds(record.first),
-            since=_seconds(record.since), rested=rested(record, now), failed=failed,
+            since=_seconds(record.since), rested=has_rested(record, now), failed=failed,
             missing=self.needs(self.size - self.bound) if trying and self.bound else (),
             refused=here if trying else bool(record.refused),
         )  # fmt: skip
@@ -125,7 +125,7 @@ class FairnessCluster:
     def free(self, without: Container[Ref] = ()) -> Nodes:
         """Return the nodes with their free capacity, computed as if the pods of these services were gone."""
         held = Counter(pod.node for gang in self.gangs if gang.ref not in without for pod in gang.pods if pod.node)
-        return {name: less(node, {GPU: 8 * held[name]}) for name, node in self.nodes.items()}
+        return {name: subtract_held(node, {GPU: 8 * held[name]}) for name, node in self.nodes.items()}
 
     def step(self) -> None:
         """Advance the clock by a few seconds. Reconciliations, bindings and other events of this time happen in random
@@ -153,13 +153,13 @@ class FairnessCluster:
         waiting = [one for ref, one in self._waiting if ref != gang.ref and one.standing <= mine]
         tries = gang.record is not None and gang.record.trying
         new = gang.record is None and not gang.pods
-        rivals = [one for one in waiting if not (new and lacks(one.needs, self.nodes))]
-        blocked = (new or (tries and not gang.bound)) and contested(gang.needs(gang.size), rivals, self.nodes)
+        rivals = [one for one in waiting if not (new and find_unplaced(one.needs, self.nodes))]
+        blocked = (new or (tries and not gang.bound)) and is_contested(gang.needs(gang.size), rivals, self.nodes)
         timeout = TRY_ON_DEMAND if gang.on_demand else TIMEOUT
         mine_now = self.book.claims.get(gang.ref)
-        if gang.on_demand and mine_now is not None and overdue(mine_now, now, TIMEOUT):
-            late = {ref for ref, one in self.book.claims.items() if overdue(one, now, TIMEOUT)}
-            asked = {one.needs for one in self.book.claims.values() if presses(one, mine_now)}
+        if gang.on_demand and mine_now is not None and is_overdue(mine_now, now, TIMEOUT):
+            late = {ref for ref, one in self.book.claims.items() if is_overdue(one, now, TIMEOUT)}
+            asked = {one.needs for one in self.book.claims.values() if may_end_attempt(one, mine_now)}
             room = self.free(late) if asked else {}
             timeout = TIMEOUT if any(has_capacity(needs, (), room) for needs in asked) else timeout
         ending = any(pod.ends is not None for pod in gang.pods)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from inspect import isawaitable
 from typing import Any, NamedTuple
 
-from ome_operator.kube.client import SOME, Applied, Client, Manifest
+from ome_operator.kube.client import SOME, ApplyResult, Client, Manifest
 
 
 class Call(NamedTuple):
@@ -97,9 +97,9 @@ class FakeApi(Client):
     async def list_uids(self, kind: str, namespace: str = "", *, label_selector: str = "") -> set[str]:
         return {each["uid"] for each in await self.list_metadata(kind, namespace, label_selector=label_selector)}
 
-    async def apply(self, manifest: Manifest, uid: str = "", *, subresource: str = "", dry_run: bool = False) -> Applied:
+    async def apply(self, manifest: Manifest, uid: str = "", *, subresource: str = "", dry_run: bool = False) -> ApplyResult:
         kind, name = manifest["kind"], manifest["metadata"]["name"]
-        return Applied(await self._answer(Call("apply", kind, name, manifest, uid, subresource)), ())
+        return ApplyResult(await self._answer(Call("apply", kind, name, manifest, uid, subresource)), ())
 
     async def create(self, manifest: Manifest, manager: str = "", *, dry_run: bool = False) -> Manifest:
         name = manifest["metadata"].get("name", "")

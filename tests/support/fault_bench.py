@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from ome_local.kubeapi import ApiError, ApiUnreachable
 from tests.support.proxy import Proxy
 from tests.support.restarting_operator import CHILD, CLOCK
-from tests.support.rig import Rig, said
-from tests.support.scenario import STEPS, Life, State, well
+from tests.support.rig import Rig, probe_state
+from tests.support.scenario import STEPS, ScenarioRun, State, well
 
 UNDISTURBED = "undisturbed"
 RIGHT_WITHIN_S = 30.0
@@ -29,7 +29,7 @@ POKE_EVERY_S = 0.15
 
 Poke = Callable[[int], None]
 """A function that is called repeatedly during a step, with the number of writes since the start of the step."""
-Disturb = Callable[[int, Life], AbstractContextManager[Poke | None]]
+Disturb = Callable[[int, ScenarioRun], AbstractContextManager[Poke | None]]
 """Disturbs a step, given by its number, inside the `with` block."""
 
 
@@ -121,8 +121,8 @@ class Field:
         """
         port = self._start("second", *words)
         try:
-            self.rig.wait("the second operator has started", lambda: said(port) in ("standby", "leading"), 60)
-            yield lambda: said(port)
+            self.rig.wait("the second operator has started", lambda: probe_state(port) in ("standby", "leading"), 60)
+            yield lambda: probe_state(port)
         finally:
             self.rig.stop(process="second")
 
@@ -155,7 +155,7 @@ class Field:
         namespace = f"life{self._lives}-{os.getpid()}"
         self.rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
         try:
-            life = Life(self.rig, namespace)
+            life = ScenarioRun(self.rig, namespace)
             for number in range(len(STEPS)):
                 self._kind, disturb = kinds[number] if number < len(kinds) else (UNDISTURBED, undisturbed)
                 with disturb(number, life) as poke:
@@ -169,7 +169,7 @@ class Field:
                 self.rig.delete("InferenceService", namespace, service["metadata"]["name"])
             self.rig.delete("Namespace", "", namespace)
 
-    def _step(self, life: Life, number: int, poke: Poke | None) -> None:
+    def _step(self, life: ScenarioRun, number: int, poke: Poke | None) -> None:
         before, step = life.starts(), STEPS[number]
         requests, writes = self.proxy.requests, self.proxy.writes
         self._struck = time.monotonic()
@@ -184,7 +184,7 @@ class Field:
         above = (here - usual for here, usual in zip(cost[1:], self.usual[number][1:], strict=True))
         self.account.costs[self._kind].append(Cost(cost.seconds, *above))
 
-    def _learn(self, life: Life, begun: int) -> float:
+    def _learn(self, life: ScenarioRun, begun: int) -> float:
         """Wait until the operator has written nothing for QUIET_S seconds and all services are as their specs request.
         Record this state as the correct one, and return the time since when it has been unchanged. `begun` is the number of
         writes before the step. The caller passes it, because on a busy machine all writes of the step may be over before the
@@ -204,7 +204,7 @@ class Field:
         self.right.append(state)
         return since
 
-    def _wait_right(self, life: Life, number: int, poke: Poke | None, begun: int) -> float:
+    def _wait_right(self, life: ScenarioRun, number: int, poke: Poke | None, begun: int) -> float:
         """Wait until the state is correct after a step, and return when that was. Meanwhile, `poke` is called repeatedly
         with the number of writes since the start of the step; `begun` is the number of writes before the step.
         """
@@ -238,7 +238,7 @@ class Field:
 
 
 @contextmanager
-def undisturbed(number: int, life: Life) -> Iterator[None]:
+def undisturbed(number: int, life: ScenarioRun) -> Iterator[None]:
     """A `Disturb` without any fault."""
     yield
 

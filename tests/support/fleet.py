@@ -7,8 +7,8 @@ from typing import Any
 
 from ome_operator.controllers.waves import WaveRegistry
 from ome_operator.core.observed.objects import Epoch, Ref
-from ome_operator.core.reconcile.plan import EditState, Stand
-from ome_operator.core.waves.terms import Terms
+from ome_operator.core.reconcile.plan import EditStand, EditState
+from ome_operator.core.waves.terms import WaveTerms
 
 RUNTIME = Ref("ClusterServingRuntime", "", "rt")
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -23,8 +23,8 @@ class Fleet:
     runtime at the same time.
     """
 
-    def __init__(self, size: int, terms: Terms | None = None) -> None:
-        self.terms, self.now = terms or Terms(), START
+    def __init__(self, size: int, terms: WaveTerms | None = None) -> None:
+        self.terms, self.now = terms or WaveTerms(), START
         self.services = [service(number) for number in range(size)]
         self.epoch = Epoch("u", 1)
         self.whole: dict[Ref, datetime] = {}
@@ -51,10 +51,10 @@ class Fleet:
         """Tell the registry the state of a service, as a reconciliation of that service does."""
         begun = name in self.begun
         if name in self.whole:
-            stand = Stand(self.epoch, EditState.DONE, self.whole[name])
+            stand = EditStand(self.epoch, EditState.DONE, self.whole[name])
         else:
             state = EditState.FAILED if name in self.failed else EditState.PENDING
-            stand = Stand(self.epoch, state, lacks=self.lacks.get(name))
+            stand = EditStand(self.epoch, state, lacks=self.lacks.get(name))
             self.said[name] = "" if begun else self.registry.ahead(name, {RUNTIME: self.epoch})
             if not self.said[name]:
                 self.begun.add(name)

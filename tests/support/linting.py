@@ -8,7 +8,7 @@ from typing import Any
 from ome_operator.cli.live.linted import subjects
 from ome_operator.cli.manifests import SERVICES, read_manifests
 from ome_operator.core.observed.objects import Ref
-from ome_operator.engines.flags import packaged
+from ome_operator.engines.flags import packaged_versions
 from ome_operator.lint import rules
 from ome_operator.lint.finding import Finding, Severity
 from ome_operator.lint.subject import Subject
@@ -30,7 +30,7 @@ def looked_at(
     third of the time. `others` are the objects of other kinds in the files.
     """
     beside = [body for body in catalog() if whole or body["kind"] == "AcceleratorClass"]
-    return list(subjects([dict(body) for body in bodies], beside, packaged(), others=others))
+    return list(subjects([dict(body) for body in bodies], beside, packaged_versions(), others=others))
 
 
 def found(bodies: Iterable[Mapping[str, Any]], whole: bool = True, others: frozenset[Ref] = frozenset()) -> list[Finding]:

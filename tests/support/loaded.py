@@ -27,7 +27,7 @@ _WITHIN_S = 60.0
 
 def start(cluster: Cluster, name: str, words: Sequence[str], environment: Mapping[str, str]) -> None:
     """Start `ome WORDS` as a process of the cluster. Its output goes to its log."""
-    assert processes.find(cluster.at, name) is None, f"{name} is already running"
+    assert processes.find_process(cluster.at, name) is None, f"{name} is already running"
     address = str(cluster.at.run / NAME)
     if cluster.process(NAME) is None:
         cluster.spawn(NAME, [sys.executable, "-m", __name__, address], {"PYTHONPATH": environment["PYTHONPATH"]})

@@ -14,7 +14,7 @@ from ome_operator import keys
 from ome_operator.api import InferenceService
 from ome_operator.controllers.base import CORE, Sync
 from ome_operator.controllers.manager import Manager
-from ome_operator.controllers.watched_kinds import watched
+from ome_operator.controllers.watched_kinds import watches_of
 from ome_operator.core.observed.objects import Deps, Observed
 from ome_operator.core.reconcile.plan import Plan
 from ome_operator.kube.client import Client
@@ -77,7 +77,7 @@ async def leading(
     quiet = replace(CORE, model_status=silent, runtime_status=silent, accelerator_status=silent)
     core = replace(quiet, sync=sync, refuse=refuse, models_of=lambda _: (), runtimes_of=lambda _: ())
     leader = Manager(settings, core, client, Metrics(), wall)
-    informer = Informer(watched(), leader, session=session, server=connection.server, server_timeout=600)
+    informer = Informer(watches_of(), leader, session=session, server=connection.server, server_timeout=600)
     watching = asyncio.create_task(informer.run())
 
     async def work() -> None:

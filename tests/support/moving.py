@@ -11,7 +11,7 @@ from ome_operator.api import InferenceService
 from ome_operator.core.observed.objects import GangAdmission, Node, Taint
 from tests.support import parts
 from tests.support.live import LivePod
-from tests.support.parts import changed
+from tests.support.parts import change_deps
 from tests.support.scheduler import GPU, Scheduler
 from tests.support.shapes import Shape
 from tests.support.simulator import World
@@ -42,7 +42,7 @@ class Fleet(Scheduler):
     def __init__(self, shape: Movable, spare: int, seed: int) -> None:
         names = [f"n{number}" for number in range(shape.pods - shape.router + spare)]
         nodes = {name: node(name) for name in names}
-        world = World(shape.service(), changed(shape.deps(), nodes=nodes, gang_timeout=120.0), seed)
+        world = World(shape.service(), change_deps(shape.deps(), nodes=nodes, gang_timeout=120.0), seed)
         world.turn = GangAdmission(sure=True)  # no other service waits: every attempt is admitted
         super().__init__(world)
         self.shape = shape

@@ -111,7 +111,7 @@ def controller(replicas: int) -> Manifest:
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
 
 
-def say(cluster: Cluster, service: Manifest) -> None:
+def write_ome_status(cluster: Cluster, service: Manifest) -> None:
     """Write a status with OME's field manager. Its time lies long in the past."""
     api, where = cluster.api(), path("InferenceService", service["metadata"]["namespace"], service["metadata"]["name"])
     merge = "application/merge-patch+json"

@@ -38,7 +38,7 @@ class _Indented(yaml.SafeDumper):
         return True
 
 
-def merged(base: Any, overlay: Any) -> Any:
+def merge_overlay(base: Any, overlay: Any) -> Any:
     """Merge `overlay` into a copy of `base`. Raises KeyError if the overlay names an entry that `base` does not have."""
     if not isinstance(overlay, dict):
         return overlay
@@ -49,7 +49,7 @@ def merged(base: Any, overlay: Any) -> Any:
         if value is None:
             del result[key]
         else:
-            result[key] = merged(result.get(key), value)
+            result[key] = merge_overlay(result.get(key), value)
     return result
 
 
@@ -66,7 +66,7 @@ def _merged_list(base: list[Any], overlay: dict[str, Any]) -> list[Any]:
             result[at:at] = entries
         else:
             at = _index(names, key)
-            result[at : at + 1] = [] if value is None else [merged(result[at], value)] if maps else entries
+            result[at : at + 1] = [] if value is None else [merge_overlay(result[at], value)] if maps else entries
     return result
 
 
@@ -91,7 +91,7 @@ def compose(path: Path) -> list[dict[str, Any]]:
         for field, value in fields.items():
             for key in reversed(field.split(".")):
                 value = {key: value}
-            body = merged(body, value)
+            body = merge_overlay(body, value)
         composed[kind] = body
     return list(composed.values())
 

@@ -29,31 +29,31 @@ def service(spec: dict[str, Any] | None = None, name: str = NAME, **more: Any) -
     body: dict[str, Any] = {"model": {"name": "tiny"}, "runtime": {"name": "rt"}, **more} if spec is None else spec
     annotations = body.pop("annotations", {})
     metadata = {"name": name, "namespace": NAMESPACE, "uid": UID, "generation": 1, "annotations": annotations}
-    return good(InferenceService.parse({"kind": "InferenceService", "metadata": metadata, "spec": body}))
+    return ensure_valid(InferenceService.parse({"kind": "InferenceService", "metadata": metadata, "spec": body}))
 
 
 def runtime(name: str = "rt", **spec: Any) -> Runtime:
     """Return a ClusterServingRuntime with exactly this spec."""
-    return good(Runtime.parse({"kind": "ClusterServingRuntime", "metadata": {"name": name}, "spec": spec}))
+    return ensure_valid(Runtime.parse({"kind": "ClusterServingRuntime", "metadata": {"name": name}, "spec": spec}))
 
 
 def model(uri: str = "hf://test/tiny", name: str = "tiny", **spec: Any) -> Model:
     """Return a ClusterBaseModel."""
     body = yamls.model(name, uri)
     body["spec"] |= spec
-    return good(Model.parse(body))
+    return ensure_valid(Model.parse(body))
 
 
 def digest(body: dict[str, Any]) -> str:
     """Return the name of the directory in which agents store a model, or weights that were trained on the model."""
     kind = FineTunedWeight if body["kind"] == "FineTunedWeight" else Model
-    return weights(good(kind.parse(body))).digest
+    return weights(ensure_valid(kind.parse(body))).digest
 
 
 def accelerator(name: str, **spec: Any) -> AcceleratorClass:
     """Return an AcceleratorClass."""
     whole = {"capabilities": {"memoryGB": "141"}, "discovery": {}, **spec}
-    return good(AcceleratorClass.parse({"kind": "AcceleratorClass", "metadata": {"name": name}, "spec": whole}))
+    return ensure_valid(AcceleratorClass.parse({"kind": "AcceleratorClass", "metadata": {"name": name}, "spec": whole}))
 
 
 def deps(*objects: Model | Runtime | AcceleratorClass, nodes: int = 64) -> Deps:
@@ -71,7 +71,7 @@ def deps(*objects: Model | Runtime | AcceleratorClass, nodes: int = 64) -> Deps:
     )
 
 
-def changed(deps: Deps, **fields: Any) -> Deps:
+def change_deps(deps: Deps, **fields: Any) -> Deps:
     """Return `deps` with other values in these fields, each a field of Deps or of its policy."""
     policy = {name: value for name, value in fields.items() if name in Policy.__dataclass_fields__}
     others = {name: value for name, value in fields.items() if name not in policy}
@@ -92,31 +92,31 @@ def simple(size: int = 1, decoder: bool = False, router: bool = True, image: str
     return runtime(**spec)
 
 
-def applied(bodies: list[dict[str, Any]], nodes: int = 64) -> tuple[InferenceService, Deps]:
+def apply_bodies(bodies: list[dict[str, Any]], nodes: int = 64) -> tuple[InferenceService, Deps]:
     """Return the only service among these bodies as an API server returns it, and its dependencies."""
     (body,) = [one for one in bodies if one["kind"] == "InferenceService"]
     service = {**body, "metadata": {**body["metadata"], "uid": UID, "generation": 1}}
-    found = [good(kind.parse(one)) for one in bodies for kind in (Model, Runtime) if one["kind"] in kind.KINDS]
-    return good(InferenceService.parse(service)), deps(*found, nodes=nodes)
+    found = [ensure_valid(kind.parse(one)) for one in bodies for kind in (Model, Runtime) if one["kind"] in kind.KINDS]
+    return ensure_valid(InferenceService.parse(service)), deps(*found, nodes=nodes)
 
 
 def kimi(file: str = "kimi-k2-pd-rt") -> tuple[InferenceService, Deps]:
     """Return the shipped Kimi K2 sample on one of the shipped runtimes, and its dependencies."""
     config = ROOT / "config"
-    body = read(config / "samples/isvc/moonshotai/kimi-k2-pd.yaml")[1]
+    body = read_documents(config / "samples/isvc/moonshotai/kimi-k2-pd.yaml")[1]
     body["spec"]["runtime"]["name"] = file
     files = (config / "models/moonshotai/Kimi-K2-Instruct.yaml", config / f"runtimes/srt/{file}.yaml")
-    return applied([body, *(read(one)[0] for one in files)], nodes=16)
+    return apply_bodies([body, *(read_documents(one)[0] for one in files)], nodes=16)
 
 
-def shipped(sample: str) -> tuple[InferenceService, Deps]:
+def shipped_service(sample: str) -> tuple[InferenceService, Deps]:
     """Return the service of a file in config/samples/isvc, and the objects to which it refers. Enough nodes
     hold its model.
     """
-    (body,) = [one for one in read(ROOT / "config/samples/isvc" / sample) if one["kind"] == "InferenceService"]
+    (body,) = [one for one in read_documents(ROOT / "config/samples/isvc" / sample) if one["kind"] == "InferenceService"]
     named = ((Model, body["spec"]["model"]), (Runtime, body["spec"]["runtime"]))
     found = [in_config(reference["name"], *kind.KINDS) for kind, reference in named]
-    return applied([body, *(one for one in found if one)])
+    return apply_bodies([body, *(one for one in found if one)])
 
 
 def in_config(name: str, *kinds: str) -> dict[str, Any] | None:
@@ -129,15 +129,15 @@ def in_config(name: str, *kinds: str) -> dict[str, Any] | None:
 @cache
 def catalog() -> list[dict[str, Any]]:
     """Return every object of `config`."""
-    return [one for path in sorted((ROOT / "config").rglob("*.yaml")) for one in read(path) if one]
+    return [one for path in sorted((ROOT / "config").rglob("*.yaml")) for one in read_documents(path) if one]
 
 
-def read(path: Path) -> list[dict[str, Any]]:
+def read_documents(path: Path) -> list[dict[str, Any]]:
     """Return the documents of a YAML file."""
     return list(yaml.load_all(path.read_text(), LOADER))
 
 
-def good(parsed: Any) -> Any:
+def ensure_valid(parsed: Any) -> Any:
     """Return the object after a check that its parsing did not return Invalid."""
     assert not isinstance(parsed, Invalid), parsed.why
     return parsed

@@ -17,7 +17,7 @@ from ome_operator.controllers.placement.gangs import Gangs
 from ome_operator.core.observed.objects import Deps, Node, Pod, Ref
 from tests.support.fake_api import FakeApi
 from tests.support.live import LivePod
-from tests.support.parts import changed
+from tests.support.parts import change_deps
 from tests.support.shapes import Shape
 from tests.support.simulator import World
 
@@ -80,7 +80,7 @@ class Race:
         self.chance = random.Random(seed)
         on = {f"n{at}": Node(f"n{at}", 1, LABELS, True, 1, room=ROOM) for at in range(nodes)}
         self.worlds = {
-            name: World(shape.service(), changed(shape.deps(), nodes=on, gang_timeout=TIMEOUT), seed)
+            name: World(shape.service(), change_deps(shape.deps(), nodes=on, gang_timeout=TIMEOUT), seed)
             for name, shape in shapes.items()
         }
         self.shapes, self.nodes = shapes, on
@@ -196,7 +196,7 @@ class Race:
         self.gangs.wake_next()
 
 
-def whole(shape: Shape) -> World:
+def ready_world(shape: Shape) -> World:
     """Return a service whose pods are all ready, each on its own node. It came up while gang placement was disabled."""
     world = World(shape.service(), replace(shape.deps(), nodes=Race({"a": shape}, shape.pods, 1).nodes), 1)
     world.run(1)

@@ -241,24 +241,24 @@ def cases() -> Iterator[Case]:
     """Yield all cases."""
     yield Case("the smallest pod", pod(), False)
     yield from _forms()
-    answers = told()
+    answers = refused_values()
     yield from (Case(what, spec, value in answers[field]) for field, value, what, spec in asked())
     for (type_, field), known in ALLOWED.items():
         for value in (*known, "wrong", known[0].lower()):
             if (type_, value) not in DEPENDING and f"{type_}.{field}" not in NOT_ASKED:
-                yield Case(f"{type_}.{field} {value}", put(type_, field, value), value not in known)
+                yield Case(f"{type_}.{field} {value}", pod_spec_with(type_, field, value), value not in known)
     for (type_, field), (least, most) in BOUNDS.items():
         for value in (least, least - 1, *([] if most > 2**31 else [most, most + 1])):
             if (type_, value) not in DEPENDING:
-                yield Case(f"{type_}.{field} {value}", put(type_, field, value), not least <= value <= most)
+                yield Case(f"{type_}.{field} {value}", pod_spec_with(type_, field, value), not least <= value <= most)
     for (type_, field), sides in EXAMPLES.items():
         for refused, values in zip((False, True), sides, strict=True):
-            yield from (Case(f"{type_}.{field} {value}", placed(type_, field, value), refused) for value in values)
+            yield from (Case(f"{type_}.{field} {value}", pod_spec_of(type_, field, value), refused) for value in values)
     for refused, specs in ((False, FINE), (True, REFUSED)):
         yield from (Case(what, spec, refused) for what, spec in specs.items())
 
 
-def told() -> dict[str, list[Any]]:
+def refused_values() -> dict[str, list[Any]]:
     """Return the content of FILE: name of a field -> the values that a real API server refused there."""
     found: dict[str, list[Any]] = yaml.safe_load(FILE.read_text(encoding="utf-8"))
     return found
@@ -269,13 +269,13 @@ def asked() -> Iterator[tuple[str, Any, str, Json]]:
     in FILE.
     """
     for type_ in (pod_fields.POD, *holders()):
-        for field, form in pod_fields.forms(type_).items():
+        for field, form in pod_fields.field_forms(type_).items():
             name, bare = f"{type_}.{field}", form.lstrip("[]{}")
             if bare in ASKED and type_ not in NOT_ASKED and name not in NOT_ASKED:
                 for value in ASKED[bare]:
-                    yield name, value, f"{name} {value}", put(type_, field, value)
+                    yield name, value, f"{name} {value}", pod_spec_with(type_, field, value)
                 if field in MINIMAL.get(type_, {}):
-                    yield name, ABSENT, f"no {name}", placed(type_, field, None)
+                    yield name, ABSENT, f"no {name}", pod_spec_of(type_, field, None)
 
 
 @cache
@@ -287,7 +287,7 @@ def holders() -> dict[str, tuple[str, str, bool]]:
     left = [pod_fields.POD]
     while left:
         outer = left.pop(0)
-        for field, form in pod_fields.forms(outer).items():
+        for field, form in pod_fields.field_forms(outer).items():
             bare = form.lstrip("[]{}")
             if (
                 bare[:1].isupper()
@@ -302,15 +302,15 @@ def holders() -> dict[str, tuple[str, str, bool]]:
     return found
 
 
-def put(type_: str, field: str, value: Any) -> Json:
+def pod_spec_with(type_: str, field: str, value: Any) -> Json:
     """Return a pod spec that is valid except for this value of the field, which is put into a list or map if the field is
     one.
     """
-    form = pod_fields.forms(type_)[field]
-    return placed(type_, field, [value] if form.startswith("[]") else {"k": value} if form.startswith("{}") else value)
+    form = pod_fields.field_forms(type_)[field]
+    return pod_spec_of(type_, field, [value] if form.startswith("[]") else {"k": value} if form.startswith("{}") else value)
 
 
-def placed(type_: str, field: str, value: Any) -> Json:
+def pod_spec_of(type_: str, field: str, value: Any) -> Json:
     """Return a pod spec that is valid except for this value of a field."""
     return _nested(type_, {field: value, **(_EXTRA.get((field, value), {}) if isinstance(value, str) else {})})
 
@@ -338,10 +338,10 @@ def _merged(type_: str, own: Json) -> Json:
 def _forms() -> Iterator[Case]:
     """Yield, for each field of each type below a pod spec, a value of another form, such as a text in place of a number."""
     for type_ in (pod_fields.POD, *holders()):
-        for field, form in pod_fields.forms(type_).items():
+        for field, form in pod_fields.field_forms(type_).items():
             bare, many = form.removeprefix("[]").removeprefix("{}"), form.startswith("[]")
             wrong = {"a": WRONG[bare]} if form.startswith("{}") else WRONG.get(bare, "text")
             if form:
-                yield Case(f"{type_}.{field} of another form", placed(type_, field, [wrong] if many else wrong), True)
+                yield Case(f"{type_}.{field} of another form", pod_spec_of(type_, field, [wrong] if many else wrong), True)
             if many or form.startswith("{}"):
-                yield Case(f"{type_}.{field} as text", placed(type_, field, "text"), True)
+                yield Case(f"{type_}.{field} as text", pod_spec_of(type_, field, "text"), True)

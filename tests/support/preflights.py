@@ -110,7 +110,7 @@ def start(
     """Start the check of a rank. `config` is added to the configuration of a rendered pod."""
     folder.mkdir(exist_ok=True)
     facts = {"rank": str(rank), "size": size, "seconds": QUICK, "message": str(folder / f"message-{rank}"), **config}
-    facts.setdefault("root", str(root(folder)))
+    facts.setdefault("root", str(healthy_node_root(folder)))
     if of is not None:
         facts = {"leader": of.host(0), "worker": f"127.{of.number}.1.%d", "bind": of.host(rank), "port": of.port, **facts}
         facts.setdefault("http", of.http)
@@ -129,7 +129,7 @@ def start(
     )  # fmt: skip
 
 
-def done(folder: Path, rank: int, process: subprocess.Popen[str]) -> Done:
+def wait_for_check(folder: Path, rank: int, process: subprocess.Popen[str]) -> Done:
     """Wait for the check of a rank, and return its result."""
     log, _ = process.communicate(timeout=90)
     text = (folder / f"message-{rank}").read_text()
@@ -139,10 +139,10 @@ def done(folder: Path, rank: int, process: subprocess.Popen[str]) -> Done:
 
 def run(folder: Path, **options: Any) -> Done:
     """Run the check of a single rank."""
-    return done(folder, 0, start(folder, **options))
+    return wait_for_check(folder, 0, start(folder, **options))
 
 
-def together(
+def run_checks(
     folder: Path, size: int, of: Group, each: Mapping[int, Mapping[str, Any]] | None = None, **all_: Any
 ) -> list[Done]:
     """Run the checks of all ranks of a group at the same time. `each` maps a rank to options of its own, or to None if the
@@ -154,10 +154,10 @@ def together(
         for rank in range(size)
         if own.get(rank, {}) is not None
     }
-    return [done(folder, rank, process) for rank, process in running.items()]
+    return [wait_for_check(folder, rank, process) for rank, process in running.items()]
 
 
-def root(folder: Path) -> Path:
+def healthy_node_root(folder: Path) -> Path:
     """Create the files in /sys of a healthy node that has neither RDMA devices nor GPUs."""
     at = folder / "root"
     write(at, "dev/shm/.keep", "")

@@ -23,7 +23,7 @@ from ome_local.binaries.releases import Unavailable
 from ome_local.cluster import Cluster
 from ome_local.components import PORTS
 from ome_local.layout import Layout
-from ome_local.spec import Kept, Spec
+from ome_local.spec import ClusterFile, Spec
 
 T = TypeVar("T")
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -65,7 +65,7 @@ class Prometheus:
         return found
 
 
-def until(what: str, seen: Callable[[], T], within_s: float = 30.0, every_s: float = 0.2) -> T:
+def poll_until(what: str, seen: Callable[[], T], within_s: float = 30.0, every_s: float = 0.2) -> T:
     """Poll until `seen` returns a true value, and return that value. After the time limit, fail with the description `what`
     and with the last value.
     """
@@ -79,7 +79,7 @@ def until(what: str, seen: Callable[[], T], within_s: float = 30.0, every_s: flo
 
 
 @contextmanager
-def running(folder: Path, rules: Mapping[str, Any] | None = None) -> Iterator[tuple[Prometheus, Layout, Kept]]:
+def running(folder: Path, rules: Mapping[str, Any] | None = None) -> Iterator[tuple[Prometheus, Layout, ClusterFile]]:
     """Run the real Prometheus without a cluster, with these rules or the chart's. It scrapes each second. Skips the test if
     Prometheus is not available.
     """
@@ -88,7 +88,7 @@ def running(folder: Path, rules: Mapping[str, Any] | None = None) -> Iterator[tu
     except Unavailable as reason:
         pytest.skip(str(reason))
     at = Layout(folder / "cluster")
-    kept = Kept(Spec(prometheus=True), dict(zip(PORTS, ports.choose(len(PORTS)), strict=True)))
+    kept = ClusterFile(Spec(prometheus=True), dict(zip(PORTS, ports.choose(len(PORTS)), strict=True)))
     own = None
     if rules:
         own = folder / "rules.yaml"
@@ -97,7 +97,7 @@ def running(folder: Path, rules: Mapping[str, Any] | None = None) -> Iterator[tu
     with (folder / "prometheus.log").open("wb") as log:
         child = subprocess.Popen(prometheus.command(at, kept), stdout=log, stderr=log)
     try:
-        until("it is ready", lambda: ports.answers("127.0.0.1", kept.ports[prometheus.NAME], "/-/ready"))
+        poll_until("it is ready", lambda: ports.answers_with_200("127.0.0.1", kept.ports[prometheus.NAME], "/-/ready"))
         yield Prometheus(prometheus.url(kept)), at, kept
     finally:
         child.terminate()
@@ -123,7 +123,7 @@ def joined(cluster: Cluster, rules: Mapping[str, Any] | None = None) -> Iterator
             process = with_it.process(prometheus.NAME)
             assert process is not None
             process.signal(signal.SIGHUP)  # it reloads its configuration
-            until("it knows the rules", lambda: str(own) in made.get("status/config")["yaml"])
+            poll_until("it knows the rules", lambda: str(own) in made.get("status/config")["yaml"])
         yield made
     finally:
         for name in prometheus.PROCESSES:
@@ -142,7 +142,9 @@ _RANGE = re.compile(r"(?:(?<=\[)|(?<=offset ))(\d+)([smh])\b")
 _LIMIT = re.compile(r"> (\d+)\b(?!\.)")
 
 
-def divided(rules: Mapping[str, Any], by: float = BY, others: Mapping[str, float] = MappingProxyType({})) -> dict[str, Any]:
+def divide_durations(
+    rules: Mapping[str, Any], by: float = BY, others: Mapping[str, float] = MappingProxyType({})
+) -> dict[str, Any]:
     """Return alert rules in which `for`, windows and limits of ages are divided by the factor `by`. `others` maps the names
     of some alerts to other factors.
     """

@@ -27,6 +27,6 @@ def labels(expression: str) -> dict[str, set[str]]:
     return found
 
 
-def grouped(expression: str) -> set[str]:
+def aggregation_labels(expression: str) -> set[str]:
     """Return the labels by which the expression aggregates."""
     return {word.strip() for names in re.findall(r"\bby\s*\(([^)]*)\)", expression) for word in names.split(",")} - {""}

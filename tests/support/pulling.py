@@ -7,7 +7,7 @@ from typing import Any
 
 from ome_operator.core.observed.objects import Manifest, Observed
 from tests.support.live import Live
-from tests.support.parts import changed
+from tests.support.parts import change_deps
 from tests.support.scheduler import Scheduler
 from tests.support.shapes import Shape
 from tests.support.simulator import World
@@ -33,7 +33,7 @@ class PullingWorld(World):
         Scheduler(self)
 
     def _policy(self, shape: Shape) -> Any:
-        return changed(shape.deps(), **self.limits).policy
+        return change_deps(shape.deps(), **self.limits).policy
 
     def rolls_to(self, shape: Shape) -> None:
         """Edit the runtime so that a new revision has the image of this shape."""

@@ -54,7 +54,7 @@ def stateful_set(namespace: str, name: str, labels: Mapping[str, str], annotatio
     return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": name, "namespace": namespace}, "spec": spec}
 
 
-def used(rig: Rig, namespace: str) -> int:
+def reserved_gpus(rig: Rig, namespace: str) -> int:
     """Return the number of GPUs in the queue's quota that Kueue has reserved for admitted pods."""
     status = rig.api.get(f"{API}/clusterqueues/{namespace}").get("status") or {}
     return sum(int(each["total"]) for one in status.get("flavorsReservation") or () for each in one["resources"])

@@ -12,10 +12,10 @@ from datetime import UTC, datetime, timedelta
 from ome_operator.core.observed.objects import Pod, Termination
 from ome_operator.core.recovery.group import Group, ranks, view
 from ome_operator.core.recovery.policy import RecoveryPolicy
-from ome_operator.core.recovery.record import NOT_READY, RECYCLING, GroupRecord, mark
-from ome_operator.core.recovery.recover import announced
-from ome_operator.core.recovery.systemic import together
-from ome_operator.core.rollout.retire import hurry
+from ome_operator.core.recovery.record import NOT_READY, RECYCLING, GroupRecord, start_mark
+from ome_operator.core.recovery.recover import recycle_announced
+from ome_operator.core.recovery.systemic import advance_groups
+from ome_operator.core.rollout.retire import shorten_grace_periods
 from ome_operator.quantity import rfc3339
 
 STEP = 5.0
@@ -107,12 +107,12 @@ class Fleet:
     def operate(self, survives: int = 99, stores: bool = True) -> None:
         """Run one reconciliation. The operator is killed after `survives` deletions, or before it stores its status."""
         groups = self.groups()
-        steps, _ = together(groups, self.stored, self.policy, lambda _: False, self.now + self.off)
+        steps, _ = advance_groups(groups, self.stored, self.policy, lambda _: False, self.now + self.off)
         doomed = [
             (group, pod.name)
             for group in groups
-            if steps[group.name].record.phase == RECYCLING and announced(self.stored.get(group.name))
-            for pod in hurry(view(group, steps[group.name].record).recorded)
+            if steps[group.name].record.phase == RECYCLING and recycle_announced(self.stored.get(group.name))
+            for pod in shorten_grace_periods(view(group, steps[group.name].record).recorded)
         ]
         for group, name in doomed[:survives]:
             self._delete(group, int(name.rpartition("-")[2]))
@@ -123,7 +123,7 @@ class Fleet:
         truth, record = self.truths[group.number], self.stored[group.name]
         one = truth.ranks[rank]
         assert not (truth.together and truth.ready), f"{group.name}-{rank} of a group that serves is deleted"
-        assert record.members[str(rank)] == mark(group.pods[rank]), "a pod that is newer than the record is deleted"
+        assert record.members[str(rank)] == start_mark(group.pods[rank]), "a pod that is newer than the record is deleted"
         self.deleted.append(one.uid)
         one.deleting, one.left, one.grace = True, min(one.left if one.deleting else 1.0, 1.0), 1
 

@@ -17,7 +17,7 @@ import pytest
 
 from ome_operator import keys
 from ome_operator.agent import work
-from ome_operator.agent.locations import Roots
+from ome_operator.agent.locations import AgentRoots
 from ome_operator.api import (
     AcceleratorClass,
     BenchmarkJob,
@@ -39,28 +39,28 @@ from ome_operator.core.reasons import NOTHING
 from ome_operator.core.reconcile.plan import Plan
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.core.recovery.policy import policy
-from ome_operator.core.resolve.ignored_fields import ignored
+from ome_operator.core.resolve.ignored_fields import ignored_field_messages
 from ome_operator.core.sglang import convert
 from ome_operator.core.weights.node_selection import selects_node
-from ome_operator.storage.grants import Grant, Trust
-from ome_operator.storage.listing import Refused, Source
+from ome_operator.storage.grants import SecretGrant, Trust
+from ome_operator.storage.listing import RequestRefused, Source
 from ome_operator.storage.sources import Access
 from tests.support import parts
 from tests.support.fields import merged
-from tests.support.parts import changed
+from tests.support.parts import change_deps
 from tests.support.simulator import START, World
 from tests.support.stages import NODES, Bodies
 
 IMAGES = job.Images("sglang:1", "tools:1")
 
 
-def parsed(bodies: Bodies) -> tuple[InferenceService, Deps]:
+def parse_bodies(bodies: Bodies) -> tuple[InferenceService, Deps]:
     """Return the service and the objects that it refers to. Raises AssertionError for an invalid object."""
-    found = [parts.good(kind.parse(bodies[name])) for name, kind in _KINDS.items() if name in bodies]
+    found = [parts.ensure_valid(kind.parse(bodies[name])) for name, kind in _KINDS.items() if name in bodies]
     deps = parts.deps(*[item for item in found if isinstance(item, Model | Runtime | AcceleratorClass)])
     weights = {item.name: item for item in found if isinstance(item, FineTunedWeight)}
-    deps = changed(deps, nodes=NODES, weights=weights, holders=_Everywhere(), model_agent=True, keda=True)
-    return parts.good(InferenceService.parse(bodies["service"])), deps
+    deps = change_deps(deps, nodes=NODES, weights=weights, holders=_Everywhere(), model_agent=True, keda=True)
+    return parts.ensure_valid(InferenceService.parse(bodies["service"])), deps
 
 
 _KINDS: dict[str, Any] = {
@@ -84,19 +84,19 @@ class _Everywhere(dict[str, frozenset[str]]):
         return frozenset(NODES)
 
 
-def fresh(bodies: Bodies) -> str:
+def first_plan(bodies: Bodies) -> str:
     """Return the first plan for the service, and the recovery policy of its groups."""
     service, deps, plan = _first(json.dumps(bodies))
     runtime = deps.runtimes[Ref("ClusterServingRuntime", "", "rt")]
     assert isinstance(runtime, Runtime)
     failing = [policy(service, runtime, component) for component in (keys.ENGINE, keys.DECODER)]
-    return f"{plain(plan)}{failing}"
+    return f"{plan_without_inputs(plan)}{failing}"
 
 
 @lru_cache(maxsize=4)
 def _first(bodies: str) -> tuple[InferenceService, Deps, Plan]:
     """Run the first reconciliation of a service. The result is cached, because several readings use it one after another."""
-    service, deps = parsed(json.loads(bodies))
+    service, deps = parse_bodies(json.loads(bodies))
     return service, deps, sync(service, deps, Observed(), START)
 
 
@@ -106,17 +106,17 @@ def later(before: Bodies, bodies: Bodies, *, ready: bool = True, edit: Bodies | 
     """
     key = json.dumps(before, sort_keys=True)
     world = _whole(key) if ready else _stuck(key)
-    service, deps = parsed({name: merged(bodies[name], (edit or EDIT).get(name, {})) for name in bodies})
+    service, deps = parse_bodies({name: merged(bodies[name], (edit or EDIT).get(name, {})) for name in bodies})
     service = replace(service, status=world.service.status, uid=world.service.uid, generation=2)
     observed, now = world.observed(), world.now + timedelta(hours=0 if ready else 3)
     first = sync(service, deps, observed, now)
     passed = replace(observed, checks={item.revision: "" for item in first.check})
-    return plain(first) + plain(sync(service, deps, passed, now))
+    return plan_without_inputs(first) + plan_without_inputs(sync(service, deps, passed, now))
 
 
 def arriving(bodies: Bodies) -> str:
     """Return the plan for a service that is scaled to zero, when a request arrives."""
-    service, deps = parsed(bodies)
+    service, deps = parse_bodies(bodies)
     since = START - timedelta(seconds=60)
     owner = [{"kind": "InferenceService", "name": service.name, "uid": service.uid, "controller": True}]
     scales = {
@@ -129,7 +129,7 @@ def arriving(bodies: Bodies) -> str:
         children={("RoleScale", name): child for name, child in scales.items()}, arrivals=Arrivals(START.timestamp() - 1)
     )
     service = replace(service, status={"zero": {"since": since.isoformat()}})
-    return plain(sync(service, deps, seen, START))
+    return plan_without_inputs(sync(service, deps, seen, START))
 
 
 EDIT: Bodies = {"service": {"spec": {"engine": {"runner": {"image": "engine:2"}}}}}
@@ -137,7 +137,7 @@ EDIT: Bodies = {"service": {"spec": {"engine": {"runner": {"image": "engine:2"}}
 
 @cache
 def _whole(bodies: str) -> World:
-    service, deps = parsed(json.loads(bodies))
+    service, deps = parse_bodies(json.loads(bodies))
     world = World(service, deps, 1)
     world.settle()
     return world
@@ -146,11 +146,11 @@ def _whole(bodies: str) -> World:
 @cache
 def _stuck(bodies: str) -> World:
     before = json.loads(bodies)
-    service, deps = parsed(before)
+    service, deps = parse_bodies(before)
     world = World(service, deps, 1)
     world.settle()
     world.healthy = lambda _: False
-    edited, _ = parsed({**before, "service": merged(before["service"], EDIT["service"])})
+    edited, _ = parse_bodies({**before, "service": merged(before["service"], EDIT["service"])})
     world.edit(edited)
     world.run(40)
     return world
@@ -158,29 +158,29 @@ def _stuck(bodies: str) -> World:
 
 def generated(bodies: Bodies) -> str:
     """Return the hardware that `ome generate` derives from accelerator classes."""
-    classes = [parts.good(AcceleratorClass.parse(bodies[name])) for name in ("gpu", "rival")]
+    classes = [parts.ensure_valid(AcceleratorClass.parse(bodies[name])) for name in ("gpu", "rival")]
     known = library((), classes, {}).hardware.values()
     return repr([[value for value in vars(item).values() if not isinstance(value, AcceleratorClass)] for item in known])
 
 
-def fetched(bodies: Bodies) -> str:
+def downloads_of_agent(bodies: Bodies) -> str:
     """Return what an agent downloads for every model and all fine-tuned weights."""
     asked: list[Any] = []
 
     def source(uri: str, access: Access) -> Source:
         asked.append((uri, access))
-        raise Refused("that was all")
+        raise RequestRefused("that was all")
 
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(work, "open_source", source)
-        patch.setattr(Roots, "disk_message", lambda *_: "")  # this machine has no such directories
+        patch.setattr(AgentRoots, "disk_message", lambda *_: "")  # this machine has no such directories
         secret = Path(folder) / "elsewhere/token"
         secret.parent.mkdir()
         secret.write_text("secret")
-        trust = Trust(secrets={"elsewhere": Grant(name="elsewhere", hosts=("huggingface.co",))})
+        trust = Trust(secrets={"elsewhere": SecretGrant(name="elsewhere", hosts=("huggingface.co",))})
         settings = work.AgentSettings(secrets=Path(folder), trust=trust, roots=("/models", "/mnt/models"))
         for name in sorted({"model", "lora"} & bodies.keys()):
-            asyncio.run(work.Work(parts.good(_KINDS[name].parse(bodies[name])), settings).run())
+            asyncio.run(work.Work(parts.ensure_valid(_KINDS[name].parse(bodies[name])), settings).run())
     return repr(asked)
 
 
@@ -188,7 +188,7 @@ def catalog(bodies: Bodies) -> str:
     """Return the statuses of models, runtimes and accelerator classes, and which nodes have to hold the weights."""
     out: list[Any] = []
     for name in bodies.keys() & _KINDS.keys():
-        item = parts.good(_KINDS[name].parse(bodies[name]))
+        item = parts.ensure_valid(_KINDS[name].parse(bodies[name]))
         if isinstance(item, Runtime):
             out.append(unadvised(runtime_status(item, (), START)))
         elif isinstance(item, AcceleratorClass):
@@ -211,8 +211,8 @@ def unadvised(status: Mapping[str, Any]) -> dict[str, Any]:
 
 def benchmark(bodies: Bodies) -> str:
     """Return the Job of a BenchmarkJob, and its status."""
-    item = parts.good(BenchmarkJob.parse(bodies["benchmark"]))
-    service, deps = parsed(bodies)
+    item = parts.ensure_valid(BenchmarkJob.parse(bodies["benchmark"]))
+    service, deps = parse_bodies(bodies)
     url = {"url": "http://svc", "conditions": [{"type": "Ready", "status": "True"}]}
     named = item.spec.endpoint.inference_service
     there = named is not None and (named.namespace, named.name) == (service.namespace, service.name)
@@ -223,7 +223,7 @@ def benchmark(bodies: Bodies) -> str:
 
 def status(part: str, bodies: Bodies) -> Mapping[str, Any]:
     """Return the status that the operator writes for one of the bodies, which `part` names."""
-    item = parts.good(PARSED[part].parse(bodies[part]))
+    item = parts.ensure_valid(PARSED[part].parse(bodies[part]))
     if isinstance(item, InferenceService):
         return _first(json.dumps(bodies))[2].status
     if isinstance(item, Runtime):
@@ -239,18 +239,18 @@ def without_effect(body: dict[str, Any]) -> tuple[str, ...]:
     """Return the paths of a shipped object that `ome lint` or a status reports as without effect."""
     kinds = (InferenceService, Runtime, Model, AcceleratorClass, FineTunedWeight, BenchmarkJob)
     found = [kind for kind in kinds if body["kind"] in kind.KINDS]
-    return ignored(parts.good(found[0].parse(body))) if found else ()
+    return ignored_field_messages(parts.ensure_valid(found[0].parse(body))) if found else ()
 
 
-def short(bodies: Bodies) -> str:
+def sglang_objects(bodies: Bodies) -> str:
     """Return the objects that the operator creates from the kinds of the group sglang.ai."""
-    _, deps = parsed(bodies)
+    _, deps = parse_bodies(bodies)
     found = [SglangModel.parse(bodies["short"]), Serving.parse(bodies["serving"])]
-    made = [convert.desired_object(parts.good(item), deps) for item in found]
+    made = [convert.desired_object(parts.ensure_valid(item), deps) for item in found]
     return re.sub(r'"ome.io/source": "\w+"', "", json.dumps(made, sort_keys=True))
 
 
-def plain(plan: Plan) -> str:
+def plan_without_inputs(plan: Plan) -> str:
     """Return a plan without the parts that follow from any change of a revision's inputs: its name, its digests, and the
     inputs themselves.
 

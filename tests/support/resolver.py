@@ -151,7 +151,14 @@ print(json.dumps([apart(["--model-path=" + folder, *words]) for words in lines])
 def lines() -> list[str]:
     """Return all command lines: those in the record, and those that violate or meet the rows of requirements.yaml."""
     written = [str(line) for line in (record() or {})]
-    return list(dict.fromkeys([*written, *(line for row in requirements() for line in (*broken(row), *met(row)))]))
+    return list(
+        dict.fromkeys(
+            [
+                *written,
+                *(line for row in requirements() for line in (*violating_command_lines(row), *valid_command_lines(row))),
+            ]
+        )
+    )
 
 
 def record() -> Mapping[str, str]:
@@ -186,7 +193,7 @@ def other_configs() -> Mapping[str, Mapping[str, Any]]:
     return {row["model"].rpartition("/")[2]: row["config"] for row in published if row["model"] in OTHER_MODELS.values()}
 
 
-def broken(row: Requirement) -> Iterator[str]:
+def violating_command_lines(row: Requirement) -> Iterator[str]:
     """Yield for each row of requirements.yaml, and for each of the row's requirements (`needs`), a command line that
     violates only this requirement.
     """
@@ -197,7 +204,7 @@ def broken(row: Requirement) -> Iterator[str]:
         yield _line(words)
 
 
-def met(row: Requirement) -> Iterator[str]:
+def valid_command_lines(row: Requirement) -> Iterator[str]:
     """Yield a command line that meets all requirements of a row, or nothing if they contradict the row's conditions."""
     if not row.when.keys() & row.needs.keys():
         needs = [word for each, wanted in row.needs.items() for word in holding(each, wanted)]
@@ -277,7 +284,7 @@ def _other_model(wanted: Condition) -> list[str]:
     return [OTHER_MODELS[name].rpartition("/")[2] for name in wanted.words if name in OTHER_MODELS][:1]
 
 
-def checks(folder: Path) -> dict[str, dict[str, int]]:
+def count_checks(folder: Path) -> dict[str, dict[str, int]]:
     """Return file → function → number of places that raise an error or assert something, for the files of a folder."""
     found: dict[str, dict[str, int]] = {}
     for file in sorted(folder.glob("*.py")):

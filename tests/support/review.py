@@ -58,14 +58,14 @@ def findings() -> list[Row]:
     return [Row(row["id"], row["threat"], row["before"], row["now"], tuple(row["tests"])) for row in _read()["findings"]]
 
 
-def held() -> list[Row]:
+def withstood_attempts() -> list[Row]:
     """Return the attempts that failed, that is, those that the system withstood."""
     return [Row("", row["what"], "", row["now"], tuple(row["tests"])) for row in _read()["held"]]
 
 
 def page() -> str:
     """Return the text of the page."""
-    rows, others = findings(), held()
+    rows, others = findings(), withstood_attempts()
     still = [row.id for row in rows if row.open]
     said = [HEAD, f"{len(rows)} attacks; open: {', '.join(still) or 'none'}."]
     for title, letter in (("S1 to S25", "S"), ("T1 to T19", "T"), ("U1 to U17", "U")):

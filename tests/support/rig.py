@@ -104,7 +104,7 @@ def probes(request: Request) -> bool:
     return dry or read or request.resource == "selfsubjectreviews"
 
 
-def said(port: int) -> str:
+def probe_state(port: int) -> str:
     """Return the state that an operator reports on its probe port; "" if it does not respond."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=1) as answer:
@@ -183,7 +183,7 @@ class Rig:
 
     def leads(self) -> None:
         """Wait until the operator that was started last is the leader."""
-        self.wait("the operator leads", lambda: said(self.port) == "leading", 60)
+        self.wait("the operator leads", lambda: probe_state(self.port) == "leading", 60)
 
     # --- objects ----------------------------------------------------------------------------------------------------
     def get(self, kind: str, namespace: str, name: str) -> Manifest | None:

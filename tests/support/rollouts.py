@@ -7,7 +7,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ome_operator.core.rollout.planner import Bounds, GroupCounts, Share, stay, step
+from ome_operator.core.rollout.planner import Bounds, GroupCounts, Share, keep_groups, step
 
 STARTING, READY, ENDING = "starting", "ready", "ending"
 WHOLE = 60
@@ -74,7 +74,9 @@ class Rollout:
     def plan(self) -> dict[str, Share]:
         """Return the planner's decision, after a check that it keeps the bounds."""
         seen = self.seen()
-        said = stay(self.wanted, self.target, seen) if self.paused else step(self.wanted, self.target, seen, self.bounds)
+        said = (
+            keep_groups(self.wanted, self.target, seen) if self.paused else step(self.wanted, self.target, seen, self.bounds)
+        )
         self.check(seen, said)
         return said
 
@@ -116,14 +118,16 @@ class Rollout:
         """Return the available capacity if each request stays within one slice: for each slice the smallest share of ready
         groups of any role, summed over the slices. WHOLE is the capacity of the complete service.
         """
-        shares = ([ready(kept, seen, name, role) * WHOLE // n for role, n in self.wanted.items()] for name in seen)
+        shares = ([ready_groups(kept, seen, name, role) * WHOLE // n for role, n in self.wanted.items()] for name in seen)
         return sum(min(one) for one in shares)
 
     def summed(self, kept: Mapping[str, Share], seen: Mapping[str, Mapping[str, GroupCounts]]) -> int:
         """Return the available capacity if a request may use the groups of several slices: the smallest share, over the
         roles, of ready groups of all slices. WHOLE is the capacity of the complete service.
         """
-        return min(sum(ready(kept, seen, name, role) for name in seen) * WHOLE // n for role, n in self.wanted.items())
+        return min(
+            sum(ready_groups(kept, seen, name, role) for name in seen) * WHOLE // n for role, n in self.wanted.items()
+        )
 
     def check(self, seen: Mapping[str, Mapping[str, GroupCounts]], said: Mapping[str, Share]) -> None:
         """Check a decision against the bounds before it is carried out."""
@@ -178,7 +182,7 @@ class Rollout:
         raise AssertionError(f"the rollout is not done after {steps} steps ({asked}): {self.slices}")
 
 
-def ready(kept: Mapping[str, Share], seen: Mapping[str, Mapping[str, GroupCounts]], name: str, role: str) -> int:
+def ready_groups(kept: Mapping[str, Share], seen: Mapping[str, Mapping[str, GroupCounts]], name: str, role: str) -> int:
     """Return the number of ready groups among those that are kept."""
     return sum(seen[name][role].ready[: kept[name].get(role, 0)]) if role in seen[name] else 0
 

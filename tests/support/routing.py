@@ -14,7 +14,7 @@ from ome_operator.core.rollout.traffic import NOTICE, SETTLED
 from tests.support.live import Key, Live, LivePod
 
 
-def serving(objects: Iterable[Live], pods: Iterable[LivePod]) -> set[str]:
+def serving_revisions(objects: Iterable[Live], pods: Iterable[LivePod]) -> set[str]:
     """Return the revisions that can serve: those with a ready router and, in each role, with a group whose pods are all
     ready.
     """
@@ -39,7 +39,7 @@ def a_route_leads_away_before_a_router_goes(
     if found is None:
         return
     goes = {live.name for live in deletes if live.kind == "Deployment"}
-    can = {names.router(_service(found), revision) for revision in serving(objects.values(), pods)}
+    can = {names.router(_service(found), revision) for revision in serving_revisions(objects.values(), pods)}
     stay = {name for name in can - goes if ("Deployment", name) in objects}
     weights, passed = route.weights(found.manifest), (now - datetime.fromisoformat(found.changed)).total_seconds()
     for name in goes & can if stay else ():
@@ -59,7 +59,7 @@ def a_route_leads_to_what_serves(objects: Mapping[Key, Live], pods: Iterable[Liv
         both = f"the route refers to the Service of all routers and also to Services of single slices: {leads}"
         assert leads == {_service(found)}, both
         return  # that Service selects every ready router
-    can = {names.router(_service(found), revision) for revision in serving(objects.values(), pods)}
+    can = {names.router(_service(found), revision) for revision in serving_revisions(objects.values(), pods)}
     assert not can or leads <= can, f"the route refers to {leads}, but only {can} can answer"
 
 
@@ -84,7 +84,7 @@ def requests_move_to_what_has_settled(
         if pod.labels[keys.COMPONENT] == keys.ROUTER and _ready(pod)
         and (not pod.since or (now - datetime.fromisoformat(pod.since)).total_seconds() >= SETTLED)
     }  # fmt: skip
-    can = {names.router(_service(found), revision) for revision in serving(objects.values(), pods)}
+    can = {names.router(_service(found), revision) for revision in serving_revisions(objects.values(), pods)}
     new = led(objects) - before
     if any(("Deployment", name) in objects for name in can & before):
         assert new <= ripe, f"the route now refers to {new}, whose routers are new, although {before} can still answer"

@@ -31,7 +31,7 @@ State = dict[str, Any]
 """Kind and name → the relevant part of the object."""
 
 
-class Place(NamedTuple):
+class PodPlace(NamedTuple):
     """The place of a pod in a service."""
 
     service: str
@@ -42,7 +42,7 @@ class Place(NamedTuple):
     rank: str = "0"
 
 
-class Life:
+class ScenarioRun:
     """A run of the scenario in a namespace of its own, which exists already."""
 
     def __init__(self, rig: Rig, namespace: str) -> None:
@@ -74,14 +74,14 @@ class Life:
         found[REMAINS] = sorted(of)
         return found
 
-    def pods(self) -> dict[Place, Manifest]:
+    def pods(self) -> dict[PodPlace, Manifest]:
         """Return the operator's pods by place."""
-        out: dict[Place, Manifest] = {}
+        out: dict[PodPlace, Manifest] = {}
         for pod in sorted(self.rig.all("Pod", self.namespace, MINE), key=lambda one: str(one["metadata"]["name"])):
             out[_place(pod, out)] = pod
         return out
 
-    def starts(self) -> dict[Place, str]:
+    def starts(self) -> dict[PodPlace, str]:
         """Return place -> UID of the pod and number of its restarts, which differ after any restart."""
         return {place: pod["metadata"]["uid"] + _restarts(pod) for place, pod in self.pods().items()}
 
@@ -129,16 +129,16 @@ class Life:
         return found
 
 
-class Step(NamedTuple):
+class ScenarioStep(NamedTuple):
     """Something that happens to several services at once."""
 
     name: str
-    act: Callable[[Life], None]
-    concerns: Callable[[Place], bool]
+    act: Callable[[ScenarioRun], None]
+    concerns: Callable[[PodPlace], bool]
     """Returns whether a pod may be replaced by the step. All other pods must stay the same."""
 
 
-def _come_up(life: Life) -> None:
+def _come_up(life: ScenarioRun) -> None:
     life.create("calm", "l-pairs", "engine", "router", engine={"lifecycle": QUICK})
     life.create("solo", "l-solo", "engine", engine={"minReplicas": 2, "lifecycle": QUICK})
     scaled = {"minReplicas": 2, "maxReplicas": 4, "scaleMetric": "cpu"}
@@ -148,14 +148,14 @@ def _come_up(life: Life) -> None:
     life.create("split", "l-pairs", "engine", "decoder", "router", **split)
 
 
-def _edit(life: Life) -> None:
+def _edit(life: ScenarioRun) -> None:
     life.edit("solo", engine={"runner": {"image": "engine:2"}})
     life.scale("pair-engine", 3)
     life.strike(exited, "split", "decoder", "0", "1")
     life.loses("Pod", life.pod("calm", "router")["metadata"]["name"])
 
 
-def _edit_another(life: Life) -> None:
+def _edit_another(life: ScenarioRun) -> None:
     life.edit("split", engine={"runner": {"image": "engine:2"}})
     life.scale("pair-engine", 2)
     life.strike(silent, "solo", "engine", "1", "0")
@@ -163,24 +163,24 @@ def _edit_another(life: Life) -> None:
     life.loses("StatefulSet", life.pod("calm", "engine", rank="1")["metadata"]["ownerReferences"][0]["name"])
 
 
-def _delete(life: Life) -> None:
+def _delete(life: ScenarioRun) -> None:
     life.rig.delete("InferenceService", life.namespace, "solo")
     life.edit("calm", engine={"minReplicas": 2})
 
 
 STEPS = (
-    Step("come up", _come_up, lambda _: False),
-    Step(
+    ScenarioStep("come up", _come_up, lambda _: False),
+    ScenarioStep(
         "edit, scale up, lose a rank and a router",
         _edit,
         lambda one: one.service == "solo" or one[:2] in (("split", "decoder"), ("calm", "router")),
     ),
-    Step(
+    ScenarioStep(
         "edit another, scale down, hang, lose a workload",
         _edit_another,
         lambda one: one.service == "split" or (one.service, one.group) in (("pair", "2"), ("calm", "0"), ("solo", "1")),
     ),
-    Step("delete, scale up", _delete, lambda one: one.service == "solo"),
+    ScenarioStep("delete, scale up", _delete, lambda one: one.service == "solo"),
 )
 
 
@@ -245,9 +245,9 @@ def _ready(pod: Manifest) -> bool:
     return "deletionTimestamp" not in pod["metadata"] and is_ready(pod)
 
 
-def _place(pod: Manifest, taken: Mapping[Place, Manifest]) -> Place:
+def _place(pod: Manifest, taken: Mapping[PodPlace, Manifest]) -> PodPlace:
     labels = pod["metadata"]["labels"]
     where = labels["ome.io/inferenceservice"], labels["component"], labels["ome.io/revision"]
     if where[1] == "router":
-        return Place(*where, str(sum(one[:3] == where for one in taken)))
-    return Place(*where, labels["ome.io/group"], labels["apps.kubernetes.io/pod-index"])
+        return PodPlace(*where, str(sum(one[:3] == where for one in taken)))
+    return PodPlace(*where, labels["ome.io/group"], labels["apps.kubernetes.io/pod-index"])

@@ -14,6 +14,6 @@ def line(name: str, value: str, mark: str = " ") -> str:
     return f"{'' if escaped == name else chr(92)}{value} {mark}{escaped}\n"
 
 
-def written(files: Mapping[str, bytes]) -> bytes:
+def sums_file(files: Mapping[str, bytes]) -> bytes:
     """Return the content of a SHA256SUMS file for these files."""
     return "".join(line(name, hashlib.sha256(data).hexdigest()) for name, data in files.items()).encode()

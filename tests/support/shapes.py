@@ -9,7 +9,7 @@ from ome_operator.api import InferenceService
 from ome_operator.core.observed.objects import Deps
 from ome_operator.settings import Exposure
 from tests.support import parts
-from tests.support.parts import changed
+from tests.support.parts import change_deps
 
 STRATEGIES: dict[str, dict[str, Any]] = {
     "recreate": {"recreate": {}},
@@ -64,7 +64,7 @@ class Shape:
         found = [parts.model()] if model else []
         if runtime:
             found.append(parts.simple(self.size, decoder=True, image=self.image))
-        return changed(parts.deps(*found), exposure=GATEWAY if self.gateway else Exposure())
+        return change_deps(parts.deps(*found), exposure=GATEWAY if self.gateway else Exposure())
 
     @property
     def pods(self) -> int:

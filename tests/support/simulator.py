@@ -20,7 +20,7 @@ from ome_operator.core.freeze.hold import active_hold
 from ome_operator.core.observed.admission import NO_ADMISSION
 from ome_operator.core.observed.objects import Deps, Manifest, Observed, Pod, Refusal
 from ome_operator.core.placement.fit import Needs
-from ome_operator.core.reconcile.plan import Apply, Delete, Guard, NodeLost, Patch, Plan, Recycle, fingerprint
+from ome_operator.core.reconcile.plan import Apply, Delete, GroupRecycle, Guard, NodeLost, Patch, Plan, fingerprint
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.names import digest
 from tests.support import invariants, routing
@@ -201,7 +201,7 @@ class World:
         kept = [child.manifest["data"]["workloads"] for child in stored if child.labels[keys.REVISION] == revision]
         return tuple(kept[0]) if kept else ()
 
-    def _recycle(self, one: Recycle) -> None:
+    def _recycle(self, one: GroupRecycle) -> None:
         mine = [pod for pod in self.pods.values() if matches(one.selector, pod.labels)]
         if {fingerprint(pod.facts(self.service)) for pod in mine} == one.pods:
             for delete in one.delete:

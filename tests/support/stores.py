@@ -52,7 +52,7 @@ KEY = base64.b64encode(b"a key of sixty-four bytes, which only this test and Azu
 BUCKET = "models"
 
 
-class Place(NamedTuple):
+class BucketPlace(NamedTuple):
     """An existing bucket and its credentials."""
 
     uri: str
@@ -65,7 +65,7 @@ class Place(NamedTuple):
     """URL to POST an object to, followed by its name, if the agent's own client cannot write to the server."""
 
 
-def put(place: Place, prefix: str, files: Mapping[str, bytes]) -> None:
+def upload_objects(place: BucketPlace, prefix: str, files: Mapping[str, bytes]) -> None:
     """Upload objects below a prefix. A large object is uploaded in parts if the protocol permits it."""
     target = open_bucket(f"{place.uri}/{prefix}", Access(place.parameters, place.secret))
     for name, data in files.items():
@@ -77,7 +77,7 @@ def put(place: Place, prefix: str, files: Mapping[str, bytes]) -> None:
 
 def _program(tool: Tool) -> Path:
     target = this_machine()
-    if not ensure.place(tool, target).exists() and not os.environ.get("OME_SOAK"):
+    if not ensure.program_path(tool, target).exists() and not os.environ.get("OME_SOAK"):
         pytest.skip(f"{tool.name} is not built yet, which takes minutes: `make soak` does (OME_SOAK=1)")
     try:
         return program(tool)
@@ -129,7 +129,7 @@ def _port() -> int:
 
 
 @contextmanager
-def s3(folder: Path, kind: str) -> Iterator[Place]:
+def s3(folder: Path, kind: str) -> Iterator[BucketPlace]:
     """Run an S3 server with a bucket. With `oci`, it behaves like Oracle's object storage for an S3 client."""
     port, keys = _port(), {"accessKeyId": "akid", "secretAccessKey": "s3cret"}
     (folder / "data" / BUCKET).mkdir(parents=True)
@@ -137,11 +137,11 @@ def s3(folder: Path, kind: str) -> Iterator[Place]:
     command = [str(_program(VERSITY)), "--port", f"127.0.0.1:{port}", "posix", "data"]
     given = {"endpoint": f"http://127.0.0.1:{port}"}
     with _running(command, port, folder, **root):
-        yield Place(f"s3://{BUCKET}" if kind == "s3" else f"oci://n/space/b/{BUCKET}/o", given, keys, "md5")
+        yield BucketPlace(f"s3://{BUCKET}" if kind == "s3" else f"oci://n/space/b/{BUCKET}/o", given, keys, "md5")
 
 
 @contextmanager
-def google(folder: Path) -> Iterator[Place]:
+def google(folder: Path) -> Iterator[BucketPlace]:
     """Run Google's storage with a bucket. The ETags of this server are MD5s in base64, unlike Google's, so they verify
     nothing.
     """
@@ -154,11 +154,11 @@ def google(folder: Path) -> Iterator[Place]:
         urllib.request.urlopen(urllib.request.Request(f"{url}/storage/v1/b?project=x", body, kind)).close()
         upload = f"{url}/upload/storage/v1/b/{BUCKET}/o?uploadType=media&name="
         key = {"disable_oauth": True, "client_email": "", "private_key": "", "private_key_id": ""}
-        yield Place(f"gs://{BUCKET}", {"endpoint": url}, {"serviceAccountKey": json.dumps(key)}, "size", upload)
+        yield BucketPlace(f"gs://{BUCKET}", {"endpoint": url}, {"serviceAccountKey": json.dumps(key)}, "size", upload)
 
 
 @contextmanager
-def azure(folder: Path) -> Iterator[Place]:
+def azure(folder: Path) -> Iterator[BucketPlace]:
     """Run Azure's blob storage with a container."""
     port = _port()
     where = ["--blobHost", "127.0.0.1", "--blobPort", str(port)]
@@ -166,7 +166,7 @@ def azure(folder: Path) -> Iterator[Place]:
     with _running(command, port, folder, AZURITE_ACCOUNTS=f"{ACCOUNT}:{KEY}"):
         url = f"http://127.0.0.1:{port}/{ACCOUNT}"
         _container(url)
-        yield Place(f"az://{BUCKET}", {"account": ACCOUNT, "endpoint": url}, {"accountKey": KEY}, "size")
+        yield BucketPlace(f"az://{BUCKET}", {"account": ACCOUNT, "endpoint": url}, {"accountKey": KEY}, "size")
 
 
 def _container(url: str) -> None:

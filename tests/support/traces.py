@@ -14,7 +14,7 @@ from pathlib import Path
 from ome_local.processes import MARK, started_at
 from ome_local.realnode import cgroups, namespaces
 from ome_local.realnode.requirements import PATH
-from ome_local.realnode.spec import mark
+from ome_local.realnode.spec import link_name
 
 _SHARED = ("/var/lib/cni", "/var/lib/kubelet")
 """Directories that exist while any node exists."""
@@ -27,7 +27,7 @@ _COUNTS = re.compile(r"\[\d+:\d+\]|packets \d+ bytes \d+")
 OTHERS = "there are other nodes, which need them too"
 
 
-def taken(root: Path) -> dict[str, set[str]]:
+def current_traces(root: Path) -> dict[str, set[str]]:
     """Return all current traces by kind: those of the cluster in this folder, and those that belong to no cluster."""
     mounts = Path("/proc/mounts").read_text()
     groups = (folder for top in cgroups.hierarchies(mounts) for folder, _, _ in os.walk(top))
@@ -36,17 +36,19 @@ def taken(root: Path) -> dict[str, set[str]]:
         "routes": not_dockers(_told("ip", "-4", "route", "show")),
         "rules": rules([*_told("nft", "list", "ruleset"), *_told("iptables-save")]),
         "mounts": not_dockers(one for one in mounts.splitlines() if any(word in one for word in (str(root), *_FOLDERS))),
-        "control groups": not_dockers(one for one in groups if ("kubepods" in one or "ome-" in one) and not probed(one)),
+        "control groups": not_dockers(
+            one for one in groups if ("kubepods" in one or "ome-" in one) and not is_probe_group(one)
+        ),
         "folders": {str(path) for folder in map(Path, _FOLDERS) if folder.is_dir() for path in folder.iterdir()},
-        "mount points": {OTHERS} if namespaces.others() else {path for path in _SHARED if Path(path).exists()},
+        "mount points": {OTHERS} if namespaces.has_other_links() else {path for path in _SHARED if Path(path).exists()},
         "processes": set(_of(root)),
         "forwarding": {Path("/proc/sys/net/ipv4/ip_forward").read_text()},
     }
-    others = {name for all_ in found.values() for one in all_ for name in _ANY.findall(one)} - {mark(root)}
+    others = {name for all_ in found.values() for one in all_ for name in _ANY.findall(one)} - {link_name(root)}
     return {kind: {one for one in all_ if others.isdisjoint(_ANY.findall(one))} for kind, all_ in found.items()}
 
 
-def left(before: dict[str, set[str]], after: dict[str, set[str]]) -> dict[str, set[str]]:
+def changed_traces(before: dict[str, set[str]], after: dict[str, set[str]]) -> dict[str, set[str]]:
     """Return the traces that changed, by kind; empty if nothing changed."""
     changed = {kind: before[kind] ^ after[kind] for kind in before if before[kind] != after[kind]}
     return {kind: which for kind, which in changed.items() if OTHERS not in before[kind] | after[kind]}
@@ -57,7 +59,7 @@ def rules(listing: Iterable[str]) -> set[str]:
     return {_COUNTS.sub("", line).strip() for line in listing if not line.lstrip().startswith("#")}
 
 
-def probed(group: str) -> bool:
+def is_probe_group(group: str) -> bool:
     """Return whether a control group is one that a running program, such as another `ome local up`, creates only to test
     whether it can.
     """
@@ -86,7 +88,7 @@ def _of(root: Path) -> list[str]:
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             started_by_it = f"{MARK}={root}".encode() in (folder / "environ").read_bytes().split(b"\0")
-            if started_by_it or f"/{mark(root)}/" in (folder / "cgroup").read_text():
+            if started_by_it or f"/{link_name(root)}/" in (folder / "cgroup").read_text():
                 found.append(f"{folder.name} {started_at(int(folder.name))} {(folder / 'comm').read_text().strip()}")
         except OSError:
             continue  # the process has just ended

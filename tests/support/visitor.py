@@ -8,9 +8,9 @@ from typing import Any
 
 import aiohttp
 
-from ome_operator.cli.live.board import Looker
+from ome_operator.cli.live.board import ClusterPoller
 from ome_operator.cli.ui.feed import Feed
-from ome_operator.cli.ui.server import Address, Site, served
+from ome_operator.cli.ui.server import Address, ClusterSite, serve_site
 from ome_operator.describe.actions import CommandBuilder
 from tests.support.bodies import Cluster
 from tests.support.fake_api import FakeApi
@@ -21,7 +21,9 @@ KIMI = "/service/kimi-k2-instruct/kimi-k2-instruct"
 class Visitor:
     """A headless browser."""
 
-    def __init__(self, session: aiohttp.ClientSession, address: Address, site: Site, api: FakeApi, looker: Looker) -> None:
+    def __init__(
+        self, session: aiohttp.ClientSession, address: Address, site: ClusterSite, api: FakeApi, looker: ClusterPoller
+    ) -> None:
         self.session, self.address, self.site, self.api, self.looker = session, address.open, site, api, looker
         self.ticket = address.ticket
         self.base, _, self.token = address.open.partition("/?token=")
@@ -74,13 +76,13 @@ class Stream:
 
 
 @asynccontextmanager
-async def visiting(cluster: Cluster, namespace: str = "", fallback: str = "", enter: bool = True) -> AsyncIterator[Visitor]:
+async def visit_ui(cluster: Cluster, namespace: str = "", fallback: str = "", enter: bool = True) -> AsyncIterator[Visitor]:
     api = cluster.api()
-    looker = Looker(api, namespace, fallback)
-    site = Site(api, cluster.reads(), Feed(looker.look, pause=0.05), CommandBuilder(), "https://cluster.example")
+    looker = ClusterPoller(api, namespace, fallback)
+    site = ClusterSite(api, cluster.reads(), Feed(looker.look, pause=0.05), CommandBuilder(), "https://cluster.example")
     await site.feed.once()
     jar = aiohttp.CookieJar(unsafe=True)
-    async with served(site, 0) as address, aiohttp.ClientSession(cookie_jar=jar) as session:
+    async with serve_site(site, 0) as address, aiohttp.ClientSession(cookie_jar=jar) as session:
         found = Visitor(session, address, site, api, looker)
         if enter:
             await found.enter()

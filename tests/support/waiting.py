@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from tests.support.rig import PATIENCE
 
 
-async def until(holds: Callable[[], Awaitable[bool]], within: float) -> float:
+async def wait_until(holds: Callable[[], Awaitable[bool]], within: float) -> float:
     """Wait until the condition is true, and return the seconds that it took."""
     loop = asyncio.get_running_loop()
     began = loop.time()

@@ -51,7 +51,7 @@ def argo_cd() -> Path:
     return program
 
 
-def answers(program: Path, lines: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
+def program_answers(program: Path, lines: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
     """Return the program's answer to each line, as JSON."""
     given = "".join(json.dumps(line) + "\n" for line in lines)
     done = subprocess.run([program], input=given, capture_output=True, text=True, check=True, timeout=600)

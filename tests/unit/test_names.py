@@ -18,7 +18,7 @@ DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 @given(services, revisions, st.integers(0, 99999))
 def test_object_names_fit_dns_labels(service: str, revision: str, group: int) -> None:
     for component in (keys.ENGINE, keys.DECODER, keys.ROUTER):
-        stem = names.stem(service, component, revision)
+        stem = names.object_prefix(service, component, revision)
         sets = (names.leader(stem, group), names.worker(stem, group))
         assert max(map(len, sets)) <= 52, "a pod's revision label is <StatefulSet>-<10 characters>"
         assert len(stem) <= names.STEM
@@ -39,12 +39,12 @@ def test_object_names_fit_dns_labels(service: str, revision: str, group: int) ->
 
 @given(services, services, revisions)
 def test_long_services_do_not_share_names(one: str, other: str, revision: str) -> None:
-    same = names.stem(one, keys.ENGINE, revision) == names.stem(other, keys.ENGINE, revision)
+    same = names.object_prefix(one, keys.ENGINE, revision) == names.object_prefix(other, keys.ENGINE, revision)
     assert same == (one == other)
 
 
 def test_short_names_are_readable() -> None:
-    stem = names.stem("kimi", "decoder", "44924f87")
+    stem = names.object_prefix("kimi", "decoder", "44924f87")
     assert names.leader(stem, 3) == "kimi-decoder-44924f87-3"
     assert names.leader_pod(stem, 3) == "kimi-decoder-44924f87-3-0"
     assert names.worker(stem, 3) == "kimi-decoder-44924f87-3-w"
@@ -53,7 +53,7 @@ def test_short_names_are_readable() -> None:
 @given(services, revisions, st.integers(0, 99999))
 def test_a_set_says_its_group_by_its_name(service: str, revision: str, group: int) -> None:
     for component in (keys.ENGINE, keys.DECODER):
-        stem = names.stem(service, component, revision)
+        stem = names.object_prefix(service, component, revision)
         assert names.group(names.leader(stem, group)) == (group, True)
         assert names.group(names.worker(stem, group)) == (group, False)
         assert names.group(stem) is None, "a StatefulSet of all leaders, even if the revision consists of digits"
@@ -65,7 +65,7 @@ def test_other_names_say_no_group(name: str) -> None:
 
 
 def test_a_long_name_keeps_its_beginning_and_never_ends_in_a_dash() -> None:
-    fitted = names.fit("a" * 37 + "-" * 5 + "b" * 10, 46)
+    fitted = names.shorten_with_digest("a" * 37 + "-" * 5 + "b" * 10, 46)
     assert fitted.startswith("a" * 37 + "-") and "--" not in fitted and len(fitted) <= 46
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ome_operator import quantity
-from ome_operator.cli.kubeconfig import span
+from ome_operator.cli.kubeconfig import parse_lifetime
 from ome_operator.cli.rollout import _age
 from ome_operator.core.badnodes import record as node_faults
 from ome_operator.core.catalog import agreement
@@ -42,7 +42,7 @@ def unready(time: str) -> dict[str, Any]:
 
 def faults(time: str) -> Any:
     found = {"faults": [{"kind": "Error", "first": time, "last": time, "namespace": "a"}]}
-    return node_faults.status(node_faults.read(found, 0.0), [])
+    return node_faults.status(node_faults.parse_node_memory(found, 0.0), [])
 
 
 def scaling(time: str) -> Any:
@@ -51,13 +51,13 @@ def scaling(time: str) -> Any:
 
 
 def woken(time: str) -> Any:
-    return zero.again({"wake": {"by": "Request", "time": time, "servedAfterSeconds": 1}}, NOW)
+    return zero.seconds_until_change({"wake": {"by": "Request", "time": time, "servedAfterSeconds": 1}}, NOW)
 
 
 READERS: dict[str, Callable[[str], Any]] = {
     "NodeFaults": faults,
     "status.scaling": scaling,
-    "status.groups": lambda time: record.passed(time, NOW),
+    "status.groups": lambda time: record.seconds_since(time, NOW),
     "status.zero": woken,
     "conditions of a model": lambda time: agreement.wait_left(unready(time), NOW),
     "Events": lambda time: kube_events.newest_messages([{"lastTimestamp": time, "regarding": {"uid": "u"}}], NOW),
@@ -88,12 +88,12 @@ def test_an_odd_number_is_no_number(text: str) -> None:
     assert parse_seconds(text) is None and parse_seconds(f"{text}m") is None
     assert 0 <= from_response(429, {}, text).retry_after <= LONGEST_WAIT
     with pytest.raises(UserError, match="write 10m or longer"):
-        span(f"{text}h")
+        parse_lifetime(f"{text}h")
 
 
 def test_long_durations_of_commands_are_possible() -> None:
-    assert span("999999999h").total_seconds() == parse_seconds("999999999h") == quantity.LONGEST
-    assert (parse_seconds("90"), parse_seconds("1h30m"), span("24h").days) == (90, 5400, 1)
+    assert parse_lifetime("999999999h").total_seconds() == parse_seconds("999999999h") == quantity.LONGEST
+    assert (parse_seconds("90"), parse_seconds("1h30m"), parse_lifetime("24h").days) == (90, 5400, 1)
 
 
 ALLOWED = {

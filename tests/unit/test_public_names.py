@@ -5,7 +5,7 @@ lists.
 import pytest
 
 from tests.support.names import walk
-from tests.support.names.lists import DATA, KINDS, current, listed
+from tests.support.names.lists import DATA, KINDS, current, listed_names
 
 COMMAND = "python -m tests.support.names --write"
 
@@ -13,19 +13,19 @@ COMMAND = "python -m tests.support.names --write"
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_public_name_disappears(kind: str) -> None:
     """Every listed name still exists. To remove a name on purpose, write the list again, and mention it in CHANGELOG.md."""
-    gone = listed(kind) - current(kind)
+    gone = listed_names(kind) - current(kind)
     assert not gone, f"users, stored objects or running pods know these names, and they are gone: {sorted(gone)}"
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_public_name_is_listed(kind: str) -> None:
-    new = current(kind) - listed(kind)
+    new = current(kind) - listed_names(kind)
     assert not new, f"new public names: {sorted(new)}. Add them to the list with `{COMMAND}`"
 
 
 def test_every_list_has_names_and_is_compared() -> None:
     assert {file.stem for file in DATA.iterdir()} == set(KINDS)
-    assert all(listed(kind) for kind in KINDS)
+    assert all(listed_names(kind) for kind in KINDS)
 
 
 def test_a_renamed_field_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:

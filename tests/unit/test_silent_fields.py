@@ -25,15 +25,15 @@ from ome_operator.core.resolve.no_effect import (
     READ,
     READ_ON_PODS,
     READ_WHERE_EXPOSED,
-    Only,
+    NoEffectUnless,
+    ReadKeysOnly,
     Tree,
-    Unless,
 )
 from ome_operator.settings import Exposure
 from tests.support import parts, readings
 from tests.support.beside import BESIDE
 from tests.support.fields import Body, Field, fields, merged, with_value
-from tests.support.parts import changed
+from tests.support.parts import change_deps
 from tests.support.simulator import START
 from tests.support.stages import ALONE, CHOSEN, MEASURED, NAMED, OLDER, SHORT, Bodies
 
@@ -54,17 +54,17 @@ def _stuck(before: Bodies, bodies: Bodies) -> str:
     return readings.later(before, bodies, ready=False)
 
 
-FRESH, CATALOG, ARRIVING, _LATER = _now(readings.fresh), _now(readings.catalog), _now(readings.arriving), readings.later
-_OF_BENCHMARK, _OF_SHORT = [(MEASURED, _now(readings.benchmark))], [(SHORT, _now(readings.short))]
+FRESH, CATALOG, ARRIVING, _LATER = _now(readings.first_plan), _now(readings.catalog), _now(readings.arriving), readings.later
+_OF_BENCHMARK, _OF_SHORT = [(MEASURED, _now(readings.benchmark))], [(SHORT, _now(readings.sglang_objects))]
 PARTS: Mapping[str, tuple[str, list[tuple[Bodies, Look]]]] = {
     "InferenceService": (
         "service",
         [(NAMED, FRESH), (ALONE, FRESH), (CHOSEN, FRESH), *((NAMED, look) for look in (_LATER, _stuck, _kept, ARRIVING))],
     ),
     "ClusterServingRuntime": ("runtime", [(NAMED, FRESH), (ALONE, FRESH), (CHOSEN, FRESH), (NAMED, readings.later)]),
-    "ClusterBaseModel": ("model", [(CHOSEN, FRESH), (CHOSEN, CATALOG), (CHOSEN, _now(readings.fetched))]),
+    "ClusterBaseModel": ("model", [(CHOSEN, FRESH), (CHOSEN, CATALOG), (CHOSEN, _now(readings.downloads_of_agent))]),
     "AcceleratorClass": ("gpu", [(CHOSEN, FRESH), (CHOSEN, CATALOG), (CHOSEN, _now(readings.generated))]),
-    "FineTunedWeight": ("lora", [(ALONE, FRESH), (ALONE, CATALOG), (ALONE, _now(readings.fetched))]),
+    "FineTunedWeight": ("lora", [(ALONE, FRESH), (ALONE, CATALOG), (ALONE, _now(readings.downloads_of_agent))]),
     "BenchmarkJob": ("benchmark", _OF_BENCHMARK),
     "sglang.ai ClusterBaseModel": ("short", _OF_SHORT),
     "sglang.ai Serving": ("serving", _OF_SHORT),
@@ -98,7 +98,7 @@ def row(kind: str, path: str) -> tuple[str, Any]:
         tree = tree[found]
         at.append(step)
         if not isinstance(tree, Mapping):
-            return ("", None) if isinstance(tree, Only) else (f"spec.{'.'.join(at)}", tree)
+            return ("", None) if isinstance(tree, ReadKeysOnly) else (f"spec.{'.'.join(at)}", tree)
     return "", None
 
 
@@ -141,7 +141,7 @@ def told(part: str, stage: Bodies, field: Field, top: str, hint: Any) -> str:
     """Return what is wrong with a listed field: it is not reported as having no effect, or it has an effect."""
     stage = OLDER if ".predictor" in field.path else stage
     beside = context(part, field.path, stage)
-    wrong = hint.value if isinstance(hint, Unless) else None
+    wrong = hint.value if isinstance(hint, NoEffectUnless) else None
     for body in bodies(part, beside, field):
         written = {**beside, part: body}
         if f"{spelled(top)} has no effect" not in advice(part, written):
@@ -217,8 +217,10 @@ def test_the_list_names_fields_that_exist() -> None:
 
 
 def test_a_restart_on_demand_makes_a_revision() -> None:
-    service, deps = readings.parsed(NAMED)
-    again, _ = readings.parsed({**NAMED, "service": merged(NAMED["service"], {"spec": {"rollout": {"restartedAt": "now"}}})})
+    service, deps = readings.parse_bodies(NAMED)
+    again, _ = readings.parse_bodies(
+        {**NAMED, "service": merged(NAMED["service"], {"spec": {"rollout": {"restartedAt": "now"}}})}
+    )
     names = [sync(item, deps, Observed(), START).first[0].manifest["metadata"]["name"] for item in (service, again)]
     assert names[0] != names[1]
 
@@ -234,13 +236,13 @@ def test_what_autoscalers_and_the_operator_write_is_read() -> None:
 
 def test_what_we_ship_says_nothing_without_effect() -> None:
     for path in sorted((parts.ROOT / "config").rglob("*.yaml")):
-        for body in parts.read(path):
+        for body in parts.read_documents(path):
             assert (path.name, readings.without_effect(body)) == (path.name, ())
 
 
 # --- annotations ---------------------------------------------------------------------------------------------------------
 
-NOTES: Mapping[str, Mapping[str, str]] = parts.read(Path(__file__).with_name("annotations.yaml"))[0]
+NOTES: Mapping[str, Mapping[str, str]] = parts.read_documents(Path(__file__).with_name("annotations.yaml"))[0]
 """Kind, or `pods`, -> annotations that OME or this operator reads there, with a value each."""
 ASKS = {
     "rdma.ome.io/profile": {"rdma.ome.io/auto-inject": "true"},
@@ -270,9 +272,9 @@ def test_every_annotation_of_a_service_is_read_or_told(note: str) -> None:
 def test_annotations_about_ingresses_are_read_where_ingresses_are_made(note: str) -> None:
     def seen(notes: Body) -> tuple[str, str]:
         service = merged(NAMED["service"], {"metadata": {"annotations": notes}})
-        found, deps = readings.parsed({**NAMED, "service": service})
-        plan = sync(found, changed(deps, exposure=Exposure("Ingress", "a.org")), Observed(), START)
-        return readings.plain(plan), str(plan.status["conditions"])
+        found, deps = readings.parse_bodies({**NAMED, "service": service})
+        plan = sync(found, change_deps(deps, exposure=Exposure("Ingress", "a.org")), Observed(), START)
+        return readings.plan_without_inputs(plan), str(plan.status["conditions"])
 
     (before, _), (after, said) = seen({}), seen({note: NOTES["InferenceService"][note]})
     assert before != after and "has no effect" not in said
@@ -293,7 +295,7 @@ def test_every_annotation_of_pods_is_read_or_told(note: str, component: str) -> 
         return re.sub(r'"annotations": \{\}, ', "", text)
 
     before, after = having(asked), having({**asked, note: value})
-    found = bare(readings.fresh(before)) != bare(readings.fresh(after))
+    found = bare(readings.first_plan(before)) != bare(readings.first_plan(after))
     assert found != (f"annotation {note} of spec.{component} has no effect" in advice("service", after))
     assert found == (note in READ_ON_PODS[component])
 

@@ -61,8 +61,8 @@ def test_containers_of_docker_do_not_count() -> None:
 
 
 def test_another_up_may_try_what_it_may() -> None:
-    assert traces.probed(f"/sys/fs/cgroup/ome-probe-{os.getpid()}")
-    assert not traces.probed("/sys/fs/cgroup/ome-probe-999999999"), "its creator is gone, and has left it behind"
+    assert traces.is_probe_group(f"/sys/fs/cgroup/ome-probe-{os.getpid()}")
+    assert not traces.is_probe_group("/sys/fs/cgroup/ome-probe-999999999"), "its creator is gone, and has left it behind"
 
 
 def test_what_nodes_share_counts_when_there_is_no_other() -> None:
@@ -70,5 +70,5 @@ def test_what_nodes_share_counts_when_there_is_no_other() -> None:
     during the tests, can also use them.
     """
     alone, beside = {"mount points": {"/var/lib/cni"}}, {"mount points": {traces.OTHERS}}
-    assert traces.left({"mount points": set()}, alone) == {"mount points": {"/var/lib/cni"}}
-    assert traces.left(beside, alone) == traces.left(alone, beside) == {}
+    assert traces.changed_traces({"mount points": set()}, alone) == {"mount points": {"/var/lib/cni"}}
+    assert traces.changed_traces(beside, alone) == traces.changed_traces(alone, beside) == {}

@@ -17,7 +17,7 @@ LUA = (argo_cd.ROOT / argo_cd.LUA).read_text()
 def health(objects: list[dict[str, Any]], script: str = LUA) -> list[tuple[str, str]]:
     """Return the health and the message of each object."""
     lines = [{"script": script, "object": one} for one in objects]
-    found = works_with.answers(works_with.argo_cd(), lines)
+    found = works_with.program_answers(works_with.argo_cd(), lines)
     return [(one["status"], one.get("message", "")) for one in found]
 
 

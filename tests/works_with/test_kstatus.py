@@ -15,7 +15,7 @@ pytestmark = [works_with.MINUTES, pytest.mark.timeout(3600)]
 
 def test_kstatus_reads_every_reason_as_the_table_says() -> None:
     tried = [*bodies()]
-    answers = works_with.answers(works_with.path(works_with.KSTATUS), (found for _, _, found in tried))
+    answers = works_with.program_answers(works_with.path(works_with.KSTATUS), (found for _, _, found in tried))
     assert len(answers) == len(tried) > 150
     for (record, type_, found), answer in zip(tried, answers, strict=True):
         assert answer["sigs"] == answer["flux"] == kstatus(found), (record, type_, answer)
@@ -28,7 +28,7 @@ def test_kstatus_reads_every_reason_as_the_table_says() -> None:
 def test_an_object_that_no_operator_has_processed_is_in_progress() -> None:
     kinds = [kind for kind in KINDS if kind.kind not in ("NodeModels", "NodeFaults")]
     fresh = [example(kind, kind.unseen) for kind in kinds]
-    answers = works_with.answers(works_with.path(works_with.KSTATUS), fresh)
+    answers = works_with.program_answers(works_with.path(works_with.KSTATUS), fresh)
     assert [(answer["sigs"], answer["flux"]) for answer in answers] == [("InProgress", "InProgress")] * len(kinds)
     for kind, answer in zip(kinds, answers, strict=True):
         words = "observed generation is -1" if kind.kind == "BenchmarkJob" else "no operator has processed this object yet"
@@ -39,5 +39,5 @@ def test_an_object_that_is_being_deleted_or_was_just_edited() -> None:
     (kind,) = [kind for kind in KINDS if kind.kind == "InferenceService"]
     edited = example(kind, {"observedGeneration": 1, "conditions": [{"type": "Ready", "status": "True"}]})
     deleted = {**edited, "metadata": {**edited["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
-    found = works_with.answers(works_with.path(works_with.KSTATUS), [edited, deleted])
+    found = works_with.program_answers(works_with.path(works_with.KSTATUS), [edited, deleted])
     assert [answer["sigs"] for answer in found] == [kstatus(edited), kstatus(deleted)] == ["InProgress", "Terminating"]

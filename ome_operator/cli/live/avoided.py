@@ -23,15 +23,15 @@ class AvoidedNodes(NamedTuple):
         return {name for name, status in self.statuses.items() if avoided_by(status, namespace)}
 
 
-def read(bodies: Iterable[Mapping[str, Any]]) -> AvoidedNodes:
+def parse_avoided_nodes(bodies: Iterable[Mapping[str, Any]]) -> AvoidedNodes:
     """Return the avoided nodes of these NodeFaults."""
     statuses = {body["metadata"]["name"]: body.get("status") or {} for body in bodies}
     return AvoidedNodes({name: status for name, status in statuses.items() if status.get("avoided")})
 
 
-async def avoided(client: Client) -> AvoidedNodes:
+async def read_avoided_nodes(client: Client) -> AvoidedNodes:
     """Return the avoided nodes; none if the user may not read NodeFaults, or if the cluster has no such kind."""
     try:
-        return read(await client.list_objects(KIND))
+        return parse_avoided_nodes(await client.list_objects(KIND))
     except (Forbidden, NotServed):
         return AvoidedNodes({})

@@ -12,8 +12,8 @@ from typing import Any
 from ome_operator import keys
 from ome_operator.cache.resources import ACCELERATORS, MODELS, RUNTIMES, SERVICE, SERVING
 from ome_operator.cli.live import avoided
-from ome_operator.cli.live.cluster_from_manifests import gather
-from ome_operator.cli.live.operator_lease import late as late_operators
+from ome_operator.cli.live.cluster_from_manifests import build_cluster
+from ome_operator.cli.live.operator_lease import find_late_operators as late_operators
 from ome_operator.cli.live.simulated import simulated_nodes
 from ome_operator.cli.live.trees import OURS
 from ome_operator.core.observed.from_api import controller
@@ -26,7 +26,7 @@ from ome_operator.describe.tree import Tree, tree
 from ome_operator.describe.unknown_weights import UnknownWeights, unknown_weights
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import Forbidden, NotServed
-from ome_operator.kube.resources import RESOURCES, spelled
+from ome_operator.kube.resources import RESOURCES, kind_of_resource
 
 RECORD = "NodeModels"
 FAULTS = "NodeFaults"
@@ -46,7 +46,7 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Board:
+class ClusterState:
     """The state of the cluster at one moment."""
 
     at: datetime
@@ -80,7 +80,7 @@ class Board:
         return tuple(dict.fromkeys(tree.late for tree in self.trees.values() if tree.late))
 
 
-class Looker:
+class ClusterPoller:
     """Polls a cluster. Kinds that change seldom are read only every PERIOD seconds."""
 
     def __init__(self, client: Client, namespace: str, fallback: str = "") -> None:
@@ -91,7 +91,7 @@ class Looker:
         """Class of operators → the sentence that no operator of the class works; "" if one does."""
         self._next = 0.0
 
-    async def look(self) -> Board:
+    async def look(self) -> ClusterState:
         """Return the current state. Raises KubeError if services cannot be read at all."""
         now = asyncio.get_running_loop().time()
         try:
@@ -133,7 +133,7 @@ class Looker:
             return [], ""
         except Forbidden as error:
             return [], str(error)
-        return [{"apiVersion": RESOURCES[kind].api_version, "kind": spelled(kind), **body} for body in found], ""
+        return [{"apiVersion": RESOURCES[kind].api_version, "kind": kind_of_resource(kind), **body} for body in found], ""
 
     async def _agents(self) -> tuple[list[Manifest], str]:
         """Return the pods of the model agents; none if the user may not read the pods of all namespaces."""
@@ -143,7 +143,7 @@ class Looker:
             return [], ""
 
 
-def node_rows(found: Board) -> list[cluster.NodeRow]:
+def node_rows(found: ClusterState) -> list[cluster.NodeRow]:
     """Return a row for each node with GPUs, services or weights."""
     moving = [move for key, tree in found.trees.items() for move in moves_under_way(tree, found.bodies[key], found.at)]
     return cluster.node_rows(found.trees.values(), found.nodes, found.records, found.avoided, found.unknown, moving)
@@ -166,20 +166,20 @@ def board(
     services: Iterable[Manifest],
     read: Mapping[str, tuple[list[Manifest], str]],
     late: Mapping[str, str] = MappingProxyType({}),
-) -> Board:
+) -> ClusterState:
     """Build the board from the objects that were read. It never fails on invalid objects: each service gets a row. `late`
     maps a class of operators to the sentence that no operator of the class works.
     """
     bodies = {_key(body): body for body in services}
     for body in read.get(SERVING, ([], ""))[0]:
         bodies.setdefault(_key(body), body)
-    there = gather(body for kind in SELECTED for body in read.get(kind, ([], ""))[0])
+    there = build_cluster(body for kind in SELECTED for body in read.get(kind, ([], ""))[0])
     observed = {key: Observed(there.children_of(*key), there.pods_of(*key)) for key in bodies}
     nodes = read.get("Node", ([], ""))[0]
     pods = read.get("Pod", ([], ""))[0]
     records, why_not = read.get(RECORD, ([], ""))
     shared = (body for kind in (*RUNTIMES, *MODELS, *ACCELERATORS) for body in read.get(kind, ([], ""))[0])
-    return Board(
+    return ClusterState(
         at=at,
         namespace=namespace,
         bodies=bodies,
@@ -196,7 +196,7 @@ def board(
         nodes=tuple(map(node, nodes)),
         records=tuple(node_record(body) for body in records),
         unknown=unknown_weights(nodes, records, read.get(AGENTS, ([], ""))[0], at, denied=bool(why_not)),
-        avoided=avoided.read(read.get(FAULTS, ([], ""))[0]).nodes,
+        avoided=avoided.parse_avoided_nodes(read.get(FAULTS, ([], ""))[0]).nodes,
         simulated=simulated_nodes(nodes),
         shared=tuple(shared),
         denied={RESOURCES[kind].plural: why for kind, (_, why) in read.items() if why and kind not in (FAULTS, AGENTS)},

@@ -9,32 +9,32 @@ from typing import Any, NamedTuple
 
 from ome_operator import keys
 from ome_operator.api import Invalid
-from ome_operator.api.well_known import packaged
+from ome_operator.api.well_known import load_all
 from ome_operator.cache.cluster_cache import KINDS, ClusterCache
 from ome_operator.cache.resources import SHORT
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.objects import NO_POLICY, Deps, Manifest, Ref
 from ome_operator.core.sglang import convert
-from ome_operator.kube.resources import called, spelled
+from ome_operator.kube.resources import kind_of_resource, resource_name
 
 KNOWN = frozenset((*KINDS, *SHORT))
 """Kinds that the operator reads, keyed by their names in RESOURCES."""
 
 
-def ref(body: Mapping[str, Any]) -> Ref:
+def ref_of_body(body: Mapping[str, Any]) -> Ref:
     """Return the reference of the object with this body."""
     metadata = body.get("metadata") or {}
-    kind = called(body.get("apiVersion") or "", body.get("kind") or "")
+    kind = resource_name(body.get("apiVersion") or "", body.get("kind") or "")
     return Ref(kind, metadata.get("namespace") or "", metadata.get("name") or "")
 
 
-def named(which: Ref) -> str:
+def full_name(which: Ref) -> str:
     """Return kind and name of an object, with the namespace in front of the name, as messages about files state them."""
     place = f"{which.namespace}/" if which.namespace else ""
-    return f"{spelled(which.kind)} {place}{which.name}"
+    return f"{kind_of_resource(which.kind)} {place}{which.name}"
 
 
-def gather(
+def build_cluster(
     bodies: Iterable[Mapping[str, Any]],
     registry_image: str = "",
     *,
@@ -48,7 +48,7 @@ def gather(
     `registry_image`, `model_agent`, `agent_roots` and `preflight` are the operator's settings of the same names. Objects
     that the operator derives from the kinds of sglang.ai are added unless they are among the bodies.
     """
-    found = {which: body for body in bodies if (which := ref(body)).kind in KNOWN}
+    found = {which: body for body in bodies if (which := ref_of_body(body)).kind in KNOWN}
     settled = Deps(
         policy=replace(
             NO_POLICY,
@@ -58,15 +58,15 @@ def gather(
             agent_roots=agent_roots,
             preflight=preflight,
         ),
-        well_known=packaged(),
+        well_known=load_all(),
     )
     cluster = ClusterCache(settled)
     for which, body in found.items():
         cluster.seen(which.kind, _stored(which, body))
     for kind in SHORT:  # models come first, because services are chosen for them
-        for manifest in (item.manifest for item in made(cluster, kind)):
+        for manifest in (item.manifest for item in derived_objects(cluster, kind)):
             if manifest is not None:
-                _make(cluster, manifest, found.get(ref(manifest)))
+                _make(cluster, manifest, found.get(ref_of_body(manifest)))
     return cluster
 
 
@@ -74,16 +74,16 @@ def _make(cluster: ClusterCache, manifest: Manifest, known: Mapping[str, Any] | 
     """Add the object that is derived from an object of sglang.ai. It replaces an object that was derived earlier, but never
     an object that a user wrote.
     """
-    which = ref(manifest)
+    which = ref_of_body(manifest)
     if known is None:
         cluster.seen(which.kind, _stored(which, manifest))
         return
     source = ((known.get("metadata") or {}).get("annotations") or {}).get(keys.SOURCE_DIGEST)
     if source not in (None, manifest["metadata"]["annotations"][keys.SOURCE_DIGEST]):
-        cluster.seen(which.kind, over(manifest, _stored(which, known)))
+        cluster.seen(which.kind, merge_edit(manifest, _stored(which, known)))
 
 
-def over(edited: Mapping[str, Any], live: Mapping[str, Any]) -> Manifest:
+def merge_edit(edited: Mapping[str, Any], live: Mapping[str, Any]) -> Manifest:
     """Return a live object as an edit leaves it: fields that the server manages stay, and labels and annotations are
     merged.
     """
@@ -94,7 +94,7 @@ def over(edited: Mapping[str, Any], live: Mapping[str, Any]) -> Manifest:
     return {**live, **edited, "metadata": metadata, "status": live.get("status") or {}}
 
 
-class Made(NamedTuple):
+class DerivedObject(NamedTuple):
     """The object that the operator derives from an object of sglang.ai."""
 
     of: Ref
@@ -103,15 +103,15 @@ class Made(NamedTuple):
     """Why nothing can be derived yet; "" if `manifest` is set."""
 
 
-def made(cluster: ClusterCache, kind: str) -> list[Made]:
+def derived_objects(cluster: ClusterCache, kind: str) -> list[DerivedObject]:
     """Return the object that the operator derives from each object of a kind of sglang.ai."""
     found = []
     for item in cluster.resources[kind]:
         if isinstance(item.parsed, Invalid):
-            found.append(Made(item.ref, None, item.parsed.why))
+            found.append(DerivedObject(item.ref, None, item.parsed.why))
         else:
             manifest, (_, why) = convert.desired_object(item.parsed, cluster.deps())
-            found.append(Made(item.ref, manifest, why))
+            found.append(DerivedObject(item.ref, manifest, why))
     return found
 
 

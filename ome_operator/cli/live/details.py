@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Callable, Container, Iterable, Mappin
 from dataclasses import dataclass
 from typing import Any
 
-from ome_operator.cli.live.diagnosis import about
+from ome_operator.cli.live.diagnosis import events_about
 from ome_operator.describe.causes import Cause
 from ome_operator.describe.diagnosis import SeenEvent, merge_events
 from ome_operator.kube.client import Client, Manifest
 from ome_operator.kube.errors import KubeError
-from ome_operator.kube.podlogs import LogLine, Wanted
+from ome_operator.kube.podlogs import LogLine, LogWindow
 
 LINES = 14
 """Number of last lines of a log that are shown."""
@@ -26,7 +26,7 @@ PATIENCE = 5.0
 LONGEST = 400
 """Maximum number of characters of a line; the rest is cut."""
 
-ReadLog = Callable[[str, str, str, Wanted], AsyncIterator[LogLine]]
+ReadLog = Callable[[str, str, str, LogWindow], AsyncIterator[LogLine]]
 """Yields the lines of a log, from namespace, pod, container and the part that is wanted."""
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
 
@@ -70,7 +70,7 @@ async def details(
         found = await client.list_objects("Event", namespace)
     except KubeError as error:
         denied = str(error)
-    seen = merge_events(about(found, uids))[:EVENTS]
+    seen = merge_events(events_about(found, uids))[:EVENTS]
     names = [cause.pods[0] for cause in causes if cause.pods][:LOGS]
     bodies = [pods[name] for name in dict.fromkeys(names) if name in pods]
     logs = await asyncio.gather(*(_log(read, namespace, body, simulated) for body in bodies))
@@ -88,7 +88,7 @@ async def _log(read: ReadLog, namespace: str, pod: Mapping[str, Any], simulated:
         )
     why = "its log is empty"
     # A container that has just restarted has an empty log: then the log of the previous container is shown.
-    for wanted in (Wanted(tail=LINES), Wanted(tail=LINES, previous=True)):
+    for wanted in (LogWindow(tail=LINES), LogWindow(tail=LINES, previous=True)):
         try:
             async with asyncio.timeout(PATIENCE):
                 lines = [_COLOUR.sub("", line.text)[:LONGEST] async for line in read(namespace, name, container, wanted)]

@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterable, Mapping
 
 from ome_operator.api import strict
 from ome_operator.cache.resources import BENCHMARK, CATALOG, SERVICE, SHORT
-from ome_operator.cli.gate import worded
-from ome_operator.cli.live.cluster_from_manifests import ref
+from ome_operator.cli.gate import describe_mistake
+from ome_operator.cli.live.cluster_from_manifests import ref_of_body
 from ome_operator.core.observed.objects import Manifest, Ref
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import Forbidden, Invalid, KubeError, NotServed, ServerError
@@ -25,11 +25,11 @@ _SOME = "default"
 """A namespace that exists in every cluster."""
 
 
-async def refused(client: Client, given: Iterable[Manifest], made: Collection[str]) -> Mapping[Ref, str]:
+async def find_refused_objects(client: Client, given: Iterable[Manifest], made: Collection[str]) -> Mapping[Ref, str]:
     """Return the objects that the API server would refuse, each with the reason. `made` names the namespaces that the same
     files create. Raises KubeError for errors that say nothing about the object.
     """
-    answers = {ref(body): await _tried(client, body, made) for body in given if ref(body).kind in WRITTEN}
+    answers = {ref_of_body(body): await _tried(client, body, made) for body in given if ref_of_body(body).kind in WRITTEN}
     return {which: reason for which, reason in answers.items() if reason}
 
 
@@ -37,7 +37,7 @@ async def _tried(client: Client, body: Manifest, made: Collection[str], namespac
     """Return the API server's refusal of a dry run of this object; "" if the API server accepts the object, or if the user
     may not apply it. `namespace` replaces the object's own namespace.
     """
-    which, metadata = ref(body), body["metadata"]
+    which, metadata = ref_of_body(body), body["metadata"]
     own = {name: metadata[name] for name in ("name", "namespace", "labels", "annotations") if metadata.get(name)}
     inside = {"namespace": namespace} if namespace else {}
     fields = {name: value for name, value in body.items() if name != "status"}
@@ -63,7 +63,10 @@ def _words(error: KubeError, body: Manifest) -> str:
     unknown = list(dict.fromkeys(_UNKNOWN.findall(str(error))))
     if unknown:
         kind = strict.kind_of(str(body.get("apiVersion")), str(body.get("kind")))
-        known = {each.field: ": ".join(worded(each)) for each in (strict.mistakes(kind, body) if kind is not None else ())}
+        known = {
+            each.field: ": ".join(describe_mistake(each))
+            for each in (strict.find_mistakes(kind, body) if kind is not None else ())
+        }
         return "; ".join(known.get(field) or f"field {field} does not exist: {_EXPLAIN}" for field in unknown)
     if isinstance(error, ServerError):
         raise error

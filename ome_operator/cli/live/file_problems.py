@@ -32,7 +32,7 @@ def without_repeats(problems: tuple[str, ...], refused: Collection[RefusedPart],
     return tuple(problem for problem in cut if not (len(problems) > 1 and _WAITS in problem))
 
 
-def apart(problems: tuple[str, ...], named: Iterable[Ref]) -> tuple[tuple[str, ...], str]:
+def separate_runtime_problem(problems: tuple[str, ...], named: Iterable[Ref]) -> tuple[tuple[str, ...], str]:
     """Return the problems of a service in files without the problem that no runtime fits, and the text of that problem; ""
     if the service does not have it. If the files contain a runtime, the problem is not separated, because that runtime has
     to fit.

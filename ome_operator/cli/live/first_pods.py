@@ -9,10 +9,10 @@ from ome_operator.cli.live import dry_run
 from ome_operator.cli.live.second_copy import usage
 from ome_operator.core.observed.objects import Manifest, Node, Pod
 from ome_operator.core.placement.admission import has_capacity
-from ome_operator.core.placement.capacity_check import needs
-from ome_operator.core.placement.claims import less, roomy
+from ome_operator.core.placement.capacity_check import revision_needs
+from ome_operator.core.placement.claims import nodes_with_room, subtract_held
 from ome_operator.core.placement.fit import Needs
-from ome_operator.core.placement.kueue import queued
+from ome_operator.core.placement.kueue import is_queued
 from ome_operator.core.placement.messages import without_capacity
 from ome_operator.core.placement.quotas import QuotaChange, shortage
 from ome_operator.core.reasons import Reason
@@ -37,7 +37,7 @@ def changes_pods(item: Forecast) -> bool:
     return any(change.mark != REMOVED and change.kind in ("StatefulSet", "Deployment") for change in item.changes)
 
 
-def lacking(conditions: Sequence[Mapping[str, Any]]) -> list[str]:
+def lack_messages(conditions: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the messages of those conditions that report a lack of nodes for models or roles. Each message occurs once."""
     messages = [str(one["message"]) for one in conditions if one["reason"] in _LACKS]
     return [text for text in dict.fromkeys(messages) if not any(text != other and other in text for other in messages)]
@@ -49,9 +49,9 @@ async def held_by_others(
     """Return why the pods of a service find no free nodes now; "" if they find nodes, if the user may not read the pods on
     these nodes, or if a queue places the pods.
     """
-    if queued(after.workloads) or not nodes:
+    if is_queued(after.workloads) or not nodes:
         return ""
-    asked = needs(after.workloads, {role.component: role.groups for role in after.roles}, namespace, weights=True)
+    asked = revision_needs(after.workloads, {role.component: role.groups for role in after.roles}, namespace, weights=True)
     return await without_free_nodes(client, asked, nodes, mine)
 
 
@@ -63,12 +63,12 @@ async def without_free_nodes(client: Client, asked: Needs, nodes: Mapping[str, N
     """
     uids = {pod.uid for pod in mine}
     others = ForeignPods(client, time.monotonic, lambda pod: (pod.get("metadata") or {}).get("uid") in uids)
-    await others.read(roomy(asked, nodes))
-    free = {name: less(node, others.on(name)) for name, node in nodes.items()}
+    await others.read(nodes_with_room(asked, nodes))
+    free = {name: subtract_held(node, others.on(name)) for name, node in nodes.items()}
     return "" if has_capacity(asked, (), free) else without_capacity(asked, nodes, free, lambda _: ())
 
 
-async def refused(client: Client, after: TargetOutcome, namespace: str) -> Sequence[str]:
+async def pod_refusals(client: Client, after: TargetOutcome, namespace: str) -> Sequence[str]:
     """Return why the ResourceQuotas of the namespace, or the API server in a dry run, refuse pods of a service that has none
     yet; () if nothing does, or if the user lacks the rights to know.
     """
@@ -76,7 +76,7 @@ async def refused(client: Client, after: TargetOutcome, namespace: str) -> Seque
 
 
 async def _beyond_quota(client: Client, after: TargetOutcome, namespace: str) -> str:
-    if queued(after.workloads):
+    if is_queued(after.workloads):
         return ""
     try:
         quotas = await client.list_objects("ResourceQuota", namespace)

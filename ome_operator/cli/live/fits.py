@@ -8,35 +8,37 @@ from typing import Any
 from ome_operator import keys
 from ome_operator.api import InferenceService, Invalid, migrate
 from ome_operator.cache.cluster_cache import RECORD, ClusterCache
-from ome_operator.cache.foreign_pods import held
+from ome_operator.cache.foreign_pods import total_requests
 from ome_operator.cache.resources import CATALOG, SERVICE, SHORT
-from ome_operator.cli.live.avoided import avoided
-from ome_operator.cli.live.cluster_from_manifests import gather, over, ref
+from ome_operator.cli.live.avoided import read_avoided_nodes
+from ome_operator.cli.live.cluster_from_manifests import build_cluster, merge_edit, ref_of_body
 from ome_operator.cli.live.trees import OURS
 from ome_operator.core.observed.from_api import pod as pod_facts
 from ome_operator.core.observed.objects import Manifest, Node, Ref
-from ome_operator.core.placement.capacity_check import needs
+from ome_operator.core.placement.capacity_check import revision_needs
 from ome_operator.core.resolve.inputs import resolve
 from ome_operator.describe.fit import FitAnswer, Holder, fit_on_nodes
 from ome_operator.describe.outcome import SURVIVES, TargetOutcome, compute_outcome
 from ome_operator.kube.client import Client
-from ome_operator.kube.listing import listed
+from ome_operator.kube.listing import list_all
 
 ENDED = ("Succeeded", "Failed")
 
 
-async def fits(client: Client, given: Sequence[Manifest]) -> tuple[list[FitAnswer], list[str]]:
+async def services_that_fit(client: Client, given: Sequence[Manifest]) -> tuple[list[FitAnswer], list[str]]:
     """Return whether each service of these objects would fit now, and a sentence for each service that cannot be rendered.
     Models, runtimes and accelerator classes that the objects do not contain are those of the cluster, and the RoleScales of
     a service that exists set its numbers of groups. Raises KubeError.
     """
-    referred = await listed(client, (SERVICE, *CATALOG, *SHORT, "Node", RECORD), optional=(RECORD,))
-    lasting = await listed(client, SURVIVES, selector=OURS, optional=SURVIVES)
-    live = {ref(body): body for body in (*referred, *lasting)}
+    referred = await list_all(client, (SERVICE, *CATALOG, *SHORT, "Node", RECORD), optional=(RECORD,))
+    lasting = await list_all(client, SURVIVES, selector=OURS, optional=SURVIVES)
+    live = {ref_of_body(body): body for body in (*referred, *lasting)}
     agent = any(which.kind == RECORD for which in live)
-    written = {ref(body): over(body, live[ref(body)]) if ref(body) in live else body for body in given}
-    after = gather({**live, **written}.values(), model_agent=agent)
-    bad = await avoided(client)
+    written = {
+        ref_of_body(body): merge_edit(body, live[ref_of_body(body)]) if ref_of_body(body) in live else body for body in given
+    }
+    after = build_cluster({**live, **written}.values(), model_agent=agent)
+    bad = await read_avoided_nodes(client)
     pods = [body for body in await client.list_objects("Pod") if (body.get("status") or {}).get("phase") not in ENDED]
     found, problems = list[FitAnswer](), list[str]()
     for resource in after.services():
@@ -67,12 +69,12 @@ def _resolved(service: InferenceService, cluster: ClusterCache) -> bool:
 def _answer(which: Ref, seen: TargetOutcome, nodes: Mapping[str, Node], pods: Sequence[Manifest]) -> FitAnswer:
     """Return whether a service fits on the nodes. `pods` are those of all namespaces; the service's own are left out."""
     wanted = {role.component: role.groups for role in seen.roles}
-    asked = needs(seen.workloads, wanted, which.namespace, weights=True)
+    asked = revision_needs(seen.workloads, wanted, which.namespace, weights=True)
     on: dict[str, list[Manifest]] = {}
     for body in pods:
         if _owner(body) != (which.namespace, which.name):
             on.setdefault((body.get("spec") or {}).get("nodeName") or "", []).append(body)
-    amounts = {key: held(each, lambda _: False) for key, each in on.items()}
+    amounts = {key: total_requests(each, lambda _: False) for key, each in on.items()}
     answer = fit_on_nodes(which[1:], asked, nodes, amounts, {key: _holders(each) for key, each in on.items()})
     return replace(answer, groups={role.title: role.groups for role in seen.roles})
 

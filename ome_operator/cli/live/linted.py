@@ -8,10 +8,10 @@ from ome_operator import keys
 from ome_operator.api import InferenceService, Invalid, Model, Runtime
 from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.resources import BENCHMARK, CATALOG, SERVICE, SHORT
-from ome_operator.cli.live.cluster_from_manifests import gather, made, ref
-from ome_operator.cli.live.cluster_from_manifests import named as name_of
-from ome_operator.cli.live.file_problems import apart, without_cluster, without_repeats
-from ome_operator.cli.live.references import dangling, misspelt, needed, of_pods
+from ome_operator.cli.live.cluster_from_manifests import build_cluster, derived_objects, ref_of_body
+from ome_operator.cli.live.cluster_from_manifests import full_name as name_of
+from ome_operator.cli.live.file_problems import separate_runtime_problem, without_cluster, without_repeats
+from ome_operator.cli.live.references import dangling_references, misspelled_references, named_references, of_pods
 from ome_operator.core.benchmarkjob import job
 from ome_operator.core.observed.objects import Deps, Manifest, Ref
 from ome_operator.core.observed.validation import RenderedComponent
@@ -25,14 +25,14 @@ from ome_operator.core.selection.match import violations
 from ome_operator.core.selection.model_profile import profile_of
 from ome_operator.core.weights.mount import AnyModel, claim, unsupported_scheme, weights
 from ome_operator.describe.outcome import TargetOutcome, compute_outcome
-from ome_operator.engines.flags import Versions, packaged
-from ome_operator.errors import Unanswered
+from ome_operator.engines.flags import Versions, packaged_versions
+from ome_operator.errors import QuestionUnanswered
 from ome_operator.lint import rules
 from ome_operator.lint.finding import Severity
 from ome_operator.lint.model import gpu_memory, model_facts, node_labels
 from ome_operator.lint.subject import RefusedPart, Subject, subject
 from ome_operator.lint.validator import ALREADY_REPORTED, Validator, refusals
-from ome_operator.util.similar import meant
+from ome_operator.util.similar import suggestion
 
 if TYPE_CHECKING:
     from ome_operator.kube.client import Client
@@ -58,10 +58,10 @@ def subjects(
     """
     if refused:
         yield Subject("", "", (), None, (), versions, {}, refused=refused)
-    cluster = gather([*beside, *given], model_agent=False)
+    cluster = build_cluster([*beside, *given], model_agent=False)
     services = [kept.ref for kept in cluster.services()]
-    named = {ref(body) for body in given}
-    written = any(made(cluster, kind) for kind in SHORT)
+    named = {ref_of_body(body) for body in given}
+    written = any(derived_objects(cluster, kind) for kind in SHORT)
     used, models = set(), set()
     for looked_at in of_services(cluster, services if written else named, versions):
         if refused and not looked_at.roles and _is_refused(looked_at, refused):
@@ -70,9 +70,11 @@ def subjects(
         models.add(looked_at.model_name)
         told_apart = (ABSENT, NO_FIELD) if refused else (ABSENT,)
         advice = "; ".join(part for part in looked_at.advice.split("; ") if not any(words in part for words in told_apart))
-        problems, elsewhere = apart(without_repeats(looked_at.problems, refused, looked_at.service), named)
+        problems, elsewhere = separate_runtime_problem(
+            without_repeats(looked_at.problems, refused, looked_at.service), named
+        )
         told = without_cluster(problems, catalog, named)
-        near = misspelt(_of_pods(looked_at), others)
+        near = misspelled_references(_of_pods(looked_at), others)
         yield replace(looked_at, problems=told, elsewhere=elsewhere, advice=advice, dangling=near)
     yield from _misplaced(cluster, named, models, versions)
     yield from _unfetched(cluster, named, versions)
@@ -94,7 +96,7 @@ def _alone(
     bodies = [_made_up(runtime, models[0])] if len(models) == 1 else [_model(), _made_up(runtime)]
     if len(models) > 1:
         bodies += [_made_up(runtime, model, f"-{number}") for number, model in enumerate(models)]
-    cluster = gather([*around, *bodies], model_agent=False)
+    cluster = build_cluster([*around, *bodies], model_agent=False)
     made_up = {kept.ref.name: kept.parsed for kept in cluster.services() if kept.ref not in services}
     for name in (str(body["metadata"]["name"]) for body in bodies if body["kind"] == SERVICE):
         service = made_up[name]
@@ -111,7 +113,7 @@ def _underived(
     """Yield the objects of sglang.ai in the files from which the operator could derive nothing, and the BenchmarkJobs for
     which it could create no Job. Objects that a cluster would refuse are left out.
     """
-    found = {item.of: item.why for kind in SHORT for item in made(cluster, kind)}
+    found = {item.of: item.why for kind in SHORT for item in derived_objects(cluster, kind)}
     jobs = (each for each in cluster.resources[BENCHMARK] if not isinstance(each.parsed, Invalid))
     found |= {each.ref: job.refusal(each.parsed) for each in jobs}
     for which, why in found.items():
@@ -129,9 +131,9 @@ def _dangling(
     cluster: ClusterCache, named: Iterable[Ref], others: Collection[Ref], versions: Versions, catalog: str
 ) -> Iterator[Subject]:
     """Yield the objects `named` that refer to objects that are not known."""
-    found = {which: [*each] for which, each in dangling(cluster, named)}
-    for which, reference in needed(cluster, named):
-        found.setdefault(which, []).extend(misspelt([reference], others))
+    found = {which: [*each] for which, each in dangling_references(cluster, named)}
+    for which, reference in named_references(cluster, named):
+        found.setdefault(which, []).extend(misspelled_references([reference], others))
     for which, each in found.items():
         told = tuple((one.field, without_cluster([one.sentence], catalog)[0]) for one in each)
         if told:
@@ -182,11 +184,11 @@ def on_machine(looked_at: list[Subject], accelerator: str) -> list[Subject]:
     known = sorted({name for each in looked_at for name in each.memory})
     if accelerator not in known:
         classes = (
-            f"{meant(accelerator, known)}name one of {', '.join(known)}"
+            f"{suggestion(accelerator, known)}name one of {', '.join(known)}"
             if known
             else "no accelerator class with a known memory provides its GPUs"
         )
-        raise Unanswered(f"--accelerator: no checked service or runtime runs on {accelerator}: {classes}.")
+        raise QuestionUnanswered(f"--accelerator: no checked service or runtime runs on {accelerator}: {classes}.")
     return [_with_memory(each, accelerator) for each in looked_at]
 
 
@@ -204,7 +206,7 @@ def _is_refused(looked_at: Subject, refused: Iterable[RefusedPart]) -> bool:
     return bool(mine) and all(any(text in problem for text in mine) for problem in looked_at.problems)
 
 
-def judged(deps: Deps) -> Deps:
+def with_validator(deps: Deps) -> Deps:
     """Return `deps` with a validator that refuses the same revisions as the operator. The validator gives no advice,
     because the commands print the findings of `ome lint` separately.
     """
@@ -218,7 +220,7 @@ def lines(cluster: ClusterCache, named: Collection[Ref], all_of_it: str, reporte
     `reported` contains the sentences that the command prints beside these lines; refusals that they contain are left out.
     """
     messages = []
-    for looked_at in of_services(cluster, named, packaged()):
+    for looked_at in of_services(cluster, named, packaged_versions()):
         refused = {(each.rule, each.says) for each in refusals(looked_at)}
         for finding in rules.check(looked_at, ALREADY_REPORTED):
             if finding.rule.severity != Severity.NOTE:
@@ -239,13 +241,13 @@ async def on_a_cluster(client: "Client", namespace: str, name: str, versions: Ve
     look as if the runtime did not exist.
     """
     # imported here because it loads the package kubernetes, which checks of files do not need
-    from ome_operator.cli.live.trees import found
+    from ome_operator.cli.live.trees import read_service_object
     from ome_operator.kube.listing import listed_around
     from ome_operator.kube.resources import RESOURCES
 
-    asked = [await found(client, namespace, name)] if name else []
+    asked = [await read_service_object(client, namespace, name)] if name else []
     there = await listed_around(client, (SERVICE, *CATALOG, *SHORT), [namespace])
-    cluster = gather([*there, *asked], model_agent=False)
+    cluster = build_cluster([*there, *asked], model_agent=False)
     wanted = [kept.ref for kept in cluster.services() if name in ("", kept.ref.name)]
     absent = not await client.served(RESOURCES["ScaledObject"].api_version)
     return [replace(looked_at, keda_absent=absent) for looked_at in of_services(cluster, wanted, versions)]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ome_operator.describe.log_selection import sort_key
 from ome_operator.kube import errors
-from ome_operator.kube.podlogs import LogLine, Logs, Wanted
+from ome_operator.kube.podlogs import LogLine, Logs, LogWindow
 from ome_operator.util.wording import count
 
 PAUSE = 1.0
@@ -31,7 +31,7 @@ Show = Callable[[str, LogLine], None]
 Complain = Callable[[str], None]
 
 
-async def merged(logs: Logs, sources: list[Source], wanted: Wanted, show: Show, complain: Complain) -> int:
+async def show_merged(logs: Logs, sources: list[Source], wanted: LogWindow, show: Show, complain: Complain) -> int:
     """Show all logs in order of time, and return how many could not be read. If there is no line at all, `complain` is
     called with a sentence that says so, because the containers may not have started.
     """
@@ -72,8 +72,8 @@ class _Followed:
     task: asyncio.Task[None] | None = None
 
 
-async def follow(
-    logs: Logs, look: Callable[[], Awaitable[list[Source]]], wanted: Wanted, show: Show, complain: Complain
+async def follow_logs(
+    logs: Logs, look: Callable[[], Awaitable[list[Source]]], wanted: LogWindow, show: Show, complain: Complain
 ) -> None:
     """Follow every log over restarts and replacements of its pod, including those of new pods, forever."""
     known: dict[tuple[str, str], _Followed] = {}
@@ -89,7 +89,7 @@ async def follow(
                 item = known.setdefault((source.pod, source.container), _Followed())
                 if item.task is None or item.task.done():
                     # All lines of a container that appears later are shown, because none of them has been shown before.
-                    part = wanted if first else Wanted(follow=True)
+                    part = wanted if first else LogWindow(follow=True)
                     item.task = asyncio.create_task(_until_gone(logs, source, part, item, show, complain))
             first = first and not sources
             await asyncio.sleep(PAUSE)
@@ -100,7 +100,9 @@ async def follow(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _until_gone(logs: Logs, source: Source, wanted: Wanted, item: _Followed, show: Show, complain: Complain) -> None:
+async def _until_gone(
+    logs: Logs, source: Source, wanted: LogWindow, item: _Followed, show: Show, complain: Complain
+) -> None:
     """Follow a container, and its next start after each end, until its pod is deleted."""
     said = ""
     while True:

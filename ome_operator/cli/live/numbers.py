@@ -40,7 +40,7 @@ async def nodes(client: Client) -> Nodes:
     return Nodes(tuple(map(node, bodies)), simulated_nodes(bodies))
 
 
-async def heard(
+async def read_service_numbers(
     client: Client, page: ReadPage, namespace: str, service: str, simulated: frozenset[str] = frozenset()
 ) -> ServicesWithNumbers:
     """Return one service, or all services in a namespace ("" for all namespaces), with the metrics that their routers report

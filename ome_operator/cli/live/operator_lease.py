@@ -10,7 +10,7 @@ from ome_operator.kube.errors import KubeError
 from ome_operator.settings import Settings
 
 
-async def late(client: Client, bodies: Iterable[Manifest], now: datetime) -> dict[str, str]:
+async def find_late_operators(client: Client, bodies: Iterable[Manifest], now: datetime) -> dict[str, str]:
     """Return, for each operator class of these services, the sentence that no operator of this class works; "" if an
     operator works, or if the user may not read Leases. One request is sent for each class.
     """

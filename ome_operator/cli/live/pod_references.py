@@ -9,7 +9,7 @@ from ome_operator.kube.client import Client
 from ome_operator.kube.errors import KubeError, NotFound
 
 
-async def missing(client: Client, after: TargetOutcome, namespace: str, made: Collection[Ref]) -> list[str]:
+async def find_missing_references(client: Client, after: TargetOutcome, namespace: str, made: Collection[Ref]) -> list[str]:
     """Return a sentence for each object that the pods of a service need and that does not exist. `made` names the objects
     that the user's files create. Nothing is said about objects that the user may not read.
     """
@@ -21,11 +21,11 @@ async def missing(client: Client, after: TargetOutcome, namespace: str, made: Co
         f"{which.kind} {which.name} does not exist in namespace {namespace}, so the pods that name it do not start: create "
         "it, or name another"
         for which in sorted(needed - own - set(made))
-        if not await exists(client, which)
+        if not await object_exists(client, which)
     ]
 
 
-async def exists(client: Client, which: Ref) -> bool:
+async def object_exists(client: Client, which: Ref) -> bool:
     """Return whether an object exists; also True if the user may not read it."""
     try:
         await client.get_metadata(*which)

@@ -10,17 +10,17 @@ from typing import Any
 from ome_operator.api import InferenceService, Invalid
 from ome_operator.cache.cluster_cache import RECORD, ClusterCache
 from ome_operator.cache.resources import CATALOG, SERVICE, SHORT, Resource
-from ome_operator.cli.live.cluster_from_manifests import gather
+from ome_operator.cli.live.cluster_from_manifests import build_cluster
 from ome_operator.cli.live.simulated import read_simulated_nodes
-from ome_operator.cli.live.trees import found, selector
+from ome_operator.cli.live.trees import read_service_object, selector
 from ome_operator.core.observed.objects import Manifest
-from ome_operator.core.preflight.on_demand import Trial, owned, patience, trial
+from ome_operator.core.preflight.on_demand import Trial, check_time_limit, trial, with_owner_reference
 from ome_operator.describe.outcome import SURVIVES, TargetOutcome, compute_outcome
 from ome_operator.describe.preflight import RankCheck, progress, rank
-from ome_operator.errors import OmeError, Unanswered
+from ome_operator.errors import OmeError, QuestionUnanswered
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import Conflict, Forbidden, KubeError, NotFound, Transient
-from ome_operator.kube.listing import listed, listed_around
+from ome_operator.kube.listing import list_all, listed_around
 from ome_operator.kube.resources import RESOURCES
 
 PAUSE = 1.0
@@ -38,7 +38,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 Say = Callable[[str], None]
 
 
-class Stopped(OmeError):
+class CheckStopped(OmeError):
     """A signal ended the check; everything that it created has been removed."""
 
     def __init__(self, number: int) -> None:
@@ -63,7 +63,7 @@ async def of_files(
             comes_to = _outcome(resource, cluster)
             groups = {each.component: max(1, each.groups) for each in comes_to.roles}
             made.append(_trial(resource, comes_to, groups, roles, within))
-        except Unanswered as error:
+        except QuestionUnanswered as error:
             problems.append(str(error).rstrip("."))
     return made, problems
 
@@ -72,12 +72,12 @@ async def of_service(client: Client, namespace: str, name: str, roles: Collectio
     """Return a trial for one more group of each role of a service. Raises KubeError, NotFound for the name of the service,
     and Unanswered.
     """
-    body = await found(client, namespace, name)
-    kept = await listed(client, sorted(SURVIVES), namespace, selector(name))
+    body = await read_service_object(client, namespace, name)
+    kept = await list_all(client, sorted(SURVIVES), namespace, selector(name))
     cluster = await _cluster(client, {namespace}, [*kept, body])
     resource = next((each for each in cluster.services() if each.ref[1:] == (namespace, name)), None)
     if resource is None:
-        raise Unanswered(
+        raise QuestionUnanswered(
             f"no InferenceService can be derived from {namespace}/{name} yet: `ome explain {name} -n {namespace}` shows why."
         )
     comes_to = _outcome(resource, cluster)
@@ -90,7 +90,7 @@ async def _cluster(client: Client, namespaces: Collection[str], given: Sequence[
     kinds = (*CATALOG, *(kind for kind in SHORT if not RESOURCES[kind].namespaced), "Node", RECORD)
     there = await listed_around(client, kinds, sorted(namespaces), optional=("Node", RECORD))
     agent = any(body["kind"] == RECORD for body in there)
-    return gather([*there, *given], model_agent=agent)
+    return build_cluster([*there, *given], model_agent=agent)
 
 
 def _outcome(resource: Resource, cluster: ClusterCache) -> TargetOutcome:
@@ -100,10 +100,12 @@ def _outcome(resource: Resource, cluster: ClusterCache) -> TargetOutcome:
     which, service = resource.ref, resource.parsed
     if not isinstance(service, InferenceService):
         why = service.why if isinstance(service, Invalid) else "the object is not an InferenceService"
-        raise Unanswered(f"the InferenceService {which.name} in namespace {which.namespace} cannot be read: {why}.")
+        raise QuestionUnanswered(f"the InferenceService {which.name} in namespace {which.namespace} cannot be read: {why}.")
     comes_to = compute_outcome(service, cluster.deps(), cluster.children_of(which.namespace, which.name).values())
     if not comes_to.workloads:
-        raise Unanswered(f"{which.namespace}/{which.name} has no pods: {'; '.join(comes_to.problems) or 'nothing to run'}")
+        raise QuestionUnanswered(
+            f"{which.namespace}/{which.name} has no pods: {'; '.join(comes_to.problems) or 'nothing to run'}"
+        )
     return comes_to
 
 
@@ -114,14 +116,14 @@ def _trial(
     wanted = {name: number for name, number in groups.items() if not roles or name in roles}
     if not wanted:
         has = ", ".join(each.title for each in comes_to.roles)
-        raise Unanswered(f"{which.namespace}/{which.name} has no such role: set --role to one of {has}.")
+        raise QuestionUnanswered(f"{which.namespace}/{which.name} has no such role: set --role to one of {has}.")
     return trial(which.name, which.namespace, comes_to.workloads, wanted, uuid.uuid4().hex[:8], within)
 
 
 # --- the look -----------------------------------------------------------------------------------------------------------
 
 
-class Look:
+class PreflightRun:
     """The check pods of a command, from their creation to their removal."""
 
     def __init__(self, client: Client, trials: Sequence[Trial], within: int, say: Say) -> None:
@@ -143,7 +145,7 @@ class Look:
                 return await work
             except asyncio.CancelledError:
                 if got:
-                    raise Stopped(got[0]) from None
+                    raise CheckStopped(got[0]) from None
                 raise
             finally:
                 work.cancel()
@@ -157,7 +159,7 @@ class Look:
         self._begun = loop.time()
         for each in self._trials:
             headless = await self._post(each.headless)
-            await asyncio.gather(*(self._post(owned(pod, headless)) for pod in each.pods.values()))
+            await asyncio.gather(*(self._post(with_owner_reference(pod, headless)) for pod in each.pods.values()))
         ranks = await self._ended()
         seconds = loop.time() - self._begun
         if before is not None:
@@ -172,7 +174,7 @@ class Look:
     async def _ended(self) -> list[RankCheck]:
         """Wait until all ranks are done, or the time is up, and return their results."""
         sizes = [max(place.rank for place in each.pods) + 1 for each in self._trials]
-        longest = self._within + patience(max(sizes), self._within) + SLACK
+        longest = self._within + check_time_limit(max(sizes), self._within) + SLACK
         told, ranks = "", list[RankCheck]()
         while True:
             now = asyncio.get_running_loop().time() - self._begun

@@ -11,15 +11,22 @@ from ome_operator.api import InferenceService, Invalid
 from ome_operator.cache.cluster_cache import RECORD, ClusterCache
 from ome_operator.cache.resources import CATALOG, SERVICE, SHORT
 from ome_operator.cli.live import dry_run, second_copy
-from ome_operator.cli.live.cluster_from_manifests import gather, named, over, ref
-from ome_operator.cli.live.cluster_from_manifests import made as derived
-from ome_operator.cli.live.first_pods import adds_pods, changes_pods, held_by_others, lacking, refused, without_free_nodes
-from ome_operator.cli.live.linted import judged, lines
-from ome_operator.cli.live.pod_references import exists, missing
-from ome_operator.cli.live.references import dangling, needed
+from ome_operator.cli.live.cluster_from_manifests import build_cluster, full_name, merge_edit, ref_of_body
+from ome_operator.cli.live.cluster_from_manifests import derived_objects as derived
+from ome_operator.cli.live.first_pods import (
+    adds_pods,
+    changes_pods,
+    held_by_others,
+    lack_messages,
+    pod_refusals,
+    without_free_nodes,
+)
+from ome_operator.cli.live.linted import lines, with_validator
+from ome_operator.cli.live.pod_references import find_missing_references, object_exists
+from ome_operator.cli.live.references import dangling_references, named_references
 from ome_operator.cli.live.trees import OURS, selector
 from ome_operator.core.observed.objects import Child, Manifest, Node, Observed, Pod, Ref
-from ome_operator.core.observed.slices import slices, started
+from ome_operator.core.observed.slices import has_started, slices
 from ome_operator.core.reasons import ROLLED_OUT, Reason, RolloutStage, record_of
 from ome_operator.core.reconcile.plan import CapacityCheck, Check
 from ome_operator.core.reconcile.sync import sync
@@ -29,7 +36,7 @@ from ome_operator.describe.preview import Preview, Side, compare_versions, forec
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import Forbidden
 from ome_operator.kube.errors import Invalid as Refused
-from ome_operator.kube.listing import listed
+from ome_operator.kube.listing import list_all
 from ome_operator.kube.resources import CHILDREN
 
 
@@ -40,16 +47,18 @@ async def preview(
     objects of other kinds. An object that would be refused is a problem, and the rest of the result is the same as if the
     files did not contain it. Raises KubeError.
     """
-    referred = await listed(client, (SERVICE, *CATALOG, *SHORT, "Node", RECORD), optional=("Node", RECORD))
-    lasting = await listed(client, SURVIVES, selector=OURS)
-    live = {ref(body): body for body in (*referred, *lasting)}
+    referred = await list_all(client, (SERVICE, *CATALOG, *SHORT, "Node", RECORD), optional=("Node", RECORD))
+    lasting = await list_all(client, SURVIVES, selector=OURS)
+    live = {ref_of_body(body): body for body in (*referred, *lasting)}
     # Where NodeModels exist, an agent runs, and weights are in the directories of their revisions, as with the operator's
     # own setting.
     agent = any(which.kind == RECORD for which in live)
-    edited_objects = {ref(body): over(body, live[ref(body)]) if ref(body) in live else body for body in given}
+    edited_objects = {
+        ref_of_body(body): merge_edit(body, live[ref_of_body(body)]) if ref_of_body(body) in live else body for body in given
+    }
     refusals = await _refusals(client, edited_objects, given, made)
     written = {which: body for which, body in edited_objects.items() if which not in refusals}
-    before, after = (gather(bodies.values(), model_agent=agent) for bodies in (live, {**live, **written}))
+    before, after = (build_cluster(bodies.values(), model_agent=agent) for bodies in (live, {**live, **written}))
     parsed = {which: _parsed(after, which) for which in written}
     children = {item.ref: tuple(before.children_of(*item.ref[1:]).values()) for item in after.services()}
     sides = _side(before), _side(after)
@@ -70,7 +79,7 @@ async def preview(
             *lines(after, reached, "`ome lint -f` with the same files"),
         ),
         services=forecasts(*sides, children, remarks, running) if any(remarks.values()) else first,
-        problems=tuple(f"{named(which)}: {reason}" for which, reason in refusals.items()),
+        problems=tuple(f"{full_name(which)}: {reason}" for which, reason in refusals.items()),
         waves=tuple(waves(first, notes)),
     )
 
@@ -81,14 +90,16 @@ async def _unknown_references(
     """Return a sentence for each reference of the objects `written` to an object that neither exists nor is one of `others`.
     Those of services' pods are left out, because they are remarks about the services.
     """
-    found = [f"{named(which)}: {each.sentence}" for which, missed in dangling(after, written) for each in missed]
+    found = [
+        f"{full_name(which)}: {each.sentence}" for which, missed in dangling_references(after, written) for each in missed
+    ]
     underived = (item for kind in SHORT for item in derived(after, kind) if item.why and item.of in written)
-    found += [f"{named(item.of)}: {item.why}" for item in underived]
-    for which, reference in needed(after, written):
+    found += [f"{full_name(item.of)}: {item.why}" for item in underived]
+    for which, reference in named_references(after, written):
         ref = reference.ref
-        if ref not in others and not await exists(client, ref):
+        if ref not in others and not await object_exists(client, ref):
             remedy = f"create it, or fix {reference.field}"
-            found.append(f"{named(which)}: {ref.kind} {ref.name} does not exist in namespace {ref.namespace}: {remedy}")
+            found.append(f"{full_name(which)}: {ref.kind} {ref.name} does not exist in namespace {ref.namespace}: {remedy}")
     return found
 
 
@@ -96,14 +107,17 @@ async def _refusals(
     client: Client, written: Mapping[Ref, Manifest], given: Sequence[Manifest], made: Collection[str]
 ) -> Mapping[Ref, str]:
     """Return the objects that cannot be parsed or that the API server would refuse, each with the reason."""
-    parsed = gather(written.values(), model_agent=False)
+    parsed = build_cluster(written.values(), model_agent=False)
     unread = {which: item.why for which in written if isinstance(item := _parsed(parsed, which), Invalid)}
-    return {**unread, **await dry_run.refused(client, (body for body in given if ref(body) not in unread), made)}
+    return {
+        **unread,
+        **await dry_run.find_refused_objects(client, (body for body in given if ref_of_body(body) not in unread), made),
+    }
 
 
 def _side(cluster: ClusterCache) -> Side:
     services = {item.ref: item.parsed for item in cluster.services() if not item.deleting}
-    return Side(services, cluster.deps(), judged(cluster.deps()))
+    return Side(services, cluster.deps(), with_validator(cluster.deps()))
 
 
 async def _running(client: Client, after: ClusterCache, found: Collection[Forecast]) -> Mapping[Ref, str]:
@@ -113,9 +127,9 @@ async def _running(client: Client, after: ClusterCache, found: Collection[Foreca
     running = {}
     for item in (each for each in found if each.before and each.before != each.after):
         which = item.service
-        there = gather(await listed(client, ("StatefulSet",), which.namespace, selector(which.name)))
+        there = build_cluster(await list_all(client, ("StatefulSet",), which.namespace, selector(which.name)))
         parts = slices(Observed(there.children_of(*which[1:])), _parsed(after, which).uid)
-        names = [name for name, part in parts.items() if started(part)]
+        names = [name for name, part in parts.items() if has_started(part)]
         if len(names) == 1 and names[0] != item.before:
             running[which] = names[0]
     return running
@@ -144,7 +158,7 @@ async def _remark(
         messages += [await _waits(client, after, item.service)]
     elif adds_pods(item):
         messages += await _unstarted(client, after, item, then, made)
-    messages += await missing(client, then, item.service.namespace, others)
+    messages += await find_missing_references(client, then, item.service.namespace, others)
     messages = [text for text in messages if text not in item.sentence]
     if any(messages):
         return f"But {'; '.join(filter(None, messages))}"
@@ -158,11 +172,11 @@ async def _unstarted(
     waits, conditions, mine = await _planned(client, after, item.service)
     nodes, namespace = after.deps().nodes, item.service.namespace
     messages = [waits] if waits else []
-    messages += lacking(conditions) if nodes else []
+    messages += lack_messages(conditions) if nodes else []
     if not messages and (held := await held_by_others(client, then, namespace, nodes, mine)):
         messages.append(held)
     if not item.before and namespace not in made:
-        messages += await refused(client, then, namespace)
+        messages += await pod_refusals(client, then, namespace)
     return messages
 
 
@@ -177,11 +191,11 @@ async def _planned(
     """Plan the edit of a service. Return three values: what the new revision would wait for, or "" if it may start; the
     conditions of the service after the edit; and its pods.
     """
-    found = await listed(client, (*CHILDREN, "Pod"), which.namespace, selector(which.name))
-    there = gather(found)
+    found = await list_all(client, (*CHILDREN, "Pod"), which.namespace, selector(which.name))
+    there = build_cluster(found)
     service: InferenceService = _parsed(after, which)
     observed = Observed(there.children_of(*which[1:]), there.pods_of(*which[1:]))
-    deps = judged(after.deps())
+    deps = with_validator(after.deps())
     plan = sync(service, deps, observed, datetime.now(UTC))
     while asked := {check.revision: await _tried(client, check) for check in plan.check} | {
         look.key: await _without_nodes(client, look, deps.nodes, there.pods_of(*which[1:])) for look in plan.look

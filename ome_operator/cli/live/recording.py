@@ -5,14 +5,14 @@ from datetime import UTC, datetime
 from ome_operator.api import InferenceService, Invalid
 from ome_operator.cache.cluster_cache import RECORD
 from ome_operator.cache.resources import CATALOG, SERVICE, SHORT
-from ome_operator.cli.live.cluster_from_manifests import gather
+from ome_operator.cli.live.cluster_from_manifests import build_cluster
 from ome_operator.cli.live.trees import selector
 from ome_operator.core.observed.objects import Deps, Observed, Ref
 from ome_operator.core.reconcile.plan import Plan
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.errors import UserError
 from ome_operator.kube.client import Client
-from ome_operator.kube.listing import listed
+from ome_operator.kube.listing import list_all
 from ome_operator.kube.resources import CHILDREN
 from ome_operator.recorder.passes import Pass, PassRecorder, SharedNodes
 from ome_operator.recorder.replay import as_applied
@@ -25,10 +25,10 @@ async def live(client: Client, namespace: str, name: str) -> Pass:
     The operator's settings and its memory are not available here: an object that nobody has edited is treated as applied.
     """
     body = await client.get(SERVICE, namespace, name)
-    referred = await listed(client, (*CATALOG, *SHORT, "Node", RECORD), optional=("Node", RECORD))
-    parts = await listed(client, (*CHILDREN, "Pod"), namespace, selector(name))
+    referred = await list_all(client, (*CATALOG, *SHORT, "Node", RECORD), optional=("Node", RECORD))
+    parts = await list_all(client, (*CHILDREN, "Pod"), namespace, selector(name))
     agent = any(found["kind"] == RECORD for found in referred)
-    there = gather(
+    there = build_cluster(
         [*referred, *parts, {**body, "apiVersion": InferenceService.API_VERSION, "kind": SERVICE}], model_agent=agent
     )
     resource = there.find(Ref(SERVICE, namespace, name))
@@ -36,10 +36,10 @@ async def live(client: Client, namespace: str, name: str) -> Pass:
         why = "the object is not an InferenceService" if resource is None else resource.parsed.why
         raise UserError(f"the InferenceService {name} in namespace {namespace} cannot be read: {why}.")
     seen = Observed(there.children_of(namespace, name), there.pods_of(namespace, name))
-    return looked(resource.parsed, there.deps(), seen, datetime.now(UTC))
+    return record_pass(resource.parsed, there.deps(), seen, datetime.now(UTC))
 
 
-def looked(service: InferenceService, deps: Deps, observed: Observed, now: datetime) -> Pass:
+def record_pass(service: InferenceService, deps: Deps, observed: Observed, now: datetime) -> Pass:
     """Run a reconciliation pass of the service, and return its recording."""
     outcome = _outcome(service, deps, observed, now)
     if isinstance(outcome, Plan):

@@ -6,23 +6,23 @@ from typing import Any
 from ome_operator.api import Object
 from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.resources import BENCHMARK, CATALOG, SERVICE
-from ome_operator.cli.live.cluster_from_manifests import named, ref
+from ome_operator.cli.live.cluster_from_manifests import full_name, ref_of_body
 from ome_operator.cli.live.file_problems import without_cluster
 from ome_operator.core.observed.objects import Manifest, Ref
 from ome_operator.core.podspec.named_objects import references
-from ome_operator.core.resolve.references import MissingReference, NamedReference, missing, needed_objects
-from ome_operator.util.similar import similar
+from ome_operator.core.resolve.references import MissingReference, NamedReference, missing_references, needed_objects
+from ome_operator.util.similar import most_similar
 
 _KINDS = (SERVICE, *CATALOG, BENCHMARK)
 
 
-def dangling(cluster: ClusterCache, objects: Iterable[Ref]) -> Iterator[tuple[Ref, tuple[MissingReference, ...]]]:
+def dangling_references(cluster: ClusterCache, objects: Iterable[Ref]) -> Iterator[tuple[Ref, tuple[MissingReference, ...]]]:
     """Yield each of these objects that refers to an object of the operator's kinds that the cluster does not have,
     with these references.
     """
     existing = frozenset(each.ref for kind in _KINDS for each in cluster.resources[kind])
     for which, item in _parsed(cluster, objects):
-        if found := missing(item, existing):
+        if found := missing_references(item, existing):
             yield which, found
 
 
@@ -30,27 +30,27 @@ def offline_sentences(cluster: ClusterCache, given: Iterable[Manifest], catalog:
     """Return a sentence for each such reference of the objects `given`. `catalog` names the source of objects that are not
     in the files.
     """
-    found = dangling(cluster, map(ref, given))
+    found = dangling_references(cluster, map(ref_of_body, given))
     return [
-        f"{named(which)}: {text}"
+        f"{full_name(which)}: {text}"
         for which, each in found
         for text in without_cluster((one.sentence for one in each), catalog)
     ]
 
 
-def needed(cluster: ClusterCache, objects: Iterable[Ref]) -> Iterator[tuple[Ref, NamedReference]]:
+def named_references(cluster: ClusterCache, objects: Iterable[Ref]) -> Iterator[tuple[Ref, NamedReference]]:
     """Yield each of these objects with each reference to a claim, a Secret or a ConfigMap."""
     yield from ((which, each) for which, item in _parsed(cluster, objects) for each in dict.fromkeys(needed_objects(item)))
 
 
-def misspelt(found: Iterable[NamedReference], written: Collection[Ref]) -> tuple[MissingReference, ...]:
+def misspelled_references(found: Iterable[NamedReference], written: Collection[Ref]) -> tuple[MissingReference, ...]:
     """Return those references to objects of other kinds that the files probably misspell: the objects `written` of the files
     do not contain the object, but one of a similar name. Objects of which the files contain nothing similar are expected on
     the cluster.
     """
     out = []
     for field, which in found:
-        near = similar(which.name, (each.name for each in written if each[:2] == which[:2]))
+        near = most_similar(which.name, (each.name for each in written if each[:2] == which[:2]))
         if near and which not in written:
             remedy = f"did you mean {near}? Otherwise make sure that it is on the cluster"
             says = f"{which.kind} {which.name} in namespace {which.namespace} is not in these files, which contain {near}"

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from ome_operator.api import InferenceService
 from ome_operator.cache.foreign_pods import ForeignPods
 from ome_operator.core.placement.admission import has_capacity
-from ome_operator.core.placement.capacity_check import needs
-from ome_operator.core.placement.claims import less, roomy
+from ome_operator.core.placement.capacity_check import revision_needs
+from ome_operator.core.placement.claims import nodes_with_room, subtract_held
 from ome_operator.core.placement.fit import Nodes
-from ome_operator.core.placement.kueue import queued
+from ome_operator.core.placement.kueue import is_queued
 from ome_operator.core.placement.quotas import QuotaChange, Usage, of_pod, of_workload, shortage
 from ome_operator.describe.outcome import TargetOutcome
 from ome_operator.kube.client import Client
@@ -30,12 +30,14 @@ async def advice(client: Client, after: TargetOutcome, service: InferenceService
     after     The outcome of the service after the edit.
     nodes     The nodes of the cluster as if they were empty.
     """
-    if queued(after.workloads):
+    if is_queued(after.workloads):
         return ""
-    asked = needs(after.workloads, {role.component: role.groups for role in after.roles}, service.namespace, weights=True)
+    asked = revision_needs(
+        after.workloads, {role.component: role.groups for role in after.roles}, service.namespace, weights=True
+    )
     pods = ForeignPods(client, time.monotonic, lambda _: False)
-    await pods.read(roomy(asked, nodes))
-    free = {name: less(nodes[name], pods.on(name)) for name in pods.known()}
+    await pods.read(nodes_with_room(asked, nodes))
+    free = {name: subtract_held(nodes[name], pods.on(name)) for name in pods.known()}
     if not has_capacity(asked, (), free):
         return ""
     try:
@@ -44,7 +46,7 @@ async def advice(client: Client, after: TargetOutcome, service: InferenceService
         return ""
     if shortage(quotas, QuotaChange(tuple(usage(after)))):
         return ""
-    number = sum(1 for _ in roomy(asked, free))
+    number = sum(1 for _ in nodes_with_room(asked, free))
     return (
         f"{count(number, 'node')} {'has' if number == 1 else 'have'} free capacity: with spec.rollout.blueGreen the old "
         "pods serve until the new pods are ready, and nothing is interrupted"

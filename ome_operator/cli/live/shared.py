@@ -8,7 +8,7 @@ KINDS = {"runtime": RUNTIMES, "model": MODELS, "acceleratorclass": ACCELERATORS}
 """Word on the command line → kinds, the cluster-scoped kind first."""
 
 
-async def found(client: Client, word: str, namespace: str, name: str) -> Manifest | None:
+async def find_shared_object(client: Client, word: str, namespace: str, name: str) -> Manifest | None:
     """Return the object to which services of a namespace refer by this name: the one in the namespace, or else the
     cluster-scoped one. None if neither exists.
     """

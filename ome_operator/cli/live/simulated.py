@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ome_operator.kube.client import Client
-from ome_operator.kube.listing import listed
+from ome_operator.kube.listing import list_all
 
 LABEL, VALUE = "type", "kwok"
 
@@ -18,4 +18,4 @@ def simulated_nodes(nodes: Iterable[Mapping[str, Any]]) -> frozenset[str]:
 
 async def read_simulated_nodes(client: Client) -> frozenset[str]:
     """Return the names of all simulated nodes; none if the user may not read nodes. Raises KubeError."""
-    return simulated_nodes(await listed(client, ("Node",), selector=f"{LABEL}={VALUE}", optional=("Node",)))
+    return simulated_nodes(await list_all(client, ("Node",), selector=f"{LABEL}={VALUE}", optional=("Node",)))

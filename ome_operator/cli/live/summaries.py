@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ome_operator import keys
 from ome_operator.core.observed.objects import Pod
-from ome_operator.core.observed.telemetry import RouterReport, Unusable, read
+from ome_operator.core.observed.telemetry import RouterReport, UnusableSummary, parse_report
 from ome_operator.core.render import meta
 from ome_operator.kube.errors import Forbidden, KubeError
 
@@ -42,10 +42,10 @@ async def summaries(page: ReadPage, pods: Iterable[Pod], simulated: Container[st
             return
         try:
             text = await page(pod.namespace, pod.name, keys.REGISTRY_PORT, "summary")
-            reports[pod.uid] = read(text, meta.slice_mark(pod), time.time())
+            reports[pod.uid] = parse_report(text, meta.slice_mark(pod), time.time())
         except Forbidden as error:
             troubles[pod.uid] = forbidden[pod.namespace] = f"you have no right to `get pods/proxy`: {error}"
-        except (KubeError, Unusable) as error:
+        except (KubeError, UnusableSummary) as error:
             troubles[pod.uid] = f"the summary of router {pod.name} cannot be used: {error}"
 
     routers = [pod for pod in pods if pod.component == keys.ROUTER and pod.ready and pod.node not in simulated]

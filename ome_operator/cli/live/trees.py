@@ -4,14 +4,14 @@ from datetime import UTC, datetime
 
 from ome_operator import keys
 from ome_operator.cache.resources import SERVICE, SERVING
-from ome_operator.cli.live.cluster_from_manifests import gather
-from ome_operator.cli.live.operator_lease import late
+from ome_operator.cli.live.cluster_from_manifests import build_cluster
+from ome_operator.cli.live.operator_lease import find_late_operators
 from ome_operator.core.observed.objects import Observed
 from ome_operator.describe.readiness import operator_class, with_late_operator
 from ome_operator.describe.tree import Tree, tree
 from ome_operator.kube.client import Client, Manifest
 from ome_operator.kube.errors import Forbidden, NotFound, NotServed
-from ome_operator.kube.listing import listed
+from ome_operator.kube.listing import list_all
 
 KINDS = ("ControllerRevision", "StatefulSet", "Deployment", "Pod")
 """Kinds of the objects that slices consist of."""
@@ -29,7 +29,7 @@ async def trees(client: Client, namespace: str, service: str = "") -> list[Tree]
     """
     there = await services(client, namespace, service)
     now = datetime.now(UTC)
-    silent = await late(client, (body for body, _ in there), now)
+    silent = await find_late_operators(client, (body for body, _ in there), now)
     return [with_late_operator(tree(body, observed, now), silent[operator_class(body)]) for body, observed in there]
 
 
@@ -37,13 +37,13 @@ async def services(client: Client, namespace: str, service: str = "") -> list[tu
     """Return the bodies of these services with their objects, sorted by namespace and name. Raises KubeError as `trees`
     does.
     """
-    bodies = [await found(client, namespace, service)] if service else await _all(client, namespace)
-    there = gather(await listed(client, KINDS, namespace, selector(service)))
+    bodies = [await read_service_object(client, namespace, service)] if service else await _all(client, namespace)
+    there = build_cluster(await list_all(client, KINDS, namespace, selector(service)))
     which = {(body["metadata"]["namespace"], body["metadata"]["name"]): body for body in bodies}
     return [(which[key], Observed(there.children_of(*key), there.pods_of(*key))) for key in sorted(which)]
 
 
-async def found(client: Client, namespace: str, name: str) -> Manifest:
+async def read_service_object(client: Client, namespace: str, name: str) -> Manifest:
     """Return the InferenceService of this name, or the Serving if no InferenceService has been derived from it. Raises
     KubeError as `Client.get` does.
     """
@@ -60,5 +60,5 @@ async def _all(client: Client, namespace: str) -> list[Manifest]:
     """Return all InferenceServices, and the Servings from which none has been derived yet."""
     services = await client.list_objects(SERVICE, namespace)
     made = {(body["metadata"]["namespace"], body["metadata"]["name"]) for body in services}
-    short = await listed(client, (SERVING,), namespace, optional=(SERVING,))
+    short = await list_all(client, (SERVING,), namespace, optional=(SERVING,))
     return services + [body for body in short if (body["metadata"]["namespace"], body["metadata"]["name"]) not in made]

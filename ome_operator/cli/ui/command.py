@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ome_operator.cli.connect import Context, Kubeconfig, namespace_or_default, on_cluster
-from ome_operator.cli.output import complain, say
-from ome_operator.errors import Unanswered
+from ome_operator.cli.output import print_error, print_result
+from ome_operator.errors import QuestionUnanswered
 
 if TYPE_CHECKING:
     from ome_operator.kube.client import Client
@@ -39,32 +39,32 @@ def ui(
     shell = CommandBuilder(tuple(_flags(kubeconfig, context)))
 
     async def work(client: "Client") -> None:
-        from ome_operator.cli.live.board import Looker
+        from ome_operator.cli.live.board import ClusterPoller
         from ome_operator.cli.ui.feed import Feed
-        from ome_operator.cli.ui.server import Reads, Site, served
+        from ome_operator.cli.ui.server import ClusterSite, PodReaders, serve_site
         from ome_operator.kube.podlogs import Logs
         from ome_operator.kube.podproxy import PodPages
         from ome_operator.machinery.health import PortTaken
 
         logs, pages = Logs(client.connection), PodPages(client.connection)
-        looker = Looker(client, namespace, fallback=namespace_or_default(client, ""))
+        looker = ClusterPoller(client, namespace, fallback=namespace_or_default(client, ""))
         where = f"{context} · {client.connection.server}" if context else client.connection.server
-        site = Site(client, Reads(logs.lines, pages.text), Feed(looker.look), shell, where)
+        site = ClusterSite(client, PodReaders(logs.lines, pages.text), Feed(looker.look), shell, where)
         try:
-            async with served(site, port) as address:
-                say(f"ome ui: {address.open}")
-                say("Anyone with this address can see what your kubeconfig can read. Press Ctrl+C to stop.")
+            async with serve_site(site, port) as address:
+                print_result(f"ome ui: {address.open}")
+                print_result("Anyone with this address can see what your kubeconfig can read. Press Ctrl+C to stop.")
                 with _file_for_browser(address.ticket) if open_ else nullcontext() as file:
                     if file is not None:
                         _start_browser(file)
                     await asyncio.Event().wait()
         except PortTaken as taken:
-            raise Unanswered(f"{taken}. Choose another port with --port; 0 selects a free port.") from taken
+            raise QuestionUnanswered(f"{taken}. Choose another port with --port; 0 selects a free port.") from taken
         finally:
             await logs.close()
             await pages.close()
 
-    on_cluster(kubeconfig, context, work, error=Unanswered, read_only=True)
+    on_cluster(kubeconfig, context, work, error=QuestionUnanswered, read_only=True)
 
 
 def _flags(kubeconfig: Path | None, context: str | None) -> list[str]:
@@ -104,4 +104,4 @@ def _start_browser(file: Path) -> None:
     except webbrowser.Error:
         opened = False
     if not opened:
-        complain("No browser could be started: open the address above yourself.")
+        print_error("No browser could be started: open the address above yourself.")

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from ome_operator.cli.live.board import Board
+from ome_operator.cli.live.board import ClusterState
 from ome_operator.kube.errors import KubeError
 
 logger = logging.getLogger(__name__)
@@ -24,10 +24,10 @@ what it shows."""
 class Feed:
     """The newest board, and the error of the newest poll."""
 
-    def __init__(self, look: Callable[[], Awaitable[Board]], pause: float = PAUSE) -> None:
+    def __init__(self, look: Callable[[], Awaitable[ClusterState]], pause: float = PAUSE) -> None:
         self._look, self._pause = look, pause
         self._asked, self._news = asyncio.Event(), asyncio.Condition()
-        self.board: Board | None = None
+        self.board: ClusterState | None = None
         self.problem = ""
         """Why the last poll failed; "" if it succeeded. After a failure `board` keeps the last successful poll."""
         self.failed: datetime | None = None

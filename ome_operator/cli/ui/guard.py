@@ -56,27 +56,27 @@ class TokenGuard:
         try:
             response = await self._answer(request, handler)
         except web.HTTPException as error:
-            response = refused(error.status, error.reason)
+            response = error_response(error.status, error.reason)
         except Exception:  # a page of an unexpected object must show no traceback, and must have the headers
             logger.exception("%s cannot be shown", request.path)
-            response = refused(500, "this page cannot be shown: the terminal of `ome ui` shows the error")
+            response = error_response(500, "this page cannot be shown: the terminal of `ome ui` shows the error")
         if not response.prepared:
             response.headers.update(HEADERS)
         return response
 
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.method not in ("GET", "HEAD"):
-            return refused(405, "this page is read-only: run the shown command yourself to change something")
-        if not ours(request.headers.get("Host", "")):
-            return refused(403, "this page is served only under 127.0.0.1, localhost and [::1]")
+            return error_response(405, "this page is read-only: run the shown command yourself to change something")
+        if not is_loopback_host(request.headers.get("Host", "")):
+            return error_response(403, "this page is served only under 127.0.0.1, localhost and [::1]")
         origin = request.headers.get("Origin")
         if origin is not None and origin != f"http://{request.headers['Host']}":
-            return refused(403, "another web site requested this page")
+            return error_response(403, "another web site requested this page")
         mine = request.cookies.get(self.cookie, "")
         if session := self._session(request.query.get(TOKEN, ""), mine):
             return self._enter(request, session)
         if not self.admits(request):
-            return refused(401, "open the address that `ome ui` printed, which contains the access token")
+            return error_response(401, "open the address that `ome ui` printed, which contains the access token")
         return await handler(request)
 
     def admits(self, request: web.Request) -> bool:
@@ -125,7 +125,7 @@ class TokenGuard:
         return response
 
 
-def ours(host: str) -> bool:
+def is_loopback_host(host: str) -> bool:
     """Return whether a Host header names this machine's loopback interface, with any port (an SSH tunnel has another
     port).
     """
@@ -135,7 +135,7 @@ def ours(host: str) -> bool:
         return False
 
 
-def refused(status: int, why: str) -> web.Response:
+def error_response(status: int, why: str) -> web.Response:
     """Return a plain-text error response with one sentence."""
     return web.Response(status=status, text=f"{why}\n")
 

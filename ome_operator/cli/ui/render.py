@@ -17,7 +17,7 @@ _AGE = re.compile(r"(<time [^<>]*>)[^<]*(?=</time>)")
 """The text of an age ("5m"), which changes although nothing has happened."""
 
 
-class Drawn(NamedTuple):
+class RenderedSection(NamedTuple):
     """A section rendered as HTML."""
 
     name: str
@@ -64,15 +64,15 @@ def _environment() -> Environment:
 ENVIRONMENT = _environment()
 
 
-def draw(section: Section, now: datetime) -> Drawn:
+def render_section(section: Section, now: datetime) -> RenderedSection:
     """Render a section with its template."""
     text = ENVIRONMENT.get_template(f"{section.name}.html").render(
         **section.data, age=lambda since: age(since, now), now=now
     )
-    return Drawn(section.name, Markup(text))  # noqa: S704 its values were escaped when it was rendered
+    return RenderedSection(section.name, Markup(text))  # noqa: S704 its values were escaped when it was rendered
 
 
-def page(title: str, here: str, sections: list[Drawn], at: datetime | None, **more: Any) -> str:
+def page(title: str, here: str, sections: list[RenderedSection], at: datetime | None, **more: Any) -> str:
     """Render a complete page. `here` is the name of the page, which its navigation marks, and `at` the time at which the
     cluster was read; None if it has not been read yet.
     """

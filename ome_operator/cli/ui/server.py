@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from aiohttp import web
 
 from ome_operator import __version__
-from ome_operator.cli.live.board import Board, Key
+from ome_operator.cli.live.board import ClusterState, Key
 from ome_operator.cli.live.details import Details, ReadLog, details
 from ome_operator.cli.live.summaries import ReadPage
 from ome_operator.cli.live.traffic import TrafficSamples
@@ -23,7 +23,7 @@ from ome_operator.describe.actions import CommandBuilder
 from ome_operator.describe.causes import causes
 from ome_operator.kube.client import Client
 from ome_operator.machinery.health import PortTaken
-from ome_operator.util.visible import visible
+from ome_operator.util.visible import make_visible
 
 logger = logging.getLogger(__name__)
 
@@ -47,22 +47,22 @@ class Page(NamedTuple):
     @property
     def title(self) -> str:
         """Title of the browser window."""
-        return visible(self.key[1]) if self.name == "service" else {"services": "Services", "nodes": "Nodes"}[self.name]
+        return make_visible(self.key[1]) if self.name == "service" else {"services": "Services", "nodes": "Nodes"}[self.name]
 
 
-class Reads(NamedTuple):
+class PodReaders(NamedTuple):
     """The functions that read logs and pages of pods."""
 
     log: ReadLog
     page: ReadPage
 
 
-class Site:
+class ClusterSite:
     """The web pages of one cluster."""
 
-    def __init__(self, client: Client, reads: Reads, feed: Feed, shell: CommandBuilder, cluster: str) -> None:
+    def __init__(self, client: Client, reads: PodReaders, feed: Feed, shell: CommandBuilder, cluster: str) -> None:
         self._client, self._reads, self.feed, self._shell = client, reads, feed, shell
-        self._cluster = visible(cluster)
+        self._cluster = make_visible(cluster)
         self._details: dict[Key, tuple[float, Details]] = {}
         self._traffic: dict[Key, TrafficSamples] = {}
 
@@ -87,15 +87,17 @@ class Site:
     def _service(request: web.Request) -> Page:
         return Page("service", (request.match_info["namespace"], request.match_info["name"]))
 
-    def _sections(self, page: Page) -> list[render.Drawn]:
+    def _sections(self, page: Page) -> list[render.RenderedSection]:
         """Render the sections of the page from the newest board."""
         board = self.feed.board
         if board is None:
-            return [render.draw(views.Section("reading", {"why": visible(self.feed.problem)}), datetime.now(UTC))]
+            return [
+                render.render_section(views.Section("reading", {"why": make_visible(self.feed.problem)}), datetime.now(UTC))
+            ]
         found = self._views(page, board)
-        return [render.draw(section, datetime.now(UTC)) for section in found]
+        return [render.render_section(section, datetime.now(UTC)) for section in found]
 
-    def _views(self, page: Page, board: Board) -> Iterable[views.Section]:
+    def _views(self, page: Page, board: ClusterState) -> Iterable[views.Section]:
         if page.name == "services":
             return views.services(board, self._shell)
         if page.name == "nodes":
@@ -171,7 +173,7 @@ class Site:
         yield "look", self._looked([section.name for section in drawn])
 
     def _looked(self, order: list[str]) -> dict[str, Any]:
-        board, problem = self.feed.board, visible(self.feed.problem)
+        board, problem = self.feed.board, make_visible(self.feed.problem)
         at = board.at.isoformat(timespec="seconds") if board else ""
         return {"at": at, "problem": problem, "sections": order}
 
@@ -219,7 +221,7 @@ class Address(NamedTuple):
 
 
 @asynccontextmanager
-async def served(site: Site, port: int) -> AsyncIterator[Address]:
+async def serve_site(site: ClusterSite, port: int) -> AsyncIterator[Address]:
     """Serve the pages and poll the cluster inside the `with` block, and yield the addresses. Raises PortTaken."""
     runner, guard = await _listen(site, port)
     looking = asyncio.create_task(site.feed.run())
@@ -232,7 +234,7 @@ async def served(site: Site, port: int) -> AsyncIterator[Address]:
         await runner.cleanup()
 
 
-async def _listen(site: Site, port: int) -> tuple[web.AppRunner, TokenGuard]:
+async def _listen(site: ClusterSite, port: int) -> tuple[web.AppRunner, TokenGuard]:
     guard = TokenGuard(port)
     runner = web.AppRunner(site.app(guard), access_log=None, handle_signals=False, shutdown_timeout=0.1)
     await runner.setup()

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 from ome_operator import keys
 from ome_operator.api import InferenceService, Invalid
-from ome_operator.cli.live.board import Board, Key, node_rows
+from ome_operator.cli.live.board import ClusterState, Key, node_rows
 from ome_operator.cli.live.details import Details
 from ome_operator.cli.live.traffic import TrafficSamples
-from ome_operator.core.freeze.hold import frozen
-from ome_operator.core.observed.slices import stored
+from ome_operator.core.freeze.hold import freeze_text
+from ome_operator.core.observed.slices import stored_revisions
 from ome_operator.core.reasons import READY, SCALED, State
 from ome_operator.core.rollout import target
 from ome_operator.describe import cluster, demand_plots, history, overview, plots, rollout, scaling, states, top, top_table
@@ -21,7 +21,7 @@ from ome_operator.describe.actions import CommandBuilder, of_rank, of_service
 from ome_operator.describe.causes import SHOWN, Cause, causes
 from ome_operator.describe.top import ServiceWithNumbers
 from ome_operator.describe.tree import GroupView, Rank, Tree
-from ome_operator.util.visible import everywhere, visible
+from ome_operator.util.visible import make_all_visible, make_visible
 
 Data = dict[str, Any]
 
@@ -37,26 +37,26 @@ class Section(NamedTuple):
 # --- all services ------------------------------------------------------------------------------------------------------
 
 
-def services(board: Board, shell: CommandBuilder) -> Iterator[Section]:
+def services(board: ClusterState, shell: CommandBuilder) -> Iterator[Section]:
     """Yield the sections of the page of all services."""
     rows = overview.sort_rows(overview.row(tree, board.bodies[key]) for key, tree in board.trees.items())
-    rows = everywhere(rows)
+    rows = make_all_visible(rows)
     gpus = sum(row.gpus for row in rows)
     idle = sum(row.idle for row in rows)
     yield from _operator(board.late)
     yield Section("summary", {"counted": overview.count_states(rows), "services": len(rows), "gpus": gpus, "idle": idle})
-    yield Section("waves", {"waves": everywhere(overview.active_waves(board.shared, shell))})
+    yield Section("waves", {"waves": make_all_visible(overview.active_waves(board.shared, shell))})
     words = {"broken": "act", "waiting": "on others"}
     yield Section("services", {"rows": rows, "words": words, "where": board.namespace, "loads": _loads(board)})
     yield _rights(board)
 
 
-def _loads(board: Board) -> dict[Key, tuple[str, str]]:
+def _loads(board: ClusterState) -> dict[Key, tuple[str, str]]:
     """Map namespace and name of each service with `status.traffic` to its metrics as text, and to their time."""
     seen = [ServiceWithNumbers(board.bodies[key], tree, (), None) for key, tree in board.trees.items()]
-    rows = zip(seen, everywhere(top.service_rows(seen, board.at)), strict=True)
+    rows = zip(seen, make_all_visible(top.service_rows(seen, board.at)), strict=True)
     return {
-        (row.namespace, row.name): (top_table.summarize_row(row), visible(str(heard.body["status"]["traffic"]["time"])))
+        (row.namespace, row.name): (top_table.summarize_row(row), make_visible(str(heard.body["status"]["traffic"]["time"])))
         for heard, row in rows
         if row.source
     }
@@ -64,29 +64,29 @@ def _loads(board: Board) -> dict[Key, tuple[str, str]]:
 
 def _operator(late: Iterable[str]) -> Iterator[Section]:
     """Yield the section with the sentences that no operator works, if there are any."""
-    if sentences := everywhere([*late]):
+    if sentences := make_all_visible([*late]):
         yield Section("operator", {"late": sentences})
 
 
-def _rights(board: Board) -> Section:
-    return Section("rights", {"denied": everywhere(dict(board.denied)), "namespace": visible(board.namespace)})
+def _rights(board: ClusterState) -> Section:
+    return Section("rights", {"denied": make_all_visible(dict(board.denied)), "namespace": make_visible(board.namespace)})
 
 
 # --- a service ---------------------------------------------------------------------------------------------------------
 
 
 def service(
-    board: Board, key: Key, details: Details | None, traffic: TrafficSamples | None, shell: CommandBuilder
+    board: ClusterState, key: Key, details: Details | None, traffic: TrafficSamples | None, shell: CommandBuilder
 ) -> Iterator[Section]:
     """Yield the sections of the page of one service, or one section that states that the service does not exist."""
     if key not in board.trees:
         names = [name for where, name in board.trees if where == key[0]]
-        yield Section("missing", everywhere({"namespace": key[0], "name": key[1], "names": sorted(names)[:20]}))
+        yield Section("missing", make_all_visible({"namespace": key[0], "name": key[1], "names": sorted(names)[:20]}))
         return
     tree, body = board.trees[key], board.bodies[key]
     conditions = (body.get("status") or {}).get("conditions") or ()
     found = causes(tree, conditions, shell)
-    safe: Tree = everywhere(tree)
+    safe: Tree = make_all_visible(tree)
     yield from _operator(filter(None, [tree.late]))
     yield Section("head", _head(safe, body, states.service_state(tree, conditions)))
     plotted = _plots(traffic)
@@ -103,7 +103,7 @@ def service(
 def _plots(traffic: TrafficSamples | None) -> Section:
     if traffic is None:
         return Section("plots", {"why": "reading", "plots": []})
-    return Section("plots", {"why": visible(traffic.why), "plots": plots.plots([*traffic.samples])})
+    return Section("plots", {"why": make_visible(traffic.why), "plots": plots.plots([*traffic.samples])})
 
 
 def _demand(body: Mapping[str, Any], traffic: TrafficSamples | None) -> Iterator[Section]:
@@ -111,7 +111,9 @@ def _demand(body: Mapping[str, Any], traffic: TrafficSamples | None) -> Iterator
     found = scaling.view(body, {})
     if drawn := demand_plots.demand_plots(found, [*traffic.scaling] if traffic is not None else []):
         held = f"{found.hold}: {found.meaning}" if found.meaning else ""
-        yield Section("demand", everywhere({"plots": drawn, "why": " ".join(filter(None, (held, scaling.own_why(found))))}))
+        yield Section(
+            "demand", make_all_visible({"plots": drawn, "why": " ".join(filter(None, (held, scaling.own_why(found))))})
+        )
 
 
 def _left(safe: Tree, found: list[Cause], details: Details | None, shell: CommandBuilder) -> Data:
@@ -121,14 +123,14 @@ def _left(safe: Tree, found: list[Cause], details: Details | None, shell: Comman
     return {**causes_, "tree": safe, "roles": list(_roles(safe, shell)), **_events(details)}
 
 
-def _right(board: Board, key: Key, shell: CommandBuilder) -> Data:
+def _right(board: ClusterState, key: Key, shell: CommandBuilder) -> Data:
     """Return the data of the right column: the rollout, the earlier revisions and the possible actions."""
     tree, body, known = board.trees[key], board.bodies[key], _history(board, key)
     return {
-        "steps": everywhere(rollout.steps(body, tree)),
-        "shares": everywhere(list(rollout.shares(tree))),
-        "rejected": everywhere(list(rollout.rejected_revisions(body))),
-        "lines": everywhere(known),
+        "steps": make_all_visible(rollout.steps(body, tree)),
+        "shares": make_all_visible(list(rollout.shares(tree))),
+        "rejected": make_all_visible(list(rollout.rejected_revisions(body))),
+        "lines": make_all_visible(known),
         "undo": _undo(tree, known, shell),
         "actions": list(_actions(board, key, shell)),
     }
@@ -140,13 +142,13 @@ def _head(tree: Tree, body: Mapping[str, Any], state: State) -> Data:
     return {
         "tree": tree,
         "state": state,
-        "created": visible(metadata.get("creationTimestamp") or ""),
+        "created": make_visible(metadata.get("creationTimestamp") or ""),
         "gpus": sum(group.gpus for group in groups),
         "ready_gpus": sum(group.gpus for group in groups if group.ready),
         "paused": _paused(body),
-        "frozen": visible(frozen(metadata.get("annotations") or {})),
+        "frozen": make_visible(freeze_text(metadata.get("annotations") or {})),
         "deleting": bool(metadata.get("deletionTimestamp")),
-        "since": visible(_since(body)),
+        "since": make_visible(_since(body)),
     }
 
 
@@ -168,7 +170,11 @@ def _paused(body: Mapping[str, Any]) -> bool:
 def _cause_data(cause: Cause, details: Details | None) -> Data:
     logs = (details.logs if details is not None else None) or {}
     found = next((logs[name] for name in cause.pods if name in logs), None)
-    return {"cause": everywhere(cause), "log": everywhere(found), "reading": details is None and bool(cause.pods)}
+    return {
+        "cause": make_all_visible(cause),
+        "log": make_all_visible(found),
+        "reading": details is None and bool(cause.pods),
+    }
 
 
 class RankView(NamedTuple):
@@ -212,13 +218,13 @@ def _rank(tree: Tree, role: str, group: GroupView, rank: Rank, shell: CommandBui
     return RankView(rank, _of_rank(rank), word, log if rank.pod else "")
 
 
-def _parsed(board: Board, key: Key) -> InferenceService | None:
+def _parsed(board: ClusterState, key: Key) -> InferenceService | None:
     body = board.bodies[key]
     parsed = InferenceService.parse(body) if body.get("kind", "InferenceService") == "InferenceService" else None
     return None if isinstance(parsed, Invalid) else parsed
 
 
-class Kept(NamedTuple):
+class StoredRevision(NamedTuple):
     """A stored revision with the time of its storage."""
 
     line: history.HistoryEntry
@@ -226,18 +232,18 @@ class Kept(NamedTuple):
     """Time at which the revision was stored, in RFC 3339; "" if unknown."""
 
 
-def _history(board: Board, key: Key) -> list[Kept]:
+def _history(board: ClusterState, key: Key) -> list[StoredRevision]:
     parsed = _parsed(board, key)
     if parsed is None:
         return []
-    known = stored(board.observed[key].children.values(), parsed.uid)
-    aim = target.of(parsed, {revision.name: revision.number for revision in known})
+    known = stored_revisions(board.observed[key].children.values(), parsed.uid)
+    aim = target.find_target(parsed, {revision.name: revision.number for revision in known})
     made = {revision.name: board.stored.get(f"{key[0]}/{revision.child.name}", "") for revision in known}
     lines = history.history_entries(known, aim, parsed.status.get("slices") or ())
-    return [Kept(line, made[line.revision]) for line in reversed(lines)]
+    return [StoredRevision(line, made[line.revision]) for line in reversed(lines)]
 
 
-def _undo(tree: Tree, known: list[Kept], shell: CommandBuilder) -> dict[int, str]:
+def _undo(tree: Tree, known: list[StoredRevision], shell: CommandBuilder) -> dict[int, str]:
     """Map the number of each stored revision to the command that goes back to it. The current target revision is left
     out.
     """
@@ -252,41 +258,45 @@ def _undo(tree: Tree, known: list[Kept], shell: CommandBuilder) -> dict[int, str
 def _events(details: Details | None) -> Data:
     if details is None:
         return {"events": (), "denied": "", "reading": True}
-    return {"events": everywhere(details.events), "denied": visible(details.denied), "reading": False}
+    return {"events": make_all_visible(details.events), "denied": make_visible(details.denied), "reading": False}
 
 
-def _actions(board: Board, key: Key, shell: CommandBuilder) -> Iterator[Any]:
+def _actions(board: ClusterState, key: Key, shell: CommandBuilder) -> Iterator[Any]:
     tree, body, parsed = board.trees[key], board.bodies[key], _parsed(board, key)
     back = ""
     if parsed is not None:
-        known = stored(board.observed[key].children.values(), parsed.uid)
-        back = history.undo_target(known, target.of(parsed, {revision.name: revision.number for revision in known}))
+        known = stored_revisions(board.observed[key].children.values(), parsed.uid)
+        back = history.undo_target(known, target.find_target(parsed, {revision.name: revision.number for revision in known}))
     annotations = (body.get("metadata") or {}).get("annotations") or {}
     rejected = bool((body.get("status") or {}).get("rejected"))
-    yield from everywhere(
-        list(of_service(tree, shell, paused=_paused(body), frozen=bool(frozen(annotations)), rejected=rejected, back=back))
+    yield from make_all_visible(
+        list(
+            of_service(
+                tree, shell, paused=_paused(body), frozen=bool(freeze_text(annotations)), rejected=rejected, back=back
+            )
+        )
     )
 
 
 # --- nodes and weights -------------------------------------------------------------------------------------------------
 
 
-def nodes(board: Board, shell: CommandBuilder) -> Iterator[Section]:
+def nodes(board: ClusterState, shell: CommandBuilder) -> Iterator[Section]:
     """Yield the sections of the page of nodes and weights."""
-    rows = everywhere(node_rows(board))
+    rows = make_all_visible(node_rows(board))
     yield from _operator(board.late)
     yield Section(
         "capacity",
         {
             "totals": cluster.totals(rows),
             "rows": rows,
-            "denied": visible(board.denied.get("nodes", "")),
+            "denied": make_visible(board.denied.get("nodes", "")),
             "free": cluster.FREE,
         },
     )
     seen = [(tree, board.bodies[key]) for key, tree in board.trees.items()]
-    yield Section("waits", {"waits": everywhere(list(cluster.external_waits(seen, shell)))})
-    yield Section("models", {"models": everywhere(cluster.models(board.records)), "records": len(board.records)})
+    yield Section("waits", {"waits": make_all_visible(list(cluster.external_waits(seen, shell)))})
+    yield Section("models", {"models": make_all_visible(cluster.models(board.records)), "records": len(board.records)})
     describe = {row.name: shell("kubectl", "describe", "node", row.name) for row in rows}
     yield Section("nodes", {"rows": rows, "describe": describe})
     yield _rights(board)

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ome_operator.controllers.inferenceservice.execution import Execution
-from ome_operator.controllers.inferenceservice.memory import STEP, DryRun, UnansweredDryRun, pause
+from ome_operator.controllers.inferenceservice.memory import STEP, DryRun, UnansweredDryRun, retry_delay
 from ome_operator.controllers.pod_dry_runs import RBAC, PodDryRuns
 from ome_operator.core.observed import managed_fields
 from ome_operator.core.observed.objects import Manifest
@@ -69,7 +69,7 @@ async def ask(client: Client, pods: PodDryRuns, execution: Execution, check: Che
         memory.checked[key] = known._replace(next=soon, unanswered=str(error))
     else:
         tries, now = known.tries + 1 if known is not None and known.why else 1, execution.clock()
-        memory.store_check(key, DryRun(hash_, result.why, tries, now + pause(tries), remark=result.remark, at=now))
+        memory.store_check(key, DryRun(hash_, result.why, tries, now + retry_delay(tries), remark=result.remark, at=now))
         if result.remark and result.remark != (known.remark if known is not None else ""):
             logger.warning("%s/%s: dry run of revision %s: %s", *execution.service.ref[1:], key, result.remark)
     execution.result.status_changed = True  # also after an unchanged result: this plan's status lacks it

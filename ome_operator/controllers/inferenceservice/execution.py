@@ -12,7 +12,7 @@ from ome_operator.controllers.inferenceservice.memory import Key, ServiceMemory
 from ome_operator.core.observed.objects import Child, Refusal
 from ome_operator.core.reconcile.plan import Guard, NodeLost
 from ome_operator.core.rollout.own_lack import QUOTA
-from ome_operator.kube.client import Applied
+from ome_operator.kube.client import ApplyResult
 from ome_operator.kube.errors import KubeError
 
 logger = logging.getLogger(__name__)
@@ -92,12 +92,12 @@ class Execution:
         if QUOTA in refusal.message:
             self.full.setdefault(key[0], refusal)
         if self.memory.refuse(key, refusal, hash_, now):
-            level = logging.DEBUG if known or journal.expected(refusal.message) else logging.WARNING
+            level = logging.DEBUG if known or journal.is_expected_refusal(refusal.message) else logging.WARNING
             logger.log(level, "%s/%s: %s %s: %s", self.namespace, self.service.ref.name, *key, refusal.message)
             self.result.status_changed = True
         self.result.requeue_within(self.memory.refused[key].next - now)
 
-    def accepted(self, key: Key, applied: Applied, child: Child | None, *, new: bool) -> None:
+    def accepted(self, key: Key, applied: ApplyResult, child: Child | None, *, new: bool) -> None:
         """Store an accepted apply. `child` is the stored object, or None for a kind that is not cached."""
         self.result.did[journal.MADE, key[0]] += new
         if self.memory.refused.pop(key, None) is not None:

@@ -23,13 +23,13 @@ from ome_operator.core.reconcile.plan import (
     Create,
     Delete,
     EnsureSecret,
+    GroupRecycle,
     Guard,
     NodeLost,
     Patch,
     Plan,
-    Recycle,
 )
-from ome_operator.kube.client import Applied, Client
+from ome_operator.kube.client import ApplyResult, Client
 from ome_operator.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, KubeError, NotFound, ServerError
 
 logger = logging.getLogger(__name__)
@@ -163,7 +163,7 @@ class Executor:
         execution.result.requeue_within(self._guard_delay)
         return False
 
-    async def _claimed(self, execution: Execution, apply: Apply, key: Key, hash_: str) -> Applied | None:
+    async def _claimed(self, execution: Execution, apply: Apply, key: Key, hash_: str) -> ApplyResult | None:
         """Apply a manifest to an absent object, or to the service's own object. Return None if an object of that name exists
         and must not be changed.
         """
@@ -279,7 +279,7 @@ class Executor:
         execution.result.wrote = True
         execution.result.did[DELETED, delete.kind] += 1
 
-    async def _recycle(self, execution: Execution, recycle: Recycle) -> None:
+    async def _recycle(self, execution: Execution, recycle: GroupRecycle) -> None:
         if await guards.as_seen(self._client, self._handler, execution.namespace, recycle):
             await self._together(execution, (self._delete(execution, delete) for delete in recycle.delete))
         else:
@@ -294,7 +294,7 @@ class Executor:
         if guard is None:
             return False
         if guard not in execution.guards:
-            execution.guards[guard] = asyncio.create_task(guards.stands(self._client, execution.namespace, guard))
+            execution.guards[guard] = asyncio.create_task(guards.guard_applies(self._client, execution.namespace, guard))
         stands = await execution.guards[guard]
         if stands and isinstance(guard, Guard):
             execution.result.requeue_within(self._guard_delay)

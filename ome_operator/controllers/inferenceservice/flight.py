@@ -88,7 +88,7 @@ class Flight:
         try:
             async with self._writing, asyncio.timeout(SECONDS):
                 self._delete_oldest(path)
-                count = await _file(path, kept, recording.head(__version__, why, now))
+                count = await _file(path, kept, recording.file_header(__version__, why, now))
         except Exception as error:
             logger.error("cannot write the recording %s: %s", path, str(error) or type(error).__name__)
             return None
@@ -142,4 +142,4 @@ def _exchange(process: "subprocess.Popen[bytes]", kept: Mapping[Ref, tuple[Pass,
 
 
 def _line(service: str, passes: tuple[Pass, ...]) -> bytes:
-    return json.dumps(recording.unredacted(service, list(passes))).encode() + b"\n"
+    return json.dumps(recording.passes_as_json(service, list(passes))).encode() + b"\n"

@@ -8,12 +8,12 @@ from ome_operator.cache.event_handler import EventHandler
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed import nodes as node_facts
 from ome_operator.core.observed.slices import made_by_workload
-from ome_operator.core.reconcile.plan import Guard, NodeLost, Recycle, fingerprint
+from ome_operator.core.reconcile.plan import GroupRecycle, Guard, NodeLost, fingerprint
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import NotFound
 
 
-async def stands(client: Client, namespace: str, guard: Guard | NodeLost) -> bool:
+async def guard_applies(client: Client, namespace: str, guard: Guard | NodeLost) -> bool:
     """Return whether a guard forbids its effect: a pod exists that must not exist, or a node is alive although it was
     considered lost. Raises KubeError.
     """
@@ -28,7 +28,7 @@ async def stands(client: Client, namespace: str, guard: Guard | NodeLost) -> boo
     return False
 
 
-async def as_seen(client: Client, handler: EventHandler, namespace: str, recycle: Recycle) -> bool:
+async def as_seen(client: Client, handler: EventHandler, namespace: str, recycle: GroupRecycle) -> bool:
     """Return whether the live pods and the live scale match those on which the decision to recycle was based. Store the
     live objects in the cache. Raises KubeError.
     """

@@ -16,7 +16,7 @@ _TERMINATING = "because it is being terminated"
 """Part of the message with which an API server refuses new objects in a namespace that is being deleted."""
 
 
-def deeds(did: Mapping[tuple[str, str], int]) -> str:
+def describe_writes(did: Mapping[tuple[str, str], int]) -> str:
     """Return a text such as "made 8 StatefulSets, deleted 2 Pods" for these numbers of objects; "" if no workload was
     created or deleted.
     """
@@ -24,7 +24,7 @@ def deeds(did: Mapping[tuple[str, str], int]) -> str:
     return ", ".join(f"{verb} {count(did[verb, kind], kind)}" for verb, kind in done)
 
 
-def turns(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any]]) -> list[str]:
+def condition_changes(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return a line for each condition in `_LOGGED` whose status or reason has changed."""
     old = {condition.get("type"): _state(condition) for condition in before}
     found = [item for item in after if item["type"] in _LOGGED and old.get(item["type"]) != _state(item)]
@@ -35,7 +35,7 @@ def _state(condition: Mapping[str, Any]) -> tuple[Any, Any]:
     return condition.get("status"), condition.get("reason")
 
 
-def expected(refusal: str) -> bool:
+def is_expected_refusal(refusal: str) -> bool:
     """Return whether a refusal needs no action by a person, because the namespace is being deleted, and the service with
     it.
     """

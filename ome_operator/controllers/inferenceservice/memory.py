@@ -11,7 +11,7 @@ from ome_operator import keys
 from ome_operator.cache.resources import SERVICE, Resource
 from ome_operator.controllers.status_writer import Written
 from ome_operator.core.observed.objects import Child, Pod, Ref, Refusal
-from ome_operator.core.reasons import ROLLED_OUT, Reason, Why
+from ome_operator.core.reasons import ROLLED_OUT, Reason, ReasonedMessage
 
 Key = tuple[str, str]
 """Kind and name of an object in the service's namespace."""
@@ -89,7 +89,7 @@ class CapacityAnswer(NamedTuple):
     """Monotonic time until which the result is valid."""
 
 
-class Starting(NamedTuple):
+class StartingPods(NamedTuple):
     """The pods of a service that are bound to nodes, but none of whose containers has started, and why."""
 
     pods: frozenset[str] = frozenset()
@@ -98,11 +98,11 @@ class Starting(NamedTuple):
     """Number of times that the Events about the pods were read."""
     at: float = 0.0
     """Monotonic time when the Events about the pods may be read again."""
-    reasons: Mapping[str, Why] = {}
+    reasons: Mapping[str, ReasonedMessage] = {}
     """UID of a pod -> the reason why the pod does not start."""
 
 
-def pause(tries: int) -> float:
+def retry_delay(tries: int) -> float:
     """Return the seconds before the next attempt, after this number of failed attempts."""
     return min(LONGEST, STEP * 2.0 ** max(0, min(tries - PATIENCE, 10)))
 
@@ -116,10 +116,10 @@ def _wait(reason: str, tries: int) -> float:
     """Return the seconds before the next attempt at a write that was refused for this reason."""
     if _brief(reason, tries):
         return SOON
-    return STEP if reason == Reason.WAITING else pause(tries)
+    return STEP if reason == Reason.WAITING else retry_delay(tries)
 
 
-def waits(status: Mapping[str, Any]) -> bool:
+def rollout_waited(status: Mapping[str, Any]) -> bool:
     """Return whether a rollout waited for other services or for nodes when the status was written, so that no group had been
     replaced yet.
     """
@@ -153,7 +153,7 @@ class ServiceMemory:
     failures: dict[Key, str] = field(default_factory=dict)
     event_reads: dict[Key, tuple[int, float]] = field(default_factory=dict)
     """Workload -> how often its Events were read, and when (monotonic) they may be read again."""
-    starting: Starting = field(default_factory=Starting)
+    starting: StartingPods = field(default_factory=StartingPods)
     coming: str = ""
     """Start of the placement attempt for whose pods an autoscaler has reported that it creates nodes; for the replacement of
     a lost rank, the time at which the rank was lost. "" without such a report. The time has the format RFC 3339, as in the

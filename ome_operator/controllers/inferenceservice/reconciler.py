@@ -11,7 +11,7 @@ from functools import partial
 from ome_operator import keys
 from ome_operator.api import Invalid
 from ome_operator.cache.event_handler import EventHandler
-from ome_operator.cache.owned import owned
+from ome_operator.cache.owned import owned_children
 from ome_operator.cache.resources import Resource
 from ome_operator.controllers import events as kube_events
 from ome_operator.controllers import status_writer
@@ -22,7 +22,7 @@ from ome_operator.controllers.inferenceservice.execution import Execution, Resul
 from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.controllers.inferenceservice.flight import Flight
 from ome_operator.controllers.inferenceservice.foreign_objects import ForeignReader
-from ome_operator.controllers.inferenceservice.memory import Key, ServiceMemory, pause, waits
+from ome_operator.controllers.inferenceservice.memory import Key, ServiceMemory, retry_delay, rollout_waited
 from ome_operator.controllers.inferenceservice.shared_state import SharedState
 from ome_operator.controllers.inferenceservice.still_serves import still_serves
 from ome_operator.controllers.placement import autoscalers
@@ -35,7 +35,7 @@ from ome_operator.core.reconcile.plan import NEEDED, Event, Plan
 from ome_operator.core.reconcile.sync import with_hold
 from ome_operator.core.status import conditions as cond
 from ome_operator.core.waves.shared_edits import whole_before
-from ome_operator.core.waves.terms import Terms
+from ome_operator.core.waves.terms import WaveTerms
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import KubeError
 from ome_operator.machinery.workqueue import WorkQueue
@@ -73,7 +73,7 @@ class InferenceServiceReconciler:
         self._counts = CountPace(settings.status_interval, settings.status_rate)
         self.gone = 0
         """Number of services that have been deleted since the start."""
-        default = Terms(settings.waves, settings.bake, settings.max_concurrent_services)
+        default = WaveTerms(settings.waves, settings.bake, settings.max_concurrent_services)
         self.waves = WaveRegistry(
             terms=lambda ref: handler.cache.terms(ref, default),
             wall=wall,
@@ -107,7 +107,7 @@ class InferenceServiceReconciler:
         memory = self._memories.of(resource)
         result, tried = Result(), set[Key]()
         now, lasts = self._wall(), self._settings.policy.gang_timeout
-        await autoscalers.inspect(self._scale_ups, self._cluster, resource, memory, now=now, lasts=lasts)
+        await autoscalers.read_scale_ups(self._scale_ups, self._cluster, resource, memory, now=now, lasts=lasts)
         for _ in range(ROUNDS):
             result.status_changed = False
             plan = self._plan(resource, memory, result)
@@ -170,7 +170,7 @@ class InferenceServiceReconciler:
             self.flight.ended(resource.ref, recorder, now, error)
             if traceback and recorder is not None:
                 self.flight.write(f"InternalError: {error!r}", resource.ref)
-            return self._refused(resource, Reason.INTERNAL_ERROR, status_writer.bug(error), now)
+            return self._refused(resource, Reason.INTERNAL_ERROR, status_writer.bug_message(error), now)
         memory.bug = ""
         return plan
 
@@ -197,7 +197,7 @@ class InferenceServiceReconciler:
             pods=starts.with_failures(pods, memory.starting.reasons),
             refusals=memory.refusals(),
             accepted=memory.accepted,
-            checks=memory.checks(self._clock(), waits=waits(resource.status)),
+            checks=memory.checks(self._clock(), waits=rollout_waited(resource.status)),
             remarks=memory.remarks(),
             failures=memory.failures,
             warnings=tuple(dict.fromkeys(text for texts in memory.warnings.values() for text in texts)),
@@ -205,19 +205,19 @@ class InferenceServiceReconciler:
             traffic=self._reports.traffic(resource),
             scaling=self._reports.scaling(resource),
             goes=self._reports.goes(resource),
-            turn=turn._replace(coming=autoscalers.known(resource, memory, now)),
+            turn=turn._replace(coming=autoscalers.autoscaler_adds_nodes(resource, memory, now)),
             ahead=self._ahead(resource),
             **self._foreign.known(ref.namespace),
             avoided=self._reports.avoided(ref.namespace),
             pulls=self._pulls.others(ref),
-            another=status_writer.another(resource.writers, now, timedelta(seconds=self._settings.foreign_writer_pause)),
+            another=status_writer.co_writer(resource.writers, now, timedelta(seconds=self._settings.foreign_writer_pause)),
         )
 
     def _replacing(self, resource: Resource) -> bool:
         """Return whether the service has begun to replace its revision: StatefulSets of a revision other than the last
         complete one exist, or it has rejected a revision and has gone back, so that no further service tries it.
         """
-        revisions = {child.labels.get(keys.REVISION) for child in owned(self._cluster, "StatefulSet", resource.ref)}
+        revisions = {child.labels.get(keys.REVISION) for child in owned_children(self._cluster, "StatefulSet", resource.ref)}
         return bool(resource.status.get("rejected")) or len(revisions | whole_before(resource.status)) > 1
 
     def _ahead(self, resource: Resource) -> Callable[[Mapping[Ref, Epoch]], str]:
@@ -251,7 +251,7 @@ class InferenceServiceReconciler:
             tries, at = memory.event_reads.get(key, (0, 0.0))
             wait = max(since + self._settings.failures_after, at) - now
             if wait <= 0:
-                tries, wait = tries + 1, pause(tries + 1)
+                tries, wait = tries + 1, retry_delay(tries + 1)
                 memory.event_reads[key] = tries, now + wait
                 due.append(key)
             result.requeue_within(wait)
@@ -274,18 +274,18 @@ class InferenceServiceReconciler:
         """Read the Events about pods that do not start on their nodes."""
         pods = self._cluster.pods_of(resource.ref.namespace, resource.ref.name)
         now, after = self._clock(), self._settings.starts_after
-        await starting.inspect(self._start_failures, resource.ref.namespace, pods, memory, result, now=now, after=after)
+        await starting.read_events(self._start_failures, resource.ref.namespace, pods, memory, result, now=now, after=after)
 
     async def _write_status(self, resource: Resource, memory: ServiceMemory, plan: Plan, result: Result) -> None:
         memory.held_up = cond.is_true(READY, plan.status) and self._unreachable(resource, plan)
-        if memory.held_up or not status_writer.differs(resource, plan.status, memory.status):
+        if memory.held_up or not status_writer.status_differs(resource, plan.status, memory.status):
             return  # objects that could not be created are tried again
         numbers = not plan.urgent and only_numbers(resource.status, plan.status)
         wait = 0.0 if plan.urgent else self._counts.wait(memory, self._clock(), numbers=numbers)
         if wait > 0:
             result.requeue_within(wait)
             return
-        turns = journal.turns(resource.status.get("conditions") or (), plan.status.get("conditions") or ())
+        turns = journal.condition_changes(resource.status.get("conditions") or (), plan.status.get("conditions") or ())
         try:
             written = await status_writer.write(self._client, self._handler, resource, plan.status)
         except KubeError as error:
@@ -320,7 +320,7 @@ class InferenceServiceReconciler:
                     await kube_events.post_event(self._client, resource, event, self._wall())
 
     def _log_deeds(self, ref: Ref, result: Result) -> None:
-        if deeds := journal.deeds(result.did):
+        if deeds := journal.describe_writes(result.did):
             logger.info("%s/%s: %s", ref.namespace, ref.name, deeds)
         result.did.clear()
 

@@ -5,17 +5,17 @@ from collections.abc import Iterable
 
 from ome_operator.controllers.events import EventReader
 from ome_operator.controllers.inferenceservice.execution import Result
-from ome_operator.controllers.inferenceservice.memory import ServiceMemory, Starting, pause
+from ome_operator.controllers.inferenceservice.memory import ServiceMemory, StartingPods, retry_delay
 from ome_operator.core.observed import starts
 from ome_operator.core.observed.objects import Pod
-from ome_operator.core.reasons import Why
+from ome_operator.core.reasons import ReasonedMessage
 from ome_operator.kube.errors import KubeError
 
 logger = logging.getLogger(__name__)
 
 
-async def inspect(
-    failures: EventReader[Why],
+async def read_events(
+    failures: EventReader[ReasonedMessage],
     namespace: str,
     pods: Iterable[Pod],
     memory: ServiceMemory,
@@ -29,13 +29,13 @@ async def inspect(
     """
     waiting = frozenset(pod.uid for pod in pods if starts.waits_for_start(pod))
     if not waiting:
-        memory.starting = Starting()
+        memory.starting = StartingPods()
         return
     known = memory.starting
     if waiting - known.pods:
-        known = Starting(waiting, 0, now + after, known.reasons)
+        known = StartingPods(waiting, 0, now + after, known.reasons)
     if known.at <= now:
-        known = known._replace(tries=known.tries + 1, at=now + pause(known.tries + 1))
+        known = known._replace(tries=known.tries + 1, at=now + retry_delay(known.tries + 1))
         try:
             reasons = await failures.of(namespace)
         except KubeError as error:

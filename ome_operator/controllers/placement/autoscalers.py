@@ -20,7 +20,7 @@ BEFORE = 5.0
 """Number of seconds before the end of a placement attempt from which the Events of the service's namespace are read."""
 
 
-async def inspect(
+async def read_scale_ups(
     told: EventReader[datetime],
     cluster: ClusterCache,
     resource: Resource,
@@ -37,7 +37,7 @@ async def inspect(
     """
     since = _since(resource, now)
     began = quantity.moment(since, now) if since and lasts else None
-    if began is None or known(resource, memory, now) or now - began < timedelta(seconds=lasts - BEFORE):
+    if began is None or autoscaler_adds_nodes(resource, memory, now) or now - began < timedelta(seconds=lasts - BEFORE):
         return
     if not _tries(resource) and now - began > timedelta(seconds=timing.TRY_ON_DEMAND):
         return
@@ -52,7 +52,7 @@ async def inspect(
         memory.coming = since
 
 
-def known(resource: Resource, memory: ServiceMemory, now: datetime) -> bool:
+def autoscaler_adds_nodes(resource: Resource, memory: ServiceMemory, now: datetime) -> bool:
     """Return whether an autoscaler is adding nodes for the service's present placement attempt, or for its lost rank."""
     return bool(memory.coming) and memory.coming == _since(resource, now)
 

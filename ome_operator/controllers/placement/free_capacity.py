@@ -10,9 +10,9 @@ from ome_operator.cache.foreign_pods import ForeignPods
 from ome_operator.cache.occupancy import PodOrigin
 from ome_operator.cache.owned import revision_of_pods
 from ome_operator.core.observed.objects import Node, Ref
-from ome_operator.core.placement.claims import less
+from ome_operator.core.placement.claims import subtract_held
 from ome_operator.core.placement.demand import demand
-from ome_operator.core.render.statefulsets import stored
+from ome_operator.core.render.statefulsets import roles_by_component
 
 
 class FreeCapacity:
@@ -44,7 +44,7 @@ class FreeCapacity:
             self._seen, self._known = now, dict(now)
         for name in moved:
             if name in now:
-                self._free[name] = less(now[name], self._held(name))
+                self._free[name] = subtract_held(now[name], self._held(name))
             else:
                 self._free.pop(name, None)
         self.version += bool(moved)
@@ -57,7 +57,10 @@ class FreeCapacity:
         free, nodes, but = self.nodes(), self._cluster.deps().nodes, {(ref.namespace, ref.name) for ref in services}
         other = set() if foreign else self._foreign.known()
         other |= {pod.node for each in but for pod in self._cluster.pods_of(*each)}
-        return {**free, **{name: less(nodes[name], self._held(name, but, foreign)) for name in other & nodes.keys()}}
+        return {
+            **free,
+            **{name: subtract_held(nodes[name], self._held(name, but, foreign)) for name in other & nodes.keys()},
+        }
 
     def _held(self, node: str, but: Collection[tuple[str, str]] = (), foreign: bool = True) -> Mapping[str, int]:
         held = Counter(self._foreign.on(node) if foreign else {})
@@ -74,7 +77,7 @@ class FreeCapacity:
         """
         try:
             data = revision_of_pods(self._cluster, made.namespace, made.service, made.revision)
-            role = stored(data).get(made.component)
+            role = roles_by_component(data).get(made.component)
             workload = role and (role.leader if made.leads else role.worker)
             if workload:
                 return demand(workload["spec"]["template"], True).requests

@@ -18,19 +18,27 @@ from ome_operator.controllers.placement.free_capacity import FreeCapacity
 from ome_operator.core.observed.admission import NO_ADMISSION, GangAdmission
 from ome_operator.core.observed.objects import Ref
 from ome_operator.core.placement import timing
-from ome_operator.core.placement.admission import Admissions, admit, has_capacity
+from ome_operator.core.placement.admission import GangAdmissions, admit, has_capacity
 from ome_operator.core.placement.book import ClaimBook
-from ome_operator.core.placement.claims import Claim, Member, contested, keeps, overdue, presses, roomy
+from ome_operator.core.placement.claims import (
+    Claim,
+    Member,
+    is_contested,
+    is_overdue,
+    keeps_promise,
+    may_end_attempt,
+    nodes_with_room,
+)
 from ome_operator.core.placement.fit import Needs, Nodes
-from ome_operator.core.placement.messages import awaited, held_by_services, without_capacity
-from ome_operator.core.placement.release import giving_way, waits
+from ome_operator.core.placement.messages import describe_awaited_nodes, held_by_services, without_capacity
+from ome_operator.core.placement.release import giving_way, may_request_release
 from ome_operator.core.reasons import READY, Reason
 from ome_operator.core.status import conditions as cond
 
 READ_BATCHES = 10
 """Maximum number of batches of nodes (`foreign_pods.MOST` each) that are read for foreign pods to find nodes with
 capacity."""
-NOTHING = Admissions({}, {})
+NOTHING = GangAdmissions({}, {})
 
 
 class Gangs:
@@ -109,8 +117,8 @@ class Gangs:
         """Return whether another gang of at least equal precedence is on no node, and would fit if all gangs whose placement
         has exceeded the time limit released their nodes.
         """
-        asked = dict.fromkeys(claim.needs for claim in self._claims.values() if presses(claim, mine))
-        late = [ref for ref, claim in self._claims.items() if overdue(claim, now, self._timeout)]
+        asked = dict.fromkeys(claim.needs for claim in self._claims.values() if may_end_attempt(claim, mine))
+        late = [ref for ref, claim in self._claims.items() if is_overdue(claim, now, self._timeout)]
         free = self._capacity.without(late, foreign=True) if asked else {}
         return any(has_capacity(needs, (), free) for needs in asked)
 
@@ -150,7 +158,7 @@ class Gangs:
         for ref, each in self._claims.items():
             if each.trying and not each.serves and not each.since:
                 if each.needs not in answers:
-                    answers[each.needs] = contested(each.needs, [claim], nodes)
+                    answers[each.needs] = is_contested(each.needs, [claim], nodes)
                 if answers[each.needs]:
                     self._wake(ref)
 
@@ -162,7 +170,7 @@ class Gangs:
         since the last decision, the decision is made at once.
         """
         second, patience = now.timestamp(), self._timeout
-        if mine.idle is None and not waits(mine, second, patience):
+        if mine.idle is None and not may_request_release(mine, second, patience):
             return
         due = not self._released and not mine.trying and self._decided < mine.since + patience <= second
         if 0 <= second - self._decided < (timing.REDECIDE_AFTER_RELEASE if self._released else timing.REDECIDE) and not due:
@@ -190,10 +198,10 @@ class Gangs:
         The result is used until the next read.
         """
         if claim.failed:
-            await self._foreign.read(roomy(claim.needs, self._capacity.nodes()))
+            await self._foreign.read(nodes_with_room(claim.needs, self._capacity.nodes()))
         elif claim.idle is not None:
             known = self._foreign.known(2 * timing.RECHECK)
-            seem = roomy(claim.needs, self._capacity.without((), foreign=False))
+            seem = nodes_with_room(claim.needs, self._capacity.without((), foreign=False))
             await self._foreign.read(name for name in seem if name not in known)
         if claim.idle is not None:
             self._read[claim.key] = claim.idle.goes
@@ -206,7 +214,7 @@ class Gangs:
         """
         free, second = self._capacity.without([ref], foreign=False), now.timestamp()
         if self._has_capacity(ref, needs, free, second, foreign=False):
-            seem = tuple(roomy(needs, free))
+            seem = tuple(nodes_with_room(needs, free))
             for _ in range(READ_BATCHES):
                 more = await self._foreign.read(seem)
                 free = self._capacity.without([ref], foreign=True)
@@ -227,7 +235,7 @@ class Gangs:
         """
         free = self._capacity.nodes()
         if has_capacity(needs, (), free):
-            await self._foreign.read(tuple(roomy(needs, free)))
+            await self._foreign.read(tuple(nodes_with_room(needs, free)))
             free, known = self._capacity.nodes(), self._foreign.known()
             if has_capacity(needs, (), {name: node for name, node in free.items() if name in known}):
                 return ""
@@ -247,7 +255,7 @@ class Gangs:
         claims = [
             claim
             for other, claim in self._claims.items()
-            if other != ref and claim.trying and keeps(claim, now, self._timeout)
+            if other != ref and claim.trying and keeps_promise(claim, now, self._timeout)
         ]
         if not has_capacity(needs, claims, free):
             return False
@@ -257,7 +265,7 @@ class Gangs:
         claims += [Claim(other.name, wanted, trying=True, serves=True) for other, wanted in others.items()]
         return has_capacity(needs, claims, self._capacity.without([ref, *others], foreign=foreign))
 
-    def _decisions(self, now: datetime) -> Admissions:
+    def _decisions(self, now: datetime) -> GangAdmissions:
         """Return the admission decisions, and wake the services that are admitted."""
         if all(claim.trying for claim in self._claims.values()):
             return NOTHING
@@ -276,9 +284,9 @@ class Gangs:
         """Return what a claim waits for. The text is computed only once for claims with equal needs."""
         nodes, free = self._cluster.deps().nodes, self._capacity.nodes()
         if claim.trying:
-            return awaited(claim.needs, nodes, free, partial(self._holders, claim.key))
+            return describe_awaited_nodes(claim.needs, nodes, free, partial(self._holders, claim.key))
         if claim.needs not in self._texts:
-            self._texts[claim.needs] = awaited(claim.needs, nodes, free, partial(self._holders, ""))
+            self._texts[claim.needs] = describe_awaited_nodes(claim.needs, nodes, free, partial(self._holders, ""))
         besides = self._admissions.waits.get(claim.key, "")
         return f"{self._texts[claim.needs]}{f'; {besides}' if besides else ''}"
 

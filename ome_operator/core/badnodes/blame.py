@@ -22,7 +22,7 @@ PART = 10
 """Denominator of the largest fraction of the nodes that is avoided: 10 stands for a tenth of the nodes."""
 
 
-class Avoided(NamedTuple):
+class NodesToAvoid(NamedTuple):
     """The nodes on which no new group is placed, and the nodes that are to blame and are used nevertheless."""
 
     everybody: Mapping[str, str]
@@ -38,7 +38,7 @@ class Avoided(NamedTuple):
         return {**self.everybody, **self.namespaces.get(namespace, {})}
 
 
-NOBODY = Avoided({}, {}, {})
+NOBODY = NodesToAvoid({}, {}, {})
 
 
 class _Blame(NamedTuple):
@@ -47,7 +47,7 @@ class _Blame(NamedTuple):
     why: str
 
 
-def blamed(memory: Memory) -> list[tuple[Role, str]]:
+def blamed_nodes(memory: Memory) -> list[tuple[Role, str]]:
     """Return the nodes to blame for the failures of each role, as sorted pairs of role and node.
 
     One confirmed failure (`RememberedFault.confirmed`) is enough to blame a node. Without a confirmed failure, a node is to
@@ -69,7 +69,7 @@ def blamed(memory: Memory) -> list[tuple[Role, str]]:
     return sorted(sure)
 
 
-def avoid(memory: Memory, nodes: Mapping[str, Node], now: float) -> Avoided:
+def choose_avoided_nodes(memory: Memory, nodes: Mapping[str, Node], now: float) -> NodesToAvoid:
     """Return the nodes that are avoided, and by whom. The services of each namespace avoid at most `_limit` nodes, including
     those that all services avoid. Nodes that report a fault themselves take precedence, because tenants can make their own
     containers fail. If the fault that a node reports itself is ignored, the node can still be avoided because services
@@ -81,7 +81,7 @@ def avoid(memory: Memory, nodes: Mapping[str, Node], now: float) -> Avoided:
     everybody = _first(list(_own(known, now, limit, wrong)), limit, beyond)
     common: list[_Blame] = []
     by_node: dict[str, dict[str, _Blame]] = {}
-    for role, name in blamed(known):
+    for role, name in blamed_nodes(known):
         blame = _Blame(_since(known, role, name), name, _why(known, role, name))
         mine = by_node.setdefault(name, {})
         mine[role.namespace] = min(blame, mine.get(role.namespace, blame))
@@ -98,7 +98,7 @@ def avoid(memory: Memory, nodes: Mapping[str, Node], now: float) -> Avoided:
         if found := _first(own, limit - len(everybody), beyond):
             namespaces[space] = found
     ignored = {name: why for name, why in {**wrong, **beyond}.items() if name not in everybody}
-    return Avoided(everybody, namespaces, ignored)
+    return NodesToAvoid(everybody, namespaces, ignored)
 
 
 def _limit(nodes: Mapping[str, Node], memory: Memory) -> int:

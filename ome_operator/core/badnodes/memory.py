@@ -5,9 +5,9 @@ faults that are too old, that were forgiven, or whose node was replaced by anoth
 from collections.abc import Iterable, Mapping
 from functools import reduce
 
-from ome_operator.core.badnodes.blame import blamed
-from ome_operator.core.badnodes.record import WORDS, Memory, NodeMemory, RememberedFault, bounded, without_common
-from ome_operator.core.badnodes.signs import ReadyGroup, Sign
+from ome_operator.core.badnodes.blame import blamed_nodes
+from ome_operator.core.badnodes.record import WORDS, Memory, NodeMemory, RememberedFault, limit_memory, without_common
+from ome_operator.core.badnodes.signs import FailureSign, ReadyGroup
 from ome_operator.core.observed.objects import Node
 
 EXPIRES = 24 * 3600.0
@@ -24,7 +24,7 @@ PROVEN = 600.0
 
 
 def remember(
-    memory: Memory, signs: Iterable[Sign], ready: Iterable[ReadyGroup], nodes: Mapping[str, Node], now: float
+    memory: Memory, signs: Iterable[FailureSign], ready: Iterable[ReadyGroup], nodes: Mapping[str, Node], now: float
 ) -> dict[str, NodeMemory]:
     """Return the memory after adding the new failures (`signs`) and the faults that nodes report now. Failures are
     marked as confirmed if one of the `ready` groups proves that the node is to blame.
@@ -39,7 +39,7 @@ def remember(
             kept[name] = known._replace(faults=_own(known.faults, node, now))
     kept = reduce(lambda found, sign: _added(found, sign, nodes), signs, kept)
     kept = without_common(_confirmed(kept, ready, now))
-    return bounded({name: each for name, each in kept.items() if each.faults or now - each.forgiven < EXPIRES})
+    return limit_memory({name: each for name, each in kept.items() if each.faults or now - each.forgiven < EXPIRES})
 
 
 def _same(known: NodeMemory, node: Node) -> bool:
@@ -71,7 +71,7 @@ def _own(faults: Iterable[RememberedFault], node: Node, now: float) -> tuple[Rem
     return (*found, *(RememberedFault(kind, now, now, message=words[:WORDS]) for kind, words in reported.items()))
 
 
-def _added(memory: dict[str, NodeMemory], sign: Sign, nodes: Mapping[str, Node]) -> dict[str, NodeMemory]:
+def _added(memory: dict[str, NodeMemory], sign: FailureSign, nodes: Mapping[str, Node]) -> dict[str, NodeMemory]:
     node = nodes.get(sign.node)
     if node is None:
         return memory
@@ -93,7 +93,7 @@ def _confirmed(memory: dict[str, NodeMemory], ready: Iterable[ReadyGroup], now: 
     """
     groups = list(ready)
     found = dict(memory)
-    for role, name in blamed(memory):
+    for role, name in blamed_nodes(memory):
         mine = [fault for fault in memory[name].faults if fault.role == role]
         span = max(fault.last for fault in mine) - min(fault.first for fault in mine)
         proofs = (each for each in groups if each.role == role and name not in each.nodes and each.since)

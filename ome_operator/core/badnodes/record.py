@@ -60,7 +60,7 @@ Memory = Mapping[str, NodeMemory]
 """The remembered faults of each node, by the name of the node."""
 
 
-class Avoider(NamedTuple):
+class AvoidingServices(NamedTuple):
     """The services that avoid a node, and the reason."""
 
     namespace: str
@@ -68,7 +68,7 @@ class Avoider(NamedTuple):
     why: str
 
 
-def summary(avoiders: Iterable[Avoider]) -> str:
+def summary(avoiders: Iterable[AvoidingServices]) -> str:
     """Return a text for people that states which services avoid a node, and why; "" if no service avoids it."""
     return "; ".join(f"{_by(one.namespace)}{one.why}" for one in avoiders)[:WORDS]
 
@@ -77,7 +77,7 @@ def _by(namespace: str) -> str:
     return f"by services of {namespace}: " if namespace else "by all services: "
 
 
-def status(memory: NodeMemory, avoiders: Sequence[Avoider]) -> dict[str, Any]:
+def status(memory: NodeMemory, avoiders: Sequence[AvoidingServices]) -> dict[str, Any]:
     """Return the status of the NodeFaults object of a node."""
     by = [{**({"namespace": one.namespace} if one.namespace else {}), "reason": one.why[:WORDS]} for one in avoiders]
     avoided = {"avoided": summary(avoiders), "avoidedBy": by} if avoiders else {}
@@ -96,7 +96,7 @@ def avoided_by(found: Mapping[str, Any], namespace: str) -> bool:
     return "" in named or namespace in named
 
 
-def read(found: Mapping[str, Any], forgiven: float) -> NodeMemory:
+def parse_node_memory(found: Mapping[str, Any], forgiven: float) -> NodeMemory:
     """Return the remembered faults of a node. `found` is the status of its NodeFaults object, and `forgiven` the time of
     `ome nodes forgive` (`NodeMemory.forgiven`). Invalid entries are skipped, because users can edit the object.
     """
@@ -117,7 +117,7 @@ def without_common(memory: Memory) -> dict[str, NodeMemory]:
     }
 
 
-def bounded(memory: Memory) -> dict[str, NodeMemory]:
+def limit_memory(memory: Memory) -> dict[str, NodeMemory]:
     """Return the memory reduced to at most NODES nodes with FAULTS faults each. The latest faults are kept; faults that a
     node itself reports, and nodes with such faults, take precedence over failures of services.
     """
@@ -140,11 +140,11 @@ def _latest(faults: Iterable[RememberedFault]) -> tuple[RememberedFault, ...]:
 
 def time(stamp: object) -> float:
     """Return a time in RFC 3339 as seconds since the epoch; 0 if the value is not such a time, or is before the epoch."""
-    when = quantity.instant(stamp)
+    when = quantity.parse_instant(stamp)
     return 0.0 if when is None else when.timestamp()
 
 
-def stamp(seconds: float) -> str:
+def format_time(seconds: float) -> str:
     """Return a time (seconds since the epoch) in RFC 3339, in whole seconds."""
     return quantity.rfc3339(datetime.fromtimestamp(int(seconds), UTC))
 
@@ -152,7 +152,7 @@ def stamp(seconds: float) -> str:
 def _written(fault: RememberedFault) -> dict[str, Any]:
     role = {} if fault.role is None else fault.role._asdict()
     more = {**role, "message": fault.message, "confirmed": fault.confirmed}
-    stored = {"kind": fault.kind, "count": fault.times, "first": stamp(fault.first), "last": stamp(fault.last)}
+    stored = {"kind": fault.kind, "count": fault.times, "first": format_time(fault.first), "last": format_time(fault.last)}
     return stored | {name: value for name, value in more.items() if value}
 
 

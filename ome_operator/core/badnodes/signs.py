@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from ome_operator import keys
 from ome_operator.core.badnodes.record import Role, time
 from ome_operator.core.observed.objects import Pod
-from ome_operator.core.termination import telling
+from ome_operator.core.termination import most_informative_line
 
 ROUND = 60.0
 """Seconds after a failure of a group during which further exits of its containers are considered consequences of this
@@ -24,7 +24,7 @@ Counted = Mapping[GroupKey, float]
 """For each group, the time up to which its failures have been counted already, in seconds since the epoch."""
 
 
-class Sign(NamedTuple):
+class FailureSign(NamedTuple):
     """A failure of a group for which a node may be to blame."""
 
     node: str
@@ -44,7 +44,7 @@ class ReadyGroup(NamedTuple):
 
 def signs(
     pods: Iterable[Pod], groups: Iterable[Mapping[str, Any]], counted: Counted, floor: float, now: float
-) -> tuple[list[Sign], dict[GroupKey, float]]:
+) -> tuple[list[FailureSign], dict[GroupKey, float]]:
     """Return the failures of a service's groups that have not been counted yet, and the value of `counted` for the next
     call.
 
@@ -54,7 +54,7 @@ def signs(
     counted     For each group, the time up to which its failures have been counted, in seconds since the epoch.
     floor       The time up to which failures have been counted for groups that are not in `counted`.
     """
-    records, found, then = {_key_of(each): each for each in groups}, list[Sign](), dict[GroupKey, float]()
+    records, found, then = {_key_of(each): each for each in groups}, list[FailureSign](), dict[GroupKey, float]()
     members = _groups(pods)
     for key in {*members, *records}:
         mine, since = members.get(key, []), counted.get(key, floor)
@@ -65,7 +65,7 @@ def signs(
     return sorted(found, key=lambda sign: (sign.time, sign.node)), then
 
 
-def ready(pods: Iterable[Pod]) -> Iterator[ReadyGroup]:
+def ready_groups(pods: Iterable[Pod]) -> Iterator[ReadyGroup]:
     """Yield the groups of a service whose leader is ready and none of whose pods is being deleted."""
     for members in _groups(pods).values():
         leader = next((pod for pod in members if pod.rank == 0), None)
@@ -89,7 +89,7 @@ def _role(pod: Pod) -> Role:
     return Role(pod.namespace, pod.service, pod.component, pod.revision)
 
 
-def _hang(members: list[Pod], record: Mapping[str, Any], since: float) -> Iterator[Sign]:
+def _hang(members: list[Pod], record: Mapping[str, Any], since: float) -> Iterator[FailureSign]:
     """Yield a failure for each node of a group that is being recycled because it hangs, unless the group began to hang at or
     before the time `since`.
     """
@@ -98,10 +98,10 @@ def _hang(members: list[Pod], record: Mapping[str, Any], since: float) -> Iterat
     if record.get("phase") != "Recycling" or failure.get("reason") not in HANGS or at <= since:
         return
     for node in sorted({pod.node for pod in members if pod.node}):
-        yield Sign(node, _role(members[0]), str(failure["reason"]), at, str(failure.get("message") or ""))
+        yield FailureSign(node, _role(members[0]), str(failure["reason"]), at, str(failure.get("message") or ""))
 
 
-def _endings(members: list[Pod], since: float, now: float) -> Iterator[Sign]:
+def _endings(members: list[Pod], since: float, now: float) -> Iterator[FailureSign]:
     """Yield the failures of a group's containers since the time `since`, and the findings of preflight checks that keep an
     engine from starting.
 
@@ -117,7 +117,9 @@ def _endings(members: list[Pod], since: float, now: float) -> Iterator[Sign]:
     for pod in sorted((pod for pod in members if pod.node and _ended(pod)), key=lambda pod: (_ended(pod), pod.rank)):
         at = _ended(pod)
         if pod.ending is not None and since + (ROUND if created[pod.uid] < since else 0.0) < at <= now + ROUND:
-            yield Sign(pod.node, _role(pod), pod.ending.reason, at, telling(pod.ending.message) or _how(pod))
+            yield FailureSign(
+                pod.node, _role(pod), pod.ending.reason, at, most_informative_line(pod.ending.message) or _how(pod)
+            )
             since = at
     if now > since + ROUND:
         yield from _held(members, now)
@@ -136,7 +138,7 @@ def _how(pod: Pod) -> str:
     return f"rank {pod.rank} exited with code {pod.ending.code}" if pod.ending and pod.ending.code is not None else ""
 
 
-def _held(members: list[Pod], now: float) -> Iterator[Sign]:
+def _held(members: list[Pod], now: float) -> Iterator[FailureSign]:
     """Yield a failure for each node on which a preflight check found a problem that keeps an engine from starting."""
     ranks, seen = {pod.rank: pod for pod in members}, set[str]()
     for pod in members:
@@ -146,4 +148,4 @@ def _held(members: list[Pod], now: float) -> Iterator[Sign]:
             node = (pod if finding.rank < 0 else ranks.get(finding.rank, pod)).node
             if node and node not in seen:
                 seen.add(node)
-                yield Sign(node, _role(pod), "Preflight", now, finding.sentence)
+                yield FailureSign(node, _role(pod), "Preflight", now, finding.sentence)

@@ -18,7 +18,7 @@ from ome_operator.core.benchmarkjob.traffic import GSM8K, Run, body, params, run
 from ome_operator.core.observed.objects import Deps, Manifest
 from ome_operator.core.podspec.validate import first_mistake
 from ome_operator.core.problem import ProblemError
-from ome_operator.core.reasons import COMPLETE, NOTHING, Reason, Why
+from ome_operator.core.reasons import COMPLETE, NOTHING, Reason, ReasonedMessage
 from ome_operator.core.render.pod_template import require
 
 PREPARE, RUN, REPORT = "prepare", "run", "report"
@@ -57,14 +57,14 @@ def desired_job(
     service: InferenceService | Invalid | None,
     deps: Deps,
     services: Iterable[str] = (),
-) -> tuple[Manifest | None, Why]:
+) -> tuple[Manifest | None, ReasonedMessage]:
     """Return the Job of a BenchmarkJob, or the reason why the Job cannot be rendered yet. `service` is the current state of
     the service to measure, and `services` are the names of the services in the job's namespace.
     """
     try:
         return job(benchmark, target(benchmark, service, deps, services), images), NOTHING
     except ProblemError as error:
-        return None, Why(error.problem.reason, error.problem.message)
+        return None, ReasonedMessage(error.problem.reason, error.problem.message)
 
 
 def refusal(benchmark: BenchmarkJob) -> str:
@@ -91,7 +91,7 @@ def job(benchmark: BenchmarkJob, server: ServerUnderTest, images: Images) -> Man
         "apiVersion": keys.API_VERSION, "kind": benchmark.kind, "name": benchmark.name, "uid": benchmark.uid,
         "controller": True, "blockOwnerDeletion": True,
     }  # fmt: skip
-    label = {keys.BENCHMARK: names.fit(benchmark.name, names.LABEL)}
+    label = {keys.BENCHMARK: names.shorten_with_digest(benchmark.name, names.LABEL)}
     metadata = {
         "name": names.benchmark(benchmark.name),
         "namespace": benchmark.namespace,

@@ -11,8 +11,8 @@ from ome_operator.api.benchmark import BenchmarkReport
 from ome_operator.core.benchmarkjob.job import REPORT, RUN
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.objects import Child
-from ome_operator.core.reasons import ADVICE, COMPLETE, Reason, Why
-from ome_operator.core.resolve.ignored_fields import ignored
+from ome_operator.core.reasons import ADVICE, COMPLETE, Reason, ReasonedMessage
+from ome_operator.core.resolve.ignored_fields import ignored_field_messages
 from ome_operator.core.status import conditions as cond
 from ome_operator.util.wording import count
 
@@ -32,7 +32,7 @@ class PodProgress(NamedTuple):
     report: BenchmarkReport | None = None
 
 
-def started(status: Mapping[str, Any]) -> bool:
+def has_job(status: Mapping[str, Any]) -> bool:
     """Return whether the Job of this BenchmarkJob was created. A Job is never created again."""
     return bool(status.get("startedGeneration")) or is_final(status)
 
@@ -73,7 +73,7 @@ def _report(text: str) -> BenchmarkReport | None:
 
 
 def benchmark_status(
-    job: BenchmarkJob, made: Child | None, pods: Iterable[Mapping[str, Any]], why: Why, now: datetime
+    job: BenchmarkJob, made: Child | None, pods: Iterable[Mapping[str, Any]], why: ReasonedMessage, now: datetime
 ) -> dict[str, Any]:
     """Return the complete status of a BenchmarkJob. `made` is its Job; `pods` are the pods of this Job as JSON. `why` is the
     reason why there is no Job, if there is none.
@@ -83,7 +83,7 @@ def benchmark_status(
         shared = {name: before[name] for name in _LASTING if before.get(name) is not None}
         ended = [condition for condition in before.get("conditions") or () if condition.get("type") == COMPLETE]
         return _whole(job, shared, ended, now)
-    if made is None and started(before):
+    if made is None and has_job(before):
         message = (
             "the Job of this BenchmarkJob was deleted before it ended: delete the BenchmarkJob and apply it again, "
             "or apply it under a new name"
@@ -98,7 +98,7 @@ def benchmark_status(
 _LASTING = ("state", "startTime", "completionTime", "failureMessage", "details", "startedGeneration", "report")
 
 
-def _of_job(job: BenchmarkJob, made: Child, progress: PodProgress, why: Why, now: datetime) -> dict[str, Any]:
+def _of_job(job: BenchmarkJob, made: Child, progress: PodProgress, why: ReasonedMessage, now: datetime) -> dict[str, Any]:
     content = made.content or {}
     status = content.get("status") or {}
     shared: dict[str, Any] = {"startedGeneration": content.get("generation") or job.generation}
@@ -152,7 +152,9 @@ def _status(
     job: BenchmarkJob, shared: Mapping[str, Any], ended_well: bool, reason: str, message: str, now: datetime
 ) -> dict[str, Any]:
     condition = cond.Condition(COMPLETE, ended_well, reason, message)
-    return _whole(job, shared, cond.stamp([condition], job.status.get("conditions") or (), job.generation, now), now)
+    return _whole(
+        job, shared, cond.format_conditions([condition], job.status.get("conditions") or (), job.generation, now), now
+    )
 
 
 def _whole(job: BenchmarkJob, shared: Mapping[str, Any], conditions: list[dict[str, Any]], now: datetime) -> dict[str, Any]:
@@ -160,7 +162,7 @@ def _whole(job: BenchmarkJob, shared: Mapping[str, Any], conditions: list[dict[s
     about an edit after the start and about fields without effect.
     """
     started = shared.get("startedGeneration")
-    advice = cond.advice(ignored(job))
+    advice = cond.advice(ignored_field_messages(job))
     if started and started != job.generation:
         message = (
             "spec was edited after the job had started, but a job runs only once: delete the BenchmarkJob and apply it again"
@@ -172,7 +174,7 @@ def _whole(job: BenchmarkJob, shared: Mapping[str, Any], conditions: list[dict[s
         ]
     before = job.status.get("conditions") or ()
     conditions = cond.with_summary(
-        [*conditions, *cond.stamp(advice, before, job.generation, now)],
+        [*conditions, *cond.format_conditions(advice, before, job.generation, now)],
         before,
         job.generation,
         now,
@@ -181,7 +183,7 @@ def _whole(job: BenchmarkJob, shared: Mapping[str, Any], conditions: list[dict[s
     return {**shared, "observedGeneration": job.generation, "conditions": conditions}
 
 
-def unreadable(status: Mapping[str, Any], generation: int, why: Why, now: datetime) -> dict[str, Any]:
+def unreadable_status(status: Mapping[str, Any], generation: int, why: ReasonedMessage, now: datetime) -> dict[str, Any]:
     """Return the status of a BenchmarkJob whose spec is invalid, or for which the operator raised an error. `why` is the
     reason. Results of a benchmark that ran before the spec was edited stay in the status.
     """
@@ -191,4 +193,8 @@ def unreadable(status: Mapping[str, Any], generation: int, why: Why, now: dateti
         kept = cond.with_summary(stored, stored, generation, now, ended=True)
         return {**shared, "observedGeneration": generation, "conditions": kept}
     condition = cond.Condition(COMPLETE, False, *why)
-    return {**shared, "observedGeneration": generation, "conditions": cond.stamp([condition], stored, generation, now)}
+    return {
+        **shared,
+        "observedGeneration": generation,
+        "conditions": cond.format_conditions([condition], stored, generation, now),
+    }

@@ -11,7 +11,7 @@ from ome_operator.core.problem import ProblemError
 from ome_operator.core.reasons import COMPLETE, READY, SCALED, Reason
 from ome_operator.core.resolve.inputs import object_refs
 from ome_operator.core.weights.mount import Mount, directory, mount, weights
-from ome_operator.util.similar import meant
+from ome_operator.util.similar import suggestion
 
 NATIVE, CHAT = "sglang", "vllm-chat"
 """Backends of SGLang's benchmark. The first sends requests to `/generate` of SGLang, the second to `/v1/chat/completions` of
@@ -52,7 +52,7 @@ def target(
             f"until {where} exists and its annotation {keys.BENCHMARK_NAMESPACES} names {job.namespace}",
         )
     if service is None:
-        question = meant(named.name, services) if named is not None else ""
+        question = suggestion(named.name, services) if named is not None else ""
         message = f"InferenceService {where} does not exist yet: {question}the job waits for it"
         raise ProblemError(COMPLETE, Reason.SERVICE_NOT_FOUND, message)
     if isinstance(service, Invalid) or (lacks := _lacks(service)):

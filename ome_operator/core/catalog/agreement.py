@@ -13,11 +13,11 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from ome_operator import keys, quantity
-from ome_operator.core.observed.objects import Holding, Manifest, Node
+from ome_operator.core.observed.objects import Manifest, Node, NodeHolding
 from ome_operator.core.reasons import NODES_AGREE, Reason
 from ome_operator.core.status import conditions as cond
-from ome_operator.core.termination import printable
-from ome_operator.core.weights.mount import AnyModel, both
+from ome_operator.core.termination import replace_unprintable
+from ome_operator.core.weights.mount import AnyModel, split_weights_uri
 from ome_operator.core.weights.node_selection import UnreadableSelection, selects_node
 
 LONE_WAIT = timedelta(minutes=5)
@@ -37,7 +37,7 @@ class Pin(NamedTuple):
     revision: str
 
 
-class Witnesses(NamedTuple):
+class ReportingNodes(NamedTuple):
     """The nodes whose reports about a model can be used for all nodes."""
 
     nodes: frozenset[str]
@@ -67,7 +67,7 @@ class Witnesses(NamedTuple):
         return best if enough or (len(votes) == 1 and waited >= LONE_WAIT) else None
 
 
-class Verdict(NamedTuple):
+class AgreedReports(NamedTuple):
     """The reports that are used, and the condition about reports that are not used."""
 
     pin: Pin | None
@@ -81,13 +81,13 @@ class Verdict(NamedTuple):
         return self.condition.message if self.condition is not None and self.pin is None else ""
 
 
-def witnesses(
+def find_reporting_nodes(
     model: AnyModel,
     nodes: Mapping[str, Node],
     agent_since: Callable[[str], str | None],
     trusted: AbstractSet[str],
     now: datetime,
-) -> Witnesses:
+) -> ReportingNodes:
     """Return the nodes whose reports about a model can be used for all nodes. `agent_since` returns the time at which the
     agent of a node made its record (NodeModels), in RFC 3339; None if the node has no record.
     """
@@ -103,17 +103,17 @@ def witnesses(
     speakers = frozenset(node.name for node in chosen if node.alive and node.name in since)
     young = any(_young(since[name], now) for name in speakers)
     others = len(since) > len(speakers) or (young and any(node.alive and node.name not in since for node in chosen))
-    return Witnesses(speakers, frozenset(trusted), others)
+    return ReportingNodes(speakers, frozenset(trusted), others)
 
 
 def _young(made: str, now: datetime) -> bool:
-    when = quantity.instant(made)
+    when = quantity.parse_instant(made)
     return when is None or now - when < LONE_WAIT
 
 
-def judge(
-    uri: str, before: Mapping[str, Any], holdings: Mapping[str, Holding], speakers: Witnesses, now: datetime
-) -> Verdict:
+def agree_on_reports(
+    uri: str, before: Mapping[str, Any], holdings: Mapping[str, NodeHolding], speakers: ReportingNodes, now: datetime
+) -> AgreedReports:
     """Return the revision and the facts of a model that are used on all nodes. `before` is the stored status of the model.
     `holdings` maps nodes to what their agents report about the model, and `speakers` decides which report is used.
 
@@ -132,7 +132,7 @@ def judge(
     condition = _about("revision", revisions, revision, since) or _about(
         "facts", facts, fact or (_word(kept) if kept else None), since
     )
-    return Verdict(Pin(uri, revision) if revision else None, json.loads(fact) if fact else kept, condition)
+    return AgreedReports(Pin(uri, revision) if revision else None, json.loads(fact) if fact else kept, condition)
 
 
 def wait_left(status: Mapping[str, Any], now: datetime) -> float | None:
@@ -148,18 +148,18 @@ def _alone_since(status: Mapping[str, Any]) -> datetime | None:
     """
     for condition in status.get("conditions") or ():
         if condition.get("type") == NODES_AGREE and condition.get("status") == "Unknown":
-            return quantity.instant(condition.get("lastTransitionTime"))
+            return quantity.parse_instant(condition.get("lastTransitionTime"))
     return None
 
 
-def _complete(held: Holding, uri: str, revision: str | None) -> bool:
+def _complete(held: NodeHolding, uri: str, revision: str | None) -> bool:
     return held.state == keys.MODEL_READY and (held.uri, held.revision) == (uri, revision)
 
 
 def _named_by(uri: str, revisions: Mapping[str, str]) -> str | None:
     """Return the revision that a URI itself names, once a node has reported this revision; otherwise None."""
-    named = [match for part in both(uri) if part and (match := _COMMIT.fullmatch(part))]
-    if len(named) != sum(map(bool, both(uri))):
+    named = [match for part in split_weights_uri(uri) if part and (match := _COMMIT.fullmatch(part))]
+    if len(named) != sum(map(bool, split_weights_uri(uri))):
         return None
     revision = "+".join(match[1] or match[2] or match[3] for match in named)
     return revision if revision in revisions.values() else None
@@ -201,4 +201,4 @@ def _report(what: str, word: str, nodes: Iterable[str]) -> str:
 
 
 def _short(revision: str) -> str:
-    return printable(revision.removeprefix("sha256:"))[:40]
+    return replace_unprintable(revision.removeprefix("sha256:"))[:40]

@@ -6,8 +6,8 @@ from heapq import nsmallest
 from typing import Any
 
 from ome_operator import keys, names
-from ome_operator.core.catalog.agreement import Pin, Verdict
-from ome_operator.core.observed.objects import Holding, Ref, Unused
+from ome_operator.core.catalog.agreement import AgreedReports, Pin
+from ome_operator.core.observed.objects import NodeHolding, Ref, UnusedWeights
 from ome_operator.core.weights.mount import digest_of, place_of
 
 LISTED = 50
@@ -22,9 +22,9 @@ every watcher of nodes receive."""
 
 
 def labels(
-    holdings: Iterable[Holding],
+    holdings: Iterable[NodeHolding],
     pins: Mapping[Ref, Pin],
-    unused: Iterable[Unused] = (),
+    unused: Iterable[UnusedWeights] = (),
     used: Callable[[Ref], bool] = lambda ref: True,
 ) -> dict[str, str]:
     """Return the labels below `models.ome.io/` for a node. `holdings` is what the agent of the node reports about each
@@ -43,7 +43,7 @@ def labels(
     return {key: state for some in (*clusters, *_in_turn(wanted)) for key, state in some.items()}
 
 
-def _of_model(holding: Holding, pins: Mapping[Ref, Pin]) -> dict[str, str]:
+def _of_model(holding: NodeHolding, pins: Mapping[Ref, Pin]) -> dict[str, str]:
     right = holding.ref in pins and pins[holding.ref] == Pin(holding.uri, holding.revision)
     state = holding.state if right or holding.state != keys.MODEL_READY else keys.MODEL_UPDATING
     result = {names.model_label(*holding.ref): state} if state == keys.MODEL_READY or not holding.ref.namespace else {}
@@ -51,7 +51,7 @@ def _of_model(holding: Holding, pins: Mapping[Ref, Pin]) -> dict[str, str]:
     return result | {names.revision_label(*holding.ref, digest_of(directory)): keys.MODEL_READY for directory in whole}
 
 
-def _of_directory(unused: Unused) -> dict[str, str]:
+def _of_directory(unused: UnusedWeights) -> dict[str, str]:
     return {names.whole_label(label, digest_of(unused.directory)): keys.MODEL_READY for label in unused.models}
 
 
@@ -70,7 +70,7 @@ def _in_turn(wanted: Iterable[tuple[str, dict[str, str]]]) -> Iterator[dict[str,
                 yield waiting[namespace][at]
 
 
-def status(verdict: Verdict, directory: str, holdings: Mapping[str, Holding]) -> dict[str, Any]:
+def status(verdict: AgreedReports, directory: str, holdings: Mapping[str, NodeHolding]) -> dict[str, Any]:
     """Return the part of a model's status that comes from the records of agents: the revision that all nodes use, the facts,
     the progress of each node, and a summary.
 
@@ -90,7 +90,7 @@ def status(verdict: Verdict, directory: str, holdings: Mapping[str, Holding]) ->
     return {**result, "nodes": shown, "summary": summary(done, holdings.values())}
 
 
-def summary(ready: int, holdings: Iterable[Holding]) -> str:
+def summary(ready: int, holdings: Iterable[NodeHolding]) -> str:
     """Return a summary such as "11/16 nodes, 71 %, 9 min": ready nodes, share of all bytes, and remaining time of the
     slowest node.
     """
@@ -120,7 +120,7 @@ def duration(seconds: float) -> str:
     return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def _progress(holding: Holding) -> dict[str, Any]:
+def _progress(holding: NodeHolding) -> dict[str, Any]:
     out: dict[str, Any] = {"state": holding.state, "bytes": holding.bytes, "total": holding.total}
     if holding.state == keys.MODEL_UPDATING and holding.speed > 0:
         out["speed"] = f"{holding.speed / 1e6:.0f} MB/s"

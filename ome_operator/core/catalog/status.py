@@ -14,20 +14,20 @@ from ome_operator import keys, names, quantity
 from ome_operator.api import AcceleratorClass, Component, Model, Runtime
 from ome_operator.api.well_known import NO_MODELS, WellKnown
 from ome_operator.core.catalog import agreement, node_models
-from ome_operator.core.observed.objects import Holding, Node
-from ome_operator.core.podspec.compose import Composed, compose
+from ome_operator.core.observed.objects import Node, NodeHolding
+from ome_operator.core.podspec.compose import ComposedPods, compose
 from ome_operator.core.problem import Problem, ProblemError
 from ome_operator.core.reasons import ADVICE, READY, Reason
-from ome_operator.core.resolve.ignored_fields import ignored
+from ome_operator.core.resolve.ignored_fields import ignored_field_messages
 from ome_operator.core.resolve.inputs import runtime_parts
-from ome_operator.core.selection.capability import carries
+from ome_operator.core.selection.capability import has_class_labels
 from ome_operator.core.selection.model_profile import facts_of, profile_of
 from ome_operator.core.status import conditions as cond
 from ome_operator.core.waves import terms as wave_terms
-from ome_operator.core.weights.mount import AnyModel, claim, managed, node_label, unsupported_scheme, weights
+from ome_operator.core.weights.mount import AnyModel, agents_can_download, claim, node_label, unsupported_scheme, weights
 from ome_operator.core.weights.node_selection import needs_agent
 from ome_operator.engines.servers import server, strategy
-from ome_operator.names import title
+from ome_operator.names import role_title
 from ome_operator.settings.policy import AGENT_PODS, ENABLE_AGENTS, SILENT_AGENTS
 from ome_operator.util.wording import count
 
@@ -37,9 +37,9 @@ def model_status(
     users: tuple[str, ...],
     nodes_ready: AbstractSet[str] | None,
     now: datetime,
-    holdings: Mapping[str, Holding] = MappingProxyType({}),
+    holdings: Mapping[str, NodeHolding] = MappingProxyType({}),
     well_known: WellKnown = NO_MODELS,
-    witnesses: agreement.Witnesses | None = None,
+    witnesses: agreement.ReportingNodes | None = None,
     *,
     agent: bool = True,
 ) -> dict[str, Any]:
@@ -54,8 +54,8 @@ def model_status(
     uri = identity.uri
     everywhere, known_nodes = claim(uri) is not None, nodes_ready is not None
     nodes_ready = nodes_ready or frozenset()
-    speakers = witnesses or agreement.Witnesses(frozenset(holdings))
-    verdict = agreement.judge(uri, model.status, holdings, speakers, now)
+    speakers = witnesses or agreement.ReportingNodes(frozenset(holdings))
+    verdict = agreement.agree_on_reports(uri, model.status, holdings, speakers, now)
     condition, state = _model_ready(model, uri, len(nodes_ready), holdings, verdict.unpinned, agent, identity.digest)
     if not known_nodes and condition.reason == Reason.ON_NO_NODE:
         label = node_label(model.kind, model.namespace, model.name)
@@ -70,14 +70,14 @@ def model_status(
         **from_records,
         **_users(users),
         "observedGeneration": model.generation,
-        "conditions": cond.stamp(
+        "conditions": cond.format_conditions(
             _with_advice(condition, model, verdict.condition), model.status.get("conditions") or (), model.generation, now
         ),
     }
 
 
 def _model_ready(
-    model: AnyModel, uri: str, number: int, holdings: Mapping[str, Holding], unpinned: str, agent: bool, digest: str
+    model: AnyModel, uri: str, number: int, holdings: Mapping[str, NodeHolding], unpinned: str, agent: bool, digest: str
 ) -> tuple[cond.Condition, str]:
     """Return the condition Ready of a model, and the state of the model in OME's terms. `unpinned` is the reason why no
     revision is used although nodes report one, or "".
@@ -95,7 +95,7 @@ def _model_ready(
     if claim(uri) is not None:
         return cond.Condition(READY, True, Reason.CLAIM, "the weights are in a PersistentVolumeClaim"), "Ready"
     if number:
-        silent = _by_hand(model, digest) if agent and managed(uri) and not holdings else ""
+        silent = _by_hand(model, digest) if agent and agents_can_download(uri) and not holdings else ""
         return cond.Condition(READY, True, Reason.ON_NODES, f"{_hold(number)} the {noun}{silent}"), state
     if message := unsupported_scheme(uri):
         return cond.Condition(READY, False, Reason.NOT_SERVED, message), "Failed"
@@ -189,7 +189,7 @@ def runtime_status(runtime: Runtime, users: tuple[str, ...], now: datetime) -> d
         **({"strategy": " + ".join(strategies)} if any(strategies) else {}),
         **_users(users),
         "observedGeneration": runtime.generation,
-        "conditions": cond.stamp(
+        "conditions": cond.format_conditions(
             _with_advice(_runtime_ready(runtime, roles, problems), runtime),
             runtime.status.get("conditions") or (),
             runtime.generation,
@@ -198,17 +198,17 @@ def runtime_status(runtime: Runtime, users: tuple[str, ...], now: datetime) -> d
     }
 
 
-def _composed(runtime: Runtime) -> tuple[list[str], dict[str, Composed], list[Problem]]:
+def _composed(runtime: Runtime) -> tuple[list[str], dict[str, ComposedPods], list[Problem]]:
     """Return the titles of a runtime's roles, the composed pods of the valid roles, and the problems of the other roles."""
     roles: list[str] = []
-    composed: dict[str, Composed] = {}
+    composed: dict[str, ComposedPods] = {}
     problems: list[Problem] = []
     both = runtime.spec.decoder_config is not None
     for component in (keys.ENGINE, keys.DECODER, keys.ROUTER):
         config: Component | None = getattr(runtime.spec, f"{component}_config")
         if config is None and not (component == keys.ENGINE and runtime.spec.pod.get("containers")):
             continue
-        roles.append(title(component, both))
+        roles.append(role_title(component, both))
         try:
             composed[component] = compose(component, runtime_parts(runtime.spec, component == keys.ROUTER), {})
         except ProblemError as error:
@@ -240,7 +240,7 @@ def _runtime_ready(runtime: Runtime, roles: list[str], problems: list[Problem]) 
 def accelerator_status(accelerator: AcceleratorClass, nodes: Iterable[Node], now: datetime) -> dict[str, Any]:
     """Return the status of an accelerator class: the nodes that its discovery matches, and their accelerators."""
     wanted = accelerator.spec.discovery.node_selector or {}
-    matching = [node for node in nodes if carries(node, accelerator)]
+    matching = [node for node in nodes if has_class_labels(node, accelerator)]
     usable = [node for node in matching if node.ready]
     if not wanted:
         message = "spec.discovery.nodeSelector is empty: name the labels of the nodes that have this accelerator"
@@ -257,7 +257,7 @@ def accelerator_status(accelerator: AcceleratorClass, nodes: Iterable[Node], now
         "availableAccelerators": sum(node.gpus for node in usable),
         "totalAccelerators": sum(node.gpus for node in matching),
         "observedGeneration": generation,
-        "conditions": cond.stamp(
+        "conditions": cond.format_conditions(
             _with_advice(condition, accelerator), accelerator.status.get("conditions") or (), generation, now
         ),
     }
@@ -272,7 +272,7 @@ def _with_advice(
     return [
         ready,
         *filter(None, [more]),
-        *cond.advice((*ignored(about), *wave_terms.terms(about.annotations, wave_terms.Terms())[1])),
+        *cond.advice((*ignored_field_messages(about), *wave_terms.terms(about.annotations, wave_terms.WaveTerms())[1])),
     ]
 
 
@@ -283,7 +283,7 @@ def with_advice(
     found = {one["type"]: one for one in status["conditions"]}
     told = found.get(ADVICE)
     new = cond.advice((*sentences, *([told["message"]] if told else [])))
-    stamped = cond.stamp(new, about.status.get("conditions") or (), about.generation, now)
+    stamped = cond.format_conditions(new, about.status.get("conditions") or (), about.generation, now)
     return {**status, "conditions": [*{**found, **{one["type"]: one for one in stamped}}.values()]}
 
 
@@ -301,7 +301,7 @@ def _listed(field: str, names: Iterable[str]) -> dict[str, list[str]]:
     return {field: shown} if shown else {}
 
 
-def _group_gpus(group: Composed) -> int:
+def _group_gpus(group: ComposedPods) -> int:
     return _gpus(group.leader) + (group.size - 1) * _gpus(group.worker or {})
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ome_operator.core.demand.facts import WINDOW, DemandSample, nearest
+from ome_operator.core.demand.facts import WINDOW, DemandSample, nearest_sample
 
 POINTS = 5
 """Number of windows to which a trend is fitted."""
@@ -92,10 +92,10 @@ def _windows(samples: Sequence[DemandSample]) -> list[float]:
     """Return the rates of consecutive windows, the newest first, which overlap as little as the times of the samples permit.
     A window whose rate is unknown ends the list.
     """
-    found, sample = list[float](), nearest(samples, samples[-1].at)
+    found, sample = list[float](), nearest_sample(samples, samples[-1].at)
     while sample is not None and sample.arrivals is not None and len(found) < POINTS:
         found.append(sample.arrivals)
-        sample = nearest(samples, sample.at - WINDOW)
+        sample = nearest_sample(samples, sample.at - WINDOW)
     return found
 
 
@@ -106,7 +106,7 @@ def _recent(samples: Sequence[DemandSample], length: float) -> float | None:
     changes by (rate of the part that is added − rate of the part that is dropped) · length / WINDOW. The rate of the dropped
     part is taken from the window that ended when the newest one began.
     """
-    newest, before = samples[-1], nearest(samples[:-1], samples[-1].at - length)
+    newest, before = samples[-1], nearest_sample(samples[:-1], samples[-1].at - length)
     if newest.arrivals is None or before is None or before.arrivals is None:
         return None
     length = newest.at - before.at
@@ -120,7 +120,7 @@ def _recent(samples: Sequence[DemandSample], length: float) -> float | None:
 
 def _at(samples: Sequence[DemandSample], at: float) -> float | None:
     """Return the rate of arrivals in the sample nearest to the time `at`; None if it is unknown."""
-    near = nearest(samples, at)
+    near = nearest_sample(samples, at)
     return near.arrivals if near is not None else None
 
 

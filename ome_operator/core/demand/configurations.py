@@ -8,10 +8,10 @@ not removed. After a rollback they are again the measurements of the present gro
 from itertools import combinations
 from typing import Any
 
-from ome_operator.core.demand.facts import GROUPS, PREFILL, SPEED, Configuration, Fleet, Learned, ScalingState
+from ome_operator.core.demand.facts import GROUPS, PREFILL, SPEED, Configuration, Fleet, LearnedProperties, ScalingState
 
 
-def bound(state: ScalingState, fleet: Fleet, now: float) -> ScalingState:
+def bind_measurements(state: ScalingState, fleet: Fleet, now: float) -> ScalingState:
     """Return the state with the measurements of each role that belong to the configuration of its groups at the time `now`.
 
     While groups of several configurations serve, and while a role has no groups, the measurements stay as they are. If it is
@@ -39,26 +39,26 @@ def _exchanged(state: ScalingState, place: int, present: Configuration) -> Scali
     again.
     """
     learned, former, role = state.learned, state.former, GROUPS[place]
-    back = former if former.configurations[place].agrees(present) else Learned()
+    back = former if former.configurations[place].agrees(present) else LearnedProperties()
     after = _named(with_speed(learned, back, role), place, present)
-    if speed_of(learned, role) != speed_of(Learned(), role):
+    if speed_of(learned, role) != speed_of(LearnedProperties(), role):
         former = _named(with_speed(former, learned, role), place, learned.configurations[place])
     elif back is former:
-        former = _named(with_speed(former, Learned(), role), place, Configuration())
+        former = _named(with_speed(former, LearnedProperties(), role), place, Configuration())
     return state._replace(learned=after, former=former, doubted=state.doubted and role != PREFILL)
 
 
-def with_speed(known: Learned, other: Learned, role: str) -> Learned:
+def with_speed(known: LearnedProperties, other: LearnedProperties, role: str) -> LearnedProperties:
     """Return the measurements `known` with the speed of the role `role` taken from `other`."""
     return known._replace(**speed_of(other, role))
 
 
-def speed_of(known: Learned, role: str) -> dict[str, Any]:
+def speed_of(known: LearnedProperties, role: str) -> dict[str, Any]:
     """Return those fields of `known` that state the speed of the groups of a role, with their values."""
     return {name: getattr(known, name) for name in SPEED[role]}
 
 
-def _named(known: Learned, place: int, configuration: Configuration) -> Learned:
+def _named(known: LearnedProperties, place: int, configuration: Configuration) -> LearnedProperties:
     prefill, decode = known.configurations
     return known._replace(configurations=(prefill, configuration) if place else (configuration, decode))
 

@@ -15,7 +15,7 @@ SHOWN = 0.9
 number of requests is at most this fraction of the target."""
 
 
-def rising(curve: Curve) -> Curve:
+def make_monotonic(curve: Curve) -> Curve:
     """Return the curve with times that never decrease: if a point has a shorter time than a point with fewer requests, which
     is due to noise, it gets the longer time.
     """
@@ -35,7 +35,7 @@ def seconds_at(curve: Curve, batch: float) -> float:
     return curve[place][1] + _slope(curve[place - 1], curve[place]) * (batch - curve[place][0])
 
 
-def completed(measured: Curve, planned: Curve) -> Curve:
+def extend_curve(measured: Curve, planned: Curve) -> Curve:
     """Return the measured curve, continued to smaller and larger numbers of requests in the shape of the planned curve: a
     planned time is multiplied by the ratio of measured to planned time at the nearest measured point. If one of the curves
     is empty, return the other.
@@ -63,12 +63,13 @@ def batch_within(curve: Curve, target: float) -> float:
     """Return the number of requests in a decode group at which the time between tokens reaches `target` seconds; 0 if no
     number of requests is fast enough.
 
-    `curve` is not empty, and its times rise (`rising`). Between points the time is interpolated. Below the first point and
-    above the last point a line is extended: the line through this point and the nearest point whose number of requests
-    differs by at least the factor `STEP`, because noise determines the slope between points that are nearer. If there is no
-    such point, the most distant one is used. A time without load cannot be negative, so an extended line is never steeper
-    than the line from the origin to its point. A curve with a single point is extended along the line from the origin. The
-    result is then a lower bound if the target is above the time of this point, and an upper bound if it is below.
+    `curve` is not empty, and its times rise (`make_monotonic`). Between points the time is interpolated. Below the first
+    point and above the last point a line is extended: the line through this point and the nearest point whose number of
+    requests differs by at least the factor `STEP`, because noise determines the slope between points that are nearer. If
+    there is no such point, the most distant one is used. A time without load cannot be negative, so an extended line is
+    never steeper than the line from the origin to its point. A curve with a single point is extended along the line from
+    the origin. The result is then a lower bound if the target is above the time of this point, and an upper bound if it is
+    below.
     """
     (x0, y0), (x1, y1) = curve[0], curve[-1]
     if len(curve) == 1:

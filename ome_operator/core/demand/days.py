@@ -37,7 +37,7 @@ _FIELDS = {
 }
 
 
-def counted(
+def add_to_days(
     days: Sequence[DaySums], sample: DemandSample, fleet: Fleet, made: SizeDecision, seconds: float
 ) -> tuple[DaySums, ...]:
     """Return the sums of the days `days` after the last `seconds` seconds have been added to them. In this time, the service

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ome_operator.core.demand import configurations, explain, learn, limits, queues, speeds
-from ome_operator.core.demand.estimate import DemandEstimate, bound_below, estimate, mean_request, patience
+from ome_operator.core.demand.estimate import DemandEstimate, bound_below, estimate, mean_request, patience_factor_for
 from ome_operator.core.demand.facts import (
     DECODE,
     GROUPS,
@@ -35,7 +35,7 @@ Size = tuple[int, int, int]
 """The numbers of prefill groups, decode groups and routers."""
 
 
-def decide(
+def decide_size(
     samples: Sequence[DemandSample],
     fleet: Fleet,
     targets: Targets,
@@ -50,11 +50,11 @@ def decide(
     """
     present = state.wanted or _present(fleet)
     if fleet.frozen:
-        return held(state, now, present, HoldReason.FROZEN, fleet.frozen)
+        return keep_size(state, now, present, HoldReason.FROZEN, fleet.frozen)
     newest = samples[-1] if samples else None
     if newest is None or not 0 <= now - newest.at <= STALE or newest.arrivals is None or newest.waiting is None:
-        return held(state, now, present, HoldReason.UNKNOWN, "the arrivals or the waiting requests are unknown")
-    state, planned = _taught(samples, fleet, targets, configurations.bound(state, fleet, now), now, planned)
+        return keep_size(state, now, present, HoldReason.UNKNOWN, "the arrivals or the waiting requests are unknown")
+    state, planned = _taught(samples, fleet, targets, configurations.bind_measurements(state, fleet, now), now, planned)
     demand, routers = estimate(samples, fleet, state, now, planned), limits.routers(samples, targets, present[2])
     if demand is None:
         known = state.learned.request is not None and planned.missing
@@ -62,7 +62,9 @@ def decide(
         return _groups_stay(targets, state, now, present, routers, HoldReason.UNMEASURED, why)
     needs = demand.more(targets)
     if None in needs:
-        made, state = _groups_stay(targets, state, now, present, routers, *explain.unmet(demand, targets, needs))
+        made, state = _groups_stay(
+            targets, state, now, present, routers, *explain.explain_unmet_targets(demand, targets, needs)
+        )
     else:
         made, state = _sized(samples, fleet, targets, state, now, demand, routers)
     at_maximum = limits.at_maximum(needs, targets) if made.hold == HoldReason.MAXIMUM else {}
@@ -85,20 +87,25 @@ def _taught(
     """
     mean = mean_request(samples, state.learned)
     if mean is not None:
-        planned = speeds.expected(state, planned, mean.more)
-    factor = patience(mean, state.learned.work or planned.work) if mean is not None else 1.0
+        planned = speeds.expected_speeds(state, planned, mean.more)
+    factor = patience_factor_for(mean, state.learned.work or planned.work) if mean is not None else 1.0
 
     def on_time(groups: int, rate: float) -> float | None:
         return queues.slowest_prefill(groups, rate, bound_below(targets.ttft), targets.share, factor)
 
     in_time, too_late = _judged(samples, fleet, targets, state, now)
-    found = learn.learned(
-        state.learned, learn.steady(samples), fleet, planned, on_time if in_time or too_late else None, late=too_late
+    found = learn.update_measurements(
+        state.learned,
+        learn.newest_steady_sample(samples),
+        fleet,
+        planned,
+        on_time if in_time or too_late else None,
+        late=too_late,
     )
     for role, since in zip(GROUPS, state.configured, strict=True):
         if now - since <= WINDOW:
             found = configurations.with_speed(found, state.learned, role)
-    if too_late and PREFILL in planned.former and learn.contradicts(planned.work, samples[-1], fleet, on_time):
+    if too_late and PREFILL in planned.former and learn.contradicts_measurement(planned.work, samples[-1], fleet, on_time):
         state = state._replace(doubted=True)
     return state._replace(learned=found if mean is None else found._replace(request=(mean.more, mean.answer))), planned
 
@@ -133,21 +140,21 @@ def _sized(
     """
     present, needs = state.wanted or _present(fleet), demand.more(targets)
     need = limits.first_steps(needs, fleet, demand.stepwise)
-    wanted, hold = limits.limited(need, fleet, targets)
+    wanted, hold = limits.limit_groups(need, fleet, targets)
     if not hold and need != needs:
         hold = HoldReason.FIRST_STEP
-    why = explain.why(demand, targets, need)
-    more_groups = limits.grown(present[:2], wanted, fleet, targets)
+    why = explain.explain_demand(demand, targets, need)
+    more_groups = limits.grow_groups(present[:2], wanted, fleet, targets)
     if more_groups != (max(wanted[0], present[0]), max(wanted[1], present[1])):
         hold = HoldReason.BUDGET
     grown = (*more_groups, max(routers, present[2]))
     if grown != present and at_cap(state, targets, now):
-        hold, why = HoldReason.CAPPED, why + explain.capped(targets)
-        grown = (*limits.least(present[:2], fleet, targets), present[2])
+        hold, why = HoldReason.CAPPED, why + explain.explain_change_limit(targets)
+        grown = (*limits.raise_to_minimum(present[:2], fleet, targets), present[2])
         if grown == present:
-            return held(state, now, present, hold, why)
+            return keep_size(state, now, present, hold, why)
     if grown != present:
-        return changed(state._replace(lower_since=(None, None)), now, grown, hold, why)
+        return change_size(state._replace(lower_since=(None, None)), now, grown, hold, why)
     least = _least(demand, fleet, targets, present)
     kept = [have if role in demand.unproven else enough for role, enough, have in zip(GROUPS, least, present, strict=False)]
     state = state._replace(lower_since=_lower_since(state, (kept[0], kept[1]), present, now))
@@ -155,10 +162,10 @@ def _sized(
     if smaller == present:
         if not hold and any(enough < stays for enough, stays in zip(least, kept, strict=True)):
             hold = HoldReason.PLANNED
-        return held(state, now, present, hold, why)
+        return keep_size(state, now, present, hold, why)
     if stop := removal_hold(samples, fleet, targets, state, now):
-        return held(state, now, present, hold or stop, why)
-    return changed(state, now, smaller, hold, why)
+        return keep_size(state, now, present, hold or stop, why)
+    return change_size(state, now, smaller, hold, why)
 
 
 def _least(demand: DemandEstimate, fleet: Fleet, targets: Targets, present: Size) -> tuple[int, int]:
@@ -166,7 +173,7 @@ def _least(demand: DemandEstimate, fleet: Fleet, targets: Targets, present: Size
     which no number is known to be enough, return its present number.
     """
     fewer = demand.fewer(targets)
-    enough, _ = limits.limited(fewer, fleet, targets)
+    enough, _ = limits.limit_groups(fewer, fleet, targets)
     found = [have if need is None else number for need, number, have in zip(fewer, enough, present, strict=False)]
     return found[0], found[1]
 
@@ -179,7 +186,7 @@ def _groups_stay(
     """
     size = (*present[:2], max(routers, present[2]))
     stays = size == present or at_cap(state, targets, now)
-    return held(state, now, present, hold, why) if stays else changed(state, now, size, hold, why)
+    return keep_size(state, now, present, hold, why) if stays else change_size(state, now, size, hold, why)
 
 
 def _lower_since(
@@ -212,14 +219,14 @@ def _present(fleet: Fleet) -> Size:
     return fleet.prefill.exist, fleet.decode.exist, fleet.routers
 
 
-def changed(state: ScalingState, now: float, size: Size, hold: str, why: str) -> tuple[SizeDecision, ScalingState]:
+def change_size(state: ScalingState, now: float, size: Size, hold: str, why: str) -> tuple[SizeDecision, ScalingState]:
     """Return a decision that changes the size. It is recorded among the last decisions."""
     made = SizeDecision(now, *size, hold, why)
     changes = (*(at for at in state.changes if now - at < HOUR), now)[-CHANGES:]
     return made, state._replace(wanted=size, changed=now, changes=changes, last=_recorded(state.last, made))
 
 
-def held(state: ScalingState, now: float, size: Size, hold: str, why: str) -> tuple[SizeDecision, ScalingState]:
+def keep_size(state: ScalingState, now: float, size: Size, hold: str, why: str) -> tuple[SizeDecision, ScalingState]:
     """Return a decision that changes nothing. It is recorded among the last decisions if a reason of `LASTING` begins or
     ends with it.
     """

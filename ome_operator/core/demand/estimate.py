@@ -16,7 +16,7 @@ from ome_operator.core.demand.facts import (
     Curve,
     DemandSample,
     Fleet,
-    Learned,
+    LearnedProperties,
     PlannedSpeeds,
     PrefillWork,
     ScalingState,
@@ -102,7 +102,7 @@ class DemandEstimate(NamedTuple):
     """Requests per second that prefill passes on to decode now."""
     room: int | None = None
     """Largest number of prefill groups for which the cluster has nodes; None if this is not known."""
-    filling: queues.Filling | None = None
+    filling: queues.DecodeGrowth | None = None
     """How the requests in decode may increase beyond every measured load; None if the time between tokens is predicted
     there, or if the present number of requests is unknown."""
 
@@ -182,10 +182,10 @@ def estimate(
     if found is None or mean is None or age is None:
         return None
     prefill, least = (speeds.prefill(known, planned, tokens) for tokens in (mean.more, mean.fewer))
-    curve = curves.rising(curves.completed(known.curve, planned.curve))
+    curve = curves.make_monotonic(curves.extend_curve(known.curve, planned.curve))
     if prefill is None or least is None or not curve:
         return None
-    service, shown = prefill[0], speeds.shown(known, mean.fewer)
+    service, shown = prefill[0], speeds.measured_prefill_time(known, mean.fewer)
     waiting = samples[-1].waiting or 0
     left = min(cold, max(0.0, state.changed + cold - now))
     served = (fleet.prefill.ready * cold + fleet.prefill.starting * (cold - left)) / service
@@ -202,9 +202,9 @@ def estimate(
         longest=max(service, least[0] if shown is None else shown),
         prompt=mean.more,
         answer=mean.answer,
-        patience=patience(mean, known.work or planned.work),
+        patience=patience_factor_for(mean, known.work or planned.work),
         curve=curve,
-        measured=curves.rising(known.curve),
+        measured=curves.make_monotonic(known.curve),
         basis=basis,
         unproven=frozenset(({PREFILL} if shown is None else set()) | (set() if known.curve else {DECODE})),
         stepwise=frozenset(
@@ -218,7 +218,7 @@ def estimate(
     )
 
 
-def _filling(sample: DemandSample, known: Learned, planned: PlannedSpeeds) -> queues.Filling | None:
+def _filling(sample: DemandSample, known: LearnedProperties, planned: PlannedSpeeds) -> queues.DecodeGrowth | None:
     """Return how the number of requests in decode may increase; None if loads beyond the measured ones are predicted, or if
     nothing was measured.
     """
@@ -226,7 +226,7 @@ def _filling(sample: DemandSample, known: Learned, planned: PlannedSpeeds) -> qu
         return None
     batch, seconds = known.curve[-1]
     running = max(sample.running, sample.running_now)
-    return queues.Filling(running, batch / seconds, learn.cold_start(known) + PERIOD + WINDOW)
+    return queues.DecodeGrowth(running, batch / seconds, learn.cold_start(known) + PERIOD + WINDOW)
 
 
 class MeanRequest(NamedTuple):
@@ -241,7 +241,7 @@ class MeanRequest(NamedTuple):
     """Squared coefficient of variation of the prompt tokens of single requests; 1 as long as it is not known."""
 
 
-def mean_request(samples: Sequence[DemandSample], known: Learned) -> MeanRequest | None:
+def mean_request(samples: Sequence[DemandSample], known: LearnedProperties) -> MeanRequest | None:
     """Return the mean lengths of a request; None if they are unknown.
 
     Usually the lengths are means over all samples. After a significant change of the length of prompts (`_changed_prompts`),
@@ -292,7 +292,7 @@ def _prompt(samples: Sequence[DemandSample]) -> float:
     return sum(one.prompt_tokens or 0.0 for one in samples) / sum(one.requests or 0.0 for one in samples)
 
 
-def patience(mean: MeanRequest, work: PrefillWork | None) -> float:
+def patience_factor_for(mean: MeanRequest, work: PrefillWork | None) -> float:
     """Return `queues.patience_factor` for the service times of requests with the lengths `mean`. `work` states which part of
     a service time is proportional to the length of the prompt; if `work` is None, the whole service time is proportional.
     """

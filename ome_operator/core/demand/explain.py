@@ -9,7 +9,7 @@ _PLAN = " (predicted by `ome plan` with a margin for its error, not measured)"
 _FORMER = " (measured before the groups changed, and not since)"
 
 
-def why(demand: DemandEstimate, targets: Targets, need: NeededGroups) -> str:
+def explain_demand(demand: DemandEstimate, targets: Targets, need: NeededGroups) -> str:
     """Return the sentence about the demand of a service whose targets can be met. `need` contains the groups that the demand
     needs.
     """
@@ -28,7 +28,7 @@ def why(demand: DemandEstimate, targets: Targets, need: NeededGroups) -> str:
     )
 
 
-def capped(targets: Targets) -> str:
+def explain_change_limit(targets: Targets) -> str:
     """Return the end of a sentence about a demand for which no further change is permitted within this hour."""
     return f"; the limit of {targets.changes_an_hour} changes within an hour (changesPerHour) is reached"
 
@@ -42,7 +42,7 @@ _SERVES = {
 """Maps each value of `Basis` (how a speed is known) to the words before and after the number in a sentence."""
 
 
-def unmet(demand: DemandEstimate, targets: Targets, need: NeededGroups) -> tuple[HoldReason, str]:
+def explain_unmet_targets(demand: DemandEstimate, targets: Targets, need: NeededGroups) -> tuple[HoldReason, str]:
     """Return the reason and the sentence about a demand for which, according to the estimate, no number of groups meets a
     target.
 

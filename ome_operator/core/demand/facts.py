@@ -74,7 +74,7 @@ class DemandSample(NamedTuple):
     """Number of requests in flight now, in all routers together."""
 
 
-def nearest(samples: Sequence[DemandSample], at: float) -> DemandSample | None:
+def nearest_sample(samples: Sequence[DemandSample], at: float) -> DemandSample | None:
     """Return the sample nearest to the time `at`; None if there is none within half of `STALE`, or if the time is more than
     `BEFORE` earlier than the first sample. The distance between two samples varies: it is the pause between two rounds of
     decisions, plus the duration of a round.
@@ -240,7 +240,7 @@ class PlannedSpeeds(NamedTuple):
 NO_PLAN = PlannedSpeeds()
 
 
-class Learned(NamedTuple):
+class LearnedProperties(NamedTuple):
     """The properties of a service that were measured."""
 
     work: PrefillWork | None = None
@@ -266,7 +266,7 @@ class Learned(NamedTuple):
 
 
 SPEED = {PREFILL: ("work", "scale", "measured", "shown"), DECODE: ("curve",)}
-"""Maps each role to the fields of `Learned` that state how fast its groups are."""
+"""Maps each role to the fields of `LearnedProperties` that state how fast its groups are."""
 
 
 class SizeDecision(NamedTuple):
@@ -298,8 +298,8 @@ class SizeDecision(NamedTuple):
 class ScalingState(NamedTuple):
     """The state that is kept from one decision to the next, in the status of the service."""
 
-    learned: Learned = Learned()
-    former: Learned = Learned()
+    learned: LearnedProperties = LearnedProperties()
+    former: LearnedProperties = LearnedProperties()
     """The measurements of the groups of each role from before the last change of their configuration: only the fields in
     `SPEED`, and `configurations`."""
     configured: tuple[float, float] = (0.0, 0.0)

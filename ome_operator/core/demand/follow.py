@@ -4,7 +4,7 @@ groups that a person or another autoscaler sets, and the free capacity of nodes.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ome_operator.core.demand.decide import changed, decide, held
+from ome_operator.core.demand.decide import change_size, decide_size, keep_size
 from ome_operator.core.demand.facts import (
     DECODE,
     GROUPS,
@@ -18,9 +18,9 @@ from ome_operator.core.demand.facts import (
     SizeDecision,
 )
 from ome_operator.core.demand.holds import HOLDS, HoldReason
-from ome_operator.core.demand.rest import idle, rest
+from ome_operator.core.demand.rest import decide_by_schedule, is_idle
 from ome_operator.core.demand.task import APPLY, DemandTask
-from ome_operator.core.demand.undo import permitted
+from ome_operator.core.demand.undo import limit_to_bounds
 
 Granted = Callable[[Mapping[str, int]], Mapping[str, int]]
 """A function that takes the number of additional groups of each role, and returns how many of them fit on the nodes now."""
@@ -42,20 +42,20 @@ def follow(
     left out of the size, so they are not created, and the decision states this as its reason. `heard` is False if the
     operator does not read the reports of routers, so that the load is unknown. `planned` is the prediction of `ome plan`.
     """
-    state = bounded(state, task) if not _goes(state, task, samples, now) else state
+    state = limit_last_size(state, task) if not _goes(state, task, samples, now) else state
     before = state.wanted or task.asked
     if task.problem:
-        return held(state, now, before, HoldReason.INVALID, task.problem)
+        return keep_size(state, now, before, HoldReason.INVALID, task.problem)
     if task.undone is not None and not task.fleet.frozen:
-        size, why = permitted(task.undone, task), "somebody went back to this size"
-        act = held if size == before else changed
+        size, why = limit_to_bounds(task.undone, task), "somebody went back to this size"
+        act = keep_size if size == before else change_size
         return act(state._replace(lower_since=(None, None)), now, size, HoldReason.UNDONE, why)
-    if (resting := rest(samples, task, state, now)) is not None:
+    if (resting := decide_by_schedule(samples, task, state, now)) is not None:
         return resting
     if not heard:
-        return held(state, now, before, HoldReason.UNHEARD, HOLDS[HoldReason.UNHEARD])
+        return keep_size(state, now, before, HoldReason.UNHEARD, HOLDS[HoldReason.UNHEARD])
     targets = task.targets_at(now)
-    made, after = decide(samples, task.fleet, targets, state, now, planned)
+    made, after = decide_size(samples, task.fleet, targets, state, now, planned)
     have = {role: task.fleet.role(role).exist for role in GROUPS}
     more = {role: max(0, made.of(role) - have[role]) for role in GROUPS}
     grows = made.prefill > before[0] or made.decode > before[1]
@@ -68,7 +68,7 @@ def follow(
     fleet = task.fleet._replace(
         prefill=task.fleet.prefill._replace(room=room[PREFILL]), decode=task.fleet.decode._replace(room=room[DECODE])
     )
-    return decide(samples, fleet, targets, state, now, planned)
+    return decide_size(samples, fleet, targets, state, now, planned)
 
 
 def _goes(state: ScalingState, task: DemandTask, samples: Sequence[DemandSample], now: float) -> bool:
@@ -79,10 +79,10 @@ def _goes(state: ScalingState, task: DemandTask, samples: Sequence[DemandSample]
         return False
     # After this time, a service that has groups was woken. It may then be brought to zero by a new decision.
     waits = task.mode != APPLY or now - state.changed < KEPT
-    return waits and task.rests_at(now) and idle(samples, now)
+    return waits and task.rests_at(now) and is_idle(samples, now)
 
 
-def bounded(state: ScalingState, task: DemandTask) -> ScalingState:
+def limit_last_size(state: ScalingState, task: DemandTask) -> ScalingState:
     """Return the state with the last size limited to the present bounds, because a change of the bounds applies at once.
 
     Before the first decision, the number of groups that the service should have, whether or not they serve, is used as the

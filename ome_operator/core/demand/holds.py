@@ -95,7 +95,7 @@ class Limit(Enum):
 _NO_LIMITS: Mapping[str, Limit] = {}
 
 
-def meaning(hold: str, at_maximum: Any = None, limits: Mapping[str, Limit] = _NO_LIMITS) -> str:
+def describe_hold(hold: str, at_maximum: Any = None, limits: Mapping[str, Limit] = _NO_LIMITS) -> str:
     """Return the text for people that states the meaning of a reason; "" for "" and for an unknown reason.
 
     For `HoldReason.MAXIMUM` the text names each role that needs more groups, and what to change. `at_maximum` is the

@@ -13,10 +13,10 @@ from ome_operator.core.demand.facts import (
     Curve,
     DemandSample,
     Fleet,
-    Learned,
+    LearnedProperties,
     PlannedSpeeds,
     PrefillWork,
-    nearest,
+    nearest_sample,
 )
 
 NEW = 0.2
@@ -34,14 +34,14 @@ measurement, because Little's law holds only for a steady load.
 """
 
 
-def learned(
-    before: Learned,
+def update_measurements(
+    before: LearnedProperties,
     sample: DemandSample,
     fleet: Fleet,
     planned: PlannedSpeeds = NO_PLAN,
     on_time: Callable[[int, float], float | None] | None = None,
     late: bool = False,
-) -> Learned:
+) -> LearnedProperties:
     """Return the measurements, updated with a new sample.
 
     A prefill group in which requests waited during the whole window was busy all the time. The length of the window, divided
@@ -64,7 +64,7 @@ def learned(
     return after._replace(curve=_decode(before.curve, sample, fleet))
 
 
-def _prefill(before: Learned, sample: DemandSample, planned: PlannedSpeeds) -> Learned:
+def _prefill(before: LearnedProperties, sample: DemandSample, planned: PlannedSpeeds) -> LearnedProperties:
     certain = sample.saturated.groups > 0 and sample.saturated.requests > 0
     seen = sample.saturated if certain else sample.queued
     if not seen.groups or seen.requests <= 0 or (before.measured and not certain):
@@ -107,7 +107,7 @@ def _shown(
     return before if shorter else (tokens, seconds)
 
 
-def contradicts(
+def contradicts_measurement(
     work: PrefillWork | None, sample: DemandSample, fleet: Fleet, on_time: Callable[[int, float], float | None]
 ) -> bool:
     """Return whether the groups would serve the load in time if a request occupied a group for the time `work`. If the
@@ -142,10 +142,10 @@ def _decode(before: Curve, sample: DemandSample, fleet: Fleet) -> Curve:
         return before
     if abs(sample.running_now - sample.running) > STABLE * sample.running or sample.running < groups:
         return before
-    return observed(before, sample.running / groups, sample.running / sample.output_tokens)
+    return observe_point(before, sample.running / groups, sample.running / sample.output_tokens)
 
 
-def steady(samples: Sequence[DemandSample]) -> DemandSample:
+def newest_steady_sample(samples: Sequence[DemandSample]) -> DemandSample:
     """Return the newest sample. Its output tokens are left out if they may differ from the tokens that were generated in its
     window.
 
@@ -154,14 +154,14 @@ def steady(samples: Sequence[DemandSample]) -> DemandSample:
     of such a request are counted in the wrong window. If the number of running requests about a window ago is unknown, the
     difference is unknown, too.
     """
-    newest, before = samples[-1], nearest(samples[:-1], samples[-1].at - WINDOW)
+    newest, before = samples[-1], nearest_sample(samples[:-1], samples[-1].at - WINDOW)
     if before is None or before.running_now is None or newest.running_now is None or not newest.ended:
         return newest._replace(output_tokens=None)
     missing = abs(newest.running_now - before.running_now) / 2 / (newest.at - before.at)
     return newest if missing <= STABLE * newest.ended else newest._replace(output_tokens=None)
 
 
-def observed(curve: Curve, batch: float, seconds: float) -> Curve:
+def observe_point(curve: Curve, batch: float, seconds: float) -> Curve:
     """Return the curve after an observation: with `batch` requests in a group, a token took `seconds` seconds.
 
     The batch sizes are divided into intervals whose bounds grow by the factor `STEP`. The curve has at most one point in
@@ -174,12 +174,12 @@ def observed(curve: Curve, batch: float, seconds: float) -> Curve:
     return tuple(points[each] for each in sorted(points))
 
 
-def with_start(before: Learned, seconds: float) -> Learned:
+def with_start(before: LearnedProperties, seconds: float) -> LearnedProperties:
     """Return the measurements after adding `seconds`, the duration of another start of a group."""
     return before._replace(starts=(*before.starts, seconds)[-STARTS:])
 
 
-def cold_start(known: Learned) -> float:
+def cold_start(known: LearnedProperties) -> float:
     """Return the seconds that a start takes: the median of the last starts."""
     if not known.starts:
         return FIRST_START

@@ -20,7 +20,7 @@ def first_steps(need: NeededGroups, fleet: Fleet, roles: Collection[str]) -> Nee
     return NeededGroups(prefill, decode)
 
 
-def limited(need: NeededGroups, fleet: Fleet, targets: Targets) -> tuple[tuple[int, int], str]:
+def limit_groups(need: NeededGroups, fleet: Fleet, targets: Targets) -> tuple[tuple[int, int], str]:
     """Return the permitted numbers of prefill and decode groups, and the reason (`HoldReason`) if fewer groups are permitted
     than needed, otherwise "". `need` must not contain None.
     """
@@ -34,7 +34,7 @@ def limited(need: NeededGroups, fleet: Fleet, targets: Targets) -> tuple[tuple[i
         if room is not None and asked > room:
             asked, hold = max(room, bounds.low), HoldReason.NO_ROOM
         size.append(asked)
-    found = affordable((size[0], size[1]), fleet, targets)
+    found = limit_to_budget((size[0], size[1]), fleet, targets)
     return found, HoldReason.BUDGET if found != tuple(size) else hold
 
 
@@ -44,7 +44,7 @@ def at_maximum(need: NeededGroups, targets: Targets) -> dict[str, int]:
     return {role: targets.bounds[role].high for role in GROUPS if wanted[role] > targets.bounds[role].high}
 
 
-def affordable(wanted: tuple[int, int], fleet: Fleet, targets: Targets) -> tuple[int, int]:
+def limit_to_budget(wanted: tuple[int, int], fleet: Fleet, targets: Targets) -> tuple[int, int]:
     """Return the numbers of groups that the budget permits. Groups are subtracted from `wanted` one by one, from the role
     that still has the larger fraction of its wanted groups, so that both roles can serve about the same fraction of the
     demand. Each role keeps its minimum, and at least one group.
@@ -59,7 +59,7 @@ def affordable(wanted: tuple[int, int], fleet: Fleet, targets: Targets) -> tuple
     return size[PREFILL], size[DECODE]
 
 
-def grown(present: tuple[int, int], wanted: tuple[int, int], fleet: Fleet, targets: Targets) -> tuple[int, int]:
+def grow_groups(present: tuple[int, int], wanted: tuple[int, int], fleet: Fleet, targets: Targets) -> tuple[int, int]:
     """Return the numbers of groups after this step: the present numbers, increased towards `wanted` as far as the budget of
     GPUs permits.
 
@@ -77,10 +77,10 @@ def grown(present: tuple[int, int], wanted: tuple[int, int], fleet: Fleet, targe
     return size[PREFILL], size[DECODE]
 
 
-def least(present: tuple[int, int], fleet: Fleet, targets: Targets) -> tuple[int, int]:
+def raise_to_minimum(present: tuple[int, int], fleet: Fleet, targets: Targets) -> tuple[int, int]:
     """Return the present numbers of groups, increased to the minimum of each role as far as the budget of GPUs permits."""
     prefill, decode = (max(have, targets.bounds[role].low) for role, have in zip(GROUPS, present, strict=True))
-    return grown(present, (prefill, decode), fleet, targets)
+    return grow_groups(present, (prefill, decode), fleet, targets)
 
 
 def _beyond_budget(size: Mapping[str, int], fleet: Fleet, targets: Targets) -> bool:

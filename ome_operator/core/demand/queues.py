@@ -99,7 +99,7 @@ def _usual(limit: float) -> float:
     return (math.sqrt(limit + 1) - 1) ** 2
 
 
-class Filling(NamedTuple):
+class DecodeGrowth(NamedTuple):
     """The quantities that determine how fast the number of requests in decode may increase, if nothing is known about loads
     above the measured ones.
     """
@@ -112,7 +112,7 @@ class Filling(NamedTuple):
     """Seconds until a larger load has been measured, and a group that is added because of this measurement serves."""
 
 
-def groups_until_full(tokens: float, limit: float, answer: float, filling: Filling) -> int:
+def groups_until_full(tokens: float, limit: float, answer: float, filling: DecodeGrowth) -> int:
     """Return the smallest number of decode groups with which no group gets more than `limit` requests within the horizon of
     `filling`, while `tokens` tokens per second are requested, `answer` tokens for each request.
 

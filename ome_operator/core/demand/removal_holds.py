@@ -22,7 +22,7 @@ def removal_hold(samples: Sequence[DemandSample], fleet: Fleet, targets: Targets
     reasons = (
         (HoldReason.BUSY, bool(fleet.busy or fleet.prefill.draining or fleet.decode.draining)),
         (HoldReason.STARTING, bool(fleet.prefill.starting or fleet.decode.starting)),
-        (HoldReason.HOLE, hole(samples, now)),
+        (HoldReason.HOLE, has_gap(samples, now)),
         (HoldReason.LATE, (samples[-1].late or 0.0) > 1 - targets.share),
         (HoldReason.ERRORS, _errors_rise(samples)),
         (HoldReason.COOL_DOWN, now - since < LOWER_FOR or now - state.changed < targets.cool_down),
@@ -36,7 +36,7 @@ def at_cap(state: ScalingState, targets: Targets, now: float) -> bool:
     return sum(now - at < HOUR for at in state.changes) >= targets.changes_an_hour
 
 
-def hole(samples: Sequence[DemandSample], now: float) -> bool:
+def has_gap(samples: Sequence[DemandSample], now: float) -> bool:
     """Return whether the samples of the last `KEPT` seconds have a gap: more than `STALE` seconds in which the arrivals or
     the number of waiting requests are unknown.
     """

@@ -4,7 +4,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from ome_operator.core.demand.decide import changed, held
+from ome_operator.core.demand.decide import change_size, keep_size
 from ome_operator.core.demand.facts import (
     DECODE,
     GROUPS,
@@ -17,12 +17,12 @@ from ome_operator.core.demand.facts import (
     SizeDecision,
 )
 from ome_operator.core.demand.holds import HoldReason
-from ome_operator.core.demand.limits import affordable
-from ome_operator.core.demand.removal_holds import hole, removal_hold
+from ome_operator.core.demand.limits import limit_to_budget
+from ome_operator.core.demand.removal_holds import has_gap, removal_hold
 from ome_operator.core.demand.task import APPLY, DemandTask
 
 
-def rest(
+def decide_by_schedule(
     samples: Sequence[DemandSample], task: DemandTask, state: ScalingState, now: float
 ) -> tuple[SizeDecision, ScalingState] | None:
     """Return the decision if the schedule decides: to remove all groups, to keep the service without groups, or to create
@@ -38,39 +38,39 @@ def rest(
     zero, may_rest = (0, 0, routers), task.rests_at(now)
     if task.back is not None and not all(task.asked[:2]):
         if may_rest:
-            return held(state, now, zero, HoldReason.SCHEDULED_ZERO, "the schedule lets the service have no groups now")
+            return keep_size(state, now, zero, HoldReason.SCHEDULED_ZERO, "the schedule lets the service have no groups now")
         size = (*_size_back(task, now), routers)
         # The last decision may already have this size, while the groups do not exist yet: in the mode Recommend, or if
         # writes fail.
-        act = held if size == state.wanted else changed
+        act = keep_size if size == state.wanted else change_size
         return act(state, now, size, "", "the scheduled time without groups has ended")
-    if not may_rest or not idle(samples, now):
+    if not may_rest or not is_idle(samples, now):
         return None
     why = f"no request has arrived for {KEPT / 60:.0f} minutes, and the schedule lets the service have no groups now"
     if not prefill and not decode:  # the removal was decided already, and is about to begin
-        return held(state, now, zero, HoldReason.SCHEDULED_ZERO, why)
+        return keep_size(state, now, zero, HoldReason.SCHEDULED_ZERO, why)
     if removal_hold(samples, task.fleet, task.targets, state, now):
         return None
-    return changed(state._replace(lower_since=(None, None)), now, zero, HoldReason.SCHEDULED_ZERO, why)
+    return change_size(state._replace(lower_since=(None, None)), now, zero, HoldReason.SCHEDULED_ZERO, why)
 
 
-def idle(samples: Sequence[DemandSample], now: float) -> bool:
+def is_idle(samples: Sequence[DemandSample], now: float) -> bool:
     """Return whether no request arrived in the last `KEPT` seconds, and none waits, runs or is in flight. If any of these
     numbers is unknown, the result is False. The arrivals from before the operator started are unknown, too.
     """
     newest = samples[-1] if samples else None
-    if newest is None or not 0 <= now - newest.at <= STALE or hole(samples, now):
+    if newest is None or not 0 <= now - newest.at <= STALE or has_gap(samples, now):
         return False
     present = (newest.waiting, newest.running_now, newest.in_flight)
     return present == (0, 0, 0) and all(one.arrivals == 0 for one in samples if one.at >= now - KEPT)
 
 
-def goes(task: DemandTask, made: SizeDecision) -> bool:
+def removes_all_groups(task: DemandTask, made: SizeDecision) -> bool:
     """Return whether the groups of the service still exist, and the decision `made` removes them now."""
     return made.hold == HoldReason.SCHEDULED_ZERO and task.mode == APPLY and task.back is None
 
 
-def applied(task: DemandTask, made: SizeDecision, state: ScalingState, before: Mapping[str, int]) -> dict[str, int]:
+def groups_to_apply(task: DemandTask, made: SizeDecision, state: ScalingState, before: Mapping[str, int]) -> dict[str, int]:
     """Return the numbers of groups, by component, that reconciliations have to use. `before` contains the numbers that they
     use at present, and `state` is the state after the decision `made`.
 
@@ -92,4 +92,4 @@ def _size_back(task: DemandTask, now: float) -> tuple[int, int]:
     targets = task.targets_at(now)
     last = dict(zip(GROUPS, task.back or (1, 1), strict=True))
     size = {role: targets.bounds[role].within(max(1, last[role])) for role in GROUPS}
-    return affordable((size[PREFILL], size[DECODE]), task.fleet, targets)
+    return limit_to_budget((size[PREFILL], size[DECODE]), task.fleet, targets)

@@ -8,21 +8,21 @@ from ome_operator.core.demand.facts import (
     GROUPS,
     PREFILL,
     Basis,
-    Learned,
+    LearnedProperties,
     PlannedSpeeds,
     PrefillWork,
     ScalingState,
 )
 
 
-def prefill(known: Learned, planned: PlannedSpeeds, tokens: float) -> tuple[float, Basis] | None:
+def prefill(known: LearnedProperties, planned: PlannedSpeeds, tokens: float) -> tuple[float, Basis] | None:
     """Return the seconds that a prompt of `tokens` tokens takes in a prefill group, and how they are known; None if they are
     unknown.
 
     Until a saturated group was measured, every known time is an upper bound, so the shortest one is used. `Learned.shown` is
     used only together with another bound, because it is far too long if it was measured under a low load.
     """
-    seen = shown(known, tokens)
+    seen = measured_prefill_time(known, tokens)
     if planned.work is not None and not (known.work is not None and known.measured):
         plan = planned.work.seconds(1.0, tokens)
         return (plan, planned.basis(PREFILL)) if seen is None or plan < seen else (seen, Basis.FIRST)
@@ -31,7 +31,7 @@ def prefill(known: Learned, planned: PlannedSpeeds, tokens: float) -> tuple[floa
     return seen, Basis.MEASURED if known.measured else Basis.FIRST
 
 
-def shown(known: Learned, tokens: float) -> float | None:
+def measured_prefill_time(known: LearnedProperties, tokens: float) -> float | None:
     """Return the seconds that a prompt of `tokens` tokens takes in a prefill group, as measured in saturated groups. If no
     saturated group was measured yet, return the smallest measured upper bound; None if nothing was measured.
     """
@@ -42,14 +42,14 @@ def shown(known: Learned, tokens: float) -> float | None:
     return min((one for one in bounds if one is not None), default=None)
 
 
-def decode_basis(known: Learned, planned: PlannedSpeeds) -> Basis:
+def decode_basis(known: LearnedProperties, planned: PlannedSpeeds) -> Basis:
     """Return how the speed of decode groups is known."""
     if not known.curve:
         return planned.basis(DECODE)
     return Basis.FIRST if len(known.curve) == 1 and not planned.curve else Basis.MEASURED
 
 
-def expected(state: ScalingState, planned: PlannedSpeeds, tokens: float) -> PlannedSpeeds:
+def expected_speeds(state: ScalingState, planned: PlannedSpeeds, tokens: float) -> PlannedSpeeds:
     """Return the speeds that are used until the groups are measured: `planned`, or the measured speeds of the groups of the
     former configuration. `tokens` are the mean prompt tokens of a request.
 
@@ -66,12 +66,12 @@ def expected(state: ScalingState, planned: PlannedSpeeds, tokens: float) -> Plan
             work = before
             roles.add(role)
         elif role == DECODE and former.curve and (same or not curve):
-            curve = curves.completed(former.curve, curve)
+            curve = curves.extend_curve(former.curve, curve)
             roles.add(role)
     return planned._replace(work=work, curve=curve, former=frozenset(roles))
 
 
-def _former_work(former: Learned, planned: PlannedSpeeds, tokens: float) -> PrefillWork | None:
+def _former_work(former: LearnedProperties, planned: PlannedSpeeds, tokens: float) -> PrefillWork | None:
     """Return the time that prefill needed in the former configuration for a prompt of about `tokens` tokens; None if nothing
     better than the prediction is known.
     """

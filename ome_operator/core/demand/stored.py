@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ome_operator import quantity
-from ome_operator.core.demand.facts import GROUPS, Configuration, Learned, PrefillWork, ScalingState, SizeDecision
+from ome_operator.core.demand.facts import GROUPS, Configuration, LearnedProperties, PrefillWork, ScalingState, SizeDecision
 
 Manifest = dict[str, Any]
 
@@ -23,7 +23,7 @@ def to_status(state: ScalingState) -> Manifest:
     return {**out, **{name: part for name, part in parts.items() if part}}
 
 
-def _learned(known: Learned) -> Manifest:
+def _learned(known: LearnedProperties) -> Manifest:
     """Return measurements as a part of a status; {} if there are none."""
     out: Manifest = {}
     if known.work is not None:
@@ -64,14 +64,14 @@ def from_status(stored: Mapping[str, Any]) -> ScalingState:
     )
 
 
-def _stored_learned(stored: Any) -> Learned:
+def _stored_learned(stored: Any) -> LearnedProperties:
     learned = _map(stored)
     work, scale, measured = _work(_map(learned.get("prefill")))
     points = (
         (_number(_map(one).get("requests")), _number(_map(one).get("milliseconds"))) for one in _list(learned.get("decode"))
     )
     prefill, decode = (_configuration(_map(learned.get("configurations")).get(role)) for role in GROUPS)
-    return Learned(
+    return LearnedProperties(
         work=work,
         scale=scale,
         measured=measured,
@@ -130,7 +130,7 @@ def _time(at: float) -> str:
 
 
 def _seconds(text: Any) -> float | None:
-    when = quantity.instant(text)
+    when = quantity.parse_instant(text)
     return None if when is None else when.timestamp()
 
 

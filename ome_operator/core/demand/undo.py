@@ -5,7 +5,7 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.core.demand.facts import DECODE, PREFILL, ROUTER
-from ome_operator.core.demand.limits import affordable
+from ome_operator.core.demand.limits import limit_to_budget
 from ome_operator.core.demand.task import DemandTask
 
 NAMES = ("prefill", "decode", "routers")
@@ -33,7 +33,7 @@ def size_of(written: str) -> Size | None:
     return (prefill, decode, routers) if all(0 < each <= MOST for each in (prefill, decode, routers)) else None
 
 
-def before(decisions: Sequence[Mapping[str, Any]], wanted: Mapping[str, Any]) -> tuple[Size, str] | None:
+def size_before(decisions: Sequence[Mapping[str, Any]], wanted: Mapping[str, Any]) -> tuple[Size, str] | None:
     """Return the size before the last decision, and the time of the newest decision that had this size; None if this size is
     not known.
 
@@ -56,8 +56,8 @@ def size_in(one: Mapping[str, Any]) -> Size | None:
 
 def written_limits(size: Size, spec: Mapping[str, Any]) -> Size:
     """Return the size limited to `minReplicas` and `maxReplicas`, as far as the spec of the service sets them. Unlike
-    `permitted`, this function considers neither the budget of GPUs nor the bounds that a runtime sets, because it reads only
-    the service.
+    `limit_to_bounds`, this function considers neither the budget of GPUs nor the bounds that a runtime sets, because it
+    reads only the service.
     """
     found = []
     for number, component in zip(size, (keys.ENGINE, keys.DECODER, keys.ROUTER), strict=True):
@@ -68,10 +68,10 @@ def written_limits(size: Size, spec: Mapping[str, Any]) -> Size:
     return found[0], found[1], found[2]
 
 
-def permitted(size: Size, task: DemandTask) -> Size:
+def limit_to_bounds(size: Size, task: DemandTask) -> Size:
     """Return the size, limited to the bounds of the roles and to the budget of GPUs. Minimums of the schedule are
     ignored.
     """
     roles = zip((PREFILL, DECODE, ROUTER), size, strict=True)
     prefill, decode, routers = (task.targets.bounds[role].within(number) for role, number in roles)
-    return (*affordable((prefill, decode), task.fleet, task.targets), routers)
+    return (*limit_to_budget((prefill, decode), task.fleet, task.targets), routers)

@@ -73,7 +73,7 @@ def active_hold(
     return Hold(any(item.observed for item in holds), ", and ".join(sentences), ", and ".join(ends))
 
 
-def frozen(annotations: Mapping[str, str]) -> str:
+def freeze_text(annotations: Mapping[str, str]) -> str:
     """Return the text of the freeze annotation of a service or of the Lease: since when, by whom and why it is frozen.
     Return "" if it is not frozen.
     """

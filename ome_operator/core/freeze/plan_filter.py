@@ -96,7 +96,7 @@ def _pulling(_: int, snapshot: Snapshot) -> int:
     """Return the number of Jobs of the service that already pull images. The Jobs that the plan would create are not
     counted, because no Job is created while the service is held.
     """
-    return image_pulls.active(snapshot)
+    return image_pulls.active_pulls(snapshot)
 
 
 FROZEN: Mapping[str, Rule] = {
@@ -136,7 +136,7 @@ OBSERVED: Mapping[str, Rule] = {
 status is written in this mode."""
 
 
-def allowed(plan: Plan, hold: Hold, snapshot: Snapshot) -> Plan:
+def allowed_plan(plan: Plan, hold: Hold, snapshot: Snapshot) -> Plan:
     """Return the part of a plan that is carried out while `hold` applies."""
     rules = OBSERVED if hold.observed else FROZEN
     return Plan(**{name: rules[name](getattr(plan, name), snapshot) for name in _FIELDS if name in rules})
@@ -148,7 +148,7 @@ _FIELDS = tuple(item.name for item in fields(Plan))
 # --- what is suppressed -------------------------------------------------------------------------------------------------
 
 
-def would(plan: Plan, less: Plan) -> tuple[str, ...]:
+def suppressed_steps(plan: Plan, less: Plan) -> tuple[str, ...]:
     """Return a text for each suppressed step of a plan, such as "create Service a". `less` is the part of the plan that is
     carried out.
     """
@@ -217,8 +217,8 @@ def _many(verb: str, found: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def condition(hold: Hold, steps: Iterable[str] | None) -> cond.Condition:
-    """Return the condition Frozen. `steps` contains the texts of `would` about the suppressed steps; None if these were not
-    computed.
+    """Return the condition Frozen. `steps` contains the texts of `suppressed_steps` about the suppressed steps; None if
+    these were not computed.
     """
     waits = ", ".join(steps or ())
     if len(waits) > MOST:
@@ -227,7 +227,7 @@ def condition(hold: Hold, steps: Iterable[str] | None) -> cond.Condition:
     return cond.Condition(CONDITION, True, hold.reason, "; ".join([hold.sentence, *asked, hold.ends]))
 
 
-def marked(
+def with_frozen_condition(
     status: Mapping[str, Any],
     before: Mapping[str, Any],
     hold: Hold | None,
@@ -242,7 +242,7 @@ def marked(
     others = [item for item in conditions if item.get("type") != CONDITION]
     if hold is None:
         return dict(status) if len(others) == len(conditions) else {**status, "conditions": others}
-    stamped = cond.stamp([condition(hold, steps)], before.get("conditions") or (), generation, now)
+    stamped = cond.format_conditions([condition(hold, steps)], before.get("conditions") or (), generation, now)
     order = {name: number for number, name in enumerate(ORDER)}
     return {
         **status,
@@ -250,7 +250,7 @@ def marked(
     }
 
 
-def told(report: Report, hold: Hold, snapshot: Snapshot) -> Report:
+def hold_report(report: Report, hold: Hold, snapshot: Snapshot) -> Report:
     """Return the report for the status of a held service. It contains the present state of the pods, and the stored values
     of all fields on which later decisions are based. To these values only the proofs are added that groups have served.
 

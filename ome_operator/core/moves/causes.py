@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from ome_operator import quantity
-from ome_operator.core.observed.move_requests import cordoned, node_request
+from ome_operator.core.observed.move_requests import is_cordoned, node_request
 from ome_operator.core.observed.objects import Node, Pod, Taint
 
 NODE_STATES = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
@@ -49,7 +49,7 @@ def group_requests(text: str, now: datetime) -> Mapping[tuple[str, str], datetim
         group, _, time = entry.strip().partition(" ")
         component, _, number = group.partition("/")
         at = quantity.moment(time, now)
-        if at is not None and (index := quantity.whole(number)) is not None:
+        if at is not None and (index := quantity.whole_number(number)) is not None:
             found[component, str(index)] = at
     return found
 
@@ -72,7 +72,7 @@ def of_node(node: Node, tolerates: Callable[[Taint], bool], *, on_cordon: bool) 
     for taint in node.taints:
         if not taint.key.startswith(NODE_STATES) and not tolerates(taint):
             return LeavingCause(node.name, f"taint {taint.key}")
-    if on_cordon and cordoned(node):
+    if on_cordon and is_cordoned(node):
         return LeavingCause(node.name, "cordoned")
     return None
 
@@ -120,7 +120,7 @@ def to_exclude(
     has to wait until this node is back, and a group that was created with an exclusion would never use the node again.
     """
     asked = {name: cause for name, cause in found.items() if cause.requested}
-    back = {cause.node for cause in asked.values() if cause.now and cordoned(nodes[cause.node])}
+    back = {cause.node for cause in asked.values() if cause.now and is_cordoned(nodes[cause.node])}
     mine = ((pod, asked[member(pod)]) for pod in pods if member(pod) in asked and pod.node and not pod.deleting)
     leaves = {pod.node for pod, cause in mine if cause.of_group or pod.node == cause.node}
     return frozenset(leaves - back)

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from ome_operator import keys, quantity
 from ome_operator.core.moves.record import Move, Phase, age
-from ome_operator.core.moves.state_machine import SETTLE, First, MovePolicy
-from ome_operator.core.reasons import MOVED, Reason, Why, record_of
+from ome_operator.core.moves.state_machine import SETTLE, MovePolicy, WaitCondition
+from ome_operator.core.reasons import MOVED, Reason, ReasonedMessage, record_of
 from ome_operator.core.status.conditions import Condition
 from ome_operator.util.wording import count
 
@@ -26,7 +26,7 @@ class MoveFacts(NamedTuple):
     """Number of other members of the role that have to leave their nodes, too."""
 
 
-def condition(moves: Mapping[Move, MoveFacts], policy: MovePolicy, first: First, now: datetime) -> Condition | None:
+def condition(moves: Mapping[Move, MoveFacts], policy: MovePolicy, first: WaitCondition, now: datetime) -> Condition | None:
     """Return the condition Moved; None if no group moves."""
     reasons = [_why(move, facts, policy, first, now) for move, facts in moves.items() if move.phase is not Phase.RETURNED]
     if not reasons:
@@ -35,15 +35,15 @@ def condition(moves: Mapping[Move, MoveFacts], policy: MovePolicy, first: First,
     return Condition(MOVED, False, reasons[0].reason, "; ".join(why.sentence for why in reasons))
 
 
-def _why(move: Move, facts: MoveFacts, policy: MovePolicy, first: First, now: datetime) -> Why:
+def _why(move: Move, facts: MoveFacts, policy: MovePolicy, first: WaitCondition, now: datetime) -> ReasonedMessage:
     who = f"router {move.member}" if move.component == keys.ROUTER else f"{facts.title} group {move.member}"
     reason, what = _state(move, facts, policy, first, now)
     others = count(facts.more, "other router" if move.component == keys.ROUTER else "other group")
     more = f"; {others} of the role will leave after it" if facts.more else ""
-    return Why(reason, f"{who} leaves node {move.node} ({move.cause}): {what}{more}")
+    return ReasonedMessage(reason, f"{who} leaves node {move.node} ({move.cause}): {what}{more}")
 
 
-def _state(move: Move, facts: MoveFacts, policy: MovePolicy, first: First, now: datetime) -> tuple[str, str]:
+def _state(move: Move, facts: MoveFacts, policy: MovePolicy, first: WaitCondition, now: datetime) -> tuple[str, str]:
     thing = "pod" if move.component == keys.ROUTER else "group"
     known = Progress(
         thing=thing,

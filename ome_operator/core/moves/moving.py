@@ -11,17 +11,17 @@ from ome_operator.api import InferenceService
 from ome_operator.core import group_numbers
 from ome_operator.core.moves import messages
 from ome_operator.core.moves.causes import causes, group_requests, to_exclude, until_requests
-from ome_operator.core.moves.record import Move, Phase, age, read, written
+from ome_operator.core.moves.record import Move, Phase, age, format_moves, parse_moves
 from ome_operator.core.moves.state_machine import (
     JOIN,
     NOTHING_FIRST,
-    First,
     MovePolicy,
     MovingRole,
+    WaitCondition,
     advance,
-    again,
+    describe_readiness,
     lacks_nodes,
-    unready,
+    seconds_until_change,
 )
 from ome_operator.core.observed.exclusions import MOST, Exclusion
 from ome_operator.core.observed.move_requests import LONGEST, SHORTEST, timeout
@@ -89,13 +89,13 @@ def advice(snapshot: Snapshot) -> tuple[str, ...]:
     return (f"spec.moves.timeout is {moves.timeout}, so {used} is used: write a duration from {least} to {most}",)
 
 
-def decide(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, frozen: bool) -> Moving:
+def decide_moves(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, frozen: bool) -> Moving:
     """Decide about the moves of the groups and routers of a service. While the service has several revisions, nothing moves.
     If `frozen` is true, the stored moves do not change.
     """
     if not enabled(snapshot):
         return NO_MOVES
-    before = read(snapshot.service.status)
+    before = parse_moves(snapshot.service.status)
     if len(step.keep) != 1 or snapshot.slices.keys() - set(step.keep):
         return Moving(asks=True)  # a rollout replaces all groups anyway
     (revision,) = step.keep
@@ -110,7 +110,7 @@ def decide(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, frozen: boo
     return _moving(snapshot, intent, found, roles, moves, settings, first)
 
 
-def widened(step: RolloutStep, moving: Moving) -> RolloutStep:
+def add_replacements(step: RolloutStep, moving: Moving) -> RolloutStep:
     """Return the step of the rollout with one more desired group for each role in which a replacement of a moving group is
     created.
     """
@@ -120,7 +120,7 @@ def widened(step: RolloutStep, moving: Moving) -> RolloutStep:
     return replace(step, groups={**step.groups, moving.revision: share})
 
 
-def excluding(intent: Intent, moving: Moving) -> Intent:
+def exclude_nodes(intent: Intent, moving: Moving) -> Intent:
     """Return the intent in which new groups also exclude the nodes `moving.excluded`, from which a person asked to move
     groups. These nodes may still accept pods; a node with a taint or a cordon keeps pods away by itself.
     """
@@ -137,7 +137,7 @@ def _moving(
     roles: Iterable[MovingRole],
     moves: list[Move],
     settings: MovePolicy,
-    first: First,
+    first: WaitCondition,
 ) -> Moving:
     named = {role.component: role for role in roles}
     extra = {one.component: 1 for one in moves if one.phase is Phase.REPLACING}
@@ -149,13 +149,13 @@ def _moving(
     elif router is not None and not any(pod.name == router.member and pod.yields for pod in pods):
         extra[keys.ROUTER] = 1  # the Deployment keeps one more replica until the ReplicaSet has seen the mark
     goes = {one.component: int(one.member) for one in moves if one.phase is Phase.LEAVING and one is not router}
-    waits = [again(one, named[one.component], settings, snapshot.now) for one in moves]
+    waits = [seconds_until_change(one, named[one.component], settings, snapshot.now) for one in moves]
     nodes = filter(None, map(snapshot.deps.nodes.get, {pod.node for pod in found.pods}))
     texts = [snapshot.service.annotations.get(keys.MOVE) or "", *(node.move for node in nodes if node.move)]
     waits.append(until_requests(texts, snapshot.now))
     return Moving(
         revision=found.revision,
-        stored=written(moves),
+        stored=format_moves(moves),
         extra=extra,
         goes=goes,
         leaving={
@@ -178,10 +178,10 @@ def _moving(
 def _facts(move: Move, role: MovingRole, found: Slice, intent: Intent, now: datetime) -> messages.MoveFacts:
     roles = intent.roles(found.revision)
     return messages.MoveFacts(
-        title=names.title(move.component, keys.DECODER in roles),
+        title=names.role_title(move.component, keys.DECODER in roles),
         lacks_nodes=lacks_nodes(move, role, now),
         gpus=gpus(roles[move.component]) if move.component in roles else 0,
-        unready=unready(move, role),
+        unready=describe_readiness(move, role),
         more=len(role.causes.keys() - {move.member}),
     )
 
@@ -196,13 +196,13 @@ def _marks(pods: Iterable[Pod], leaves: str) -> Iterable[Patch]:
             yield Patch("Pod", pod.name, pod.uid, {"metadata": {"annotations": {keys.DELETION_COST: value}}})
 
 
-def _first(intent: Intent, step: RolloutStep, revision: str) -> First:
+def _first(intent: Intent, step: RolloutStep, revision: str) -> WaitCondition:
     """Return the condition for which a move of a group of this revision has to wait, such as the end of a rollout;
     `NOTHING_FIRST` if it need not wait.
     """
     if step.reason or step.rolls or revision != intent.target:
-        return First(f"the rollout of revision {intent.target}", ends=True)
-    return First("the end of the pause (spec.rollout.paused)") if intent.strategy.paused else NOTHING_FIRST
+        return WaitCondition(f"the rollout of revision {intent.target}", ends=True)
+    return WaitCondition("the end of the pause (spec.rollout.paused)") if intent.strategy.paused else NOTHING_FIRST
 
 
 def policy(service: InferenceService) -> MovePolicy:
@@ -236,13 +236,13 @@ def _groups(snapshot: Snapshot, intent: Intent, found: Slice, step: RolloutStep)
             snapshot.now,
             on_cordon=_on_cordon(snapshot.service),
         )
-        existing = [str(number) for number in sorted(group_numbers.existing(name, found))]
+        existing = [str(number) for number in sorted(group_numbers.existing_groups(name, found))]
         yield MovingRole(
             component=name,
             revision=found.revision,
             wanted=step.groups[found.revision][name],
             existing=tuple(existing),
-            left={str(child) for child in map(group_number, group_numbers.sets(name, found))}
+            left={str(child) for child in map(group_number, group_numbers.statefulsets(name, found))}
             | {str(pod.group) for pod in pods},
             ready=_names(ready),
             joined=_names(_joined(pods, ready, snapshot.now)),
@@ -332,7 +332,7 @@ def _unschedulable(pod: Pod) -> bool:
     return pod.reason == Reason.UNSCHEDULABLE and not pod.deleting
 
 
-def ordered(moving: Moving, revision: str, component: str, order: tuple[int, ...]) -> tuple[int, ...]:
+def drop_leaving(moving: Moving, revision: str, component: str, order: tuple[int, ...]) -> tuple[int, ...]:
     """Return the group numbers `order` without the number of the group of the component that a move removes now."""
     if revision != moving.revision:
         return order

@@ -65,7 +65,7 @@ def age(since: str, now: datetime) -> float:
     return (now - when).total_seconds() if when is not None else 0.0
 
 
-def read(status: Mapping[str, Any]) -> Mapping[str, Move]:
+def parse_moves(status: Mapping[str, Any]) -> Mapping[str, Move]:
     """Return the moves of the stored status, by component. Invalid entries, which only users can write, are skipped."""
     found = {}
     for one in status.get("moves") or ():
@@ -87,7 +87,7 @@ def read(status: Mapping[str, Any]) -> Mapping[str, Move]:
     return found
 
 
-def written(moves: Iterable[Move]) -> tuple[dict[str, Any], ...]:
+def format_moves(moves: Iterable[Move]) -> tuple[dict[str, Any], ...]:
     """Return the moves in the form of the status, without empty fields."""
     return tuple(_written(one) for one in moves)
 

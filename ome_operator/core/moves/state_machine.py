@@ -69,7 +69,7 @@ class MovingRole(NamedTuple):
     """The nodes from which a person asked to move groups. No replacement is placed on them."""
 
 
-class First(NamedTuple):
+class WaitCondition(NamedTuple):
     """A condition for which a move has to wait, such as the end of a rollout."""
 
     text: str = ""
@@ -79,10 +79,10 @@ class First(NamedTuple):
     before its next step."""
 
 
-NOTHING_FIRST = First()
+NOTHING_FIRST = WaitCondition()
 
 
-def advance(move: Move | None, role: MovingRole, policy: MovePolicy, first: First, now: datetime) -> Move | None:
+def advance(move: Move | None, role: MovingRole, policy: MovePolicy, first: WaitCondition, now: datetime) -> Move | None:
     """Return the next state of the move of a role; None if no group of the role has to move. `move` is the stored state,
     None if nothing moves.
     """
@@ -138,20 +138,20 @@ def _next(role: MovingRole, now: datetime) -> Move | None:
     return Move(role.component, role.revision, name, Phase.SETTLING, quantity.rfc3339(now), cause.node, cause.text)
 
 
-def _settling(move: Move, role: MovingRole, policy: MovePolicy, first: First, now: datetime) -> Move | None:
+def _settling(move: Move, role: MovingRole, policy: MovePolicy, first: WaitCondition, now: datetime) -> Move | None:
     cause = role.causes.get(move.member)
     if cause is None:
         return None
     return move.to(Phase.WAITING, now) if cause.requested or age(move.since, now) >= SETTLE else move
 
 
-def _waiting(move: Move, role: MovingRole, policy: MovePolicy, first: First, now: datetime) -> Move | None:
+def _waiting(move: Move, role: MovingRole, policy: MovePolicy, first: WaitCondition, now: datetime) -> Move | None:
     if move.member not in role.causes:
         return None
-    return move if first.text or unready(move, role) else move.to(Phase.REPLACING, now)
+    return move if first.text or describe_readiness(move, role) else move.to(Phase.REPLACING, now)
 
 
-def _replacing(move: Move, role: MovingRole, policy: MovePolicy, first: First, now: datetime) -> Move | None:
+def _replacing(move: Move, role: MovingRole, policy: MovePolicy, first: WaitCondition, now: datetime) -> Move | None:
     if first.ends:
         return move.to(Phase.WAITING, now) if move.member in role.causes else None
     if move.member not in role.causes:
@@ -169,18 +169,18 @@ def _replacing(move: Move, role: MovingRole, policy: MovePolicy, first: First, n
     return move.to(Phase.LEAVING, now, alone=True) if policy.goes else move.to(Phase.STAYING, now)
 
 
-def _leaving(move: Move, role: MovingRole, policy: MovePolicy, first: First, now: datetime) -> Move | None:
+def _leaving(move: Move, role: MovingRole, policy: MovePolicy, first: WaitCondition, now: datetime) -> Move | None:
     serves = move.alone or len(_others(role.ready, move)) >= role.wanted
     return move if serves or move.member not in role.existing else move.to(Phase.REPLACING, now)
 
 
-def _staying(move: Move, role: MovingRole, policy: MovePolicy, first: First, now: datetime) -> Move | None:
+def _staying(move: Move, role: MovingRole, policy: MovePolicy, first: WaitCondition, now: datetime) -> Move | None:
     if move.member not in role.causes:
         return None
     return move.to(Phase.WAITING, now) if age(move.since, now) >= policy.pause else move
 
 
-def _returned(move: Move, role: MovingRole, policy: MovePolicy, first: First, now: datetime) -> Move | None:
+def _returned(move: Move, role: MovingRole, policy: MovePolicy, first: WaitCondition, now: datetime) -> Move | None:
     cause = role.causes.get(move.member)
     if cause is not None and cause.requested:
         return move.to(Phase.WAITING, now)
@@ -197,7 +197,7 @@ _STEPS = {
 }
 
 
-def unready(move: Move, role: MovingRole) -> str:
+def describe_readiness(move: Move, role: MovingRole) -> str:
     """Return how many groups of the role are ready, such as "2 of 3 ready"; "" if enough groups are ready and the moving
     group is one of them.
     """
@@ -228,7 +228,7 @@ def _replacement(move: Move, role: MovingRole) -> str:
     return role.newest if more and role.newest != move.member else ""
 
 
-def again(move: Move, role: MovingRole, policy: MovePolicy, now: datetime) -> float | None:
+def seconds_until_change(move: Move, role: MovingRole, policy: MovePolicy, now: datetime) -> float | None:
     """Return the seconds until the passing of time alone can change the state; None if only an event can change it."""
     passed = age(move.since, now)
     limits = {

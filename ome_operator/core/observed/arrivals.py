@@ -38,7 +38,7 @@ def _has_tokens(work: WorkRates) -> bool:
     return bool(work.rates.get("outputTokens") or work.histograms.get("firstToken"))
 
 
-def apart(before: float | None, after: float | None) -> float | None:
+def last_unserved_time(before: float | None, after: float | None) -> float | None:
     """Return the time of the last request that no engine could serve, for the next reconciliation. `before` is the time that
     was used last, and `after` is the time that was just read. The result is `after`, unless it is None or differs from
     `before` by less than `APART` seconds; then it is `before`.

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ome_operator.core.demand.facts import WINDOW, CompletedWork, DemandSample
-from ome_operator.core.observed.telemetry import LeaderReport, RouterReport, WorkRates, fresh
+from ome_operator.core.observed.telemetry import LeaderReport, RouterReport, WorkRates, is_fresh
 
 FEW = 20
 """Minimum number of requests in a window for which the share of late requests is calculated."""
@@ -37,7 +37,7 @@ def sample(
     `routers` are the reports of all routers of the service, `recent` the earlier samples, and `before` the state of the
     leaders that the previous call returned. A request is late if its first token came after more than `bound` seconds.
     """
-    every = [one if fresh(one.at, now) else None for one in routers]
+    every = [one if is_fresh(one.at, now) else None for one in routers]
     known = [one for one in every if one is not None]
     whole = bool(known) and len(known) == len(every)
     leaders = _leaders(known, now)
@@ -108,7 +108,7 @@ def _queue(leader: LeaderReport, before: LeaderQueue | None, now: float) -> Lead
 
 def _load(leader: LeaderReport, name: str, now: float) -> float | None:
     load = leader.load
-    value = getattr(load, name) if load is not None and fresh(load.at, now) else None
+    value = getattr(load, name) if load is not None and is_fresh(load.at, now) else None
     return None if value is None else float(value)
 
 
@@ -121,7 +121,7 @@ def _completed(works: Sequence[WorkRates | None], now: float) -> CompletedWork:
 
 
 def _rate(work: WorkRates | None, name: str, now: float) -> float | None:
-    return work.rates.get(name) if work is not None and fresh(work.at, now) else None
+    return work.rates.get(name) if work is not None and is_fresh(work.at, now) else None
 
 
 def _sum_of(leaders: Mapping[str, LeaderReport], name: str, now: float) -> float | None:
@@ -146,7 +146,7 @@ def _late(leaders: Iterable[LeaderReport], bound: float, now: float) -> float | 
     """
     late = total = 0.0
     for one in leaders:
-        if one.work is None or not fresh(one.work.at, now):
+        if one.work is None or not is_fresh(one.work.at, now):
             return None
         for upper, count in one.work.histograms.get("firstToken", ()):
             total += count

@@ -21,7 +21,7 @@ def entries(metadata: Metadata, subresource: str = "") -> Iterator[Entry]:
             yield entry
 
 
-def applied(metadata: Metadata, subresource: str = "") -> Entry | None:
+def applied_entry(metadata: Metadata, subresource: str = "") -> Entry | None:
     """Return the entry of the operator's server-side apply; None if the operator never applied the object."""
     for entry in entries(metadata, subresource):
         if entry.get("manager") == keys.MANAGER and entry.get("operation") == "Apply":

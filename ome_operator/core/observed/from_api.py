@@ -15,11 +15,11 @@ from ome_operator.core.observed.exclusions import exclusion
 from ome_operator.core.observed.failures import failure
 from ome_operator.core.observed.field_managers import entries
 from ome_operator.core.observed.objects import YIELDS, Child, Pod, Termination
-from ome_operator.core.observed.restored import contacted
+from ome_operator.core.observed.restored import contacted_namespace
 from ome_operator.core.observed.times import Times
 from ome_operator.core.preflight import results as preflight_results
 from ome_operator.core.reasons import Reason
-from ome_operator.core.termination import tail, telling
+from ome_operator.core.termination import last_lines, most_informative_line
 from ome_operator.quantity import gpus
 
 Body = Mapping[str, Any]
@@ -72,7 +72,7 @@ def child(kind: str, body: Body, owned: str | None = None) -> Child:
         owner=(controller(metadata) or {}).get("uid") or "",
         labels={key: labels[key] for key in _LABELS if key in labels},
         hash=_annotation(metadata.get("annotations") or {}, keys.HASH),
-        owned=managed_fields.owned(body) if owned is None else owned,
+        owned=managed_fields.owned_digest(body) if owned is None else owned,
         deleting=bool(metadata.get("deletionTimestamp")),
         replicas=_number(spec.get("replicas"), 0),
         message=failure(kind, body),
@@ -117,7 +117,7 @@ def pod(body: Body) -> Pod:
     conditions = {condition.get("type"): condition for condition in status.get("conditions") or ()}
     ready = (conditions.get("Ready") or {}).get("status") == "True"
     deleting = bool(metadata.get("deletionTimestamp"))
-    checked = preflight_results.read(status)
+    checked = preflight_results.parse_result(status)
     reason, message = ("", "") if ready and not deleting else why_not_ready(body, conditions, checked)
     boxes = (body.get("spec") or {}).get("containers") or ()
     main = _main(boxes, status)
@@ -155,7 +155,7 @@ def pod(body: Body) -> Pod:
         scale_down=tuple(key for key in (keys.KARPENTER_KEEP, keys.AUTOSCALER_EVICT) if key in notes),
         scale_down_mark=_annotation(notes, keys.SCALE_DOWN_MARK),
         yields=notes.get(keys.DELETION_COST) == YIELDS,
-        contacts=contacted(boxes, labels, metadata.get("namespace") or ""),
+        contacts=contacted_namespace(boxes, labels, metadata.get("namespace") or ""),
     )
 
 
@@ -189,7 +189,7 @@ def _ending(status: Body, main: Body, conditions: Mapping[str, Body]) -> Termina
     """
     for state in ("state", "lastState"):
         if ended := (main.get(state) or {}).get("terminated"):
-            log_tail = tail(ended.get("message") or "")
+            log_tail = last_lines(ended.get("message") or "")
             reason, code = ended.get("reason") or "Error", _number(ended.get("exitCode"), 0)
             return Termination(main.get("name") or "", reason, code, log_tail, ended.get("finishedAt") or "")
     if (taken := conditions.get("DisruptionTarget") or {}).get("status") == "True":
@@ -216,7 +216,7 @@ def _place(labels: Mapping[str, str], component: str) -> tuple[int, int]:
 
 
 def why_not_ready(
-    body: Body, conditions: Mapping[str, Body], checked: preflight_results.Checked | None = None
+    body: Body, conditions: Mapping[str, Body], checked: preflight_results.CheckResult | None = None
 ) -> tuple[str, str]:
     """Return the reason and message of a pod that is not ready, taken from the part of its status that states the cause most
     precisely. `checked` is its preflight result.
@@ -314,7 +314,7 @@ def _ended(containers: Iterable[Body]) -> tuple[str, str]:
 
 
 def _last_words(container: Body, terminated: Body) -> str:
-    words = telling(terminated.get("message") or "")
+    words = most_informative_line(terminated.get("message") or "")
     how = f"container {container.get('name')} exited with code {terminated.get('exitCode', 0)}"
     if terminated.get("reason") not in (None, "", "Error", "Completed"):
         how += f" ({terminated['reason']})"
@@ -330,7 +330,7 @@ def status_writers(body: Body) -> tuple[tuple[str, datetime], ...]:
         manager = entry.get("manager") or ""
         if manager == keys.MANAGER or manager.startswith("kubectl"):
             continue
-        if (when := quantity.instant(entry.get("time"))) is not None:
+        if (when := quantity.parse_instant(entry.get("time"))) is not None:
             writers.append((manager, when))
     return tuple(writers)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ome_operator import quantity
 from ome_operator.core.observed.starts import start_failure
-from ome_operator.core.reasons import Why
+from ome_operator.core.reasons import ReasonedMessage
 
 OLDEST = timedelta(minutes=20)
 """Age after which an Event is ignored because its cause is over. Controllers repeat the Event of a persistent failure at
@@ -27,7 +27,7 @@ def last_seen(event: Mapping[str, Any]) -> datetime | None:
     """Return the time when an Event was seen last; None if the Event contains no time."""
     series = event.get("series") or {}
     for text in (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime")):
-        if (when := quantity.instant(text)) is not None:
+        if (when := quantity.parse_instant(text)) is not None:
             return when
     return None
 
@@ -44,7 +44,7 @@ def newest_messages(events: Iterable[Mapping[str, Any]], now: datetime) -> dict[
     return {uid: message for uid, (_, message) in newest.items()}
 
 
-def start_failures(events: Iterable[Mapping[str, Any]], now: datetime) -> dict[str, Why]:
+def start_failures(events: Iterable[Mapping[str, Any]], now: datetime) -> dict[str, ReasonedMessage]:
     """Return the reasons why pods cannot start on their nodes, by the UID of the pod. Only pods whose newest Event reports a
     failure are included.
     """

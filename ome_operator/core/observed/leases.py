@@ -12,16 +12,16 @@ LIVES = 3
 Readers compare the holder's time of the renewal with their own clocks, so they need a margin."""
 
 
-def renewed(lease: Mapping[str, Any]) -> datetime | None:
+def renewal_time(lease: Mapping[str, Any]) -> datetime | None:
     """Return when a Lease was renewed last; None if that is unknown."""
-    return quantity.instant((lease.get("spec") or {}).get("renewTime"))
+    return quantity.parse_instant((lease.get("spec") or {}).get("renewTime"))
 
 
-def alive(lease: Mapping[str, Any], now: datetime) -> bool:
+def is_alive(lease: Mapping[str, Any], now: datetime) -> bool:
     """Return whether the Lease has a holder, and was renewed less than LIVES times its own duration ago. A Lease that was
     released has no holder.
     """
-    spec, last = lease.get("spec") or {}, renewed(lease)
+    spec, last = lease.get("spec") or {}, renewal_time(lease)
     if last is None or not spec.get("holderIdentity"):
         return False
     return now - last < timedelta(seconds=LIVES * float(spec.get("leaseDurationSeconds") or 0))

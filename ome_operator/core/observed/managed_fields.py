@@ -1,8 +1,8 @@
 """Compute digests of the fields that the operator owns in a live object, so that an object is written only if it differs
 from the desired manifest.
 
-`digest` of a manifest is stored in the annotation `keys.HASH`. `owned` of a stored object is the digest of exactly the
-fields that the API server lists under our name in `managedFields`. Both are equal after the first apply of a canonical
+`digest` of a manifest is stored in the annotation `keys.HASH`. `owned_digest` of a stored object is the digest of exactly
+the fields that the API server lists under our name in `managedFields`. Both are equal after the first apply of a canonical
 manifest (decisions 13). If another client changes one of our fields, the API server removes the field's path from our entry,
 so that the digests differ. This also works for kinds without a generation, and after a restart of the operator.
 
@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from ome_operator import keys
-from ome_operator.core.observed.field_managers import applied
+from ome_operator.core.observed.field_managers import applied_entry
 from ome_operator.core.observed.objects import Manifest
 
 Fields = Mapping[str, Any]
@@ -61,7 +61,7 @@ def text(value: Any) -> bytes:
     return dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
-def owned(body: Mapping[str, Any]) -> str:
+def owned_digest(body: Mapping[str, Any]) -> str:
     """Return the digest of those fields of a stored object that the operator owns through server-side apply; "" if the
     operator never applied it.
     """
@@ -81,7 +81,7 @@ def applied_fields(body: Mapping[str, Any], subresource: str = "") -> Fields | N
     """Return the fields that the operator's server-side apply owns according to `managedFields`, of the object or of a
     subresource; None if `managedFields` has no entry of the operator.
     """
-    entry = applied(body.get("metadata") or {}, subresource)
+    entry = applied_entry(body.get("metadata") or {}, subresource)
     return (entry.get("fieldsV1") or {}) if entry is not None else None
 
 

@@ -60,7 +60,7 @@ def named_nodes(nodes: Iterable[Node], lasts: float, now: datetime) -> Mapping[s
     found = {}
     for node in nodes:
         asked = node_request(node.move, now) if node.move else None
-        if asked is None or (asked.now and cordoned(node)):
+        if asked is None or (asked.now and is_cordoned(node)):
             continue
         left = (asked.at + timedelta(seconds=lasts) - now).total_seconds()
         if left > 0:
@@ -68,6 +68,6 @@ def named_nodes(nodes: Iterable[Node], lasts: float, now: datetime) -> Mapping[s
     return found
 
 
-def cordoned(node: Node) -> bool:
+def is_cordoned(node: Node) -> bool:
     """Return whether a node reports its state and accepts no pods."""
     return node.alive and not node.ready

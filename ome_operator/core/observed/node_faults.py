@@ -20,7 +20,7 @@ GPU_MISSING = "GPUMissing"
 WORDS = 160
 
 
-def faults(status: Mapping[str, Any], taints: Iterable[Taint]) -> Iterator[tuple[str, str]]:
+def reported_faults(status: Mapping[str, Any], taints: Iterable[Taint]) -> Iterator[tuple[str, str]]:
     """Yield each kind of fault that a node reports, each kind once, with a text for people. `status` is the status of the
     node.
     """

@@ -15,7 +15,7 @@ import msgspec
 from ome_operator import keys, quantity
 from ome_operator.core.observed import from_api, managed_fields, node_faults
 from ome_operator.core.observed.from_api import Body
-from ome_operator.core.observed.objects import Holding, Node, NodeRecord, Ref, Taint, Unused
+from ome_operator.core.observed.objects import Node, NodeHolding, NodeRecord, Ref, Taint, UnusedWeights
 from ome_operator.util.json_limits import decoded
 
 
@@ -39,7 +39,7 @@ def node(body: Body, known: Node | None = None) -> Node:
         taints=intern_value(taints),
         room=room,
         uid=from_api.uid(body),
-        faults=intern_value(tuple(node_faults.faults(status, taints))),
+        faults=intern_value(tuple(node_faults.reported_faults(status, taints))),
     )
 
 
@@ -88,13 +88,13 @@ def node_record(body: Body) -> NodeRecord:
     )
 
 
-def _unused(item: Body) -> Unused:
+def _unused(item: Body) -> UnusedWeights:
     models, paths = (tuple(item.get(name) or ()) for name in ("models", "paths"))
-    return Unused(item.get("directory") or "", models, paths, item.get("offer") or "")
+    return UnusedWeights(item.get("directory") or "", models, paths, item.get("offer") or "")
 
 
-def _holding(item: Body) -> Holding:
-    return Holding(
+def _holding(item: Body) -> NodeHolding:
+    return NodeHolding(
         ref=Ref(item.get("kind") or "", item.get("namespace") or "", item.get("name") or ""),
         uri=item.get("uri") or "",
         revision=item.get("revision") or "",

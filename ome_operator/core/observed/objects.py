@@ -22,7 +22,7 @@ from ome_operator.core.observed.telemetry import DrainReport, ForeignWorkers, Le
 from ome_operator.core.observed.times import NO_TIMES, Times
 from ome_operator.core.observed.transfers import Transfers
 from ome_operator.core.observed.validation import Validator, accept_all
-from ome_operator.core.preflight.results import Checked
+from ome_operator.core.preflight.results import CheckResult
 from ome_operator.settings import Policy
 
 Manifest = dict[str, Any]
@@ -147,7 +147,7 @@ class Pod(NamedTuple):
     ending: Termination | None = None
     priority: int = 0
     """Priority that the API server set from the PriorityClass."""
-    preflight: Checked | None = None
+    preflight: CheckResult | None = None
     """Result of the pod's preflight check; None if there was no check, or if it found nothing."""
     gpus: int = 0
     """Number of GPUs that the pod requests."""
@@ -196,7 +196,7 @@ class Node(NamedTuple):
     """The faults that the node itself reports (docs/bad-nodes.md): for each the kind, and a text for people."""
 
 
-class Holding(NamedTuple):
+class NodeHolding(NamedTuple):
     """The state of one model on one node, as its agent reports it."""
 
     ref: Ref
@@ -215,7 +215,7 @@ class Holding(NamedTuple):
     facts: Manifest | None = None
 
 
-class Unused(NamedTuple):
+class UnusedWeights(NamedTuple):
     """A directory of weights on one node that no model there refers to."""
 
     directory: str
@@ -233,8 +233,8 @@ class NodeRecord(NamedTuple):
     node: str
     uid: str
     version: int
-    holdings: tuple[Holding, ...]
-    unused: tuple[Unused, ...] = ()
+    holdings: tuple[NodeHolding, ...]
+    unused: tuple[UnusedWeights, ...] = ()
     remove: frozenset[tuple[str, str]] = frozenset()
     """(directory, offer) of each directory that the operator permits the agent to remove."""
     created: str = ""

@@ -18,7 +18,7 @@ OWN_NAME, OWN_GROUP = "$(POD_NAME)", "$(LWS_GROUP_INDEX)"
 of a worker to the number of its group."""
 
 
-def elsewhere(revision: Revision, service: str, namespace: str) -> str:
+def original_namespace(revision: Revision, service: str, namespace: str) -> str:
     """Return the namespace for which a revision was rendered if the revision was restored from another namespace: it was
     rendered for another namespace than that of the service, and no service owns it. Return "" otherwise.
 
@@ -28,7 +28,7 @@ def elsewhere(revision: Revision, service: str, namespace: str) -> str:
     return "" if revision.child.owner else other_namespace(revision, service, namespace)
 
 
-def contacted(boxes: Iterable[Mapping[str, Any]], labels: Mapping[str, str], namespace: str) -> str:
+def contacted_namespace(boxes: Iterable[Mapping[str, Any]], labels: Mapping[str, str], namespace: str) -> str:
     """Return the namespace of the leader that a pod contacts, if it is not `namespace`; "" otherwise. `boxes` are the
     containers of the pod.
     """
@@ -64,7 +64,7 @@ def _values(boxes: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 def _namespace(address: str, service: str, revision: str) -> str:
     """Return the namespace of an address that the operator has written; "" for an address that a user has written."""
-    stems = (names.stem(service, component, revision) for component in (keys.ENGINE, keys.DECODER))
+    stems = (names.object_prefix(service, component, revision) for component in (keys.ENGINE, keys.DECODER))
     for pod in (OWN_NAME, *(names.leader_pod(stem, OWN_GROUP) for stem in stems)):
         prefix = names.address(pod, service, "")
         if address.startswith(prefix):

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from ome_operator import quantity
-from ome_operator.core.observed.field_managers import applied
+from ome_operator.core.observed.field_managers import applied_entry
 
 CLOCK_TOLERANCE = 60.0
 """Seconds by which the API server's clock may be ahead of the operator's clock. A time that is further in the future is
@@ -32,7 +32,7 @@ def weights(body: Mapping[str, Any]) -> dict[str, int]:
 
 def seconds_since(changed: str, now: datetime) -> float:
     """Return the seconds since a change; infinite if its time is unknown or invalid."""
-    when = quantity.instant(changed)
+    when = quantity.parse_instant(changed)
     passed = float("inf") if when is None else (now - when).total_seconds()
     return passed if passed > -CLOCK_TOLERANCE else float("inf")
 
@@ -41,4 +41,4 @@ def _changed(body: Mapping[str, Any]) -> str:
     """Return the time when the operator's last apply changed the object, as the API server recorded it; "" if it is
     unknown.
     """
-    return str((applied(body.get("metadata") or {}) or {}).get("time") or "")
+    return str((applied_entry(body.get("metadata") or {}) or {}).get("time") or "")

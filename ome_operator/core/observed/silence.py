@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from ome_operator.core.observed.telemetry import RouterReport, fresh
+from ome_operator.core.observed.telemetry import RouterReport, is_fresh
 
 JUST_STARTED = 60.0
 """Seconds after the start of a registry or of the operator in which reports that a leader is silent are ignored."""
@@ -42,18 +42,18 @@ def silence_of(reports: Sequence[RouterReport | None], mark: str, now: float) ->
     silent or paused. `reports` has an entry for each router of the leader's revision: None for a router without a usable
     report.
     """
-    known = [report for report in reports if report is not None and fresh(report.at, now)]
+    known = [report for report in reports if report is not None and is_fresh(report.at, now)]
     leaders = [report.leaders[mark] for report in known if mark in report.leaders]
     if any(leader.is_paused for leader in leaders):
         return Silence(None)
-    found = [leader.silence for leader in leaders if leader.silence is not None and fresh(leader.silence.at, now)]
+    found = [leader.silence for leader in leaders if leader.silence is not None and is_fresh(leader.silence.at, now)]
     if not reports or len(found) < len(reports) or any((report.up_for or 0.0) < JUST_STARTED for report in known):
         return None
-    works = [report.work for report in known if report.work is not None and fresh(report.work.at, now)]
+    works = [report.work for report in known if report.work is not None and is_fresh(report.work.at, now)]
     return Silence(max(each.since for each in found), any(work.rates.get("errors", 0.0) > 0 for work in works))
 
 
-def hold(silent: Collection[Collection[float]], up_for: float) -> str:
+def hold_reason(silent: Collection[Collection[float]], up_for: float) -> str:
     """Return why groups whose leaders are silent are not recycled now, as a sentence; "" if they are recycled.
 
     `silent` contains, for each service whose routers report, the times since which its leaders are silent. `up_for` is the

@@ -59,7 +59,7 @@ def made_by_workload(pod: Pod) -> bool:
     and for a pod without a controller whose name has the form that a workload gives. It is False for copies of pods, such as
     those of `kubectl debug`, and for pods of other controllers, although they may have the labels.
     """
-    stem = names.stem(pod.service, pod.component, pod.revision)
+    stem = names.object_prefix(pod.service, pod.component, pod.revision)
     if pod.workload:
         return pod.workload == stem or pod.workload.startswith(f"{stem}-")
     form = _OF_ROUTER if pod.component == keys.ROUTER else _OF_SET
@@ -116,7 +116,7 @@ def is_leader_set(child: Child) -> bool:
     return group_number(child) is not None and not names.leader_of(child.name)
 
 
-def started(slice_: Slice) -> bool:
+def has_started(slice_: Slice) -> bool:
     """Return whether a slice has a StatefulSet of a leader that is not being deleted, so that it has engines or is about to
     get them.
     """
@@ -134,7 +134,7 @@ class Revision(NamedTuple):
     child: Child
 
 
-def stored(children: Iterable[Child], uid: str) -> list[Revision]:
+def stored_revisions(children: Iterable[Child], uid: str) -> list[Revision]:
     """Return the stored revisions of the service with this UID, oldest first, including orphans that it may adopt.
 
     ControllerRevisions that StatefulSets create for themselves are left out, because the StatefulSet controls them.

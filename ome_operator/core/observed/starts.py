@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from ome_operator.core.observed.objects import Pod
-from ome_operator.core.reasons import Reason, Why
+from ome_operator.core.reasons import Reason, ReasonedMessage
 
 MOUNTS = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume"})
 """Reasons of Events that report failures of volumes."""
@@ -19,18 +19,18 @@ def waits_for_start(pod: Pod) -> bool:
     return pod.reason == Reason.CONTAINER_CREATING and not pod.deleting
 
 
-def with_failures(pods: Iterable[Pod], failures: Mapping[str, Why]) -> tuple[Pod, ...]:
+def with_failures(pods: Iterable[Pod], failures: Mapping[str, ReasonedMessage]) -> tuple[Pod, ...]:
     """Return the pods, with the reason and message from `failures` for each pod that waits for its start. `failures` maps
     UIDs of pods to failures.
     """
     return tuple(_explained(pod, failures.get(pod.uid)) if waits_for_start(pod) else pod for pod in pods)
 
 
-def _explained(pod: Pod, why: Why | None) -> Pod:
+def _explained(pod: Pod, why: ReasonedMessage | None) -> Pod:
     return pod if why is None else pod._replace(reason=why.reason, message=why.sentence)
 
 
-def start_failure(reported: Iterable[tuple[str, str]]) -> Why | None:
+def start_failure(reported: Iterable[tuple[str, str]]) -> ReasonedMessage | None:
     """Return the reason why a pod cannot start; None if its start has not failed. `reported` are (reason, message) of the
     Events about the pod, newest first.
 
@@ -40,4 +40,4 @@ def start_failure(reported: Iterable[tuple[str, str]]) -> Why | None:
     if not events or events[0][0] not in FAILED:
         return None
     reason, message = next((event for event in events if event[0] in FAILED and not event[1].startswith(VAGUE)), events[0])
-    return Why(Reason.FAILED_MOUNT if reason in MOUNTS else reason, message)
+    return ReasonedMessage(Reason.FAILED_MOUNT if reason in MOUNTS else reason, message)

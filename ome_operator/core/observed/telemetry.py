@@ -1,7 +1,7 @@
 """Parse the summaries in which routers' registries report about requests and engines (docs/telemetry.md, decisions 42).
 
-A summary comes from a pod of a tenant. If any field is invalid, nothing of the summary is used: `parse` raises `Unusable`
-with a sentence that names the first invalid field.
+A summary comes from a pod of a tenant. If any field is invalid, nothing of the summary is used: `parse` raises
+`UnusableSummary` with a sentence that names the first invalid field.
 """
 
 import math
@@ -31,7 +31,7 @@ Buckets = tuple[tuple[float, float], ...]
 """(upper bound in seconds, observations) of each bucket that has observations; the last bound may be infinite."""
 
 
-class Unusable(OmeError):
+class UnusableSummary(OmeError):
     """Raised if a summary cannot be used. The text states the reason."""
 
 
@@ -153,14 +153,14 @@ def parse(body: Any, slice_mark: str, now: float) -> RouterReport:
     """
     top = _map(body, "the summary")
     if _count(top, "version") < 1:
-        raise Unusable("version is less than 1")
+        raise UnusableSummary("version is less than 1")
     if top.get("slice") != slice_mark:
-        raise Unusable("slice names another slice: the router's address now belongs to another pod")
+        raise UnusableSummary("slice names another slice: the router's address now belongs to another pod")
     strangers, router = _map(top.get("strangers"), "strangers"), _map(top.get("router"), "router")
     found_age = _number(strangers, "age")
     leaders = top.get("leaders")
     if not isinstance(leaders, list) or len(leaders) > LEADERS:
-        raise Unusable(f"leaders is not a list of at most {LEADERS} leaders")
+        raise UnusableSummary(f"leaders is not a list of at most {LEADERS} leaders")
     return RouterReport(
         at=now,
         strangers=_count(strangers, "found"),
@@ -174,12 +174,12 @@ def parse(body: Any, slice_mark: str, now: float) -> RouterReport:
     )
 
 
-def read(text: str | bytes, slice_mark: str, now: float) -> RouterReport:
+def parse_report(text: str | bytes, slice_mark: str, now: float) -> RouterReport:
     """Return the report in the text of a summary, as `parse` does. Raises Unusable."""
     try:
         return parsed(text, "the summary", memory=MEMORY, take=lambda body: parse(body, slice_mark, now))
     except ValueError as error:
-        raise Unusable("the response is not JSON of the permitted size") from error
+        raise UnusableSummary("the response is not JSON of the permitted size") from error
 
 
 def failing_pairs(reports: Mapping[str, RouterReport]) -> dict[str, tuple[FailingPair, ...]]:
@@ -205,13 +205,13 @@ def _leader(body: Any, now: float) -> tuple[str, LeaderReport]:
 def _mark(part: Mapping[str, Any], name: str, what: str, *, needed: bool = True) -> str:
     mark = part.get(name, None if needed else "")
     if not isinstance(mark, str) or len(mark) > 64:
-        raise Unusable(f"{name} of {what} is not a text of at most 64 characters")
+        raise UnusableSummary(f"{name} of {what} is not a text of at most 64 characters")
     return mark
 
 
 def _pairs(pairs: Any) -> tuple[FailingPair, ...]:
     if not isinstance(pairs, list) or len(pairs) > PAIRS:
-        raise Unusable(f"pairs is not a list of at most {PAIRS} pairs")
+        raise UnusableSummary(f"pairs is not a list of at most {PAIRS} pairs")
     return tuple(_pair(_map(pair, "an entry of pairs")) for pair in pairs)
 
 
@@ -254,20 +254,20 @@ def _work(work: Mapping[str, Any], now: float) -> WorkRates | None:
 
 def _buckets(body: Any, name: str) -> Buckets:
     if not isinstance(body, list) or len(body) > BUCKETS:
-        raise Unusable(f"{name} is not a list of at most {BUCKETS} buckets")
+        raise UnusableSummary(f"{name} is not a list of at most {BUCKETS} buckets")
     found, below = list[tuple[float, float]](), -1.0
     for pair in body:
         if type(pair) is not list or len(pair) != 2:
-            raise Unusable(f"a bucket of {name} is not a pair")
+            raise UnusableSummary(f"a bucket of {name} is not a pair")
         bound, count = pair
         if bound is None:
             bound = math.inf
         elif not _is_number(bound):
-            raise Unusable(f"a bound of {name} is not a number from 0 to 2^53")
+            raise UnusableSummary(f"a bound of {name} is not a number from 0 to 2^53")
         if bound <= below:
-            raise Unusable(f"the bounds of {name} do not increase")
+            raise UnusableSummary(f"the bounds of {name} do not increase")
         if not _is_number(count):
-            raise Unusable(f"the observations of {name} are not a number from 0 to 2^53")
+            raise UnusableSummary(f"the observations of {name} are not a number from 0 to 2^53")
         found.append((bound, count))
         below = bound
     return tuple(found)
@@ -279,14 +279,14 @@ def _is_number(value: Any) -> bool:
 
 def _map(body: Any, what: str) -> Mapping[str, Any]:
     if not isinstance(body, dict):
-        raise Unusable(f"{what} is not a map")
+        raise UnusableSummary(f"{what} is not a map")
     return body
 
 
 def _time(part: Mapping[str, Any], name: str, now: float) -> float:
     age = _number(part, name)
     if age is None:
-        raise Unusable(f"{name} is missing")
+        raise UnusableSummary(f"{name} is missing")
     return now - age
 
 
@@ -297,7 +297,7 @@ def _number(part: Mapping[str, Any], name: str) -> float | None:
 def _count(part: Mapping[str, Any], name: str) -> int:
     found = _optional_count(part, name)
     if found is None:
-        raise Unusable(f"{name} is missing")
+        raise UnusableSummary(f"{name} is missing")
     return found
 
 
@@ -311,11 +311,11 @@ def _checked(value: Any, name: str) -> float | None:
     if value is None:
         return None
     if not _is_number(value):
-        raise Unusable(f"{name} is not a number from 0 to 2^53")
+        raise UnusableSummary(f"{name} is not a number from 0 to 2^53")
     return float(value)
 
 
-def fresh(at: float, now: float) -> bool:
+def is_fresh(at: float, now: float) -> bool:
     """Return whether a number that was read at the time `at` can be used at the time `now`: it is at most `STALE` seconds
     old. A number with a time in the future is not used, because the clock was set back after the reading.
     """

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 
 from ome_operator import keys, names
 from ome_operator.core.observed.objects import Pod
-from ome_operator.core.observed.telemetry import Buckets, LeaderLoad, RouterReport, WorkRates, fresh
+from ome_operator.core.observed.telemetry import Buckets, LeaderLoad, RouterReport, WorkRates, is_fresh
 
 _Number = TypeVar("_Number", int, float)
 COMING = ("adding", "waiting")
@@ -32,7 +32,7 @@ class LeaderNumbers(NamedTuple):
     work: WorkRates | None = None
 
 
-class Numbers(NamedTuple):
+class CombinedMetrics(NamedTuple):
     """The metrics of several leaders together. A sum covers only the leaders that reported the metric; it is None if no
     leader reported it.
     """
@@ -80,9 +80,9 @@ def traffic(reports: Mapping[str, RouterReport], pods: Iterable[Pod], now: float
     """
     pods = [*pods]
     routers = [pod.uid for pod in pods if pod.component == keys.ROUTER and pod.ready]
-    known = [reports[uid] for uid in routers if uid in reports and fresh(reports[uid].at, now)]
-    arrivals = [report.work for report in known if report.work is not None and fresh(report.work.at, now)]
-    marks = {names.mark(pod.uid): pod.uid for pod in pods if pod.component != keys.ROUTER and pod.rank == 0}
+    known = [reports[uid] for uid in routers if uid in reports and is_fresh(reports[uid].at, now)]
+    arrivals = [report.work for report in known if report.work is not None and is_fresh(report.work.at, now)]
+    marks = {names.public_digest(pod.uid): pod.uid for pod in pods if pod.component != keys.ROUTER and pod.rank == 0}
     leaders = {uid: found for mark, uid in marks.items() if (found := _leader(known, mark, now)) is not None}
     times = [part.at for part in arrivals]
     times += [part.at for leader in leaders.values() for part in (leader.load, leader.work) if part is not None]
@@ -103,21 +103,21 @@ def _leader(reports: Iterable[RouterReport], mark: str, now: float) -> LeaderNum
     found = [each for report in reports if (each := report.leaders.get(mark)) is not None and each.state not in COMING]
     if not found:
         return None
-    loads = [each.load for each in found if each.load is not None and fresh(each.load.at, now)]
-    works = [each.work for each in found if each.work is not None and each.work.rates and fresh(each.work.at, now)]
+    loads = [each.load for each in found if each.load is not None and is_fresh(each.load.at, now)]
+    works = [each.work for each in found if each.work is not None and each.work.rates and is_fresh(each.work.at, now)]
     role = found[0].role if found[0].role in ("prefill", "decode") else keys.ENGINE
     return LeaderNumbers(
         role, max(loads, key=lambda load: load.at, default=None), max(works, key=lambda work: work.at, default=None)
     )
 
 
-def combined(leaders: Iterable[LeaderNumbers]) -> Numbers:
-    """Return the metrics of several leaders together, as `Numbers` describes them."""
+def combine_leaders(leaders: Iterable[LeaderNumbers]) -> CombinedMetrics:
+    """Return the metrics of several leaders together, as `CombinedMetrics` describes them."""
     leaders = [*leaders]
     loads = [each.load for each in leaders if each.load is not None]
     works = [each.work for each in leaders if each.work is not None]
     shares = [load.cache_use for load in loads if load.cache_use is not None]
-    return Numbers(
+    return CombinedMetrics(
         leaders=len(leaders),
         with_load=len(loads),
         with_work=len(works),
@@ -132,21 +132,21 @@ def combined(leaders: Iterable[LeaderNumbers]) -> Numbers:
     )
 
 
-def by_role(found: ServiceNumbers) -> dict[str, Numbers]:
+def by_role(found: ServiceNumbers) -> dict[str, CombinedMetrics]:
     """Return the metrics of each role, sorted by the name of the role."""
     roles = sorted({leader.role for leader in found.leaders.values()})
-    return {role: combined(leader for leader in found.leaders.values() if leader.role == role) for role in roles}
+    return {role: combine_leaders(leader for leader in found.leaders.values() if leader.role == role) for role in roles}
 
 
-def whole(found: ServiceNumbers) -> Numbers:
+def client_metrics(found: ServiceNumbers) -> CombinedMetrics:
     """Return the metrics of the service as its clients see them.
 
     With disaggregation, every request is processed by a prefill leader and by a decode leader, so only the metrics of decode
     leaders are combined. There are two exceptions: the requests per second are those that arrive at the routers, and the
     used share of the KV cache is the largest share of any leader, prefill leaders included.
     """
-    counted = combined(leader for leader in found.leaders.values() if leader.role != "prefill")
-    return counted._replace(requests=found.requests, cache_use=combined(found.leaders.values()).cache_use)
+    counted = combine_leaders(leader for leader in found.leaders.values() if leader.role != "prefill")
+    return counted._replace(requests=found.requests, cache_use=combine_leaders(found.leaders.values()).cache_use)
 
 
 def percentile(histograms: Iterable[Buckets], share: float) -> BucketBounds | None:

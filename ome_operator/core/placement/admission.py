@@ -14,15 +14,24 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from ome_operator.core.placement import timing
-from ome_operator.core.placement.claims import GOOD, Claim, contested, keeps, order, plain, unwanted, with_capacity
-from ome_operator.core.placement.fit import Ground, Needs, Nodes, beside, fits, lacks
+from ome_operator.core.placement.claims import (
+    GOOD,
+    Claim,
+    is_contested,
+    keeps_promise,
+    unclaimed_nodes,
+    waiting_order,
+    with_capacity,
+    without_role_names,
+)
+from ome_operator.core.placement.fit import Needs, Nodes, NodeSet, all_fit, combine_needs, find_unplaced
 from ome_operator.core.placement.promises import Capacity, promises
 
 NAMED = 3
 """Largest number of gangs with promised capacity that a message names."""
 
 
-class Admissions(NamedTuple):
+class GangAdmissions(NamedTuple):
     """The admission decision for each gang that waits for nodes."""
 
     granted: Mapping[str, bool]
@@ -33,7 +42,7 @@ class Admissions(NamedTuple):
     capacity."""
 
 
-def speculates(now: datetime, timeout: float) -> bool:
+def may_speculate(now: datetime, timeout: float) -> bool:
     """Return whether gangs that do not seem to fit may be admitted now. They may be admitted in the first
     `timing.SPECULATION` of each period, and their placement attempts will probably fail. Each period is longer than
     `timeout` seconds, the time limit of an attempt, so all of these attempts have ended before the next period begins, and
@@ -43,21 +52,21 @@ def speculates(now: datetime, timeout: float) -> bool:
     return now.timestamp() % (2 * begins + timeout) < begins
 
 
-def admit(claims: Iterable[Claim], nodes: Nodes, free: Nodes, now: datetime, timeout: float) -> Admissions:
+def admit(claims: Iterable[Claim], nodes: Nodes, free: Nodes, now: datetime, timeout: float) -> GangAdmissions:
     """Decide which of the claims that wait for admission are admitted.
 
     nodes       The nodes as if they were empty.
     free        The same nodes with their free capacity.
     timeout     Seconds within which all pods of a gang have to be bound to nodes.
     """
-    everybody = sorted(claims, key=order)
+    everybody = sorted(claims, key=waiting_order)
     waiting = [claim for claim in everybody if not claim.trying]
-    active = [claim for claim in everybody if claim.trying and keeps(claim, now.timestamp(), timeout)]
+    active = [claim for claim in everybody if claim.trying and keeps_promise(claim, now.timestamp(), timeout)]
     keeper = _keeper(waiting, nodes, now)
     room = Capacity(
         with_capacity(free, [*(claim.promise for claim in active), *(claim.needs for claim in waiting)]), active, keeper
     )
-    granted, waits, passed, slot = dict[str, bool](), dict[str, str](), list[Claim](), speculates(now, timeout)
+    granted, waits, passed, slot = dict[str, bool](), dict[str, str](), list[Claim](), may_speculate(now, timeout)
     for claim in waiting:
         fit = room.takes(claim)
         held_up = fit and not slot and _behind(claim, passed, nodes)
@@ -69,11 +78,11 @@ def admit(claims: Iterable[Claim], nodes: Nodes, free: Nodes, now: datetime, tim
         passed.append(claim)
         waits[claim.key] = _why(claim, fit and not held_up, room.reserved_by(claim) if first else (), keeper, granted)
     for claim in passed if slot else ():
-        if _blind(claim, now) and not contested(claim.needs, room.attempts(claim), nodes):
+        if _blind(claim, now) and not is_contested(claim.needs, room.attempts(claim), nodes):
             granted[claim.key] = room.takes(claim)
             room.grant(claim)
             del waits[claim.key]
-    return Admissions(granted, waits)
+    return GangAdmissions(granted, waits)
 
 
 def has_capacity(needs: Needs, promised: Sequence[Claim], free: Nodes) -> bool:
@@ -81,8 +90,8 @@ def has_capacity(needs: Needs, promised: Sequence[Claim], free: Nodes) -> bool:
     `promised`.
     """
     taken, blocked = promises(promised, free)
-    ground = Ground(unwanted(free, blocked))
-    return bool(ground.nodes) and fits(beside(taken, plain(needs)), ground)
+    ground = NodeSet(unclaimed_nodes(free, blocked))
+    return bool(ground.nodes) and all_fit(combine_needs(taken, without_role_names(needs)), ground)
 
 
 def _behind(claim: Claim, passed: Sequence[Claim], nodes: Nodes) -> bool:
@@ -90,8 +99,8 @@ def _behind(claim: Claim, passed: Sequence[Claim], nodes: Nodes) -> bool:
     nodes if they were empty, and could use a node that the gang of `claim` could use, too. `passed` contains the gangs that
     were considered earlier and were not admitted.
     """
-    better = [other for other in passed if other.standing < claim.standing and not lacks(other.needs, nodes)]
-    return bool(better) and contested(claim.needs, better, nodes)
+    better = [other for other in passed if other.standing < claim.standing and not find_unplaced(other.needs, nodes)]
+    return bool(better) and is_contested(claim.needs, better, nodes)
 
 
 def _why(claim: Claim, fit: bool, before: Sequence[str], keeper: Claim | None, granted: Mapping[str, bool]) -> str:
@@ -114,9 +123,9 @@ def _keeper(waiting: Iterable[Claim], nodes: Nodes, now: datetime) -> Claim | No
     window = int(now.timestamp() // timing.RESERVATION.total_seconds())
     if window % 4 != 3:
         return None
-    whole, patience = Ground(nodes), timing.RESERVE_AFTER.total_seconds()
+    whole, patience = NodeSet(nodes), timing.RESERVE_AFTER.total_seconds()
     passed = [claim for claim in waiting if now.timestamp() - claim.first >= patience]
-    passed = [claim for claim in passed if claim.standing == GOOD and not claim.refused and fits(claim.needs, whole)]
+    passed = [claim for claim in passed if claim.standing == GOOD and not claim.refused and all_fit(claim.needs, whole)]
     return passed[window // 4 % len(passed)] if passed else None
 
 

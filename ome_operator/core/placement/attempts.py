@@ -46,7 +46,7 @@ class Record(NamedTuple):
     does not suffice."""
 
 
-class Seen(NamedTuple):
+class SeenGroups(NamedTuple):
     """The groups of a service as they are observed, counted by role."""
 
     wanted: Numbers
@@ -74,7 +74,7 @@ class Decision(NamedTuple):
 
 def advance(
     record: Record | None,
-    seen: Seen,
+    seen: SeenGroups,
     *,
     turn: bool | None,
     contested: bool,
@@ -113,7 +113,7 @@ def advance(
     return Decision(record) if turn is None else Decision(_begun(record, seen, turn, now), timeout)
 
 
-def gang(record: Record | None, seen: Seen) -> Numbers:
+def gang(record: Record | None, seen: SeenGroups) -> Numbers:
     """Return the number of groups by role that the next placement attempt covers: one waiting group of every role or,
     once every role has a group on nodes, a single group.
     """
@@ -124,7 +124,7 @@ def gang(record: Record | None, seen: Seen) -> Numbers:
     return {role: 1} if role else {}
 
 
-def trying(record: Record | None, seen: Seen) -> Numbers:
+def to_place(record: Record | None, seen: SeenGroups) -> Numbers:
     """Return the number of groups by role that exist or are about to be created, and that are not on nodes yet. Capacity
     is reserved for these groups.
     """
@@ -133,7 +133,7 @@ def trying(record: Record | None, seen: Seen) -> Numbers:
     return {role: count for role, count in made.items() if count > 0}
 
 
-def _tried(record: Record, seen: Seen, missing: Numbers, contested: bool, timeout: float, now: datetime) -> Decision:
+def _tried(record: Record, seen: SeenGroups, missing: Numbers, contested: bool, timeout: float, now: datetime) -> Decision:
     """Return the next state while a gang is being placed. A gang without any pod on a node is removed only if other gangs
     need the nodes.
     """
@@ -154,7 +154,7 @@ def _tried(record: Record, seen: Seen, missing: Numbers, contested: bool, timeou
     return Decision(given_back, failed=not idle)
 
 
-def _begun(record: Record, seen: Seen, sure: bool, now: datetime) -> Record:
+def _begun(record: Record, seen: SeenGroups, sure: bool, now: datetime) -> Record:
     """Return the state at the beginning of a placement attempt, after the gang was admitted. `sure` states whether the
     gang seems to fit.
     """
@@ -163,7 +163,7 @@ def _begun(record: Record, seen: Seen, sure: bool, now: datetime) -> Record:
     return record._replace(waiting=waiting, since=now.isoformat(timespec="seconds"), trying=True, sure=sure)
 
 
-def _missing(seen: Seen) -> dict[str, int]:
+def _missing(seen: SeenGroups) -> dict[str, int]:
     """Return the number of desired groups by role that are not placed. Until every role has a group on nodes, only groups
     that have served count as placed.
     """
@@ -171,11 +171,11 @@ def _missing(seen: Seen) -> dict[str, int]:
     return {role: max(0, count - placed.get(role, 0)) for role, count in seen.wanted.items()}
 
 
-def _there(seen: Seen, role: str) -> int:
+def _there(seen: SeenGroups, role: str) -> int:
     return max(seen.bound.get(role, 0), seen.served.get(role, 0))
 
 
-def _founded(seen: Seen) -> bool:
+def _founded(seen: SeenGroups) -> bool:
     """Return whether every desired role has a group on nodes."""
     return all(_there(seen, role) for role, count in seen.wanted.items() if count)
 
@@ -194,7 +194,7 @@ def _within(waiting: Numbers, missing: Numbers) -> dict[str, int]:
     return {role: min(count, missing.get(role, 0)) for role, count in waiting.items() if min(count, missing.get(role, 0))}
 
 
-def rested(record: Record, now: datetime) -> bool:
+def has_rested(record: Record, now: datetime) -> bool:
     """Return whether the pause after the last failed placement attempt is over."""
     since = quantity.moment(record.since, now) or now
     return now - since >= timing.PAUSES[min(record.tries, len(timing.PAUSES) - 1)]

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping
 
 from ome_operator.core.observed.objects import Ref
-from ome_operator.core.placement.claims import Claim, Standing, overdue, with_capacity
-from ome_operator.core.placement.fit import Ground, Needs, Nodes, fits
+from ome_operator.core.placement.claims import Claim, Standing, is_overdue, with_capacity
+from ome_operator.core.placement.fit import Needs, Nodes, NodeSet, all_fit
 from ome_operator.core.placement.shares import Shares
 
 
@@ -51,7 +51,7 @@ class ClaimBook:
             self._fits.pop(ref, None)
             return before is not None
         self._claims[ref] = claim = self._marked(ref, claim, before, now)
-        if overdue(claim, now, self._timeout()):
+        if is_overdue(claim, now, self._timeout()):
             self._waste(ref, claim, now)
         return before != claim
 
@@ -104,8 +104,8 @@ class ClaimBook:
         if not asked:
             return {}
         free = with_capacity(self._free(), asked)
-        ground = Ground(free)
-        return {needs: bool(free) and fits(needs, ground) for needs in asked}
+        ground = NodeSet(free)
+        return {needs: bool(free) and all_fit(needs, ground) for needs in asked}
 
 
 def _over(before: Claim, after: Claim) -> bool:

@@ -16,20 +16,20 @@ from ome_operator.core import group_numbers
 from ome_operator.core.observed.exclusions import MOST, Exclusion
 from ome_operator.core.observed.move_requests import NamedNode, named_nodes, timeout
 from ome_operator.core.observed.objects import Node
-from ome_operator.core.observed.slices import Slice, started
-from ome_operator.core.placement.demand import apart, demand, elsewhere
-from ome_operator.core.placement.fit import Ground, Lack, Needs, fits, lacks
-from ome_operator.core.placement.leaving import leaving
+from ome_operator.core.observed.slices import Slice, has_started
+from ome_operator.core.placement.demand import demand, never_share_node, placed_by_other
+from ome_operator.core.placement.fit import Needs, NodeSet, UnplacedPods, all_fit, find_unplaced
+from ome_operator.core.placement.leaving import group_to_replace
 from ome_operator.core.placement.need import Need
 from ome_operator.core.reconcile.snapshot import Snapshot
-from ome_operator.core.render.statefulsets import Stored, stored
+from ome_operator.core.render.statefulsets import StoredRole, roles_by_component
 from ome_operator.core.waves.shared_edits import whole_before
 
 
 class Fitting(NamedTuple):
     """The result of the capacity check of a revision."""
 
-    lacks: tuple[Lack, ...] = ()
+    lacks: tuple[UnplacedPods, ...] = ()
     """The pods that do not fit, and why; empty if all pods fit."""
     held: bool = False
     """Whether the revision that serves is kept because the desired revision does not fit."""
@@ -53,7 +53,7 @@ class Fitting(NamedTuple):
 UNASKED = Fitting()
 
 
-def fitting(
+def choose_exclusions(
     snapshot: Snapshot, data: Mapping[str, Mapping[str, Any]], target: str, groups: Mapping[str, int], weights: bool
 ) -> Fitting:
     """Choose the nodes that new groups exclude, and compare the desired groups of the target revision with the nodes of the
@@ -66,7 +66,7 @@ def fitting(
     the nodes also have to hold the model. It is false while too few nodes hold the model, because another condition reports
     that.
     """
-    deps, roles = snapshot.deps, stored(data.get(target) or {})
+    deps, roles = snapshot.deps, roles_by_component(data.get(target) or {})
     wanted = {name: groups.get(name, 1) for name in roles}
     moves = snapshot.service.spec.moves
     named: Mapping[str, NamedNode] = {}
@@ -79,7 +79,7 @@ def fitting(
 
 def _excluded(
     snapshot: Snapshot,
-    roles: Mapping[str, Stored],
+    roles: Mapping[str, StoredRole],
     target: str,
     wanted: Mapping[str, int],
     weights: bool,
@@ -104,10 +104,11 @@ def _excluded(
         wait for nodes and exclude more nodes, count as new groups.
         """
         bound = {
-            name: leaving(snapshot, nodes, mine, name, role) | _beside(mine, name, nodes) for name, role in roles.items()
+            name: group_to_replace(snapshot, nodes, mine, name, role) | _beside(mine, name, nodes)
+            for name, role in roles.items()
         }
         parts = _parts(roles, wanted, mine, nodes, bound, most.difference(nodes))
-        return not lacks(_needs(parts, namespace, weights), snapshot.deps.nodes)
+        return not find_unplaced(_needs(parts, namespace, weights), snapshot.deps.nodes)
 
     avoided = snapshot.observed.avoided
     first, less, least = (
@@ -118,7 +119,7 @@ def _excluded(
         return first
     if less != first and fits_without(less):
         return less
-    return first if lacks(needs(roles, wanted, namespace, weights), snapshot.deps.nodes) else least
+    return first if find_unplaced(revision_needs(roles, wanted, namespace, weights), snapshot.deps.nodes) else least
 
 
 def _fitting(
@@ -129,26 +130,28 @@ def _fitting(
     weights: bool,
     excluded: Exclusion,
 ) -> Fitting:
-    """Return the result of `fitting` for new groups that exclude the nodes `excluded`."""
-    deps, roles = snapshot.deps, stored(data.get(target) or {})
+    """Return the result of `choose_exclusions` for new groups that exclude the nodes `excluded`."""
+    deps, roles = snapshot.deps, roles_by_component(data.get(target) or {})
     wanted = {name: groups.get(name, 1) for name in roles}
     mine = snapshot.slices.get(target, Slice(target, (), ()))
     if snapshot.service.annotations.get(keys.IGNORE_FIT) == "true" or _placed(mine, roles, wanted):
         return UNASKED
-    others = [found for name, found in snapshot.slices.items() if name != target and started(found)]
+    others = [found for name, found in snapshot.slices.items() if name != target and has_started(found)]
     if not deps.policy.sees_cluster:
         return Fitting(advice=(_unseen(target),) if others else ())
     namespace = snapshot.service.namespace
-    found = lacks(_needs(_parts(roles, wanted, mine, excluded), namespace, weights), deps.nodes)
+    found = find_unplaced(_needs(_parts(roles, wanted, mine, excluded), namespace, weights), deps.nodes)
     if not (others and deps.nodes):
         return Fitting(found, asked=True)
-    known = {name: stored(data.get(name) or {}) for name in snapshot.slices}
+    known = {name: roles_by_component(data.get(name) or {}) for name in snapshot.slices}
     part = _part([*others, mine], known, groups)
     least = {name: min(count, max(1, ceil(count * part))) for name, count in wanted.items()}
     asked = _needs(_parts(roles, least, mine, excluded), namespace, weights)
     lasting = bool(mine.workloads) or _ends(snapshot, others)
-    held = bool(found) and bool(lacks(asked, deps.nodes, lasting))
-    asks = part > 0 and not (held or mine.workloads) and any(serves(known[found.revision], found) for found in others)
+    held = bool(found) and bool(find_unplaced(asked, deps.nodes, lasting))
+    asks = (
+        part > 0 and not (held or mine.workloads) and any(has_ready_groups(known[found.revision], found) for found in others)
+    )
     moves = asks and not _stays(asked, roles, others, known, deps.nodes, lasting)
     return Fitting(found, held, asked=True, moves=asked if moves else ())
 
@@ -160,12 +163,12 @@ def _unseen(target: str) -> str:
     )
 
 
-def _placed(found: Slice, roles: Mapping[str, Stored], wanted: Mapping[str, int]) -> bool:
+def _placed(found: Slice, roles: Mapping[str, StoredRole], wanted: Mapping[str, int]) -> bool:
     """Return whether every rank of every desired group is on a node."""
     return all(len(group_numbers.on_nodes(name, role.size, found)) >= wanted[name] for name, role in roles.items())
 
 
-def _part(slices: Iterable[Slice], roles: Mapping[str, Mapping[str, Stored]], groups: Mapping[str, int]) -> Fraction:
+def _part(slices: Iterable[Slice], roles: Mapping[str, Mapping[str, StoredRole]], groups: Mapping[str, int]) -> Fraction:
     """Return the share of the service that is on nodes. It is the smallest share of any role, because prefill groups
     cannot serve requests without decode groups.
     """
@@ -174,12 +177,12 @@ def _part(slices: Iterable[Slice], roles: Mapping[str, Mapping[str, Stored]], gr
     for found in slices:
         for name, role in roles.get(found.revision, {}).items():
             have[name] = have.get(name, 0) + len(group_numbers.on_nodes(name, role.size, found))
-            there[name] = there.get(name, 0) + len(group_numbers.existing(name, found))
+            there[name] = there.get(name, 0) + len(group_numbers.existing_groups(name, found))
     shares = [Fraction(have[name], groups.get(name, there[name])) for name in have if groups.get(name, there[name])]
     return min(shares, default=Fraction(0))
 
 
-def serves(roles: Mapping[str, Stored], found: Slice) -> bool:
+def has_ready_groups(roles: Mapping[str, StoredRole], found: Slice) -> bool:
     """Return whether a revision has a ready group of every role. `found` holds the objects of the revision, `roles` its
     stored workloads. A revision that cannot serve is not kept, because the edit may repair the service.
     """
@@ -198,9 +201,9 @@ def _ends(snapshot: Snapshot, others: Iterable[Slice]) -> bool:
 
 def _stays(
     asked: Needs,
-    target: Mapping[str, Stored],
+    target: Mapping[str, StoredRole],
     slices: Iterable[Slice],
-    roles: Mapping[str, Mapping[str, Stored]],
+    roles: Mapping[str, Mapping[str, StoredRole]],
     nodes: Mapping[str, Node],
     lasting: bool,
 ) -> bool:
@@ -219,7 +222,7 @@ def _stays(
                 given.setdefault(pod.node, Counter()).update(dict(demand(workload["spec"]["template"], True).requests))
     freed = {name: nodes[name]._replace(room=tuple(amounts.items())) for name, amounts in given.items()}
     templates = (work["spec"]["template"] for role in target.values() for work in (role.leader, role.worker) if work)
-    return any(map(elsewhere, templates)) or bool(freed and fits(asked, Ground(freed, lasting)))
+    return any(map(placed_by_other, templates)) or bool(freed and all_fit(asked, NodeSet(freed, lasting)))
 
 
 def _beside(mine: Slice, role: str, avoided: Exclusion) -> frozenset[int]:
@@ -233,13 +236,13 @@ def _beside(mine: Slice, role: str, avoided: Exclusion) -> frozenset[int]:
 class _Part(NamedTuple):
     """A number of groups of one role that all exclude the same nodes."""
 
-    role: Stored
+    role: StoredRole
     groups: int
     excluded: Exclusion
 
 
 def _parts(
-    roles: Mapping[str, Stored],
+    roles: Mapping[str, StoredRole],
     groups: Mapping[str, int],
     mine: Slice,
     excluded: Exclusion,
@@ -269,8 +272,8 @@ def _parts(
     return [_Part(roles[name], count, known) for (name, known), count in merged.items() if count]
 
 
-def needs(
-    roles: Mapping[str, Stored], groups: Mapping[str, int], namespace: str, weights: bool, excluded: Exclusion = ()
+def revision_needs(
+    roles: Mapping[str, StoredRole], groups: Mapping[str, int], namespace: str, weights: bool, excluded: Exclusion = ()
 ) -> Needs:
     """Return the needs of all groups: for each role, the pods of the leaders and the pods of the workers. All these groups
     exclude the nodes `excluded`.
@@ -287,8 +290,8 @@ def _needs(parts: Iterable[_Part], namespace: str, weights: bool) -> Needs:
     both = any(component == keys.DECODER for component, *_ in found)
     asked = []
     for at, (name, template, pods, excluded) in enumerate(found):
-        shy = [other for other, each in enumerate(found) if apart(template, each[1], namespace)]
+        shy = [other for other, each in enumerate(found) if never_share_node(template, each[1], namespace)]
         others = tuple(other for other in shy if other != at)
         asked_of = demand(template, weights).without(excluded)
-        asked.append(Need((name,), names.title(name, both), asked_of, pods, at in shy, others))
+        asked.append(Need((name,), names.role_title(name, both), asked_of, pods, at in shy, others))
     return tuple(asked)

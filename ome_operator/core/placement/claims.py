@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ome_operator.core.observed.objects import Node
-from ome_operator.core.placement.fit import Needs, Nodes, merged, suit
-from ome_operator.core.placement.packing import most
+from ome_operator.core.placement.fit import Needs, Nodes, accepts_any, merge_needs
+from ome_operator.core.placement.packing import most_pods
 
 Standing = tuple[int, int]
 """For how long promised capacity was recently not used, as two numbers in quarters of the time limit of a placement attempt.
@@ -17,7 +17,7 @@ Member = tuple[str, int]
 """A group of a service: its role, and its number within the role."""
 
 
-class Idle(NamedTuple):
+class IdleNodes(NamedTuple):
     """Nodes that a service holds although the groups on these nodes cannot serve requests, because ranks were lost, and no
     nodes were found for these ranks within the time limit of a placement attempt.
     """
@@ -60,7 +60,7 @@ class Claim(NamedTuple):
     recycle or a recovery removes its old pods. Such a claim is never withdrawn because of a timeout."""
     failed: bool = False
     """Whether a placement attempt of the gang failed in this pass."""
-    idle: Idle | None = None
+    idle: IdleNodes | None = None
     """The nodes that the service could release, because the groups on them serve no requests; None if the service has no
     such nodes."""
     missing: Needs = ()
@@ -79,12 +79,12 @@ class Claim(NamedTuple):
         return self.missing or self.needs
 
 
-def order(claim: Claim) -> tuple[Standing, int, float, str]:
+def waiting_order(claim: Claim) -> tuple[Standing, int, float, str]:
     """Return the sort key of the order in which gangs that wait are considered."""
     return (claim.standing, -claim.priority, claim.first, claim.key)
 
 
-def keeps(claim: Claim, now: float, timeout: float) -> bool:
+def keeps_promise(claim: Claim, now: float, timeout: float) -> bool:
     """Return whether capacity is promised to a claim of a gang that is being placed.
 
     A promise lasts for at most `timeout` seconds, the time limit of a placement attempt, whether or not the attempt lasts
@@ -98,14 +98,14 @@ def keeps(claim: Claim, now: float, timeout: float) -> bool:
     return bool(claim.since) and not claim.refused and abs(now - claim.since) < timeout
 
 
-def overdue(claim: Claim, now: float, timeout: float) -> bool:
+def is_overdue(claim: Claim, now: float, timeout: float) -> bool:
     """Return whether the placement attempt of a gang has lasted for longer than `timeout` seconds. Attempts last that long
     only where an autoscaler creates nodes on demand.
     """
     return claim.trying and not claim.serves and bool(claim.since) and now - claim.since >= timeout
 
 
-def presses(claim: Claim, late: Claim) -> bool:
+def may_end_attempt(claim: Claim, late: Claim) -> bool:
     """Return whether the gang `claim` may end the placement attempt of the gang `late`, which exceeds the time limit. This
     is permitted if no pod of `claim` is on a node, and if the standing of `claim` is not worse than that of `late`.
     """
@@ -113,7 +113,7 @@ def presses(claim: Claim, late: Claim) -> bool:
     return claim.key != late.key and nowhere and claim.standing <= late.standing
 
 
-def less(node: Node, held: Mapping[str, int]) -> Node:
+def subtract_held(node: Node, held: Mapping[str, int]) -> Node:
     """Return the node with its free capacity: the allocatable amounts minus `held`, the amounts that pods hold. A
     resource that the node does not report stays unknown.
     """
@@ -128,35 +128,41 @@ def with_capacity(free: Nodes, several: Iterable[Needs]) -> dict[str, Node]:
     known = dict[Amounts, bool]()
     for node in free.values():
         if node.room not in known:
-            known[node.room] = any(most(requests, node.room, 1) for requests in asked)
+            known[node.room] = any(most_pods(requests, node.room, 1) for requests in asked)
     return {name: node for name, node in free.items() if known[node.room]}
 
 
-def roomy(needs: Needs, free: Nodes) -> Iterator[str]:
+def nodes_with_room(needs: Needs, free: Nodes) -> Iterator[str]:
     """Yield the names of the nodes that accept at least one of the pods `needs` and have capacity for it, as far as their
     free capacity is known.
     """
     for name, node in free.items():
-        if suit(needs, node) and any(most(need.demand.requests, node.room, 1) for need in needs if need.pods):
+        if accepts_any(needs, node) and any(most_pods(need.demand.requests, node.room, 1) for need in needs if need.pods):
             yield name
 
 
-def contested(needs: Needs, others: Iterable[Claim], nodes: Nodes) -> bool:
+def is_contested(needs: Needs, others: Iterable[Claim], nodes: Nodes) -> bool:
     """Return whether the pods `needs` compete with other claims: one of the claims `others` could use a node that the pods
     could use, too.
     """
-    rivals = {plain(claim.needs) for claim in others}
-    return bool(rivals) and any(suit(needs, node) and any(suit(other, node) for other in rivals) for node in nodes.values())
+    rivals = {without_role_names(claim.needs) for claim in others}
+    return bool(rivals) and any(
+        accepts_any(needs, node) and any(accepts_any(other, node) for other in rivals) for node in nodes.values()
+    )
 
 
-def plain(needs: Needs) -> Needs:
+def without_role_names(needs: Needs) -> Needs:
     """Return the needs without the names of their roles, so that the needs of different services can be compared."""
-    return merged(tuple(need._replace(components=(), title="") for need in needs if need.pods > 0))
+    return merge_needs(tuple(need._replace(components=(), title="") for need in needs if need.pods > 0))
 
 
-def unwanted(free: Nodes, claims: Sequence[Claim]) -> Nodes:
+def unclaimed_nodes(free: Nodes, claims: Sequence[Claim]) -> Nodes:
     """Return those of the nodes `free` that no pod of the claims `claims` could use, regardless of the capacity of the
     nodes.
     """
-    wanted = {plain(claim.needs) for claim in claims}
-    return {name: node for name, node in free.items() if not any(suit(needs, node) for needs in wanted)} if wanted else free
+    wanted = {without_role_names(claim.needs) for claim in claims}
+    return (
+        {name: node for name, node in free.items() if not any(accepts_any(needs, node) for needs in wanted)}
+        if wanted
+        else free
+    )

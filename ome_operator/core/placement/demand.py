@@ -120,7 +120,7 @@ class Demand(NamedTuple):
 
     def without(self, nodes: Exclusion) -> "Demand":
         """Return the requirements of the same pod if it must not be placed on `nodes`
-        (`core/render/exclusion.py:excluding`).
+        (`core/render/exclusion.py:exclude_nodes`).
         """
         if not nodes:
             return self
@@ -142,13 +142,13 @@ def demand(template: Manifest, weights: bool) -> Demand:
     required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(_REQUIRED) or {}
     terms = [_term(each, weights) for each in required.get("nodeSelectorTerms") or ()]
     alternatives = () if None in terms else tuple(each for each in terms if each is not None)
-    if elsewhere(template):
+    if placed_by_other(template):
         return Demand(selector, alternatives, None)
     known = not spec.get("runtimeClassName")  # a RuntimeClass may add tolerations
     return Demand(selector, alternatives, tuple(_tolerations(spec)) if known else None, requests(spec))
 
 
-def elsewhere(template: Manifest) -> bool:
+def placed_by_other(template: Manifest) -> bool:
     """Return whether a queue or another scheduler places the pods of a template."""
     return scheduled_elsewhere(template) or keys.KUEUE_LABEL in _labels(template)
 
@@ -192,7 +192,7 @@ def requests(spec: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted((name, amount) for name, amount in total.items() if amount > 0))
 
 
-def apart(first: Manifest, second: Manifest, namespace: str) -> bool:
+def never_share_node(first: Manifest, second: Manifest, namespace: str) -> bool:
     """Return whether pods of the two templates never share a node, because of the anti-affinity of either template."""
     return _avoids(first, second, namespace) or _avoids(second, first, namespace)
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from ome_operator.core.observed.objects import Node
 from ome_operator.core.placement.demand import Demand
-from ome_operator.core.placement.need import Need, accepts, explain, held
-from ome_operator.core.placement.packing import PodClass, least, most, together
+from ome_operator.core.placement.need import Need, explain, node_accepts, pods_that_fit
+from ome_operator.core.placement.packing import PodClass, largest_packing, most_pods, smallest_requests
 from ome_operator.util.memoize import memoize_by_identity
 from ome_operator.util.wording import count
 
@@ -18,7 +18,7 @@ ANSWERS = 4096
 """Maximum number of results that are cached for one set of nodes."""
 
 
-class Lack(NamedTuple):
+class UnplacedPods(NamedTuple):
     """Pods that do not fit, and why."""
 
     components: tuple[str, ...]
@@ -29,7 +29,7 @@ Needs = tuple[Need, ...]
 Nodes = Mapping[str, Node]
 
 
-def lacks(needs: Needs, nodes: Nodes, lasting: bool = False) -> tuple[Lack, ...]:
+def find_unplaced(needs: Needs, nodes: Nodes, lasting: bool = False) -> tuple[UnplacedPods, ...]:
     """Return the pods that do not fit on the nodes; () if all pods fit, or if no node is known.
 
     If `lasting` is true, the present state of nodes (not ready, cordoned) is ignored.
@@ -38,11 +38,11 @@ def lacks(needs: Needs, nodes: Nodes, lasting: bool = False) -> tuple[Lack, ...]
     if (needs, lasting) not in known:
         if len(known) >= ANSWERS:
             known.clear()
-        known[needs, lasting] = compared(needs, nodes, lasting)
+        known[needs, lasting] = compute_unplaced(needs, nodes, lasting)
     return known[needs, lasting]
 
 
-def beside(*several: Needs) -> Needs:
+def combine_needs(*several: Needs) -> Needs:
     """Return the needs of several revisions as one tuple. The indices in `Need.apart` are changed to those in this tuple."""
     found: list[Need] = []
     for needs in several:
@@ -50,7 +50,7 @@ def beside(*several: Needs) -> Needs:
     return tuple(found)
 
 
-class Ground:
+class NodeSet:
     """A set of nodes on which several sets of pods are checked. For each demand, the nodes that accept its pods are
     determined only once. If `lasting` is true, the present state of nodes (not ready, cordoned) is ignored.
     """
@@ -64,7 +64,7 @@ class Ground:
         by one, as the caller reads them.
         """
         if demand not in self._takes:
-            self._takes[demand] = [], (node for node in self.nodes if accepts(demand, node, self._lasting))
+            self._takes[demand] = [], (node for node in self.nodes if node_accepts(demand, node, self._lasting))
         found, others = self._takes[demand]
         for number in itertools.count():
             if number == len(found):
@@ -75,7 +75,7 @@ class Ground:
             yield found[number]
 
 
-def merged(needs: Needs) -> Needs:
+def merge_needs(needs: Needs) -> Needs:
     """Return needs for the same pods, in which needs with the same demand are combined. If pods of any need exclude other
     pods from a node, the needs are returned unchanged.
     """
@@ -83,50 +83,52 @@ def merged(needs: Needs) -> Needs:
     return tuple(_merged(needs, lambda _: ())) if plain else needs
 
 
-def suit(needs: Needs, node: Node) -> bool:
+def accepts_any(needs: Needs, node: Node) -> bool:
     """Return whether a node accepts any pod of `needs`, regardless of the capacity of the node."""
-    return any(need.pods and accepts(need.demand, node, False) for need in needs)
+    return any(need.pods and node_accepts(need.demand, node, False) for need in needs)
 
 
 @memoize_by_identity(2, grows=False)
-def _answers(_: Nodes) -> dict[tuple[Needs, bool], tuple[Lack, ...]]:
+def _answers(_: Nodes) -> dict[tuple[Needs, bool], tuple[UnplacedPods, ...]]:
     """Return the cache of results for a set of nodes. A change of any node makes a new set, whose cache is empty."""
     return {}
 
 
-def compared(needs: Needs, known: Nodes | Ground, lasting: bool = False) -> tuple[Lack, ...]:
-    """Return the pods that do not fit, and why, as `lacks` does, but without its cache. Each role is checked by itself, then
-    the roles with the same demand together, then all roles together.
+def compute_unplaced(needs: Needs, known: Nodes | NodeSet, lasting: bool = False) -> tuple[UnplacedPods, ...]:
+    """Return the pods that do not fit, and why, as `find_unplaced` does, but without its cache. Each role is checked by
+    itself, then the roles with the same demand together, then all roles together.
     """
-    ground = known if isinstance(known, Ground) else Ground(known, lasting)
+    ground = known if isinstance(known, NodeSet) else NodeSet(known, lasting)
     if not ground.nodes:
         return ()
     wanted = [need for need in needs if need.pods > 0]
     if _on_nodes_of_their_own(wanted, ground):
         return ()
     if found := _lacking(wanted, ground):
-        return tuple(Lack(need.components, explain(need, ground.nodes, lasting)) for need in found)
+        return tuple(UnplacedPods(need.components, explain(need, ground.nodes, lasting)) for need in found)
     return _beside(needs, wanted, ground)
 
 
-def fits(needs: Needs, ground: Ground) -> bool:
-    """Return whether all needs fit on the nodes. The result is the same as that of `compared`, without the reason."""
+def all_fit(needs: Needs, ground: NodeSet) -> bool:
+    """Return whether all needs fit on the nodes. The result is the same as that of `compute_unplaced`, without the
+    reason.
+    """
     wanted = [need for need in needs if need.pods > 0]
     if not ground.nodes or _on_nodes_of_their_own(wanted, ground):
         return True
     return not (_crowded(wanted, ground) or _lacking(wanted, ground) or _beside(needs, wanted, ground))
 
 
-def _crowded(wanted: Sequence[Need], ground: Ground) -> bool:
+def _crowded(wanted: Sequence[Need], ground: NodeSet) -> bool:
     """Return whether there are more pods than the nodes could hold even if every pod requested only the smallest amounts.
     This check is inexpensive.
     """
-    requests, pods = least([need.demand.requests for need in wanted]), sum(need.pods for need in wanted)
+    requests, pods = smallest_requests([need.demand.requests for need in wanted]), sum(need.pods for need in wanted)
     rooms = Counter(node.room for node in ground.nodes)
-    return sum(times * most(requests, room, pods) for room, times in rooms.items()) < pods
+    return sum(times * most_pods(requests, room, pods) for room, times in rooms.items()) < pods
 
 
-def _on_nodes_of_their_own(wanted: Sequence[Need], ground: Ground) -> bool:
+def _on_nodes_of_their_own(wanted: Sequence[Need], ground: NodeSet) -> bool:
     """Return whether the needs fit if each need takes the first nodes that accept its pods and that no other need has taken.
     If the result is True, no further nodes had to be evaluated.
     """
@@ -134,7 +136,7 @@ def _on_nodes_of_their_own(wanted: Sequence[Need], ground: Ground) -> bool:
     for need in wanted:
         left = need.pods
         for node in (node for node in ground.takes(need.demand) if node.name not in taken):
-            here = most(need.demand.requests, node.room, 1 if need.alone else left)
+            here = most_pods(need.demand.requests, node.room, 1 if need.alone else left)
             if here:
                 taken.add(node.name)
             left -= here
@@ -145,15 +147,15 @@ def _on_nodes_of_their_own(wanted: Sequence[Need], ground: Ground) -> bool:
     return True
 
 
-def _lacking(wanted: Sequence[Need], ground: Ground) -> list[Need]:
+def _lacking(wanted: Sequence[Need], ground: NodeSet) -> list[Need]:
     """Return the needs that do not fit by themselves, or that do not fit together with other needs of the same demand."""
     for alike in (_merged(wanted, lambda need: need.components), _merged(wanted, lambda _: ())):
-        if found := [need for need in alike if held(need, ground.takes(need.demand)) < need.pods]:
+        if found := [need for need in alike if pods_that_fit(need, ground.takes(need.demand)) < need.pods]:
             return found
     return []
 
 
-def _beside(needs: Needs, wanted: Sequence[Need], ground: Ground) -> tuple[Lack, ...]:
+def _beside(needs: Needs, wanted: Sequence[Need], ground: NodeSet) -> tuple[UnplacedPods, ...]:
     """Return which pods do not fit if each of the needs `wanted` fits by itself, but all of them together do not, because
     they want the same nodes. Return () if they fit together.
     """
@@ -168,15 +170,15 @@ def _beside(needs: Needs, wanted: Sequence[Need], ground: Ground) -> tuple[Lack,
             rooms[node.name] = node.room
     asked = {name for need in wanted for name, _ in need.demand.requests}
     nodes = [(_part(rooms[name], asked), frozenset(mine)) for name, mine in choice.items()]
-    have = together(kinds, nodes)
+    have = largest_packing(kinds, nodes)
     if have is None:
         return ()
     who = _components(wanted)
     pods = sum(kind.pods for kind in kinds)
-    name, suitable = title(wanted), f"{count(len(nodes), 'suitable node')} {'has' if len(nodes) == 1 else 'have'}"
+    name, suitable = join_role_names(wanted), f"{count(len(nodes), 'suitable node')} {'has' if len(nodes) == 1 else 'have'}"
     verb = "need" if " and " in name else "needs"
     sentence = f"{name} {verb} places for {pods} pods at the same time: the {suitable} {have}"
-    return (Lack(who, sentence),)
+    return (UnplacedPods(who, sentence),)
 
 
 def _part(room: tuple[tuple[str, int], ...], asked: set[str]) -> tuple[tuple[str, int], ...]:
@@ -206,13 +208,15 @@ def _merged(needs: Sequence[Need], by: Callable[[Need], tuple[str, ...]]) -> lis
 
 
 def _one(found: Sequence[Need]) -> Need:
-    return found[0]._replace(components=_components(found), title=title(found), pods=sum(need.pods for need in found))
+    return found[0]._replace(
+        components=_components(found), title=join_role_names(found), pods=sum(need.pods for need in found)
+    )
 
 
 def _components(needs: Iterable[Need]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(component for need in needs for component in need.components))
 
 
-def title(needs: Iterable[Need]) -> str:
+def join_role_names(needs: Iterable[Need]) -> str:
     """Return the names of several roles as messages show them."""
     return " and ".join(dict.fromkeys(need.title for need in needs))

@@ -15,18 +15,18 @@ from typing import Any, NamedTuple
 from ome_operator import keys, quantity
 from ome_operator.core import group_numbers
 from ome_operator.core.observed.admission import GangAdmission
-from ome_operator.core.observed.slices import Slice, group_number, is_leader_set, started
+from ome_operator.core.observed.slices import Slice, group_number, has_started, is_leader_set
 from ome_operator.core.placement import kueue, timing
-from ome_operator.core.placement.attempts import Decision, Numbers, Record, Seen, advance, gang, rested, trying
-from ome_operator.core.placement.capacity_check import needs
-from ome_operator.core.placement.claims import Claim, Idle, contested
-from ome_operator.core.placement.fit import lacks
-from ome_operator.core.placement.partial_gangs import Groups, Stranded, expected, idle, stranded, unplaced
+from ome_operator.core.placement.attempts import Decision, Numbers, Record, SeenGroups, advance, gang, has_rested, to_place
+from ome_operator.core.placement.capacity_check import revision_needs
+from ome_operator.core.placement.claims import Claim, IdleNodes, is_contested
+from ome_operator.core.placement.fit import find_unplaced
+from ome_operator.core.placement.partial_gangs import Groups, Stranded, expected, find_stranded, idle_nodes, unplaced_needs
 from ome_operator.core.reconcile.plan import Delete
 from ome_operator.core.reconcile.snapshot import Snapshot
-from ome_operator.core.render.statefulsets import Stored
+from ome_operator.core.render.statefulsets import StoredRole
 from ome_operator.core.rollout.intent import Intent
-from ome_operator.core.rollout.retire import hurry
+from ome_operator.core.rollout.retire import shorten_grace_periods
 from ome_operator.core.rollout.step import RolloutStep
 from ome_operator.core.waves.shared_edits import whole_before
 
@@ -38,7 +38,7 @@ LONGEST = 300
 EMPTY: Groups = MappingProxyType({})
 
 
-class Placing(NamedTuple):
+class GangPlan(NamedTuple):
     """The decision about the gangs of a service in this pass."""
 
     stored: Mapping[str, Any]
@@ -61,10 +61,10 @@ class Placing(NamedTuple):
     removed first."""
 
 
-PLACED = Placing({}, {}, {})
+PLACED = GangPlan({}, {}, {})
 
 
-def place(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, held: bool) -> Placing:
+def decide_gangs(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, held: bool) -> GangPlan:
     """Decide which groups of the target revision are not created for now, and which nodes the service claims. If `held` is
     true (the service is frozen), the stored state does not change.
     """
@@ -85,8 +85,8 @@ def place(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, held: bool) 
     served: Groups = _served(snapshot, ready, share, found) if whole else dict.fromkeys(roles, frozenset())
     on_demand = admission.coming or snapshot.service.annotations.get(keys.IGNORE_FIT) == "true"
     timeout = timing.TRY_ON_DEMAND if on_demand and not admission.pressed else kueue.timeout(roles, deps.policy.gang_timeout)
-    lost = None if held or kueue.queued(roles) else stranded(snapshot, intent, roles, served, timeout)
-    held_back = idle(snapshot, intent, roles, share, lost) if lost is not None else None
+    lost = None if held or kueue.is_queued(roles) else find_stranded(snapshot, intent, roles, served, timeout)
+    held_back = idle_nodes(snapshot, intent, roles, share, lost) if lost is not None else None
     gives_way = held_back is not None and admission.gives_way == held_back.goes
     if lost is not None and gives_way:
         served = lost.stays
@@ -100,7 +100,7 @@ def place(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, held: bool) 
     placing = _placing(snapshot, intent, seen, served, decision, _unplaced(snapshot, intent))
     placing = placing._replace(placed=placed, held=admission.held)
     if placing.claim is not None and placing.claim.trying and not placing.claim.serves:
-        placing = placing._replace(claim=placing.claim._replace(missing=unplaced(placing.claim.needs, found, placed)))
+        placing = placing._replace(claim=placing.claim._replace(missing=unplaced_needs(placing.claim.needs, found, placed)))
     return placing if lost is None or gives_way else _asking(placing, held_back, lost, admission)
 
 
@@ -110,7 +110,7 @@ def _advanced(
     share: Numbers,
     found: Slice,
     before: Record | None,
-    seen: Seen,
+    seen: SeenGroups,
     *,
     timeout: float,
     gives_way: bool,
@@ -119,14 +119,14 @@ def _advanced(
     placement attempt, the reason why pods could not be created.
     """
     roles = intent.roles(intent.target)
-    replaces = any(started(other) for name, other in snapshot.slices.items() if name != found.revision)
-    new = before is None and not replaces and not any(group_numbers.existing(name, found) for name in roles)
+    replaces = any(has_started(other) for name, other in snapshot.slices.items() if name != found.revision)
+    new = before is None and not replaces and not any(group_numbers.existing_groups(name, found) for name in roles)
     wanted = new or (before is not None and before.trying and not seen.half)
-    queued = kueue.queued(roles)
+    queued = kueue.is_queued(roles)
     decision = advance(
         before,
         seen,
-        turn=kueue.turn(before, _key(snapshot), snapshot.now) if queued else snapshot.observed.turn.sure,
+        turn=kueue.may_create_again(before, _key(snapshot), snapshot.now) if queued else snapshot.observed.turn.sure,
         contested=wanted and not queued and _contested(snapshot, intent, share, new),
         timeout=timeout,
         now=snapshot.now,
@@ -144,7 +144,7 @@ def _key(snapshot: Snapshot) -> str:
     return f"{snapshot.service.namespace}/{snapshot.service.name}"
 
 
-def _asking(placing: Placing, asks: Idle | None, lost: Stranded, admission: GangAdmission) -> Placing:
+def _asking(placing: GangPlan, asks: IdleNodes | None, lost: Stranded, admission: GangAdmission) -> GangPlan:
     """Return `placing` with two changes: its claim contains the nodes that the service could release (`asks`; None if there
     are none), and the next pass is early enough to read the decision about these nodes.
     """
@@ -153,7 +153,7 @@ def _asking(placing: Placing, asks: Idle | None, lost: Stranded, admission: Gang
     return placing._replace(claim=placing.claim and placing.claim._replace(idle=asks), again=min(waits, default=None))
 
 
-def _placed(roles: Mapping[str, Stored], share: Numbers, served: Groups, found: Slice) -> Groups:
+def _placed(roles: Mapping[str, StoredRole], share: Numbers, served: Groups, found: Slice) -> Groups:
     """Return the numbers, by role, of the groups that are not removed to release nodes: groups that have served and, if
     every role has a group that is on nodes or has served, all groups that are on nodes.
     """
@@ -162,13 +162,13 @@ def _placed(roles: Mapping[str, Stored], share: Numbers, served: Groups, found: 
     return {name: served[name] | (bound[name] if founded else frozenset()) for name in roles}
 
 
-def _seen(roles: Mapping[str, Stored], share: Numbers, served: Groups, placed: Groups, found: Slice) -> Seen:
+def _seen(roles: Mapping[str, StoredRole], share: Numbers, served: Groups, placed: Groups, found: Slice) -> SeenGroups:
     """Return the observed groups as the input of the state machine."""
     there = {name: len(group_numbers.on_nodes(name, role.size, found) | served[name]) for name, role in roles.items()}
-    stays = {name: placed[name] | group_numbers.finishing(name, found) for name in roles}
+    stays = {name: placed[name] | group_numbers.finishing_groups(name, found) for name in roles}
     pods = (pod for name in roles for pod in group_numbers.pods(name, found) if pod.group not in stays[name])
     half = any(pod.node and not pod.deleting for pod in pods)
-    return Seen(share, there, {name: len(served[name]) for name in roles}, half)
+    return SeenGroups(share, there, {name: len(served[name]) for name in roles}, half)
 
 
 def _contested(snapshot: Snapshot, intent: Intent, share: Numbers, new: bool) -> bool:
@@ -182,14 +182,14 @@ def _contested(snapshot: Snapshot, intent: Intent, share: Numbers, new: bool) ->
     """
     nodes, roles = snapshot.deps.nodes, intent.roles(intent.target)
     rivals = [claim for claim in snapshot.observed.turn.rivals if not claim.trying or (claim.serves and not new)]
-    rivals = [claim for claim in rivals if not (new and lacks(claim.needs, nodes))]
+    rivals = [claim for claim in rivals if not (new and find_unplaced(claim.needs, nodes))]
     if new and (mine := _priority_class(roles)):
         known = max(
             (claim.priority for claim in snapshot.observed.turn.rivals if claim.priority_class == mine), default=None
         )
         rivals = [claim for claim in rivals if known is not None and claim.priority >= known]
-    asked = needs(roles, share, snapshot.service.namespace, True, intent.fit.excluded)
-    return bool(rivals) and contested(asked, rivals, nodes)
+    asked = revision_needs(roles, share, snapshot.service.namespace, True, intent.fit.excluded)
+    return bool(rivals) and is_contested(asked, rivals, nodes)
 
 
 def _refused(snapshot: Snapshot) -> str:
@@ -198,7 +198,7 @@ def _refused(snapshot: Snapshot) -> str:
     return next((why[:LONGEST] for key, why in failures if snapshot.controlled(*key) is not None), "")
 
 
-def _priority_class(roles: Mapping[str, Stored]) -> str:
+def _priority_class(roles: Mapping[str, StoredRole]) -> str:
     """Return the PriorityClass of the pods of the first role; "" if they have none."""
     spec = next(iter(roles.values())).leader["spec"]["template"]["spec"]
     return str(spec.get("priorityClassName") or "")
@@ -218,42 +218,44 @@ def _unplaced(snapshot: Snapshot, intent: Intent) -> Numbers:
     return {name: count for name, count in missing.items() if count > 0}
 
 
-def _placing(snapshot: Snapshot, intent: Intent, seen: Seen, served: Groups, decision: Decision, room: Numbers) -> Placing:
+def _placing(
+    snapshot: Snapshot, intent: Intent, seen: SeenGroups, served: Groups, decision: Decision, room: Numbers
+) -> GangPlan:
     roles, excluded = intent.roles(intent.target), intent.fit.excluded
-    record, queued = decision.record, kueue.queued(roles)
+    record, queued = decision.record, kueue.is_queued(roles)
     key, namespace, pods = _key(snapshot), snapshot.service.namespace, _priority_class(roles)
     if record is None and queued:
-        return Placing({}, {}, served)
+        return GangPlan({}, {}, served)
     if record is None:
         present = (pod for found in snapshot.slices.values() for pod in found.pods)
-        asked = expected(needs({name: roles[name] for name in room}, room, namespace, True, excluded), present)
+        asked = expected(revision_needs({name: roles[name] for name in room}, room, namespace, True, excluded), present)
         priority = max((pod.priority for pod in snapshot.pods), default=0)
         promise = Claim(key, asked, trying=True, priority=priority, priority_class=pods, serves=True)
-        return Placing({}, {}, served, promise if room else None)
+        return GangPlan({}, {}, served, promise if room else None)
     revision = next(iter(roles.values())).leader["metadata"]["labels"][keys.REVISION]
     stored = {"revision": revision, **record._asdict()}
     if queued and record.trying:
-        return Placing(stored, record.waiting, served, again=decision.again)
+        return GangPlan(stored, record.waiting, served, again=decision.again)
     if queued:
         # no pause is left if the service was frozen when the pause ended
-        pause = kueue.pause(record, key, snapshot.now) or timing.RECHECK
-        return Placing(stored, record.waiting, served, again=pause, waits=kueue.WAITS, refused=record.refused)
-    groups = trying(record, seen) if record.trying else gang(record, seen)
+        pause = kueue.seconds_until_creation(record, key, snapshot.now) or timing.RECHECK
+        return GangPlan(stored, record.waiting, served, again=pause, waits=kueue.WAITS, refused=record.refused)
+    groups = to_place(record, seen) if record.trying else gang(record, seen)
     claim = Claim(
         key=key,
-        needs=needs({name: roles[name] for name in groups}, groups, namespace, True, excluded),
+        needs=revision_needs({name: roles[name] for name in groups}, groups, namespace, True, excluded),
         trying=record.trying,
         priority=record.priority,
         first=_seconds(record.first),
         since=_seconds(record.since),
-        rested=rested(record, snapshot.now),
+        rested=has_rested(record, snapshot.now),
         priority_class=pods,
         failed=decision.failed,
         refused=bool(_refused(snapshot) if record.trying else record.refused),
     )
     again = _again(claim, snapshot) if decision.again is None else decision.again
     waits = "" if record.trying else snapshot.observed.turn.waits
-    return Placing(stored, record.waiting, served, claim if groups else None, again, waits, record.refused)
+    return GangPlan(stored, record.waiting, served, claim if groups else None, again, waits, record.refused)
 
 
 def _again(claim: Claim, snapshot: Snapshot) -> float:
@@ -276,14 +278,14 @@ def _record(snapshot: Snapshot, found: Slice) -> Record | None:
     return record._replace(priority=max((pod.priority for pod in found.pods), default=record.priority))
 
 
-def _ready(snapshot: Snapshot, roles: Mapping[str, Stored], found: Slice) -> dict[str, frozenset[int]]:
+def _ready(snapshot: Snapshot, roles: Mapping[str, StoredRole], found: Slice) -> dict[str, frozenset[int]]:
     """Return the numbers, by role, of the groups that are ready, or that were ready according to the recovery record."""
     noted: dict[str, set[int]] = {name: set() for name in roles}
     for group in snapshot.service.status.get("groups") or ():
         if group.get("revision") == found.revision and group.get("incarnation") and group.get("component") in noted:
             noted[group["component"]].add(group.get("index") or 0)
     return {
-        name: (group_numbers.existing(name, found) & noted[name]) | group_numbers.ready_groups(name, role.size, found)
+        name: (group_numbers.existing_groups(name, found) & noted[name]) | group_numbers.ready_groups(name, role.size, found)
         for name, role in roles.items()
     }
 
@@ -298,11 +300,11 @@ def _served(snapshot: Snapshot, ready: Groups, share: Numbers, found: Slice) -> 
 
 def _seconds(text: str) -> float:
     """Return a time in RFC 3339 as seconds since the epoch; 0 if `text` is not a time."""
-    when = quantity.instant(text)
+    when = quantity.parse_instant(text)
     return 0.0 if when is None else when.timestamp()
 
 
-def served_first(placing: Placing, component: str, order: tuple[int, ...]) -> tuple[int, ...]:
+def served_first(placing: GangPlan, component: str, order: tuple[int, ...]) -> tuple[int, ...]:
     """Return the group numbers of `order`, sorted: groups that have served first, then other groups that are placed, then
     the rest. The order within these parts stays the same.
     """
@@ -310,7 +312,7 @@ def served_first(placing: Placing, component: str, order: tuple[int, ...]) -> tu
     return tuple(sorted(order, key=lambda number: (number not in served, number not in placed)))
 
 
-def without_gangs(placing: Placing, component: str, found: Slice) -> Slice:
+def without_gangs(placing: GangPlan, component: str, found: Slice) -> Slice:
     """Return the objects of a revision, `found`. If groups are withheld, the pods of the role's groups that have not served
     are left out: these pods serve no requests, so they need not be drained from a router before they are removed.
     """
@@ -320,7 +322,7 @@ def without_gangs(placing: Placing, component: str, found: Slice) -> Slice:
     return replace(found, pods=tuple(pod for pod in found.pods if pod.component != component or pod.group in served))
 
 
-def give_back(placing: Placing, component: str, kept: tuple[int, ...], found: Slice) -> tuple[Delete, ...]:
+def give_back(placing: GangPlan, component: str, kept: tuple[int, ...], found: Slice) -> tuple[Delete, ...]:
     """Return the deletions of the groups of a role that were created and now have to wait for nodes: their StatefulSets
     and their remaining pods. Groups whose leaders finish their requests are left to `retire.leftovers`.
 
@@ -330,13 +332,15 @@ def give_back(placing: Placing, component: str, kept: tuple[int, ...], found: Sl
     """
     if not placing.withheld:
         return ()
-    stays = {*kept, *placing.served.get(component, ()), *group_numbers.finishing(component, found)}
+    stays = {*kept, *placing.served.get(component, ()), *group_numbers.finishing_groups(component, found)}
     goes = [
-        child for child in group_numbers.sets(component, found) if not child.deleting and group_number(child) not in stays
+        child
+        for child in group_numbers.statefulsets(component, found)
+        if not child.deleting and group_number(child) not in stays
     ]
     remade = {group_number(child) for child in goes if not is_leader_set(child)}
     pods = [pod for pod in group_numbers.pods(component, found) if pod.group not in stays]
     return (
         *(Delete(child.kind, child.name, child.uid) for child in goes),
-        *hurry(pod for pod in pods if pod.rank == 0 or pod.group not in remade),
+        *shorten_grace_periods(pod for pod in pods if pod.rank == 0 or pod.group not in remade),
     )

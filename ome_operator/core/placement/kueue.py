@@ -14,8 +14,8 @@ from ome_operator import quantity
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.placement import timing
 from ome_operator.core.placement.attempts import Record
-from ome_operator.core.placement.demand import elsewhere, scheduled_elsewhere
-from ome_operator.core.render.statefulsets import Stored
+from ome_operator.core.placement.demand import placed_by_other, scheduled_elsewhere
+from ome_operator.core.render.statefulsets import StoredRole
 
 WAITS = (
     "its queue: Kueue admitted only some of the pods that have to run together, so the nodes were released; all pods are "
@@ -24,31 +24,31 @@ WAITS = (
 """What a gang in a queue of Kueue waits for between two placement attempts, worded so that it can follow "waits for"."""
 
 
-def placed_elsewhere(roles: Mapping[str, Stored]) -> bool:
+def placed_elsewhere(roles: Mapping[str, StoredRole]) -> bool:
     """Return whether any role has pods that a scheduler other than that of Kubernetes binds to nodes."""
     return any(map(scheduled_elsewhere, _templates(roles)))
 
 
-def queued(roles: Mapping[str, Stored]) -> bool:
+def is_queued(roles: Mapping[str, StoredRole]) -> bool:
     """Return whether any role has pods that wait in a queue of Kueue, or that a scheduler other than that of Kubernetes
     binds to nodes.
     """
-    return any(map(elsewhere, _templates(roles)))
+    return any(map(placed_by_other, _templates(roles)))
 
 
-def timeout(roles: Mapping[str, Stored], usual: float) -> float:
+def timeout(roles: Mapping[str, StoredRole], usual: float) -> float:
     """Return the time limit of a placement attempt in seconds. `usual` is the time limit outside of queues."""
-    return usual * timing.IN_QUEUE if queued(roles) else usual
+    return usual * timing.IN_QUEUE if is_queued(roles) else usual
 
 
-def turn(record: Record | None, key: str, now: datetime) -> bool | None:
+def may_create_again(record: Record | None, key: str, now: datetime) -> bool | None:
     """Return True if the gang may be created again; None while its pause lasts, or if no state is stored (`record` is None).
     `key` identifies the service.
     """
-    return None if record is None or pause(record, key, now) else True
+    return None if record is None or seconds_until_creation(record, key, now) else True
 
 
-def pause(record: Record, key: str, now: datetime) -> float:
+def seconds_until_creation(record: Record, key: str, now: datetime) -> float:
     """Return the seconds until a gang that released its nodes is created again. The pause is at least a minute, and
     differs between services by up to a minute. `key` identifies the service.
     """
@@ -58,5 +58,5 @@ def pause(record: Record, key: str, now: datetime) -> float:
     return max(0.0, least + jitter - (now - since).total_seconds())
 
 
-def _templates(roles: Mapping[str, Stored]) -> Iterable[Manifest]:
+def _templates(roles: Mapping[str, StoredRole]) -> Iterable[Manifest]:
     return [work["spec"]["template"] for role in roles.values() for work in (role.leader, role.worker) if work]

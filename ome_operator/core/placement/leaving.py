@@ -12,12 +12,12 @@ from ome_operator.core.observed.objects import Pod
 from ome_operator.core.observed.slices import Slice
 from ome_operator.core.placement import timing
 from ome_operator.core.placement.demand import demand
-from ome_operator.core.placement.need import accepts
+from ome_operator.core.placement.need import node_accepts
 from ome_operator.core.reconcile.snapshot import Snapshot
-from ome_operator.core.render.statefulsets import Stored
+from ome_operator.core.render.statefulsets import StoredRole
 
 
-def leaving(snapshot: Snapshot, excluded: Exclusion, found: Slice, name: str, role: Stored) -> frozenset[int]:
+def group_to_replace(snapshot: Snapshot, excluded: Exclusion, found: Slice, name: str, role: StoredRole) -> frozenset[int]:
     """Return the number of the group of the role `name` that has to be replaced by a group with another number; an empty set
     if there is none. At most one group is replaced at a time. A group whose leader is ready is not replaced. `excluded`
     contains the nodes that new groups exclude.
@@ -38,7 +38,7 @@ def leaving(snapshot: Snapshot, excluded: Exclusion, found: Slice, name: str, ro
     groups: dict[int, list[Pod]] = {}
     for pod in group_numbers.pods(name, found):
         groups.setdefault(pod.group, []).append(pod)
-    for number in sorted(group_numbers.existing(name, found)):
+    for number in sorted(group_numbers.existing_groups(name, found)):
         pods, before = groups.get(number, []), stamped.get(number, ())
         if any(pod.rank == 0 and pod.ready and not pod.deleting for pod in pods):
             continue
@@ -57,11 +57,11 @@ def _failed(pods: Collection[Pod], avoided: Collection[str], recycled: Collectio
     return any(pod.group in recycled or pod.restarts or pod.over for pod in pods)
 
 
-def _accepted(snapshot: Snapshot, role: Stored, names: Iterable[str]) -> bool:
+def _accepted(snapshot: Snapshot, role: StoredRole, names: Iterable[str]) -> bool:
     """Return whether one of these nodes accepts pods of the role."""
     nodes = [snapshot.deps.nodes[name] for name in names if name in snapshot.deps.nodes]
     asks = [demand(each["spec"]["template"], True) for each in (role.leader, role.worker) if each is not None]
-    return any(accepts(each, node, False) for each in asks for node in nodes)
+    return any(node_accepts(each, node, False) for each in asks for node in nodes)
 
 
 def _waits(snapshot: Snapshot, pods: Iterable[Pod]) -> bool:

@@ -15,11 +15,11 @@ from ome_operator.core.reconcile.plan import CapacityCheck
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.rollout.planner import Bounds
-from ome_operator.core.rollout.step import Gate, stored_hold
+from ome_operator.core.rollout.step import RolloutGate, stored_hold
 from ome_operator.names import digest
 
 
-def waited(status: Mapping[str, Any]) -> bool:
+def waited_for_capacity(status: Mapping[str, Any]) -> bool:
     """Return whether the last pass stopped the rollout because the nodes had no capacity, according to `rolloutHold.gate`
     of the status.
 
@@ -44,12 +44,14 @@ def with_capacity(snapshot: Snapshot, intent: Intent, bounds: Bounds) -> Intent:
     key = f"{target}.room.{digest(repr(needs))}"
     answer = snapshot.observed.checks.get(key)
     if answer is None:
-        gate = Gate(Reason.CHECKING, f"revision {target}: checking the free capacity of the nodes that it needs")
+        gate = RolloutGate(Reason.CHECKING, f"revision {target}: checking the free capacity of the nodes that it needs")
         return replace(intent, gate=gate, look=(CapacityCheck(key, needs),))
     if not answer:
         return intent
     anyway = f"to roll out the revision anyway, annotate the service: {keys.IGNORE_FIT}=true"
     return replace(
         intent,
-        gate=Gate(Reason.WAITING_FOR_ROOM, (f"revision {target} waits, and the serving revision stays: {answer}; {anyway}")),
+        gate=RolloutGate(
+            Reason.WAITING_FOR_ROOM, (f"revision {target} waits, and the serving revision stays: {answer}; {anyway}")
+        ),
     )

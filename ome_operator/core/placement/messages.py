@@ -5,9 +5,18 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ome_operator.core.observed.objects import Node
-from ome_operator.core.placement.fit import Ground, Needs, Nodes, compared, fits, lacks, merged, title
-from ome_operator.core.placement.need import Need, amount
-from ome_operator.core.placement.packing import most
+from ome_operator.core.placement.fit import (
+    Needs,
+    Nodes,
+    NodeSet,
+    all_fit,
+    compute_unplaced,
+    find_unplaced,
+    join_role_names,
+    merge_needs,
+)
+from ome_operator.core.placement.need import Need, format_amount
+from ome_operator.core.placement.packing import most_pods
 from ome_operator.util.wording import count
 
 NAMED = 3
@@ -20,29 +29,29 @@ Holders = Callable[[str], Sequence[str]]
 holder first."""
 
 
-def awaited(needs: Needs, nodes: Nodes, free: Nodes, holders: Holders) -> str:
+def describe_awaited_nodes(needs: Needs, nodes: Nodes, free: Nodes, holders: Holders) -> str:
     """Return a text that can follow "waits for", such as "16 nodes with 8 free GPUs: 12 are free, 4 are held by gang/two,
     which serves".
 
     `nodes` holds the nodes as if they were empty, `free` the same nodes with their free capacity.
     """
-    if found := compared(needs, nodes):
+    if found := compute_unplaced(needs, nodes):
         return "; ".join(lack.sentence for lack in found)
-    ground = Ground(nodes)
-    return " and ".join(_clause(need, ground, free, holders) for need in merged(needs) if need.pods)
+    ground = NodeSet(nodes)
+    return " and ".join(_clause(need, ground, free, holders) for need in merge_needs(needs) if need.pods)
 
 
 def without_capacity(needs: Needs, nodes: Nodes, free: Nodes, holders: Holders) -> str:
     """Explain why pods that would fit on empty nodes do not fit now, for example "decode needs 12 nodes with 8 free GPUs:
     3 are free".
     """
-    if found := lacks(needs, nodes):
+    if found := find_unplaced(needs, nodes):
         return "; ".join(lack.sentence for lack in found)
-    here, there = Ground(nodes), Ground(free)
-    alike = merged(tuple(need._replace(apart=()) for need in needs if need.pods))
-    lacking = [need for need in alike if not fits((need,), there)]
+    here, there = NodeSet(nodes), NodeSet(free)
+    alike = merge_needs(tuple(need._replace(apart=()) for need in needs if need.pods))
+    lacking = [need for need in alike if not all_fit((need,), there)]
     clauses = [f"{_needs(need.title)} {_clause(need, here, free, holders)}" for need in lacking]
-    who = title(alike)
+    who = join_role_names(alike)
     return "; ".join(clauses) or (
         f"{f'{who} together need' if ' and ' in who else f'{who} needs'} more capacity than is free and not reserved for "
         "groups that are being placed"
@@ -57,11 +66,11 @@ def held_by_services(needs: Needs, nodes: Nodes, free: Nodes, holders: Holders) 
     """Return a text that states which services hold nodes that the pods `needs` could take, such as "of the nodes that its
     pods could take, 4 are held by gang/two, which is serving". Return "" if no service is known to hold such a node.
 
-    Unlike `awaited`, the text does not state how much is free. It is shown for pods that exist, next to the message of the
-    scheduler, which also takes pods into account that do not belong to services.
+    Unlike `describe_awaited_nodes`, the text does not state how much is free. It is shown for pods that exist, next to the
+    message of the scheduler, which also takes pods into account that do not belong to services.
     """
-    ground, lost, shared = Ground(nodes), Counter[str](), False
-    for need in merged(needs):
+    ground, lost, shared = NodeSet(nodes), Counter[str](), False
+    for need in merge_needs(needs):
         if need.pods:
             taken = _taken(need, ground, free, holders)
             shared |= taken.shared
@@ -85,7 +94,7 @@ class _Taken(NamedTuple):
     """Whether any node has places for several of these pods."""
 
 
-def _taken(need: Need, ground: Ground, free: Nodes, holders: Holders) -> _Taken:
+def _taken(need: Need, ground: NodeSet, free: Nodes, holders: Holders) -> _Taken:
     places, lost, lacks, shared = 0, Counter[str](), Counter[str](), False
     for node in ground.takes(need.demand):
         whole, here = _places(need, node), _places(need, free.get(node.name, node))
@@ -93,11 +102,13 @@ def _taken(need: Need, ground: Ground, free: Nodes, holders: Holders) -> _Taken:
         places += here
         if whole > here:
             lost[next(iter(holders(node.name)), OTHERS)] += whole - here
-            lacks.update(name for name, asked in need.demand.requests if not most(((name, asked),), free[node.name].room, 1))
+            lacks.update(
+                name for name, asked in need.demand.requests if not most_pods(((name, asked),), free[node.name].room, 1)
+            )
     return _Taken(places, lost, lacks, shared)
 
 
-def _clause(need: Need, ground: Ground, free: Nodes, holders: Holders) -> str:
+def _clause(need: Need, ground: NodeSet, free: Nodes, holders: Holders) -> str:
     """Return the part of a message about the pods of one need: how many nodes or places they need, how many are free, and
     which services hold others.
     """
@@ -108,7 +119,7 @@ def _clause(need: Need, ground: Ground, free: Nodes, holders: Holders) -> str:
 
 
 def _places(need: Need, node: Node) -> int:
-    return most(need.demand.requests, node.room, 1 if need.alone else need.pods)
+    return most_pods(need.demand.requests, node.room, 1 if need.alone else need.pods)
 
 
 def _with(need: Need, lacks: Counter[str]) -> str:
@@ -120,7 +131,7 @@ def _with(need: Need, lacks: Counter[str]) -> str:
     name = max(lacks, key=lambda name: (lacks[name], name in accelerators), default=next(iter(accelerators), ""))
     if not name or name == "pods":
         return ""
-    return f" with {amount(name, requests[name])} free {_called(name, requests[name])}"
+    return f" with {format_amount(name, requests[name])} free {_called(name, requests[name])}"
 
 
 def _called(name: str, number: int) -> str:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from ome_operator.core.observed.objects import Node, Taint
 from ome_operator.core.placement.demand import Demand, Expression, Term
-from ome_operator.core.placement.packing import holds, most
-from ome_operator.quantity import canonical
+from ome_operator.core.placement.packing import has_room, most_pods
+from ome_operator.quantity import canonical_text
 from ome_operator.util.wording import count
 
 _PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
@@ -32,7 +32,7 @@ class Need(NamedTuple):
     """Indices, in the tuple of needs, of the other needs whose pods must not share a node with the pods of this need."""
 
 
-def accepts(demand: Demand, node: Node, lasting: bool) -> bool:
+def node_accepts(demand: Demand, node: Node, lasting: bool) -> bool:
     """Return whether a node accepts a pod with this demand, regardless of its capacity. If `lasting` is true, the present
     state of the node (not ready, cordoned) is ignored.
     """
@@ -58,11 +58,11 @@ def _ignored(demand: Demand, taint: Taint, lasting: bool) -> bool:
     return (lasting and taint.key.startswith(_PASSING)) or demand.tolerates(taint)
 
 
-def held(need: Need, nodes: Iterable[Node]) -> int:
+def pods_that_fit(need: Need, nodes: Iterable[Node]) -> int:
     """Return how many of the pods of the need fit on the nodes."""
     found = 0
     for node in nodes:
-        found += most(need.demand.requests, node.room, 1 if need.alone else need.pods)
+        found += most_pods(need.demand.requests, node.room, 1 if need.alone else need.pods)
         if found >= need.pods:
             return need.pods
     return found
@@ -119,11 +119,11 @@ def _places(need: Need, nodes: Iterable[Node]) -> int:
     """
     limit = 1 if need.alone else need.pods
     rooms = Counter(node.room for node in nodes)
-    return sum(times * max(1, most(need.demand.requests, room, limit)) for room, times in rooms.items())
+    return sum(times * max(1, most_pods(need.demand.requests, room, limit)) for room, times in rooms.items())
 
 
 def _sentence(need: Need, words: str, found: str, nodes: Sequence[Node]) -> str:
-    places = held(need, nodes)
+    places = pods_that_fit(need, nodes)
     shared = places > len(nodes)
     what = f"places for {need.pods} pods, on nodes" if shared else count(need.pods, "node")
     hold = f", for {places} pods" if shared else ""
@@ -144,8 +144,10 @@ def _stages(demand: Demand, nodes: Sequence[Node], lasting: bool) -> Iterator[_S
         yield _Stage(words, "is without it", "is without it", "are without it", partial(_untainted, taint))
     for name, asked in demand.requests:
         most_ = max((dict(node.room).get(name, 0) for node in nodes), default=0)
-        none = f"has as much; the maximum is {amount(name, most_)}" if most_ else "has any"
-        yield _Stage(f"with {amount(name, asked)} {name}", none, "has as much", "have as much", partial(_roomy, name, asked))
+        none = f"has as much; the maximum is {format_amount(name, most_)}" if most_ else "has any"
+        yield _Stage(
+            f"with {format_amount(name, asked)} {name}", none, "has as much", "have as much", partial(_roomy, name, asked)
+        )
 
 
 def _labelled(each: Expression, node: Node) -> bool:
@@ -161,7 +163,7 @@ def _untainted(taint: Taint, node: Node) -> bool:
 
 
 def _roomy(name: str, asked: int, node: Node) -> bool:
-    return holds(node.room, name, asked)
+    return has_room(node.room, name, asked)
 
 
 def _against(demand: Demand, nodes: Iterable[Node], lasting: bool) -> list[Taint]:
@@ -172,10 +174,10 @@ def _against(demand: Demand, nodes: Iterable[Node], lasting: bool) -> list[Taint
     return sorted(found, key=lambda taint: (taint.key.startswith(_PASSING), -found[taint], taint))
 
 
-def amount(name: str, number: int) -> str:
+def format_amount(name: str, number: int) -> str:
     """Return an amount of a resource as people write it. `number` is in the unit of `quantity.units`: thousandths of a CPU,
     or the plain number of other resources.
     """
     if name == "cpu":
-        return canonical(f"{number}m")
-    return canonical(f"{number // 1024}Ki") if number and number % 1024 == 0 else str(number)
+        return canonical_text(f"{number}m")
+    return canonical_text(f"{number // 1024}Ki") if number and number % 1024 == 0 else str(number)

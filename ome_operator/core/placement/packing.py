@@ -37,20 +37,20 @@ class PodClass(NamedTuple):
     itself."""
 
 
-def most(requests: tuple[tuple[str, int], ...], room: Amounts, limit: int) -> int:
+def most_pods(requests: tuple[tuple[str, int], ...], room: Amounts, limit: int) -> int:
     """Return how many pods with the requests `requests` fit into the capacity `room`, at most `limit`."""
     has = _amounts(room)
     return min([limit, *(_has(has, name) // amount for name, amount in requests if _known(has, name))])
 
 
-def holds(room: Amounts, name: str, amount: int) -> bool:
+def has_room(room: Amounts, name: str, amount: int) -> bool:
     """Return whether the capacity `room` contains the amount `amount` of the resource `name`. An amount that is unknown is
     assumed to suffice.
     """
-    return most(((name, amount),), room, 1) > 0
+    return most_pods(((name, amount),), room, 1) > 0
 
 
-def together(kinds: Sequence[PodClass], nodes: Sequence[tuple[Amounts, frozenset[int]]]) -> int | None:
+def largest_packing(kinds: Sequence[PodClass], nodes: Sequence[tuple[Amounts, frozenset[int]]]) -> int | None:
     """Return the largest number of pods of all classes that fit, or an upper bound of this number. Return None if every pod
     fits, or if the search was stopped by its limit.
 
@@ -79,12 +79,12 @@ def _missing(kinds: Sequence[PodClass], nodes: Mapping[tuple[Amounts, frozenset[
             held = 0
             for (room, takes), times in nodes.items():
                 here = [kinds[number].requests for number in some if number in takes]
-                held += times * most(least(here), room, pods) if here else 0
+                held += times * most_pods(smallest_requests(here), room, pods) if here else 0
             found = max(found, pods - held)
     return found
 
 
-def least(requests: Sequence[tuple[tuple[str, int], ...]]) -> tuple[tuple[str, int], ...]:
+def smallest_requests(requests: Sequence[tuple[tuple[str, int], ...]]) -> tuple[tuple[str, int], ...]:
     """Return, for each resource that all pods request, the smallest request. `requests` contains the requests of every
     pod.
     """

@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 from ome_operator import quantity
 from ome_operator.core import group_numbers
 from ome_operator.core.observed.objects import Pod
-from ome_operator.core.observed.slices import Slice, started
+from ome_operator.core.observed.slices import Slice, has_started
 from ome_operator.core.placement.attempts import Numbers
-from ome_operator.core.placement.capacity_check import needs
-from ome_operator.core.placement.claims import Idle, Member
+from ome_operator.core.placement.capacity_check import revision_needs
+from ome_operator.core.placement.claims import IdleNodes, Member
 from ome_operator.core.placement.demand import demand
 from ome_operator.core.placement.fit import Needs
 from ome_operator.core.reconcile.snapshot import Snapshot
-from ome_operator.core.render.statefulsets import Stored
+from ome_operator.core.render.statefulsets import StoredRole
 from ome_operator.core.rollout.intent import Intent
 
 PENDING = "Pending"
@@ -47,15 +47,15 @@ class Stranded(NamedTuple):
     """Seconds until the next group reaches the time limit; None if there is no such group."""
 
 
-def stranded(
-    snapshot: Snapshot, intent: Intent, roles: Mapping[str, Stored], served: Groups, lasts: float
+def find_stranded(
+    snapshot: Snapshot, intent: Intent, roles: Mapping[str, StoredRole], served: Groups, lasts: float
 ) -> Stranded | None:
     """Return the groups of the target revision in which a rank has found no node for `lasts` seconds.
 
     If all groups of any role have lost a rank in this way, all groups of the service are returned, because the service
     serves no requests. Return None if all groups are placed, or if another revision exists that may serve.
     """
-    if any(started(other) for name, other in snapshot.slices.items() if name != intent.target):
+    if any(has_started(other) for name, other in snapshot.slices.items() if name != intent.target):
         return None
     found = snapshot.slices.get(intent.target, Slice(intent.target, (), ()))
     bound = {name: group_numbers.on_nodes(name, role.size, found) for name, role in roles.items()}
@@ -85,7 +85,9 @@ def stranded(
     )
 
 
-def idle(snapshot: Snapshot, intent: Intent, roles: Mapping[str, Stored], share: Numbers, lost: Stranded) -> Idle | None:
+def idle_nodes(
+    snapshot: Snapshot, intent: Intent, roles: Mapping[str, StoredRole], share: Numbers, lost: Stranded
+) -> IdleNodes | None:
     """Return the nodes that the groups `lost.goes` hold, and the pods that the groups lack; None if no group has reached
     the time limit.
     """
@@ -104,7 +106,7 @@ def idle(snapshot: Snapshot, intent: Intent, roles: Mapping[str, Stored], share:
     parts = [[name] for name in wanted] if lost.founded else [wanted]
     several = sum(map(bool, holding.values())) > 1
     namespace = snapshot.service.namespace
-    return Idle(
+    return IdleNodes(
         goes,
         tuple((node, tuple(sorted(amounts.items()))) for node, amounts in sorted(rooms.items())),
         tuple(_lacking(roles, namespace, part, holding) for part in parts),
@@ -113,7 +115,7 @@ def idle(snapshot: Snapshot, intent: Intent, roles: Mapping[str, Stored], share:
     )
 
 
-def unplaced(needs: Needs, found: Slice, placed: Groups) -> Needs:
+def unplaced_needs(needs: Needs, found: Slice, placed: Groups) -> Needs:
     """Return those of the pods `needs` that are on no node; () if none of the pods is on a node. `needs` has the leaders and
     the workers of the groups that are not in `placed`, the leaders of each role first.
     """
@@ -151,12 +153,12 @@ def lost_since(status: Mapping[str, Any], now: datetime) -> datetime | None:
     return min((lost.since for lost in _pending(status, now)), default=None)
 
 
-def _requests(role: Stored, pod: Pod) -> dict[str, int]:
+def _requests(role: StoredRole, pod: Pod) -> dict[str, int]:
     workload = role.worker if pod.rank and role.worker else role.leader
     return dict(demand(workload["spec"]["template"], True).requests)
 
 
-def _lacking(roles: Mapping[str, Stored], namespace: str, part: list[str], holding: Mapping[Member, set[int]]) -> Needs:
+def _lacking(roles: Mapping[str, StoredRole], namespace: str, part: list[str], holding: Mapping[Member, set[int]]) -> Needs:
     """Return the pods that a group of each role in `part` lacks. For each role the group that lacks the fewest pods is
     used. `holding` contains the ranks of each group that are on nodes.
     """
@@ -166,7 +168,7 @@ def _lacking(roles: Mapping[str, Stored], namespace: str, part: list[str], holdi
         most = max(groups, key=len, default=set())
         lacks.update((name, rank == 0) for rank in range(roles[name].size) if rank not in most)
     found, led = [], set[str]()
-    for need in needs(roles, dict.fromkeys(roles, 1), namespace, True):
+    for need in revision_needs(roles, dict.fromkeys(roles, 1), namespace, True):
         (name,) = need.components
         found.append(need._replace(pods=lacks[name, name not in led]))
         led.add(name)

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ome_operator.core.placement.claims import Claim, Standing, plain, unwanted, with_capacity
-from ome_operator.core.placement.fit import Ground, Needs, Nodes, beside, fits, merged
+from ome_operator.core.placement.claims import Claim, Standing, unclaimed_nodes, with_capacity, without_role_names
+from ome_operator.core.placement.fit import Needs, Nodes, NodeSet, all_fit, combine_needs, merge_needs
 
 
 def promises(active: Sequence[Claim], free: Nodes) -> tuple[Needs, list[Claim]]:
@@ -14,21 +14,21 @@ def promises(active: Sequence[Claim], free: Nodes) -> tuple[Needs, list[Claim]]:
     already serves is never returned as such a gang, because it must not keep nodes from other services.
     """
     left = with_capacity(free, [claim.promise for claim in active])
-    ground, known = Ground(left), dict[Needs, bool]()
+    ground, known = NodeSet(left), dict[Needs, bool]()
     room, blocked = list[tuple[Claim, Needs]](), list[Claim]()
     for claim in active:
-        needs = plain(claim.promise)
+        needs = without_role_names(claim.promise)
         if needs not in known:
-            known[needs] = bool(left) and fits(needs, ground)
+            known[needs] = bool(left) and all_fit(needs, ground)
         if known[needs]:
             room.append((claim, needs))
         elif not claim.serves:
             blocked.append(claim)
-    promised = merged(beside(*(needs for _, needs in room)))
-    if not fits(promised, ground):
+    promised = merge_needs(combine_needs(*(needs for _, needs in room)))
+    if not all_fit(promised, ground):
         promised = ()
         for claim, needs in room:
-            if known[needs] and fits(more := merged(beside(promised, needs)), ground):
+            if known[needs] and all_fit(more := merge_needs(combine_needs(promised, needs)), ground):
                 promised = more
                 continue
             known[needs] = False  # needs that do not fit next to these promises do not fit next to more promises either
@@ -36,8 +36,8 @@ def promises(active: Sequence[Claim], free: Nodes) -> tuple[Needs, list[Claim]]:
                 blocked.append(claim)
     if not blocked:
         return promised, []
-    rest = Ground(unwanted(free, blocked))
-    return promised if rest.nodes and fits(promised, rest) else (), blocked
+    rest = NodeSet(unclaimed_nodes(free, blocked))
+    return promised if rest.nodes and all_fit(promised, rest) else (), blocked
 
 
 class _View(NamedTuple):
@@ -46,8 +46,8 @@ class _View(NamedTuple):
     """
 
     promised: Needs
-    ground: Ground
-    kept: Ground
+    ground: NodeSet
+    kept: NodeSet
     """The nodes of `ground` without those that are kept free for another gang."""
     known: dict[tuple[Needs, bool], bool]
 
@@ -61,8 +61,8 @@ class Capacity:
         self._left, self._active, self._keeper = left, active, keeper
         self._new = [claim for claim in active if not (claim.first or claim.serves)]
         self._latest = max((claim.since for claim in self._new), default=0.0)
-        self._all = Ground(left)
-        self._others = self._all if keeper is None else Ground(unwanted(left, [keeper]))
+        self._all = NodeSet(left)
+        self._others = self._all if keeper is None else NodeSet(unclaimed_nodes(left, [keeper]))
         self._views: dict[tuple[Standing, frozenset[str]], _View] = {}
         self._granted: Needs = ()
         self._next: Needs = ()
@@ -71,20 +71,20 @@ class Capacity:
 
     def takes(self, claim: Claim) -> bool:
         """Return whether a gang fits now, next to all promises that take precedence over it (`_holds`)."""
-        view, asked, mine = self._view(claim), plain(claim.needs), claim is self._keeper
+        view, asked, mine = self._view(claim), without_role_names(claim.needs), claim is self._keeper
         ground = view.ground if mine else view.kept
         if (asked, mine) not in view.known:
-            fit = bool(ground.nodes) and fits(asked, ground)
-            fit = fit and fits(beside(merged(beside(view.promised, self._granted)), asked), ground)
+            fit = bool(ground.nodes) and all_fit(asked, ground)
+            fit = fit and all_fit(combine_needs(merge_needs(combine_needs(view.promised, self._granted)), asked), ground)
             view.known[asked, mine] = fit and (self._next is self._granted or self._free(asked, mine))
         return view.known[asked, mine]
 
     def grant(self, claim: Claim) -> None:
         """Promise capacity to a gang that is admitted now."""
-        asked = plain(claim.needs)
+        asked = without_role_names(claim.needs)
         same = self._next is self._granted
-        self._granted = merged(beside(self._granted, asked))
-        self._next = self._granted if same else merged(beside(self._next, asked))
+        self._granted = merge_needs(combine_needs(self._granted, asked))
+        self._next = self._granted if same else merge_needs(combine_needs(self._next, asked))
         self._begun.append(claim)
         self._less()
 
@@ -93,14 +93,14 @@ class Capacity:
         reserved. The present attempts last for a limited time: when they end, either the gang is admitted, or the gangs of
         these attempts have taken the nodes.
         """
-        asked, mine = plain(claim.needs), claim is self._keeper
+        asked, mine = without_role_names(claim.needs), claim is self._keeper
         if not any(_holds(promise, claim) for promise in self._active):
             return False
         if (asked, mine) not in self._reserved:
             self._reserved[asked, mine] = self._free(asked, mine)
         if not self._reserved[asked, mine]:
             return False
-        self._next = merged(beside(self._next, asked))
+        self._next = merge_needs(combine_needs(self._next, asked))
         self._begun.append(claim)
         self._less()
         return True
@@ -117,7 +117,7 @@ class Capacity:
 
     def _free(self, asked: Needs, mine: bool) -> bool:
         ground = self._all if mine else self._others
-        return bool(ground.nodes) and fits(asked, ground) and fits(beside(self._next, asked), ground)
+        return bool(ground.nodes) and all_fit(asked, ground) and all_fit(combine_needs(self._next, asked), ground)
 
     def _less(self) -> None:
         """Forget which gangs fitted, because less capacity is free now. Gangs that did not fit still do not fit."""
@@ -129,8 +129,8 @@ class Capacity:
         late = frozenset(one.key for one in self._new if _jumped(one, claim)) if claim.first < self._latest else frozenset()
         if (claim.standing, late) not in self._views:
             promised, blocked = promises([one for one in self._active if _holds(one, claim)], self._left)
-            ground = Ground(unwanted(self._left, blocked))
-            kept = ground if self._keeper is None else Ground(unwanted(self._left, [*blocked, self._keeper]))
+            ground = NodeSet(unclaimed_nodes(self._left, blocked))
+            kept = ground if self._keeper is None else NodeSet(unclaimed_nodes(self._left, [*blocked, self._keeper]))
             self._views[claim.standing, late] = _View(promised, ground, kept, {})
         return self._views[claim.standing, late]
 

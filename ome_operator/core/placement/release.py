@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from ome_operator.core.placement import timing
-from ome_operator.core.placement.claims import Claim, Idle, keeps, unwanted, with_capacity
-from ome_operator.core.placement.fit import Ground, Needs, Nodes, beside, fits
+from ome_operator.core.placement.claims import Claim, IdleNodes, keeps_promise, unclaimed_nodes, with_capacity
+from ome_operator.core.placement.fit import Needs, Nodes, NodeSet, all_fit, combine_needs
 from ome_operator.core.placement.promises import promises
 
 MOST = 20
@@ -31,10 +31,10 @@ def giving_way(claims: Iterable[Claim], nodes: Nodes, now: float, patience: floa
         return frozenset()
     turn = int(now // timing.ROTATION)
     stranded = _some(lost, turn)
-    waiting = _some([each for each in everybody if waits(each, now, patience)], turn // _windows(lost))
-    tries = [claim for claim in everybody if claim.trying and not claim.idle and keeps(claim, now, patience)]
+    waiting = _some([each for each in everybody if may_request_release(each, now, patience)], turn // _windows(lost))
+    tries = [claim for claim in everybody if claim.trying and not claim.idle and keeps_promise(claim, now, patience)]
     taken, blocked = promises(tries, nodes)
-    capacity = _FreeCapacity(unwanted(nodes, blocked), taken, [*stranded, *waiting])
+    capacity = _FreeCapacity(unclaimed_nodes(nodes, blocked), taken, [*stranded, *waiting])
     stranded = [claim for claim in stranded if claim.idle and not _comes(claim.idle, capacity, now)]
     for claim in reversed(stranded):
         if claim.idle and any(capacity.takes(unit, [claim]) for unit in claim.idle.units):
@@ -47,7 +47,7 @@ def giving_way(claims: Iterable[Claim], nodes: Nodes, now: float, patience: floa
     return frozenset()
 
 
-def _comes(idle: Idle, capacity: "_FreeCapacity", now: float) -> bool:
+def _comes(idle: IdleNodes, capacity: "_FreeCapacity", now: float) -> bool:
     """Return whether the ranks that a service has lost would find nodes without a release, as far as the free capacity is
     known. The result is always False when `timing.RECOVERY_EXPECTED` seconds have passed since the loss.
     """
@@ -72,8 +72,8 @@ class _FreeCapacity:
             for name, amounts in holder.idle.holds if holder.idle else ():
                 released.setdefault(name, Counter()).update(dict(amounts))
         nodes = {**self._nodes, **_with(self._nodes, released)}
-        ground = Ground(nodes)
-        return bool(nodes) and fits(needs, ground) and fits(beside(self._taken, needs), ground)
+        ground = NodeSet(nodes)
+        return bool(nodes) and all_fit(needs, ground) and all_fit(combine_needs(self._taken, needs), ground)
 
 
 def _with(nodes: Nodes, released: Mapping[str, Mapping[str, int]]) -> Nodes:
@@ -94,7 +94,7 @@ def _wanting(stranded: Sequence[Claim], waiting: Sequence[Claim]) -> list[tuple[
     """
     found = [(claim.needs, claim) for claim in waiting]
     found += [(lack, claim) for claim in stranded if claim.idle for lack in claim.idle.missing]
-    return sorted(found, key=lambda each: order(each[1]))
+    return sorted(found, key=lambda each: precedence_order(each[1]))
 
 
 def _may_release(holder: Claim, other: Claim, capacity: _FreeCapacity) -> bool:
@@ -106,7 +106,7 @@ def _may_release(holder: Claim, other: Claim, capacity: _FreeCapacity) -> bool:
     """
     if holder.key == other.key or holder.priority > other.priority or holder.idle is None:
         return False
-    if other.idle is None or order(holder) > order(other):
+    if other.idle is None or precedence_order(holder) > precedence_order(other):
         return True
     return not any(capacity.takes(lack, [other]) for lack in holder.idle.missing)
 
@@ -127,7 +127,7 @@ def _least(needs: Needs, holders: Sequence[Claim], capacity: _FreeCapacity) -> f
     return frozenset(holder.key for holder in found)
 
 
-def waits(claim: Claim, now: float, patience: float) -> bool:
+def may_request_release(claim: Claim, now: float, patience: float) -> bool:
     """Return whether other services may release nodes for this claim.
 
     They may do so in two cases: the gang has waited for `patience` seconds without pods, or the time limit of its placement
@@ -137,7 +137,7 @@ def waits(claim: Claim, now: float, patience: float) -> bool:
     return not claim.serves and (not claim.since if claim.trying else abs(now - claim.since) >= patience)
 
 
-def order(claim: Claim) -> tuple[int, float, str]:
+def precedence_order(claim: Claim) -> tuple[int, float, str]:
     """Return the sort key of precedence: higher priority first, then the claim that has waited, or has lacked a rank, for
     longer.
     """
@@ -149,7 +149,7 @@ def _some(claims: Sequence[Claim], turn: int) -> list[Claim]:
     the last part, the first part is returned again, so all claims are compared as `turn` increases.
     """
     start = turn % _windows(claims) * MOST
-    return sorted(claims, key=order)[start : start + MOST]
+    return sorted(claims, key=precedence_order)[start : start + MOST]
 
 
 def _windows(claims: Sequence[Claim]) -> int:

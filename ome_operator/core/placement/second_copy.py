@@ -9,15 +9,15 @@ promised.
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ome_operator.core.placement.capacity_check import needs, serves
-from ome_operator.core.placement.kueue import queued
+from ome_operator.core.placement.capacity_check import has_ready_groups, revision_needs
+from ome_operator.core.placement.kueue import is_queued
 from ome_operator.core.reasons import Reason
 from ome_operator.core.reconcile.plan import CapacityCheck
 from ome_operator.core.reconcile.snapshot import Snapshot
-from ome_operator.core.render.statefulsets import Stored
+from ome_operator.core.render.statefulsets import StoredRole
 from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.rollout.planner import ReplicaCounts
-from ome_operator.core.rollout.step import Gate
+from ome_operator.core.rollout.step import RolloutGate
 from ome_operator.names import digest
 
 SENTENCE = (
@@ -26,7 +26,7 @@ SENTENCE = (
 )
 
 
-def advised(snapshot: Snapshot, intent: Intent, counts: ReplicaCounts) -> Intent:
+def add_second_copy_advice(snapshot: Snapshot, intent: Intent, counts: ReplicaCounts) -> Intent:
     """Return the intent with the advice `SENTENCE`, if nodes have capacity for a second copy of the service. Before the
     rollout begins, return an intent that requests the check of the capacity, and whose gate is closed until the result is
     known.
@@ -35,17 +35,19 @@ def advised(snapshot: Snapshot, intent: Intent, counts: ReplicaCounts) -> Intent
     wanted = {name: intent.groups.get(name, 1) for name in roles}
     if counts.paused or intent.gate.reason or not _interrupts(snapshot, intent, counts, roles, wanted):
         return intent
-    asked = needs(roles, wanted, snapshot.service.namespace, weights=True, excluded=intent.fit.excluded)
+    asked = revision_needs(roles, wanted, snapshot.service.namespace, weights=True, excluded=intent.fit.excluded)
     key = f"{target}.copy.{digest(repr(asked))}"
     answer = snapshot.observed.checks.get(key)
     if answer is None and not snapshot.started(target):
-        gate = Gate(Reason.CHECKING, f"revision {target}: checking the free capacity for a second copy of the service")
+        gate = RolloutGate(
+            Reason.CHECKING, f"revision {target}: checking the free capacity for a second copy of the service"
+        )
         return replace(intent, gate=gate, look=(CapacityCheck(key, asked, second_copy=True),))
     return replace(intent, advice=(*intent.advice, SENTENCE.format(target))) if answer == "" else intent
 
 
 def _interrupts(
-    snapshot: Snapshot, intent: Intent, counts: ReplicaCounts, roles: Mapping[str, Stored], groups: Mapping[str, int]
+    snapshot: Snapshot, intent: Intent, counts: ReplicaCounts, roles: Mapping[str, StoredRole], groups: Mapping[str, int]
 ) -> bool:
     """Return whether the rollout removes a serving revision before the target serves, and blueGreen would prevent this.
 
@@ -55,6 +57,6 @@ def _interrupts(
     if not (snapshot.deps.policy.sees_cluster and snapshot.deps.nodes and counts.bounds.interrupts(groups)):
         return False
     others = [(intent.roles(name), found) for name, found in snapshot.slices.items() if name != intent.target]
-    if not any(known.keys() == roles.keys() and serves(known, found) for known, found in others):
+    if not any(known.keys() == roles.keys() and has_ready_groups(known, found) for known, found in others):
         return False
-    return not queued(roles)
+    return not is_queued(roles)

@@ -31,19 +31,19 @@ def _tidy(value: Any, field: str, dropped: list[str]) -> Any:
         items = [_tidy(item, field, dropped) for item in value]
         items = _unique(items, KEYS[field], field, dropped) if field in KEYS else items
         return _unique(items, ("name",), field, dropped) if field == "ports" else items
-    return quantity.canonical(value) if field == "sizeLimit" and value is not None else value
+    return quantity.canonical_text(value) if field == "sizeLimit" and value is not None else value
 
 
 def _tidy_map(value: Mapping[str, Any], field: str, dropped: list[str]) -> Manifest:
     if field in _QUANTITY_MAPS:
-        return {key: quantity.canonical(amount) for key, amount in value.items() if amount is not None}
+        return {key: quantity.canonical_text(amount) for key, amount in value.items() if amount is not None}
     if field in FREE:
         return {key: inner for key, inner in value.items() if inner is not None}
     out = {key: _tidy(inner, key, dropped) for key, inner in value.items() if inner is not None}
     if field == "fieldRef":
         out.setdefault("apiVersion", "v1")
     if field == "resourceFieldRef":
-        out["divisor"] = quantity.canonical(out.get("divisor", "0"))
+        out["divisor"] = quantity.canonical_text(out.get("divisor", "0"))
     if field == "ports":
         out.setdefault("protocol", "TCP")
     if field == "env" and "valueFrom" not in out:

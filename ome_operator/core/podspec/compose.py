@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from ome_operator import keys
 from ome_operator.api import Component, PodPart
-from ome_operator.api.invalid import invalid
+from ome_operator.api.invalid import combine_errors
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.podspec.canonical import canonical_pod
 from ome_operator.core.podspec.env_order import in_order
@@ -29,7 +29,7 @@ ROUTER_SAMPLE = (
 requests to prefill and decode engines of SGLang; a router of SGLang does not serve other engines."""
 
 
-class Composed(NamedTuple):
+class ComposedPods(NamedTuple):
     """The pods of a component as runtime and service specify them, before `core/render` extends them."""
 
     component: str
@@ -52,7 +52,7 @@ class Composed(NamedTuple):
     """Sentences, one for each duplicate list entry that was removed."""
 
 
-def compose(component: str, runtime: Mapping[str, Any], written: Mapping[str, Any] | None) -> Composed:
+def compose(component: str, runtime: Mapping[str, Any], written: Mapping[str, Any] | None) -> ComposedPods:
     """Compose the pods of `component` from a runtime's spec and from `written`, the component in the service.
 
     `runtime` contains the parts `pod`, `labels`, `annotations`, `workers` and `<component>Config` of a runtime's spec.
@@ -71,7 +71,7 @@ def compose(component: str, runtime: Mapping[str, Any], written: Mapping[str, An
     if size > 1:
         worker = _pod(component, merge_layers(shared, workers[1]), (below, below.worker), (above, above.worker))
     pods = [canonical_pod(in_order(pod)) for pod in (leader, worker) if pod is not None]
-    return Composed(
+    return ComposedPods(
         component=component,
         size=size,
         leader=pods[0][0],
@@ -93,7 +93,7 @@ def _read(stored: Mapping[str, Any] | None, component: str, where: str) -> Compo
     try:
         return Component.model_validate(stored or {})
     except ValidationError as error:
-        message = invalid(error.errors(include_url=False), where).why
+        message = combine_errors(error.errors(include_url=False), where).why
         raise ProblemError(CONDITION[component], Reason.INVALID_POD, message) from error
 
 

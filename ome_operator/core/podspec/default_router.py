@@ -60,7 +60,7 @@ def _port(runtime: RuntimeSpec, name: str, component: Component) -> int | None:
     if engine is None or engine.name != "sglang" or any(word.partition("=")[0] in _NEEDS_MORE for word in words):
         return None
     written = value(words, "--port")
-    return engine.port if written is None else quantity.whole(written)
+    return engine.port if written is None else quantity.whole_number(written)
 
 
 def _parts(runtime: RuntimeSpec) -> Manifest:

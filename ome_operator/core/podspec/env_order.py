@@ -21,16 +21,16 @@ def in_order(pod: Manifest) -> Manifest:
     for part in ("initContainers", "containers"):
         boxes = pod.get(part)
         if isinstance(boxes, list) and any(_wrong(box) for box in boxes):
-            changed[part] = [{**box, "env": ordered(box["env"])} if _wrong(box) else box for box in boxes]
+            changed[part] = [{**box, "env": order_variables(box["env"])} if _wrong(box) else box for box in boxes]
     return {**pod, **changed}
 
 
 def _wrong(box: Any) -> bool:
     env = box.get("env") if isinstance(box, Mapping) else None
-    return isinstance(env, list) and ordered(env) != env
+    return isinstance(env, list) and order_variables(env) != env
 
 
-def ordered(env: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def order_variables(env: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the variables in an order in which every reference to another of the variables can be expanded, unless
     variables refer to each other in a circle.
     """

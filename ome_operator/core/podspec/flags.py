@@ -15,7 +15,7 @@ def flags(words: Iterable[str]) -> frozenset[str]:
     return frozenset(flag(word) for word in words if word.startswith("--"))
 
 
-def without(words: Iterable[str], names: Collection[str]) -> list[str]:
+def remove_flags(words: Iterable[str], names: Collection[str]) -> list[str]:
     """Return the words without the named flags and their values."""
     kept: list[str] = []
     skip = False  # the current word is a value of a removed flag
@@ -31,7 +31,7 @@ def without(words: Iterable[str], names: Collection[str]) -> list[str]:
     return kept
 
 
-def grouped(words: Iterable[str]) -> list[list[str]]:
+def group_flags(words: Iterable[str]) -> list[list[str]]:
     """Split the words into groups; each group is a flag followed by its values."""
     out: list[list[str]] = []
     for word in words:
@@ -42,6 +42,6 @@ def grouped(words: Iterable[str]) -> list[list[str]]:
     return out
 
 
-def override(words: Iterable[str], extra: list[str]) -> list[str]:
+def override_flags(words: Iterable[str], extra: list[str]) -> list[str]:
     """Return the words without the flags that `extra` contains, followed by `extra`."""
-    return [*without(words, flags(extra)), *extra]
+    return [*remove_flags(words, flags(extra)), *extra]

@@ -7,7 +7,7 @@ that the user sets on pods are kept.
 from collections.abc import Iterable, Mapping
 
 from ome_operator import keys
-from ome_operator.core.podspec.compose import Composed
+from ome_operator.core.podspec.compose import ComposedPods
 
 NOTES = (keys.VOLCANO_QUEUE, keys.DEDICATED_CLUSTER, keys.KUEUE_ENABLED)
 VOLCANO = "scheduling.volcano.sh/queue-name"
@@ -23,7 +23,7 @@ def queue_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
     return {name: annotations[name] for name in NOTES if annotations.get(name)}
 
 
-def with_queue(composed: Composed, of_service: Iterable[tuple[str, str]]) -> Composed:
+def with_queue(composed: ComposedPods, of_service: Iterable[tuple[str, str]]) -> ComposedPods:
     """Return the component with the labels and annotations of its queue. `of_service` are the service's annotations about
     queues, as (key, value).
     """

@@ -75,11 +75,13 @@ class _Field(NamedTuple):
         name = self.chain[-1]
         if len(name) > LONGEST:
             return pod_fields.REMOVE
-        outer = strict.outer(self.above, name, self.value) if len(self.chain) == 1 else None
-        if outer is not None and not pod_fields.meant(name, self.candidates):
+        outer = strict.outermost_match(self.above, name, self.value) if len(self.chain) == 1 else None
+        if outer is not None and not pod_fields.closest_field(name, self.candidates):
             return f"move it to {'.'.join(self.path.split('.')[: outer + 1])}, with less indentation"
         found = pod_fields.advice(name, self.candidates, pod_fields.type_at(self.chain[:-1]))
-        return (misplaced.home(self.above[0], self.path, of_pod=True) if found == pod_fields.REMOVE else "") or found
+        return (
+            misplaced.correct_place(self.above[0], self.path, of_pod=True) if found == pod_fields.REMOVE else ""
+        ) or found
 
     @property
     def sentence(self) -> str:
@@ -90,7 +92,7 @@ class _Field(NamedTuple):
         return f"{self.of}{self.path} is not a field of a pod: {self.fix}"
 
 
-def misspelled(service: InferenceService, runtime: Runtime | None) -> tuple[str, ...]:
+def misspelled_fields(service: InferenceService, runtime: Runtime | None) -> tuple[str, ...]:
     """Return a sentence for each field of pods, in a service and its runtime, that does not exist but resembles a valid
     field or is one in another place.
     """
@@ -99,15 +101,15 @@ def misspelled(service: InferenceService, runtime: Runtime | None) -> tuple[str,
 
 @memoize_by_identity(1024)
 def _misspelled(spec: ServiceSpec, runtime: Runtime | None) -> tuple[str, ...]:
-    """Return the result of `misspelled`, computed from specs alone. The arguments exclude the status, so that the cached
-    result stays valid when only the status changes.
+    """Return the result of `misspelled_fields`, computed from specs alone. The arguments exclude the status, so that the
+    cached result stays valid when only the status changes.
     """
     fields = (field for field in _written(spec, runtime) if field.candidates)
     unknown = islice((field for field in fields if field.chain[-1] not in field.candidates), MOST)
     return tuple(field.sentence for field in unknown if field.fix != pod_fields.REMOVE)
 
 
-def translated(message: str, service: InferenceService, runtime: Runtime | None) -> str:
+def translate_errors(message: str, service: InferenceService, runtime: Runtime | None) -> str:
     """Translate the API server's errors about fields of a pod template into messages about the user's objects.
 
     The message is returned unchanged if it is about something else, or about fields that the objects do not contain (any

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ome_operator import quantity
-from ome_operator.api.invalid import shown
+from ome_operator.api.invalid import as_yaml
 from ome_operator.core.podspec.merge import FREE
 
 _ENTRIES: Mapping[str, str] = {
@@ -77,18 +77,18 @@ def _wrong_one(value: Any, where: str, field: str) -> str:
     if field in _MAPS:
         return f"{where} must be a map"
     if field in _TEXTS and not isinstance(value, str):
-        return f"{where} is {shown(value)}: write a string; put quotes around numbers, true and false"
-    if field in _NUMBERS and quantity.whole(value) is None:
+        return f"{where} is {as_yaml(value)}: write a string; put quotes around numbers, true and false"
+    if field in _NUMBERS and quantity.whole_number(value) is None:
         return f"{where} must be a whole number"
     if field == "value" and not isinstance(value, str | int | float):
-        return f"{where} is {shown(value)}: write a string, a number, true or false"
+        return f"{where} is {as_yaml(value)}: write a string, a number, true or false"
     return _wrong_amount(value, where) if field in _AMOUNTS else ""
 
 
 def _wrong_amount(value: Any, where: str) -> str:
-    if quantity.valid(value):
+    if quantity.is_valid(value):
         return ""
-    return f'{where} is {shown(value)}: write an amount such as 8, "500m" or "80Gi"'
+    return f'{where} is {as_yaml(value)}: write an amount such as 8, "500m" or "80Gi"'
 
 
 def _field(parent: str, name: str) -> str:

@@ -19,7 +19,7 @@ SECONDS, MANY_SECONDS, MANY = 60, 120, 12
 """Time limit of a check in seconds; the time limit for large groups; and the number of ranks from which a group is large."""
 
 
-def guarded(pod: Manifest, mode: str, place: Mapping[str, Any]) -> Manifest:
+def add_preflight_check(pod: Manifest, mode: str, place: Mapping[str, Any]) -> Manifest:
     """Return the pod spec with the preflight check added as its last init container. `place` is the result of `group`: the
     data that the check needs about its group.
     """
@@ -28,7 +28,7 @@ def guarded(pod: Manifest, mode: str, place: Mapping[str, Any]) -> Manifest:
 
 def container(main: Manifest, mode: str, place: Mapping[str, Any]) -> Manifest:
     """Return the check as a container, with the fields that it copies from the engine's container `main`."""
-    facts = {**place, **_resources(quantity.most(main))}
+    facts = {**place, **_resources(quantity.resource_maximums(main))}
     env = {
         "OME_PREFLIGHT_MODE": mode,
         "OME_PREFLIGHT_BOOT": code.BOOT,
@@ -52,11 +52,11 @@ def group(service: str, namespace: str, revision: str, component: str, size: int
     %d in place of the number of a group or a rank. `port` is the port on which rank 0 serves HTTP, 0 if it is unknown.
     """
     domain = f"{names.headless(service)}.{namespace}"
-    prefill = names.stem(service, keys.ENGINE, revision) if component == keys.DECODER else ""
-    return placed(names.stem(service, component, revision), domain, size, port, prefill)
+    prefill = names.object_prefix(service, keys.ENGINE, revision) if component == keys.DECODER else ""
+    return group_data(names.object_prefix(service, component, revision), domain, size, port, prefill)
 
 
-def placed(stem: str, domain: str, size: int, port: int, prefill: str) -> dict[str, Any]:
+def group_data(stem: str, domain: str, size: int, port: int, prefill: str) -> dict[str, Any]:
     """Return the data that a check needs about its group, as `group` does, but from the common prefix (`stem`) of the names
     of the group's pods. `prefill` is the prefix of the prefill groups that decode ranks contact; "" if there are none.
     """

@@ -18,23 +18,25 @@ STORED = "preflight"
 """Key in a revision's inputs for the annotation of the service."""
 
 
-def read(value: Any) -> str:
+def parse_mode(value: Any) -> str:
     """Return the mode in its canonical spelling; "" if the value is not a mode."""
     return next((mode for mode in MODES if mode.lower() == str(value).strip().lower()), "")
 
 
-def asked(service: InferenceService) -> str:
+def mode_of_service(service: InferenceService) -> str:
     """Return the mode that the service sets for all of its components; "" if it sets no valid mode."""
-    return read(service.annotations.get(keys.PREFLIGHT, ""))
+    return parse_mode(service.annotations.get(keys.PREFLIGHT, ""))
 
 
 def mode(inputs: Mapping[str, Any], component: str, default: str) -> str:
     """Return the mode of a component, which is the first of these that is set: the annotation of the component in the
     service, the annotation of the service, the annotation of the runtime, and `default`.
     """
-    return layers.effective_value(inputs, component, keys.PREFLIGHT, STORED, read) or default
+    return layers.effective_value(inputs, component, keys.PREFLIGHT, STORED, parse_mode) or default
 
 
 def advice(service: InferenceService, runtime: Runtime | None) -> tuple[str, ...]:
     """Return a sentence for each value that is not a valid mode."""
-    return layers.invalid_values(service, runtime, keys.PREFLIGHT, read, f"is none of {', '.join(MODES)}", layers.ENGINES)
+    return layers.invalid_values(
+        service, runtime, keys.PREFLIGHT, parse_mode, f"is none of {', '.join(MODES)}", layers.ENGINES
+    )

@@ -15,7 +15,7 @@ from ome_operator.core.placement.demand import expressions
 from ome_operator.core.preflight import container as check_container
 from ome_operator.core.preflight.mode import WARN
 from ome_operator.core.render import pod_template
-from ome_operator.core.render.statefulsets import Stored, stem
+from ome_operator.core.render.statefulsets import StoredRole, statefulset_prefix
 
 KEPT = (keys.KUEUE_LABEL, keys.VOLCANO_LABEL, "sidecar.istio.io/inject")
 """Labels of the service's pods that the pods of a check keep, because they determine whether and how a pod is admitted."""
@@ -62,7 +62,7 @@ class Trial(NamedTuple):
         return f"{keys.PREFLIGHT_RUN}={self.run}"
 
 
-def patience(size: int, timeout: int) -> int:
+def check_time_limit(size: int, timeout: int) -> int:
     """Return the time limit in seconds of the check of a group with `size` ranks, which may start up to `timeout` seconds
     apart.
     """
@@ -70,14 +70,16 @@ def patience(size: int, timeout: int) -> int:
 
 
 def trial(
-    service: str, namespace: str, roles: Mapping[str, Stored], groups: Mapping[str, int], run: str, timeout: int
+    service: str, namespace: str, roles: Mapping[str, StoredRole], groups: Mapping[str, int], run: str, timeout: int
 ) -> Trial:
     """Return the objects that check the given number of groups of each role. `run` is the unique name of this run.
     `timeout` is the number of seconds within which all ranks have to start.
     """
     name = names.trial(run)
     stems = {each: f"{name}-{each}" for each in roles}
-    rename = _renaming({stem(role): stems[each] for each, role in roles.items()}, names.headless(service), name)
+    rename = _renaming(
+        {statefulset_prefix(role): stems[each] for each, role in roles.items()}, names.headless(service), name
+    )
     pods = {}
     for component, role in roles.items():
         if component not in groups:
@@ -85,8 +87,8 @@ def trial(
         port = pod_template.port(_main(role.leader), 0)
         # The check contacts no prefill leaders: their pods end when their own group is done, and would then seem
         # unreachable.
-        place = check_container.placed(stems[component], f"{name}.{namespace}", role.size, port, prefill="")
-        place["seconds"] = patience(role.size, timeout)
+        place = check_container.group_data(stems[component], f"{name}.{namespace}", role.size, port, prefill="")
+        place["seconds"] = check_time_limit(role.size, timeout)
         for group in range(groups[component]):
             for rank in range(role.size):
                 workload = role.leader if rank == 0 or role.worker is None else role.worker
@@ -103,7 +105,7 @@ def trial(
     return Trial(service, namespace, run, headless, pods, keys.DECODER in roles)
 
 
-def owned(pod: Manifest, headless: Manifest) -> Manifest:
+def with_owner_reference(pod: Manifest, headless: Manifest) -> Manifest:
     """Return the pod with an owner reference to the headless Service of the run, so that it is deleted with the Service.
     `headless` is the Service as the API server returned it.
     """
@@ -166,7 +168,7 @@ def _marked(key: str) -> str:
     """Return the name that a label of the service's pods gets on a pod of the check. No selector of the service matches
     it.
     """
-    return keys.PREFLIGHT_LABEL + names.fit(key.replace("/", "_"), names.LABEL)
+    return keys.PREFLIGHT_LABEL + names.shorten_with_digest(key.replace("/", "_"), names.LABEL)
 
 
 def _renaming(stems: Mapping[str, str], headless: str, name: str) -> Rename:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ome_operator import keys
-from ome_operator.core.termination import printable, telling
+from ome_operator.core.termination import most_informative_line, replace_unprintable
 from ome_operator.util.wording import count
 
 Body = Mapping[str, Any]
@@ -43,7 +43,7 @@ class PreflightFinding(NamedTuple):
         return f"{whom}{self.check}: {self.said}" + (f" ({self.fix})" if self.fix else "")
 
 
-class Checked(NamedTuple):
+class CheckResult(NamedTuple):
     """The result of a pod's check."""
 
     findings: tuple[PreflightFinding, ...]
@@ -57,7 +57,7 @@ class Checked(NamedTuple):
         return "; ".join(found.sentence for found in ordered)
 
 
-def read(status: Body) -> Checked | None:
+def parse_result(status: Body) -> CheckResult | None:
     """Return the result of the check from a pod's status; None if there was no check, or if it found nothing. While the
     check runs again, its last result is returned, so that the status does not alternate.
     """
@@ -68,10 +68,10 @@ def read(status: Body) -> Checked | None:
     code = ended.get("exitCode") or 0
     found = tuple(_findings(str(ended.get("message") or ""), code))
     held = code != 0
-    return Checked(found, held) if found or held else None
+    return CheckResult(found, held) if found or held else None
 
 
-def alone(status: Body, name: str) -> Checked | None:
+def parse_only_container(status: Body, name: str) -> CheckResult | None:
     """Return the result of a check whose pod has no other container. `name` is the name of the container. Return None until
     the check has ended.
     """
@@ -82,10 +82,10 @@ def alone(status: Body, name: str) -> Checked | None:
     found = tuple(_findings(str(ended.get("message") or ""), code))
     if code and not found:
         found = (_own(f"the check ended with code {code} after it had reported no findings", "check the node of the rank"),)
-    return Checked(found, False)
+    return CheckResult(found, False)
 
 
-def began(status: Body, name: str) -> bool:
+def has_begun(status: Body, name: str) -> bool:
     """Return whether the check in the container of this name is running or has ended."""
     state = _box(status, "containerStatuses", name).get("state") or {}
     return bool(state.get("running") or state.get("terminated"))
@@ -109,7 +109,7 @@ def _findings(message: str, code: Any) -> Iterator[PreflightFinding]:
         yield from _listed(list(_whole(text)))
         yield _own("the message of the check was truncated", f"see {LOG}")
         return
-    words = _clean(telling(text), MESSAGE_LENGTH) or "nothing"
+    words = _clean(most_informative_line(text), MESSAGE_LENGTH) or "nothing"
     yield _own(f"the check ended with code {code} and the message: {words}", f"see {LOG}")
 
 
@@ -154,4 +154,4 @@ def _whole(text: str) -> Iterator[Any]:
 def _clean(value: Any, most: int) -> str:
     """Return untrusted text as a single line of at most `most` characters, without characters that move a cursor."""
     text = value if isinstance(value, str) else ""
-    return printable(text[: most * 2]).strip()[:most]
+    return replace_unprintable(text[: most * 2]).strip()[:most]

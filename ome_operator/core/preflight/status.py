@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from ome_operator import keys, names
 from ome_operator.core.observed.objects import Pod
-from ome_operator.core.preflight.results import OWN, Checked, PreflightFinding
+from ome_operator.core.preflight.results import OWN, CheckResult, PreflightFinding
 from ome_operator.core.reasons import PREFLIGHT, Reason
 from ome_operator.core.status.conditions import Condition
 
@@ -24,7 +24,7 @@ class GroupChecked(NamedTuple):
     held: bool
 
 
-def checked(pods: Collection[Pod]) -> dict[str, GroupChecked]:
+def findings_of_groups(pods: Collection[Pod]) -> dict[str, GroupChecked]:
     """Return the findings of each group that has findings, by the name of the group's leader pod."""
     if all(pod.preflight is None for pod in pods):
         return {}
@@ -38,12 +38,12 @@ def checked(pods: Collection[Pod]) -> dict[str, GroupChecked]:
         lines = tuple(_lines(members))
         held = any(pod.preflight is not None and pod.preflight.held for pod in members)
         if lines or held:
-            name = names.leader_pod(names.stem(members[0].service, component, revision), number)
-            out[name] = GroupChecked(f"{names.title(component, both)} group {number}", lines, held)
+            name = names.leader_pod(names.object_prefix(members[0].service, component, revision), number)
+            out[name] = GroupChecked(f"{names.role_title(component, both)} group {number}", lines, held)
     return out
 
 
-def told(said: Mapping[int, Checked | None]) -> list[PreflightFinding]:
+def merge_findings(said: Mapping[int, CheckResult | None]) -> list[PreflightFinding]:
     """Return the findings about a group, each once, even if several ranks report it. `said` maps ranks to their results. In
     the returned findings, `rank` is never `OWN`.
     """
@@ -67,7 +67,11 @@ def _lines(members: list[Pod]) -> list[str]:
     """Return the lines about a group, at most `LINES`."""
     nodes = {pod.rank: pod.node for pod in members}
     serves = any(pod.rank == 0 and pod.ready for pod in members)
-    found = [each for each in told({pod.rank: pod.preflight for pod in members}) if not (serves and each.check == ABSENT)]
+    found = [
+        each
+        for each in merge_findings({pod.rank: pod.preflight for pod in members})
+        if not (serves and each.check == ABSENT)
+    ]
     out = [line(each, nodes.get(each.rank, "")) for each in found]
     more = len(out) - LINES
     return out if more <= 0 else [*out[: LINES - 1], f"and {more + 1} more findings"]
@@ -83,7 +87,7 @@ def condition(found: Mapping[str, GroupChecked]) -> Condition | None:
     return Condition(PREFLIGHT, False, Reason.PREFLIGHT_FAILED if held else Reason.PREFLIGHT_FINDINGS, message)
 
 
-def beside(groups: Iterable[Mapping[str, Any]], found: Mapping[str, GroupChecked]) -> tuple[dict[str, Any], ...]:
+def add_findings(groups: Iterable[Mapping[str, Any]], found: Mapping[str, GroupChecked]) -> tuple[dict[str, Any], ...]:
     """Return the entries of `status.groups`, each with the findings of the group."""
     return tuple(
         {**group, "preflight": list(found[group["name"]].lines)} if group["name"] in found else dict(group)

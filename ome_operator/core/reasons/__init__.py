@@ -35,7 +35,7 @@ from ome_operator.core.reasons.conditions import (
     SCALED,
     STALLED,
     TRANSFERS_WORK,
-    Why,
+    ReasonedMessage,
 )
 from ome_operator.core.reasons.demand import DemandReasons
 from ome_operator.core.reasons.good import GoodReasons
@@ -80,9 +80,9 @@ __all__ = [
     "Kstatus",
     "Reason",
     "ReasonRecord",
+    "ReasonedMessage",
     "RolloutStage",
     "State",
-    "Why",
     "record_of",
 ]
 

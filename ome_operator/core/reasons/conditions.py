@@ -43,7 +43,7 @@ ORDER = (
 """Conditions of an InferenceService in the order in which they are displayed."""
 
 
-class Why(NamedTuple):
+class ReasonedMessage(NamedTuple):
     """A reason together with its message."""
 
     reason: str
@@ -51,5 +51,5 @@ class Why(NamedTuple):
     sentence: str
 
 
-NOTHING = Why("", "")
+NOTHING = ReasonedMessage("", "")
 """The absence of a reason, because nothing is wrong."""

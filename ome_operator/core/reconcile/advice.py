@@ -13,11 +13,11 @@ from ome_operator.core.observed.restored import other_namespace
 from ome_operator.core.podspec import queues
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.render import exposure, probes, queue_advice, rdma, router, scaled_object, scaling, services, ssh
-from ome_operator.core.render.statefulsets import stored
+from ome_operator.core.render.statefulsets import roles_by_component
 from ome_operator.core.resolve import durations
 from ome_operator.core.resolve.scaling import unused_classes, unused_settings
 from ome_operator.core.rollout import demand_fields, zero
-from ome_operator.core.rollout.applied import applied_groups, applies, overridden
+from ome_operator.core.rollout.applied import applied_groups, demand_applies, is_overridden
 from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.status.progress import RoleProgress
 from ome_operator.util.wording import count
@@ -38,7 +38,7 @@ def advice(snapshot: Snapshot, intent: Intent, scaled: Mapping[str, object]) -> 
         if (runtime := intent.resolved.runtime) is not None:
             messages += router.advice(runtime.spec.router_config, f"runtime {runtime.name}: spec.routerConfig")
     if intent.router is not None:
-        messages += router.divided(intent.router, intent.groups.get(keys.ROUTER, 0))
+        messages += router.split_cache_warning(intent.router, intent.groups.get(keys.ROUTER, 0))
     for name, one in intent.policies.items():
         scale = snapshot.controlled("RoleScale", names.component(intent.owner.name, name)) if name in scaled else None
         asked = scale.replicas if scale is not None and not scale.deleting else None
@@ -46,7 +46,7 @@ def advice(snapshot: Snapshot, intent: Intent, scaled: Mapping[str, object]) -> 
         # The number in the RoleScale does not apply after a wake, or if the class Demand decides the number.
         asked = None if woken or applied_groups(snapshot, name) is not None else asked
         known = writer_of(snapshot.observed.autoscalers, names.component(intent.owner.name, name)) is not None
-        if name in scaled and not known and overridden(snapshot, name, one):
+        if name in scaled and not known and is_overridden(snapshot, name, one):
             messages.append(_overridden(snapshot, name))
         messages += scaling.advice(intent.owner, name, one, intent.groups[name], asked, moves=moving.enabled(snapshot))
         messages += scaled_object.advice(intent.owner, name, one, enabled=snapshot.deps.policy.keda)
@@ -60,7 +60,7 @@ def advice(snapshot: Snapshot, intent: Intent, scaled: Mapping[str, object]) -> 
     messages += _avoided(snapshot, intent)
     data = intent.data.get(intent.target) or {}
     messages += data.get("dropped") or ()
-    messages += queue_advice.advice(stored(data), intent.groups, service.labels, intent.target)
+    messages += queue_advice.advice(roles_by_component(data), intent.groups, service.labels, intent.target)
     for part in (data.get("workloads") or {}).values():
         template = part["leader"]["spec"]["template"]
         boxes = [one["name"] for one in template["spec"]["containers"]]
@@ -84,7 +84,7 @@ def cluster_warnings(
     messages = [*intent.warnings, *_unmetered(snapshot, intent, far), *_former_pods(snapshot, far)]
     namespace, manifests = snapshot.service.namespace, tuple(manifests)
     messages += second_budgets(snapshot.observed.budgets, manifests, namespace)
-    applied = [name for name, one in intent.policies.items() if applies(snapshot.service, one)]
+    applied = [name for name, one in intent.policies.items() if demand_applies(snapshot.service, one)]
     demanded = {names.component(intent.owner.name, name): name for name in applied}
     # The autoscalers of a namespace are read only for services of the class Demand, so those of other services are outdated.
     others = snapshot.observed.autoscalers if any(one.demand for one in intent.policies.values()) else ()

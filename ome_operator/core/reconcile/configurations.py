@@ -11,8 +11,8 @@ from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.observed.slices import Slice
 from ome_operator.core.podspec.compose import compose
 from ome_operator.core.problem import ProblemError
-from ome_operator.core.reconcile.decided import Decided
-from ome_operator.core.render.statefulsets import Stored, gpus, stored
+from ome_operator.core.reconcile.decided import PassDecisions
+from ome_operator.core.render.statefulsets import StoredRole, gpus, roles_by_component
 from ome_operator.core.resolve.finetuned import ADAPTERS, BASE
 from ome_operator.core.selection.accelerator import ASKED, unset_by_service
 from ome_operator.core.traces.collector import endpoint
@@ -27,7 +27,7 @@ _NO_SPEED = frozenset(
 """Fields of a container that do not affect how fast it serves."""
 
 
-def configurations(decided: Decided, component: str) -> tuple[Configuration, ...]:
+def configurations(decided: PassDecisions, component: str) -> tuple[Configuration, ...]:
     """Return the distinct configurations of the ready groups of a component or, if no group is ready, of its existing
     groups. The configuration of the oldest revision comes first.
     """
@@ -36,7 +36,7 @@ def configurations(decided: Decided, component: str) -> tuple[Configuration, ...
     serving = {name for name, counts in built.items() if any(counts.ready)}
     chosen = serving or {name for name, counts in built.items() if counts.have}
     found = (
-        Configuration(_template(component, data), _hardware(decided, slices[name], stored(data)[component]))
+        Configuration(_template(component, data), _hardware(decided, slices[name], roles_by_component(data)[component]))
         for name, data in decided.intent.data.items()
         if name in chosen
     )
@@ -72,7 +72,7 @@ def _decisive(pod: Manifest) -> Manifest:
     return {**pod, "containers": boxes}
 
 
-def _hardware(decided: Decided, slice_: Slice, role: Stored) -> str:
+def _hardware(decided: PassDecisions, slice_: Slice, role: StoredRole) -> str:
     """Return the number and the products of the GPUs of a group, such as "8x NVIDIA-H100-80GB-HBM3". The products are read
     from the labels of the nodes on which ready pods of the role run; "" if no label names a product.
     """

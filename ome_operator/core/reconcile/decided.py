@@ -6,7 +6,7 @@ from typing import Any
 
 from ome_operator.core.moves.moving import Moving
 from ome_operator.core.observed.objects import Ref
-from ome_operator.core.placement.gangs import Placing
+from ome_operator.core.placement.gangs import GangPlan
 from ome_operator.core.reconcile.desired import Desired
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.recovery.recover import Recovery
@@ -17,7 +17,7 @@ from ome_operator.core.rollout.step import RolloutStep
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decided:
+class PassDecisions:
     """All decisions of a pass over a service, in the order in which `sync` makes them."""
 
     snapshot: Snapshot
@@ -29,7 +29,7 @@ class Decided:
     counts: ReplicaCounts
     step: RolloutStep
     """The step of the rollout, without the groups that wait for nodes."""
-    placing: Placing
+    placing: GangPlan
     moving: Moving
     want: Desired
     recovery: Recovery

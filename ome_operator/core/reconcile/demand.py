@@ -17,16 +17,16 @@ from ome_operator.core.demand.facts import (
     RoleFleet,
     Targets,
 )
-from ome_operator.core.demand.holds import HoldReason, Limit, meaning
+from ome_operator.core.demand.holds import HoldReason, Limit, describe_hold
 from ome_operator.core.demand.task import APPLY, RECOMMEND, DemandTask, MeasuredStart, PeakTime
 from ome_operator.core.freeze.hold import active_hold
 from ome_operator.core.observed.autoscalers import writer_of
 from ome_operator.core.observed.objects import Manifest, Pod
 from ome_operator.core.reasons import FOLLOWS_DEMAND, Reason
 from ome_operator.core.reconcile.configurations import configurations
-from ome_operator.core.reconcile.decided import Decided
+from ome_operator.core.reconcile.decided import PassDecisions
 from ome_operator.core.rollout import demand_fields, scheduled_zero
-from ome_operator.core.rollout.applied import applies, demand_policy, kept_groups, overridden, stored_groups
+from ome_operator.core.rollout.applied import demand_applies, demand_policy, is_overridden, kept_groups, stored_groups
 from ome_operator.core.status.conditions import Condition
 from ome_operator.util.wording import count
 
@@ -51,7 +51,7 @@ DISTURBED = frozenset({"Silent", "NotReady", "NodeLost", "SystemicFault", "Resta
 """Phases of a group during which no group of the service is removed."""
 
 
-def task(decided: Decided) -> DemandTask | None:
+def task(decided: PassDecisions) -> DemandTask | None:
     """Return the description of the service for the autoscaler; None if no component has the class Demand."""
     intent, snapshot = decided.intent, decided.snapshot
     scaled = {role: name for role, name in COMPONENT_OF.items() if name in intent.policies and intent.policies[name].demand}
@@ -75,13 +75,13 @@ def task(decided: Decided) -> DemandTask | None:
         fits=snapshot.service.annotations.get(keys.IGNORE_FIT) == "true" or not snapshot.deps.policy.sees_cluster,
         starts=tuple(_starts(snapshot.pods)),
         roles={role: name for role, name in scaled.items() if not intent.policies[name].unbounded},
-        undone=demand_fields.undone(snapshot.service),
+        undone=demand_fields.undone_size(snapshot.service),
         back=scheduled_zero.sizes_before(snapshot),
         problem=problem(decided),
     )
 
 
-def problem(decided: Decided) -> str:
+def problem(decided: PassDecisions) -> str:
     """Return why the service cannot be scaled with its demand, and what to do; "" if it can, or if no component has the
     class Demand.
     """
@@ -109,19 +109,19 @@ def _targets(policy: DemandPolicy | None, bounds: Mapping[str, GroupBounds]) -> 
     return found._replace(cool_down=quantity.seconds(policy.cool_down)) if policy.cool_down is not None else found
 
 
-def _bounds(decided: Decided, role: str, policy: DemandPolicy | None) -> GroupBounds:
+def _bounds(decided: PassDecisions, role: str, policy: DemandPolicy | None) -> GroupBounds:
     """Return the bounds of a role. If the RoleScale or the spec sets the number, or if the role has no maximum, both bounds
     are the present number.
     """
     component = COMPONENT_OF[role]
     counts, present = decided.intent.policies.get(component), decided.intent.groups.get(component, 0)
-    if counts is None or not (counts.demand and counts.scaled) or overridden(decided.snapshot, component, counts):
+    if counts is None or not (counts.demand and counts.scaled) or is_overridden(decided.snapshot, component, counts):
         return GroupBounds(present, present)
     spare = getattr(policy.spare, component, None) if policy is not None and policy.spare is not None else None
     return GroupBounds(counts.low, counts.high, spare or 0)
 
 
-def _fleet(decided: Decided, role: str, sizes: Mapping[str, int]) -> RoleFleet:
+def _fleet(decided: PassDecisions, role: str, sizes: Mapping[str, int]) -> RoleFleet:
     component, have, ready = COMPONENT_OF[role], 0, 0
     left = 0
     for built in decided.counts.built.values():
@@ -135,7 +135,7 @@ def _fleet(decided: Decided, role: str, sizes: Mapping[str, int]) -> RoleFleet:
     )
 
 
-def _busy(decided: Decided) -> str:
+def _busy(decided: PassDecisions) -> str:
     """Return the rollout, recycle, move or drain that does not permit the removal of a group now; "" if there is none."""
     if decided.step.rolls or len(decided.snapshot.slices) > 1:
         return "a rollout is in progress"
@@ -146,7 +146,7 @@ def _busy(decided: Decided) -> str:
     return "groups wait for nodes" if any(decided.placing.withheld.values()) else ""
 
 
-def _frozen(decided: Decided) -> str:
+def _frozen(decided: PassDecisions) -> str:
     service = decided.snapshot.service
     hold = active_hold(decided.snapshot.deps, service.namespace, service.name, service.annotations)
     if hold is not None:
@@ -175,11 +175,11 @@ def _starts(pods: tuple[Pod, ...]) -> Iterator[MeasuredStart]:
 
 
 def _time(text: str) -> float | None:
-    found = quantity.instant(text)
+    found = quantity.parse_instant(text)
     return None if found is None else found.timestamp()
 
 
-def scaling(decided: Decided) -> Manifest | None:
+def scaling(decided: PassDecisions) -> Manifest | None:
     """Return `status.scaling`: the last decision, if the service is scaled with its demand; None if there is nothing to
     store.
 
@@ -193,22 +193,22 @@ def scaling(decided: Decided) -> Manifest | None:
     out = dict(decided.snapshot.observed.scaling or {})
     rests = scheduled_zero.is_stored(out) and scheduled_zero.sizes_before(decided.snapshot) is not None
     for name, number in {**stored_groups(service.status), **(out.pop("applied", None) or {})}.items():
-        if name in intent.policies and applies(service, intent.policies[name]):
-            hand = overridden(decided.snapshot, name, intent.policies[name])
+        if name in intent.policies and demand_applies(service, intent.policies[name]):
+            hand = is_overridden(decided.snapshot, name, intent.policies[name])
             numbers[name] = 0 if rests and name != keys.ROUTER else intent.groups[name] if hand else number
     return {**out, "applied": numbers} if numbers else out or None
 
 
-def again(decided: Decided) -> float | None:
+def seconds_until_pass(decided: PassDecisions) -> float | None:
     """Return the seconds until the next pass that the class Demand needs: 0 if the status that this pass stores changes the
     decisions of the next pass, which then has to run at once; otherwise None.
     """
     numbers, status = (scaling(decided) or {}).get("applied") or {}, decided.snapshot.service.status
-    begins = goes(decided) and not scheduled_zero.is_stored(status.get("scaling"))
+    begins = removes_all_groups(decided) and not scheduled_zero.is_stored(status.get("scaling"))
     return 0.0 if begins or numbers != stored_groups(status) else None
 
 
-def goes(decided: Decided) -> bool:
+def removes_all_groups(decided: PassDecisions) -> bool:
     """Return whether all groups of the service have to be removed now: the autoscaler has just decided this, and nothing in
     the observed state forbids it. A stored decision does not suffice, because it may be hours old after a restart.
     """
@@ -218,7 +218,7 @@ def goes(decided: Decided) -> bool:
     return not kept and asked.rests_at(decided.snapshot.now.timestamp())
 
 
-def condition(decided: Decided) -> Condition | None:
+def condition(decided: PassDecisions) -> Condition | None:
     """Return the condition FollowsDemand; None if no component has the class Demand, or if nothing was decided yet. Its
     message contains no number that changes while the decision stays the same.
     """
@@ -227,7 +227,7 @@ def condition(decided: Decided) -> Condition | None:
     demanded = [name for name, policy in intent.policies.items() if policy.demand]
     if not demanded or not isinstance(wanted, Mapping):
         return None
-    hand = [name for name in demanded if overridden(decided.snapshot, name, intent.policies[name])]
+    hand = [name for name in demanded if is_overridden(decided.snapshot, name, intent.policies[name])]
     differs = [role for role in GROUPS if wanted.get(role) != intent.groups.get(COMPONENT_OF[role])]
     size = f"{wanted.get(PREFILL)} prefill and {wanted.get(DECODE)} decode groups"
     if keys.ROUTER in demanded:
@@ -243,14 +243,14 @@ def condition(decided: Decided) -> Condition | None:
         reason, says_size = NOT_FOLLOWED[HoldReason(hold)]
         stated = f"The wanted size is {size}; the mode is Recommend" if recommended else f"The size is {size}"
         limits = {name: Limit.UNSET if intent.policies[name].unbounded else Limit.MAX_REPLICAS for name in demanded}
-        says = meaning(hold, found.get("atMaximum"), limits)
+        says = describe_hold(hold, found.get("atMaximum"), limits)
         return _false(reason, f"{says} {stated}" if says_size else says)
     if recommended:
         return Condition(FOLLOWS_DEMAND, True, Reason.RECOMMENDED, f"the demand needs {size}; the mode is Recommend")
     return Condition(FOLLOWS_DEMAND, True, Reason.FOLLOWED, f"the size is {size}")
 
 
-def _by_hand(decided: Decided, hand: Sequence[str]) -> str:
+def _by_hand(decided: PassDecisions, hand: Sequence[str]) -> str:
     """Return the message about components whose RoleScales somebody else has written: an autoscaler, if one is known that
     scales the RoleScale, and otherwise a person.
     """

@@ -7,33 +7,33 @@ from typing import Any
 
 from ome_operator import keys, names
 from ome_operator.api import InferenceService
-from ome_operator.core.group_numbers import by_worth, chosen, exclusions, taken
-from ome_operator.core.moves.moving import Moving, ordered
+from ome_operator.core.group_numbers import by_worth, exclusions, pick_numbers, used_numbers
+from ome_operator.core.moves.moving import Moving, drop_leaving
 from ome_operator.core.moves.moving import enabled as moves_enabled
 from ome_operator.core.observed.objects import Child, Manifest
 from ome_operator.core.observed.slices import Slice
-from ome_operator.core.placement.gangs import Placing, served_first, without_gangs
-from ome_operator.core.placement.leaving import leaving
+from ome_operator.core.placement.gangs import GangPlan, served_first, without_gangs
+from ome_operator.core.placement.leaving import group_to_replace
 from ome_operator.core.reasons import READY, Reason
 from ome_operator.core.reconcile.advice import advice
 from ome_operator.core.reconcile.plan import ApplyStatus, Create, EnsureSecret
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.render import exposure, meta, networkpolicy, router, scaled_object, scaling, services
 from ome_operator.core.render.pod_template import port
-from ome_operator.core.render.statefulsets import Stored, set_names, stamp
+from ome_operator.core.render.statefulsets import StoredRole, set_names, stamp
 from ome_operator.core.resolve.scaling import ReplicaPolicy
 from ome_operator.core.rollout import pod_secrets
-from ome_operator.core.rollout.applied import outdated
-from ome_operator.core.rollout.drain import GRACE, Drain, Held, hold
+from ome_operator.core.rollout.applied import is_outdated
+from ome_operator.core.rollout.drain import GRACE, Drain, Held, retain_groups
 from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.rollout.planner import ReplicaCounts, routers
-from ome_operator.core.rollout.routers import answers, deployment
+from ome_operator.core.rollout.routers import deployment, sidecars_answer
 from ome_operator.core.rollout.step import RolloutStep
-from ome_operator.core.rollout.traffic import TrafficSplit, weigh
+from ome_operator.core.rollout.traffic import TrafficSplit, weigh_revisions
 from ome_operator.core.status import conditions as cond
 from ome_operator.core.status import serving
 from ome_operator.core.status.progress import RoleProgress, RoleProgressSpec, progress
-from ome_operator.names import title
+from ome_operator.names import role_title
 
 ROUTER_PORT = 8080
 
@@ -64,8 +64,8 @@ class Desired:
     """The kind and name of each workload that has fewer pods than desired."""
 
 
-def desired(
-    snapshot: Snapshot, intent: Intent, step: RolloutStep, counts: ReplicaCounts, placing: Placing, moving: Moving
+def desired_objects(
+    snapshot: Snapshot, intent: Intent, step: RolloutStep, counts: ReplicaCounts, placing: GangPlan, moving: Moving
 ) -> Desired:
     """Return every object that should exist: the objects of every kept revision, and the objects that revisions share."""
     source = step.keep[-1] if step.keep else intent.target
@@ -75,8 +75,8 @@ def desired(
     lives_on = _lives_on(snapshot, intent, step)
     complete = bool(roles) and _readable(snapshot.service, intent) and not lives_on
     scaled = {name: policy for name, policy in intent.policies.items() if policy.scaled and name in ports}
-    serves = serving.serves(snapshot.slices, snapshot.revisions, routed=True)
-    answered = complete and front == keys.ROUTER and answers(snapshot, intent, source, serves=serves)
+    serves = serving.can_serve(snapshot.slices, snapshot.revisions, routed=True)
+    answered = complete and front == keys.ROUTER and sidecars_answer(snapshot, intent, source, serves=serves)
     manifests = _shared(snapshot, intent, ports, front, answered) if complete else []
     traffic = _traffic(snapshot, intent, step, counts, front)
     manifests += _outside(snapshot, intent, front, traffic) if complete else []
@@ -104,7 +104,7 @@ def desired(
         scales=frozenset(
             names.component(intent.owner.name, name)
             for name, policy in scaled.items()
-            if not outdated(snapshot, name, policy, intent.groups[name])
+            if not is_outdated(snapshot, name, policy, intent.groups[name])
         ),
         progress=far,
         advice=advice(snapshot, intent, scaled),
@@ -151,7 +151,7 @@ def _traffic(
     """Return the share of the requests that the HTTPRoute should send to each revision; None if no HTTPRoute is wanted."""
     if snapshot.deps.policy.exposure.kind != exposure.ROUTE or not _outside(snapshot, intent, front):
         return None
-    return weigh(snapshot, step, counts, routed=front == keys.ROUTER)
+    return weigh_revisions(snapshot, step, counts, routed=front == keys.ROUTER)
 
 
 def _scales(snapshot: Snapshot, intent: Intent, scaled: Iterable[str]) -> tuple[Create, ...]:
@@ -164,7 +164,7 @@ def _scales(snapshot: Snapshot, intent: Intent, scaled: Iterable[str]) -> tuple[
     return tuple(out)
 
 
-def _ports(intent: Intent, roles: Mapping[str, Stored]) -> dict[str, int]:
+def _ports(intent: Intent, roles: Mapping[str, StoredRole]) -> dict[str, int]:
     ports = {name: role.port for name, role in roles.items()}
     if ports and intent.router is not None:
         ports[keys.ROUTER] = port(intent.router.leader["containers"][0], ROUTER_PORT)
@@ -184,7 +184,7 @@ def _front(snapshot: Snapshot, ports: Mapping[str, int]) -> str:
     return keys.ENGINE if serves and keys.ROUTER not in ready else wanted
 
 
-def _held(snapshot: Snapshot, intent: Intent, step: RolloutStep, placing: Placing, moving: Moving) -> Held:
+def _held(snapshot: Snapshot, intent: Intent, step: RolloutStep, placing: GangPlan, moving: Moving) -> Held:
     """Return the groups to keep for now, for every role of every kept revision."""
     out = {}
     for revision, share in step.groups.items():
@@ -193,16 +193,16 @@ def _held(snapshot: Snapshot, intent: Intent, step: RolloutStep, placing: Placin
         for name, role in intent.roles(revision).items():
             if name not in share:
                 continue
-            order = ordered(moving, revision, name, by_worth(name, role.size, found, moving.leaving.get(name, ())))
+            order = drop_leaving(moving, revision, name, by_worth(name, role.size, found, moving.leaving.get(name, ())))
             if revision == intent.target and placing.withheld:
                 order = served_first(placing, name, order)
             replaces = revision == step.grows(intent.target) and not moving.extra.get(name)
-            goes = leaving(snapshot, intent.fit.excluded, found, name, role) if replaces else ()
-            wanted = chosen(share[name], [number for number in order if number not in goes], taken(name, found))
+            goes = group_to_replace(snapshot, intent.fit.excluded, found, name, role) if replaces else ()
+            wanted = pick_numbers(share[name], [number for number in order if number not in goes], used_numbers(name, found))
             known = found if revision != intent.target else without_gangs(placing, name, found)
             grace = role.leader["spec"]["template"]["spec"].get("terminationGracePeriodSeconds", GRACE)
             drain = Drain(snapshot.observed.drains, float(grace))
-            out[revision, name] = hold(name, wanted, known, snapshot.now, routed, drain)
+            out[revision, name] = retain_groups(name, wanted, known, snapshot.now, routed, drain)
     return out
 
 
@@ -294,7 +294,7 @@ def _roles(intent: Intent, held: Held, source: str, counts: ReplicaCounts, route
     for name, role in roles.items():
         sets = [("StatefulSet", one) for revision in kept for one in _sets(intent, held, revision, name)]
         groups = counts.wanted[source][name]
-        out.append(RoleProgressSpec(name, title(name, both), groups, role.size, tuple(sets)))
+        out.append(RoleProgressSpec(name, role_title(name, both), groups, role.size, tuple(sets)))
     if routed and roles and keys.ROUTER in intent.groups:
         deployments = tuple(("Deployment", names.router(intent.owner.name, revision)) for revision in kept)
         out.append(RoleProgressSpec(keys.ROUTER, keys.ROUTER, intent.groups[keys.ROUTER], 1, deployments))
@@ -340,7 +340,7 @@ def _scale_conditions(scale: Child, role: RoleProgress, now: datetime) -> list[d
     ready, wanted = min(role.ready_groups, role.role.groups), role.role.groups
     reason = Reason.READY if role.complete else Reason.PROGRESSING
     condition = cond.Condition(READY, role.complete, reason, f"{ready} of {wanted} groups are ready")
-    return cond.stamp([condition], (scale.content or {}).get("conditions") or (), scale.generation, now)
+    return cond.format_conditions([condition], (scale.content or {}).get("conditions") or (), scale.generation, now)
 
 
 def selector(owner: meta.Owner, revision: str) -> str:

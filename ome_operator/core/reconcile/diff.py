@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ome_operator import keys, names
 from ome_operator.core.observed.managed_fields import digest
 from ome_operator.core.observed.objects import Child, Manifest
-from ome_operator.core.placement.gangs import PLACED, Placing, give_back
+from ome_operator.core.placement.gangs import PLACED, GangPlan, give_back
 from ome_operator.core.reasons import Reason
 from ome_operator.core.reconcile.desired import Desired, selector
 from ome_operator.core.reconcile.plan import Apply, Delete, Guard, Plan
@@ -16,10 +16,10 @@ from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.resolve.pinned import pinned_revisions
 from ome_operator.core.rollout import node_scale_down
 from ome_operator.core.rollout.intent import Intent
-from ome_operator.core.rollout.retire import discard, leftovers
-from ome_operator.core.rollout.revisions import surplus
+from ome_operator.core.rollout.retire import discard, remove_extra_groups
+from ome_operator.core.rollout.revisions import revisions_beyond_limit
 from ome_operator.core.rollout.step import RolloutStep
-from ome_operator.core.rollout.traffic import allowed
+from ome_operator.core.rollout.traffic import allowed_deletions
 from ome_operator.util.memoize import memoize_by_identity
 
 HISTORY = 10
@@ -38,12 +38,12 @@ ACCESS = frozenset({"ServiceAccount", "Role", "RoleBinding"})
 """Kinds that give routers access to pods. Their objects are kept until the last router is gone."""
 
 
-def changes(snapshot: Snapshot, intent: Intent, step: RolloutStep, want: Desired, placing: Placing = PLACED) -> Plan:
+def changes(snapshot: Snapshot, intent: Intent, step: RolloutStep, want: Desired, placing: GangPlan = PLACED) -> Plan:
     """Return the plan that applies objects that differ, creates objects that are missing, and deletes objects that are
     not desired any more.
     """
     unwanted = (*step.delete, *(_prune(snapshot, step, want) if want.complete else ()))
-    gone = allowed(snapshot, want.traffic, unwanted)
+    gone = allowed_deletions(snapshot, want.traffic, unwanted)
     waits = (gone.again, want.traffic.again if want.traffic else None, *(held.again for held in want.held.values()))
     return Plan(
         first=_applies(snapshot, intent.ledger.write),
@@ -65,7 +65,7 @@ def changes(snapshot: Snapshot, intent: Intent, step: RolloutStep, want: Desired
     )
 
 
-class Alone(NamedTuple):
+class ExclusiveRevision(NamedTuple):
     """A revision whose StatefulSets are created only when no engine pod of another revision exists any more (decisions
     6).
     """
@@ -79,24 +79,24 @@ class Alone(NamedTuple):
         return mine
 
 
-def _alone(snapshot: Snapshot, intent: Intent, step: RolloutStep) -> Alone | None:
+def _alone(snapshot: Snapshot, intent: Intent, step: RolloutStep) -> ExclusiveRevision | None:
     others = len(snapshot.revisions) > 1 or len(snapshot.slices) > 1 or snapshot.unusable
     if len(step.keep) != 1 or not step.alone or not others:
         return None
     (revision,) = step.keep
-    return Alone(revision, Guard(selector(intent.owner, revision)))
+    return ExclusiveRevision(revision, Guard(selector(intent.owner, revision)))
 
 
 _digest = memoize_by_identity(32768)(digest)
 
 
-def _applies(snapshot: Snapshot, manifests: Iterable[Manifest], alone: Alone | None = None) -> tuple[Apply, ...]:
+def _applies(snapshot: Snapshot, manifests: Iterable[Manifest], alone: ExclusiveRevision | None = None) -> tuple[Apply, ...]:
     """Return a server-side apply for each manifest that differs from its stored object."""
     found = (_apply(snapshot, manifest, alone) for manifest in manifests)
     return tuple(apply for apply in found if apply is not None)
 
 
-def _apply(snapshot: Snapshot, manifest: Manifest, alone: Alone | None) -> Apply | None:
+def _apply(snapshot: Snapshot, manifest: Manifest, alone: ExclusiveRevision | None) -> Apply | None:
     """Return the apply of a manifest, with its digest as an annotation; None if the stored object is equal or is being
     deleted.
     """
@@ -134,7 +134,7 @@ def _hashed(manifest: Manifest, wanted: str) -> Manifest:
     return {**manifest, "metadata": {**metadata, "annotations": annotations}}
 
 
-def _fewer(snapshot: Snapshot, intent: Intent, want: Desired, placing: Placing) -> Iterable[Delete]:
+def _fewer(snapshot: Snapshot, intent: Intent, want: Desired, placing: GangPlan) -> Iterable[Delete]:
     """Return the deletions of groups that exist and are not kept. Groups that release nodes are deleted at once; all others
     are deleted step by step.
     """
@@ -152,7 +152,7 @@ def _scaled_down(snapshot: Snapshot, want: Desired) -> Iterator[Delete]:
         if revision in snapshot.slices:
             found = snapshot.slices[revision]
             abandoned = frozenset(pod.uid for pod in found.pods if snapshot.abandoned(pod))
-            yield from leftovers(snapshot.service.name, component, held.numbers, found, abandoned)
+            yield from remove_extra_groups(snapshot.service.name, component, held.numbers, found, abandoned)
 
 
 def _prune(snapshot: Snapshot, step: RolloutStep, want: Desired) -> list[Delete]:
@@ -200,5 +200,5 @@ def _forgotten(snapshot: Snapshot, intent: Intent, step: RolloutStep) -> list[De
     used = frozenset({*present, *step.keep}) | intent.aim.used | pinned_revisions(snapshot.service.spec)
     return [
         Delete("ControllerRevision", revision.child.name, revision.child.uid)
-        for revision in surplus(snapshot.revisions, used, HISTORY)
+        for revision in revisions_beyond_limit(snapshot.revisions, used, HISTORY)
     ]

@@ -118,7 +118,7 @@ def fingerprint(pod: Pod) -> PodFingerprint:
 
 
 @dataclass(frozen=True)
-class Recycle:
+class GroupRecycle:
     """Deletions of pods of one group. All of them are carried out if a live read finds the same pods in the same state;
     otherwise none is.
     """
@@ -201,7 +201,7 @@ class EditState(StrEnum):
     """The rollout of the edit to the service did not become complete in time, or the edit was rejected."""
 
 
-class Stand(NamedTuple):
+class EditStand(NamedTuple):
     """The state of a service in the rollout of the last edit of one shared object."""
 
     epoch: Epoch
@@ -238,7 +238,7 @@ class Plan:
     """Changes of RoleScales that wake a service without groups because a request has arrived, or that remove or restore the
     groups of a service because of its schedule."""
     delete: tuple[Delete, ...] = ()
-    recycle: tuple[Recycle, ...] = ()
+    recycle: tuple[GroupRecycle, ...] = ()
     status: dict[str, Any] = field(default_factory=dict)
     """The complete desired status. It is written only if it differs from the stored status."""
     urgent: bool = True
@@ -250,7 +250,7 @@ class Plan:
     rolls: bool = False
     """Whether the service is rolling out an edit of a shared object, or would be if it did not have to wait for other
     services. False once the rollout is complete."""
-    stands: Mapping[Ref, Stand] = field(default_factory=dict)
+    stands: Mapping[Ref, EditStand] = field(default_factory=dict)
     """The state of the service in the rollout of the last edit of each shared object; empty if no edits of shared objects
     are rolled out to the service."""
     nodes: bool = False

@@ -6,15 +6,15 @@ from typing import Any
 from ome_operator import keys, names
 from ome_operator.api import InferenceService
 from ome_operator.core.observed.objects import Observed
-from ome_operator.core.observed.slices import made_by_workload, started
-from ome_operator.core.placement.gangs import Placing
-from ome_operator.core.podspec.spelling import translated
+from ome_operator.core.observed.slices import has_started, made_by_workload
+from ome_operator.core.placement.gangs import GangPlan
+from ome_operator.core.podspec.spelling import translate_errors
 from ome_operator.core.preflight import status as preflight_status
 from ome_operator.core.problem import Problem
 from ome_operator.core.reasons import CONDITION, MODEL_READY, READY, ROLLED_OUT, Reason
 from ome_operator.core.reconcile import demand
 from ome_operator.core.reconcile.advice import cluster_warnings
-from ome_operator.core.reconcile.decided import Decided
+from ome_operator.core.reconcile.decided import PassDecisions
 from ome_operator.core.reconcile.desired import Desired
 from ome_operator.core.reconcile.plan import NEEDED, Plan
 from ome_operator.core.reconcile.snapshot import Snapshot
@@ -36,12 +36,12 @@ from ome_operator.core.status.transfers import transfers_condition
 from ome_operator.core.waves import shared_edits
 
 
-def report(decided: Decided, work: Plan) -> Report:
+def report(decided: PassDecisions, work: Plan) -> Report:
     """Return all inputs of `status.service.status`. `work` contains all writes and deletions of the pass."""
     snapshot, intent, want, clock = decided.snapshot, decided.intent, decided.want, decided.clock
     service, resolved = snapshot.service, intent.resolved
     rolled_out = _rollout(decided)
-    checked = preflight_status.checked(snapshot.pods)
+    checked = preflight_status.findings_of_groups(snapshot.pods)
     judged, worst = _judged(snapshot, intent, want)
     warned = cluster_warnings(snapshot, intent, want.manifests, want.progress)
     return Report(
@@ -60,9 +60,9 @@ def report(decided: Decided, work: Plan) -> Report:
         serving=_serving(snapshot, intent),
         rollout=rolled_out,
         reached=_reached(decided, whole=rolled_out is not None and bool(rolled_out.status)),
-        hold=rollout.hold(intent.target, decided.step, stored_hold(service.status), snapshot.now),
+        hold=rollout.hold_fields(intent.target, decided.step, stored_hold(service.status), snapshot.now),
         updated={role: groups.have for role, groups in decided.counts.built.get(intent.target, {}).items()},
-        bounded=rollout.bounded(intent.target, decided.counts),
+        bounded=rollout.meets_bounds(intent.target, decided.counts),
         serves=_serves(snapshot, want),
         clock=clock.stored,
         drift=resolved.drift,
@@ -70,7 +70,7 @@ def report(decided: Decided, work: Plan) -> Report:
         rejected=_rejected(decided),
         pods=tuple(filter(made_by_workload, snapshot.observed.pods)),
         component_urls=_urls(intent, want),
-        groups=preflight_status.beside(decided.recovery.groups, checked),
+        groups=preflight_status.add_findings(decided.recovery.groups, checked),
         preflight=preflight_status.condition(checked),
         placement=decided.placing.stored,
         held=decided.placing.held,
@@ -87,7 +87,7 @@ def report(decided: Decided, work: Plan) -> Report:
     )
 
 
-def _problems(decided: Decided, work: Plan) -> Iterator[Problem]:
+def _problems(decided: PassDecisions, work: Plan) -> Iterator[Problem]:
     """Yield the problems that keep the service from running as its spec describes."""
     snapshot, intent, want = decided.snapshot, decided.intent, decided.want
     yield from intent.problems
@@ -97,12 +97,12 @@ def _problems(decided: Decided, work: Plan) -> Iterator[Problem]:
     yield from _waiting(decided.placing, want)
 
 
-def _reached(decided: Decided, *, whole: bool) -> tuple[Any, ...]:
+def _reached(decided: PassDecisions, *, whole: bool) -> tuple[Any, ...]:
     """Return the edits of shared objects whose rollout to the service has been completed, now or earlier. `whole` states
     whether the rollout is complete now.
     """
     before, arrived = decided.snapshot.service.status.get("reached") or (), decided.pending if whole else ()
-    return tuple(shared_edits.reached(before, arrived, decided.intent.epochs, decided.snapshot.now))
+    return tuple(shared_edits.reached_edits(before, arrived, decided.intent.epochs, decided.snapshot.now))
 
 
 def _judged(snapshot: Snapshot, intent: Intent, want: Desired) -> tuple[tuple[str, ...], str]:
@@ -183,7 +183,7 @@ def _serves(snapshot: Snapshot, want: Desired) -> bool:
     """Return whether requests to the URL are answered now. If the URL has no Service yet, this pass creates it."""
     address = snapshot.controlled("Service", snapshot.service.name)
     front = address.labels.get(keys.COMPONENT) if address is not None else want.front
-    return serving.serves(snapshot.slices, snapshot.revisions, routed=front == keys.ROUTER)
+    return serving.can_serve(snapshot.slices, snapshot.revisions, routed=front == keys.ROUTER)
 
 
 def _model(intent: Intent) -> cond.Condition | None:
@@ -211,7 +211,7 @@ def _model(intent: Intent) -> cond.Condition | None:
     return cond.Condition(MODEL_READY, False, Reason.WAITING_FOR_NODES, message)
 
 
-def _rollout(decided: Decided) -> cond.Condition | None:
+def _rollout(decided: PassDecisions) -> cond.Condition | None:
     """Return the condition RolledOut: whether the target revision is complete and the only revision; None if there is no
     target.
     """
@@ -258,11 +258,11 @@ def _way_out(service: InferenceService, intent: Intent, clock: Clock) -> str:
 def _failure(service: InferenceService, intent: Intent, want: Desired) -> str:
     """Return why the rollout of the target revision failed."""
     lacks = "; ".join(one.message for one in want.progress if not one.complete) or "not all of its pods are ready"
-    limit = f"{progress_deadline.allowed(service)} (spec.rollout.readyTimeout)"
+    limit = f"{progress_deadline.time_limit(service)} (spec.rollout.readyTimeout)"
     return f"revision {intent.target} has made no progress for {limit}: {lacks}"
 
 
-def _rejected(decided: Decided) -> tuple[Mapping[str, Any], ...]:
+def _rejected(decided: PassDecisions) -> tuple[Mapping[str, Any], ...]:
     """Return the rejections that still apply. A new rejection is added if the revision failed and the user wants the
     preceding complete revision to be restored.
 
@@ -272,7 +272,7 @@ def _rejected(decided: Decided) -> tuple[Mapping[str, Any], ...]:
     if clock.left != 0 or not clock.back:
         return intent.aim.rejected
     failure = _failure(snapshot.service, intent, decided.want)
-    lacks = own_lack.since(snapshot, intent, clock, decided.placing.stored)
+    lacks = own_lack.waiting_since(snapshot, intent, clock, decided.placing.stored)
     return (*intent.aim.rejected, intent.aim.reject(Reason.PROGRESS_DEADLINE_EXCEEDED, failure, snapshot.now, lacks))
 
 
@@ -297,7 +297,7 @@ def _refused(plan: Plan, snapshot: Snapshot, intent: Intent) -> tuple[Problem, .
             condition = ROLLED_OUT if snapshot.controlled(*key) is not None else READY
         else:
             condition = CONDITION.get(component, ROLLED_OUT)
-        message = translated(refusal.message, snapshot.service, intent.resolved.runtime)
+        message = translate_errors(refusal.message, snapshot.service, intent.resolved.runtime)
         if message != refusal.message:
             out.append(Problem(condition, Reason.INVALID_POD, message))
         else:
@@ -320,7 +320,7 @@ def _without_capacity(snapshot: Snapshot, intent: Intent, want: Desired) -> Iter
     """Yield a problem for each incomplete role whose pods do not fit on the nodes. If another revision runs, nothing is
     yielded, because the rollout reports the reason.
     """
-    if any(started(found) for name, found in snapshot.slices.items() if name != intent.target):
+    if any(has_started(found) for name, found in snapshot.slices.items() if name != intent.target):
         return
     lacking = {one.role.component for one in want.progress if not one.complete}
     for lack in intent.fit.lacks:
@@ -329,7 +329,7 @@ def _without_capacity(snapshot: Snapshot, intent: Intent, want: Desired) -> Iter
                 yield Problem(CONDITION[component], Reason.DOES_NOT_FIT, lack.sentence)
 
 
-def _waiting(placing: Placing, want: Desired) -> Iterator[Problem]:
+def _waiting(placing: GangPlan, want: Desired) -> Iterator[Problem]:
     """Yield a problem for each role with groups that wait for nodes."""
     for each in want.progress:
         groups = placing.withheld.get(each.role.component, 0)

@@ -10,7 +10,7 @@ from ome_operator import quantity
 from ome_operator.api import InferenceService
 from ome_operator.core.observed import slices
 from ome_operator.core.observed.objects import Child, Deps, Observed, Pod
-from ome_operator.core.observed.restored import elsewhere
+from ome_operator.core.observed.restored import original_namespace
 from ome_operator.core.observed.slices import Revision, Slice
 
 
@@ -44,7 +44,7 @@ class Snapshot:
         are never used, and none of their pods may run, because the pods would contact the ranks of the original service.
         """
         service = self.service
-        found = {one.name: elsewhere(one, service.name, service.namespace) for one in self.revisions}
+        found = {one.name: original_namespace(one, service.name, service.namespace) for one in self.revisions}
         return {name: place for name, place in found.items() if place and not self._controls(name)}
 
     def _controls(self, revision: str) -> bool:
@@ -65,7 +65,7 @@ class Snapshot:
     @cached_property
     def revisions(self) -> tuple[Revision, ...]:
         """The stored revisions, oldest first."""
-        return tuple(slices.stored(self.observed.children.values(), self.service.uid))
+        return tuple(slices.stored_revisions(self.observed.children.values(), self.service.uid))
 
     @cached_property
     def inputs(self) -> Mapping[str, Mapping[str, Any]]:
@@ -74,7 +74,7 @@ class Snapshot:
 
     def started(self, revision: str) -> bool:
         """Return whether a revision has engines on the cluster, or is about to get them."""
-        return revision in self.slices and slices.started(self.slices[revision])
+        return revision in self.slices and slices.has_started(self.slices[revision])
 
     def lost(self, node: str) -> bool:
         """Return whether a node is gone or its kubelet does not report, so that the deletions of its pods are not

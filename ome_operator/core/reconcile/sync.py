@@ -18,11 +18,11 @@ from ome_operator.core.moves import moving as moves
 from ome_operator.core.observed.objects import Deps, Observed, Ref
 from ome_operator.core.observed.slices import controlled_or_adoptable, has_former_name
 from ome_operator.core.placement import making_room, second_copy
-from ome_operator.core.placement.gangs import place
+from ome_operator.core.placement.gangs import decide_gangs
 from ome_operator.core.reasons import ANOTHER, ORDER, READY, ROLLED_OUT, Reason
 from ome_operator.core.reconcile import demand
-from ome_operator.core.reconcile.decided import Decided
-from ome_operator.core.reconcile.desired import Desired, desired
+from ome_operator.core.reconcile.decided import PassDecisions
+from ome_operator.core.reconcile.desired import Desired, desired_objects
 from ome_operator.core.reconcile.diff import changes
 from ome_operator.core.reconcile.plan import Plan
 from ome_operator.core.reconcile.report import report
@@ -33,10 +33,10 @@ from ome_operator.core.rollout import image_pulls, own_lack, progress_deadline, 
 from ome_operator.core.rollout.dry_run import with_dry_run
 from ome_operator.core.rollout.intent import Intent, choose
 from ome_operator.core.rollout.replicas import replica_counts
-from ome_operator.core.rollout.step import decide, without
+from ome_operator.core.rollout.step import decide_step, without_withheld
 from ome_operator.core.status import conditions as cond
 from ome_operator.core.status import serving, virtual
-from ome_operator.core.status.service import events, status, urgent
+from ome_operator.core.status.service import events, is_urgent, status
 from ome_operator.core.waves import shared_edits
 
 ANOTHER_RETRY = 60.0
@@ -77,15 +77,15 @@ def _worked_on(snapshot: Snapshot, as_written: InferenceService, held: Hold | No
     found = report(decided, work)
     if held is None:
         return _with_status(decided, work, status(found))
-    plan = _with_status(decided, work, status(plan_filter.told(found, held, snapshot)))
-    less = plan_filter.allowed(plan, held, snapshot)
+    plan = _with_status(decided, work, status(plan_filter.hold_report(found, held, snapshot)))
+    less = plan_filter.allowed_plan(plan, held, snapshot)
     recycled = (f"recycle {group}" for group in decided.recovery.begun)
-    steps = [*_ways(snapshot, decided.intent), *plan_filter.would(plan, less), *recycled]
+    steps = [*_ways(snapshot, decided.intent), *plan_filter.suppressed_steps(plan, less), *recycled]
     done = with_hold(less, snapshot.service.status, held, snapshot.service.generation, snapshot.now, steps)
-    return replace(done, urgent=decided.recovery.urgent or urgent(snapshot.service.status, done.status))
+    return replace(done, urgent=decided.recovery.urgent or is_urgent(snapshot.service.status, done.status))
 
 
-def _decide(snapshot: Snapshot, as_written: InferenceService, *, frozen: bool) -> Decided:
+def _decide(snapshot: Snapshot, as_written: InferenceService, *, frozen: bool) -> PassDecisions:
     """Make all decisions about a service. If `frozen` is true, no timeout runs, because nothing is carried out now."""
     service = snapshot.service
     # Which revision is the target, what does it wait for, and how long has it made no progress?
@@ -96,22 +96,22 @@ def _decide(snapshot: Snapshot, as_written: InferenceService, *, frozen: bool) -
     # How many groups does each slice have now, and how many may it have after this pass?
     counts = replica_counts(snapshot, intent)
     ahead = _ahead(snapshot, intent, pending)
-    waited = making_room.waited(service.status)
+    waited = making_room.waited_for_capacity(service.status)
     intent = image_pulls.pulled_first(snapshot, intent, counts, begins=not ahead and not waited)
     if not ahead or waited:
         intent = making_room.with_capacity(snapshot, intent, counts.bounds)
     if not ahead:
-        intent = second_copy.advised(snapshot, intent, counts)
-    step = decide(service.name, intent.target, snapshot.slices, intent.gate, counts, ahead)
+        intent = second_copy.add_second_copy_advice(snapshot, intent, counts)
+    step = decide_step(service.name, intent.target, snapshot.slices, intent.gate, counts, ahead)
     # Which groups have to leave their nodes, and which roles have one more group for that?
-    moving = moves.decide(snapshot, intent, step, frozen=frozen)
-    step, intent = moves.widened(step, moving), moves.excluding(intent, moving)
+    moving = moves.decide_moves(snapshot, intent, step, frozen=frozen)
+    step, intent = moves.add_replacements(step, moving), moves.exclude_nodes(intent, moving)
     # Which of the desired groups wait for nodes?
-    placing = place(snapshot, intent, step, held=frozen)
-    step = without(step, intent.target, placing.withheld)
+    placing = decide_gangs(snapshot, intent, step, held=frozen)
+    step = without_withheld(step, intent.target, placing.withheld)
     # Which objects should exist, and which groups have failed?
-    want = desired(snapshot, intent, step, counts, placing, moving)
-    return Decided(
+    want = desired_objects(snapshot, intent, step, counts, placing, moving)
+    return PassDecisions(
         snapshot=snapshot, intent=intent, pending=tuple(pending), clock=clock, counts=counts, step=step, placing=placing,
         moving=moving, want=want,
         recovery=recover(snapshot, intent, want.held, frozen=frozen), zero=_zero(snapshot, intent, want),
@@ -120,16 +120,16 @@ def _decide(snapshot: Snapshot, as_written: InferenceService, *, frozen: bool) -
 
 def _zero(snapshot: Snapshot, intent: Intent, want: Desired) -> Mapping[str, Any]:
     """Return the field `zero` of the status. It describes a service in which some role has, or once had, no groups."""
-    serves = serving.serves(snapshot.slices, snapshot.revisions, routed=want.front == keys.ROUTER)
+    serves = serving.can_serve(snapshot.slices, snapshot.revisions, routed=want.front == keys.ROUTER)
     return zero.state(zero.facts(snapshot, intent.groups, serves=serves))
 
 
-def _work(decided: Decided) -> Plan:
+def _work(decided: PassDecisions) -> Plan:
     """Return the writes and deletions of a pass, and the time until the next pass."""
     intent, placing, want, recovery = decided.intent, decided.placing, decided.want, decided.recovery
     snapshot, written = decided.snapshot, changes(decided.snapshot, intent, decided.step, want, placing)
     moving = decided.moving
-    by_schedule = scheduled_zero.writes(snapshot, intent.policies, goes=demand.goes(decided))
+    by_schedule = scheduled_zero.writes(snapshot, intent.policies, goes=demand.removes_all_groups(decided))
     return replace(
         written,
         check=intent.check,
@@ -137,7 +137,7 @@ def _work(decided: Decided) -> Plan:
         apply_status=want.scale_status,
         patch=(*written.patch, *moving.patch),
         delete=(*written.delete, *recovery.delete, *moving.delete),
-        scale=zero.wake(snapshot, decided.zero, intent.groups) or by_schedule,
+        scale=zero.wake_patches(snapshot, decided.zero, intent.groups) or by_schedule,
         recycle=recovery.recycle,
         pulls=intent.pulls.active,
         nodes=intent.fit.asked or placing.claim is not None or moving.asks,
@@ -151,14 +151,14 @@ def _work(decided: Decided) -> Plan:
             placing.again,
             intent.fit.again,
             moving.again,
-            zero.again(decided.zero, snapshot.now),
-            demand.again(decided),
+            zero.seconds_until_change(decided.zero, snapshot.now),
+            demand.seconds_until_pass(decided),
             intent.pulls.again,
         ),
     )
 
 
-def _with_status(decided: Decided, work: Plan, new_status: dict[str, Any]) -> Plan:
+def _with_status(decided: PassDecisions, work: Plan, new_status: dict[str, Any]) -> Plan:
     """Add to the plan `work` the `new_status`, and the data that other parts of the operator need about the rollout."""
     snapshot, intent, step, recovery = decided.snapshot, decided.intent, decided.step, decided.recovery
     before = snapshot.service.status
@@ -167,16 +167,16 @@ def _with_status(decided: Decided, work: Plan, new_status: dict[str, Any]) -> Pl
     failed = intent.aim.rejection is not None or decided.clock.left == 0 or _refused(new_status)
     earlier = snapshot.slices.keys() | shared_edits.whole_before(new_status)
     mistaken = _refused(new_status) and shared_edits.edited_itself(intent.aim.wish, earlier, intent.data)
-    lacks = own_lack.since(snapshot, intent, decided.clock, decided.placing.stored) if waits else None
+    lacks = own_lack.waiting_since(snapshot, intent, decided.clock, decided.placing.stored) if waits else None
     if lacks is None and intent.aim.rejection is not None:
         lacks = own_lack.when_rejected(intent.aim.rejection, snapshot.now)
     return replace(
         work,
         status=new_status,
-        urgent=recovery.urgent or urgent(before, new_status),
+        urgent=recovery.urgent or is_urgent(before, new_status),
         events=(*recovery.events, *events(before.get("conditions") or (), new_status["conditions"])),
         rolls=bool(waits) and (step.rolls or step.keep == (intent.target,)),
-        stands=shared_edits.stands(
+        stands=shared_edits.edit_states(
             intent.epochs,
             waits,
             failed=failed,
@@ -218,7 +218,7 @@ def with_hold(
 
     `before` is the stored status. If `held` is None, the status has no condition Frozen.
     """
-    new_status = plan_filter.marked(plan.status, before, held, steps, generation, now)
+    new_status = plan_filter.with_frozen_condition(plan.status, before, held, steps, generation, now)
     return replace(plan, status=new_status, events=() if held is not None and held.observed else plan.events)
 
 
@@ -226,7 +226,7 @@ def _former(snapshot: Snapshot) -> str:
     """Return why the service must not be changed: an older version of the operator made its objects in a form that this
     version does not support. "" if there is no such object.
     """
-    found = {one.name for one in snapshot.revisions if revisions.former(one) and snapshot.made(one.name)}
+    found = {one.name for one in snapshot.revisions if revisions.is_former_format(one) and snapshot.made(one.name)}
     found |= {name for name, present in snapshot.slices.items() if any(map(has_former_name, present.workloads))}
     if not found:
         return ""
@@ -255,7 +255,7 @@ def _pending(snapshot: Snapshot, intent: Intent, status: Mapping[str, Any]) -> d
     (`Stand.narrow`). The revisions that were complete last are read from `status`.
     """
     before = snapshot.slices.keys() | shared_edits.whole_before(status)
-    found = shared_edits.pending(intent.aim.wish, before, intent.data)
+    found = shared_edits.pending_edits(intent.aim.wish, before, intent.data)
     return {ref: narrow for ref, narrow in found.items() if ref in intent.epochs}
 
 
@@ -278,7 +278,9 @@ def refuse_spec(
         wanted = [cond.Condition(ROLLED_OUT, False, reason, why), answers]
     types = {each.type for each in wanted}
     kept = [one for one in stored if one.get("type") not in types]
-    conditions = cond.with_summary([*kept, *cond.stamp(wanted, stored, generation, now)], stored, generation, now)
+    conditions = cond.with_summary(
+        [*kept, *cond.format_conditions(wanted, stored, generation, now)], stored, generation, now
+    )
     return Plan(
         status={**before, "observedGeneration": generation, "conditions": conditions}, events=events(stored, conditions)
     )
@@ -291,6 +293,8 @@ def _another(service: InferenceService, manager: str, now: datetime) -> Plan:
     )
     stored = service.status.get("conditions") or ()
     wanted = [cond.Condition(ANOTHER, True, Reason.FOREIGN_MANAGER, why)]
-    conditions = [one for one in stored if one.get("type") in ORDER] + cond.stamp(wanted, stored, service.generation, now)
+    conditions = [one for one in stored if one.get("type") in ORDER] + cond.format_conditions(
+        wanted, stored, service.generation, now
+    )
     conditions = cond.with_summary(conditions, stored, service.generation, now)
     return Plan(status={**service.status, "conditions": conditions}, urgent=False, requeue_after=ANOTHER_RETRY)

@@ -9,8 +9,8 @@ from typing import Any
 from ome_operator import quantity
 from ome_operator.core.observed.objects import Pod
 from ome_operator.core.recovery.group import Group, uid_of
-from ome_operator.core.recovery.record import UID, GroupRecord, mark
-from ome_operator.core.termination import telling
+from ome_operator.core.recovery.record import UID, GroupRecord, start_mark
+from ome_operator.core.termination import most_informative_line
 
 Failure = dict[str, Any]
 """A failure, in the format of `status.groups[].lastFailure`."""
@@ -23,7 +23,7 @@ evidence."""
 _PLAIN = frozenset({"Error", "Completed"})
 
 
-def found(group: Group, record: GroupRecord, lost: Callable[[str], bool], now: datetime) -> Failure | None:
+def find_failure(group: Group, record: GroupRecord, lost: Callable[[str], bool], now: datetime) -> Failure | None:
     """Return the failure to store: the container that ended first since the recorded start or, if none has ended, the
     failure that is visible from outside or that was stored before. None if there is no failure.
     """
@@ -38,7 +38,7 @@ def found(group: Group, record: GroupRecord, lost: Callable[[str], bool], now: d
     return current or next(_seen(group, record, lost, now), None) or known
 
 
-def about(group: Group, reason: str, message: str, now: datetime) -> Failure:
+def group_failure(group: Group, reason: str, message: str, now: datetime) -> Failure:
     """Return a failure of the group as a whole, reported for its leader pod."""
     return {"podName": group.name, "reason": reason, "message": message, "time": quantity.rfc3339(now)}
 
@@ -51,15 +51,15 @@ def sentence(failure: Failure) -> str:
     how = f"container {failure.get('containerName')} of pod {pod} exited with code {failure['exitCode']}"
     if reason not in _PLAIN:
         how += f" ({reason})"
-    return f"{how}: {words}" if (words := telling(message)) else how
+    return f"{how}: {words}" if (words := most_informative_line(message)) else how
 
 
-def late(group: Group, why: str, now: datetime) -> Failure:
+def start_failure(group: Group, why: str, now: datetime) -> Failure:
     """Return why a group does not become ready: the latest exit of a container of its pods or, if there is none, a
     failure with the message `why`.
     """
     endings = [one for pod in group.pods.values() if (one := _ended(pod, now)) is not None]
-    return max(endings, key=lambda one: str(one["time"]), default=about(group, LATE, why, now))
+    return max(endings, key=lambda one: str(one["time"]), default=group_failure(group, LATE, why, now))
 
 
 def _failed(pod: Pod, rank: int, record: GroupRecord) -> bool:
@@ -67,7 +67,7 @@ def _failed(pod: Pod, rank: int, record: GroupRecord) -> bool:
     since the recorded start, or is about to end.
     """
     same = uid_of(record, rank) == pod.uid[:UID]
-    return same and (record.members[str(rank)] != mark(pod) or pod.deleting or pod.over or not pod.running)
+    return same and (record.members[str(rank)] != start_mark(pod) or pod.deleting or pod.over or not pod.running)
 
 
 def _ended(pod: Pod, now: datetime) -> Failure | None:
@@ -87,9 +87,9 @@ def _seen(group: Group, record: GroupRecord, lost: Callable[[str], bool], now: d
         if str(rank) not in record.members:
             continue
         if pod is None:
-            yield about(group, MISSING, f"rank {rank} has no pod", now)
+            yield group_failure(group, MISSING, f"rank {rank} has no pod", now)
         elif pod.deleting or pod.over:
             where = f" on node {pod.node}, which does not report" if lost(pod.node) else ""
-            yield about(group, DELETED, f"it is being deleted{where}", now) | {"podName": pod.name}
+            yield group_failure(group, DELETED, f"it is being deleted{where}", now) | {"podName": pod.name}
         elif uid_of(record, rank) != pod.uid[:UID]:
-            yield about(group, REPLACED, "it was deleted and replaced by a new pod", now) | {"podName": pod.name}
+            yield group_failure(group, REPLACED, "it was deleted and replaced by a new pod", now) | {"podName": pod.name}

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ome_operator.core.observed.objects import Pod
-from ome_operator.core.recovery.record import UID, GroupRecord, mark
+from ome_operator.core.recovery.record import UID, GroupRecord, start_mark
 
 
 class Group(NamedTuple):
@@ -65,10 +65,10 @@ class Group(NamedTuple):
 
     def marks(self) -> dict[str, str]:
         """Return the mark (`record.mark`) of the present start of each existing pod, by rank."""
-        return {str(rank): mark(pod) for rank, pod in sorted(self.pods.items())}
+        return {str(rank): start_mark(pod) for rank, pod in sorted(self.pods.items())}
 
 
-class Standing(NamedTuple):
+class StartComparison(NamedTuple):
     """The comparison of the pods of a group with the recorded start of the group."""
 
     recorded: tuple[Pod, ...]
@@ -84,12 +84,12 @@ class Standing(NamedTuple):
     containers were restarted or are about to be restarted."""
 
 
-def view(group: Group, record: GroupRecord, spare: int = 0) -> Standing:
+def view(group: Group, record: GroupRecord, spare: int = 0) -> StartComparison:
     """Compare the pods of a group with its recorded start. `spare` is the number of ranks above 0 that may be lost."""
-    recorded = {rank: pod for rank, pod in group.pods.items() if record.members.get(str(rank)) == mark(pod)}
+    recorded = {rank: pod for rank, pod in group.pods.items() if record.members.get(str(rank)) == start_mark(pod)}
     alive = {rank for rank, pod in recorded.items() if pod.running and not (pod.deleting or pod.over)}
     leader = group.leader
-    return Standing(
+    return StartComparison(
         recorded=tuple(pod for _, pod in sorted(recorded.items())),
         whole=0 in alive and len(alive) >= group.size - spare,
         ending=leader is not None and 0 in recorded and _finishes(leader) and len(alive) >= group.size - 1 - spare,

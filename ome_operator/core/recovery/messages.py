@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from ome_operator.core.reasons import RECOVERED, Reason, Why, record_of
+from ome_operator.core.reasons import RECOVERED, Reason, ReasonedMessage, record_of
 from ome_operator.core.reconcile.plan import Event
 from ome_operator.core.recovery import failure
 from ome_operator.core.recovery.group import Group
@@ -25,7 +25,7 @@ def condition(
     records: Mapping[str, GroupRecord],
     groups: Mapping[str, Group],
     policies: Mapping[str, RecoveryPolicy],
-    more: list[Why],
+    more: list[ReasonedMessage],
     notes: Mapping[str, str],
     *,
     frozen: bool = False,
@@ -58,31 +58,33 @@ def _went_down(record: GroupRecord) -> bool:
     return bool(record.incarnation or record.recycles)
 
 
-def _message(record: GroupRecord, group: Group, policy: RecoveryPolicy, note: str, frozen: bool) -> Why:
+def _message(record: GroupRecord, group: Group, policy: RecoveryPolicy, note: str, frozen: bool) -> ReasonedMessage:
     """Return the message about a group that is not ready, and that was ready before or was recycled."""
     cause = f": {failure.sentence(record.failure)}" if record.failure else ""
     title = group.title
     if record.phase == FAILED:
         how = "read the logs of its pods, then delete these pods to try again, or raise lifecycle.maxRecycles"
         left = f"{title} was recycled {record.in_a_row} times in a row and is not recycled again{cause}"
-        return Why(Reason.RECYCLE_LIMIT, f"{left}; {how}")
+        return ReasonedMessage(Reason.RECYCLE_LIMIT, f"{left}; {how}")
     if record.phase == RECYCLING:
-        return Why(Reason.RECYCLING, f"{title} {'would be' if frozen else 'is'} recycled{_times(record)}{cause}")
+        return ReasonedMessage(Reason.RECYCLING, f"{title} {'would be' if frozen else 'is'} recycled{_times(record)}{cause}")
     if record.phase == HELD:
-        return Why(Reason.PREFLIGHT_FAILED, f"{title} does not start, because a preflight check found a problem{cause}")
+        return ReasonedMessage(
+            Reason.PREFLIGHT_FAILED, f"{title} does not start, because a preflight check found a problem{cause}"
+        )
     if record.phase == NODE_LOST:
         node = group.pods[0].node if 0 in group.pods else ""
-        return Why(Reason.NOT_READY, f"{title}: its leader's node {node} does not report")
+        return ReasonedMessage(Reason.NOT_READY, f"{title}: its leader's node {node} does not report")
     if note:
-        return Why(Reason.NOT_READY, f"{title} {note}")
+        return ReasonedMessage(Reason.NOT_READY, f"{title} {note}")
     if record.phase == NOT_READY and record.members != group.marks():
-        return Why(Reason.NOT_READY, f"{title} is incomplete{cause}")
+        return ReasonedMessage(Reason.NOT_READY, f"{title} is incomplete{cause}")
     if record.phase == NOT_READY:
         wait = f": it is recycled after {policy.hang:.0f} s in this state" if policy.recycles and not frozen else ""
-        return Why(Reason.NOT_READY, f"{title} was ready and no longer is{wait}")
+        return ReasonedMessage(Reason.NOT_READY, f"{title} was ready and no longer is{wait}")
     waits = record.phase == RESTARTING and not frozen  # no timeout runs while the service is frozen
     wait = f"; it is recycled if this takes more than {policy.self_heal:.0f} s" if waits else ""
-    return Why(Reason.RESTARTING, f"{title} is restarting{_times(record)}{cause}{wait}")
+    return ReasonedMessage(Reason.RESTARTING, f"{title} is restarting{_times(record)}{cause}{wait}")
 
 
 def _times(record: GroupRecord) -> str:

@@ -64,7 +64,7 @@ def _policy(above: Lifecycle | None, below: Lifecycle | None) -> RecoveryPolicy:
         return next((value for value in values if value is not None), None)
 
     def time(field: str, name: str, default: float) -> float:
-        found = durations.usable(first_of(field), durations.LIFECYCLE[name])
+        found = durations.usable_seconds(first_of(field), durations.LIFECYCLE[name])
         return default if found is None else found
 
     force = first_of("force_delete_after")
@@ -91,7 +91,7 @@ def without_spare(policy: RecoveryPolicy, template: Mapping[str, Any] | None) ->
     return policy._replace(spare=0) if rejoin.why_not(boxes[0], notes) else policy
 
 
-def pause(in_a_row: int) -> float:
+def recycle_pause(in_a_row: int) -> float:
     """Return the number of seconds that have to pass after a recycle of a group before its next recycle, if the group was
     recycled `in_a_row` times in a row.
     """

@@ -35,7 +35,7 @@ UID = 8
 """Number of characters of a UID that are stored. They suffice to distinguish two pods of a group."""
 
 
-def mark(pod: Pod) -> str:
+def start_mark(pod: Pod) -> str:
     """Return the mark of the present start of a pod's main container: the first characters of the pod's UID, and the
     number of restarts.
     """
@@ -59,8 +59,8 @@ class GroupRecord:
     """When the present start was recorded, or when the group became ready again; "" if the start in `members` was never
     ready."""
     members: dict[str, str] = field(default_factory=dict)
-    """Maps each rank to the mark (`mark`) of the pod and the restart with which the group was last seen ready. In the phase
-    RECYCLING, these are the marks of the pods that are being deleted.
+    """Maps each rank to the mark (`start_mark`) of the pod and the restart with which the group was last seen ready. In the
+    phase RECYCLING, these are the marks of the pods that are being deleted.
     """
     node: str = ""
     """Name of the node of the leader."""
@@ -82,18 +82,18 @@ class GroupRecord:
         timeout that is measured from such a time would end too late.
         """
         times = {name: getattr(self, name) for name in ("since", "ready_since", "recycled_at")}
-        late: dict[str, Any] = {name: quantity.rfc3339(now) for name, time in times.items() if passed(time, now) < 0}
+        late: dict[str, Any] = {name: quantity.rfc3339(now) for name, time in times.items() if seconds_since(time, now) < 0}
         return replace(self, **late) if late else self
 
 
-def passed(since: str, now: datetime) -> float:
+def seconds_since(since: str, now: datetime) -> float:
     """Return the seconds since a time; infinity if `since` is not a time."""
-    when = quantity.instant(since)
+    when = quantity.parse_instant(since)
     return float("inf") if when is None else (now.astimezone(UTC) - when).total_seconds()
 
 
 @memoize_by_identity(1024)
-def read(status: Mapping[str, Any]) -> Mapping[str, GroupRecord]:
+def parse_records(status: Mapping[str, Any]) -> Mapping[str, GroupRecord]:
     """Return the records in the stored status of a service, by the name of the group."""
     return {one["name"]: _read(one) for one in status.get("groups") or ()}
 
@@ -118,7 +118,7 @@ def _read(one: Mapping[str, Any]) -> GroupRecord:
     )
 
 
-def written(records: Iterable[GroupRecord]) -> list[dict[str, Any]]:
+def format_records(records: Iterable[GroupRecord]) -> list[dict[str, Any]]:
     """Return the records in the format of the status, sorted, without empty fields."""
     return [_written(one) for one in sorted(records, key=_order)]
 
@@ -137,7 +137,7 @@ def with_first_starts(stored: Sequence[dict[str, Any]], groups: Sequence[dict[st
     if not first:
         return tuple(stored)
     kept = [one for one in stored if one["name"] not in first]
-    return bounded(sorted((*kept, *first.values()), key=lambda one: _order(_read(one))))[0]
+    return limit_records(sorted((*kept, *first.values()), key=lambda one: _order(_read(one))))[0]
 
 
 def _order(record: GroupRecord) -> tuple[str, str, int]:
@@ -151,8 +151,8 @@ WORDS = 200
 """Number of characters to which the messages of failures are shortened if the groups together exceed LARGEST bytes."""
 
 
-def bounded(entries: Sequence[dict[str, Any]]) -> tuple[tuple[dict[str, Any], ...], int]:
-    """Reduce the result of `written` to LARGEST bytes, and return it with the number of groups that are left out.
+def limit_records(entries: Sequence[dict[str, Any]]) -> tuple[tuple[dict[str, Any], ...], int]:
+    """Reduce the result of `format_records` to LARGEST bytes, and return it with the number of groups that are left out.
 
     The messages of failures are shortened first, and the starts are left out. If that does not suffice, the last groups
     are left out.

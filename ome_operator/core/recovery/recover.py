@@ -10,22 +10,29 @@ from typing import Any, NamedTuple
 from ome_operator import keys, names
 from ome_operator.core.observed.objects import Pod
 from ome_operator.core.observed.restored import other_namespace
-from ome_operator.core.reasons import Reason, Why
-from ome_operator.core.reconcile.plan import Delete, Event, NodeLost, Recycle, fingerprint
+from ome_operator.core.reasons import Reason, ReasonedMessage
+from ome_operator.core.reconcile.plan import Delete, Event, GroupRecycle, NodeLost, fingerprint
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.recovery import messages
 from ome_operator.core.recovery.group import Group, ranks, view
 from ome_operator.core.recovery.policy import RecoveryPolicy, policy, without_spare
-from ome_operator.core.recovery.record import RECYCLING, GroupRecord, bounded, passed, read, written
+from ome_operator.core.recovery.record import (
+    RECYCLING,
+    GroupRecord,
+    format_records,
+    limit_records,
+    parse_records,
+    seconds_since,
+)
 from ome_operator.core.recovery.start import with_expectation, with_start
 from ome_operator.core.recovery.state_machine import Transition
-from ome_operator.core.recovery.systemic import together
+from ome_operator.core.recovery.systemic import advance_groups
 from ome_operator.core.render import meta
 from ome_operator.core.rollout.drain import Held
 from ome_operator.core.rollout.intent import Intent
-from ome_operator.core.rollout.retire import hurry
+from ome_operator.core.rollout.retire import shorten_grace_periods
 from ome_operator.core.status.conditions import Condition
-from ome_operator.names import title
+from ome_operator.names import role_title
 
 READ_BACK = 0.5
 """Seconds until the next pass after a recycle was announced. That pass finds the announcement in the stored status, and
@@ -59,7 +66,7 @@ class Recovery:
     """The new `status.groups`."""
     left_out: int = 0
     """Number of groups for which the status has no space."""
-    recycle: tuple[Recycle, ...] = ()
+    recycle: tuple[GroupRecycle, ...] = ()
     delete: tuple[Delete, ...] = ()
     """Forced deletions of pods that stay Terminating on lost nodes."""
     events: tuple[Event, ...] = ()
@@ -84,7 +91,7 @@ def recover(snapshot: Snapshot, intent: Intent, held: Held, *, frozen: bool = Fa
         component: without_spare(policy(service, intent.resolved.runtime, component), _template(intent, component))
         for component in (keys.ENGINE, keys.DECODER)
     }
-    before = read(service.status)
+    before = parse_records(service.status)
 
     found = {one.name: (one, role) for role in roles for one in _groups(snapshot, role)}
     groups = {name: group for name, (group, _) in found.items()}
@@ -97,10 +104,12 @@ def recover(snapshot: Snapshot, intent: Intent, held: Held, *, frozen: bool = Fa
     }
     notes = {name: step.note for name, step in steps.items()}
     goes = {name for name, one in after.items() if one.phase == RECYCLING}
-    begun = sorted(name for name in goes if not announced(before.get(name)))
+    begun = sorted(name for name in goes if not recycle_announced(before.get(name)))
     recycle = [_recycling(service.name, *found[name], after[name]) for name in sorted(goes.difference(begun))]
     waits = [step.again for step in steps.values() if step.again is not None] + force.again + [READ_BACK] * bool(begun)
-    stored, left_out = bounded(written([*after.values(), *_carried(before, after, roles, snapshot.slices.keys())]))
+    stored, left_out = limit_records(
+        format_records([*after.values(), *_carried(before, after, roles, snapshot.slices.keys())])
+    )
     return Recovery(
         groups=stored,
         left_out=left_out,
@@ -121,7 +130,7 @@ def _template(intent: Intent, component: str) -> Mapping[str, Any] | None:
     return template
 
 
-def announced(stored: GroupRecord | None) -> bool:
+def recycle_announced(stored: GroupRecord | None) -> bool:
     """Return whether the stored record of a group announces a recycle. No pod of the group may be deleted before that."""
     return stored is not None and stored.phase == RECYCLING
 
@@ -136,14 +145,14 @@ def _steps(
     before: Mapping[str, GroupRecord],
     policies: Mapping[str, RecoveryPolicy],
     snapshot: Snapshot,
-) -> tuple[dict[str, Transition], list[Why]]:
+) -> tuple[dict[str, Transition], list[ReasonedMessage]]:
     """Return the state transition of every group, and messages about faults that affect all groups of a component."""
     steps: dict[str, Transition] = {}
-    messages: list[Why] = []
+    messages: list[ReasonedMessage] = []
     for component in dict.fromkeys(one.component for one in groups.values()):
         mine = [one for one in groups.values() if one.component == component]
         silences = snapshot.observed.silences
-        made, systemic = together(mine, before, policies[component], snapshot.lost, snapshot.now, silences)
+        made, systemic = advance_groups(mine, before, policies[component], snapshot.lost, snapshot.now, silences)
         steps |= made
         messages += systemic
     return steps, messages
@@ -201,13 +210,13 @@ def _groups(snapshot: Snapshot, role: RoleGroups) -> list[Group]:
     return out
 
 
-def _recycling(service: str, group: Group, role: RoleGroups, record: GroupRecord) -> Recycle:
+def _recycling(service: str, group: Group, role: RoleGroups, record: GroupRecord) -> GroupRecycle:
     """Return the recycle of a group: the deletions of its recorded pods, and the condition under which they may be carried
     out, which is that the group still has the state that this pass has seen.
     """
     labels = {**meta.labels(service, group.component, group.revision), keys.GROUP_INDEX: str(group.number)}
-    return Recycle(
-        delete=hurry(view(group, record).recorded),
+    return GroupRecycle(
+        delete=shorten_grace_periods(view(group, record).recorded),
         selector=meta.requirement(labels),
         pods=frozenset(fingerprint(pod) for pod in group.pods.values()),
         scale=role.scale,
@@ -218,7 +227,7 @@ class _Force(NamedTuple):
     """The decisions about pods that stay Terminating on lost nodes."""
 
     delete: tuple[Delete, ...]
-    stuck: list[Why]
+    stuck: list[ReasonedMessage]
     again: list[float]
 
 
@@ -230,12 +239,12 @@ def _forced(
     created before the pod is gone (decisions 6 and 8).
     """
     delete: list[Delete] = []
-    stuck: list[Why] = []
+    stuck: list[ReasonedMessage] = []
     again: list[float] = []
     for pod in pods:
         if not pod.deleting or pod.component not in policies:
             continue
-        force, over = policies[pod.component].force, passed(pod.ends, now)
+        force, over = policies[pod.component].force, seconds_since(pod.ends, now)
         due = OVERDUE if force is None else force
         if over < due:
             again.append(due - over)
@@ -244,13 +253,13 @@ def _forced(
         elif force is not None:
             again.append(OVERDUE)
         if over >= OVERDUE and lost(pod.node):
-            leader = names.leader(names.stem(pod.service, pod.component, pod.revision), pod.group)
+            leader = names.leader(names.object_prefix(pod.service, pod.component, pod.revision), pod.group)
             how = (
                 "remove the Node object, taint it node.kubernetes.io/out-of-service, or set "
                 f"lifecycle.forceDeleteAfter; or delete StatefulSet {leader}, and another group replaces this one"
             )
             stays = f"pod {pod.name} stays Terminating on node {pod.node}, which does not report"
-            stuck.append(Why(Reason.STUCK_TERMINATING, f"{stays}: {how}"))
+            stuck.append(ReasonedMessage(Reason.STUCK_TERMINATING, f"{stays}: {how}"))
     return _Force(tuple(delete), stuck, again)
 
 
@@ -266,10 +275,10 @@ def scope(snapshot: Snapshot, intent: Intent, held: Held) -> list[RoleGroups]:
             RoleGroups(
                 component=component,
                 revision=revision,
-                title=title(component, keys.DECODER in roles),
+                title=role_title(component, keys.DECODER in roles),
                 size=roles[component].size,
                 numbers=retained.numbers,
-                stem=names.stem(intent.owner.name, component, revision),
+                stem=names.object_prefix(intent.owner.name, component, revision),
                 scale=(scale.name, scale.replicas) if scale is not None else None,
             )
         )

@@ -155,7 +155,7 @@ def _of_engine(leader: Pod, seen: LeaderStart) -> dict[str, float | None]:
     }
 
 
-def total(start: Mapping[str, Any]) -> float:
+def start_duration(start: Mapping[str, Any]) -> float:
     """Return the duration of a start in seconds. The start ends when the leader is ready and a router can send requests to
     the leader. If it is unknown when a router can do so, the start ends when the leader is ready. The part firstToken is not
     included.
@@ -177,5 +177,5 @@ def _rounded(seconds: float) -> float:
 
 def _seconds(moment: str) -> float:
     """Return a time in seconds since the epoch; NaN if the text is not a time."""
-    when = quantity.instant(moment)
+    when = quantity.parse_instant(moment)
     return float("nan") if when is None else when.timestamp()

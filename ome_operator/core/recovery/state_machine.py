@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from ome_operator import quantity
 from ome_operator.core.observed.silence import Silence
-from ome_operator.core.recovery.failure import DRIFTED, HUNG, QUIET, Failure, about, found, late
-from ome_operator.core.recovery.group import Group, Standing, uid_of, view
-from ome_operator.core.recovery.policy import STABLE, RecoveryPolicy, pause
+from ome_operator.core.recovery.failure import DRIFTED, HUNG, QUIET, Failure, find_failure, group_failure, start_failure
+from ome_operator.core.recovery.group import Group, StartComparison, uid_of, view
+from ome_operator.core.recovery.policy import STABLE, RecoveryPolicy, recycle_pause
 from ome_operator.core.recovery.record import (
     FAILED,
     HELD,
@@ -30,7 +30,7 @@ from ome_operator.core.recovery.record import (
     SYSTEMIC,
     UID,
     GroupRecord,
-    passed,
+    seconds_since,
 )
 
 TURN = 5.0
@@ -56,7 +56,7 @@ class Transition(NamedTuple):
     group is recycled, or why it is not."""
 
 
-class Circumstances(NamedTuple):
+class GroupInputs(NamedTuple):
     """The inputs of the state machine of a group (`advance`) besides the observed group and its stored record."""
 
     policy: RecoveryPolicy
@@ -80,7 +80,7 @@ class Circumstances(NamedTuple):
         return self.silence is not None and not self.silence.is_paused
 
 
-def advance(group: Group, record: GroupRecord, ground: Circumstances) -> Transition:
+def advance(group: Group, record: GroupRecord, ground: GroupInputs) -> Transition:
     """Return the next state of a group."""
     seen = view(group, record, ground.policy.spare)
     if not ground.policy.recycles:
@@ -97,7 +97,7 @@ def advance(group: Group, record: GroupRecord, ground: Circumstances) -> Transit
     return _broken(group, _with_failure(group, record, ground), seen, ground)
 
 
-def _met(group: Group, record: GroupRecord, seen: Standing, spare: int) -> bool:
+def _met(group: Group, record: GroupRecord, seen: StartComparison, spare: int) -> bool:
     """Return whether a leader other than the recorded leader is ready, so that a new start of the group is recorded. If the
     leader has probes, its readiness proves that every rank has joined it, including ranks whose start is the recorded one.
     The readiness of a leader without probes does not show whether such ranks have joined it.
@@ -116,7 +116,7 @@ def _met(group: Group, record: GroupRecord, seen: Standing, spare: int) -> bool:
     return group.settled and not _drifted(group, record)
 
 
-def _came_back(group: Group, record: GroupRecord, seen: Standing) -> bool:
+def _came_back(group: Group, record: GroupRecord, seen: StartComparison) -> bool:
     """Return whether the pods of a group that was to be recycled serve after all, and were created from the template of
     their revision. For a start that was never ready, the readiness of the leader counts only if the leader has a probe.
     """
@@ -126,13 +126,13 @@ def _came_back(group: Group, record: GroupRecord, seen: Standing) -> bool:
     return proven and not _drifted(group, record)
 
 
-def _with_failure(group: Group, record: GroupRecord, ground: Circumstances) -> GroupRecord:
+def _with_failure(group: Group, record: GroupRecord, ground: GroupInputs) -> GroupRecord:
     """Return the record with the failure that is visible now. The record of a group that was never ready is returned
     unchanged.
     """
     if not record.incarnation:
         return record  # anything that happens before a group was first ready is part of its start
-    return replace(record, failure=found(group, record, ground.lost, ground.now))
+    return replace(record, failure=find_failure(group, record, ground.lost, ground.now))
 
 
 def _recorded(group: Group, record: GroupRecord, now: datetime) -> GroupRecord:
@@ -146,7 +146,7 @@ def _recorded(group: Group, record: GroupRecord, now: datetime) -> GroupRecord:
     )
 
 
-def _watched(group: Group, record: GroupRecord, ground: Circumstances) -> Transition:
+def _watched(group: Group, record: GroupRecord, ground: GroupInputs) -> Transition:
     """Return the next state of a group that is never recycled, because its pods are left to the kubelet and the
     StatefulSets.
     """
@@ -158,11 +158,11 @@ def _watched(group: Group, record: GroupRecord, ground: Circumstances) -> Transi
     return Transition(_with_failure(group, record, ground).to(STARTING if group.bound else PENDING, ground.now))
 
 
-def _coming(group: Group, record: GroupRecord, ground: Circumstances) -> Transition:
+def _coming(group: Group, record: GroupRecord, ground: GroupInputs) -> Transition:
     """Return the next state of a group whose new start is not recorded yet."""
     if (record.incarnation or group.copied) and (strange := _drifted(group, record)):
         why = "it was created from a template that does not belong to the revision of the group"
-        failure = {**about(group, DRIFTED, why, ground.now), "podName": strange}
+        failure = {**group_failure(group, DRIFTED, why, ground.now), "podName": strange}
         return _recycle(record, failure, ground, group.marks())
     if not group.bound:
         return Transition(record.to(PENDING, ground.now))
@@ -176,10 +176,10 @@ def _coming(group: Group, record: GroupRecord, ground: Circumstances) -> Transit
             "each other"
         )
         limit = min(APART, limit)
-    left = limit - passed(record.since, ground.now)
+    left = limit - seconds_since(record.since, ground.now)
     if left > 0:
         return Transition(record, left)
-    return _recycle(record, late(group, why, ground.now), ground, group.marks())
+    return _recycle(record, start_failure(group, why, ground.now), ground, group.marks())
 
 
 def _drifted(group: Group, record: GroupRecord) -> str:
@@ -193,7 +193,7 @@ def _drifted(group: Group, record: GroupRecord) -> str:
     return next((pod.name for rank, pod in strange if not record.ready_since or uid_of(record, rank) != pod.uid[:UID]), "")
 
 
-def _whole(group: Group, record: GroupRecord, ground: Circumstances) -> Transition:
+def _whole(group: Group, record: GroupRecord, ground: GroupInputs) -> Transition:
     """Return the next state of a group whose ranks have all been running since the recorded start: the group serves, or
     it hangs.
     """
@@ -212,16 +212,16 @@ def _whole(group: Group, record: GroupRecord, ground: Circumstances) -> Transiti
     record = record.to(NOT_READY, now)
     if ground.silence is not None and ground.silence.is_paused:
         return Transition(record, RARE_TURN, "is not ready, because its token generation is paused, so it is not recycled")
-    left = policy.hang - max(passed(record.since, now), _silent_for(record, ground) if not _spared(ground) else 0.0)
+    left = policy.hang - max(seconds_since(record.since, now), _silent_for(record, ground) if not _spared(ground) else 0.0)
     if left > 0 or ground.busy:
         return Transition(record, left if left > 0 else TURN)
     if not record.ready_since:
-        return _recycle(record, late(group, "the leader never became ready", now), ground)
+        return _recycle(record, start_failure(group, "the leader never became ready", now), ground)
     why = f"the leader had been ready, then was not ready for {policy.hang:.0f} s although every rank ran"
-    return _recycle(record, about(group, HUNG, why, now), ground)
+    return _recycle(record, group_failure(group, HUNG, why, now), ground)
 
 
-def _silent(group: Group, record: GroupRecord, ground: Circumstances) -> Transition:
+def _silent(group: Group, record: GroupRecord, ground: GroupInputs) -> Transition:
     """Return the next state of a group whose leader is ready, but answers no probe of the routers' registries."""
     seen = "answers no probe of the routers' registries and completes no request"
     if why := _spared(ground):
@@ -231,19 +231,19 @@ def _silent(group: Group, record: GroupRecord, ground: Circumstances) -> Transit
         note = f"{seen}; it is recycled after {ground.policy.hang:.0f} s in this state"
         return Transition(record, left if left > 0 else TURN, note)
     why = f"the leader answered no probe of the routers' registries for {ground.policy.hang:.0f} s and completed no request"
-    return _recycle(record, about(group, QUIET, why, ground.now), ground)
+    return _recycle(record, group_failure(group, QUIET, why, ground.now), ground)
 
 
-def _silent_for(record: GroupRecord, ground: Circumstances) -> float:
+def _silent_for(record: GroupRecord, ground: GroupInputs) -> float:
     """Return the seconds for which the leader has answered no probes since the group became ready; 0 if it answers
     probes.
     """
     if ground.silence is None or ground.silence.since is None:
         return 0.0
-    return min(ground.now.timestamp() - ground.silence.since, passed(record.ready_since, ground.now))
+    return min(ground.now.timestamp() - ground.silence.since, seconds_since(record.ready_since, ground.now))
 
 
-def _spared(ground: Circumstances) -> str:
+def _spared(ground: GroupInputs) -> str:
     """Return why a group is not recycled although its leader answers no probes of the registries; "" if it is recycled. If
     the leader is not ready either, the group is recycled when the leader has not been ready for `hang` seconds.
     """
@@ -262,13 +262,13 @@ def _ready(record: GroupRecord, now: datetime) -> Transition:
     """
     if record.phase != READY:
         record = replace(record.to(READY, now), ready_since=quantity.rfc3339(now))
-    left = STABLE - passed(record.ready_since, now)
+    left = STABLE - seconds_since(record.ready_since, now)
     if not record.in_a_row:
         return Transition(record)
     return Transition(record, left) if left > 0 else Transition(replace(record, in_a_row=0))
 
 
-def _replaced(group: Group, record: GroupRecord, ground: Circumstances) -> GroupRecord:
+def _replaced(group: Group, record: GroupRecord, ground: GroupInputs) -> GroupRecord:
     """Return the record with the new starts of ranks that the engine survived losing, once these ranks are ready again."""
     if not ground.policy.spare:
         return record
@@ -278,28 +278,28 @@ def _replaced(group: Group, record: GroupRecord, ground: Circumstances) -> Group
     return replace(_with_failure(group, record, ground), members={**record.members, **back})
 
 
-def _broken(group: Group, record: GroupRecord, seen: Standing, ground: Circumstances) -> Transition:
+def _broken(group: Group, record: GroupRecord, seen: StartComparison, ground: GroupInputs) -> Transition:
     """Return the next state of a group that has lost a part of its recorded start. The group is recycled unless it may
     still recover by itself.
     """
     now = ground.now
     if seen.restarting:
         record = record.to(RESTARTING, now)
-        left = ground.policy.self_heal - passed(record.since, now)
+        left = ground.policy.self_heal - seconds_since(record.since, now)
         if left > 0:
             return Transition(record, left)
         # A leader without probes is Ready whether or not it has joined its ranks, so it is deleted with them.
         if group.ready and group.pods[0] not in seen.recorded:
             return _recycle(record, record.failure, ground, group.marks())
     elif seen.ending and group.leader is not None:
-        left = -passed(group.leader.ends, now)
+        left = -seconds_since(group.leader.ends, now)
         if left > 0:
             return Transition(record.to(NOT_READY, now), left)
     return _recycle(record, record.failure, ground)
 
 
 def _recycle(
-    record: GroupRecord, failure: Failure | None, ground: Circumstances, never_ready: dict[str, str] | None = None
+    record: GroupRecord, failure: Failure | None, ground: GroupInputs, never_ready: dict[str, str] | None = None
 ) -> Transition:
     """Return the transition that announces a recycle. If the limit of recycles is reached, return the transition to FAILED;
     if the last recycle was too recent, return a transition that waits.
@@ -310,7 +310,7 @@ def _recycle(
     gone = record if never_ready is None else replace(record, members=never_ready, ready_since="")
     if _exhausted(record, ground.policy):
         return Transition(gone.to(FAILED, now))
-    if (left := pause(record.in_a_row) - passed(record.recycled_at, now)) > 0:
+    if (left := recycle_pause(record.in_a_row) - seconds_since(record.recycled_at, now)) > 0:
         is_kept = record.phase in (STARTING, RESTARTING, SILENT)
         return Transition(record if is_kept else record.to(NOT_READY, now), left)
     gone = replace(gone, recycles=record.recycles + 1, in_a_row=record.in_a_row + 1, recycled_at=quantity.rfc3339(now))

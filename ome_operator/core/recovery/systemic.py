@@ -6,7 +6,7 @@ from datetime import datetime
 from types import MappingProxyType
 
 from ome_operator.core.observed.silence import Silence
-from ome_operator.core.reasons import Reason, Why
+from ome_operator.core.reasons import Reason, ReasonedMessage
 from ome_operator.core.recovery.group import Group, view
 from ome_operator.core.recovery.policy import RecoveryPolicy
 from ome_operator.core.recovery.record import (
@@ -19,22 +19,22 @@ from ome_operator.core.recovery.record import (
     STARTING,
     SYSTEMIC,
     GroupRecord,
-    passed,
+    seconds_since,
 )
-from ome_operator.core.recovery.state_machine import Circumstances, Transition, advance
+from ome_operator.core.recovery.state_machine import GroupInputs, Transition, advance
 
 PLACING = 300.0
 """Seconds within which pods are usually assigned to nodes, including nodes that an autoscaler has to create."""
 
 
-def together(
+def advance_groups(
     groups: list[Group],
     before: Mapping[str, GroupRecord],
     policy: RecoveryPolicy,
     lost: Callable[[str], bool],
     now: datetime,
     silences: Mapping[str, Silence] = MappingProxyType({}),
-) -> tuple[dict[str, Transition], list[Why]]:
+) -> tuple[dict[str, Transition], list[ReasonedMessage]]:
     """Return the next state of every group of a component, and messages. A fault of at least half of the groups is only
     reported. At most one group at a time is recycled because of a hang. `silences` maps the UID of each leader that answers
     no probes, or whose token generation is paused, to the reports of the registries about this leader.
@@ -52,7 +52,7 @@ def together(
     steps: dict[str, Transition] = {}
     for one in groups:
         is_last = per_revision[one.revision] == (one.name in answers)
-        ground = Circumstances(policy, lost, now, systemic, pending, stopped.get(one.name), is_last)
+        ground = GroupInputs(policy, lost, now, systemic, pending, stopped.get(one.name), is_last)
         steps[one.name] = advance(one, records[one.name], ground)
         pending = pending or steps[one.name].record.phase == RECYCLING
     if not systemic or not policy.recycles:
@@ -61,7 +61,7 @@ def together(
         f"{len(down)} of {len(known)} groups ({', '.join(one.title for one in down[:4])}) became unready at the same time"
     )
     return steps, [
-        Why(
+        ReasonedMessage(
             Reason.SYSTEMIC_FAULT,
             (
                 f"{message}, although every rank runs, so none is recycled: check what these groups share, such as storage "
@@ -91,7 +91,7 @@ def _pending(record: GroupRecord, now: datetime) -> bool:
     """Return whether a recycle of the group is under way: its old pods are ending, or its new pods are starting. If the
     new pods find no nodes for PLACING seconds, the recycle is no longer counted.
     """
-    if record.phase in (PENDING, HELD) and passed(record.since, now) > PLACING:
+    if record.phase in (PENDING, HELD) and seconds_since(record.since, now) > PLACING:
         return False
     again = record.phase in (PENDING, HELD, STARTING) and record.recycled_at > record.ready_since
     return record.phase == RECYCLING or again

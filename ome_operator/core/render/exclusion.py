@@ -11,7 +11,7 @@ from ome_operator.core.observed.objects import Manifest
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
-def excluding(spec: Mapping[str, Any], nodes: Exclusion) -> Manifest:
+def exclude_nodes(spec: Mapping[str, Any], nodes: Exclusion) -> Manifest:
     """Return a pod spec whose pods are not placed on these nodes.
 
     Terms of node affinity are alternatives, so each of them gets the exclusion. A term without expressions matches no node,

@@ -35,7 +35,7 @@ def leaders(service: str, component: str) -> dict[str, str]:
 
 def address(owner: Owner, component: str, revision: str, group: int) -> str:
     """Return the DNS name of the leader pod of a group, within the cluster."""
-    pod = names.leader_pod(names.stem(owner.name, component, revision), group)
+    pod = names.leader_pod(names.object_prefix(owner.name, component, revision), group)
     return names.address(pod, owner.name, owner.namespace)
 
 

@@ -24,7 +24,7 @@ def queues(leader: Manifest, worker: Manifest | None) -> frozenset[str]:
     return frozenset(str(_labels(each).get(keys.KUEUE_LABEL) or "") for each in (leader, worker) if each is not None)
 
 
-def named(leader: Manifest, worker: Manifest | None) -> bool:
+def has_user_pod_group(leader: Manifest, worker: Manifest | None) -> bool:
     """Return whether the user wrote the label of a Kueue pod group, or the annotation with its number of pods, for the
     leaders or the workers of a role.
     """
@@ -48,10 +48,10 @@ def kind(leader: Manifest, worker: Manifest | None) -> str:
     name of a pod group.
     """
     found = queues(leader, worker)
-    return KUEUE if len(found) == 1 and all(found) and not named(leader, worker) else ""
+    return KUEUE if len(found) == 1 and all(found) and not has_user_pod_group(leader, worker) else ""
 
 
-def marked(metadata: Manifest, name: str, size: int) -> Manifest:
+def with_pod_group(metadata: Manifest, name: str, size: int) -> Manifest:
     """Return the metadata of a pod template with the name of its Kueue pod group and the number of pods of the group.
 
     The annotation `kueue.x-k8s.io/pod-suspending-parent` is set, too. Without it, Kueue adds a finalizer, which keeps a pod

@@ -13,8 +13,8 @@ from ome_operator import keys, names, quantity
 from ome_operator.core import compile_caches
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.observed.restored import LEADER_ADDRESS, OWN_GROUP, OWN_NAME
-from ome_operator.core.podspec.compose import Composed
-from ome_operator.core.podspec.flags import flags, override
+from ome_operator.core.podspec.compose import ComposedPods
+from ome_operator.core.podspec.flags import flags, override_flags
 from ome_operator.core.podspec.merge import merge
 from ome_operator.core.preflight import container as preflight
 from ome_operator.core.preflight.mode import OFF
@@ -59,7 +59,7 @@ class RankContext(NamedTuple):
     """The pod to render: the leader of a group, or any of its workers."""
 
     context: Context
-    composed: Composed
+    composed: ComposedPods
     """The composed pods of the group. Its labels and annotations are those of the rank that is rendered."""
     leads: bool
 
@@ -79,12 +79,12 @@ PodFeature = Callable[[Manifest, RankContext], Manifest]
 that it gets, and returns it unchanged if the rank does not need the extension."""
 
 
-def leader(context: Context, composed: Composed) -> Manifest:
+def leader(context: Context, composed: ComposedPods) -> Manifest:
     """Return the pod template of rank 0."""
     return _template(RankContext(context, composed, leads=True), composed.leader, {keys.WORKER_INDEX: "0"})
 
 
-def worker(context: Context, composed: Composed) -> Manifest:
+def worker(context: Context, composed: ComposedPods) -> Manifest:
     """Return the pod template of the ranks above 0. `stamp` later adds the label `ome.io/group`, as it does for the
     leader.
     """
@@ -94,7 +94,7 @@ def worker(context: Context, composed: Composed) -> Manifest:
     return _template(RankContext(context, own, leads=False), composed.worker, {})
 
 
-def traces_refusal(context: Context, composed: Composed) -> str:
+def traces_refusal(context: Context, composed: ComposedPods) -> str:
     """Return a sentence that explains why the engines of a group cannot send spans, or "" if all ranks can."""
     pods = [composed.leader, *([composed.worker] if composed.worker is not None and composed.size > 1 else [])]
     mains = (command_line(pod["containers"][0], context) for pod in pods)
@@ -106,7 +106,7 @@ def command_line(container: Manifest, context: Context) -> Manifest:
     """Return the engine container with the arguments that the accelerator class and the LoRA adapters add."""
     main = dict(container)
     if extra := context.accelerator.get("args"):
-        main["args"] = override(main.get("args") or [], extra)
+        main["args"] = override_flags(main.get("args") or [], extra)
     if sizes := parallel_sizes(context.accelerator):
         own = {*flags(extra or ()), *(context.accelerator.get(OWN) or ())}
         main = servers.with_parallelism(main, sizes, own)
@@ -150,7 +150,7 @@ def _weights(pod: Manifest, rank: RankContext) -> Manifest:
         if mounted.affinity:
             spec["affinity"] = require(spec.get("affinity") or {}, mounted.affinity)
         if mounted.preferred:
-            spec["affinity"] = prefer(spec["affinity"], mounted.preferred)
+            spec["affinity"] = add_preferred_nodes(spec["affinity"], mounted.preferred)
     return spec
 
 
@@ -161,11 +161,11 @@ def _nodes(pod: Manifest, rank: RankContext) -> Manifest:
 
 
 def _rdma(pod: Manifest, rank: RankContext) -> Manifest:
-    return rdma.inject(pod, rank.annotations)
+    return rdma.inject_rdma(pod, rank.annotations)
 
 
 def _ssh_keys(pod: Manifest, rank: RankContext) -> Manifest:
-    return ssh.inject(pod, rank.annotations, rank.context.service)
+    return ssh.inject_ssh(pod, rank.annotations, rank.context.service)
 
 
 def _defaults(pod: Manifest, rank: RankContext) -> Manifest:
@@ -191,7 +191,7 @@ def _traces(pod: Manifest, rank: RankContext) -> Manifest:
         return pod
     origin = traces.SpanOrigin(context.service, context.namespace, context.revision, context.title)
     main, *others = pod["containers"]
-    return {**pod, "containers": [traces.traced(main, context.collector, origin), *others]}
+    return {**pod, "containers": [traces.add_trace_arguments(main, context.collector, origin), *others]}
 
 
 def _compile_cache(pod: Manifest, rank: RankContext) -> Manifest:
@@ -213,7 +213,7 @@ def _preflight(pod: Manifest, rank: RankContext) -> Manifest:
         return pod
     identity = context.service, context.namespace, context.revision
     facts = preflight.group(*identity, composed.component, composed.size, port(rank.leader, 0))
-    return preflight.guarded(pod, context.preflight, facts)
+    return preflight.add_preflight_check(pod, context.preflight, facts)
 
 
 FEATURES: tuple[PodFeature, ...] = (
@@ -246,11 +246,11 @@ def _with_weights(pod: Manifest, weights: Mount) -> Manifest:
     return {**pod, "containers": [main, *pod["containers"][1:]], "volumes": volumes}
 
 
-def _annotations(composed: Composed) -> Manifest:
+def _annotations(composed: ComposedPods) -> Manifest:
     return {"annotations": dict(composed.annotations)} if composed.annotations else {}
 
 
-def _parallelism(context: Context, composed: Composed) -> int:
+def _parallelism(context: Context, composed: ComposedPods) -> int:
     chosen = context.accelerator.get("parallelism")
     return int(chosen) if chosen else max(1, quantity.gpus(composed.leader["containers"][0])) * composed.size
 
@@ -272,7 +272,7 @@ def field_reference(path: str) -> Manifest:
     return {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}
 
 
-def _leader_env(context: Context, composed: Composed) -> list[Manifest]:
+def _leader_env(context: Context, composed: ComposedPods) -> list[Manifest]:
     address = names.address(OWN_NAME, context.service, context.namespace)
     return [
         {"name": "LWS_GROUP_INDEX", "valueFrom": field_reference(f"metadata.labels['{keys.GROUP_INDEX}']")},
@@ -282,8 +282,8 @@ def _leader_env(context: Context, composed: Composed) -> list[Manifest]:
     ]
 
 
-def _worker_env(context: Context, composed: Composed) -> list[Manifest]:
-    stem = names.stem(context.service, composed.component, context.revision)
+def _worker_env(context: Context, composed: ComposedPods) -> list[Manifest]:
+    stem = names.object_prefix(context.service, composed.component, context.revision)
     address = names.address(names.leader_pod(stem, OWN_GROUP), context.service, context.namespace)
     return [
         {"name": "LWS_GROUP_INDEX", "valueFrom": field_reference(f"metadata.labels['{keys.GROUP_INDEX}']")},
@@ -323,7 +323,7 @@ def require(affinity: Manifest, expression: Manifest) -> Manifest:
     return {**affinity, "nodeAffinity": node}
 
 
-def prefer(affinity: Manifest, expression: Manifest) -> Manifest:
+def add_preferred_nodes(affinity: Manifest, expression: Manifest) -> Manifest:
     """Return the affinity with one more preferred node expression."""
     node = dict(affinity.get("nodeAffinity") or {})
     existing = node.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
@@ -342,8 +342,8 @@ def port(container: Mapping[str, Any], default: int = 8080) -> int:
     parts = (*(container.get("command") or ()), *(container.get("args") or ()))
     words = [word for part in parts for word in str(part).split()]
     for before, word in pairwise(words):
-        if before == "--port" and (number := quantity.whole(word)) is not None:
+        if before == "--port" and (number := quantity.whole_number(word)) is not None:
             return number
     known = servers.server(container)
-    numbers = (quantity.whole(word[7:]) for word in words if word.startswith("--port="))
+    numbers = (quantity.whole_number(word[7:]) for word in words if word.startswith("--port="))
     return next((entry for entry in numbers if entry is not None), known.port if known else default)

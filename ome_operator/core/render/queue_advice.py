@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping
 
 from ome_operator import keys
 from ome_operator.core.render import pod_groups
-from ome_operator.core.render.statefulsets import Stored
-from ome_operator.names import title
+from ome_operator.core.render.statefulsets import StoredRole
+from ome_operator.names import role_title
 
 
 def advice(
-    roles: Mapping[str, Stored], groups: Mapping[str, int], labels: Mapping[str, str], revision: str
+    roles: Mapping[str, StoredRole], groups: Mapping[str, int], labels: Mapping[str, str], revision: str
 ) -> Iterator[str]:
     """Yield a sentence for each mistake in the queues and pod groups of a revision: a label without effect, a role that
     waits in no queue although another role waits in one, and pods of a group that Kueue does not admit together.
@@ -28,25 +28,27 @@ def advice(
     for name in roles.keys() - waiting.keys() if waiting else ():
         other = next(iter(waiting))
         yield (
-            f"{title(other, both)} waits in a queue of Kueue and {title(name, both)} does not, so {title(name, both)} takes "
-            f"nodes while {title(other, both)} waits: write the label {keys.KUEUE_LABEL} into spec.{name}.labels, too"
+            f"{role_title(other, both)} waits in a queue of Kueue and {role_title(name, both)} does not, so "
+            f"{role_title(name, both)} takes "
+            f"nodes while {role_title(other, both)} waits: write the label {keys.KUEUE_LABEL} into spec.{name}.labels, too"
         )
     for name, found in waiting.items():
         role = roles[name]
         if len(found) > 1:
             yield (
-                f"leader and workers of {title(name, both)} do not name the same queue of Kueue, so Kueue does not admit "
+                f"leader and workers of {role_title(name, both)} do not name the same queue of Kueue, so Kueue does not "
+                "admit "
                 f"a group as a whole: write the label {keys.KUEUE_LABEL} into spec.{name}.labels only"
             )
-        elif not role.pod_group and role.size > 1 and not pod_groups.named(role.leader, role.worker):
+        elif not role.pod_group and role.size > 1 and not pod_groups.has_user_pod_group(role.leader, role.worker):
             yield (
-                f"Kueue admits the pods of {title(name, both)} one by one, because an earlier version of the operator "
+                f"Kueue admits the pods of {role_title(name, both)} one by one, because an earlier version of the operator "
                 f"rendered revision {revision}: in the next revision Kueue admits each group as a whole"
             )
     yield from _miscounted(roles, groups)
 
 
-def _miscounted(roles: Mapping[str, Stored], groups: Mapping[str, int]) -> Iterator[str]:
+def _miscounted(roles: Mapping[str, StoredRole], groups: Mapping[str, int]) -> Iterator[str]:
     """Yield a sentence for each pod group of Kueue that a user named, if the number of its pods differs from the number that
     the user wrote for it.
     """

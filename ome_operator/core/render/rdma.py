@@ -64,7 +64,7 @@ def advice(annotations: Mapping[str, str], containers: list[str]) -> list[str]:
     return sentences
 
 
-def inject(pod: Manifest, annotations: Mapping[str, str]) -> Manifest:
+def inject_rdma(pod: Manifest, annotations: Mapping[str, str]) -> Manifest:
     """Return the pod spec in which one container is configured for RDMA. An annotation names the container; without it, the
     runner is configured. The user's values take precedence.
     """

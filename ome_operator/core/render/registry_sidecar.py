@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from ome_operator import keys, quantity
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.render import meta, router_key
-from ome_operator.core.render.statefulsets import Stored, stem
+from ome_operator.core.render.statefulsets import StoredRole, statefulset_prefix
 from ome_operator.engines.routers import BOOTSTRAP_PORT, SglangRouter, sglang_router, value
 
 NAME = "ome-registry"
@@ -40,7 +40,7 @@ class Sidecar(NamedTuple):
     """Names of the image pull Secrets, in the service's namespace."""
 
 
-def sidecar(image: str, roles: Mapping[str, Stored], pull_secrets: tuple[str, ...] = ()) -> Sidecar:
+def sidecar(image: str, roles: Mapping[str, StoredRole], pull_secrets: tuple[str, ...] = ()) -> Sidecar:
     """Return the settings of the registries beside the routers of a revision. `roles` contains the stored roles of the
     revision.
     """
@@ -50,8 +50,10 @@ def sidecar(image: str, roles: Mapping[str, Stored], pull_secrets: tuple[str, ..
         words = [word for part in ("command", "args") for word in box.get(part) or () for word in str(word).split()]
     port = value(words, "--disaggregation-bootstrap-port") or ""
     # A fixed order, because manifests rendered now have to equal those read back from the API server.
-    groups = tuple(Groups(name, roles[name].port, roles[name].size, stem(roles[name])) for name in TYPES if name in roles)
-    number = quantity.whole(port)
+    groups = tuple(
+        Groups(name, roles[name].port, roles[name].size, statefulset_prefix(roles[name])) for name in TYPES if name in roles
+    )
+    number = quantity.whole_number(port)
     return Sidecar(image, groups, BOOTSTRAP_PORT if number is None else number, pull_secrets)
 
 

@@ -11,8 +11,8 @@ from typing import NamedTuple, TypeVar
 from ome_operator import keys, names, quantity
 from ome_operator.api import Component
 from ome_operator.core.observed.objects import Manifest
-from ome_operator.core.podspec.compose import Composed
-from ome_operator.core.podspec.flags import grouped
+from ome_operator.core.podspec.compose import ComposedPods
+from ome_operator.core.podspec.flags import group_flags
 from ome_operator.core.render import meta, router_key
 from ome_operator.core.render.pod_template import add_env, base_env
 from ome_operator.core.render.registry_sidecar import Sidecar, with_registry
@@ -57,7 +57,7 @@ class RouterSettings(NamedTuple):
 
 
 @memoize_by_identity(1024)
-def access(owner: meta.Owner, composed: Composed) -> list[Manifest]:
+def access(owner: meta.Owner, composed: ComposedPods) -> list[Manifest]:
     """Return the Role and RoleBinding of a service's routers, and a ServiceAccount unless the user names one."""
     name = names.component(owner.name, keys.ROUTER)
     account = composed.leader.get("serviceAccountName")
@@ -78,7 +78,7 @@ def access(owner: meta.Owner, composed: Composed) -> list[Manifest]:
 def deployment(
     owner: meta.Owner,
     revision: str,
-    composed: Composed,
+    composed: ComposedPods,
     replicas: int,
     sidecar: Sidecar,
     settings: RouterSettings,
@@ -104,7 +104,7 @@ def deployment(
     return meta.manifest(owner, "apps/v1", "Deployment", names.router(owner.name, revision), labels, {"spec": body})
 
 
-def _container(owner: meta.Owner, revision: str, composed: Composed, settings: RouterSettings) -> Manifest:
+def _container(owner: meta.Owner, revision: str, composed: ComposedPods, settings: RouterSettings) -> Manifest:
     """Return the main container of the router's pod."""
     pod = composed.leader
     main = _configured(pod["containers"][0], composed.config, base_env(owner.name, owner.namespace))
@@ -114,12 +114,12 @@ def _container(owner: meta.Owner, revision: str, composed: Composed, settings: R
         main = router_key.with_key(main, owner.name)
     if settings.collector and not traces_refusal(composed):
         origin = traces.SpanOrigin(owner.name, owner.namespace, revision, keys.ROUTER)
-        main = traces.traced(main, settings.collector, origin)
+        main = traces.add_trace_arguments(main, settings.collector, origin)
     drains = _draining(main, pod)
     return {"terminationMessagePolicy": "FallbackToLogsOnError", **own_slice(_watchful(main), revision), **drains}
 
 
-def traces_refusal(composed: Composed) -> str:
+def traces_refusal(composed: ComposedPods) -> str:
     """Return a sentence that explains why a router cannot send spans, or "" if it can."""
     return traces.why_not(composed.leader["containers"][0], composed.annotations, keys.ROUTER)
 
@@ -141,8 +141,8 @@ def replacement(above: Component | None, below: Component | None) -> Manifest:
     surge = 1 if bounds is None or bounds.max_surge is None else bounds.max_surge
     unavailable = bounds.max_unavailable if bounds is not None else None
     if unavailable is None:  # the API server rejects a strategy in which both are zero
-        unavailable = 1 if quantity.part(surge, 100, up=True) == 0 else 0
-    elif quantity.part(unavailable, 100, up=True) == 0 == quantity.part(surge, 100, up=True):
+        unavailable = 1 if quantity.share_of(surge, 100, up=True) == 0 else 0
+    elif quantity.share_of(unavailable, 100, up=True) == 0 == quantity.share_of(surge, 100, up=True):
         surge = 1
     return {
         "strategy": {"type": ROLLING, "rollingUpdate": {"maxUnavailable": unavailable, "maxSurge": surge}},
@@ -160,7 +160,7 @@ def advice(router: Component | None, where: str) -> list[str]:
     return [f"{where}.deploymentStrategy.type {strategy.type} is unknown: write {ROLLING} or {RECREATE}"]
 
 
-def divided(composed: Composed, replicas: int) -> list[str]:
+def split_cache_warning(composed: ComposedPods, replicas: int) -> list[str]:
     """Return a list with a sentence if each of several routers knows only a part of the prefixes that the engines cache,
     otherwise [].
     """
@@ -199,7 +199,7 @@ def _watchful(container: Manifest) -> Manifest:
     return {**container, "args": [*(container.get("args") or ()), f"{HEALTH_INTERVAL}=5"]}
 
 
-def names_leaders(composed: Composed) -> bool:
+def names_leaders(composed: ComposedPods) -> bool:
     """Return whether the router's arguments contain placeholders for addresses of leaders. Such a router does not
     discover workers itself.
     """
@@ -212,7 +212,7 @@ def _with_addresses(args: list[str], leaders: Mapping[str, Sequence[str]]) -> li
     leader.
     """
     out: list[str] = []
-    for flag in grouped(args):
+    for flag in group_flags(args):
         named = [name for name, reference in LEADER_ADDRESS.items() if any(reference in word for word in flag)]
         if not named or named[0] not in leaders:
             out += flag
@@ -271,6 +271,6 @@ def _grace(container: Manifest) -> int:
     words = [*(container.get("command") or ()), *(container.get("args") or ())]
     for word, after in pairwise([*words, ""]):
         value = after if word == GRACE else word.removeprefix(f"{GRACE}=") if word.startswith(f"{GRACE}=") else ""
-        if (seconds := quantity.whole(value)) is not None:
+        if (seconds := quantity.whole_number(value)) is not None:
             return seconds
     return 180

@@ -6,7 +6,7 @@ from ome_operator import keys, names
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.render import meta
 from ome_operator.core.resolve.scaling import ReplicaPolicy
-from ome_operator.quantity import part
+from ome_operator.quantity import share_of
 from ome_operator.util.memoize import memoize_by_identity
 from ome_operator.util.wording import count
 
@@ -37,9 +37,9 @@ def allowed_disruptions(policy: ReplicaPolicy, groups: int) -> int:
     server does for budgets.
     """
     if policy.max_unavailable is not None:
-        return part(policy.max_unavailable, groups, up=True)
+        return share_of(policy.max_unavailable, groups, up=True)
     if policy.min_available is not None:
-        return max(0, groups - part(policy.min_available, groups, up=True))
+        return max(0, groups - share_of(policy.min_available, groups, up=True))
     return 1
 
 

@@ -14,7 +14,7 @@ MODE = 0o400
 """File mode of the keys. SSH rejects private keys that other users can read."""
 
 
-def inject(pod: Manifest, annotations: Mapping[str, str], service: str) -> Manifest:
+def inject_ssh(pod: Manifest, annotations: Mapping[str, str], service: str) -> Manifest:
     """Return the pod spec with a volume of the SSH keys of the service `service`. An annotation contains the name of the
     volume. The pod spec is unchanged without the annotation, or if it already has a volume of this name.
     """

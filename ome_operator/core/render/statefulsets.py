@@ -17,11 +17,11 @@ from ome_operator import keys, names, quantity
 from ome_operator.core import compile_caches
 from ome_operator.core.observed.exclusions import Exclusion
 from ome_operator.core.observed.objects import Manifest
-from ome_operator.core.podspec.compose import Composed, compose
+from ome_operator.core.podspec.compose import ComposedPods, compose
 from ome_operator.core.podspec.queues import with_queue
 from ome_operator.core.preflight.mode import OFF, mode
 from ome_operator.core.render import meta, pod_groups, pod_template
-from ome_operator.core.render.exclusion import excluding
+from ome_operator.core.render.exclusion import exclude_nodes
 from ome_operator.core.resolve.finetuned import mounted_weights
 from ome_operator.core.selection.accelerator import unset_by_service
 from ome_operator.core.traces.collector import endpoint
@@ -36,7 +36,7 @@ OLDEST = 3
 leaders of a role."""
 
 
-class Stored(NamedTuple):
+class StoredRole(NamedTuple):
     """One role of a stored revision."""
 
     component: str
@@ -98,13 +98,13 @@ def workloads(
 
 
 def _role(
-    context: pod_template.Context, composed: Composed, inputs: Mapping[str, Any], defaults: Defaults
+    context: pod_template.Context, composed: ComposedPods, inputs: Mapping[str, Any], defaults: Defaults
 ) -> tuple[Manifest, list[str]]:
     """Return the data that a revision stores for a component, and sentences about settings that were dropped."""
     component, warnings = composed.component, list[str]()
     context = context._replace(
         collector=endpoint(inputs, component),
-        title=names.title(component, keys.DECODER in inputs),
+        title=names.role_title(component, keys.DECODER in inputs),
         preflight=mode(inputs, component, defaults.preflight),
     )
     if context.collector and (why := pod_template.traces_refusal(context, composed)):
@@ -137,10 +137,10 @@ def _role(
 
 
 @memoize_by_identity(1024)
-def stored(data: Mapping[str, Any]) -> Mapping[str, Stored]:
+def roles_by_component(data: Mapping[str, Any]) -> Mapping[str, StoredRole]:
     """Return the roles of a stored revision by component."""
     return {
-        name: Stored(
+        name: StoredRole(
             name, int(role["size"]), int(role["port"]), role["leader"], role.get("worker"), str(role.get("podGroup") or "")
         )
         for name, role in (data.get("workloads") or {}).items()
@@ -148,7 +148,7 @@ def stored(data: Mapping[str, Any]) -> Mapping[str, Stored]:
 
 
 @memoize_by_identity(2048)
-def gpus(role: Stored) -> int:
+def gpus(role: StoredRole) -> int:
     """Return the number of GPUs of one group of a role."""
     worker = pod_gpus(role.worker) * (role.size - 1) if role.worker is not None else 0
     return pod_gpus(role.leader) + worker
@@ -160,7 +160,7 @@ def pod_gpus(workload: Manifest) -> int:
 
 
 def stamp(
-    owner: meta.Owner, role: Stored, groups: Iterable[int], excluded: Mapping[int, Exclusion] = MappingProxyType({})
+    owner: meta.Owner, role: StoredRole, groups: Iterable[int], excluded: Mapping[int, Exclusion] = MappingProxyType({})
 ) -> list[Manifest]:
     """Return the StatefulSets of the groups `groups` (numbers) of a role, made from the stored templates: for each group
     that of the leader and, if the group has workers, that of the workers.
@@ -170,22 +170,22 @@ def stamp(
     """
     manifests = []
     for group in groups:
-        leader, nodes = names.leader(stem(role), group), excluded.get(group, ())
+        leader, nodes = names.leader(statefulset_prefix(role), group), excluded.get(group, ())
         together = (leader, role.size) if role.pod_group == pod_groups.KUEUE else ()
         manifests.append(_stamp(owner, role.leader, leader, group, 1, together, nodes))
         if role.worker is not None:
-            workers = names.worker(stem(role), group)
+            workers = names.worker(statefulset_prefix(role), group)
             manifests.append(_stamp(owner, role.worker, workers, group, role.size - 1, together, nodes))
     return manifests
 
 
-def set_names(role: Stored, group: int) -> list[str]:
+def set_names(role: StoredRole, group: int) -> list[str]:
     """Return the names of the StatefulSets of a group."""
-    workers = [names.worker(stem(role), group)] if role.worker is not None else []
-    return [names.leader(stem(role), group), *workers]
+    workers = [names.worker(statefulset_prefix(role), group)] if role.worker is not None else []
+    return [names.leader(statefulset_prefix(role), group), *workers]
 
 
-def stem(role: Stored) -> str:
+def statefulset_prefix(role: StoredRole) -> str:
     """Return the prefix of the names of a role's StatefulSets."""
     return str(role.leader["metadata"]["name"])
 
@@ -207,10 +207,10 @@ def _stamp(
     spec, inner = template["spec"], template["spec"]["template"]
     metadata = {**inner["metadata"], "labels": {**inner["metadata"]["labels"], **mark}}
     if together:
-        metadata = pod_groups.marked(metadata, *together)
+        metadata = pod_groups.with_pod_group(metadata, *together)
     pods = {**inner, "metadata": metadata}
     if excluded:
-        pods["spec"] = excluding(inner["spec"], excluded)
+        pods["spec"] = exclude_nodes(inner["spec"], excluded)
     stamped = {
         **spec,
         "selector": {**spec["selector"], "matchLabels": {**spec["selector"]["matchLabels"], **mark}},
@@ -224,11 +224,11 @@ def _stamp(
     return found
 
 
-def _leader_set(context: pod_template.Context, composed: Composed, template: Manifest) -> Manifest:
+def _leader_set(context: pod_template.Context, composed: ComposedPods, template: Manifest) -> Manifest:
     return _stateful_set(context, composed.component, template, {keys.WORKER_INDEX: "0"}, {})
 
 
-def _worker_set(context: pod_template.Context, composed: Composed, template: Manifest) -> Manifest:
+def _worker_set(context: pod_template.Context, composed: ComposedPods, template: Manifest) -> Manifest:
     # Ordinals start at 1 so that the pod index is the rank. Groups are only deleted as a whole, never by their highest rank.
     workers = _stateful_set(context, composed.component, template, {}, {"ordinals": {"start": 1}})
     # The leader has the labels of the workers and one more. The expression uses this label to exclude the leader.
@@ -249,5 +249,5 @@ def _stateful_set(
         "template": template,
         **more,
     }
-    name = names.stem(context.service, component, context.revision)
+    name = names.object_prefix(context.service, component, context.revision)
     return {"metadata": {"name": name, "labels": {**labels, **marks}}, "spec": spec}

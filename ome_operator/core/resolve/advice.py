@@ -6,7 +6,7 @@ from ome_operator.core import compile_caches
 from ome_operator.core.observed.objects import Deps
 from ome_operator.core.podspec.compose import ROUTER_SAMPLE
 from ome_operator.core.podspec.default_router import default_router
-from ome_operator.core.podspec.spelling import misspelled
+from ome_operator.core.podspec.spelling import misspelled_fields
 from ome_operator.core.preflight import mode as preflight_mode
 from ome_operator.core.resolve.ignored_fields import in_service
 from ome_operator.core.resolve.references import missing_classes
@@ -25,10 +25,10 @@ def advice(
     if runtime is not None:
         named = service.spec.runtime is not None and bool(service.spec.runtime.name)
         mismatch = _mismatch(runtime, model, deps.well_known) if model is not None and named else ()
-        sentences = (*mismatch, *sentences, *unpaired(service, runtime))
+        sentences = (*mismatch, *sentences, *unpaired_advice(service, runtime))
     return (
         *sentences,
-        *misspelled(service, runtime),
+        *misspelled_fields(service, runtime),
         *preflight_mode.advice(service, runtime),
         *compile_caches.advice(service, runtime),
         *traces_collector.advice(service, runtime),
@@ -52,7 +52,7 @@ def _mismatch(runtime: Runtime, model: Model, well_known: WellKnown) -> tuple[st
     return (f"runtime {runtime.name} may not fit model {model.name}: {', '.join(rules)}",) if rules else ()
 
 
-def unpaired(service: InferenceService, runtime: Runtime) -> tuple[str, ...]:
+def unpaired_advice(service: InferenceService, runtime: Runtime) -> tuple[str, ...]:
     """Return a sentence if a service lacks the router between prefill and decode, or lacks the decoder. Such a service has
     ready pods, but cannot answer any request.
 

@@ -11,7 +11,7 @@ from ome_operator.core.problem import NOT_READ, Problem
 from ome_operator.core.reasons import MODEL_READY, Reason
 from ome_operator.core.resolve.references import MOST
 from ome_operator.core.weights.mount import weights
-from ome_operator.util.similar import meant
+from ome_operator.util.similar import suggestion
 
 ADAPTERS = "adapters"
 """Key in stored inputs: identities of the LoRA weights, in the order of the service's spec."""
@@ -74,7 +74,7 @@ def _wrong(name: str, weight: FineTunedWeight | Invalid | None, model: Model | N
         message = f"FineTunedWeight {name} is {NOT_READ}: remove it from spec.model.fineTunedWeights"
         return Problem(MODEL_READY, Reason.FINE_TUNED_WEIGHT_NOT_FOUND, message)
     if weight is None:
-        question = meant(name, deps.weights)
+        question = suggestion(name, deps.weights)
         message = f"FineTunedWeight {name} does not exist: {question}apply it, or fix spec.model.fineTunedWeights"
         return Problem(MODEL_READY, Reason.FINE_TUNED_WEIGHT_NOT_FOUND, message)
     if isinstance(weight, Invalid):

@@ -17,9 +17,9 @@ from ome_operator.core.resolve.no_effect import (
     READ,
     READ_ON_PODS,
     READ_WHERE_EXPOSED,
-    Only,
+    NoEffectUnless,
+    ReadKeysOnly,
     Tree,
-    Unless,
 )
 from ome_operator.util.memoize import memoize_by_identity
 
@@ -43,7 +43,7 @@ def in_service(service: InferenceService, runtime: Runtime | None, exposed: bool
     `exposed`: True if the operator creates an Ingress or an HTTPRoute for the service, so that it reads the annotations for
     them.
     """
-    sentences = [*ignored(service, READ_WHERE_EXPOSED if exposed else NOTHING)]
+    sentences = [*ignored_field_messages(service, READ_WHERE_EXPOSED if exposed else NOTHING)]
     if runtime is not None:
         sentences += _in_runtime(service.spec, runtime)
     return tuple(dict.fromkeys(sentences))
@@ -60,7 +60,7 @@ def _in_runtime(spec: ServiceSpec, runtime: Runtime) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def ignored(item: Object[Any], more: frozenset[str] = NOTHING) -> tuple[str, ...]:
+def ignored_field_messages(item: Object[Any], more: frozenset[str] = NOTHING) -> tuple[str, ...]:
     """Return one sentence for each field and annotation of an object that has no effect; `more` are additional
     annotations that do have an effect.
     """
@@ -69,8 +69,8 @@ def ignored(item: Object[Any], more: frozenset[str] = NOTHING) -> tuple[str, ...
 
 @memoize_by_identity(2048)
 def _ignored(kind: str, spec: Spec, annotations: Mapping[str, str], more: frozenset[str]) -> tuple[str, ...]:
-    """Return the result of `ignored`, computed from plain values. The arguments exclude the status, so that the cached
-    result stays valid when only the status changes.
+    """Return the result of `ignored_field_messages`, computed from plain values. The arguments exclude the status, so that
+    the cached result stays valid when only the status changes.
     """
     written, tree = spec.dump(), FIELDS.get(kind, {})
     sentences = list(_annotations(annotations, READ.get(kind, NOTHING) | more, ""))
@@ -102,10 +102,10 @@ def _fields(value: Mapping[str, Any], tree: Tree, where: str) -> Iterator[str]:
             continue
         if isinstance(below, str):
             yield _sentence(path, below)
-        elif isinstance(below, Unless):
+        elif isinstance(below, NoEffectUnless):
             if present != below.value:
                 yield _sentence(path, below.hint)
-        elif isinstance(below, Only):
+        elif isinstance(below, ReadKeysOnly):
             yield from (_sentence(f"{path}.{key}", below.hint) for key in sorted(present.keys() - below.keys))
         elif name.endswith("[]"):
             for entry in present:

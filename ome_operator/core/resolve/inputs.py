@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ome_operator.api import Component, InferenceService, Invalid, Model, Runtime, RuntimeSpec, migrate
-from ome_operator.api.invalid import shown
+from ome_operator.api.invalid import as_yaml
 from ome_operator.core import compile_caches
 from ome_operator.core.observed.objects import Deps, Manifest, Ref
 from ome_operator.core.podspec import queues
@@ -21,15 +21,15 @@ from ome_operator.core.resolve.advice import advice
 from ome_operator.core.resolve.finetuned import BASE, existing_weights, fine_tuned
 from ome_operator.core.resolve.identity import CHOSEN
 from ome_operator.core.resolve.ome_labels import ome_labels
-from ome_operator.core.resolve.pinned import Part, Pinned, pinned
+from ome_operator.core.resolve.pinned import Part, PinnedObject, pinned_version
 from ome_operator.core.resolve.system_paths import of_system
-from ome_operator.core.selection.accelerator import Accelerated, accelerated
+from ome_operator.core.selection.accelerator import AcceleratorClasses, accelerator_classes
 from ome_operator.core.selection.model_profile import profile_of
 from ome_operator.core.selection.runtime import remedy_for_unknown_model, select, still_matches
 from ome_operator.core.traces import collector as traces_collector
 from ome_operator.core.weights.mount import weights
 from ome_operator.util.memoize import memoize_by_identity
-from ome_operator.util.similar import meant
+from ome_operator.util.similar import suggestion
 
 NOT_IDENTITY = frozenset(
     {
@@ -54,7 +54,7 @@ _MODELS, _RUNTIMES = _Kinds("BaseModel", "ClusterBaseModel"), _Kinds("ServingRun
 
 
 @dataclass(frozen=True)
-class Resolved:
+class ResolvedService:
     """A service together with the objects to which it refers, or the problems that prevent this."""
 
     model: Model | None = None
@@ -111,7 +111,7 @@ def resolve(
     deps: Deps,
     kept: Mapping[str, Mapping[str, Any]] | None = None,
     as_written: InferenceService | None = None,
-) -> Resolved:
+) -> ResolvedService:
     """Find the model, runtime and accelerator classes of a service, and build the inputs of its revision from them.
 
     `kept` maps revisions to stored inputs, oldest first. The selections of the newest revision are kept (decisions 2). A
@@ -128,7 +128,7 @@ def resolve(
     of_runtime = _pinned(service, "runtime", runtime, runtime_parts(runtime.spec) if runtime is not None else {}, kept)
     seen = profile_of(model, True, deps.well_known) if model is not None else None
     own = None if of_runtime.inputs is None else of_runtime.inputs.get("accelerator") or {}
-    chosen, refused = accelerated(service, runtime, of_runtime.part, deps, seen, before, own)
+    chosen, refused = accelerator_classes(service, runtime, of_runtime.part, deps, seen, before, own)
     trained, about_trained = fine_tuned(service, model, of_model.part, deps)
     system = of_system(
         {"model": of_model.part} | trained if model is not None else {}, kept.values(), deps.policy.model_agent
@@ -140,45 +140,45 @@ def resolve(
     router = None
     if runtime is not None and service.spec.router is not None:
         config = default_router(runtime.spec, service.spec) or runtime_parts(runtime.spec, True)
-        router = config, written(service.spec.router, True)
+        router = config, identity_fields(service.spec.router, True)
     sentences = advice(as_written or service, service, model, runtime, deps)
     problems = (*about_model, *about_runtime, *_shape(service), *lacking)
     labels: Mapping[str, str] = {}
     if inputs is not None and model is not None and runtime is not None:
         labels = ome_labels(model, runtime, existing_weights(service, deps))
     drift = {"runtime": of_runtime.drift, "model": of_model.drift}
-    return Resolved(model, runtime, inputs, router, problems, sentences, labels, drift)
+    return ResolvedService(model, runtime, inputs, router, problems, sentences, labels, drift)
 
 
 def _pinned(
     service: InferenceService, part: Part, item: Model | Runtime | None, now: Manifest, kept: Mapping[str, Mapping[str, Any]]
-) -> Pinned:
+) -> PinnedObject:
     if item is None:
-        return Pinned(now)
-    return pinned(service, part, Ref(item.kind, item.namespace, item.name), now, kept)
+        return PinnedObject(now)
+    return pinned_version(service, part, Ref(item.kind, item.namespace, item.name), now, kept)
 
 
 def _inputs(
-    service: InferenceService, model: Manifest, runtime: Manifest, made_from: Runtime, chosen: Accelerated
+    service: InferenceService, model: Manifest, runtime: Manifest, made_from: Runtime, chosen: AcceleratorClasses
 ) -> Manifest:
     spec = service.spec
     out: Manifest = {
         "model": model,
         "runtime": runtime,
-        "engine": written(spec.engine),
+        "engine": identity_fields(spec.engine),
         CHOSEN: Ref(made_from.kind, made_from.namespace, made_from.name)._asdict(),
     }
     if spec.decoder is not None:
-        out["decoder"] = written(spec.decoder)
+        out["decoder"] = identity_fields(spec.decoder)
     if chosen.parts:
         out["accelerator"] = chosen.parts
     if queue := queues.queue_annotations(service.annotations):
         out["queue"] = queue
-    if mode := preflight_mode.asked(service):
+    if mode := preflight_mode.mode_of_service(service):
         out[preflight_mode.STORED] = mode
     if cached := compile_caches.asked(service):
         out[compile_caches.STORED] = cached
-    if collector := traces_collector.asked(service):
+    if collector := traces_collector.endpoint_of_service(service):
         out[traces_collector.STORED] = collector
     if spec.rollout is not None and spec.rollout.restarted_at:
         out["restartedAt"] = spec.rollout.restarted_at
@@ -186,7 +186,7 @@ def _inputs(
 
 
 @memoize_by_identity(2048)
-def written(component: Component | None, router: bool = False) -> Manifest:
+def identity_fields(component: Component | None, router: bool = False) -> Manifest:
     """Return the fields that a user wrote for a component, as a dict, without the fields that do not affect its pods."""
     if component is None:
         return {}
@@ -201,10 +201,10 @@ def runtime_parts(spec: RuntimeSpec, router: bool = False) -> Manifest:
     the router.
     """
     if router:
-        return {"routerConfig": written(spec.router_config, True)}
+        return {"routerConfig": identity_fields(spec.router_config, True)}
     parts: Manifest = {
-        "engineConfig": written(spec.engine_config),
-        "decoderConfig": written(spec.decoder_config),
+        "engineConfig": identity_fields(spec.engine_config),
+        "decoderConfig": identity_fields(spec.decoder_config),
         "pod": spec.pod,
         "labels": spec.labels,
         "annotations": spec.annotations,
@@ -316,7 +316,7 @@ def _not_read(where: str, service: InferenceService, kinds: _Kinds) -> str:
 
 def _no_kind(part: str, kind: str | None, kinds: _Kinds) -> str:
     """Return a message which states that a service names a kind of models, or of runtimes, that does not exist."""
-    return f"spec.{part}.kind is {shown(kind)}: write {kinds.everywhere} or {kinds.here}, or remove kind"
+    return f"spec.{part}.kind is {as_yaml(kind)}: write {kinds.everywhere} or {kinds.here}, or remove kind"
 
 
 def _of_other_kind(
@@ -334,7 +334,7 @@ def _similar(refs: tuple[Ref, ...], existing: Mapping[Ref, object], used: Mappin
     if used and used.get("name") == refs[0].name:
         return ""
     places = {(ref.kind, ref.namespace) for ref in refs}
-    return meant(refs[0].name, (ref.name for ref in existing if (ref.kind, ref.namespace) in places))
+    return suggestion(refs[0].name, (ref.name for ref in existing if (ref.kind, ref.namespace) in places))
 
 
 def _instead(part: str, other: Ref | None) -> str:

@@ -38,7 +38,7 @@ def ignored_generation(service: InferenceService, policies: Mapping[str, Replica
     return service.generation if service.status.get("observedGeneration") == service.generation else 0
 
 
-def waiting(service: InferenceService, policies: Mapping[str, ReplicaPolicy]) -> dict[str, ReplicaPolicy]:
+def mark_waiting_autoscalers(service: InferenceService, policies: Mapping[str, ReplicaPolicy]) -> dict[str, ReplicaPolicy]:
     """Return the policies by component, in which `waits` is true for each autoscaler that is not created before the next
     edit of the service.
     """

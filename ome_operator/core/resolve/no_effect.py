@@ -11,7 +11,7 @@ from ome_operator import keys
 from ome_operator.api.well_known import ALIASES
 
 
-class Unless(NamedTuple):
+class NoEffectUnless(NamedTuple):
     """A field that has no effect. The field is not reported if it has the value `value`, because the operator behaves
     according to this value anyway.
     """
@@ -20,7 +20,7 @@ class Unless(NamedTuple):
     hint: str = ""
 
 
-class Only(NamedTuple):
+class ReadKeysOnly(NamedTuple):
     """A map of which the operator reads only the keys `keys`."""
 
     keys: frozenset[str]
@@ -66,8 +66,8 @@ _PREDICTOR: Tree = {
 }
 _STORAGE: Tree = {
     "schemaPath": "",
-    "downloadPolicy": Unless("ReuseIfExists", "existing files that are correct are kept, others are downloaded"),
-    "parameters": Only(
+    "downloadPolicy": NoEffectUnless("ReuseIfExists", "existing files that are correct are kept, others are downloaded"),
+    "parameters": ReadKeysOnly(
         frozenset({"endpoint", "region", "account", "verify", "anonymous", "filesFrom"}), "credentials come from key"
     ),
 }
@@ -82,7 +82,7 @@ _MODEL: Tree = {
     "diffusionPipeline": _PIPELINE,
     "modelConfiguration": "the value is read from the files of the model",
     "servingMode": "",
-    "distribution": Unless("PerNode", "every node holds all files"),
+    "distribution": NoEffectUnless("PerNode", "every node holds all files"),
     "compartmentID": _DESCRIBES,
     "additionalMetadata": _DESCRIBES,
 }
@@ -97,7 +97,7 @@ _RUNTIME: Tree = {
             "minMemoryPerBillionParams": "use acceleratorRequirements.minMemory",
         },
     },
-    "protocolVersions": Unless(["openAI"], "clients use the protocol of the engine"),
+    "protocolVersions": NoEffectUnless(["openAI"], "clients use the protocol of the engine"),
     "acceleratorRequirements": {"preferredPrecisions": "write them into acceleratorSelector.constraints of a service"},
     "engineConfig": {**_ENGINE, **_IN_RUNTIME},
     "decoderConfig": {**_ENGINE, **_IN_RUNTIME},
@@ -119,8 +119,8 @@ _SERVICE: Tree = {
     "routing": "",
     "scalingPolicy": {"mode": "", "proportional": ""},
     "traffic": "",
-    "model": {"overlays": "", "apiGroup": Unless(keys.GROUP, "models exist only in this group")},
-    "runtime": {"apiGroup": Unless(keys.GROUP, "runtimes exist only in this group")},
+    "model": {"overlays": "", "apiGroup": NoEffectUnless(keys.GROUP, "models exist only in this group")},
+    "runtime": {"apiGroup": NoEffectUnless(keys.GROUP, "runtimes exist only in this group")},
     "engine": _ENGINE,
     "decoder": _ENGINE,
     "router": _ROUTER,
@@ -131,7 +131,7 @@ _ACCELERATOR: Tree = {
     "capabilities": {"clockSpeedMHz": "", "levelZeroVersion": "", "performance": _PERFORMANCE},
     "discovery": {"affinity": "use nodeSelector", "deviceIDs": "use nodeSelector", "pciVendorID": "use nodeSelector"},
     "resources[]": {
-        "quantity": Unless("1", "containers request their own number"),
+        "quantity": NoEffectUnless("1", "containers request their own number"),
         "divisible": "containers request their own number",
     },
     "cost": {"spotPerHour": "use perHour", "tier": ""},

@@ -27,11 +27,11 @@ def ome_labels(model: Model, runtime: Runtime, trained: Sequence[FineTunedWeight
     """Return OME's labels for the pods of a service. Values that are not valid as values of a label are left out."""
     strategy = (trained[0].spec.hyper_parameters or {}).get("strategy") if trained else None
     values = (
-        names.fit(model.name, names.LABEL),
+        names.shorten_with_digest(model.name, names.LABEL),
         model.annotations.get(CATEGORY) or SMALL,
         "Serving",
         model.spec.vendor,
-        names.fit(runtime.name, names.LABEL),
+        names.shorten_with_digest(runtime.name, names.LABEL),
         _truth(bool(trained)),
         _truth(any(map(is_merged, trained))) if trained else None,
         strategy if isinstance(strategy, str) else None,

@@ -40,7 +40,7 @@ PART_NAMES: Mapping[Part, _PartNames] = {
 
 
 @dataclass(frozen=True)
-class Pinned:
+class PinnedObject:
     """The runtime or model that a service uses, in the form in which the inputs of a revision store it."""
 
     part: Manifest
@@ -53,7 +53,9 @@ class Pinned:
     problems: tuple[Problem, ...] = ()
 
 
-def pinned(service: InferenceService, part: Part, ref: Ref, now: Manifest, kept: Mapping[str, Mapping[str, Any]]) -> Pinned:
+def pinned_version(
+    service: InferenceService, part: Part, ref: Ref, now: Manifest, kept: Mapping[str, Mapping[str, Any]]
+) -> PinnedObject:
     """Return the runtime or model `ref` in the version that the service uses. `part` states whether it is the runtime or the
     model.
 
@@ -61,16 +63,16 @@ def pinned(service: InferenceService, part: Part, ref: Ref, now: Manifest, kept:
     """
     asked = getattr(service.spec, part)
     if asked is None or asked.auto_sync is not False:
-        return Pinned(now)
+        return PinnedObject(now)
     source = asked.revision or next(iter([*kept][-1:]), "")
     fits = source in kept and _ref(part, kept[source]) == ref
     if asked.revision and not fits:
-        return Pinned(now, problems=(_unknown(part, source, ref, kept),))
+        return PinnedObject(now, problems=(_unknown(part, source, ref, kept),))
     if not fits or (not asked.revision and _asked_to_sync(service, part)):
-        return Pinned(now, drift="")
+        return PinnedObject(now, drift="")
     stored = _stored(part, kept[source])
     changed = not equivalent({part: stored}, {part: now})
-    return Pinned(stored, kept[source], _drift(service, part, ref, source) if changed else "")
+    return PinnedObject(stored, kept[source], _drift(service, part, ref, source) if changed else "")
 
 
 def _stored(part: Part, inputs: Mapping[str, Any]) -> Manifest:

@@ -23,7 +23,7 @@ from ome_operator.core.podspec.named_objects import CLAIM, SECRET
 from ome_operator.core.podspec.named_objects import references as named_objects
 from ome_operator.core.weights.mount import claim
 from ome_operator.util.memoize import memoize_by_identity
-from ome_operator.util.similar import meant
+from ome_operator.util.similar import suggestion
 
 MOST = 5
 """Maximum number of missing accelerator classes of an object that are reported, because an object can name any number of
@@ -124,7 +124,7 @@ class MissingReference(NamedTuple):
     """A statement of what does not exist, with what to do about it."""
 
 
-def missing(item: Object[Any], existing: Collection[Ref]) -> tuple[MissingReference, ...]:
+def missing_references(item: Object[Any], existing: Collection[Ref]) -> tuple[MissingReference, ...]:
     """Return those references of an object whose objects are not in `existing`. If an existing object has a similar name,
     the sentence proposes this name.
     """
@@ -174,5 +174,5 @@ def _sentence(field: str, ref: Ref, existing: Collection[Ref]) -> str:
             f"{what} does not exist: {elsewhere.kind} {ref.name} is in namespace {elsewhere.namespace}, so write "
             f"{above}.namespace: {elsewhere.namespace}"
         )
-    question = meant(ref.name, (each.name for each in existing if each[:2] == ref[:2]))
+    question = suggestion(ref.name, (each.name for each in existing if each[:2] == ref[:2]))
     return f"{what} does not exist: {question}apply it, or fix {field}"

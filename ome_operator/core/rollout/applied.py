@@ -63,25 +63,25 @@ def applied_groups(snapshot: Snapshot, component: str) -> int | None:
     return None if by_hand(snapshot, component) else stored_groups(snapshot.service.status).get(component) or None
 
 
-def applies(service: InferenceService, policy: ReplicaPolicy) -> bool:
+def demand_applies(service: InferenceService, policy: ReplicaPolicy) -> bool:
     """Return whether the numbers that the class Demand decides are applied to a component with this policy."""
     asked = demand_policy(service)
     return policy.demand and policy.scaled and asked is not None and asked.mode == APPLY
 
 
-def overridden(snapshot: Snapshot, component: str, policy: ReplicaPolicy) -> bool:
+def is_overridden(snapshot: Snapshot, component: str, policy: ReplicaPolicy) -> bool:
     """Return whether a component has the number of groups that somebody has written to its RoleScale, instead of the number
     that the class Demand decides.
     """
-    return applies(snapshot.service, policy) and by_hand(snapshot, component)
+    return demand_applies(snapshot.service, policy) and by_hand(snapshot, component)
 
 
-def outdated(snapshot: Snapshot, component: str, policy: ReplicaPolicy, groups: int) -> bool:
+def is_outdated(snapshot: Snapshot, component: str, policy: ReplicaPolicy, groups: int) -> bool:
     """Return whether the RoleScale of a component has to be created again: the stored number that the class Demand decided
     no longer applies, and the number of the RoleScale is not `groups`, the number of groups that the component should have.
     """
     scale = role_scale(snapshot, component)
-    ended = applied_groups(snapshot, component) is not None and not applies(snapshot.service, policy)
+    ended = applied_groups(snapshot, component) is not None and not demand_applies(snapshot.service, policy)
     return ended and scale is not None and not scale.deleting and scale.replicas != groups
 
 
@@ -96,7 +96,7 @@ def kept_groups(snapshot: Snapshot, policies: Mapping[str, ReplicaPolicy], group
         if policy is not None and policy.unbounded:
             found[component] = number
             continue
-        if policy is None or not policy.scaled or applies(snapshot.service, policy) or by_hand(snapshot, component):
+        if policy is None or not policy.scaled or demand_applies(snapshot.service, policy) or by_hand(snapshot, component):
             continue
         if scale is None or scale.deleting or scale.replicas != groups[component]:
             found[component] = number

@@ -66,7 +66,7 @@ def _gpus(gpus: Mapping[str, int], groups: Mapping[str, int]) -> int:
     return sum(max(1, number) * gpus.get(name, 0) for name, number in groups.items())
 
 
-def undone(service: InferenceService) -> Size | None:
+def undone_size(service: InferenceService) -> Size | None:
     """Return the size that somebody went back to with `ome scale --undo`, and that the service keeps; None if there is no
     such size. With the mode Recommend the operator changes no size, so there is nothing to keep.
     """
@@ -83,7 +83,7 @@ def advice(
     """
     policy = demand_policy(service)
     scaled = {name: one for name, one in policies.items() if one.demand}
-    if service.annotations.get(keys.SCALED_BACK) and (not scaled or undone(service) is None):
+    if service.annotations.get(keys.SCALED_BACK) and (not scaled or undone_size(service) is None):
         yield (
             f"the annotation {keys.SCALED_BACK} has no effect: it needs the class Demand, {_FIELD}.mode Apply, and a value "
             "that `ome scale --undo` has written. Remove it"

@@ -12,10 +12,10 @@ from datetime import datetime
 from typing import NamedTuple
 
 from ome_operator import keys, quantity
-from ome_operator.core.group_numbers import sets
+from ome_operator.core.group_numbers import statefulsets
 from ome_operator.core.observed.objects import Observed, Pod
 from ome_operator.core.observed.slices import Slice, is_leader_set
-from ome_operator.core.observed.telemetry import DrainReport, fresh
+from ome_operator.core.observed.telemetry import DrainReport, is_fresh
 from ome_operator.core.reconcile.plan import Patch
 
 NOTICE = 15.0
@@ -41,7 +41,7 @@ class Drain(NamedTuple):
     """Maximum seconds between the mark and the stop of a leader that has requests: the grace period of its pod."""
 
 
-class Retained(NamedTuple):
+class RetainedGroups(NamedTuple):
     """The groups of a role of a revision that are kept for now: the desired groups, and groups that are drained before they
     are removed.
     """
@@ -55,28 +55,28 @@ class Retained(NamedTuple):
     """Seconds until the next marked leader may be stopped; None if no marked leader is waiting."""
 
 
-Held = Mapping[tuple[str, str], Retained]
+Held = Mapping[tuple[str, str], RetainedGroups]
 """The groups to keep for now, by revision and component."""
 
 
 NOT_KNOWN = Drain()
 
 
-def hold(
+def retain_groups(
     component: str,
     wanted: tuple[int, ...],
     slice_: Slice,
     now: datetime,
     routed: bool = True,
     drain: Drain = NOT_KNOWN,
-) -> Retained:
+) -> RetainedGroups:
     """Return the groups of a role to keep for now, and the patches that mark leaders or remove their marks.
 
     `wanted` are the numbers of the desired groups, and `drain` contains the reports about marked leaders. `routed` is false
     if there is no router. The leaders are not marked in this case.
     """
     routers = frozenset(pod.uid for pod in slice_.pods if pod.component == keys.ROUTER and not pod.over)
-    led = {child.uid for child in sets(component, slice_) if is_leader_set(child)}
+    led = {child.uid for child in statefulsets(component, slice_) if is_leader_set(child)}
     leaders = [pod for pod in slice_.pods if pod.rank == 0 and pod.workload_uid in led and not pod.deleting]
     unmark = tuple(_mark(pod, None) for pod in leaders if pod.draining and pod.group in wanted)
     # A leader that runs but is not ready may still have requests: a router keeps it listed for a while.
@@ -84,7 +84,7 @@ def hold(
     mark = tuple(_mark(pod, now) for pod in goes if _marked(pod, now) is None)
     left = {pod.group: wait for pod in goes if (wait := _left(pod, routers, drain, now)) > 0}
     numbers = tuple(sorted({*wanted, *left}))
-    return Retained(numbers, wanted, (*unmark, *mark), min(left.values(), default=None))
+    return RetainedGroups(numbers, wanted, (*unmark, *mark), min(left.values(), default=None))
 
 
 def serving_again(observed: Observed, pods: Iterable[Pod]) -> tuple[Patch, ...]:
@@ -116,7 +116,7 @@ def _has_requests(reports: Iterable[DrainReport], routers: Collection[str], now:
     all routers. The result is False only if every router has removed the leader from its list, and `EMPTY_READINGS` readings
     after that found no requests. The result is None if the registry of any router reports no such readings.
     """
-    known = [report for report in reports if report.router in routers and fresh(report.at, now)]
+    known = [report for report in reports if report.router in routers and is_fresh(report.at, now)]
     if any(report.requests for report in known):
         return True
     readings = {report.router: report.empty_readings for report in known if report.empty_readings is not None}

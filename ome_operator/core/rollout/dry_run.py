@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ome_operator import keys, names
 from ome_operator.core.observed.objects import Manifest, Pod
-from ome_operator.core.podspec.spelling import translated
+from ome_operator.core.podspec.spelling import translate_errors
 from ome_operator.core.reasons import Reason
 from ome_operator.core.reconcile.plan import Check, PodQuestion
 from ome_operator.core.reconcile.snapshot import Snapshot
@@ -20,8 +20,8 @@ from ome_operator.core.render.statefulsets import stamp
 from ome_operator.core.rollout import routers
 from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.rollout.quota_change import quota_change
-from ome_operator.core.rollout.step import Gate
-from ome_operator.names import digest, title
+from ome_operator.core.rollout.step import RolloutGate
+from ome_operator.names import digest, role_title
 
 _LEADER, _WORKER = "leader", "worker"
 
@@ -43,13 +43,15 @@ def with_dry_run(snapshot: Snapshot, intent: Intent) -> Intent:
     answer = snapshot.observed.checks.get(key)
     if answer is None:
         waits = f" (no answer yet: {remark})" if remark else ""
-        gate = Gate(Reason.CHECKING, f"revision {target}: the API server checks its workloads and pods in a dry run{waits}")
+        gate = RolloutGate(
+            Reason.CHECKING, f"revision {target}: the API server checks its workloads and pods in a dry run{waits}"
+        )
         pods = tuple(_questions(snapshot, intent, manifests, router))
         check = Check(key, manifests, pods, quota_change(snapshot, intent, router))
         return replace(intent, gate=gate, check=(check,))
     if answer:
-        message = translated(answer, snapshot.service, intent.resolved.runtime)
-        gate = Gate(Reason.DRY_RUN_REFUSED, f"revision {target} was refused by the API server: {message}")
+        message = translate_errors(answer, snapshot.service, intent.resolved.runtime)
+        gate = RolloutGate(Reason.DRY_RUN_REFUSED, f"revision {target} was refused by the API server: {message}")
         return replace(intent, gate=gate)
     return _warned(intent, remark)
 
@@ -89,7 +91,7 @@ def _questions(
     for manifest in manifests:
         component, part = place = _place(manifest)
         counterpart = present.get(place) or present.get((component, _LEADER))
-        yield PodQuestion(f"{title(component, both)} {part}", _pod(manifest), counterpart)
+        yield PodQuestion(f"{role_title(component, both)} {part}", _pod(manifest), counterpart)
     for manifest in router:
         live = next((pod.name for pod in _pods(snapshot, serves) if pod.component == keys.ROUTER and pod.ready), "")
         yield PodQuestion(keys.ROUTER, _with_account(snapshot, sample_pods.of_deployment(manifest)), live=live)

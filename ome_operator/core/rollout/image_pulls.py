@@ -17,14 +17,14 @@ from ome_operator import keys, names, quantity
 from ome_operator.core.observed.objects import Child, Manifest
 from ome_operator.core.observed.slices import Slice
 from ome_operator.core.placement.demand import demand
-from ome_operator.core.placement.need import accepts
+from ome_operator.core.placement.need import node_accepts
 from ome_operator.core.reasons import Reason
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.render import image_pull
-from ome_operator.core.render.statefulsets import Stored
+from ome_operator.core.render.statefulsets import StoredRole
 from ome_operator.core.rollout.intent import ImagePulls, Intent
 from ome_operator.core.rollout.planner import ReplicaCounts
-from ome_operator.core.rollout.step import Gate, stored_hold
+from ome_operator.core.rollout.step import RolloutGate, stored_hold
 from ome_operator.util.wording import count
 
 PODLESS_S = 30.0
@@ -67,7 +67,7 @@ def pulled_first(snapshot: Snapshot, intent: Intent, counts: ReplicaCounts, *, b
     if serving is None:
         return intent
     wanted = {_name(intent, pull): pull for pull in _pulls(snapshot, intent, serving)}
-    outcomes = {name: outcome(jobs[name], now) for name in wanted if name in jobs}
+    outcomes = {name: pull_outcome(jobs[name], now) for name in wanted if name in jobs}
     left = _left(snapshot, jobs, intent.target)
     missing = [name for name in wanted if name not in jobs and ("Job", name) not in snapshot.observed.refusals]
     free = max(0, snapshot.deps.policy.image_pulls - snapshot.observed.pulls - intent.pulls.active)
@@ -83,16 +83,16 @@ def pulled_first(snapshot: Snapshot, intent: Intent, counts: ReplicaCounts, *, b
     return replace(intent, pulls=pulls, gate=_gate(intent.target, pulled, failed, len(wanted), seconds))
 
 
-def active(snapshot: Snapshot) -> int:
+def active_pulls(snapshot: Snapshot) -> int:
     """Return the number of the service's Jobs that pull images now, for any revision."""
     return _active(_jobs(snapshot), snapshot.now)
 
 
 def _active(jobs: Mapping[str, Child], now: datetime) -> int:
-    return sum(outcome(job, now) is PullOutcome.ACTIVE for job in jobs.values())
+    return sum(pull_outcome(job, now) is PullOutcome.ACTIVE for job in jobs.values())
 
 
-def outcome(job: Child, now: datetime) -> PullOutcome:
+def pull_outcome(job: Child, now: datetime) -> PullOutcome:
     """Return the result of a Job that pulls an image. If a container of its pod has exited, with whatever code, the image
     was pulled (`core/render/image_pull.py`).
     """
@@ -108,11 +108,11 @@ def outcome(job: Child, now: datetime) -> PullOutcome:
     return PullOutcome.FAILED if podless or job.deleting else PullOutcome.ACTIVE
 
 
-def _gate(target: str, pulled: int, failed: int, wanted: int, seconds: float) -> Gate:
+def _gate(target: str, pulled: int, failed: int, wanted: int, seconds: float) -> RolloutGate:
     done = f"{pulled} of {count(wanted, 'image')} {'is' if wanted == 1 else 'are'} on the nodes of the serving groups"
     but = f", {failed} could not be pulled" if failed else ""
     ends = f"the rollout begins when the others are there, at the latest after {seconds:.0f} s"
-    return Gate(Reason.PULLING_IMAGES, f"revision {target} waits for its images: {done}{but}; {ends}")
+    return RolloutGate(Reason.PULLING_IMAGES, f"revision {target} waits for its images: {done}{but}; {ends}")
 
 
 def _replaced(snapshot: Snapshot, intent: Intent, counts: ReplicaCounts) -> Slice | None:
@@ -168,7 +168,7 @@ def _accepts(snapshot: Snapshot, intent: Intent, node: str, template: Manifest) 
     if not deps.policy.sees_cluster:
         return True
     found = deps.nodes.get(node)
-    return found is not None and accepts(demand(template, True).without(intent.fit.excluded), found, False)
+    return found is not None and node_accepts(demand(template, True).without(intent.fit.excluded), found, False)
 
 
 def _left(snapshot: Snapshot, jobs: Mapping[str, Child], target: str) -> float:
@@ -192,7 +192,7 @@ def _failures(snapshot: Snapshot, jobs: Mapping[str, Child], target: str) -> Ite
     refused = {name: why for (kind, name), why in snapshot.observed.refusals.items() if kind == "Job"}
     why = {name: f"refused: {refusal.message}" for name, refusal in sorted(refused.items()) if name.startswith(prefix)}
     for name, job in sorted(jobs.items()):
-        if _of(job, target) and outcome(job, snapshot.now) is PullOutcome.FAILED:
+        if _of(job, target) and pull_outcome(job, snapshot.now) is PullOutcome.FAILED:
             why[name] = f"kubectl describe job {name} -n {job.namespace}"
     if why:
         said = "; ".join([f"{name} ({text})" for name, text in why.items()][:SHOWN])
@@ -219,7 +219,7 @@ def _name(intent: Intent, pull: NodePull) -> str:
     return image_pull.name(intent.owner, intent.target, pull.node, pull.image)
 
 
-def _template(role: Stored, rank: int) -> Manifest:
+def _template(role: StoredRole, rank: int) -> Manifest:
     found: Manifest = (role.worker if rank and role.worker is not None else role.leader)["spec"]["template"]
     return found
 

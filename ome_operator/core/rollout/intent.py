@@ -10,26 +10,26 @@ from typing import Any, NamedTuple
 from ome_operator import keys
 from ome_operator.api import InferenceService
 from ome_operator.core import compile_caches
-from ome_operator.core.group_numbers import existing
+from ome_operator.core.group_numbers import existing_groups
 from ome_operator.core.observed.objects import Deps, Epoch, Manifest, Ref
-from ome_operator.core.placement.capacity_check import UNASKED, Fitting, fitting
+from ome_operator.core.placement.capacity_check import UNASKED, Fitting, choose_exclusions
 from ome_operator.core.podspec import queues
-from ome_operator.core.podspec.compose import Composed, compose
+from ome_operator.core.podspec.compose import ComposedPods, compose
 from ome_operator.core.problem import Problem, ProblemError
 from ome_operator.core.reasons import ROUTER_READY, RUNTIME_READY, Reason
 from ome_operator.core.reconcile.plan import CapacityCheck, Check
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.render import meta
 from ome_operator.core.render.router import traces_refusal
-from ome_operator.core.render.statefulsets import Defaults, Stored, gpus, stored
+from ome_operator.core.render.statefulsets import Defaults, StoredRole, gpus, roles_by_component
 from ome_operator.core.resolve import new_scaling
 from ome_operator.core.resolve.finetuned import mounted_weights
-from ome_operator.core.resolve.inputs import Resolved
+from ome_operator.core.resolve.inputs import ResolvedService
 from ome_operator.core.resolve.scaling import ReplicaPolicy, replica_policy
 from ome_operator.core.rollout import target, validation, zero
 from ome_operator.core.rollout.applied import applied_groups, role_scale, stored_groups
 from ome_operator.core.rollout.revisions import RevisionLedger, record
-from ome_operator.core.rollout.step import OPEN, Gate
+from ome_operator.core.rollout.step import OPEN, RolloutGate
 from ome_operator.core.rollout.strategy import Strategy, strategy
 from ome_operator.core.rollout.target import TargetRevision
 from ome_operator.core.traces import collector as traces_collector
@@ -58,14 +58,14 @@ class Intent:
     """The desired revision, and the conditions that keep its rollout from starting."""
 
     owner: meta.Owner
-    resolved: Resolved
+    resolved: ResolvedService
     """The service with the present versions of the objects that it refers to."""
     aim: TargetRevision
     ledger: RevisionLedger
     problems: tuple[Problem, ...]
     advice: tuple[str, ...]
     """Sentences of the condition Advice about settings of the service."""
-    router: Composed | None
+    router: ComposedPods | None
     """The router rendered from the present runtime; None if the service has no router, or while the router cannot be
     rendered."""
     policies: Mapping[str, ReplicaPolicy]
@@ -80,7 +80,7 @@ class Intent:
     service; empty if the spec pins a revision."""
     fit: Fitting = UNASKED
     """The result of the capacity check: whether nodes have capacity for the revision."""
-    gate: Gate = OPEN
+    gate: RolloutGate = OPEN
     warnings: tuple[str, ...] = ()
     """Sentences of the condition Advice about the answers of the API server to the dry run of the revision."""
     check: tuple[Check, ...] = ()
@@ -104,9 +104,9 @@ class Intent:
         """Whether the newest revision was made from the present versions of the objects that the service refers to."""
         return self.resolved.inputs is not None and not self.ledger.problems
 
-    def roles(self, revision: str) -> Mapping[str, Stored]:
+    def roles(self, revision: str) -> Mapping[str, StoredRole]:
         """Return the stored templates of a revision by role."""
-        return stored(self.data.get(revision) or {})
+        return roles_by_component(self.data.get(revision) or {})
 
     @property
     def gpus(self) -> Mapping[str, int]:
@@ -119,7 +119,7 @@ class Intent:
         return traces_collector.of_router(inputs, *self.resolved.router) if self.resolved.router is not None else ""
 
 
-def choose(snapshot: Snapshot, resolved: Resolved) -> Intent:
+def choose(snapshot: Snapshot, resolved: ResolvedService) -> Intent:
     """Return the desired revision and what its rollout waits for. A revision that is not stored yet is stored in this
     pass.
     """
@@ -130,7 +130,7 @@ def choose(snapshot: Snapshot, resolved: Resolved) -> Intent:
     defaults = Defaults(policy.preflight, compile_caches.root(policy))
     directories, unusable = _directories(snapshot, resolved), snapshot.restored
     ledger = record(owner, resolved.inputs, stored, directories, resolved.labels, defaults, refused, unusable)
-    aim = target.of(service, ledger.numbers)
+    aim = target.find_target(service, ledger.numbers)
     policies = _policies(service, resolved)
     groups = {component: _groups(snapshot, component, counts) for component, counts in policies.items()}
     router, about_router = _router(service, resolved)
@@ -157,7 +157,7 @@ def choose(snapshot: Snapshot, resolved: Resolved) -> Intent:
     if wanted is None:
         return intent
     enough = intent.held is None or intent.held.enough
-    fit = fitting(snapshot, ledger.data, aim.revision, groups, enough)
+    fit = choose_exclusions(snapshot, ledger.data, aim.revision, groups, enough)
     intent = replace(intent, fit=fit, advice=(*intent.advice, *fit.advice, *_untraced(intent)))
     if snapshot.started(aim.revision):
         return replace(intent, gate=_no_capacity(intent)) if fit.held else intent
@@ -175,7 +175,7 @@ def _untraced(intent: Intent) -> tuple[str, ...]:
     return (why,) if why else ()
 
 
-def _epochs(snapshot: Snapshot, resolved: Resolved, aim: TargetRevision, ledger: RevisionLedger) -> dict[Ref, Epoch]:
+def _epochs(snapshot: Snapshot, resolved: ResolvedService, aim: TargetRevision, ledger: RevisionLedger) -> dict[Ref, Epoch]:
     """Return the epochs of the shared objects. The result is empty if the service pins a revision, because no edit of a
     shared object reaches the service then.
     """
@@ -186,7 +186,7 @@ def _epochs(snapshot: Snapshot, resolved: Resolved, aim: TargetRevision, ledger:
     return shared_edits.epochs(shared_edits.shared_by(wish["inputs"], keeps), snapshot.deps)
 
 
-def _directories(snapshot: Snapshot, resolved: Resolved) -> list[str]:
+def _directories(snapshot: Snapshot, resolved: ResolvedService) -> list[str]:
     """Return the directory on the nodes for each of the weights in the present inputs.
 
     A revision of an older operator does not store the source of its weights. If the service still uses weights of such a
@@ -195,7 +195,9 @@ def _directories(snapshot: Snapshot, resolved: Resolved) -> list[str]:
     """
     deps, today = snapshot.deps, mounted_weights(resolved.inputs or {})
     former: list[tuple[Mapping[str, str], str]] = []
-    if deps.policy.model_agent and any(mount.SOURCE not in weights for weights in today if mount.managed(weights["uri"])):
+    if deps.policy.model_agent and any(
+        mount.SOURCE not in weights for weights in today if mount.agents_can_download(weights["uri"])
+    ):
         for stored in snapshot.revisions:
             former += mount.with_directories(
                 mounted_weights(stored.data.get("inputs") or {}), mount.directories(stored.data)
@@ -205,13 +207,13 @@ def _directories(snapshot: Snapshot, resolved: Resolved) -> list[str]:
     return [before or now for before, now in zip(kept, made, strict=True)]
 
 
-def _policies(service: InferenceService, resolved: Resolved) -> dict[str, ReplicaPolicy]:
+def _policies(service: InferenceService, resolved: ResolvedService) -> dict[str, ReplicaPolicy]:
     found = {
         component: replica_policy(service, resolved.runtime, component)
         for component in (keys.ENGINE, keys.DECODER, keys.ROUTER)
         if getattr(service.spec, component) is not None
     }
-    return new_scaling.waiting(service, found)
+    return new_scaling.mark_waiting_autoscalers(service, found)
 
 
 def _groups(snapshot: Snapshot, component: str, counts: ReplicaPolicy) -> int:
@@ -234,7 +236,7 @@ def _groups(snapshot: Snapshot, component: str, counts: ReplicaPolicy) -> int:
         asked = scale.replicas if scale is not None else _present(snapshot, component)
     if not asked:
         service = snapshot.service
-        asked = zero.kept(zero.stored(service), component, wakes=zero.asks_to_wake(service), now=snapshot.now)
+        asked = zero.kept_groups(zero.stored_zero(service), component, wakes=zero.asks_to_wake(service), now=snapshot.now)
     return min(max(asked, counts.low), max(counts.high, counts.low))
 
 
@@ -247,10 +249,10 @@ def _present(snapshot: Snapshot, component: str) -> int:
     if component == keys.ROUTER:
         workloads = (child for found in slices for child in found.workloads)
         return max((child.replicas for child in workloads if child.kind == "Deployment"), default=0)
-    return max((len(existing(component, found)) for found in slices), default=0)
+    return max((len(existing_groups(component, found)) for found in slices), default=0)
 
 
-def _router(service: InferenceService, resolved: Resolved) -> tuple[Composed | None, tuple[Problem, ...]]:
+def _router(service: InferenceService, resolved: ResolvedService) -> tuple[ComposedPods | None, tuple[Problem, ...]]:
     if resolved.router is None:
         return None, ()
     try:
@@ -269,29 +271,31 @@ def _held(data: Mapping[str, Any], groups: Mapping[str, int], deps: Deps) -> Ava
 
 
 def _sizes(data: Mapping[str, Any], groups: Mapping[str, int]) -> list[tuple[int, int]]:
-    return [(groups.get(name, 1), role.size) for name, role in stored(data).items()]
+    return [(groups.get(name, 1), role.size) for name, role in roles_by_component(data).items()]
 
 
-def _gate(snapshot: Snapshot, intent: Intent) -> Gate:
+def _gate(snapshot: Snapshot, intent: Intent) -> RolloutGate:
     """Return the gate of the target revision: open, or closed with the reason. Missing weights and missing capacity close
     the gate only if the target would replace another revision. The dry run is made later (`dry_run.with_dry_run`).
     """
     target, here = intent.target, intent.held
     if problems := _blocking(snapshot.service, intent):
-        return Gate(problems[0].reason, f"revision {target} waits: {problems[0].message}")
+        return RolloutGate(problems[0].reason, f"revision {target} waits: {problems[0].message}")
     if intent.strategy.paused:
-        return Gate(Reason.PAUSED, f"revision {target} waits: spec.rollout.paused is true")
+        return RolloutGate(Reason.PAUSED, f"revision {target} waits: spec.rollout.paused is true")
     if not snapshot.slices.keys() - {target}:
         return OPEN
     if here is not None and not here.enough:
-        return Gate(Reason.WAITING_FOR_MODEL, f"revision {target} waits for its weights: {here.sentence}; {here.remedy}")
+        return RolloutGate(
+            Reason.WAITING_FOR_MODEL, f"revision {target} waits for its weights: {here.sentence}; {here.remedy}"
+        )
     if intent.fit.held:
         return _no_capacity(intent)
     return OPEN
 
 
-def _no_capacity(intent: Intent) -> Gate:
-    return Gate(
+def _no_capacity(intent: Intent) -> RolloutGate:
+    return RolloutGate(
         Reason.DOES_NOT_FIT,
         (f"revision {intent.target} does not fit on the nodes, and the serving revision stays: {intent.fit.sentence}"),
     )

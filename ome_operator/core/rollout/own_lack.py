@@ -10,7 +10,7 @@ from ome_operator import quantity
 from ome_operator.core.observed.slices import Slice
 from ome_operator.core.reasons import Reason
 from ome_operator.core.reconcile.snapshot import Snapshot
-from ome_operator.core.render.statefulsets import Stored
+from ome_operator.core.render.statefulsets import StoredRole
 from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.rollout.progress_deadline import Clock
 from ome_operator.core.waves.shared_edits import whole_before
@@ -24,7 +24,7 @@ _PLACING = (
 """Fields of a pod spec that decide on which nodes the pod may run, and what it takes there."""
 
 
-def since(snapshot: Snapshot, intent: Intent, clock: Clock, placing: Mapping[str, Any]) -> datetime | None:
+def waiting_since(snapshot: Snapshot, intent: Intent, clock: Clock, placing: Mapping[str, Any]) -> datetime | None:
     """Return since when pods of the target revision have waited for a volume, a quota or a node. Return None if none waits,
     if a container of the target has failed, or if the target requests other nodes, amounts or claims than the earlier
     revisions.
@@ -66,7 +66,7 @@ def _asks_alike(snapshot: Snapshot, intent: Intent) -> bool:
     return bool(others) and all(_asked(roles) == _asked(other) for other in others if other)
 
 
-def _asked(roles: Mapping[str, Stored]) -> Any:
+def _asked(roles: Mapping[str, StoredRole]) -> Any:
     return {
         name: [role.size, *(_of_pod(part["spec"]["template"]["spec"]) for part in (role.leader, role.worker) if part)]
         for name, role in roles.items()

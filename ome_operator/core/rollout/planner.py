@@ -102,7 +102,7 @@ def step(wanted: Share, target: str, seen: Mapping[str, Counts], bounds: Bounds)
     return _freed(shares, target, seen, wanted) if len(others) > 1 else shares
 
 
-def stay(wanted: Share, first: str, seen: Mapping[str, Counts]) -> dict[str, Share]:
+def keep_groups(wanted: Share, first: str, seen: Mapping[str, Counts]) -> dict[str, Share]:
     """Return the number of groups of each revision and role while nothing may be replaced. The revisions keep their groups,
     and the revision `first` gets the groups that are missing from the desired number `wanted`. `seen` are the counts of each
     revision.
@@ -123,7 +123,7 @@ def capacity(counts: Counts, wanted: Share) -> int:
     return min([unit, *shares]) if shares else 0
 
 
-def within(wanted: Share, seen: Mapping[str, Counts], bounds: Bounds) -> bool:
+def is_within_bounds(wanted: Share, seen: Mapping[str, Counts], bounds: Bounds) -> bool:
     """Return whether the capacities of all revisions in `seen` add up to at least the capacity that the bounds require.
     `wanted` is the desired number of groups by role.
     """

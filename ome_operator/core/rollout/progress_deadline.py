@@ -66,13 +66,13 @@ def clock(snapshot: Snapshot, aim: TargetRevision) -> Clock:
     stored = {"revision": aim.revision, "readyPods": most, "since": since.isoformat()}
     passed = (now - since).total_seconds()
     back = rollout is not None and rollout.on_failure == ROLLBACK and bool(aim.back)
-    return Clock(stored, max(0.0, quantity.seconds(allowed(service)) - passed), back)
+    return Clock(stored, max(0.0, quantity.seconds(time_limit(service)) - passed), back)
 
 
-def allowed(service: InferenceService) -> str:
+def time_limit(service: InferenceService) -> str:
     """Return the time limit for the progress of a revision, as the user wrote it, or the default."""
     written = service.spec.rollout.ready_timeout if service.spec.rollout else None
-    return written if written and durations.usable(written, durations.READY_TIMEOUT) is not None else DEFAULT
+    return written if written and durations.usable_seconds(written, durations.READY_TIMEOUT) is not None else DEFAULT
 
 
 def count(one: Slice) -> tuple[int, int]:

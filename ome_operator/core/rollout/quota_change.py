@@ -9,7 +9,7 @@ from ome_operator.core.observed.objects import Manifest, Pod
 from ome_operator.core.observed.slices import Slice
 from ome_operator.core.placement.quotas import QuotaChange, Usage, of_pod, of_workload
 from ome_operator.core.reconcile.snapshot import Snapshot
-from ome_operator.core.render.statefulsets import Stored
+from ome_operator.core.render.statefulsets import StoredRole
 from ome_operator.core.rollout.intent import Intent
 
 _SETS, _DEPLOYMENTS = of_workload("statefulsets"), of_workload("deployments")
@@ -31,7 +31,7 @@ def quota_change(snapshot: Snapshot, intent: Intent, router: Iterable[Manifest])
         return None
     comes, goes = Counter[Usage](), Counter[Usage]()
     for name, role in intent.roles(target).items():
-        have = sum(len(group_numbers.existing(name, found)) for found in old)
+        have = sum(len(group_numbers.existing_groups(name, found)) for found in old)
         number = min(intent.groups.get(name, 1), max(1, have))
         comes[of_pod(_spec(role.leader))] += number
         comes[_SETS] += number
@@ -49,7 +49,7 @@ def quota_change(snapshot: Snapshot, intent: Intent, router: Iterable[Manifest])
     return QuotaChange(tuple((+comes).items()), tuple(goes.items()))
 
 
-def _existing(roles: Mapping[str, Stored], routers: Iterable[Manifest], found: Slice) -> Iterator[Usage]:
+def _existing(roles: Mapping[str, StoredRole], routers: Iterable[Manifest], found: Slice) -> Iterator[Usage]:
     """Yield the amounts that each existing object of a revision uses of ResourceQuotas. The pods of the revision's router
     are counted with the pod templates of the Deployments `routers`.
     """
@@ -62,7 +62,7 @@ def _existing(roles: Mapping[str, Stored], routers: Iterable[Manifest], found: S
             yield of_pod(_spec(workload))
 
 
-def _workload(roles: Mapping[str, Stored], routers: Iterable[Manifest], pod: Pod) -> Manifest | None:
+def _workload(roles: Mapping[str, StoredRole], routers: Iterable[Manifest], pod: Pod) -> Manifest | None:
     """Return the workload, or its stored template, that a pod was made from; None if it is unknown."""
     if pod.component == keys.ROUTER:
         return next(iter(routers), None)

@@ -1,7 +1,7 @@
 """Count the existing and the desired groups of a service: the numbers from which a rollout is planned."""
 
 from ome_operator import keys
-from ome_operator.core.group_numbers import by_worth, left, ready_groups
+from ome_operator.core.group_numbers import by_worth, ready_groups, remaining_groups
 from ome_operator.core.observed.slices import Slice
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.rollout.intent import Intent
@@ -52,4 +52,4 @@ def _counts(one: Slice, intent: Intent) -> Counts:
 def groups(role: str, size: int, one: Slice) -> GroupCounts:
     """Return the group counts of a role of a revision. Each group has `size` pods."""
     order, ready = by_worth(role, size, one), ready_groups(role, size, one)
-    return GroupCounts(len(order), tuple(number in ready for number in order), left(role, one))
+    return GroupCounts(len(order), tuple(number in ready for number in order), remaining_groups(role, one))

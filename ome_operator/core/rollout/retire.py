@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from ome_operator import keys
-from ome_operator.core.group_numbers import WORKER_GRACE, is_leader, pods, sets
+from ome_operator.core.group_numbers import WORKER_GRACE, is_leader, pods, statefulsets
 from ome_operator.core.observed.objects import Child, Pod
 from ome_operator.core.observed.slices import Slice, group_number, is_leader_set
 from ome_operator.core.reconcile.plan import Delete, Guard, NodeLost
@@ -27,7 +27,7 @@ class Retirement(NamedTuple):
     more."""
 
 
-def retire(service: str, slice_: Slice) -> Retirement:
+def retire_revision(service: str, slice_: Slice) -> Retirement:
     """Return the next step that removes objects of a revision. After the last step, no object of the revision is left.
     `service` is the name of the service.
     """
@@ -47,7 +47,7 @@ def retire(service: str, slice_: Slice) -> Retirement:
         guard = Guard(meta.requirement({**meta.labels(service, revision=slice_.revision), keys.WORKER_INDEX: "0"}))
         return Retirement(_deletes(workers, guard), _gone("workers ending", slice_.revision, rest))
     if rest:  # not earlier: a StatefulSet that still exists would recreate deleted pods
-        return Retirement(hurry(rest), _gone("workers ending", slice_.revision, rest))
+        return Retirement(shorten_grace_periods(rest), _gone("workers ending", slice_.revision, rest))
     return Retirement(_deletes(budgets), "")
 
 
@@ -60,11 +60,11 @@ def discard(slice_: Slice) -> tuple[Delete, ...]:
     uids = {child.uid for child in slice_.workloads}
     mine = [pod for pod in slice_.pods if not pod.workload_uid or pod.workload_uid in uids]
     routers = [pod for pod in mine if pod.component == keys.ROUTER and not pod.deleting]
-    engines = hurry(pod for pod in mine if pod.component != keys.ROUTER)
+    engines = shorten_grace_periods(pod for pod in mine if pod.component != keys.ROUTER)
     return (*_deletes(slice_.workloads), *engines, *(Delete("Pod", pod.name, pod.uid) for pod in routers))
 
 
-def hurry(pods: Iterable[Pod]) -> tuple[Delete, ...]:
+def shorten_grace_periods(pods: Iterable[Pod]) -> tuple[Delete, ...]:
     """Return the deletions of the pods with the grace period `WORKER_GRACE`. Pods that are already being deleted with a
     grace period that is not longer are left out.
     """
@@ -84,7 +84,7 @@ def _gone(what: str, revision: str, pods: list[Pod]) -> str:
     return f"old {what} (revision {revision}{number})"
 
 
-def leftovers(
+def remove_extra_groups(
     service: str, component: str, kept: Collection[int], slice_: Slice, abandoned: Collection[str] = ()
 ) -> tuple[Delete, ...]:
     """Return the next step of the removal of the groups of a role that are not `kept`: first the leaders, then the
@@ -93,7 +93,11 @@ def leftovers(
     `abandoned` contains the UIDs of pods that should have ended, but whose nodes do not report. Workers do not wait for the
     end of a leader in `abandoned`, because they would hold the accelerators of healthy nodes.
     """
-    goes = [child for child in sets(component, slice_) if (group := group_number(child)) is not None and group not in kept]
+    goes = [
+        child
+        for child in statefulsets(component, slice_)
+        if (group := group_number(child)) is not None and group not in kept
+    ]
     gone = [pod for pod in pods(component, slice_) if pod.group not in kept]
     leaders = [child for child in goes if is_leader_set(child)]
     led = {*map(group_number, leaders)}
@@ -109,7 +113,7 @@ def leftovers(
         group = group_number(child)
         guard = NodeLost(nodes[group]) if group in nodes else _leader_gone(service, component, slice_.revision, child)
         delete += _deletes([child], guard)
-    return (*delete, *hurry(rest))
+    return (*delete, *shorten_grace_periods(rest))
 
 
 def _leader_gone(service: str, component: str, revision: str, workers: Child) -> Guard:

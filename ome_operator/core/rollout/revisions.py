@@ -54,14 +54,14 @@ def record(
     `directories`, `labels` and `defaults` are passed to `workloads`. `refused` is called only for new revisions, never for
     stored revisions. `unusable` are the names of revisions that are kept, but never used (`Snapshot.restored`).
     """
-    usable = [one for one in known if not former(one) and one.name not in unusable]
+    usable = [one for one in known if not is_former_format(one) and one.name not in unusable]
     data: dict[str, Mapping[str, Any]] = {one.name: one.data for one in usable}
     numbers = {one.name: one.number for one in usable}
     write: tuple[Manifest, ...] = ()
     problems: tuple[Problem, ...] = ()
     current = False
     if inputs is not None:
-        matched = match(inputs, usable)
+        matched = find_equivalent(inputs, usable)
         number = (known[-1].number if known else 0) + 1
         if matched is None:
             name = name_of(inputs, known)
@@ -114,12 +114,12 @@ def _render(
     return data, ()
 
 
-def former(one: Revision) -> bool:
+def is_former_format(one: Revision) -> bool:
     """Return whether a revision was stored in an old form, from which StatefulSets can no longer be written."""
     return int(one.data.get("render") or 0) < OLDEST
 
 
-def match(inputs: Mapping[str, Any], known: Sequence[Revision]) -> Revision | None:
+def find_equivalent(inputs: Mapping[str, Any], known: Sequence[Revision]) -> Revision | None:
     """Return the newest stored revision with equivalent inputs; None if there is none."""
     return next((one for one in reversed(known) if equivalent(one.data.get("inputs") or {}, inputs)), None)
 
@@ -149,7 +149,7 @@ def size(data: Mapping[str, Any]) -> int:
     return len(json.dumps(data, separators=(",", ":")).encode())
 
 
-def surplus(known: Sequence[Revision], used: frozenset[str], limit: int) -> list[Revision]:
+def revisions_beyond_limit(known: Sequence[Revision], used: frozenset[str], limit: int) -> list[Revision]:
     """Return those of the oldest revisions in `known` that exceed the history limit and are not in `used`, the oldest
     first.
     """

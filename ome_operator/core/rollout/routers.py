@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from ome_operator import keys
 from ome_operator.core.observed.objects import Manifest
-from ome_operator.core.podspec.compose import Composed
+from ome_operator.core.podspec.compose import ComposedPods
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.render import registry_sidecar, router
-from ome_operator.core.render.statefulsets import Stored
+from ome_operator.core.render.statefulsets import StoredRole
 from ome_operator.core.resolve.ome_labels import labels_of_template
 from ome_operator.core.rollout import zero
 from ome_operator.core.rollout.intent import Intent
@@ -19,7 +19,7 @@ Leaders = tuple[tuple[str, tuple[str, ...]], ...]
 
 
 def deployment(
-    snapshot: Snapshot, intent: Intent, composed: Composed, revision: str, replicas: int, leaders: Leaders
+    snapshot: Snapshot, intent: Intent, composed: ComposedPods, revision: str, replicas: int, leaders: Leaders
 ) -> Manifest:
     """Return the Deployment of the router of a revision. `composed` is the router in `intent`; `leaders` are the addresses
     for a router that does not discover leaders itself.
@@ -36,7 +36,7 @@ def deployment(
     return router.deployment(intent.owner, revision, composed, replicas, sidecar, settings)
 
 
-def answers(snapshot: Snapshot, intent: Intent, revision: str, *, serves: bool) -> bool:
+def sidecars_answer(snapshot: Snapshot, intent: Intent, revision: str, *, serves: bool) -> bool:
     """Return whether the registry sidecars of a revision's routers answer requests instead of the routers. `serves` states
     whether any engine behind a router gets requests.
 
@@ -54,7 +54,7 @@ def answers(snapshot: Snapshot, intent: Intent, revision: str, *, serves: bool) 
     return any(box["name"] == registry_sidecar.NAME for box in pod.get("initContainers") or ())
 
 
-def _besides(roles: Mapping[str, Stored]) -> tuple[tuple[str, str], ...]:
+def _besides(roles: Mapping[str, StoredRole]) -> tuple[tuple[str, str], ...]:
     """Return the OME labels in the stored template of the engine of a revision."""
     engine = roles.get(keys.ENGINE)
     return labels_of_template(engine.leader["spec"]["template"]["metadata"]["labels"]) if engine is not None else ()

@@ -15,7 +15,7 @@ from ome_operator.core.reconcile.plan import Patch
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.resolve.scaling import ReplicaPolicy
 from ome_operator.core.rollout import zero
-from ome_operator.core.rollout.applied import applies, set_by_hand, stored_groups
+from ome_operator.core.rollout.applied import demand_applies, set_by_hand, stored_groups
 
 
 def sizes_before(snapshot: Snapshot) -> tuple[int, int] | None:
@@ -25,7 +25,7 @@ def sizes_before(snapshot: Snapshot) -> tuple[int, int] | None:
     scales = [zero.role_scale(snapshot, role) for role in zero.ROLES]
     if any(scale is None or scale.replicas for scale in scales) or not any(_rests(snapshot, role) for role in zero.ROLES):
         return None
-    prefill, decode = (zero.wanted(zero.stored(snapshot.service), role) for role in zero.ROLES)
+    prefill, decode = (zero.groups_when_woken(zero.stored_zero(snapshot.service), role) for role in zero.ROLES)
     return prefill, decode
 
 
@@ -46,7 +46,7 @@ def writes(snapshot: Snapshot, policies: Mapping[str, ReplicaPolicy], *, goes: b
     """
     status, numbers = snapshot.service.status, dict[str, int]()
     for role, number in stored_groups(status).items():
-        if number and role in zero.ROLES and role in policies and applies(snapshot.service, policies[role]):
+        if number and role in zero.ROLES and role in policies and demand_applies(snapshot.service, policies[role]):
             numbers[role] = number
     if numbers and goes and is_stored(status.get("scaling")):
         return tuple(_written(snapshot, dict.fromkeys(numbers, 0)))

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ome_operator.core.observed.slices import Slice, started
+from ome_operator.core.observed.slices import Slice, has_started
 from ome_operator.core.reasons import Reason
 from ome_operator.core.reconcile.plan import Delete
-from ome_operator.core.rollout.planner import ReplicaCounts, Share, stay, step
-from ome_operator.core.rollout.retire import Retirement, retire
+from ome_operator.core.rollout.planner import ReplicaCounts, Share, keep_groups, step
+from ome_operator.core.rollout.retire import Retirement, retire_revision
 
 
 @dataclass(frozen=True)
-class Gate:
+class RolloutGate:
     """Whether a revision may start to replace the serving revision, or continue to replace it, and why not."""
 
     reason: str
@@ -56,7 +56,7 @@ class RolloutStep:
         return last if self.held or last == target else ""
 
 
-OPEN = Gate("", "")
+OPEN = RolloutGate("", "")
 
 
 def stored_hold(status: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -69,8 +69,8 @@ def stored_hold(status: Mapping[str, Any]) -> Mapping[str, Any]:
     return next((component["rolloutHold"] for component in components.values() if component.get("rolloutHold")), {})
 
 
-def decide(
-    service: str, target: str, present: Mapping[str, Slice], gate: Gate, numbers: ReplicaCounts, ahead: str = ""
+def decide_step(
+    service: str, target: str, present: Mapping[str, Slice], gate: RolloutGate, numbers: ReplicaCounts, ahead: str = ""
 ) -> RolloutStep:
     """Return the next step from the existing revisions to the state in which only the target exists.
 
@@ -81,7 +81,7 @@ def decide(
     if not target:  # nothing can be rendered and nothing is stored: what runs stays as it is
         return RolloutStep({}, reason=gate.reason or Reason.NOTHING_TO_RUN, message=gate.message)
     others = [one for name, one in present.items() if name != target]
-    running = target in present and started(present[target])
+    running = target in present and has_started(present[target])
     if not others:
         return _alone(target, target in present and bool(present[target].workloads), gate, numbers)
     if not running and gate.reason:
@@ -90,12 +90,12 @@ def decide(
     if not running and ahead:
         return replace(_waiting(others, gate, numbers), reason=Reason.WAITING_FOR_TURN, message=ahead, rolls=True)
     wanted = numbers.wanted[target]
-    halt = Gate(Reason.PAUSED, "spec.rollout.paused is true") if numbers.paused else gate
-    shares = stay(wanted, target, numbers.seen) if halt.reason else step(wanted, target, numbers.seen, numbers.bounds)
+    halt = RolloutGate(Reason.PAUSED, "spec.rollout.paused is true") if numbers.paused else gate
+    shares = keep_groups(wanted, target, numbers.seen) if halt.reason else step(wanted, target, numbers.seen, numbers.bounds)
     return _rolling(service, target, others, running, shares, numbers, halt)
 
 
-def without(step: RolloutStep, target: str, withheld: Mapping[str, int]) -> RolloutStep:
+def without_withheld(step: RolloutStep, target: str, withheld: Mapping[str, int]) -> RolloutStep:
     """Return the step without the groups of the target that wait for nodes."""
     if target not in step.groups or not withheld:
         return step
@@ -110,14 +110,14 @@ def _rolling(
     running: bool,
     shares: Mapping[str, Share],
     numbers: ReplicaCounts,
-    halt: Gate,
+    halt: RolloutGate,
 ) -> RolloutStep:
     """Return the step for the numbers of groups in `shares`: revisions without groups in `shares` are removed step by step,
     and the StatefulSets of the other revisions are written. `running` states whether the target has engines. `halt` is a
     closed gate if nothing may be replaced now.
     """
     kept = {found.revision: shares[found.revision] for found in others if any(shares[found.revision].values())}
-    going = [retire(service, found) for found in others if found.revision not in kept]
+    going = [retire_revision(service, found) for found in others if found.revision not in kept]
     waits = [step.waits_for for step in going if step.waits_for]
     begins = any(shares[target].values()) and not (numbers.bounds.alone and waits)
     # Terminating groups of the target hold its capacity, and are removed only while it is reconciled.
@@ -151,14 +151,14 @@ def _reason(serves: bool, ends: bool) -> str:
     return Reason.RETIRING_OLD_SLICE if ends else ""
 
 
-def _waiting(others: list[Slice], gate: Gate, numbers: ReplicaCounts) -> RolloutStep:
+def _waiting(others: list[Slice], gate: RolloutGate, numbers: ReplicaCounts) -> RolloutStep:
     """Return a step that keeps the revisions that run or, if none runs, the revision that still has the most objects.
 
     A revision that has objects and does not run was being removed, or a person deleted its leaders. It is completed again
     while no other revision may start. While a check is being made (reason Checking), missing groups are not created, because
     the result is known in a moment.
     """
-    run = [one for one in others if started(one)]
+    run = [one for one in others if has_started(one)]
     if gate.reason == Reason.CHECKING:
         return RolloutStep({one.revision: _no_more(one.revision, numbers) for one in run}, held=True)
     if not run:
@@ -166,7 +166,7 @@ def _waiting(others: list[Slice], gate: Gate, numbers: ReplicaCounts) -> Rollout
     if not run:
         return RolloutStep({}, held=True)
     first = max(run, key=lambda one: (sum(each.have for each in numbers.seen[one.revision].values()), one.revision)).revision
-    shares = stay(numbers.wanted[first], first, {one.revision: numbers.seen[one.revision] for one in others})
+    shares = keep_groups(numbers.wanted[first], first, {one.revision: numbers.seen[one.revision] for one in others})
     kept = {one.revision: shares[one.revision] for one in run if one.revision != first}
     return RolloutStep({**kept, first: shares[first]}, alone=not kept, held=True)
 
@@ -179,7 +179,7 @@ def _no_more(revision: str, numbers: ReplicaCounts) -> Share:
     return {role: min(each.have, wanted.get(role, each.have)) for role, each in numbers.seen[revision].items()}
 
 
-def _alone(target: str, begun: bool, gate: Gate, numbers: ReplicaCounts) -> RolloutStep:
+def _alone(target: str, begun: bool, gate: RolloutGate, numbers: ReplicaCounts) -> RolloutStep:
     """Return the step for the target if no other revision exists. `begun` states whether the target has objects already. A
     first revision starts at once, unless the user paused the rollout or the inputs are incomplete.
     """

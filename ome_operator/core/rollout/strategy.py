@@ -6,7 +6,7 @@ from typing import NamedTuple
 from ome_operator import keys
 from ome_operator.api import Component, DeploymentUpdate, InferenceService, RollingUpdate, Rollout, RolloutGroup, Runtime
 from ome_operator.core.rollout.planner import Bounds
-from ome_operator.quantity import part
+from ome_operator.quantity import share_of
 
 ROLLING, BLUE_GREEN, RECREATE = "rollingUpdate", "blueGreen", "recreate"
 
@@ -32,8 +32,8 @@ class Strategy(NamedTuple):
             return Bounds({}, wanted, alone=True)
         if self.name == BLUE_GREEN:
             return Bounds(wanted, {}, whole=True)
-        surge = {role: part(self.surge, count, up=True) for role, count in wanted.items()}
-        missing = {role: part(self.unavailable, count, up=False) for role, count in wanted.items()}
+        surge = {role: share_of(self.surge, count, up=True) for role, count in wanted.items()}
+        missing = {role: share_of(self.unavailable, count, up=False) for role, count in wanted.items()}
         return Bounds(surge, {role: count if count or surge[role] else 1 for role, count in missing.items()})
 
 
@@ -68,7 +68,7 @@ def _rolling(bounds: RollingUpdate | DeploymentUpdate, where: str) -> Strategy:
         advice=tuple(
             f'{where}.{name} {value} is more than 100 %: write "100%" for all groups'
             for name, value in written.items()
-            if value is not None and part(value, 100, up=True) > 100 and str(value).endswith("%")
+            if value is not None and share_of(value, 100, up=True) > 100 and str(value).endswith("%")
         ),
     )
 

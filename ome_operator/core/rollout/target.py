@@ -92,7 +92,7 @@ def target(
     return TargetRevision(revision, wish, pin, back, edit, retry, counted, problems)
 
 
-def of(service: InferenceService, numbers: Mapping[str, int]) -> TargetRevision:
+def find_target(service: InferenceService, numbers: Mapping[str, int]) -> TargetRevision:
     """Return the target revision of a service, from its spec, its annotations and its status."""
     pin = (service.spec.rollout.revision if service.spec.rollout else None) or ""
     rejected, retry = service.status.get("rejected") or (), service.annotations.get(keys.RETRY, "")

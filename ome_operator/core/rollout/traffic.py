@@ -45,7 +45,7 @@ class TrafficSplit(NamedTuple):
     revision is waiting."""
 
 
-class Allowed(NamedTuple):
+class AllowedDeletions(NamedTuple):
     """The deletions that may be made in this pass."""
 
     delete: tuple[Delete, ...]
@@ -53,7 +53,7 @@ class Allowed(NamedTuple):
     """Seconds until more deletions may be made; None if none are waiting."""
 
 
-def weigh(snapshot: Snapshot, step: RolloutStep, counts: ReplicaCounts, routed: bool) -> TrafficSplit:
+def weigh_revisions(snapshot: Snapshot, step: RolloutStep, counts: ReplicaCounts, routed: bool) -> TrafficSplit:
     """Return the weights of the revisions: their capacities, as the rollout counts them.
 
     A revision has settled if one of its routers has been ready for `SETTLED` seconds. A revision that is being removed gets
@@ -79,7 +79,7 @@ def weigh(snapshot: Snapshot, step: RolloutStep, counts: ReplicaCounts, routed: 
     return TrafficSplit(weights, serving, again)
 
 
-def allowed(snapshot: Snapshot, wanted: TrafficSplit | None, deletes: Iterable[Delete]) -> Allowed:
+def allowed_deletions(snapshot: Snapshot, wanted: TrafficSplit | None, deletes: Iterable[Delete]) -> AllowedDeletions:
     """Return those of the deletions `deletes` that can be made without breaking a request that comes through the HTTPRoute.
     `wanted` is the desired traffic split; None if no HTTPRoute is wanted.
 
@@ -89,7 +89,7 @@ def allowed(snapshot: Snapshot, wanted: TrafficSplit | None, deletes: Iterable[D
     """
     stored = snapshot.controlled("HTTPRoute", snapshot.service.name)
     if wanted is None or stored is None or stored.deleting or stored.content is None:
-        return Allowed(tuple(deletes))
+        return AllowedDeletions(tuple(deletes))
     named: Mapping[str, int] = stored.content["weights"]
     left = NOTICE - route.seconds_since(stored.content["changed"], snapshot.now)
     out, waits = [], False
@@ -102,14 +102,14 @@ def allowed(snapshot: Snapshot, wanted: TrafficSplit | None, deletes: Iterable[D
             waits = True
             continue
         out.append(delete)
-    return Allowed(tuple(out), left if waits and left > 0 else None)
+    return AllowedDeletions(tuple(out), left if waits and left > 0 else None)
 
 
 def _chosen(
     snapshot: Snapshot, step: RolloutStep, capacities: Mapping[str, int], settles: Collection[str]
 ) -> dict[str, int]:
     """Return the weight of each revision that should get requests. `capacities` are the capacities of the revisions, and
-    `settles` are the kept revisions that have not settled yet, as `weigh` defines this.
+    `settles` are the kept revisions that have not settled yet, as `weigh_revisions` defines this.
     """
     stand = [name for name in snapshot.slices if _deployed(snapshot, name)]
     stay = [name for name in stand if name in step.keep]

@@ -14,11 +14,11 @@ from ome_operator.core.problem import Problem
 from ome_operator.core.reasons import ROLLED_OUT, Reason
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.render import meta
-from ome_operator.core.render.statefulsets import stamp, stored
+from ome_operator.core.render.statefulsets import roles_by_component, stamp
 from ome_operator.core.resolve.finetuned import BASE
-from ome_operator.core.resolve.inputs import Resolved
-from ome_operator.core.rollout.revisions import former
-from ome_operator.names import title
+from ome_operator.core.resolve.inputs import ResolvedService
+from ome_operator.core.rollout.revisions import is_former_format
+from ome_operator.names import role_title
 
 MOST_REASONS = 3
 """Largest number of refusals that a condition lists. Further refusals are listed once these are fixed."""
@@ -27,7 +27,7 @@ MOST_REASONS = 3
 def advice(
     snapshot: Snapshot,
     owner: meta.Owner,
-    resolved: Resolved,
+    resolved: ResolvedService,
     revision: str,
     data: Mapping[str, Any] | None,
     manifests: Iterable[Manifest],
@@ -44,7 +44,7 @@ def advice(
 
 
 def refusal(
-    snapshot: Snapshot, owner: meta.Owner, resolved: Resolved, revision: str, data: Mapping[str, Any]
+    snapshot: Snapshot, owner: meta.Owner, resolved: ResolvedService, revision: str, data: Mapping[str, Any]
 ) -> Problem | None:
     """Return why a new revision is refused, so that it is not stored; None if it is accepted. A problem is no reason for a
     refusal if a stored revision has the same problem, because it was accepted before.
@@ -56,7 +56,7 @@ def refusal(
     known = {
         (each.rule, each.says)
         for one in snapshot.revisions
-        if not former(one)
+        if not is_former_format(one)
         for each in judge(_asked(snapshot, owner, resolved, one.name, one.data, refusals_only=True)).refused
     }
     new = [each for each in refused if (each.rule, each.says) not in known]
@@ -78,7 +78,7 @@ def _sentence(refused: list[Objection]) -> str:
 def _asked(
     snapshot: Snapshot,
     owner: meta.Owner,
-    resolved: Resolved,
+    resolved: ResolvedService,
     revision: str,
     data: Mapping[str, Any],
     router: Manifest | None = None,
@@ -102,9 +102,9 @@ def _asked(
 
 
 def _parts(owner: meta.Owner, data: Mapping[str, Any], router: Manifest | None) -> Iterator[RenderedComponent]:
-    roles = stored(data)
+    roles = roles_by_component(data)
     for name, role in roles.items():
         pods = tuple(one["spec"]["template"] for one in stamp(owner, role, (0,)))
-        yield RenderedComponent(name, title(name, keys.DECODER in roles), role.size, pods)
+        yield RenderedComponent(name, role_title(name, keys.DECODER in roles), role.size, pods)
     if router is not None:
         yield RenderedComponent(keys.ROUTER, keys.ROUTER, 1, (router["spec"]["template"],))

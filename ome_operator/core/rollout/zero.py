@@ -12,7 +12,7 @@ from ome_operator import keys, names, quantity
 from ome_operator.api import InferenceService
 from ome_operator.core.observed.arrivals import NO_ARRIVALS, Arrivals
 from ome_operator.core.observed.objects import Child
-from ome_operator.core.observed.telemetry import fresh
+from ome_operator.core.observed.telemetry import is_fresh
 from ome_operator.core.reconcile.plan import Patch
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.resolve.scaling import ReplicaPolicy
@@ -46,7 +46,7 @@ class ZeroFacts(NamedTuple):
     """Whether an arriving request may wake the service."""
 
 
-def stored(service: InferenceService) -> Mapping[str, Any]:
+def stored_zero(service: InferenceService) -> Mapping[str, Any]:
     """Return the field `zero` of the stored status; {} if there is none."""
     found = service.status.get(FIELD)
     return found if isinstance(found, Mapping) else {}
@@ -66,7 +66,7 @@ def facts(snapshot: Snapshot, groups: Mapping[str, int], *, serves: bool) -> Zer
     former = {role: _former_groups(service, role) for role in ROLES}
     scaled = all(role_scale(snapshot, role) is not None for role in ROLES if groups.get(role) == 0)
     return ZeroFacts(
-        before=stored(service),
+        before=stored_zero(service),
         groups={role: groups[role] for role in ROLES if role in groups},
         former=former,
         now=snapshot.now,
@@ -93,7 +93,7 @@ def advice(snapshot: Snapshot, component: str, groups: int, asked: int | None, *
     if component not in ROLES or not asks_to_wake(service):
         return []
     if groups and asked == 0:
-        until = kept_until(stored(service), wakes=True, now=snapshot.now)
+        until = kept_until(stored_zero(service), wakes=True, now=snapshot.now)
         when = "" if until is None else f" until {_text(until)}"
         return [
             f"RoleScale {names.component(service.name, component)} asks for 0 groups, and {groups} are kept{when}, because "
@@ -164,21 +164,21 @@ def is_woken(facts: ZeroFacts) -> bool:
     since, arrived = _moment(facts.before.get("since"), facts.now), facts.arrivals.unserved_at
     if not facts.wakes or since is None or arrived is None or not is_zero(facts.groups):
         return False
-    return arrived > since.timestamp() and fresh(arrived, facts.now.timestamp())
+    return arrived > since.timestamp() and is_fresh(arrived, facts.now.timestamp())
 
 
-def kept(before: Mapping[str, Any], component: str, *, wakes: bool, now: datetime) -> int:
+def kept_groups(before: Mapping[str, Any], component: str, *, wakes: bool, now: datetime) -> int:
     """Return the number of groups that a component keeps although its RoleScale asks for none, because a request has woken
     the service; 0 if there is no such number. `before` is the stored field `zero` of the status, and `wakes` states whether
     requests may wake the service.
     """
     until = kept_until(before, wakes=wakes, now=now)
-    return wanted(before, component) if component in ROLES and until is not None and until > now else 0
+    return groups_when_woken(before, component) if component in ROLES and until is not None and until > now else 0
 
 
 def kept_until(before: Mapping[str, Any], *, wakes: bool, now: datetime) -> datetime | None:
     """Return the time until which a service that a request has woken keeps its groups; None if no request has woken the
-    service. `before` and `wakes` are as in `kept`.
+    service. `before` and `wakes` are as in `kept_groups`.
     """
     wake = before.get("wake") or {}
     began = _moment(wake.get("time"), now)
@@ -190,7 +190,7 @@ def kept_until(before: Mapping[str, Any], *, wakes: bool, now: datetime) -> date
     return began + timedelta(seconds=LONGEST_START)
 
 
-def wanted(before: Mapping[str, Any], component: str) -> int:
+def groups_when_woken(before: Mapping[str, Any], component: str) -> int:
     """Return the number of groups that a component gets when it is woken: the last number of its groups in the stored field
     `zero` (`before`), but at least 1.
     """
@@ -214,7 +214,7 @@ def _seconds(wake: Mapping[str, Any], facts: ZeroFacts) -> dict[str, float]:
     return found
 
 
-def again(found: Mapping[str, Any], now: datetime) -> float | None:
+def seconds_until_change(found: Mapping[str, Any], now: datetime) -> float | None:
     """Return the seconds until the field `zero` of the status may change without an event; None if only an event changes it.
     `found` is the present value of the field.
     """
@@ -231,7 +231,7 @@ def again(found: Mapping[str, Any], now: datetime) -> float | None:
     return min(waits, default=None)
 
 
-def wake(snapshot: Snapshot, found: Mapping[str, Any], groups: Mapping[str, int]) -> tuple[Patch, ...]:
+def wake_patches(snapshot: Snapshot, found: Mapping[str, Any], groups: Mapping[str, int]) -> tuple[Patch, ...]:
     """Return the changes of the RoleScales of a service that a request has woken in this pass; () if none has. `found` is
     the new field `zero` of the status, and `groups` is the number of desired groups by component.
 
@@ -243,7 +243,8 @@ def wake(snapshot: Snapshot, found: Mapping[str, Any], groups: Mapping[str, int]
         return ()
     scales = {role: scale for role in ROLES if groups.get(role) == 0 and (scale := role_scale(snapshot, role)) is not None}
     written = {
-        role: written_by_wake(scale.generation, scale.replicas, wanted(found, role)) for role, scale in scales.items()
+        role: written_by_wake(scale.generation, scale.replicas, groups_when_woken(found, role))
+        for role, scale in scales.items()
     }
     for role, scale in scales.items():
         written[role]["metadata"]["resourceVersion"] = str(scale.version)

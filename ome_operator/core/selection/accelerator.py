@@ -13,12 +13,12 @@ from ome_operator import keys, quantity
 from ome_operator.api import AcceleratorClass, AcceleratorSelector, Component, InferenceService, Runtime
 from ome_operator.core.observed.objects import Deps, Manifest
 from ome_operator.core.podspec.compose import compose
-from ome_operator.core.podspec.flags import flags, without
+from ome_operator.core.podspec.flags import flags, remove_flags
 from ome_operator.core.problem import NOT_READ, Problem, ProblemError
 from ome_operator.core.reasons import RUNTIME_READY, Reason
-from ome_operator.core.selection.capability import DEFAULT_POLICY, Want, ranked, unfit
+from ome_operator.core.selection.capability import DEFAULT_POLICY, AcceleratorNeeds, rank_classes, unmet_requirements
 from ome_operator.core.selection.model_profile import ModelProfile
-from ome_operator.util.similar import meant
+from ome_operator.util.similar import suggestion
 
 ASKED = "asked"
 """Key in a stored component: the request by which the class was selected; absent if the service named the class."""
@@ -29,7 +29,7 @@ LISTED = 5
 
 
 @dataclass(frozen=True)
-class Accelerated:
+class AcceleratorClasses:
     """The accelerator classes of a service's components."""
 
     parts: Manifest = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Accelerated:
     store them: {class, asked, nodeSelector, args, env, parallelism, pipeline}, without empty values."""
 
 
-def accelerated(
+def accelerator_classes(
     service: InferenceService,
     runtime: Runtime | None,
     runtime_spec: Manifest,
@@ -45,7 +45,7 @@ def accelerated(
     model: ModelProfile | None,
     stored: Mapping[str, Any],
     own: Mapping[str, Any] | None = None,
-) -> tuple[Accelerated, tuple[Problem, ...]]:
+) -> tuple[AcceleratorClasses, tuple[Problem, ...]]:
     """Return the accelerator classes of engine and decoder, and the problems with them.
 
     `runtime_spec` are the runtime's parts for `compose`. `stored` are the inputs of the newest revision, {} if there is no
@@ -63,7 +63,7 @@ def accelerated(
         name = (selector.accelerator_class if selector else None) or ""
         if not name and request and runtime is not None:
             required = runtime.spec.accelerator_requirements
-            want = Want(selector.constraints if selector else None, required, None)
+            want = AcceleratorNeeds(selector.constraints if selector else None, required, None)
             repeat = selector is None and own is None and kept and _misfits(kept["class"], want, deps)
             if kept.get(ASKED) == request and not repeat:
                 name = kept["class"]
@@ -82,7 +82,7 @@ def accelerated(
         elif name:
             by_annotation = selector is not None and service.annotations.get(keys.ACCELERATOR_CLASS) == name
             problems.append(_missing(name, component, deps, chosen=bool(request), by_annotation=by_annotation))
-    return Accelerated(parts), tuple(problems)
+    return AcceleratorClasses(parts), tuple(problems)
 
 
 def _selector(service: InferenceService, component: Component) -> AcceleratorSelector | None:
@@ -114,14 +114,14 @@ def _asked(selector: AcceleratorSelector | None, runtime: Runtime | None, *, new
     return request
 
 
-def _misfits(name: str, want: Want, deps: Deps) -> bool:
+def _misfits(name: str, want: AcceleratorNeeds, deps: Deps) -> bool:
     """Return whether the accelerator class with this name exists but does not meet the requirements any more."""
-    return name in deps.accelerators and bool(unfit(deps.accelerators[name], want))
+    return name in deps.accelerators and bool(unmet_requirements(deps.accelerators[name], want))
 
 
-def _choose(component: str, request: Manifest, want: Want, deps: Deps) -> tuple[str, Problem | None]:
-    lacks = {name: unfit(accelerator, want) for name, accelerator in sorted(deps.accelerators.items())}
-    fitting = ranked(
+def _choose(component: str, request: Manifest, want: AcceleratorNeeds, deps: Deps) -> tuple[str, Problem | None]:
+    lacks = {name: unmet_requirements(accelerator, want) for name, accelerator in sorted(deps.accelerators.items())}
+    fitting = rank_classes(
         (deps.accelerators[name] for name, missing in lacks.items() if not missing), request["policy"], want, deps.nodes
     )
     if fitting:
@@ -146,7 +146,9 @@ def _missing(name: str, component: str, deps: Deps, *, chosen: bool, by_annotati
         )
     else:
         where = f"annotation {keys.ACCELERATOR_CLASS}" if by_annotation else f"acceleratorClass of spec.{component}"
-        message = f"AcceleratorClass {name} does not exist: {meant(name, deps.accelerators)}apply it, or fix the {where}"
+        message = (
+            f"AcceleratorClass {name} does not exist: {suggestion(name, deps.accelerators)}apply it, or fix the {where}"
+        )
     return Problem(RUNTIME_READY, Reason.ACCELERATOR_NOT_FOUND, message)
 
 
@@ -193,7 +195,7 @@ def unset_by_service(part: Mapping[str, Any], written: Mapping[str, Any]) -> dic
     runners = [part.get("runner") or {} for part in (written, *(written.get(name) or {} for name in ("leader", "worker")))]
     words = [str(word) for part in runners for word in (*(part.get("command") or ()), *(part.get("args") or ()))]
     names = {part["name"] for runner in runners for part in runner.get("env") or ()}
-    out = {**part, "args": without(part.get("args") or (), flags(words))}
+    out = {**part, "args": remove_flags(part.get("args") or (), flags(words))}
     out["env"] = {name: value for name, value in (part.get("env") or {}).items() if name not in names}
     if "parallelism" in part:
         out[OWN] = sorted(flags(piece for word in words for piece in word.split()))

@@ -16,7 +16,7 @@ HEADROOM = Fraction(5, 4)
 too."""
 
 
-class Want(NamedTuple):
+class AcceleratorNeeds(NamedTuple):
     """The requirements that a component has for its accelerator."""
 
     constraints: AcceleratorConstraints | None
@@ -27,7 +27,7 @@ class Want(NamedTuple):
     """Bytes of weights that one accelerator has to hold; None if unknown."""
 
 
-def unfit(accelerator: AcceleratorClass, want: Want) -> tuple[str, ...]:
+def unmet_requirements(accelerator: AcceleratorClass, want: AcceleratorNeeds) -> tuple[str, ...]:
     """Return the requirements that a class does not meet, as clauses for a message; () if the class meets all
     requirements.
     """
@@ -72,8 +72,8 @@ def _lacks(
     return out
 
 
-def ranked(
-    classes: Iterable[AcceleratorClass], policy: str, want: Want, nodes: Mapping[str, Node]
+def rank_classes(
+    classes: Iterable[AcceleratorClass], policy: str, want: AcceleratorNeeds, nodes: Mapping[str, Node]
 ) -> list[AcceleratorClass]:
     """Return the accelerator classes, the best first. Classes with ready nodes come before all others, and `policy`
     determines the rest of the order.
@@ -88,7 +88,7 @@ def ranked(
     return sorted(classes, key=key)
 
 
-def _order(accelerator: AcceleratorClass, policy: str, want: Want) -> tuple[float, ...]:
+def _order(accelerator: AcceleratorClass, policy: str, want: AcceleratorNeeds) -> tuple[float, ...]:
     """Return the sort key of an accelerator class for a policy; a smaller key is better."""
     capabilities = accelerator.spec.capabilities
     if policy == "Cheapest":
@@ -110,10 +110,10 @@ def _order(accelerator: AcceleratorClass, policy: str, want: Want) -> tuple[floa
 
 def has_nodes(accelerator: AcceleratorClass, nodes: Mapping[str, Node]) -> bool:
     """Return whether a ready node has all labels of an accelerator class."""
-    return any(node.ready and carries(node, accelerator) for node in nodes.values())
+    return any(node.ready and has_class_labels(node, accelerator) for node in nodes.values())
 
 
-def carries(node: Node, accelerator: AcceleratorClass) -> bool:
+def has_class_labels(node: Node, accelerator: AcceleratorClass) -> bool:
     """Return whether a node has all labels that an accelerator class names; a class that names no labels has no nodes."""
     wanted = accelerator.spec.discovery.node_selector or {}
     return bool(wanted) and all(node.labels.get(key) == value for key, value in wanted.items())
@@ -124,7 +124,7 @@ def memory(accelerator: AcceleratorClass) -> Fraction | None:
     invalid.
     """
     written = accelerator.spec.capabilities.memory_gb
-    if written is None or not quantity.valid(written):
+    if written is None or not quantity.is_valid(written):
         return None
     value = quantity.parse(written)
     return value / 10**9 if value >= 10**6 else value

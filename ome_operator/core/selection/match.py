@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ome_operator.api import Runtime, SupportedModelFormat, Version
 from ome_operator.core.selection import versions
-from ome_operator.core.selection.model_profile import PLAIN, ModelProfile, parameter_count, sized
+from ome_operator.core.selection.model_profile import PLAIN, ModelProfile, format_parameters, parameter_count
 
 
 class Violation(NamedTuple):
@@ -128,10 +128,10 @@ def _versioned(what: str, wanted: Version | None, actual: Version | None) -> Vio
         return Violation(f"it is for {what} {wanted.name}, but the {what} of the model is not known", False, write)
     if wanted.name.lower() != actual.name.lower():
         return Violation(f"it is for {what} {wanted.name}, but the model has {actual.name}")
-    if not wanted.version or not actual.version or versions.accepts(wanted.operator, wanted.version, actual.version):
+    if not wanted.version or not actual.version or versions.accepts_version(wanted.operator, wanted.version, actual.version):
         return None
     required = f"{wanted.name} {versions.UNORDERED.get(wanted.operator or '', '')}{wanted.version}"
-    if wanted.operator in versions.UNORDERED and not versions.ordered(wanted.version, actual.version):
+    if wanted.operator in versions.UNORDERED and not versions.are_comparable(wanted.version, actual.version):
         return Violation(
             f"it is for {what} {required}, but the model has {actual.version}, which cannot be compared with this version"
         )
@@ -144,7 +144,7 @@ def _size(runtime: Runtime, model: ModelProfile) -> tuple[Violation, ...]:
         return ()
     size_range = runtime.spec.model_size_range
     bounds = f"{(size_range.min if size_range else None) or '0'} to {(size_range.max if size_range else None) or 'any'}"
-    return (Violation(f"it is for sizes from {bounds}, but the model has {sized(model.parameters)} parameters"),)
+    return (Violation(f"it is for sizes from {bounds}, but the model has {format_parameters(model.parameters)} parameters"),)
 
 
 def _range(runtime: Runtime) -> tuple[float | None, float | None]:

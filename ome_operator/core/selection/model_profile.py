@@ -75,7 +75,7 @@ def facts_of(model: Model, well_known: WellKnown) -> tuple[Facts, str]:
     If the spec names the architecture, the well-known facts are not used: an unset field then means that the value does not
     apply.
     """
-    facts = learned(model)
+    facts = facts_of_model(model)
     if facts.model_fields_set or model.spec.model_architecture:
         return facts, ""
     match = well_known.find(model.name, model.spec.storage.storage_uri)
@@ -95,7 +95,7 @@ def _words(facts: Facts) -> list[str]:
     return list(dict.fromkeys(word.lower() for word in (quantization.name, quantization.method) if word))
 
 
-def learned(model: Model) -> Facts:
+def facts_of_model(model: Model) -> Facts:
     """Return the facts in a model's status.
 
     They are empty if another version of the operator wrote facts that this version cannot parse, or if they were read from
@@ -110,7 +110,7 @@ def learned(model: Model) -> Facts:
         return Facts()
 
 
-def sized(parameters: float) -> str:
+def format_parameters(parameters: float) -> str:
     """Return a number of parameters in the unit in which it is readable, such as 1,026.4B, 82.0M or 330.0K."""
     for unit, size, least in (("B", 1e9, 1e8), ("M", 1e6, 1e6)):
         if parameters >= least:

@@ -14,7 +14,7 @@ from ome_operator import keys
 from ome_operator.api import Component, InferenceService, Invalid, Runtime
 from ome_operator.core.observed.objects import Deps, Ref
 from ome_operator.core.podspec.default_router import default_router
-from ome_operator.core.selection.capability import Want, unfit
+from ome_operator.core.selection.capability import AcceleratorNeeds, unmet_requirements
 from ome_operator.core.selection.match import Score, Violation, score, violations
 from ome_operator.core.selection.model_profile import ModelProfile
 from ome_operator.settings.policy import ENABLE_AGENTS
@@ -214,7 +214,7 @@ def _accelerators(runtime: Runtime, service: InferenceService, deps: Deps) -> It
             )
     if named or required is None or not deps.policy.sees_cluster:
         return
-    want = Want(selector.constraints if selector else None, required, None)
-    if not any(not unfit(component, want) for component in deps.accelerators.values()):
+    want = AcceleratorNeeds(selector.constraints if selector else None, required, None)
+    if not any(not unmet_requirements(component, want) for component in deps.accelerators.values()):
         listed = ", ".join(required.accelerator_classes or ()) or "with the properties that it requires"
         yield Violation(f"it needs an accelerator {listed}, but no AcceleratorClass fits")

@@ -33,13 +33,13 @@ def release(text: str) -> ParsedVersion | None:
     return ParsedVersion((major, minor, patch), match["rest"] or "", (match["prefix"], len(written)))
 
 
-def ordered(left: str, right: str) -> bool:
+def are_comparable(left: str, right: str) -> bool:
     """Return whether two versions can be ordered: both are official releases of the same form."""
     first, second = release(left), release(right)
     return bool(first and second and not first.rest and not second.rest and first.form == second.form)
 
 
-def accepts(operator: str | None, runtime: str, model: str) -> bool:
+def accepts_version(operator: str | None, runtime: str, model: str) -> bool:
     """Return whether a runtime with the version `runtime` accepts a model with the version `model`.
 
     Without an ordering operator, or if one of the versions is not an official release, the versions have to be equal. An
@@ -50,6 +50,6 @@ def accepts(operator: str | None, runtime: str, model: str) -> bool:
         return runtime == model
     if operator not in UNORDERED or left.rest or right.rest:
         return (left.numbers, left.rest) == (right.numbers, right.rest)
-    if not ordered(runtime, model):
+    if not are_comparable(runtime, model):
         return False
     return left.numbers > right.numbers if operator == "GreaterThan" else left.numbers >= right.numbers

@@ -5,10 +5,10 @@ InferenceService.
 from ome_operator import keys, names
 from ome_operator.api import InferenceService, Invalid, Model, Runtime, Serving, SglangModel
 from ome_operator.core.observed.objects import Deps, Manifest, Ref
-from ome_operator.core.reasons import NOTHING, Reason, Why
+from ome_operator.core.reasons import NOTHING, Reason, ReasonedMessage
 from ome_operator.core.selection.model_profile import profile_of
 from ome_operator.core.selection.runtime import remedy_for_unknown_model, select
-from ome_operator.util.similar import meant
+from ome_operator.util.similar import suggestion
 
 
 def source(short: SglangModel | Serving) -> str:
@@ -26,46 +26,48 @@ def _class(short: SglangModel | Serving) -> dict[str, str]:
     return {keys.OPERATOR_CLASS: operator_class} if operator_class else {}
 
 
-def desired_object(short: SglangModel | Serving, deps: Deps) -> tuple[Manifest | None, Why]:
+def desired_object(short: SglangModel | Serving, deps: Deps) -> tuple[Manifest | None, ReasonedMessage]:
     """Return the object of ome.io that is created for an object of sglang.ai, or the reason why it cannot be made yet."""
     return _model(short) if isinstance(short, SglangModel) else _service(short, deps)
 
 
-def _model(short: SglangModel) -> tuple[Manifest | None, Why]:
+def _model(short: SglangModel) -> tuple[Manifest | None, ReasonedMessage]:
     origin, hub = short.spec.source, short.spec.source.huggingface
     uri = origin.storage_uri
     if hub is not None:
         uri = f"hf://{hub.repo}" + (f"@{hub.revision}" if hub.revision else "")
     if not uri:
-        return None, Why(Reason.INVALID_SPEC, "spec.source names no location: set huggingface.repo or storageUri")
+        return None, ReasonedMessage(
+            Reason.INVALID_SPEC, "spec.source names no location: set huggingface.repo or storageUri"
+        )
     storage = {"storageUri": uri, **({"path": short.spec.path} if short.spec.path else {})}
     return _manifest(short, "ClusterBaseModel", {}, {"storage": storage}), NOTHING
 
 
-def _service(short: Serving, deps: Deps) -> tuple[Manifest | None, Why]:
+def _service(short: Serving, deps: Deps) -> tuple[Manifest | None, ReasonedMessage]:
     """Return the InferenceService for a Serving, with all components that its runtime configures, such as separate prefill
     and decode; or None and the reason if no InferenceService can be made yet.
     """
     refs = Ref("BaseModel", short.namespace, short.spec.base_model), Ref("ClusterBaseModel", "", short.spec.base_model)
     model = next((item for ref in refs if isinstance(item := deps.models.get(ref), Model)), None)
     if model is None:
-        question = meant(
+        question = suggestion(
             short.spec.base_model, (each.name for each in deps.models if each.namespace in ("", short.namespace))
         )
         message = f"ClusterBaseModel {short.spec.base_model} does not exist: {question}apply it, or fix spec.baseModel"
-        return None, Why(Reason.BASE_MODEL_NOT_FOUND, message)
+        return None, ReasonedMessage(Reason.BASE_MODEL_NOT_FOUND, message)
     runtime = _named(short, deps)
     notes, spec = _begun(short, runtime)
     if runtime is None:
         first = draft(short, deps)
         if isinstance(first, Invalid):
-            return None, Why(Reason.INVALID_SPEC, first.why)
+            return None, ReasonedMessage(Reason.INVALID_SPEC, first.why)
         seen = profile_of(model, True, deps.well_known)
         selection = select(first, seen, deps)
         chosen = deps.runtimes[selection.best] if selection.best else None
         if not isinstance(chosen, Runtime):
             sentence = f"{selection.sentence(model.name, 'spec.runtime')}{remedy_for_unknown_model(seen, deps)}"
-            return None, Why(Reason.NO_RUNTIME_FITS, _misspelt(short, deps) or sentence)
+            return None, ReasonedMessage(Reason.NO_RUNTIME_FITS, _misspelt(short, deps) or sentence)
         runtime = chosen
     return _manifest(short, "InferenceService", notes, {**spec, **{name: {} for name in _brings(runtime)}}), NOTHING
 
@@ -73,7 +75,9 @@ def _service(short: Serving, deps: Deps) -> tuple[Manifest | None, Why]:
 def _misspelt(short: Serving, deps: Deps) -> str:
     """Return a message about the name of a runtime that is probably misspelt; "" if no runtime has a similar name."""
     name = short.spec.runtime or ""
-    question = meant(name, (each.name for each in deps.runtimes if each.namespace in ("", short.namespace))) if name else ""
+    question = (
+        suggestion(name, (each.name for each in deps.runtimes if each.namespace in ("", short.namespace))) if name else ""
+    )
     return f"ClusterServingRuntime {name} does not exist: {question}apply it, or fix spec.runtime" if question else ""
 
 

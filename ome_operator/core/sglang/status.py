@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from ome_operator.api import Serving, SglangModel
-from ome_operator.core.reasons import READY, Reason, Why
+from ome_operator.core.reasons import READY, Reason, ReasonedMessage
 from ome_operator.core.status import conditions as cond
 
 _COPIED = ("state", "url", "runtime")
@@ -20,7 +20,12 @@ _FIELD = re.compile(r"(?<!'s )(?<!\w: )\bspec\.(\w+)")
 
 
 def mirrored_status(
-    short: SglangModel | Serving, made: Mapping[str, Any] | None, why: Why, now: datetime, *, current: bool = True
+    short: SglangModel | Serving,
+    made: Mapping[str, Any] | None,
+    why: ReasonedMessage,
+    now: datetime,
+    *,
+    current: bool = True,
 ) -> dict[str, Any]:
     """Return the status of an object of sglang.ai. It is built from `made`, the status of the object that was created for
     it, or from the reason why there is no such object.
@@ -44,7 +49,7 @@ def mirrored_status(
     else:
         reason, sentence = why if why.reason else (Reason.CREATING, "it was just created")
         condition = cond.Condition(READY, False, reason, sentence)
-        conditions = cond.stamp([condition], short.status.get("conditions") or (), generation, now)
+        conditions = cond.format_conditions([condition], short.status.get("conditions") or (), generation, now)
     return {**shared, "observedGeneration": generation, "conditions": conditions}
 
 

@@ -23,7 +23,7 @@ class Condition(NamedTuple):
     message: str
 
 
-def stamp(
+def format_conditions(
     wanted: Iterable[Condition], before: Iterable[Mapping[str, Any]], generation: int, now: datetime
 ) -> list[dict[str, Any]]:
     """Return the conditions in the form of the API, with their summary. `before` are the stored conditions; a transition

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ome_operator.core.observed.objects import Pod
-from ome_operator.core.reasons import ORDINARY, Reason, Why, record_of
+from ome_operator.core.reasons import ORDINARY, Reason, ReasonedMessage, record_of
 from ome_operator.util.wording import count
 
 REFUSED = " cannot be created: "
@@ -68,14 +68,16 @@ def progress(role: RoleProgressSpec, pods: Iterable[Pod], failures: Mapping[tupl
     return RoleProgress(role, len(ready), groups, reason, f"{head}: {sentence}" if sentence else head, missing)
 
 
-def _explain(role: RoleProgressSpec, pods: list[Pod], missing: int, failures: Mapping[tuple[str, str], str]) -> Why:
+def _explain(
+    role: RoleProgressSpec, pods: list[Pod], missing: int, failures: Mapping[tuple[str, str], str]
+) -> ReasonedMessage:
     """Return the most severe reason, and a sentence that lists all reasons with the number of pods and a message of one
     of them.
     """
     failed = next((failures[key] for key in role.workloads if failures.get(key)), "")
     if failed:
         number = count(missing, "pod") if missing else "new pods"
-        return Why(Reason.PODS_REFUSED, f"{number}{REFUSED}{failed}")
+        return ReasonedMessage(Reason.PODS_REFUSED, f"{number}{REFUSED}{failed}")
     reasons = Counter(_reason(pod) for pod in pods if not pod.ready)
     order = sorted(reasons, key=lambda name: (min(record_of(name).gravity, ORDINARY), name))
     clauses: list[str] = []
@@ -86,7 +88,7 @@ def _explain(role: RoleProgressSpec, pods: list[Pod], missing: int, failures: Ma
     if missing:
         clauses.append(f"{missing} not created yet")
     first = order[0] if order else Reason.CREATING
-    return Why(Reason.PROGRESSING if record_of(first).on_its_way else first, "; ".join(clauses))
+    return ReasonedMessage(Reason.PROGRESSING if record_of(first).on_its_way else first, "; ".join(clauses))
 
 
 def _reason(pod: Pod) -> str:

@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from ome_operator import keys
-from ome_operator.core.rollout.planner import ReplicaCounts, within
+from ome_operator.core.rollout.planner import ReplicaCounts, is_within_bounds
 from ome_operator.core.rollout.step import RolloutStep
-from ome_operator.names import title
+from ome_operator.names import role_title
 
 
 def progress_message(target: str, decision: RolloutStep, numbers: ReplicaCounts) -> str:
@@ -20,8 +20,10 @@ def progress_message(target: str, decision: RolloutStep, numbers: ReplicaCounts)
         return decision.message
     counts, wanted = numbers.built.get(target, {}), numbers.wanted.get(target, {})
     both = keys.DECODER in wanted
-    new = [f"{title(role, both)} {sum(counts[role].ready) if role in counts else 0}/{n} new" for role, n in wanted.items()]
-    old = [f"old {title(role, both)} {state}" for role in wanted for state in _old(role, target, decision, numbers)]
+    new = [
+        f"{role_title(role, both)} {sum(counts[role].ready) if role in counts else 0}/{n} new" for role, n in wanted.items()
+    ]
+    old = [f"old {role_title(role, both)} {state}" for role in wanted for state in _old(role, target, decision, numbers)]
     return ", ".join([*new, *old, *([decision.message] if decision.message else [])])
 
 
@@ -37,7 +39,7 @@ def _old(role: str, target: str, decision: RolloutStep, numbers: ReplicaCounts) 
     return [*going, *([f"{ready}/{have} ready"] if ready < have else [])]
 
 
-def hold(target: str, decision: RolloutStep, before: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+def hold_fields(target: str, decision: RolloutStep, before: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     """Return the reason why a rollout is held, in the form of a component's status; {} if it is not held."""
     if not decision.held:
         return {}
@@ -47,11 +49,11 @@ def hold(target: str, decision: RolloutStep, before: Mapping[str, Any], now: dat
     return {**fields, "since": since or now.isoformat(timespec="seconds")}
 
 
-def bounded(target: str, numbers: ReplicaCounts) -> bool | None:
+def meets_bounds(target: str, numbers: ReplicaCounts) -> bool | None:
     """Return whether the revisions that have groups together have at least the serving capacity that the bounds of the
     rollout require; None if only one revision has groups.
     """
     existing = {name: counts for name, counts in numbers.seen.items() if any(group.have for group in counts.values())}
     if len(existing) < 2 or target not in numbers.wanted:
         return None
-    return within(numbers.wanted[target], existing, numbers.bounds)
+    return is_within_bounds(numbers.wanted[target], existing, numbers.bounds)

@@ -107,7 +107,7 @@ def status(report: Report) -> dict[str, Any]:
     wanted = _conditions(report)
     out: dict[str, Any] = {
         "observedGeneration": report.generation,
-        "conditions": cond.stamp(wanted, _stored(report.before), report.generation, report.now),
+        "conditions": cond.format_conditions(wanted, _stored(report.before), report.generation, report.now),
     }
     if report.url:
         out["url"] = report.url
@@ -311,7 +311,7 @@ def _unready(report: Report, others: Mapping[str, cond.Condition]) -> list[cond.
 _URGENT = ("url", "revision", "runtime", "observedGeneration", "rejected", "placement", "zero", "scaling", "moves")
 
 
-def urgent(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+def is_urgent(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     """Return whether the status has to be written at once: `before` and `after` differ in the status of a condition, in
     something that requires action, or in the revision that is served, and not only in numbers.
     """

@@ -11,22 +11,22 @@ from ome_operator.core.group_numbers import is_leader, pods, ready_groups
 from ome_operator.core.observed import slices
 from ome_operator.core.observed.objects import Observed
 from ome_operator.core.observed.slices import Revision, Slice
-from ome_operator.core.render.statefulsets import Stored, stored
+from ome_operator.core.render.statefulsets import StoredRole, roles_by_component
 
 
-def serves(present: Mapping[str, Slice], revisions: Iterable[Revision], *, routed: bool) -> bool:
+def can_serve(present: Mapping[str, Slice], revisions: Iterable[Revision], *, routed: bool) -> bool:
     """Return whether any revision can answer requests.
 
     `present` contains the existing objects by revision, `revisions` the stored revisions. `routed` states whether the
     Service of the InferenceService leads to routers; otherwise it leads to the leaders of the engine.
     """
     return any(
-        revision.name in present and slice_serves(present[revision.name], stored(revision.data), routed=routed)
+        revision.name in present and slice_serves(present[revision.name], roles_by_component(revision.data), routed=routed)
         for revision in revisions
     )
 
 
-def slice_serves(slice_: Slice, roles: Mapping[str, Stored], *, routed: bool) -> bool:
+def slice_serves(slice_: Slice, roles: Mapping[str, StoredRole], *, routed: bool) -> bool:
     """Return whether a revision can answer requests: it has a ready group of each of its `roles` and, if it is `routed`, a
     ready router. The router of a revision knows only the groups of this revision.
     """
@@ -41,7 +41,7 @@ def observed_serves(observed: Observed, name: str, uid: str) -> bool:
     if address is None or address.owner != uid or address.deleting:
         return False
     routed = address.labels.get(keys.COMPONENT) == keys.ROUTER
-    return serves(slices.slices(observed, uid), slices.stored(observed.children.values(), uid), routed=routed)
+    return can_serve(slices.slices(observed, uid), slices.stored_revisions(observed.children.values(), uid), routed=routed)
 
 
 def _open(role: str, size: int, slice_: Slice, *, routed: bool) -> bool:

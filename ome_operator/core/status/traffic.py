@@ -7,7 +7,14 @@ from typing import Any
 
 from ome_operator import quantity
 from ome_operator.core.observed.telemetry import Buckets
-from ome_operator.core.observed.traffic import BucketBounds, Numbers, ServiceNumbers, by_role, percentile, whole
+from ome_operator.core.observed.traffic import (
+    BucketBounds,
+    CombinedMetrics,
+    ServiceNumbers,
+    by_role,
+    client_metrics,
+    percentile,
+)
 
 PERCENTILES = {"p50": 0.5, "p95": 0.95}
 DIGITS = 3
@@ -23,14 +30,14 @@ CHANGE = 0.2
 
 def traffic_status(found: ServiceNumbers, now: datetime) -> dict[str, Any] | None:
     """Return `status.traffic`; None if nothing is known about the service. Unknown metrics are left out."""
-    service = whole(found)
+    service = client_metrics(found)
     roles = {name: fields for name, numbers in by_role(found).items() if (fields := _role(numbers))}
     fields = {
         "requestsPerSecond": service.requests,
         "promptTokensPerSecond": service.prompt_tokens,
         "outputTokensPerSecond": service.output_tokens,
     }
-    out: dict[str, Any] = {name: rounded(value) for name, value in fields.items() if value is not None}
+    out: dict[str, Any] = {name: round_value(value) for name, value in fields.items() if value is not None}
     times = {"timeToFirstToken": service.first_token, "timeBetweenTokens": service.between_tokens}
     out |= {name: known for name, histograms in times.items() if (known := percentiles(histograms))}
     if roles:
@@ -45,12 +52,12 @@ def traffic_status(found: ServiceNumbers, now: datetime) -> dict[str, Any] | Non
     }
 
 
-def _role(numbers: Numbers) -> dict[str, Any]:
+def _role(numbers: CombinedMetrics) -> dict[str, Any]:
     if not numbers.with_load and not numbers.with_work:
         return {}
     out: dict[str, Any] = {"leaders": numbers.leaders, "withLoad": numbers.with_load, "withWork": numbers.with_work}
     load = {"running": numbers.running, "waiting": numbers.waiting, "cacheUse": numbers.cache_use}
-    return out | {name: rounded(value) for name, value in load.items() if value is not None}
+    return out | {name: round_value(value) for name, value in load.items() if value is not None}
 
 
 def percentiles(histograms: Iterable[Buckets]) -> dict[str, dict[str, float]]:
@@ -65,7 +72,7 @@ def _bounds(bounds: BucketBounds) -> dict[str, float]:
     return {"above": bounds.above, **upper}
 
 
-def rounded(value: float) -> float:
+def round_value(value: float) -> float:
     """Return the value rounded to `DIGITS` significant digits, but never more coarsely than to a whole number. Whole numbers
     are returned as int, because the API server stores 2.0 as 2.
     """
@@ -74,7 +81,7 @@ def rounded(value: float) -> float:
     return int(found) if found == int(found) else found
 
 
-def renewed(before: dict[str, Any] | None, found: dict[str, Any] | None, now: datetime) -> dict[str, Any] | None:
+def next_traffic(before: dict[str, Any] | None, found: dict[str, Any] | None, now: datetime) -> dict[str, Any] | None:
     """Return the next value of `status.traffic`: `before`, the stored value, or `found`, the current metrics.
 
     The value changes at most once in `PAUSE` seconds, and before `REPEAT` seconds only if a metric has appeared, has

@@ -20,7 +20,7 @@ def transfers_condition(reports: Iterable[tuple[FailingPair, ...]], pods: Iterab
 
     If several registries report the same pair, the report with the most failed probes is shown.
     """
-    leaders = {names.mark(pod.uid): pod for pod in pods if pod.rank == 0}
+    leaders = {names.public_digest(pod.uid): pod for pod in pods if pod.rank == 0}
     found: dict[tuple[str, str], FailingPair] = {}
     for pair in sorted((pair for report in reports for pair in report), key=lambda pair: pair.failed):
         if pair.prefill in leaders and pair.decode in leaders:

@@ -41,5 +41,5 @@ def virtual_status(service: InferenceService, left: bool, now: datetime) -> dict
         **({"model": model} if model else {}),
         "address": {"url": url},
         "components": {name: {"url": url} for name in service.spec.components},
-        "conditions": cond.stamp(wanted, service.status.get("conditions") or (), service.generation, now),
+        "conditions": cond.format_conditions(wanted, service.status.get("conditions") or (), service.generation, now),
     }

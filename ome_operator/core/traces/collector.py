@@ -21,7 +21,7 @@ _HOST = r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]|\$\([A-Za-z
 _ENDPOINT = re.compile(rf"(?:{_HOST}):([1-9][0-9]{{0,4}})")
 
 
-def read(value: Any) -> str:
+def parse_endpoint(value: Any) -> str:
     """Return an endpoint or Off in canonical form; "" if the value is invalid. The host may be a variable of the
     container, such as `$(HOST_IP)`.
     """
@@ -32,14 +32,14 @@ def read(value: Any) -> str:
     return text if found is not None and int(found[found.re.groups]) < 2**16 else ""
 
 
-def asked(service: InferenceService) -> str:
+def endpoint_of_service(service: InferenceService) -> str:
     """Return the endpoint that the service sets for all of its components; "" if it sets no valid endpoint."""
-    return read(service.annotations.get(keys.TRACES, ""))
+    return parse_endpoint(service.annotations.get(keys.TRACES, ""))
 
 
 def endpoint(inputs: Mapping[str, Any], component: str) -> str:
     """Return the endpoint to which a component of a revision sends its spans, as HOST:PORT; "" if it sends none."""
-    setting = layers.effective_value(inputs, component, keys.TRACES, STORED, read)
+    setting = layers.effective_value(inputs, component, keys.TRACES, STORED, parse_endpoint)
     return "" if setting == OFF else setting
 
 
@@ -54,4 +54,6 @@ def of_router(inputs: Mapping[str, Any], config: Mapping[str, Any], written: Map
 
 def advice(service: InferenceService, runtime: Runtime | None) -> tuple[str, ...]:
     """Return a sentence for each value that is not a valid endpoint."""
-    return layers.invalid_values(service, runtime, keys.TRACES, read, f"is neither HOST:PORT nor {OFF}", layers.EVERYTHING)
+    return layers.invalid_values(
+        service, runtime, keys.TRACES, parse_endpoint, f"is neither HOST:PORT nor {OFF}", layers.EVERYTHING
+    )

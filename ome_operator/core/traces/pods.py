@@ -23,7 +23,7 @@ class SpanOrigin(NamedTuple):
     """Role of the pod: prefill, decode, engine or router."""
 
 
-def traced(container: Manifest, endpoint: str, place: SpanOrigin) -> Manifest:
+def add_trace_arguments(container: Manifest, endpoint: str, place: SpanOrigin) -> Manifest:
     """Return the container with arguments and variables that make it send its spans to `endpoint`.
 
     The operator's variables come after all others, because they refer to them. Resource attributes of the user come after
@@ -50,5 +50,5 @@ def why_not(container: Manifest, annotations: Mapping[str, str], title: str) -> 
     """Return a sentence which explains why a container cannot send spans although they are enabled; "" if it can send
     them.
     """
-    why = traces.obstacle(container, annotations)
+    why = traces.trace_obstacle(container, annotations)
     return f"annotation {keys.TRACES} is not applied to the {title}: {why}" if why else ""

@@ -13,7 +13,7 @@ from ome_operator import quantity
 from ome_operator.api import Invalid
 from ome_operator.core.observed.objects import Deps, Epoch, Ref
 from ome_operator.core.reasons import READY, RECOVERED, ROLLED_OUT, SCALED
-from ome_operator.core.reconcile.plan import EditState, Stand
+from ome_operator.core.reconcile.plan import EditStand, EditState
 from ome_operator.core.resolve.finetuned import BASE
 from ome_operator.core.resolve.identity import CHOSEN
 
@@ -42,7 +42,7 @@ def shared_by(inputs: Mapping[str, Any], keeps: Iterable[str] = ()) -> tuple[Ref
     return tuple(ref for ref in (runtime, *_parts(inputs)) if ref is not None and ref not in kept)
 
 
-def pending(target: str, before: Iterable[str], data: Mapping[str, Mapping[str, Any]]) -> dict[Ref, bool]:
+def pending_edits(target: str, before: Iterable[str], data: Mapping[str, Mapping[str, Any]]) -> dict[Ref, bool]:
     """Return the shared objects whose edits distinguish the target from an earlier revision, the runtime first. For each
     object, return whether the edit is narrow (`Stand.narrow`).
 
@@ -63,7 +63,7 @@ def pending(target: str, before: Iterable[str], data: Mapping[str, Mapping[str, 
 
 def edited_itself(target: str, before: Iterable[str], data: Mapping[str, Mapping[str, Any]]) -> bool:
     """Return whether the target differs from an earlier revision in inputs that the service itself contains. If it does, an
-    edit of the service may be the reason why the target is refused. The arguments are those of `pending`.
+    edit of the service may be the reason why the target is refused. The arguments are those of `pending_edits`.
     """
     wanted = _inputs(target, data)
     others = (_inputs(revision, data) for revision in before if revision != target)
@@ -81,7 +81,7 @@ def epochs(refs: Iterable[Ref], deps: Deps) -> dict[Ref, Epoch]:
     return {ref: _epoch(ref, deps) for ref in refs}
 
 
-def reached(
+def reached_edits(
     stored: Iterable[Mapping[str, Any]], arrived: Iterable[Ref], now_at: Mapping[Ref, Epoch], now: datetime
 ) -> list[dict[str, Any]]:
     """Return `status.reached`: the edits of shared objects with which the service has become complete, and that are still
@@ -96,7 +96,7 @@ def reached(
     ]
 
 
-def stands(
+def edit_states(
     now_at: Mapping[Ref, Epoch],
     waits: Mapping[Ref, bool],
     *,
@@ -106,10 +106,10 @@ def stands(
     now: datetime,
     lacks: datetime | None = None,
     left_out: bool = False,
-) -> dict[Ref, Stand]:
+) -> dict[Ref, EditStand]:
     """Return the state of a service with respect to each shared object.
 
-    `now_at` contains the present epoch of each shared object, `waits` the result of `pending`. `failed` is true if the
+    `now_at` contains the present epoch of each shared object, `waits` the result of `pending_edits`. `failed` is true if the
     rollout of the service failed. `current` is true if the target was made from the present versions of the objects.
     `lacks` is the time of `Stand.lacks`. `left_out` is true if the service cannot begin because of an edit of the service
     itself. Such a service is not part of the waves.
@@ -123,15 +123,15 @@ def stands(
     out = {}
     for ref, epoch in now_at.items():
         if ref in waits and left_out:
-            out[ref] = Stand(epoch)
+            out[ref] = EditStand(epoch)
         elif ref in waits and lacks is not None:
-            out[ref] = Stand(epoch, EditState.PENDING, narrow=waits[ref], lacks=lacks)
+            out[ref] = EditStand(epoch, EditState.PENDING, narrow=waits[ref], lacks=lacks)
         elif ref in waits:
-            out[ref] = Stand(epoch, EditState.FAILED if failed else EditState.PENDING, narrow=waits[ref])
+            out[ref] = EditStand(epoch, EditState.FAILED if failed else EditState.PENDING, narrow=waits[ref])
         elif ref in proven:
-            out[ref] = Stand(epoch, EditState.DONE, _whole_since(proven[ref], recovered, now))
+            out[ref] = EditStand(epoch, EditState.DONE, _whole_since(proven[ref], recovered, now))
         else:
-            out[ref] = Stand(epoch) if since is None else Stand(epoch, EditState.EQUAL, since)
+            out[ref] = EditStand(epoch) if since is None else EditStand(epoch, EditState.EQUAL, since)
     return out
 
 

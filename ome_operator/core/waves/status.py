@@ -15,7 +15,7 @@ BEGINS, WHOLE, STOPS = "WaveBegins", "WaveWhole", "WaveStopped"
 """Reasons of the Events about a wave: it begins, it is complete, it stops."""
 
 
-class Tally(NamedTuple):
+class StateCounts(NamedTuple):
     """The number of services in each state of the rollout of an edit. Only services that the edit changes, or has changed,
     are counted.
     """
@@ -34,7 +34,7 @@ class Tally(NamedTuple):
         return self.done + self.rolling + self.waiting + len(self.failed)
 
 
-def status(generation: int, turn: CurrentWave, tally: Tally) -> dict[str, Any]:
+def status(generation: int, turn: CurrentWave, tally: StateCounts) -> dict[str, Any]:
     """Return `status.rollout` of a shared object, which describes the waves of its last edit."""
     named, holding = _named(sorted(tally.failed)[:LISTED]), _named(tally.holding)
     return {
@@ -58,7 +58,7 @@ def _named(services: Iterable[Ref]) -> list[dict[str, str]]:
     return [{"namespace": ref.namespace, "name": ref.name} for ref in services]
 
 
-def _state(turn: CurrentWave, tally: Tally) -> str:
+def _state(turn: CurrentWave, tally: StateCounts) -> str:
     if tally.failed:
         return STOPPED
     if tally.done == tally.total:

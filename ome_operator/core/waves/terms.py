@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from ome_operator import keys, quantity
 from ome_operator.api import Invalid
-from ome_operator.api.values import DURATION, matches
+from ome_operator.api.values import DURATION, full_match
 
 _SIZE = re.compile(r"([1-9][0-9]{0,8})(%?)")
-_is_duration = matches(DURATION)
+_is_duration = full_match(DURATION)
 LONGEST = 30 * 24 * 3600.0
 """Longest allowed bake time in seconds: a longer time is a mistake."""
 PATIENCE = timedelta(minutes=30)
@@ -21,7 +21,7 @@ PATIENCE = timedelta(minutes=30)
 _RISE = "such as 1, 5%, 25%, 100%"
 
 
-class Terms(NamedTuple):
+class WaveTerms(NamedTuple):
     """The rules by which an edit is rolled out from service to service."""
 
     waves: tuple[str, ...] = ("1", "5%", "25%", "100%")
@@ -59,12 +59,12 @@ def sizes(waves: Iterable[str], total: int) -> list[int]:
         former = ends[-1] if ends else 0
         if former >= total:
             break
-        ends.append(min(total, max(former + 1, quantity.part(wave, total, up=True))))
+        ends.append(min(total, max(former + 1, quantity.share_of(wave, total, up=True))))
     return ends
 
 
-def decide(
-    terms: Terms, total: int, whole: Sequence[datetime], under_way: int, failed: int, now: datetime, lacking: int = 0
+def present_wave(
+    terms: WaveTerms, total: int, whole: Sequence[datetime], under_way: int, failed: int, now: datetime, lacking: int = 0
 ) -> CurrentWave | None:
     """Return the present wave, including the number of services that may begin now; None if there are no services.
 
@@ -90,13 +90,13 @@ def decide(
     return CurrentWave(len(ends), len(ends), total, 0) if ends else None
 
 
-def wave_of(terms: Terms, total: int, place: int) -> tuple[int, int]:
+def wave_of(terms: WaveTerms, total: int, place: int) -> tuple[int, int]:
     """Return the number of the wave that contains the service at position `place` (from 1), and the number of waves."""
     ends = sizes(terms.waves, total)
     return next((number for number, size in enumerate(ends, 1) if size >= place), max(1, len(ends))), max(1, len(ends))
 
 
-def read(text: str) -> tuple[str, ...] | Invalid:
+def parse_waves(text: str) -> tuple[str, ...] | Invalid:
     """Parse the waves that a person wrote, separated by commas. Return the reason as Invalid if they are not valid."""
     found = tuple(part.strip() for part in text.split(","))
     highest = {"": 0, "%": 0}
@@ -123,13 +123,13 @@ def read_bake(text: str) -> float | Invalid:
     return found
 
 
-def terms(notes: Mapping[str, str], default: Terms) -> tuple[Terms, tuple[str, ...]]:
+def terms(notes: Mapping[str, str], default: WaveTerms) -> tuple[WaveTerms, tuple[str, ...]]:
     """Return the rules from the annotations of an object, with `default` in place of missing or invalid values, and a
     sentence for each annotation that is not valid.
     """
     messages: list[str] = []
     if (text := notes.get(keys.WAVES)) is not None:
-        waves = read(text)
+        waves = parse_waves(text)
         if isinstance(waves, Invalid):
             messages.append(f"annotation {keys.WAVES}: {waves.why}; the waves that the operator is configured with are used")
         else:

@@ -5,7 +5,7 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from ome_operator.core.observed.objects import Deps
-from ome_operator.core.weights.mount import claim, managed, required_label, with_directories
+from ome_operator.core.weights.mount import agents_can_download, claim, required_label, with_directories
 from ome_operator.settings.policy import ENABLE_AGENTS, SILENT_AGENTS
 from ome_operator.util.wording import count
 
@@ -118,8 +118,8 @@ def _local(identity: Mapping[str, str], label: str, have: int, fetched: bool, de
     named = len(deps.holders.get(plain, ())) if fetched and not have else 0
     return LocalWeights(
         _title(identity), label, have, fetched,
-        unfetched=uri if managed(uri) and not agents else "",
-        former=agents and managed(uri) and not fetched,
+        unfetched=uri if agents_can_download(uri) and not agents else "",
+        former=agents and agents_can_download(uri) and not fetched,
         by_name=f"the label {plain}=Ready on {count(named, 'node')}" if named else "",
     )  # fmt: skip
 

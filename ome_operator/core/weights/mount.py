@@ -56,7 +56,7 @@ class Weights(NamedTuple):
         because nothing else uses it.
         """
         stored: dict[str, str] = self._asdict()
-        if not (agents and managed(self.uri)):
+        if not (agents and agents_can_download(self.uri)):
             del stored[SOURCE]
         return stored
 
@@ -100,10 +100,10 @@ def files_uri(storage: Storage) -> str:
     which has its own directory.
     """
     other = (storage.parameters or {}).get(FILES_FROM)
-    return f"{storage.storage_uri}+{other}" if other and managed(storage.storage_uri) else storage.storage_uri
+    return f"{storage.storage_uri}+{other}" if other and agents_can_download(storage.storage_uri) else storage.storage_uri
 
 
-def both(uri: str) -> tuple[str, str]:
+def split_weights_uri(uri: str) -> tuple[str, str]:
     """Return the URI of the weights, and the URI of the additional files or ""."""
     first, *other = _BESIDE.split(uri, maxsplit=1)
     return first, other[0] if other else ""
@@ -114,7 +114,7 @@ def node_label(kind: str, namespace: str, name: str) -> str:
     return names.model_label(kind, namespace, name)
 
 
-def managed(uri: str) -> bool:
+def agents_can_download(uri: str) -> bool:
     """Return whether agents can download the files of a URI."""
     return uri.partition("://")[0] in FETCHED
 
@@ -161,13 +161,13 @@ def directory(identity: Mapping[str, str], agents: bool, roots: tuple[str, ...] 
     For namespaced models it is an absolute path below the namespace's directory in a root. Stored revisions keep this path
     even if the roots change later.
     """
-    if not (agents and managed(identity["uri"])):
+    if not (agents and agents_can_download(identity["uri"])):
         return ""
     digest = names.weights_digest(identity)
-    return join(home(identity, roots), digest) if identity["namespace"] else digest
+    return join(weights_parent(identity, roots), digest) if identity["namespace"] else digest
 
 
-def home(identity: Mapping[str, str], roots: tuple[str, ...]) -> str:
+def weights_parent(identity: Mapping[str, str], roots: tuple[str, ...]) -> str:
     """Return the parent directory of the directories that agents create for weights with this identity."""
     beside = dirname(identity["path"])
     if not (namespace := identity["namespace"]):

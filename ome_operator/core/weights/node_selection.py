@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ome_operator.core.weights.mount import LOCAL, AnyModel, managed
+from ome_operator.core.weights.mount import LOCAL, AnyModel, agents_can_download
 from ome_operator.errors import OmeError
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -33,7 +33,7 @@ def selects_node(model: AnyModel, node: str, labels: Mapping[str, str]) -> bool:
 def needs_agent(model: AnyModel) -> bool:
     """Return whether an agent has to download or verify the files of a model."""
     uri = model.spec.storage.storage_uri
-    return managed(uri) or uri.startswith(LOCAL)
+    return agents_can_download(uri) or uri.startswith(LOCAL)
 
 
 def _term(term: Mapping[str, Any], node: str, labels: Mapping[str, str], where: str) -> bool:

@@ -196,7 +196,7 @@ def test_a_service_changes_hands_when_its_new_pods_are_ready(rig: Rig, adopt: Ad
         rig.patch("Node", "", node["metadata"]["name"], {"metadata": {"labels": yamls.READY}})
     service = rig.get("InferenceService", SPACE, "kimi")
     assert service is not None
-    ome.say(rig.cluster, service)
+    ome.write_ome_status(rig.cluster, service)
     written = ome.write(rig.cluster, *ome.children(service, "engine", "router"), ome.group(service, "kimi-decoder"))
     made = {(one["kind"], one["metadata"]["name"]): one for one in written}
     assert "nothing was removed" in adopt("service", f"{SPACE}/kimi", "--timeout", "0", code=1)

@@ -12,7 +12,7 @@ from ome_local import ports, prometheus
 from ome_local.cluster import Cluster
 from release import alerts
 from tests.support import clusters, yamls
-from tests.support.prometheus import BY, Prometheus, divided, until
+from tests.support.prometheus import BY, Prometheus, divide_durations, poll_until
 from tests.support.rig import Rig
 
 OTHERS: Mapping[str, float] = {
@@ -94,9 +94,9 @@ def begun(cluster: Cluster, folder: Path) -> str:
     Return its URL.
     """
     at, kept, rules = cluster.at, cluster.kept.with_spec(prometheus=True), folder / "rules.yaml"
-    rules.write_text(yaml.safe_dump(divided(alerts.rules(), BY, OTHERS)))
+    rules.write_text(yaml.safe_dump(divide_durations(alerts.rules(), BY, OTHERS)))
     prometheus.write(at, kept, rules, "1s")
     cluster.spawn("prometheus-of-tests", prometheus.command(at, kept))
     url = prometheus.url(kept)
-    until("Prometheus is ready", lambda: ports.answers("127.0.0.1", kept.ports[prometheus.NAME], "/-/ready"))
+    poll_until("Prometheus is ready", lambda: ports.answers_with_200("127.0.0.1", kept.ports[prometheus.NAME], "/-/ready"))
     return url

@@ -13,7 +13,7 @@ from release import alerts
 from tests.conftest import SOAK, Tables
 from tests.controlplane.alerts.conftest import Bed
 from tests.controlplane.alerts.faults import FAULTS, WITHOUT
-from tests.support.prometheus import until
+from tests.support.prometheus import poll_until
 
 WITHIN_S = 400.0
 LONG = pytest.mark.skipif(not SOAK, reason="takes minutes for each alert: `make soak` runs it")
@@ -33,15 +33,15 @@ def test_a_fault_fires_its_alert_and_its_end_clears_it(bed: Bed, alert: str, tab
     the fault until everything works again.
     """
     asked = bed.asked
-    until("nothing fires before", lambda: not asked.alerts(), WITHIN_S)
+    poll_until("nothing fires before", lambda: not asked.alerts(), WITHIN_S)
     began = time.monotonic()
     with bed.tidy:
         with FAULTS[alert].happens(bed):
             broken = time.monotonic()
-            until(f"{alert} fires", lambda: alert in asked.alerts(), WITHIN_S)
+            poll_until(f"{alert} fires", lambda: alert in asked.alerts(), WITHIN_S)
             fired = time.monotonic()
         mended = time.monotonic()
-        until("nothing fires any more", lambda: not asked.alerts(), WITHIN_S)
+        poll_until("nothing fires any more", lambda: not asked.alerts(), WITHIN_S)
         cleared = time.monotonic()
     took = f"{fired - broken:>6.0f} s to fire {cleared - mended:>6.0f} s to clear"
     tables.setdefault("faults and alerts", []).append(f"{alert:<28}{took}")

@@ -24,7 +24,7 @@ def serves(rig: Rig, namespace: str, count: int) -> bool:
     """Return whether this number of groups exists and all of their pods are ready. Raises AssertionError if Kueue has
     reserved quota for a part of a group.
     """
-    assert queues.used(rig, namespace) % 16 == 0
+    assert queues.reserved_gpus(rig, namespace) % 16 == 0
     found = groups(rig, namespace)
     return len(found) == count and all(len(pods) == 2 and all(map(is_ready, pods)) for pods in found.values())
 
@@ -45,13 +45,13 @@ def test_a_group_waits_as_a_whole_until_the_quota_suffices(rig: Rig, namespace: 
     for _ in range(20):
         found = groups(rig, namespace)
         assert len(found) == 2 and all(gated(pod) for pods in found.values() for pod in pods)
-    assert queues.used(rig, namespace) == 0
+    assert queues.reserved_gpus(rig, namespace) == 0
     assert rig.condition(namespace, "kimi", "EngineReady")["message"].count("SchedulingGated")
     queues.resize(rig, namespace, 32)
     wait_serves(rig, namespace, 2)
     rig.ready(namespace, "kimi", 30)
     assert uids(rig, namespace) == before, "pods that waited in the queue are not created again"
-    rig.wait("the quota is used", lambda: queues.used(rig, namespace) == 32, 30)
+    rig.wait("the quota is used", lambda: queues.reserved_gpus(rig, namespace) == 32, 30)
 
 
 def admitted(rig: Rig, namespace: str) -> set[str]:
@@ -66,7 +66,7 @@ def test_prefill_without_decode_is_released_until_both_can_be_admitted(rig: Rig,
     (alone,) = rig.wait("one role is admitted", lambda: admitted(rig, namespace), 60)
     condition = {keys.ENGINE: "EngineReady", keys.DECODER: "DecoderReady"}[alone]
     rig.says(namespace, "kimi", condition, "WaitingForRoom", "its queue: Kueue admitted only some of the pods", 60)
-    rig.wait("its quota is free", lambda: not groups(rig, namespace) and not queues.used(rig, namespace), 60)
+    rig.wait("its quota is free", lambda: not groups(rig, namespace) and not queues.reserved_gpus(rig, namespace), 60)
     queues.resize(rig, namespace, 32)
     wait_serves(rig, namespace, 2, 200)
     rig.ready(namespace, "kimi", 30)
@@ -98,7 +98,7 @@ def test_groups_come_and_go_with_their_quota_also_where_numbers_have_holes(rig: 
     for replicas in (2, 1, 3):
         rig.patch("RoleScale", namespace, "kimi-decoder", {"spec": {"replicas": replicas}})
         wait_serves(rig, namespace, 1 + replicas)
-        rig.wait("the quota follows", lambda count=1 + replicas: queues.used(rig, namespace) == 16 * count, 30)
+        rig.wait("the quota follows", lambda count=1 + replicas: queues.reserved_gpus(rig, namespace) == 16 * count, 30)
     names = {name for name in queues.workloads(rig, namespace) if "-decoder-" in name}
     assert sorted(name.rpartition("-")[2] for name in names) == ["0", "1", "2"]
     # The group in the middle is the least useful one when its pods are marked for draining, so scaling removes it.
@@ -112,7 +112,7 @@ def test_groups_come_and_go_with_their_quota_also_where_numbers_have_holes(rig: 
     rig.patch("RoleScale", namespace, "kimi-decoder", {"spec": {"replicas": 3}})
     wait_serves(rig, namespace, 4)
     assert {name for name in queues.workloads(rig, namespace) if "-decoder-" in name} == names
-    rig.wait("the quota follows", lambda: queues.used(rig, namespace) == 64, 30)
+    rig.wait("the quota follows", lambda: queues.reserved_gpus(rig, namespace) == 64, 30)
 
 
 def test_a_rollout_needs_no_more_quota_than_the_service(rig: Rig, namespace: str) -> None:
@@ -130,7 +130,7 @@ def test_a_rollout_needs_no_more_quota_than_the_service(rig: Rig, namespace: str
 
     rig.wait("the new revision serves", replaced, 120, often=True)
     rig.ready(namespace, "kimi", 30)
-    rig.wait("the old quota is free", lambda: queues.used(rig, namespace) == 32, 30)
+    rig.wait("the old quota is free", lambda: queues.reserved_gpus(rig, namespace) == 32, 30)
 
 
 def test_revisions_of_an_earlier_operator_keep_their_pods_until_the_next_revision(rig: Rig, namespace: str) -> None:
@@ -146,7 +146,7 @@ def test_revisions_of_an_earlier_operator_keep_their_pods_until_the_next_revisio
     (stored,) = [one for one in rig.all("ControllerRevision", namespace, keys.SERVICE) if "workloads" in one["data"]]
     for one in rig.all("StatefulSet", namespace):
         rig.delete("StatefulSet", namespace, one["metadata"]["name"])
-    rig.wait("nothing is left", lambda: not uids(rig, namespace) and not queues.used(rig, namespace), 60)
+    rig.wait("nothing is left", lambda: not uids(rig, namespace) and not queues.reserved_gpus(rig, namespace), 60)
     rig.delete("ControllerRevision", namespace, stored["metadata"]["name"])
     metadata = {name: stored["metadata"][name] for name in ("name", "namespace", "labels", "ownerReferences", "annotations")}
     roles = stored["data"]["workloads"]
@@ -155,7 +155,7 @@ def test_revisions_of_an_earlier_operator_keep_their_pods_until_the_next_revisio
     rig.start("operator", "--gang-timeout", "1")
     rig.wait("half of the pods run", lambda: len(running(rig, namespace)) == 2, 60)
     assert not any(keys.KUEUE_GROUP in pod["metadata"]["labels"] for pod in running(rig, namespace))
-    rig.wait("they are released", lambda: not groups(rig, namespace) and not queues.used(rig, namespace), 90)
+    rig.wait("they are released", lambda: not groups(rig, namespace) and not queues.reserved_gpus(rig, namespace), 90)
     assert "Kueue admits the pods of prefill one by one" in rig.condition(namespace, "kimi", "Advice")["message"]
     queues.resize(rig, namespace, 32)
     change = {"spec": {"engine": {"runner": {"env": [{"name": "A", "value": "1"}]}}}}
@@ -204,14 +204,14 @@ def test_one_pod_group_over_prefill_and_decode_would_keep_the_quota_of_a_group_t
     for name in ("prefill", "decode"):
         rig.create(queues.stateful_set(namespace, name, labels, marks))
     rig.wait("all run", lambda: ready_pods(rig, namespace) == 4, 60)
-    rig.wait("the quota is used", lambda: queues.used(rig, namespace) == 32, 30)
+    rig.wait("the quota is used", lambda: queues.reserved_gpus(rig, namespace) == 32, 30)
     rig.delete("StatefulSet", namespace, "decode")
     rig.wait("decode is gone", lambda: len(rig.all("Pod", namespace)) == 2, 60)
     condition = "WaitingForReplacementPods"
     rig.wait("Kueue waits", lambda: queues.condition(queues.workloads(rig, namespace)["first"], condition) == "True", 30)
-    assert queues.used(rig, namespace) == 32
+    assert queues.reserved_gpus(rig, namespace) == 32
     rig.delete("StatefulSet", namespace, "prefill")
-    rig.wait("the quota is free", lambda: not queues.used(rig, namespace), 60)
+    rig.wait("the quota is free", lambda: not queues.reserved_gpus(rig, namespace), 60)
 
 
 def test_a_pod_of_a_pod_group_without_a_parent_never_ends(rig: Rig, namespace: str) -> None:

@@ -30,7 +30,7 @@ def empty(rig: Rig, namespace: str) -> Iterator[str]:
 def ends(rig: Rig, name: str, code: int, **report: Any) -> None:
     """Let the pod of this BenchmarkJob exit with this code and with a termination message of these fields."""
     said = json.dumps({**REPORT, **report})
-    rig.cluster.set_stages(stages.finish({keys.BENCHMARK: name}, exit_code=code, message=said))
+    rig.cluster.set_stages(stages.finish_stage({keys.BENCHMARK: name}, exit_code=code, message=said))
 
 
 def says(rig: Rig, namespace: str, name: str, state: str, reason: str, seconds: float = 30.0) -> Manifest:

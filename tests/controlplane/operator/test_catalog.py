@@ -20,7 +20,7 @@ Body = dict[str, Any]
 def bodies(*folders: str) -> list[Body]:
     """Return the objects of the files in directories of config."""
     files = [file for folder in folders for file in sorted((CONFIG / folder).rglob("*.yaml"))]
-    return [body for file in files for body in parts.read(file)]
+    return [body for file in files for body in parts.read_documents(file)]
 
 
 def holds_every_model() -> dict[str, str]:
@@ -53,7 +53,7 @@ def place(body: Body, name: bool = True) -> str:
 def test_every_sample_of_the_catalog_comes_up(large: Rig) -> None:
     api, rig = large.api, large
     shown = bodies("accelerators", "models", "runtimes")
-    samples = [body for one in catalog.samples() for body in parts.read(CONFIG / "samples/isvc" / one)]
+    samples = [body for one in catalog.samples() for body in parts.read_documents(CONFIG / "samples/isvc" / one)]
     services = [body for body in samples if body["kind"] == "InferenceService"]
     try:
         for body in (

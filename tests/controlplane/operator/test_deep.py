@@ -12,7 +12,7 @@ import pytest
 
 from tests.support import yamls
 from tests.support.deep import HERE, filled
-from tests.support.rig import ROOT, Rig, said
+from tests.support.rig import ROOT, Rig, probe_state
 
 DEPTHS = {"as reported": 2_000, "near the API server's own limit": 9_000}
 
@@ -53,7 +53,7 @@ def test_deeply_nested_service_does_not_stop_the_operator(rig: Rig, namespace: s
         rig.cluster.kubectl("delete", "inferenceservice", "another", "-n", namespace)
         rig.create(yamls.service(namespace, "afterwards", runtime, "engine"))
         rig.ready(namespace, "afterwards")
-        assert said(rig.port) == "leading"
+        assert probe_state(rig.port) == "leading"
         shown = ome(rig, "status", "-n", namespace)
         assert all(name in shown for name in (*deep, "afterwards")), shown
         assert "nested more than 50 levels deep" in ome(rig, "explain", deep[-1], "-n", namespace)

@@ -13,7 +13,7 @@ import yaml
 from typer.testing import CliRunner
 
 from ome_operator.cli.app import app
-from ome_operator.cli.live.cluster_from_manifests import gather
+from ome_operator.cli.live.cluster_from_manifests import build_cluster
 from ome_operator.describe.outcome import compute_outcome
 from tests.support import yamls
 from tests.support.rig import Manifest, Rig
@@ -29,7 +29,7 @@ def by_digit(namespace: str, runtime: Manifest, shape: str) -> dict[str, Manifes
         parts = {name: {"annotations": {"y": str(number)}} for name in SHAPES[shape]}
         body = yamls.service(namespace, "x", runtime["metadata"]["name"], **parts)
         body["spec"].pop("router", None)
-        cluster = gather([yamls.model(), runtime, body])
+        cluster = build_cluster([yamls.model(), runtime, body])
         (kept,) = cluster.services()
         digit = compute_outcome(kept.parsed, cluster.deps()).revision[0]
         if digit not in found:

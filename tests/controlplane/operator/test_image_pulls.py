@@ -66,7 +66,7 @@ def test_groups_serve_until_their_nodes_have_the_image(pulls: Rig, empty: str, c
     Job whose container exits with code 128, because the image has no command `true`, counts as a pull, too.
     """
     rig = pulls
-    rig.cluster.set_stages(stages.ready(600.0, PULLERS))
+    rig.cluster.set_stages(stages.ready_stage(600.0, PULLERS))
     rig.create(yamls.service(empty, "svc", f"rt-{empty}", "engine", engine={"minReplicas": 3}))
     rig.ready(empty, "svc")
     before = engines(rig, empty)
@@ -79,7 +79,7 @@ def test_groups_serve_until_their_nodes_have_the_image(pulls: Rig, empty: str, c
     jobs = rig.all("Job", empty)
     assert len(jobs) == 2 and {node(job) for job in jobs} < set(before.values())
     assert engines(rig, empty) == before, "the groups serve meanwhile"
-    rig.cluster.set_stages(stages.finish(PULLERS, exit_code=code))
+    rig.cluster.set_stages(stages.finish_stage(PULLERS, exit_code=code))
     rig.wait("the rollout is complete", lambda: rolled_out(rig, empty).get("status") == "True", 60)
     assert set(engines(rig, empty)).isdisjoint(before)
     done = rig.all("Job", empty)

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from ome_operator import keys
 from ome_operator.cli.app import app
-from ome_operator.errors import Unanswered
+from ome_operator.errors import QuestionUnanswered
 from tests.support.rig import OURS, ROOT, Manifest, Rig
 
 MODEL = ROOT / "config/models/moonshotai/Kimi-K2-Instruct.yaml"
@@ -175,7 +175,7 @@ def test_what_the_api_server_would_refuse_is_said_before(kimi: Rig, namespace: s
         file = tmp_path / "bad.yaml"
         file.write_text(yaml.safe_dump({**body, "metadata": metadata, "spec": spec}))
         told = ome(kimi, "diff", "-f", file, raises=False)
-        assert isinstance(told.exception, Unanswered) and str(told.exception).startswith(said)
+        assert isinstance(told.exception, QuestionUnanswered) and str(told.exception).startswith(said)
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "nope"}}
     file.write_text(yaml.safe_dump_all([space, {**body, "metadata": {"name": "good", "namespace": "nope"}}]))
     assert forecast(ome(kimi, "diff", "-f", file, "-o", "json"))["sentence"].startswith("new: ")
@@ -224,5 +224,5 @@ def test_as_a_plugin_of_kubectl(kimi: Rig, namespace: str, tmp_path: Path) -> No
     completed = kubectl("__complete", "ome", "status", "-n", namespace, "pl").stdout.splitlines()
     assert completed[0] == "plug" and ":4" in completed
     nothing = ome(kimi, "status", "other", "-n", namespace, raises=False)
-    assert isinstance(nothing.exception, Unanswered)
+    assert isinstance(nothing.exception, QuestionUnanswered)
     assert str(nothing.exception).startswith(f"there is no InferenceService other in namespace {namespace}. ")

@@ -95,7 +95,7 @@ def test_the_registry_sees_groups_come_and_go(rig: Rig, namespace: str, router: 
     main = runtime["spec"]["routerConfig"]["runner"]
     main["command"], main["args"] = ["python3", "-m", "sglang_router.launch_router"], ["--pd-disaggregation", "--port=8080"]
     # A real leader is ready after its ranks have joined. If it was ready before that, it is not trusted for a minute.
-    rig.cluster.set_stages(stages.ready(3600, {keys.WORKER_INDEX: "0"}))
+    rig.cluster.set_stages(stages.ready_stage(3600, {keys.WORKER_INDEX: "0"}))
     rig.create(runtime)
 
     def ranks() -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from ome_operator import keys, names
 from tests.controlplane.operator.tries import MERGE, at, of, workload
 from tests.support import yamls
 from tests.support.identity import Token
-from tests.support.rig import Manifest, Rig, path, said
+from tests.support.rig import Manifest, Rig, path, probe_state
 
 MINE, VICTIM = "team-a", "team-b"
 LEVEL = "pod-security.kubernetes.io/enforce"
@@ -344,6 +344,6 @@ def test_forged_managed_fields_move_nobody(tenant: Tenant, forged: str, what: st
         return "stranger" not in now["spec"]["selector"]
 
     rig.wait("what a stranger changed is mended, or told", answered)
-    assert said(rig.port) == "leading" and rig.cluster.process("operator") == process
+    assert probe_state(rig.port) == "leading" and rig.cluster.process("operator") == process
     with urllib.request.urlopen(f"http://127.0.0.1:{rig.port}/healthz", timeout=5) as answer:
         assert answer.read() == b"ok"

@@ -17,11 +17,11 @@ from ome_local.ports import choose
 from ome_local.servers import SECOND
 from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection
-from ome_operator.kube.leader_election import Election, ElectionSettings, Lost
+from ome_operator.kube.leader_election import Election, ElectionSettings, LeadershipLost
 from ome_operator.util.wall_clock import now
 from tests.controlplane.process.conftest import CRDS
 from tests.support.manager import service, until
-from tests.support.waiting import until as until_true
+from tests.support.waiting import wait_until as until_true
 
 _NUMBER = itertools.count()
 PATIENT = """
@@ -146,7 +146,7 @@ async def test_second_candidate_leads_after_lease_expires(client: Client) -> Non
     began = time.monotonic()
     await asyncio.wait_for(waiting, 5)
     assert time.monotonic() - began > 1, "b leads only after the duration of the Lease is over"
-    with pytest.raises(Lost):
+    with pytest.raises(LeadershipLost):
         await asyncio.wait_for(a.hold(), 5)
     await b.release()
     await asyncio.wait_for(candidate("c").acquire(), 1)

@@ -12,7 +12,7 @@ from ome_operator import keys
 from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection
 from ome_operator.watch.informer import Informer
-from ome_operator.watch.sink import Watched
+from ome_operator.watch.sink import WatchedKind
 from tests.support.manager import leading, small_role, until
 
 
@@ -70,7 +70,7 @@ async def test_what_is_deleted_between_two_pages_of_a_list_is_told(
     """
     for name in ("page-a", "page-b", "page-c"):
         await client.create(small_role(name, "pages"))
-    roles = Watched("Role", "rbac.authorization.k8s.io", "v1", "roles", f"{keys.SERVICE}=pages")
+    roles = WatchedKind("Role", "rbac.authorization.k8s.io", "v1", "roles", f"{keys.SERVICE}=pages")
     sink, session = Deleting(cluster, "page-a", "page-c"), connection.session(limit=0, agent="test")
     informer = Informer([roles], sink, session=session, server=connection.server, server_timeout=600, page=1)
     watching = asyncio.create_task(informer.run())

@@ -21,5 +21,5 @@ def home(docker: None, tmp_path_factory: pytest.TempPathFactory, monkeypatch: py
     monkeypatch.setenv("OME_LOCAL_HOME", str(home))
     yield home
     monkeypatch.setenv("OME_LOCAL_HOME", str(home))
-    for name in layout.known():
+    for name in layout.known_clusters():
         lifecycle.down(layout.layout(name))

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from ome_operator.names import mark
+from ome_operator.names import public_digest
 from tests.node.conftest import Steps
 from tests.node.serving.conftest import DIRECT, READY_WITHIN_S, ROOT, RUNTIME, SINGLE, come_up
 from tests.support.rig import Rig, is_ready
@@ -60,7 +60,7 @@ class Decoders(NamedTuple):
 
     def lists(self, pod: Pod) -> bool:
         """Return whether the router lists this leader."""
-        return mark(pod["metadata"]["uid"]) in self.listed()
+        return public_digest(pod["metadata"]["uid"]) in self.listed()
 
     def recycles(self) -> int:
         """Return the number of recycles of all groups."""

@@ -13,7 +13,7 @@ import yaml
 from ome_operator import keys
 from tests.node.serving.conftest import MINUTES, ON_OUR_NODE, READY_WITHIN_S, RUNTIME, SINGLE, address, reached, tokens
 from tests.node.serving.test_own_model import files
-from tests.support.parts import ROOT, read
+from tests.support.parts import ROOT, read_documents
 from tests.support.rig import Rig
 
 ROUTER: dict[str, Any] = {
@@ -29,7 +29,7 @@ ROUTER: dict[str, Any] = {
 
 def disaggregated(_: Rig) -> list[dict[str, Any]]:
     """Return a runtime with prefill and decode but without router, and a service with one group of each."""
-    (runtime,) = read(ROOT / RUNTIME)
+    (runtime,) = read_documents(ROOT / RUNTIME)
     runtime["metadata"]["name"] = "no-router"
     del runtime["spec"]["routerConfig"]
     service = next(body for body in yaml.safe_load_all((ROOT / SINGLE).read_text()) if body["kind"] == "InferenceService")

@@ -21,7 +21,7 @@ from tests.node.conftest import Steps
 from tests.node.serving.conftest import MINUTES, ON_OUR_NODE, READY_WITHIN_S, address, remove, tokens
 from tests.node.serving.test_agent import engine
 from tests.support import yamls
-from tests.support.prometheus import BY, Prometheus, divided, joined, until
+from tests.support.prometheus import BY, Prometheus, divide_durations, joined, poll_until
 from tests.support.rig import Rig
 from tests.support.traffic import generate
 
@@ -115,16 +115,16 @@ def url(serving: Rig, steps: Steps) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def asked(serving: Rig, url: str) -> Iterator[Prometheus]:
     """Yield a Prometheus with divided durations that has scraped the operator and the engine."""
-    with joined(serving.cluster, divided(alerts.rules(), BY, OTHERS)) as made:
+    with joined(serving.cluster, divide_durations(alerts.rules(), BY, OTHERS)) as made:
         for series in ("ome_leader", f'sglang:num_queue_reqs{{namespace="{SPACE}"}}'):
-            until(f"{series} is there", lambda series=series: made.ask(series), 60)
+            poll_until(f"{series} is there", lambda series=series: made.ask(series), 60)
         yield made
 
 
 async def seen(what: str, holds: Callable[[], bool]) -> float:
     """Wait until the condition holds, and return the seconds that it took."""
     began = time.monotonic()
-    await asyncio.to_thread(until, what, holds, WITHIN_S, 1.0)
+    await asyncio.to_thread(poll_until, what, holds, WITHIN_S, 1.0)
     return time.monotonic() - began
 
 

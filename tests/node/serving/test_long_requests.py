@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import aiohttp
 import pytest
 
-from ome_operator.names import mark
+from ome_operator.names import public_digest
 from tests.conftest import Tables
 from tests.node.conftest import Steps
 from tests.node.serving.conftest import MINUTES, remove
@@ -140,5 +140,5 @@ async def test_no_request_of_a_minute_fails_when_its_group_ends(
 
 def running_on(service: Decoders, uid: str) -> float:
     """Return the number of requests that run in a leader, as its registry reports it."""
-    (leader,) = [one for one in service.summary()["leaders"] if one["id"] == mark(uid)]
+    (leader,) = [one for one in service.summary()["leaders"] if one["id"] == public_digest(uid)]
     return float(leader["load"]["running"])

@@ -11,7 +11,7 @@ import yaml
 
 from ome_local import tinymodel
 from tests.node.serving.conftest import MINUTES, ON_OUR_NODE, READY_WITHIN_S, RUNTIME, address, reached, tokens
-from tests.support.parts import ROOT, read
+from tests.support.parts import ROOT, read_documents
 from tests.support.rig import Rig
 
 BLOCKS: list[str] = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/your-own-model.md").read_text(), re.S)
@@ -25,7 +25,7 @@ def files(rig: Rig) -> list[dict[str, Any]]:
     model["spec"]["storage"] = {"storageUri": f"local://{place}", "path": place}
     (supported,), config = runtime["spec"]["supportedModelFormats"], runtime["spec"]["engineConfig"]
     supported["modelArchitecture"] = "DeepseekV3ForCausalLM"
-    (shipped,) = read(ROOT / RUNTIME)
+    (shipped,) = read_documents(ROOT / RUNTIME)
     config["runner"] |= {
         "image": shipped["spec"]["engineConfig"]["runner"]["image"],
         "args": [*(word for word in config["runner"]["args"] if "--tp-size" not in word), *_CPU],

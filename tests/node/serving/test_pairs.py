@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ome_operator.names import mark
+from ome_operator.names import public_digest
 from tests.conftest import SOAK, Tables
 from tests.node.conftest import Steps
 from tests.node.serving import decoders
@@ -85,8 +85,10 @@ async def test_a_decode_that_the_prefill_cannot_reach_is_out_until_it_can(
     tables.setdefault(HEADING, []).append(f"{what:<24}{said}")
     if pairs or happens is not decoders.cut:
         (found,) = pairs
-        assert found["prefill"] == mark(prefill["metadata"]["uid"]) and found["decode"] == mark(bad["metadata"]["uid"])
-        assert found["prefillWorksWith"] == mark(good["metadata"]["uid"])
+        assert found["prefill"] == public_digest(prefill["metadata"]["uid"]) and found["decode"] == public_digest(
+            bad["metadata"]["uid"]
+        )
+        assert found["prefillWorksWith"] == public_digest(good["metadata"]["uid"])
         words = f"prefill-0 -> decode-{number_of(bad)}: ", f"; prefill-0 works with decode-{number_of(good)}"
         assert all(each in told["message"] for each in words), told
     assert pair.recycles() == before, "a leader was recycled for its pairs"

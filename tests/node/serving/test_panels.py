@@ -18,7 +18,7 @@ from ome_operator import keys
 from tests.node.conftest import Steps
 from tests.node.serving.conftest import DIRECT, MINUTES, ON_OUR_NODE, post
 from tests.support import yamls
-from tests.support.prometheus import Prometheus, joined, until
+from tests.support.prometheus import Prometheus, joined, poll_until
 from tests.support.rig import ROOT, Rig
 
 pytestmark = [MINUTES, ON_OUR_NODE]
@@ -130,7 +130,7 @@ def test_every_query_of_a_panel_has_data(serving: Rig, asked: Prometheus, states
         return without_data <= set(EMPTY)
 
     try:
-        until("every query has data", all_have_data, 180, 2.0)
+        poll_until("every query has data", all_have_data, 180, 2.0)
     except AssertionError:
         pytest.fail(f"these have no data: {sorted(without_data - set(EMPTY))}")
     assert without_data == set(EMPTY), f"these have data now: {sorted(set(EMPTY) - without_data)}"
@@ -145,7 +145,7 @@ def test_engines_and_routers_are_scraped_and_no_simulated_pod(asked: Prometheus)
     def pods() -> dict[str, int]:
         return {job: len(found) for job, found in asked.targets().items()}
 
-    until("operator, prefill, decode and router", lambda: pods() == {"operator": 1, "engines": 2, "routers": 1}, 60)
+    poll_until("operator, prefill, decode and router", lambda: pods() == {"operator": 1, "engines": 2, "routers": 1}, 60)
 
 
 def test_what_a_client_gets_wrong_is_no_error_of_a_router(asked: Prometheus, tiny: str) -> None:
@@ -156,4 +156,4 @@ def test_what_a_client_gets_wrong_is_no_error_of_a_router(asked: Prometheus, tin
     before = sum(numbers(asked, answered))
     with pytest.raises(urllib.error.HTTPError, match="HTTP Error 4"):
         post(f"{tiny}/generate", {"text": "x", "sampling_params": {"max_new_tokens": -5}})
-    until("it is counted as the client's", lambda: sum(numbers(asked, answered)) > before, 30)
+    poll_until("it is counted as the client's", lambda: sum(numbers(asked, answered)) > before, 30)

@@ -20,7 +20,7 @@ from tests.node.serving import decoders
 from tests.node.serving.conftest import MINUTES, ON_OUR_NODE, READY_WITHIN_S, remove
 from tests.node.serving.decoders import Decoders, derived, name_of, send
 from tests.node.serving.test_engine_alerts import WITHIN_S, seen
-from tests.support.prometheus import BY, Prometheus, divided, joined, until
+from tests.support.prometheus import BY, Prometheus, divide_durations, joined, poll_until
 from tests.support.rig import Rig
 from tests.support.traffic import stream_of
 
@@ -52,8 +52,8 @@ def service(serving: Rig, ours: None, steps: Steps) -> Iterator[Decoders]:
 @pytest.fixture(scope="module")
 def asked(serving: Rig, service: Decoders) -> Iterator[Prometheus]:
     """Yield a Prometheus with divided durations that has scraped the operator."""
-    with joined(serving.cluster, divided(alerts.rules(), BY, OTHERS)) as made:
-        until("ome_leader is there", lambda: made.ask("ome_leader"), 60)
+    with joined(serving.cluster, divide_durations(alerts.rules(), BY, OTHERS)) as made:
+        poll_until("ome_leader is there", lambda: made.ask("ome_leader"), 60)
         yield made
 
 

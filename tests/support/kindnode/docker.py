@@ -122,7 +122,7 @@ def _end(folder: Path, settings: dict[str, str]) -> None:
     _told("iptables", "-P", "FORWARD", settings["FORWARD"])
     for group in Path("/sys/fs/cgroup").glob("*/docker"):
         _told("find", str(group), "-depth", "-type", "d", "-exec", "rmdir", "{}", ";")
-    if not namespaces.others():  # the kubelet of a real node has set them for itself, too
+    if not namespaces.has_other_links():  # the kubelet of a real node has set them for itself, too
         for name in (*_SETTINGS, _FORWARDING):
             (Path("/proc/sys") / name).write_text(settings[name])
     shutil.rmtree(folder)

@@ -38,7 +38,7 @@ from tests.support.names.people import golden
 _ENDPOINT = re.compile(r"/(healthz|readyz|metrics|workers|files|namespaces)(/[\w{}]+)*")
 
 
-def stored() -> Iterator[str]:
+def revision_keys() -> Iterator[str]:
     """Yield the keys of ControllerRevisions, which later versions of the operator have to read."""
     for document in (document for case in golden("out.yaml") for document in case):
         if document["kind"] == "ControllerRevision":
@@ -75,11 +75,11 @@ def recordings() -> Iterator[str]:
         yield from (f"{at}.{table}.{name}" for name in rows)
     hints = get_type_hints(Deps) | get_type_hints(Observed)
     for name in ("nodes", "children", "pods", "refusals", "strangers", "drains", "silences"):
-        yield from walk.below(hints[name], f"{at}.{name}")
-    yield from walk.below(hints["policy"], f"{at}.settings")
+        yield from walk.field_paths(hints[name], f"{at}.{name}")
+    yield from walk.field_paths(hints["policy"], f"{at}.settings")
     for name, fact in {"turn": GangAdmission, "turn.rivals[]": Claim, "judged[][]": ValidationResult}.items():
-        yield from walk.below(fact, f"{at}.told.{name}")
-    yield from walk.below(Decision, "services{}.passes[].decided")
+        yield from walk.field_paths(fact, f"{at}.told.{name}")
+    yield from walk.field_paths(Decision, "services{}.passes[].decided")
     for _, item in walk.nodes("ome_operator"):
         if isinstance(item, ast.JoinedStr) and ".json.gz" in (text := ast.unparse(item)):
             yield f"file {text[2:-1].split('{')[0]}*.json.gz"
@@ -87,7 +87,7 @@ def recordings() -> Iterator[str]:
 
 def disks() -> Iterator[str]:
     """Yield the keys of manifests and journals that agents keep on nodes, and the keys of their records."""
-    proven = manifest.Proven("a", 1, Hash.read("sha256:" + "0" * 64), (1,), ("b",))
+    proven = manifest.VerifiedFile("a", 1, Hash.read("sha256:" + "0" * 64), (1,), ("b",))
     held = manifest.Manifest("hf://a/b", "1", (proven,), "now", ("a",), ("/a",), {"source": "a"})
     yield from (f"manifest {name}" for name in held.dump())
     yield from (f"journal {name}" for name in manifest.dump_file(proven))
@@ -126,7 +126,7 @@ def outputs() -> Iterator[str]:
         "top": TopRow,
     }
     for name, kind in documents.items():
-        yield from walk.below(kind, f"ome {name} ", to_camel)
+        yield from walk.field_paths(kind, f"ome {name} ", to_camel)
     for command, module in {"lint": lint_report, "plan": report_text, "plan layouts": answer}.items():
         yield from (
             f"ome {command} {key}" for key in walk.json_keys(module.__name__) if re.fullmatch(r"[a-z$][a-zA-Z]*", key)

@@ -25,7 +25,7 @@ KINDS: Mapping[str, Callable[[], Iterable[str]]] = {
     "ports": people.ports,
     "protocols": formats.protocols,
     "recordings": formats.recordings,
-    "stored-revisions": formats.stored,
+    "stored-revisions": formats.revision_keys,
 }
 """Name of a list -> the function that enumerates it."""
 
@@ -36,7 +36,7 @@ def current(kind: str) -> frozenset[str]:
     return frozenset(name.strip() for name in KINDS[kind]()) - {""}
 
 
-def listed(kind: str) -> frozenset[str]:
+def listed_names(kind: str) -> frozenset[str]:
     """Return the names of a kind as its list in tests/data/names has them."""
     file = DATA / f"{kind}.txt"
     return frozenset(file.read_text(encoding="utf-8").splitlines()) if file.exists() else frozenset()
@@ -45,7 +45,7 @@ def listed(kind: str) -> frozenset[str]:
 def differences() -> Iterator[str]:
     """Yield a line for each name that is new (+) or gone (-)."""
     for kind in KINDS:
-        for name in sorted(current(kind) ^ listed(kind)):
+        for name in sorted(current(kind) ^ listed_names(kind)):
             yield f"{kind}: {'+' if name in current(kind) else '-'} {name}"
 
 

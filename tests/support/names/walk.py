@@ -87,7 +87,7 @@ def json_keys(*packages: str) -> Iterator[str]:
         yield from (key.value for key in found if isinstance(key, ast.Constant) and isinstance(key.value, str))
 
 
-def below(type_: Any, at: str, camel: Any = str, inside: tuple[Any, ...] = ()) -> Iterator[str]:
+def field_paths(type_: Any, at: str, camel: Any = str, inside: tuple[Any, ...] = ()) -> Iterator[str]:
     """Yield the paths of all fields of a record type (a NamedTuple or a dataclass), `[]` for items and `{}` for values.
 
     `camel` changes the names of fields, as the command line does. A path ends at a pydantic model, whose fields are listed
@@ -101,14 +101,14 @@ def below(type_: Any, at: str, camel: Any = str, inside: tuple[Any, ...] = ()) -
         for name in names:
             path = f"{at}.{camel(name)}"
             yield path
-            yield from below(hints[name], path, camel, (*inside, type_))
+            yield from field_paths(hints[name], path, camel, (*inside, type_))
         return
     origin, parts = getattr(type_, "__origin__", None), get_args(type_)
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        yield from below(parts[1], f"{at}{{}}", camel, inside)
+        yield from field_paths(parts[1], f"{at}{{}}", camel, inside)
     elif origin in (tuple, list, set, frozenset):
         for part in dict.fromkeys(part for part in parts if part is not ...):
-            yield from below(part, f"{at}[]", camel, inside)
+            yield from field_paths(part, f"{at}[]", camel, inside)
     else:
         for part in parts:
-            yield from below(part, at, camel, inside)
+            yield from field_paths(part, at, camel, inside)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ome_operator.cookbook.library import engine
 from ome_operator.engines.flags import replacements
 from tests.support.seeds import words
-from tests.support.seeds.rows import Row, Section, Verdict, sections
+from tests.support.seeds.rows import Row, RowResult, Section, sections
 
 HEAD = """# The first documents, row by row
 
@@ -59,14 +59,14 @@ def page() -> str:
 
 
 def _counts(found: list[Section]) -> Iterator[str]:
-    yield f"| document | rows | {' | '.join(Verdict)} |"
-    yield f"|---|---|{'---|' * len(Verdict)}"
+    yield f"| document | rows | {' | '.join(RowResult)} |"
+    yield f"|---|---|{'---|' * len(RowResult)}"
     documents: dict[str, list[Row]] = {}
     for section in found:
         documents.setdefault(section.document, []).extend(section.rows)
     for name, rows in (*documents.items(), ("all", [row for listed in documents.values() for row in listed])):
         counted = Counter(row.expected for row in rows)
-        yield f"| {name} | {len(rows)} | {' | '.join(str(counted[verdict]) for verdict in Verdict)} |"
+        yield f"| {name} | {len(rows)} | {' | '.join(str(counted[verdict]) for verdict in RowResult)} |"
 
 
 def _section(section: Section) -> Iterator[str]:
@@ -100,7 +100,7 @@ _SHOWN = {
 def _proof(row: Row) -> str:
     """Return the proof of a row as text."""
     said = []
-    for proof in row.instead if row.expected == Verdict.DIFFERS else row.proof:
+    for proof in row.instead if row.expected == RowResult.DIFFERS else row.proof:
         for name, told in proof.items():
             said.append(_SHOWN.get(name) or f"`{told if isinstance(told, str) else told.get('file') or told.get('sample')}`")
             said += ["pods"] if name in ("flag", "variable") and "pods" in told else []
@@ -112,7 +112,7 @@ def _today(row: Row) -> str:
     name = shlex.split(row.says)[0] if row.kind == "flag" else ""
     if not name.startswith("--"):
         return ""
-    chosen = words.chosen(row.command)
+    chosen = words.chosen_engine(row.command)
     newest = engine(chosen.name)
     line = newest.command_line
     known = line.find(name)

@@ -25,21 +25,21 @@ from ome_operator.sizing.constants import shipped_constants
 from tests.support import parts
 from tests.support.seeds import words
 from tests.support.seeds.path import at
-from tests.support.seeds.rows import Proof, Row, Verdict, only_written
+from tests.support.seeds.rows import Proof, Row, RowResult, only_written
 
 Argument = Mapping[str, Any]
 
 
-def judge(row: Row) -> tuple[Verdict, str]:
+def prove_row(row: Row) -> tuple[RowResult, str]:
     """Return the verdict about a row, and why it does not work or differs."""
     works = _problems(row.proof)
     if not works:
-        unrun = only_written(row.kind, row.proof) or row.expected == Verdict.WRITTEN
-        return (Verdict.WRITTEN if unrun else Verdict.WORKS), ""
+        unrun = only_written(row.kind, row.proof) or row.expected == RowResult.WRITTEN
+        return (RowResult.WRITTEN if unrun else RowResult.WORKS), ""
     differs = _problems(row.instead)
     if not differs:
-        return Verdict.DIFFERS, works
-    return Verdict.MISSING, f"{works}; instead: {differs}"
+        return RowResult.DIFFERS, works
+    return RowResult.MISSING, f"{works}; instead: {differs}"
 
 
 def _problems(proofs: Iterable[Proof]) -> str:
@@ -63,7 +63,7 @@ def flag(argument: Argument) -> str:
     name, *values = shlex.split(argument["is"])
     if said := _known(argument["generate"], name, values):
         return said
-    if not words.stands(words.command(argument["generate"], argument.get("block", 0)), [name, *values]):
+    if not words.contains_sequence(words.command(argument["generate"], argument.get("block", 0)), [name, *values]):
         return f"ome generate {argument['generate']} does not write {argument['is']}"
     return _in_pods(argument["pods"], name, values) if "pods" in argument else ""
 
@@ -75,7 +75,7 @@ def _known(generate: str, name: str, values: list[str]) -> str:
     """
     if not name.startswith("--"):
         return ""
-    engine = words.chosen(generate)
+    engine = words.chosen_engine(generate)
     known = engine.command_line.find(name)
     if known is None:
         return f"{engine.name} {engine.version} has no {name}"
@@ -84,7 +84,7 @@ def _known(generate: str, name: str, values: list[str]) -> str:
 
 def _in_pods(pods: Argument, name: str, values: list[str]) -> str:
     run = words.run(pods)
-    if words.stands(run, [name, *values]):
+    if words.contains_sequence(run, [name, *values]):
         return ""
     found = [at for at, word in enumerate(run) if word == name or (name.startswith("--") and word == f"{name}-size")]
     there = [run[at + 1 : at + 1 + len(values)] for at in found]
@@ -111,8 +111,8 @@ def generates(argument: Argument) -> str:
     found = words.command(argument["words"], argument.get("block", 0))
     if not found:
         return f"ome generate {argument['words']}: {words.generate(argument['words']).exception}"
-    absent = [part for part in argument.get("has", ()) if not words.stands(found, shlex.split(part))]
-    there = [part for part in argument.get("lacks", ()) if words.stands(found, shlex.split(part))]
+    absent = [part for part in argument.get("has", ()) if not words.contains_sequence(found, shlex.split(part))]
+    there = [part for part in argument.get("lacks", ()) if words.contains_sequence(found, shlex.split(part))]
     return "; ".join([f"no {part}" for part in absent] + [f"{part} is there" for part in there])
 
 
@@ -136,7 +136,9 @@ def _explained() -> str:
 def pods(argument: Argument) -> str:
     """Check the words of a container's command, its variables, and other places of its pod."""
     run, env, template = words.run(argument), words.variables(argument), words.pod(argument)
-    said = [f"it does not run {part}" for part in argument.get("runs", ()) if not words.stands(run, shlex.split(part))]
+    said = [
+        f"it does not run {part}" for part in argument.get("runs", ()) if not words.contains_sequence(run, shlex.split(part))
+    ]
     said += [f"{name} is {env.get(name)}" for name, value in argument.get("env", {}).items() if env.get(name) != value]
     return "; ".join(said + _places(template, argument.get("at", {})))
 
@@ -162,7 +164,7 @@ def shipped(argument: Argument) -> str:
         return f"there is no {argument['file']}"
     kinds = {kind: parser for parser in (Model, Runtime, BenchmarkJob) for kind in parser.KINDS}
     said = []
-    for body in parts.read(file):
+    for body in parts.read_documents(file):
         parsed = kinds[body["kind"]].parse(body) if body["kind"] in kinds else None
         said.append(parsed.why if isinstance(parsed, Invalid) else "; ".join(_places(body, argument.get("at", {}))))
     return "" if "" in said else said[0]
@@ -217,33 +219,33 @@ def text(argument: Argument) -> str:
 
 def benchmark(argument: Argument) -> str:
     """Check that the Job that is created from a sample contains these arguments of SGLang's own benchmark."""
-    (body,) = [body for body in parts.read(parts.ROOT / argument["sample"]) if body["kind"] == "BenchmarkJob"]
+    (body,) = [body for body in parts.read_documents(parts.ROOT / argument["sample"]) if body["kind"] == "BenchmarkJob"]
     service, deps = parts.kimi()
     status = {"url": "http://service:8080", "conditions": [{"type": "Ready", "status": "True"}]}
     body["metadata"]["uid"] = "uid"
     job, why = desired_job(
-        Images("sglang", "ome"), parts.good(BenchmarkJob.parse(body)), replace(service, status=status), deps
+        Images("sglang", "ome"), parts.ensure_valid(BenchmarkJob.parse(body)), replace(service, status=status), deps
     )
     if job is None:
         return str(why)
     (run,) = [box for box in job["spec"]["template"]["spec"]["initContainers"] if box["name"] == "run"]
     (said,) = [json.loads(entry["value"]) for entry in run["env"] if entry["name"] == PLAN]
     args = [*said["serving"], *said["runs"][0]["args"]]
-    absent = [part for part in argument.get("has", ()) if not words.stands(args, shlex.split(part))]
+    absent = [part for part in argument.get("has", ()) if not words.contains_sequence(args, shlex.split(part))]
     return "; ".join([f"{part} is not in {args}" for part in absent] + _places(said, argument.get("at", {})))
 
 
 def short_kinds(argument: Argument) -> str:
     """Check that a model and a Serving of sglang.ai/v1 are converted to a ClusterBaseModel and an InferenceService."""
-    model = parts.good(SglangModel.parse(argument["model"]))
+    model = parts.ensure_valid(SglangModel.parse(argument["model"]))
     base, _ = convert.desired_object(model, Deps())
     made = {"ClusterBaseModel": base}
     if "serving" in argument and base is not None:
         _, deps = parts.kimi()
-        found = parts.good(Model.parse(base))
+        found = parts.ensure_valid(Model.parse(base))
         known = replace(found, status={"facts": {**FACTS}})
         deps = replace(deps, models={Ref("ClusterBaseModel", "", found.name): known})
-        made["InferenceService"], why = convert.desired_object(parts.good(Serving.parse(argument["serving"])), deps)
+        made["InferenceService"], why = convert.desired_object(parts.ensure_valid(Serving.parse(argument["serving"])), deps)
         if made["InferenceService"] is None:
             return str(why)
     return "; ".join(_places(made, argument["at"]))

@@ -17,7 +17,7 @@ FILE = Path(__file__).parents[2] / "data/seeds.yaml"
 Proof = Mapping[str, Any]
 
 
-class Verdict(StrEnum):
+class RowResult(StrEnum):
     """The verdict about a row: whether what the document says still works."""
 
     WORKS = "works"
@@ -38,7 +38,7 @@ class Row(NamedTuple):
     """What has to hold if the row works as the document says."""
     instead: tuple[Proof, ...]
     """What has to hold if the row does not work as written, but something else has the same effect."""
-    expected: Verdict
+    expected: RowResult
     because: str
     """Why the row works in another way, or not at all."""
     command: str
@@ -109,7 +109,7 @@ def _ran(argument: Mapping[str, Any]) -> bool:
     name = shlex.split(argument["is"])[0].partition("=")[0]
     if not name.startswith("--"):
         return name in _run_words()
-    engine = words.chosen(argument["generate"])
+    engine = words.chosen_engine(argument["generate"])
     known = engine.command_line.find(name)
     names = {name, *((known.name, *known.aliases) if known is not None else ())}
     return engine.name == "sglang" and bool(names & _run_words())
@@ -123,10 +123,10 @@ def _run_words() -> frozenset[str]:
 
 
 def _row(document: str, section: Mapping[str, Any], kind: str, body: Mapping[str, Any]) -> Row:
-    states = [state for state in (Verdict.WRITTEN, Verdict.DIFFERS, Verdict.MISSING) if state in body]
-    known = {"says", "proof", "instead", *Verdict}
+    states = [state for state in (RowResult.WRITTEN, RowResult.DIFFERS, RowResult.MISSING) if state in body]
+    known = {"says", "proof", "instead", *RowResult}
     assert len(states) < 2 and set(body) <= known, f"{body['says']}: {sorted(set(body) - known)}"
-    unrun = Verdict.WRITTEN if only_written(kind, body.get("proof", ())) else Verdict.WORKS
+    unrun = RowResult.WRITTEN if only_written(kind, body.get("proof", ())) else RowResult.WORKS
     return Row(
         document=document,
         section=section["title"],

@@ -44,7 +44,7 @@ def shell(text: str) -> list[str]:
     return shlex.split(text.replace("\\\n", " "), comments=True)
 
 
-def chosen(words: str) -> Engine:
+def chosen_engine(words: str) -> Engine:
     """Return the data of the engine and the version that these arguments select."""
     said = shlex.split(words)
     found = {option: said[said.index(option) + 1] for option in ("--engine", "--engine-version") if option in said}
@@ -66,11 +66,11 @@ def _objects(sample: str, runtime: str, words: str, case: str) -> list[Manifest]
         made = generate(f"{words} -o yaml")
         if made.exit_code:
             raise NothingThere(f"ome generate {words}: {made.exception}")
-        service, deps = parts.applied(list(yaml.safe_load_all(made.stdout)))
+        service, deps = parts.apply_bodies(list(yaml.safe_load_all(made.stdout)))
     elif case:
-        service, deps = parts.applied(parts.read(parts.ROOT / f"tests/golden/{case}/in.yaml"))
+        service, deps = parts.apply_bodies(parts.read_documents(parts.ROOT / f"tests/golden/{case}/in.yaml"))
     else:
-        service, deps = parts.kimi(runtime) if runtime else parts.shipped(sample)
+        service, deps = parts.kimi(runtime) if runtime else parts.shipped_service(sample)
     plan = sync(service, deps, Observed(), START)
     found = [written.manifest for written in (*plan.first, *plan.ensure_secret, *plan.apply, *plan.create)]
     out: list[Manifest] = json.loads(json.dumps(found))
@@ -113,6 +113,6 @@ def variables(source: Mapping[str, str]) -> dict[str, Any]:
     return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in container(source).get("env", ())}
 
 
-def stands(words: Sequence[str], part: Sequence[str]) -> bool:
+def contains_sequence(words: Sequence[str], part: Sequence[str]) -> bool:
     """Return whether the words contain the part as a contiguous sequence."""
     return any(list(words[at : at + len(part)]) == list(part) for at in range(len(words)))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ome_operator.adopt.crds import Release, dropped_fields, obstacle, own_kind, replacement
+from ome_operator.adopt.crds import Release, dropped_fields, own_kind, rejection_reason, replacement
 from ome_operator.api import crds
 from ome_operator.api.kinds import KINDS, Kind
 from tests.unit.api import known
@@ -37,10 +37,10 @@ def test_a_crd_is_replaced_once_and_keeps_strangers_annotations() -> None:
 
 
 def test_what_the_api_server_would_refuse_is_said_before() -> None:
-    assert obstacle(live(SERVICE), SERVICE) == ""
-    assert "instead of Namespaced" in obstacle(live(SERVICE, scope="Cluster"), SERVICE)
+    assert rejection_reason(live(SERVICE), SERVICE) == ""
+    assert "instead of Namespaced" in rejection_reason(live(SERVICE, scope="Cluster"), SERVICE)
     old = live(SERVICE) | {"status": {"storedVersions": ["v1alpha1", "v1beta1"]}}
-    assert "stored as v1alpha1: migrate them to v1beta1" in obstacle(old, SERVICE)
+    assert "stored as v1alpha1: migrate them to v1beta1" in rejection_reason(old, SERVICE)
 
 
 @pytest.mark.parametrize(

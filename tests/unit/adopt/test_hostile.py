@@ -14,7 +14,7 @@ from ome_operator import keys
 from ome_operator.adopt import cluster, webhooks
 from ome_operator.adopt import services as handing
 from ome_operator.adopt.handover import old_objects
-from ome_operator.adopt.steps import Steps
+from ome_operator.adopt.steps import StepReporter
 from ome_operator.kube.errors import Forbidden, NotFound
 from tests.support.fake_api import Call, FakeApi
 
@@ -66,7 +66,7 @@ async def test_a_service_that_does_not_start_delays_no_other_namespace() -> None
     api, lines = cluster_of(services, children), list[str]()
     begin = time.monotonic()
     adoption = asyncio.create_task(
-        handing.hand_over(api, Steps(lines.append, dry_run=False), (), replace=False, patience=3600)
+        handing.hand_over(api, StepReporter(lines.append, dry_run=False), (), replace=False, patience=3600)
     )
     while not any("done   good/fine: remove Deployment fine" in line for line in lines):
         assert not adoption.done() and time.monotonic() - begin < 10, lines
@@ -82,7 +82,7 @@ async def test_a_service_that_is_deleted_meanwhile_is_one_line() -> None:
         [metadata("a", "gone"), metadata("a", "later")] if call.kind == "InferenceService"
         else children if call.kind == "Deployment" else []
     )  # fmt: skip
-    steps = Steps(lines.append, dry_run=False)
+    steps = StepReporter(lines.append, dry_run=False)
     await handing.hand_over(api, steps, (), replace=False, patience=10)
     assert "LEFT   a/gone: it does not exist" in lines and steps.left == 1
     assert "done   a/later: remove Deployment later" in lines
@@ -119,7 +119,7 @@ async def test_a_policy_of_the_cluster_whose_server_is_down_stays(name: str, yes
         return [configuration(name)] if call.kind == "ValidatingWebhookConfiguration" else []
 
     api, lines = FakeApi({"list_objects": listed, "delete": {"kind": "Status"}}), list[str]()
-    await webhooks.remove(api, Steps(lines.append, dry_run=False), yes)
+    await webhooks.remove(api, StepReporter(lines.append, dry_run=False), yes)
     assert bool(api.kinds("delete")) is removed
     assert removed or any(line.startswith("LEFT") and "pass --yes" in line for line in lines)
 
@@ -132,7 +132,7 @@ async def test_an_object_that_is_deleted_meanwhile_keeps_its_finalizer(yes: bool
     body = {"metadata": metadata("ns", "svc", finalizers=["inferenceservice.finalizers"])}
     live = {"metadata": {**body["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
     api, lines = FakeApi({"get": live, "patch_merge": live}), list[str]()
-    steps = Steps(lines.append, dry_run=False)
+    steps = StepReporter(lines.append, dry_run=False)
     await cluster._finalizers(api, steps, {"InferenceService": [body]}, yes)
     assert (api.kinds("patch_merge") == ["InferenceService"]) is released and steps.left == (not released)
 
@@ -182,20 +182,20 @@ async def test_a_deployment_of_a_tenant_is_not_taken_for_omes_controller(
     api, lines = FakeApi({"list_objects": deployments, "create SubjectAccessReview": review}), list[str]()
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     services = [{"metadata": metadata("ns", "svc", managedFields=[{**WRITTEN, "time": now}])}]
-    assert await cluster._stopped(api, Steps(lines.append, dry_run=False), services, False) is stopped, lines
+    assert await cluster._stopped(api, StepReporter(lines.append, dry_run=False), services, False) is stopped, lines
     ignored = [each for each in deployments if each["metadata"]["namespace"] == "tenant"]
     assert len([line for line in lines if "Deployment tenant/ome" in line and "ignored" in line]) == len(ignored)
 
 
 async def test_whoever_may_not_ask_takes_every_deployment_for_omes() -> None:
     api, lines = FakeApi({"list_objects": [labelled("any", 1)], "create": Forbidden("no", 403)}), list[str]()
-    assert await cluster._stopped(api, Steps(lines.append, dry_run=False), [], False) is False
+    assert await cluster._stopped(api, StepReporter(lines.append, dry_run=False), [], False) is False
     assert "is not known" in lines[0] and "kubectl -n any scale deployment ome" in lines[-1]
 
 
 def test_no_line_moves_the_cursor() -> None:
     lines = list[str]()
-    steps = Steps(lines.append, dry_run=True)
+    steps = StepReporter(lines.append, dry_run=True)
     for tell in (steps.fine, steps.note, steps.leave):
         tell("spec.\x1b[2J\rdone   remove webhook\n")
     assert len(lines) == 3 and all(line.isprintable() for line in lines)

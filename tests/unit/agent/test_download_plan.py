@@ -5,7 +5,7 @@ from pathlib import Path
 from ome_operator.agent.download_plan import MARGIN, plan_download, too_full_message
 from ome_operator.agent.free_space import FreeSpace, over_budget_message
 from ome_operator.agent.progress import Progress
-from ome_operator.agent.store import Proven
+from ome_operator.agent.store import VerifiedFile
 from ome_operator.storage.hashes import Hash
 from ome_operator.storage.listing import RemoteFile, make_listing
 
@@ -13,13 +13,13 @@ A, B = RemoteFile("a", 100, Hash("sha256", "aa")), RemoteFile("b", 300, Hash("sh
 
 
 def test_what_is_proven_is_not_fetched_and_what_is_begun_goes_on() -> None:
-    todo = plan_download(make_listing([A, B]), {"a": Proven("a", 100, A.hash, ())}, lambda _: 120)
+    todo = plan_download(make_listing([A, B]), {"a": VerifiedFile("a", 100, A.hash, ())}, lambda _: 120)
     assert [(one.file.name, one.have) for one in todo.fetch] == [("b", 120)]
     assert (todo.left, todo.total) == (180, 400)
 
 
 def test_a_file_of_another_hash_is_fetched_again() -> None:
-    todo = plan_download(make_listing([A]), {"a": Proven("a", 100, Hash("sha256", "other"), ())}, lambda _: 0)
+    todo = plan_download(make_listing([A]), {"a": VerifiedFile("a", 100, Hash("sha256", "other"), ())}, lambda _: 0)
     assert todo.left == 100
 
 

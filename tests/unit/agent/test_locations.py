@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ome_operator.agent.access import namespace_of, owner_of
-from ome_operator.agent.locations import Roots, path_conflict
+from ome_operator.agent.locations import AgentRoots, path_conflict
 from ome_operator.agent.manifest import Manifest
 from ome_operator.api import Model
 from ome_operator.core.weights.mount import weights
@@ -20,19 +20,19 @@ def model(path: str, uri: str = "hf://a/b", namespace: str = "", name: str = "m"
     metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
     kind = "BaseModel" if namespace else "ClusterBaseModel"
     body = {"kind": kind, "metadata": metadata, "spec": {"storage": {"storageUri": uri, "path": path}}}
-    made: Model = parts.good(Model.parse(body))
+    made: Model = parts.ensure_valid(Model.parse(body))
     return made
 
 
 @pytest.mark.parametrize("path", ["/mnt/models", "/etc/x", "/mnt/models2/x", "//mnt/models/x"])
 def test_nothing_is_written_outside_the_roots(path: str) -> None:
-    assert "is not below /mnt/models" in Roots(ROOTS[:1]).misplaced_message(model(path))
+    assert "is not below /mnt/models" in AgentRoots(ROOTS[:1]).misplaced_message(model(path))
 
 
 @pytest.mark.parametrize("path", ["/raid/m/x/", "/raid/models/x", "/mnt/models/a/b/c/d"])
 @pytest.mark.parametrize("namespace", ["", "team-a"])
 def test_a_path_below_a_root_is_fine(path: str, namespace: str) -> None:
-    assert Roots(ROOTS).misplaced_message(model(path, namespace=namespace)) == ""
+    assert AgentRoots(ROOTS).misplaced_message(model(path, namespace=namespace)) == ""
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_a_path_below_a_root_is_fine(path: str, namespace: str) -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("namespace", ["", "team-a"])
 def test_what_agents_keep_is_nobodys_path(path: str, component: str, namespace: str) -> None:
-    assert f"has the component {component}," in Roots(ROOTS).misplaced_message(model(path, namespace=namespace))
+    assert f"has the component {component}," in AgentRoots(ROOTS).misplaced_message(model(path, namespace=namespace))
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_what_agents_keep_is_nobodys_path(path: str, component: str, namespace: 
     ],
 )  # fmt: skip
 def test_files_by_hand_lie_below_namespaces_only_in_their_own(path: str, namespace: str, fine: bool) -> None:
-    assert (Roots(ROOTS).misplaced_message(model(path, f"local://{path}", namespace)) == "") is fine
+    assert (AgentRoots(ROOTS).misplaced_message(model(path, f"local://{path}", namespace)) == "") is fine
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_files_by_hand_lie_below_namespaces_only_in_their_own(path: str, namespa
 def test_each_owner_has_a_place_and_of_roots_inside_each_other_the_innermost_counts(
     path: str, namespace: str, home: str
 ) -> None:
-    store = Roots(ROOTS).store(model(path, namespace=namespace))
+    store = AgentRoots(ROOTS).store(model(path, namespace=namespace))
     assert str(store.home) == home and store.root.name == weights(model(path, namespace=namespace)).digest
     assert store.has_link is (namespace == "")
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from ome_operator.agent import manifest, store
-from ome_operator.agent.manifest import MEMORY, Manifest, Proven, dump_file, read_journal, read_manifest
+from ome_operator.agent.manifest import MEMORY, Manifest, VerifiedFile, dump_file, read_journal, read_manifest
 from ome_operator.agent.store import Store
 from ome_operator.storage.hashes import BLOCK, Hash
-from ome_operator.storage.listing import MAX_FILES, MAX_NAME_BYTES, Listing, Refused, RemoteFile
+from ome_operator.storage.listing import MAX_FILES, MAX_NAME_BYTES, Listing, RemoteFile, RequestRefused
 from ome_operator.util.json_limits import MIB, memory_of
 
 PROOF = Hash("sha256", "a" * 64)
@@ -22,7 +22,7 @@ def test_the_largest_manifest_of_a_listing_is_read_again(tmp_path: Path) -> None
     length = MAX_NAME_BYTES // MAX_FILES // 3 - 2
     blocks = 30 * 10**12 // BLOCK // MAX_FILES
     files = tuple(
-        Proven(f"{number:06}" + "\u597d" * length, blocks * BLOCK, PROOF, (2**32 - 1,) * blocks)
+        VerifiedFile(f"{number:06}" + "\u597d" * length, blocks * BLOCK, PROOF, (2**32 - 1,) * blocks)
         for number in range(MAX_FILES)
     )
     largest = Manifest("hf://org/model", "c" * 40, files, "2026-01-01T00:00:00Z")
@@ -44,7 +44,7 @@ def test_a_manifest_that_would_not_be_read_again_is_not_published(tmp_path: Path
     made.prepare(listing)
     made.part(file).write_bytes(b"a")
     made.accept(file, (0,))
-    with pytest.raises(Refused, match="the names of its files are too long for the manifest"):
+    with pytest.raises(RequestRefused, match="the names of its files are too long for the manifest"):
         made.publish("hf://org/model", listing, "2026-01-01T00:00:00Z")
     assert made.manifest() is None and made.proven().keys() == {"a"}, "the downloaded file is kept"
 
@@ -53,7 +53,7 @@ def test_what_takes_too_much_memory_is_no_manifest(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(manifest, "MEMORY", MIB)
     (tmp_path / "m.json").write_bytes(b'{"files":[' + b"[]," * 10_000 + b"[]]}")
     assert read_manifest(tmp_path / "m.json") is None
-    good = Proven("a", 1, PROOF, (1,))
+    good = VerifiedFile("a", 1, PROOF, (1,))
     lines = [b'{"name":[' + b"[]," * 10_000 + b"[]]}", json.dumps(dump_file(good)).encode(), b'{"name":"']
     (tmp_path / "journal").write_bytes(b"\n".join(lines))
     assert list(read_journal(tmp_path / "journal")) == [good]

@@ -36,8 +36,8 @@ def written(folder: Path, sizes: dict[str, int]) -> Path:
 
 
 def cached(path: Path) -> int:
-    with page_cache.opened(path) as descriptor:
-        return page_cache.resident(descriptor, path.stat().st_size)
+    with page_cache.open_for_reading(path) as descriptor:
+        return page_cache.cached_bytes(descriptor, path.stat().st_size)
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ def test_what_was_read_of_another_directory_stays(disk: Path, monkeypatch: pytes
 
 def test_cached_parts_of_a_file_take_no_room_and_are_not_read_again(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = written(disk / "m", {"a.safetensors": 4 * BLOCK})
-    with page_cache.opened(root / "a.safetensors") as descriptor:
+    with page_cache.open_for_reading(root / "a.safetensors") as descriptor:
         page_cache.read_block(descriptor, 0, 3 * BLOCK, bytearray(CHUNK), lambda _: True)
     already, reserve = cached(root / "a.safetensors"), int(PLENTY.total * RESERVED_SHARE)
     assert 3 * BLOCK <= already < 4 * BLOCK
@@ -154,7 +154,7 @@ def test_a_rate_bounds_what_the_kernel_reads_ahead(disk: Path, monkeypatch: pyte
     root = written(disk / "m", {"a.safetensors": 2 * BLOCK})
     monkeypatch.setattr(page_cache, "memory", lambda: PLENTY)
     announced: list[int] = []
-    monkeypatch.setattr(page_cache, "announce", lambda _, __, length: announced.append(length))
+    monkeypatch.setattr(page_cache, "request_readahead", lambda _, __, length: announced.append(length))
     stop = threading.Event()
 
     def stops(*_: Any) -> int:
@@ -174,7 +174,7 @@ def test_a_reading_that_drops_its_own_pages_ends(disk: Path, monkeypatch: pytest
     """
     root = written(disk / "m", {"a.safetensors": 3 * BLOCK})
     monkeypatch.setattr(page_cache, "memory", lambda: PLENTY)
-    monkeypatch.setattr(page_cache, "resident", lambda *_: 0)
+    monkeypatch.setattr(page_cache, "cached_bytes", lambda *_: 0)
     outcome = read(root)
     assert outcome.message == "the block that was read first is no longer in the page cache"
 
@@ -183,7 +183,7 @@ def test_what_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "m").mkdir()
     os.mkfifo(tmp_path / "m/a.safetensors")
     assert read(tmp_path / "m") == CachedWeights(0, 0), "a pipe is no file"
-    with pytest.raises(OSError, match="not a regular file"), page_cache.opened(tmp_path / "m/a.safetensors"):
+    with pytest.raises(OSError, match="not a regular file"), page_cache.open_for_reading(tmp_path / "m/a.safetensors"):
         pass
     monkeypatch.setattr(module, "MOST_FILES", 1)
     (tmp_path / "n").mkdir()

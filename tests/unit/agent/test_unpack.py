@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from ome_operator.agent.fair_queue import TurnOver
+from ome_operator.agent.fair_queue import TurnExpired
 from ome_operator.agent.unpack import unpack
-from ome_operator.storage.listing import Refused
+from ome_operator.storage.listing import RequestRefused
 
 MB = 1024 * 1024
 
@@ -85,7 +85,9 @@ def test_a_sparse_member_writes_nothing(made: Callable[[int], bytes], tmp_path: 
     """
     data = made(3 * 1024 * MB)
     assert len(data) < 12_000
-    with pytest.raises(Refused, match=r"which is outside the model.s directory, occurs twice or is not a regular file"):
+    with pytest.raises(
+        RequestRefused, match=r"which is outside the model.s directory, occurs twice or is not a regular file"
+    ):
         take(tmp_path, data)
     assert used(tmp_path / "files") == 0
 
@@ -93,7 +95,7 @@ def test_a_sparse_member_writes_nothing(made: Callable[[int], bytes], tmp_path: 
 @pytest.mark.parametrize("zipped", [False, True])
 def test_an_archive_that_needs_more_than_there_is_writes_nothing(zipped: bool, tmp_path: Path) -> None:
     data = tar(*(member(f"part-{number}", 8 * MB) for number in range(8)), zipped=zipped)
-    with pytest.raises(Refused, match=r"the archive contains 40\.0 MiB, but only 32\.0 MiB are available"):
+    with pytest.raises(RequestRefused, match=r"the archive contains 40\.0 MiB, but only 32\.0 MiB are available"):
         take(tmp_path, data, 32 * MB)
     assert used(tmp_path / "files") == 0
     assert len(take(tmp_path, data)) == 8
@@ -105,7 +107,7 @@ def test_a_header_is_not_read_whole_however_long_it_is(tmp_path: Path) -> None:
     """
     data = long_header(64 * MB)
     assert len(data) < 100_000
-    with pytest.raises(Refused, match="header of"):
+    with pytest.raises(RequestRefused, match="header of"):
         take(tmp_path, data)
 
 
@@ -121,7 +123,7 @@ def test_directories_count_toward_file_limit_of_archive(tmp_path: Path, monkeypa
     """
     monkeypatch.setattr("ome_operator.agent.unpack.MAX_FILES", 1000)
     assert take(tmp_path, directories(999)) == ["model.bin"]
-    with pytest.raises(Refused, match="more than 1000 files and directories"):
+    with pytest.raises(RequestRefused, match="more than 1000 files and directories"):
         take(tmp_path, directories(1000))
 
 
@@ -151,13 +153,13 @@ def test_headers_of_headers_are_bounded(kind: str, tmp_path: Path) -> None:
         "global": info.create_pax_global_header({"comment": "c" * 3000}),
         "long name": member("././@LongLink", 3000, type=tarfile.GNUTYPE_LONGNAME).tobuf(tarfile.GNU_FORMAT) + b"n" * 3072,
     }[kind]
-    with pytest.raises(Refused, match="header of"):
+    with pytest.raises(RequestRefused, match="header of"):
         take(tmp_path, member("first.bin", 0).tobuf() + header * 30 + tar(info))
 
 
 def test_total_length_of_archive_names_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ome_operator.agent.unpack.NAMES", 2000)
-    with pytest.raises(Refused, match="file names in the archive take more than 2000 bytes"):
+    with pytest.raises(RequestRefused, match="file names in the archive take more than 2000 bytes"):
         take(tmp_path, tar(*(member(f"{number}/" + "n" * 200) for number in range(10))))
 
 
@@ -168,7 +170,7 @@ def test_a_size_below_nothing_is_none(tmp_path: Path) -> None:
     odd = member("odd.bin", 0, pax_headers={"size": str(-2 * MB)}).tobuf(tarfile.PAX_FORMAT)
     data = member("first.bin", 4 * MB).tobuf() + bytes(4 * MB) + odd + bytes(1024)
     with pytest.raises(
-        Refused, match=r"'odd\.bin', which is outside the model.s directory, occurs twice or is not a regular file"
+        RequestRefused, match=r"'odd\.bin', which is outside the model.s directory, occurs twice or is not a regular file"
     ):
         take(tmp_path, data)
 
@@ -179,7 +181,7 @@ def test_a_turn_ends_between_members_and_within_them(looks: int, zipped: bool, t
     (tmp_path / "archive").write_bytes(tar(*(member(f"m{number}", 20 * MB) for number in range(3)), zipped=zipped))
     (tmp_path / "files").mkdir()
     left = iter(range(looks))
-    with pytest.raises(TurnOver):
+    with pytest.raises(TurnExpired):
         unpack(tmp_path / "archive", tmp_path / "files", 64 * MB, lambda: next(left, None) is None)
     assert used(tmp_path / "files") == 0
 
@@ -198,7 +200,9 @@ LINKS = {
 
 @pytest.mark.parametrize("name", LINKS)
 def test_what_is_no_plain_file_below_is_refused_and_leaves_nothing(name: str, tmp_path: Path) -> None:
-    with pytest.raises(Refused, match=r"which is outside the model.s directory, occurs twice or is not a regular file"):
+    with pytest.raises(
+        RequestRefused, match=r"which is outside the model.s directory, occurs twice or is not a regular file"
+    ):
         take(tmp_path, tar(member("first.bin"), LINKS[name]))
     assert [item.name for item in (tmp_path / "files").iterdir()] == []
 
@@ -208,7 +212,7 @@ def test_what_a_failed_unpacking_wrote_is_gone(tmp_path: Path) -> None:
     member is complete, and is removed, too.
     """
     whole = tar(member("first.bin", MB), member("second.bin", MB))
-    with pytest.raises(Refused, match="not a readable tar archive"):
+    with pytest.raises(RequestRefused, match="not a readable tar archive"):
         take(tmp_path, whole[: MB + 4096])
     assert used(tmp_path / "files") == 0
 

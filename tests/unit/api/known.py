@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from ome_operator.api.kinds import KINDS, Kind
-from tests.support.parts import read
+from tests.support.parts import read_documents
 
 Tree = dict[str, Any]
-FIELDS: Tree = read(Path(__file__).with_name("fields.yaml"))[0]
+FIELDS: Tree = read_documents(Path(__file__).with_name("fields.yaml"))[0]
 VARIANTS = ("minAvailable", "maxUnavailable")
 """Fields that exclude each other: each variant of a sample leaves one of them out."""
 

@@ -168,7 +168,7 @@ def test_the_chart_keeps_the_kinds_and_holds_the_same() -> None:
 
 def test_braces_of_a_schema_survive_helm() -> None:
     """Braces in a schema are replaced by a template that prints them, because helm would interpret them otherwise."""
-    assert crds.escaped("a {{ b") == 'a {{ "{{" }} b'
+    assert crds.escape_for_helm("a {{ b") == 'a {{ "{{" }} b'
 
 
 @ALL

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ome_operator.api.base import Inline, Spec
 from ome_operator.api.kinds import KINDS, Kind
-from ome_operator.api.strict import _alternatives, mistakes
+from ome_operator.api.strict import _alternatives, find_mistakes
 
 VALUES: tuple[Any, ...] = (1, {"a": 1}, [{"a": 1}])
 """One value of each form."""
@@ -53,7 +53,7 @@ def test_a_field_is_moved_only_to_where_its_value_fits(kind: Kind) -> None:
             body: Any = dict.fromkeys(outer, value)
             for name in reversed(path):
                 body = {name: body}
-            said = {one.field: one.sentence for one in mistakes(kind, body) if "is not a field of" in one.sentence}
+            said = {one.field: one.sentence for one in find_mistakes(kind, body) if "is not a field of" in one.sentence}
             for key in outer:
                 home = said[".".join((*path, key))].partition("move it to ")[2].partition(",")[0]
                 assert not home or not refuses_form(classes[home.count(".")], key, value), (path, key, value)

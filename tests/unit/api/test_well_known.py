@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from ome_operator.api import Invalid
-from ome_operator.api.well_known import NO_MODELS, WRITTEN, differences, load, packaged, selected
+from ome_operator.api.well_known import NO_MODELS, WRITTEN, differences, load, load_all, load_selected
 from tests.support import parts
 
 K2 = "moonshotai/Kimi-K2-Instruct"
@@ -20,7 +20,9 @@ def test_the_files_are_made_from_the_catalog() -> None:
     first, second = ((parts.ROOT / path).read_text() for path in WRITTEN)
     assert first == second
     catalog = sorted(
-        body["metadata"]["name"] for file in (parts.ROOT / "config/models").rglob("*.yaml") for body in parts.read(file)
+        body["metadata"]["name"]
+        for file in (parts.ROOT / "config/models").rglob("*.yaml")
+        for body in parts.read_documents(file)
     )
     assert sorted(model["name"] for model in yaml.safe_load(first)["models"]) == catalog
 
@@ -44,7 +46,7 @@ def test_the_files_are_made_from_the_catalog() -> None:
     ],
 )
 def test_a_model_is_found_by_its_repository_else_by_its_name(name: str, uri: str, found: str | None) -> None:
-    model = packaged().find(name, uri)
+    model = load_all().find(name, uri)
     assert (model.repository if model else None) == found
 
 
@@ -80,4 +82,4 @@ def test_a_place_that_is_not_there_is_a_sentence_and_none_is_none() -> None:
         isinstance(found, Invalid)
         and found.why == "well-known models at /nowhere/models.yaml cannot be read: No such file or directory"
     )
-    assert selected("") is NO_MODELS and selected("package") is not NO_MODELS
+    assert load_selected("") is NO_MODELS and load_selected("package") is not NO_MODELS

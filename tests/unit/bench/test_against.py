@@ -18,7 +18,7 @@ RESULTS = Results(ramps=[FLOOR, OURS], fleets=[FLEET, replace(FLEET, grows="node
 
 
 def test_every_aim_is_a_figure_of_a_run() -> None:
-    found = against.figures(asdict(RESULTS))
+    found = against.figures_of_run(asdict(RESULTS))
     assert set(found) >= against.AIMS.keys()
     assert found["the operator's CPU (its start included), 100 services"] == 9.0
     assert found["last pod Ready, in multiples of the floor, 100 services"] == pytest.approx(1.1)

@@ -8,12 +8,12 @@ from collections import Counter
 import pytest
 
 from bench import alone, offline
-from bench.api import together
+from bench.api import run_in_lanes
 from bench.scenarios import PAIRS, SCALED, SINGLE, SPLIT
 
 
 def test_the_kimi_service_becomes_quiet() -> None:
-    service, observed = alone.steady(*alone.kimi())
+    service, observed = alone.steady_state(*alone.kimi())
     assert len(observed.pods) == 17
     assert next(one for one in service.status["conditions"] if one["type"] == "Ready")["status"] == "True"
 
@@ -42,7 +42,7 @@ def test_pods_of_a_scenario_add_up() -> None:
 
 def test_offline_owner_reference_is_replaced() -> None:
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "s", "uid": "u"}}
-    changed = offline.owned({"metadata": {"name": "x", "ownerReferences": [{"uid": "old"}]}}, owner)
+    changed = offline.with_owner({"metadata": {"name": "x", "ownerReferences": [{"uid": "old"}]}}, owner)
     assert [one["uid"] for one in changed["metadata"]["ownerReferences"]] == ["u"]
 
 
@@ -58,6 +58,6 @@ async def test_work_is_done_in_order_a_few_at_a_time() -> None:
         await asyncio.sleep(0)
         busy -= 1
 
-    await together(range(10), 3, work)
+    await run_in_lanes(range(10), 3, work)
     assert order == list(range(10))
     assert most == 3

@@ -14,7 +14,20 @@ import bench.__main__ as bench
 from bench.counting import Count
 from bench.processes import Usage
 from bench.report import sections
-from bench.results import Alone, Beside, Churned, Deletion, Eyed, Labelled, Labels, Quiet, Ramp, Restart, Results, Started
+from bench.results import (
+    Churned,
+    Deletion,
+    Eyed,
+    Labelled,
+    Labels,
+    Quiet,
+    Ramp,
+    Restart,
+    Results,
+    Started,
+    SyncTimes,
+    TenantWaits,
+)
 from bench.rows import Row
 from bench.scenarios import SINGLE
 from bench.table import markdown, show
@@ -88,14 +101,14 @@ def test_nothing_is_written_when_nothing_changes(writes: int, met: bool) -> None
 @pytest.mark.parametrize(("slow", "met"), [(1.9, True), (2.1, False)])
 def test_a_tenant_beside_others_is_judged_by_its_95_percent(slow: float, met: bool) -> None:
     alone, beside = (1.0,) * 50, (*(1.0,) * 40, *(slow,) * 10)
-    found = rows(Results(beside=Beside(2000, 5000, 8.0, alone, beside, 0.4)))
+    found = rows(Results(beside=TenantWaits(2000, 5000, 8.0, alone, beside, 0.4)))
     row = found["a service Ready, 95 % of 50 (floor: alone)"]
     assert (row.ratio, row.met) == (f"{slow:.2f} x", met)
     assert found["a service Ready, 50 % of 50 (floor: alone)"].met is None
 
 
 def test_the_table_and_the_file_hold_everything() -> None:
-    results = Results(ramps=[FLOOR, OURS], alone=Alone(100.0, 50.0, 25_000, 17, 17))
+    results = Results(ramps=[FLOOR, OURS], alone=SyncTimes(100.0, 50.0, 25_000, 17, 17))
     out = io.StringIO()
     show(sections(results), Console(file=out, width=160))
     assert "1.10 x" in out.getvalue() and "25,000 bytes" in out.getvalue() and "not in this run" in out.getvalue()
@@ -106,7 +119,7 @@ def test_the_table_as_markdown_holds_everything() -> None:
     """The Markdown table contains all rows of the results, for docs/performance.md. Columns that a section does not use are
     left out.
     """
-    results = Results(ramps=[FLOOR, OURS], alone=Alone(100.0, 50.0, 25_000, 17, 17))
+    results = Results(ramps=[FLOOR, OURS], alone=SyncTimes(100.0, 50.0, 25_000, 17, 17))
     text = markdown(
         sections(results), {"began": "2026-11-24T10:00:00", "commit": "0123456789", "cpus": 2, "python": "3.11.9"}
     )

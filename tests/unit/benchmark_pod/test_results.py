@@ -10,7 +10,7 @@ from ome_operator.api.benchmark import BenchmarkReport
 from ome_operator.benchmark_pod.inside import CUT
 from ome_operator.benchmark_pod.page import page as rendered
 from ome_operator.benchmark_pod.page import plot
-from ome_operator.benchmark_pod.results import SUMMARY_BYTES, failed, results, summary
+from ome_operator.benchmark_pod.results import SUMMARY_BYTES, has_failed, results, summary
 
 TRACE = "Traceback (most recent call last):\n  File\naiohttp.ClientError: gone\n"
 
@@ -39,7 +39,7 @@ def test_results_of_successful_run_contain_metrics() -> None:
     assert run["metrics"]["median_ttft_ms"] == 10.0
     assert run["metrics"].keys() == {name for name in outcome()["result"] if name.endswith(("_ms", "_throughput"))}
     assert "Infinity" not in json.dumps(found), "no JSON"
-    assert not failed(found)
+    assert not has_failed(found)
 
 
 def test_failed_requests_are_failures_and_cut_ones_are_not() -> None:
@@ -47,8 +47,8 @@ def test_failed_requests_are_failures_and_cut_ones_are_not() -> None:
     (run,) = found["runs"]
     assert (run["requests"], run["failed"], run["unfinished"]) == (5, 3, 1)
     assert run["errors"] == [{"error": "aiohttp.ClientError: gone", "count": 2}, {"error": "Bad Gateway:", "count": 1}]
-    assert failed(found)
-    assert not failed(results(plan(("D(1,1)", 4)), {0: outcome(5, (CUT, CUT))}))
+    assert has_failed(found)
+    assert not has_failed(results(plan(("D(1,1)", 4)), {0: outcome(5, (CUT, CUT))}))
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_failed_requests_are_failures_and_cut_ones_are_not() -> None:
 )
 def test_a_run_without_an_answer_is_a_failure(raw: dict[int, Any], words: str) -> None:
     found = results(plan(("D(1,1)", 4)), raw)
-    assert failed(found)
+    assert has_failed(found)
     assert words in found["runs"][0]["errors"][0]["error"]
 
 

@@ -11,7 +11,7 @@ from ome_operator.cache.event_handler import EventHandler, Urgency
 from ome_operator.core.observed.objects import Child, Deps, Ref
 from ome_operator.core.resolve.inputs import model_refs, runtime_refs
 from ome_operator.core.selection.model_profile import profile_of
-from tests.support.parts import changed
+from tests.support.parts import change_deps
 
 SERVICE = Ref("InferenceService", "ns", "kimi")
 MODEL = Ref("ClusterBaseModel", "", "k2")
@@ -312,7 +312,7 @@ def test_models_beyond_the_number_of_their_namespace_count_for_nobody() -> None:
     and so are the services that use it.
     """
     dirty: list[tuple[Ref, Urgency]] = []
-    settled = changed(Deps(), models_per_namespace=2)
+    settled = change_deps(Deps(), models_per_namespace=2)
     cluster = EventHandler(ClusterCache(settled), lambda *told: dirty.append(told), model_refs, runtime_refs)
 
     def see(name: str, day: int) -> dict[str, Any]:

@@ -5,7 +5,7 @@ after a while.
 import asyncio
 from typing import Any
 
-from ome_operator.cache.foreign_pods import FRESH, KEPT, MOST, ForeignPods, held
+from ome_operator.cache.foreign_pods import FRESH, KEPT, MOST, ForeignPods, total_requests
 from ome_operator.kube.errors import Forbidden
 from tests.support.fake_api import FakeApi
 
@@ -19,7 +19,7 @@ def pod(uid: str, gpus: int, phase: str = "Running") -> dict[str, Any]:
 
 def test_pods_that_are_ours_or_have_ended_are_not_counted() -> None:
     pods = [pod("theirs", 4), pod("ours", 2), pod("done", 1, "Succeeded"), {}]
-    found = held(pods, lambda pod: pod.get("metadata") == {"uid": "ours"})
+    found = total_requests(pods, lambda pod: pod.get("metadata") == {"uid": "ours"})
     assert found == {GPU: 4, "pods": 2}
 
 

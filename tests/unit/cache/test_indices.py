@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from ome_operator import keys, names
 from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.event_handler import Urgency
-from ome_operator.cache.node_labels import LabelIndex, concerns
+from ome_operator.cache.node_labels import LabelIndex, label_names_model
 from ome_operator.core.observed.objects import Deps, Ref
 from ome_operator.core.placement.demand import Demand
-from ome_operator.core.placement.fit import lacks
+from ome_operator.core.placement.fit import find_unplaced
 from ome_operator.core.placement.need import Need
 from tests.unit.cache.test_event_handler import MODEL, MODEL_SPEC, SERVICE, SPEC, QueuedEvents, body
 
@@ -42,7 +42,7 @@ def test_a_label_leads_to_the_models_that_it_is_about(models: list[Any], removed
         index.remove(ref)
     for kind, name, directory in models:
         label = names.revision_label(*kind, name, directory) if directory else names.model_label(*kind, name)
-        assert set(index.of(label)) == {ref for ref in refs[removed:] if concerns(label, ref)}
+        assert set(index.of(label)) == {ref for ref in refs[removed:] if label_names_model(label, ref)}
 
 
 EVENTS = st.lists(
@@ -171,8 +171,8 @@ def test_answers_about_nodes_end_with_the_next_change_of_any() -> None:
     for name in ("a", "b"):
         see(name)
     first = told.cluster.cache.deps().nodes
-    assert lacks(needs, first) and told.cluster.cache.deps().nodes is first, "computed once for all services"
+    assert find_unplaced(needs, first) and told.cluster.cache.deps().nodes is first, "computed once for all services"
     see("c")
-    assert lacks(needs, told.cluster.cache.deps().nodes) == ()
+    assert find_unplaced(needs, told.cluster.cache.deps().nodes) == ()
     told.cluster.gone("Node", "uid-c")
-    assert lacks(needs, told.cluster.cache.deps().nodes) != ()
+    assert find_unplaced(needs, told.cluster.cache.deps().nodes) != ()

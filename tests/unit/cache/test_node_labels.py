@@ -10,7 +10,7 @@ from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.event_handler import EventHandler
 from ome_operator.core.observed.objects import Deps, Ref
 from tests.support import yamls
-from tests.support.parts import changed
+from tests.support.parts import change_deps
 
 NODES, TEAMS, EACH = 4, 5, 40
 
@@ -29,7 +29,7 @@ def bodies() -> Iterator[dict[str, Any]]:
 
 @pytest.fixture
 def cluster() -> ClusterCache:
-    made = ClusterCache(changed(Deps(), models_per_namespace=100))
+    made = ClusterCache(change_deps(Deps(), models_per_namespace=100))
     for body in bodies():
         made.seen("BaseModel", body)
     return made

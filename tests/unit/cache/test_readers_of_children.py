@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import ome_operator
+from ome_operator.kube.listing import list_all
 
 ROOT = Path(ome_operator.__file__).parent
 NAMES = frozenset({"children_of", "pods_of", "label_selector"})
@@ -29,7 +30,7 @@ READERS = {
     "cache/cluster_cache.py job_of": BY_OWNER + "the UID of the BenchmarkJob",
     "cache/event_handler.py _pod_changed": "only enqueues the service, or decides how soon it is reconciled",
     "cache/event_handler.py _starting_changed": "only enqueues records of nodes",
-    "cache/owned.py owned": BY_OWNER + "controlled_or_adoptable",
+    "cache/owned.py owned_children": BY_OWNER + "controlled_or_adoptable",
     "cache/owned.py own_routers": BY_OWNER + "the Deployments that the service controls",
     "cache/owned.py revision_of_pods": "the owner comes first; pods of a deleted service still hold their nodes",
     "cli/freeze.py _all_say": OTHERS + "InferenceServices by the class that their label names",
@@ -38,8 +39,8 @@ READERS = {
     "cli/live/board.py _agents": OTHERS + "pods of model agents",
     "cli/live/board.py _read": BY_OWNER + "tree, stored and slices",
     "cli/live/board.py board": BY_OWNER + "tree, stored and slices",
-    "cli/live/diagnosis.py troubles": BY_OWNER + "tree and stored",
-    "cli/live/fits.py fits": BY_OWNER + "outcome, as the operator does",
+    "cli/live/diagnosis.py read_trouble": BY_OWNER + "tree and stored",
+    "cli/live/fits.py services_that_fit": BY_OWNER + "outcome, as the operator does",
     "cli/live/preflight.py _looked": OTHERS + "the pods of a check, by a random label",
     "cli/live/preflight.py _outcome": BY_OWNER + "outcome, as the operator does",
     "cli/live/preflight.py _removed": OTHERS + "the pods of a check, by a random label",
@@ -65,7 +66,7 @@ READERS = {
     "controllers/inferenceservice/executor.py _own": BY_OWNER + "the UID of the service",
     "controllers/inferenceservice/foreign_objects.py _refreshed": OTHERS + "objects of other clients",
     "controllers/inferenceservice/guards.py as_seen": BY_WORKLOAD + "made_by_workload",
-    "controllers/inferenceservice/guards.py stands": BY_WORKLOAD + "made_by_workload",
+    "controllers/inferenceservice/guards.py guard_applies": BY_WORKLOAD + "made_by_workload",
     "controllers/inferenceservice/reconciler.py _inspect_missing_pods": BY_OWNER + "by the names of workloads in the plan",
     "controllers/inferenceservice/reconciler.py _inspect_starting_pods": BY_WORKLOAD + "pods_of",
     "controllers/inferenceservice/reconciler.py _observed": "sync needs objects of others, too: their names are taken",
@@ -73,7 +74,7 @@ READERS = {
     "controllers/inferenceservice/still_serves.py still_serves": BY_OWNER + "slices and stored",
     "controllers/manager.py listed": OTHERS + "UIDs for the comparison with the cache, which has all objects with the label",
     "controllers/metrics_collector.py _service": BY_WORKLOAD + "pods_of",
-    "controllers/placement/autoscalers.py inspect": BY_WORKLOAD + "pods_of",
+    "controllers/placement/autoscalers.py read_scale_ups": BY_WORKLOAD + "pods_of",
     "controllers/placement/free_capacity.py without": BY_WORKLOAD + "pods_of",
     "controllers/placement/gangs.py _held_by": BY_WORKLOAD + "pods_of",
     "controllers/prefetching.py starting_directories": BY_WORKLOAD + "pods_of",
@@ -110,7 +111,7 @@ def _by_label(node: ast.AST) -> bool:
         return False
     if any(word.arg in NAMES and not _empty(word.value) for word in node.keywords):
         return True
-    if isinstance(node.func, ast.Name) and node.func.id == "listed":
+    if isinstance(node.func, ast.Name) and node.func.id == list_all.__name__:
         return len(node.args) > 3 or any(word.arg == "selector" for word in node.keywords)
     if not isinstance(node.func, ast.Attribute):
         return False
@@ -138,13 +139,13 @@ def test_a_new_reader_by_label_alone_is_found() -> None:
         "client.list_objects('Pod', 'ns', label_selector=selector)",
         "self.children['StatefulSet'].group(('ns', 'svc'))",
         "cluster.pods.group(key)",
-        "listed(client, KINDS, namespace, selector(name))",
-        "listed(client, KINDS, selector=OURS)",
+        "list_all(client, KINDS, namespace, selector(name))",
+        "list_all(client, KINDS, selector=OURS)",
     )
     assert all(any(map(_by_label, ast.walk(ast.parse(line)))) for line in lines)
     others = (
         "cluster.find(ref)",
-        "listed(client, KINDS, namespace)",
+        "list_all(client, KINDS, namespace)",
         "client.list_objects('Node')",
         "match.group()",
         "self.resources[kind].group(ref)",

@@ -18,7 +18,7 @@ from ome_operator.sizing.memory import compute_fit as planned
 from ome_operator.sizing.shapes import shape
 from ome_operator.sizing.workers import Worker
 from tests.support.linting import looked_at
-from tests.support.parts import ROOT, read
+from tests.support.parts import ROOT, read_documents
 
 RECIPES = ROOT / "tests/data/capacity/recipes.txt"
 K2 = bookshelf().model("Kimi-K2-Instruct").sizes
@@ -116,7 +116,7 @@ def recipes() -> str:
     """Return a line for each SGLang server of the shipped samples whose memory can be computed: the memory of a rank, in
     GiB.
     """
-    bodies = [body for path in sorted((ROOT / "config/samples/isvc").rglob("*.yaml")) for body in read(path)]
+    bodies = [body for path in sorted((ROOT / "config/samples/isvc").rglob("*.yaml")) for body in read_documents(path)]
     lines = []
     for subject in looked_at(bodies):
         for role, start, found in engines(subject):

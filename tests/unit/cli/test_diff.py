@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from ome_operator.cli import connect
 from ome_operator.cli.app import app
-from ome_operator.errors import Unanswered
+from ome_operator.errors import QuestionUnanswered
 from ome_operator.kube.errors import Forbidden, Invalid, NotServed
 from tests.support.fake_api import FakeApi
 from tests.unit.cli.live.test_preview import NODES, empty, service
@@ -62,7 +62,7 @@ def test_an_object_that_would_be_refused_hides_no_other(
     told = diff(monkeypatch, tmp_path, f"{good}---\n{text}", answer)
     assert "+ InferenceService svc in team" in told.stdout and "team/svc\n  new: revision " in told.stdout
     assert "bad" not in told.stdout
-    assert isinstance(told.exception, Unanswered) and told.exception.exit_code == 2
+    assert isinstance(told.exception, QuestionUnanswered) and told.exception.exit_code == 2
     assert str(told.exception).startswith("InferenceService ") and why in str(told.exception)
     assert "bad" in str(told.exception) and str(told.exception).endswith(
         ("as if the files did not contain it", "did not contain them")

@@ -9,7 +9,7 @@ import yaml
 from typer.testing import CliRunner
 
 from ome_operator.cli.explain import app
-from ome_operator.errors import Unanswered
+from ome_operator.errors import QuestionUnanswered
 from tests.support import parts
 
 CONFIG = parts.ROOT / "config"
@@ -87,7 +87,7 @@ def test_a_short_service_is_explained_like_the_service_that_is_made_of_it(tmp_pa
 
 def test_a_file_without_a_service_says_what_to_give(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["runtime", "-f", str(CONFIG / "accelerators")])
-    assert isinstance(result.exception, Unanswered)
+    assert isinstance(result.exception, QuestionUnanswered)
     assert str(result.exception).endswith(
         "contains neither an InferenceService nor a Serving: name a file with one of them."
     )
@@ -110,10 +110,10 @@ def test_a_service_that_a_cluster_would_refuse_is_not_explained(
     """`ome explain runtime` refuses the same objects as `ome lint -f`, `ome render` and `ome diff`, and explains the other
     services in the file.
     """
-    good = parts.read(parts.ROOT / "config/samples/isvc/moonshotai/kimi-k2-pd.yaml")[1]
+    good = parts.read_documents(parts.ROOT / "config/samples/isvc/moonshotai/kimi-k2-pd.yaml")[1]
     bad = {**good, "metadata": {"name": "bad", "namespace": "x"}, "spec": {**good["spec"], **spec}, **body}
     file = tmp_path / "all.yaml"
     file.write_text(yaml.safe_dump_all([bad, good] if other else [bad]))
     done = CliRunner().invoke(app, ["runtime", "-f", str(file), "--files", str(CONFIG / "models"), "--files", str(CONFIG)])
-    assert isinstance(done.exception, Unanswered) and re.search(why, str(done.exception)), done.exception
+    assert isinstance(done.exception, QuestionUnanswered) and re.search(why, str(done.exception)), done.exception
     assert ("chosen " in done.stdout) is other, done.stdout

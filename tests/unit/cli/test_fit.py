@@ -15,7 +15,7 @@ from ome_operator.cli import connect
 from ome_operator.cli.app import app
 from ome_operator.core.observed.objects import Observed
 from ome_operator.core.reconcile.sync import sync
-from ome_operator.errors import Unanswered
+from ome_operator.errors import QuestionUnanswered
 from ome_operator.kube.errors import Forbidden
 from tests.support import bodies, parts, yamls
 from tests.support.fake_api import FakeApi
@@ -129,10 +129,10 @@ def test_avoided_nodes_are_left_out(cluster: dict[str, Any], file: str, by: str,
 
 def test_an_answer_that_is_unknown_is_an_error(cluster: dict[str, Any], file: str) -> None:
     cluster["Pod"] = Forbidden("pods is forbidden")
-    with pytest.raises(Unanswered, match="pods is forbidden"):
+    with pytest.raises(QuestionUnanswered, match="pods is forbidden"):
         ask("-f", file)
     cluster["Pod"], cluster["ClusterServingRuntime"] = [], []
-    with pytest.raises(Unanswered, match="team/svc"):
+    with pytest.raises(QuestionUnanswered, match="team/svc"):
         ask("-f", file)
 
 
@@ -153,10 +153,10 @@ def test_services_that_cannot_be_judged_are_named_and_the_others_are_judged(clus
     for node, fits in (("n0", "team/svc fits now"), ("n1", "team/svc does not fit")):
         cluster["Pod"] = [*cluster.get("Pod", []), pod(node)]
         found = CliRunner().invoke(app, ["fit", "-n", "team", "-f", file])
-        assert isinstance(found.exception, Unanswered) and re.match(words, str(found.exception)), found.exception
+        assert isinstance(found.exception, QuestionUnanswered) and re.match(words, str(found.exception)), found.exception
         assert fits in found.output
     Path(file).write_text(yaml.safe_dump_all([refused, unrendered]))
-    with pytest.raises(Unanswered, match=r"team/typo: .*; team/lost: (?!.*The other)"):
+    with pytest.raises(QuestionUnanswered, match=r"team/typo: .*; team/lost: (?!.*The other)"):
         ask("-f", file)
 
 
@@ -168,11 +168,11 @@ def test_an_edit_that_cannot_start_is_not_judged_by_the_revision_that_runs(
     (written,) = yaml.safe_load_all(Path(file).read_text())
     stored = {**written, "metadata": {**written["metadata"], "uid": parts.UID, "resourceVersion": "1", "generation": 1}}
     others = [*cluster["ClusterBaseModel"], *cluster["ClusterServingRuntime"]]
-    plan = sync(*parts.applied([stored, *others]), Observed(), START)
+    plan = sync(*parts.apply_bodies([stored, *others]), Observed(), START)
     known = next(item.manifest for item in (*plan.first, *plan.apply) if item.manifest["kind"] == "ControllerRevision")
     cluster["InferenceService"] = [stored]
     cluster["ControllerRevision"] = [{**known, "metadata": {**known["metadata"], "uid": "r", "resourceVersion": "1"}}]
     assert ask("-f", file)[0] == 0
     Path(file).write_text(yaml.safe_dump({**written, "spec": {**written["spec"], **part}}))
-    with pytest.raises(Unanswered, match=r"team/svc: .*(does not exist|is missing)"):
+    with pytest.raises(QuestionUnanswered, match=r"team/svc: .*(does not exist|is missing)"):
         ask("-f", file)

@@ -15,7 +15,7 @@ from ome_operator.api.kinds import KINDS
 from ome_operator.cli.app import app
 from ome_operator.cli.gate import FileRefusal
 from ome_operator.cli.manifests import read_files
-from ome_operator.errors import Unanswered
+from ome_operator.errors import QuestionUnanswered
 from ome_operator.lint import files as rules
 from tests.support import bounds, pod_fields, yamls
 
@@ -277,7 +277,7 @@ def test_what_is_not_looked_at_is_named(tmp_path: Path) -> None:
     alone = written(tmp_path, other)
     for command in ("lint", "render"):
         said = run(command, "-f", alone)
-        assert isinstance(said.exception, Unanswered) and "there is only ConfigMap c in" in str(said.exception)
+        assert isinstance(said.exception, QuestionUnanswered) and "there is only ConfigMap c in" in str(said.exception)
 
 
 @pytest.mark.parametrize("case", CASES)

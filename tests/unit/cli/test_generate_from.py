@@ -17,7 +17,7 @@ from ome_operator.core.selection.model_profile import profile_of
 from ome_operator.errors import UserError
 from tests.support.fake_api import FakeApi
 from tests.support.linting import found, grave
-from tests.support.parts import good
+from tests.support.parts import ensure_valid
 from tests.unit.modelinfo import configs
 
 OLMOE = {
@@ -70,7 +70,7 @@ def test_a_directory_becomes_three_files_without_a_finding(
         model["metadata"]["name"],
         runtime["metadata"]["name"],
     )
-    rules = violations(good(Runtime.parse(runtime)), profile_of(good(Model.parse(model))), chosen=False)
+    rules = violations(ensure_valid(Runtime.parse(runtime)), profile_of(ensure_valid(Model.parse(model))), chosen=False)
     assert rules == (), "the runtime requires only what the model states"
     assert grave(found([model, runtime, service], whole=False)) == []
 

@@ -12,7 +12,7 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from ome_operator.cli import connect
-from ome_operator.cli.kubeconfig import account, app, made, span
+from ome_operator.cli.kubeconfig import app, build_kubeconfig, parse_account, parse_lifetime
 from ome_operator.errors import UserError
 from ome_operator.kube.errors import Forbidden, NotFound
 from tests.support.fake_api import FakeApi
@@ -61,7 +61,7 @@ def test_the_file_has_the_token_and_nothing_of_whoever_made_it(server: Server) -
     assert done.exit_code == 0, done.output
     file = Path("ome-operator.kubeconfig")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert yaml.safe_load(file.read_text()) == made(CLUSTER, "ome/ome-operator", "token-of-ome-ome-operator")
+    assert yaml.safe_load(file.read_text()) == build_kubeconfig(CLUSTER, "ome/ome-operator", "token-of-ome-ome-operator")
     assert "system:serviceaccount:ome:ome-operator at https://api.example.com:6443, until 20" in done.stderr
     assert "no token for" not in done.stderr
 
@@ -113,12 +113,12 @@ def test_what_the_api_server_refuses_is_a_sentence(refusal: Exception, said: str
 @pytest.mark.parametrize("written", ["ome-operator", "ome/", "/x", "a/b/c", "Ome/operator", "system:serviceaccount:a:b"])
 def test_an_account_has_a_namespace_and_a_name(written: str) -> None:
     with pytest.raises(UserError, match="write NAMESPACE/NAME"):
-        account(written)
-    assert account("ome/ome-operator") == ("ome", "ome-operator")
+        parse_account(written)
+    assert parse_account("ome/ome-operator") == ("ome", "ome-operator")
 
 
 @pytest.mark.parametrize("written", ["", "1d", "60", "9m", "599s", "-1h", "h"])
 def test_a_token_lives_for_ten_minutes_at_least(written: str) -> None:
     with pytest.raises(UserError, match="write 10m or longer"):
-        span(written)
-    assert span("1h30m") == timedelta(minutes=90)
+        parse_lifetime(written)
+    assert parse_lifetime("1h30m") == timedelta(minutes=90)

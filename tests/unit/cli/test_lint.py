@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from ome_operator.cli import manifests
 from ome_operator.cli.app import app
-from ome_operator.errors import Unanswered, UserError
+from ome_operator.errors import QuestionUnanswered, UserError
 from ome_operator.util.kubeyaml import documents_with_repeats
 from tests.support import yamls
 from tests.support.overlays import LINT, composed_file
@@ -88,7 +88,7 @@ def test_a_named_accelerator_class_decides_about_the_memory(tmp_path: Path) -> N
     for words, errors in ([], 0), (["--accelerator=nvidia-h200"], 0), (["--accelerator=nvidia-h100"], 1):
         assert run("-f", file, *words).stdout.count("error memory-short") == errors, words
     refused = run("-f", file, "--accelerator=amd-mi300x")
-    assert isinstance(refused.exception, Unanswered)
+    assert isinstance(refused.exception, QuestionUnanswered)
     assert str(refused.exception) == (
         "--accelerator: no checked service or runtime runs on amd-mi300x: name one of nvidia-b200, nvidia-h100, nvidia-h20, "
         "nvidia-h200."
@@ -98,7 +98,9 @@ def test_a_named_accelerator_class_decides_about_the_memory(tmp_path: Path) -> N
 @pytest.mark.parametrize("words", [["isvc.yaml"], ["-f", ERROR, "isvc.yaml"], ["config/isvc.json", "-n", "a"]])
 def test_a_file_in_the_place_of_a_service_is_told_where_it_belongs(words: list[object]) -> None:
     refused = run(*words).exception
-    assert isinstance(refused, Unanswered) and "is the name of a file, not of a service: `ome lint -f" in str(refused)
+    assert isinstance(refused, QuestionUnanswered) and "is the name of a file, not of a service: `ome lint -f" in str(
+        refused
+    )
 
 
 def test_lint_prints_findings_as_text() -> None:
@@ -145,9 +147,9 @@ def test_versions_of_the_users_own(tmp_path: Path) -> None:
     result = run("-f", NOTE, "--engine-data", tmp_path)
     assert "error flag-removed: sglang 0.9.1 has no flag --tp-size" in result.stdout and result.exit_code == 2
     (tmp_path / "sglang-0.9.1.yaml").write_text("flags: [")
-    assert isinstance(error := run("-f", NOTE, "--engine-data", tmp_path).exception, Unanswered)
+    assert isinstance(error := run("-f", NOTE, "--engine-data", tmp_path).exception, QuestionUnanswered)
     assert "sglang-0.9.1" in str(error)
-    assert isinstance(run("-f", NOTE, "--engine-data", tmp_path / "no").exception, Unanswered)
+    assert isinstance(run("-f", NOTE, "--engine-data", tmp_path / "no").exception, QuestionUnanswered)
 
 
 def test_what_strangers_wrote_moves_no_cursor() -> None:
@@ -160,8 +162,8 @@ def test_lint_reports_unreadable_input_and_unknown_rule(tmp_path: Path) -> None:
     broken = tmp_path / "a.yaml"
     for text in ("[", "kind: InferenceService\nmetadata: 7\n", "", "- 1"):
         broken.write_text(text)
-        assert run("-f", broken).exit_code == 2 or isinstance(run("-f", broken).exception, Unanswered), text
-    assert isinstance(run("-f", tmp_path / "none.yaml").exception, Unanswered)
+        assert run("-f", broken).exit_code == 2 or isinstance(run("-f", broken).exception, QuestionUnanswered), text
+    assert isinstance(run("-f", tmp_path / "none.yaml").exception, QuestionUnanswered)
     assert run("-f", ERROR, "--ignore", "no-such-rule").exit_code == 2
     assert "error flag-removed" in run("-f", "-", stdin=ERROR.read_text()).stdout
 
@@ -170,7 +172,7 @@ def test_in_an_image_without_a_catalog_the_files_have_to_have_all(monkeypatch: p
     def nothing(folder: str) -> Path:
         raise UserError(f"There is no {folder}")
 
-    monkeypatch.setattr("ome_operator.cli.manifests.shipped", nothing)
+    monkeypatch.setattr("ome_operator.cli.manifests.shipped_folder", nothing)
     monkeypatch.chdir(tmp_path)
     model = ROOT / "config/models/moonshotai/Kimi-K2-Instruct.yaml"
     assert "error flag-removed" in (said := run("-f", ERROR, "-f", model).stdout) and said.startswith("error flag-removed")

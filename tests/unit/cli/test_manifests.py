@@ -8,7 +8,7 @@ import yaml
 
 from ome_operator.cli.manifests import files_in, read_files
 from ome_operator.core.observed.objects import Ref
-from ome_operator.errors import Unanswered
+from ome_operator.errors import QuestionUnanswered
 from tests.support import yamls
 
 
@@ -63,5 +63,5 @@ def test_a_document_that_is_no_object_is_named_and_not_checked(text: str, tmp_pa
 @pytest.mark.parametrize("more", [{}, {"apiVersion": "v1"}, {"kind": "ClusterBaseModl"}])
 def test_a_list_of_objects_of_the_operator_is_refused(more: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(yaml.safe_dump([{"op": "add"}, {**yamls.model(), **more}]))
-    with pytest.raises(Unanswered, match="a document is a list: write each object as a document of its own"):
+    with pytest.raises(QuestionUnanswered, match="a document is a list: write each object as a document of its own"):
         read_files([tmp_path], "team")

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from ome_operator.cli import connect
 from ome_operator.cli.app import app
-from ome_operator.errors import Unanswered
+from ome_operator.errors import QuestionUnanswered
 from ome_operator.kube.errors import Forbidden, NotFound
 from tests.support import console
 from tests.support.fake_api import FakeApi
@@ -45,7 +45,7 @@ def test_all_nodes_or_those_that_are_named(cluster: dict[str, Any]) -> None:
 
 def test_a_node_that_does_not_exist(cluster: dict[str, Any]) -> None:
     found = CliRunner().invoke(app, ["nodes", "a", "c"])
-    assert isinstance(found.exception, Unanswered) and str(found.exception).startswith("c: no such node")
+    assert isinstance(found.exception, QuestionUnanswered) and str(found.exception).startswith("c: no such node")
 
 
 def test_moves_are_shown_in_the_table_and_in_documents(cluster: dict[str, Any]) -> None:
@@ -98,7 +98,7 @@ def test_nodes_forgive_annotates_node_faults(cluster: dict[str, Any], api: FakeA
 def test_a_node_about_which_nothing_is_remembered(cluster: dict[str, Any], api: FakeApi) -> None:
     api.answers["get NodeFaults"] = NotFound("no")
     found = CliRunner().invoke(app, ["nodes", "forgive", "a"])
-    assert isinstance(found.exception, Unanswered)
+    assert isinstance(found.exception, QuestionUnanswered)
     assert str(found.exception) == "nothing is remembered about node a: `ome nodes` lists the avoided nodes."
     assert not [call for call in api.calls if call.verb == "patch_merge"]
 

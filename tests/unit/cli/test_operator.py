@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 import ome_operator.app
-from ome_operator.cli.operator import app, without
+from ome_operator.cli.operator import app, missing_image_features
 from ome_operator.cli.options import preflight_mode
 from ome_operator.errors import UserError
 from ome_operator.settings import Exposure, Settings
@@ -73,8 +73,11 @@ def test_without_their_flags_nothing_of_a_public_registry_is_pulled(given: list[
         ("", ""),
         ("r.example.com/op:1", "r.example.com/agent:1"),
     ]
-    assert [said.partition(":")[0] for said in without("", "")] == ["--sidecar-image is not set", "--tools-image is not set"]
-    assert without("r.example.com/op:1", "r.example.com/agent:1") == []
+    assert [said.partition(":")[0] for said in missing_image_features("", "")] == [
+        "--sidecar-image is not set",
+        "--tools-image is not set",
+    ]
+    assert missing_image_features("r.example.com/op:1", "r.example.com/agent:1") == []
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,7 @@ def test_what_is_stored_is_what_is_looked_at(monkeypatch: pytest.MonkeyPatch) ->
     create others.
     """
     body = {**service(), "metadata": {**service()["metadata"], "uid": "u"}}
-    parsed = parts.good(InferenceService.parse(body)), parts.good(Runtime.parse(runtime()))
+    parsed = parts.ensure_valid(InferenceService.parse(body)), parts.ensure_valid(Runtime.parse(runtime()))
     made = compute_outcome(parsed[0], parts.deps(parts.model(), parsed[1]))
     (stored,) = [each for each in made.manifests if each["kind"] == "ControllerRevision"]
     older = json.loads(json.dumps(stored).replace("engine:1", "engine:0"))

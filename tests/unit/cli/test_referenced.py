@@ -6,7 +6,7 @@ import pytest
 
 from ome_operator.cli.live.linted import subjects
 from ome_operator.cli.manifests import read_manifests, read_referenced
-from ome_operator.engines.flags import packaged
+from ome_operator.engines.flags import packaged_versions
 from ome_operator.lint import report, rules
 from tests.support import yamls
 from tests.support.linting import catalog
@@ -19,7 +19,7 @@ FILES = [*sorted((CONFIG / "samples").rglob("*.yaml")), *sorted((ROOT / "tests/g
 def told(
     given: list[dict[str, object]], beside: list[dict[str, object]]
 ) -> list[tuple[str, str, tuple[str, ...], str, str]]:
-    found = list(subjects(given, beside, packaged()))
+    found = list(subjects(given, beside, packaged_versions()))
     return [
         (each.service, each.runtime, each.problems, each.advice, report.text_report(rules.check(each))) for each in found
     ]

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 from ome_operator import keys
 from ome_operator.cli.app import app
 from ome_operator.core.observed.managed_fields import digest
-from ome_operator.errors import Unanswered
+from ome_operator.errors import QuestionUnanswered
 from tests.support import parts, yamls
 
 CONFIG = parts.ROOT / "config"
@@ -143,7 +143,7 @@ def test_a_file_that_is_none_is_a_sentence(tmp_path: Path, text: str, words: str
     file = tmp_path / "x.yaml"
     file.write_text(text)
     result = run("-f", file)
-    assert isinstance(result.exception, Unanswered) and words in str(result.exception)
+    assert isinstance(result.exception, QuestionUnanswered) and words in str(result.exception)
     assert result.exception.exit_code == 2
 
 
@@ -175,7 +175,7 @@ def test_what_no_server_takes_is_said_with_the_file(tmp_path: Path, text: str, w
     file = tmp_path / "x.yaml"
     file.write_text(HEAD + text)
     result = run("-f", file)
-    assert isinstance(result.exception, Unanswered) and words in str(result.exception)
+    assert isinstance(result.exception, QuestionUnanswered) and words in str(result.exception)
     assert str(result.exception).startswith(str(file))
 
 

@@ -8,9 +8,9 @@ from typer.testing import CliRunner
 
 from ome_operator.cli import record
 from ome_operator.cli.app import app
-from ome_operator.cli.live.recording import looked
+from ome_operator.cli.live.recording import record_pass
 from ome_operator.core.observed.objects import Observed
-from ome_operator.errors import Unanswered, UserError
+from ome_operator.errors import QuestionUnanswered, UserError
 from ome_operator.recorder import recording, replay
 from tests.support.incidents import FOLDER
 from tests.support.shapes import Shape
@@ -45,7 +45,7 @@ def test_a_file_that_cannot_be_read_is_a_sentence(tmp_path: Path, content: bytes
     if content is not None:
         path.write_bytes(content)
     found = CliRunner().invoke(app, ["replay", str(path)])
-    assert isinstance(found.exception, Unanswered) and str(path) in str(found.exception)
+    assert isinstance(found.exception, QuestionUnanswered) and str(path) in str(found.exception)
 
 
 def test_a_service_that_is_not_in_it_is_named() -> None:
@@ -63,13 +63,13 @@ def test_a_live_pass_of_a_service_that_is_well_plans_nothing() -> None:
     seen = world.observed()
     router = ("Deployment", next(name for kind, name in seen.children if kind == "Deployment"))
     seen.children[router] = seen.children[router]._replace(hash="by-other-settings", owned="by-other-settings")  # type: ignore[index]
-    made = looked(world.service, world.deps, seen, world.now)
+    made = record_pass(world.service, world.deps, seen, world.now)
     assert made.decided.steps == ()
     assert replay.decide_again(made) == made.decided
 
 
 def test_a_pass_is_written_once(tmp_path: Path) -> None:
-    made = looked(Shape().service(), Shape().deps(), Observed(), START)
+    made = record_pass(Shape().service(), Shape().deps(), Observed(), START)
     for name in ("a.json", "a.json.gz"):
         record._write(tmp_path / name, "team/svc", made)
         assert "team/svc" in recording.decode((tmp_path / name).read_bytes()).services

@@ -18,7 +18,7 @@ from ome_operator.cli.live import shared
 from ome_operator.cli.output import Format, emit
 from ome_operator.core.observed.objects import Observed
 from ome_operator.describe.tree import Tree, tree
-from ome_operator.errors import Unanswered
+from ome_operator.errors import QuestionUnanswered
 from ome_operator.kube.errors import KubeError, NotFound, Transient
 from tests.support.fake_api import Call, FakeApi
 
@@ -111,7 +111,7 @@ def test_the_waves_of_a_runtime(runtimes: FakeApi) -> None:
 )
 def test_waves_that_cannot_be_told(runtimes: FakeApi, words: tuple[str, ...], said: str) -> None:
     found = CliRunner().invoke(app, ["status", *words])
-    assert isinstance(found.exception, Unanswered) and said in str(found.exception)
+    assert isinstance(found.exception, QuestionUnanswered) and said in str(found.exception)
 
 
 def test_every_word_for_a_shared_object_has_its_kinds() -> None:

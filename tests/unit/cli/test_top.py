@@ -18,7 +18,7 @@ from ome_operator.cli import connect, top
 from ome_operator.cli.app import app
 from ome_operator.cli.live import summaries
 from ome_operator.cli.live.summaries import AT_ONCE
-from ome_operator.cli.top import TopView, What, _table, _watch
+from ome_operator.cli.top import TopSubject, TopView, _table, _watch
 from ome_operator.describe.top import TopRow
 from ome_operator.describe.top_table import COLUMNS, short_number
 from ome_operator.kube import podproxy
@@ -292,15 +292,15 @@ def test_a_service_where_a_kind_belongs_is_refused(run: Run) -> None:
 def test_a_hundred_services_fit_on_a_screen_and_all_are_in_a_pipe() -> None:
     row = TopRow("team", "", "", "live", 1.0, False, None, None, None, 1, 0, {}, {}, None, 8)
     view = TopView([replace(row, name=f"svc-{number:02}", running=100 - number) for number in range(100)], "")
-    screen = _table(view, What.SERVICES, 24).plain.splitlines()
+    screen = _table(view, TopSubject.SERVICES, 24).plain.splitlines()
     assert len(screen) == 22 and "svc-00" in screen[1] and "and 80 more" in screen[-1]
     assert max(map(len, screen)) <= 100
-    assert len(_table(view, What.SERVICES, None).plain.splitlines()) == 101
+    assert len(_table(view, TopSubject.SERVICES, None).plain.splitlines()) == 101
 
 
 def test_texts_of_users_are_made_visible() -> None:
     row = TopRow("team", "a\x1b[31m\u202e", "", "", None, False, None, None, None, None, None, {}, {}, None, 8)
-    assert not {"\x1b", "\u202e"} & set(_table(TopView([row], ""), What.SERVICES, 24).plain)
+    assert not {"\x1b", "\u202e"} & set(_table(TopView([row], ""), TopSubject.SERVICES, 24).plain)
 
 
 async def test_watching_shows_only_what_changed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -315,7 +315,7 @@ async def test_watching_shows_only_what_changed(monkeypatch: pytest.MonkeyPatch,
         return found
 
     with pytest.raises(asyncio.CancelledError):
-        await _watch(look, What.SERVICES, None)
+        await _watch(look, TopSubject.SERVICES, None)
     said = capsys.readouterr()
     assert said.out.count("svc") == 2 and said.err == "why\n"
 

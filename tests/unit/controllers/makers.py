@@ -8,7 +8,7 @@ from typing import Any, cast
 from ome_operator import keys
 from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.event_handler import EventHandler
-from ome_operator.cache.resources import SERVICE, keep
+from ome_operator.cache.resources import SERVICE, parse_or_keep
 from ome_operator.cache.scope import EVERYWHERE
 from ome_operator.controllers.base import Core
 from ome_operator.controllers.inferenceservice.execution import Execution, Result
@@ -57,7 +57,7 @@ def services(
 
 def execution(memory: ServiceMemory | None = None, clock: Callable[[], float] = lambda: 0.0) -> Execution:
     """Return the execution of a plan for the service. It begins now."""
-    return Execution(keep(SERVICE, BODY, None), memory or ServiceMemory(), set(), Result(), clock)
+    return Execution(parse_or_keep(SERVICE, BODY, None), memory or ServiceMemory(), set(), Result(), clock)
 
 
 def executor(api: FakeApi, handler: EventHandler) -> Executor:

@@ -22,7 +22,7 @@ from ome_operator.core.observed import from_api
 from ome_operator.core.observed.objects import Pod, Ref
 from ome_operator.core.observed.telemetry import DrainReport, ForeignWorkers
 from ome_operator.kube.connection import Connection
-from ome_operator.names import mark, slice_mark
+from ome_operator.names import public_digest, slice_mark
 from tests.support.simulator import START
 
 TOKEN = "of-the-operator"
@@ -48,7 +48,7 @@ GOING = pod(component="engine", name="e", uid="leader", annotations={"ome.io/dra
 def summary(found: int = 0, age: float | None = None, running: float = 1, empty: int = 0, **more: Any) -> dict[str, Any]:
     """Return a summary about one leader."""
     load = {"age": 4, "running": running, "waiting": 0, "emptyReadings": empty}
-    leader = {"id": mark("leader"), "role": "decode", "state": "draining", "listed": False, "load": load}
+    leader = {"id": public_digest("leader"), "role": "decode", "state": "draining", "listed": False, "load": load}
     strangers = {"found": found, "age": age}
     return {"version": 1, "slice": SLICE, "strangers": strangers, "router": {}, "leaders": [leader], "omitted": 0, **more}
 
@@ -137,7 +137,7 @@ HOSTILE: dict[str, tuple[int, str | bytes, dict[str, str]]] = {
     "no number": (200, json.dumps(summary(running=float("nan"))), {}),
     "a negative number": (200, json.dumps(summary(running=-1)), {}),
     "text": (200, json.dumps(summary(version="1")), {}),
-    "of another slice": (200, json.dumps(summary(slice=mark("other"))), {}),
+    "of another slice": (200, json.dumps(summary(slice=public_digest("other"))), {}),
     "nested too deep": (200, "[" * 100_000, {}),
     "more values than memory": (200, "[" + "{}," * 80_000 + "0]", {}),
     "without end": (200, json.dumps(summary()) + " " * PAGE, {}),

@@ -12,13 +12,13 @@ from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.event_handler import EventHandler
 from ome_operator.controllers import bad_nodes
 from ome_operator.controllers.bad_nodes import WRITES, BadNodes
-from ome_operator.core.badnodes.record import stamp
+from ome_operator.core.badnodes.record import format_time
 from ome_operator.core.observed.objects import Deps, Ref
 from ome_operator.kube.errors import KubeError
 from tests.support import bodies
 from tests.support.bad_nodes import LiveGroup
 from tests.support.fake_api import Call, FakeApi
-from tests.support.parts import changed
+from tests.support.parts import change_deps
 
 NOW = datetime(2027, 1, 15, 8, tzinfo=UTC)
 
@@ -34,7 +34,7 @@ def ended(group: LiveGroup) -> dict[str, Any]:
     (pod,) = group.pods()
     body = bodies.pod(pod)
     body["metadata"] |= {"creationTimestamp": pod.times.created, "resourceVersion": str(int(group.ended[0]))}
-    last = {"exitCode": 1, "reason": "Error", "message": "it died", "finishedAt": stamp(group.ended[0])}
+    last = {"exitCode": 1, "reason": "Error", "message": "it died", "finishedAt": format_time(group.ended[0])}
     body["status"]["containerStatuses"][0] |= {"lastState": {"terminated": last}, "restartCount": 1}
     return body
 
@@ -136,7 +136,7 @@ async def test_a_person_forgives_a_node(how: str) -> None:
     if how == "deletion":
         del case.stored.objects["n0"]
     else:
-        case.stored.objects["n0"]["metadata"]["annotations"] = {keys.FORGIVEN: stamp(case.now.timestamp())}
+        case.stored.objects["n0"]["metadata"]["annotations"] = {keys.FORGIVEN: format_time(case.now.timestamp())}
     case.called.clear()
     await case.nodes.look()
     assert not case.nodes.of("team")
@@ -168,7 +168,7 @@ async def test_the_object_goes_when_nothing_is_remembered() -> None:
 @pytest.mark.parametrize("settled", [{"frozen": "2026-11-24T15:40:00Z by alice"}, {"observe": True}])
 async def test_nothing_is_recorded_while_everything_is_held(settled: dict[str, Any]) -> None:
     case = Case()
-    case.cache._index.deps = changed(case.cache._index.deps, **settled)
+    case.cache._index.deps = change_deps(case.cache._index.deps, **settled)
     await case.fail(4)
     assert case.stored.verbs() == [] and not case.nodes.of("team")
 

@@ -10,13 +10,13 @@ from ome_operator.cache.scope import Scope
 from ome_operator.controllers.catalog import CatalogReconciler
 from ome_operator.controllers.waves import WaveRegistry
 from ome_operator.core.observed.objects import Epoch, Ref
-from ome_operator.core.reconcile.plan import EditState, Stand
-from ome_operator.core.waves.terms import Terms
+from ome_operator.core.reconcile.plan import EditStand, EditState
+from ome_operator.core.waves.terms import WaveTerms
 from ome_operator.kube.errors import Forbidden
 from ome_operator.machinery.workqueue import WorkQueue
 from tests.support import yamls
 from tests.support.fake_api import FakeApi
-from tests.support.parts import changed
+from tests.support.parts import change_deps
 from tests.unit.controllers import makers
 
 RUNTIME = Ref("ClusterServingRuntime", "", "rt")
@@ -37,7 +37,7 @@ class Rig:
         self.now = makers.NOW
         self.called: list[Ref] = []
         self.waves = WaveRegistry(
-            lambda ref: self.cluster.terms(ref, Terms()), lambda: self.now, self.called.append, self.changed
+            lambda ref: self.cluster.terms(ref, WaveTerms()), lambda: self.now, self.called.append, self.changed
         )
         scope = Scope((), True, "", False)
         self.passes = CatalogReconciler(
@@ -50,7 +50,7 @@ class Rig:
 
     def tell(self, number: int, state: EditState, begun: bool = False) -> None:
         since = self.now if state == EditState.DONE else None
-        stands = {RUNTIME: Stand(Epoch("u", 2), state, since)}
+        stands = {RUNTIME: EditStand(Epoch("u", 2), state, since)}
         self.waves.report(SERVICES[number], stands, asks=state != EditState.DONE, begun=begun)
 
     async def look(self) -> tuple[dict[str, Any], list[str], float]:
@@ -99,7 +99,7 @@ async def test_half_a_picture_changes_no_status() -> None:
     rig = Rig()
     rig.tell(0, EditState.PENDING)
     before, *_ = await rig.look()
-    rig.waves = WaveRegistry(lambda _: Terms(), lambda: rig.now, rig.called.append, rig.changed)
+    rig.waves = WaveRegistry(lambda _: WaveTerms(), lambda: rig.now, rig.called.append, rig.changed)
     rig.passes._waves = rig.waves
     rig.waves.expect(SERVICES)
     said, events, _ = await rig.look()
@@ -124,7 +124,7 @@ async def test_the_waves_of_an_object_of_another_operator_go_on() -> None:
 async def test_while_it_only_looks_it_writes_no_event() -> None:
     """An operator in observe mode writes no Event, because it only has the rights of a reader."""
     rig = Rig()
-    rig.cluster._index.deps = changed(rig.cluster.deps(), observe=True)
+    rig.cluster._index.deps = change_deps(rig.cluster.deps(), observe=True)
     rig.tell(0, EditState.PENDING)
     said, events, _ = await rig.look()
     assert said["wave"] == 1 and events == []

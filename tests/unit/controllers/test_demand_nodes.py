@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from ome_operator.cache.resources import SERVICE
-from ome_operator.controllers.demand import FIRST, PAUSE, DemandScaler, _Asks
+from ome_operator.controllers.demand import FIRST, PAUSE, DemandScaler, FitQuestions
 from ome_operator.core.demand.estimate import PERIOD
 from ome_operator.core.demand.task import DemandTask
 from ome_operator.core.observed.objects import Ref
@@ -93,7 +93,7 @@ async def test_groups_that_fit_are_counted_with_few_looks() -> None:
         (40, {"prefill": 20, "decode": 20}, (20, 20)),
     ):
         scaler.free, scaler.looks = free, 0
-        found = _Asks(scaler, REF, here.task, [], START).granted(more)
+        found = FitQuestions(scaler, REF, here.task, [], START).granted(more)
         assert (found["prefill"], found["decode"]) == granted and scaler.looks < 30
 
 

@@ -23,7 +23,7 @@ from ome_operator.core.reconcile.plan import Delete, Patch, Plan
 from tests.support import parts, yamls
 from tests.support.conditions import plain
 from tests.support.fake_api import Call, FakeApi
-from tests.support.parts import changed
+from tests.support.parts import change_deps
 from tests.unit.controllers import makers
 
 WHEN = "2026-11-24T15:40:00Z by alice"
@@ -71,7 +71,7 @@ def written(tree: ast.AST) -> Iterable[str]:
 
 
 def cluster(*seen: dict[str, Any], **settled: Any) -> EventHandler:
-    made = EventHandler(ClusterCache(changed(Deps(), **settled)), lambda *_: None, lambda _: (), lambda _: ())
+    made = EventHandler(ClusterCache(change_deps(Deps(), **settled)), lambda *_: None, lambda _: (), lambda _: ())
     for body in seen:
         made.seen("Serving" if body["apiVersion"] == "sglang.ai/v1" else body["kind"], body)
     return made

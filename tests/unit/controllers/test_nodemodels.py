@@ -1,7 +1,7 @@
 """Tests of which labels of a node are written."""
 
 from ome_operator.cache.facts import NodeResource
-from ome_operator.controllers.nodemodels import differs, settled
+from ome_operator.controllers.nodemodels import labels_differ, labels_to_apply
 from ome_operator.core.observed.objects import Node
 
 KEY = "models.ome.io/clusterbasemodel.k2"
@@ -14,21 +14,23 @@ def node(ours: bool = True, **labels: str) -> NodeResource:
 
 
 def test_a_label_is_written_when_it_is_missing_or_wrong() -> None:
-    assert differs(node(), {KEY: "Ready"})
-    assert differs(node(k2="Updating"), {KEY: "Ready"})
-    assert not differs(node(k2="Ready"), {KEY: "Ready"})
-    assert differs(node(ours=False, k2="Ready"), {KEY: "Ready"}), "the operator takes over the label"
+    assert labels_differ(node(), {KEY: "Ready"})
+    assert labels_differ(node(k2="Updating"), {KEY: "Ready"})
+    assert not labels_differ(node(k2="Ready"), {KEY: "Ready"})
+    assert labels_differ(node(ours=False, k2="Ready"), {KEY: "Ready"}), "the operator takes over the label"
 
 
 def test_a_label_of_ours_goes_with_its_model_and_a_persons_stays() -> None:
-    assert differs(node(k2="Ready"), {})
-    assert not differs(node(ours=False, k2="Ready"), {})
-    assert not differs(node(zone="a"), {}), "the label is not about a model"
+    assert labels_differ(node(k2="Ready"), {})
+    assert not labels_differ(node(ours=False, k2="Ready"), {})
+    assert not labels_differ(node(zone="a"), {}), "the label is not about a model"
 
 
 def test_what_a_person_called_ready_stays_until_the_agent_says_so_too() -> None:
     theirs = node(ours=False, k2="Ready")
-    assert settled(theirs, {KEY: "Updating"}) == {} and settled(theirs, {KEY: "Failed"}) == {}
-    assert settled(theirs, {KEY: "Ready"}) == {KEY: "Ready"}
-    assert settled(node(k2="Ready"), {KEY: "Failed"}) == {KEY: "Failed"}, "the operator's own label shows the true state"
-    assert settled(node(ours=False, k2="Failed"), {KEY: "Updating"}) == {KEY: "Updating"}
+    assert labels_to_apply(theirs, {KEY: "Updating"}) == {} and labels_to_apply(theirs, {KEY: "Failed"}) == {}
+    assert labels_to_apply(theirs, {KEY: "Ready"}) == {KEY: "Ready"}
+    assert labels_to_apply(node(k2="Ready"), {KEY: "Failed"}) == {KEY: "Failed"}, (
+        "the operator's own label shows the true state"
+    )
+    assert labels_to_apply(node(ours=False, k2="Failed"), {KEY: "Updating"}) == {KEY: "Updating"}

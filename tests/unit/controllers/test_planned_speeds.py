@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ome_operator import keys
-from ome_operator.cache.resources import SERVICE, Resource, keep
+from ome_operator.cache.resources import SERVICE, Resource, parse_or_keep
 from ome_operator.controllers import planned_speeds
 from ome_operator.controllers.planned_speeds import KEPT, SpeedPlanner
 from ome_operator.core.demand.facts import NO_PLAN, PlannedSpeeds, PrefillWork
@@ -63,7 +63,7 @@ class Cluster:
 
     def find(self, service: Ref) -> Resource:
         """Return the service."""
-        return keep(
+        return parse_or_keep(
             SERVICE, {"metadata": {"namespace": service.namespace, "name": service.name, "uid": "s"}, "spec": {}}, None
         )
 

@@ -11,10 +11,10 @@ from ome_operator import keys
 from ome_operator.cache.cluster_cache import KINDS
 from ome_operator.controllers import tidying
 from ome_operator.controllers.base import CORE
-from ome_operator.controllers.manager import Manager, Place
+from ome_operator.controllers.manager import Manager, ResyncScope
 from ome_operator.core.observed.objects import Epoch, Ref, Refusal
 from ome_operator.core.placement.claims import Claim
-from ome_operator.core.reconcile.plan import EditState, Plan, Stand
+from ome_operator.core.reconcile.plan import EditStand, EditState, Plan
 from ome_operator.kube.errors import KubeError
 from ome_operator.machinery import garbage_collection
 from ome_operator.machinery.metrics import Metrics
@@ -106,8 +106,8 @@ def test_an_audit_looks_only_where_lists_can_be_asked_for() -> None:
     for namespace in ("a", "b"):
         made.seen("InferenceService", service(namespace))
     made.namespace_listed("a")
-    assert made._known(Place("InferenceService", "a")) == {"of-a"}
-    assert made._known(Place("InferenceService", "b")) == set()
+    assert made._known(ResyncScope("InferenceService", "a")) == {"of-a"}
+    assert made._known(ResyncScope("InferenceService", "b")) == set()
 
 
 def test_a_service_of_an_absent_namespace_holds_up_nobody() -> None:
@@ -117,7 +117,7 @@ def test_a_service_of_an_absent_namespace_holds_up_nobody() -> None:
     made, _ = manager(watch_namespaces=("a", "b"))
     made.seen("InferenceService", service())
     waves, runtime, epoch = made._services.waves, Ref("ClusterServingRuntime", "", "rt"), Epoch("u", 2)
-    other, waits = Ref("InferenceService", "b", "svc"), {runtime: Stand(epoch, EditState.PENDING)}
+    other, waits = Ref("InferenceService", "b", "svc"), {runtime: EditStand(epoch, EditState.PENDING)}
     waves.report(REF, waits, asks=True, begun=True)
     waves.report(other, waits, asks=True, begun=False)
     assert waves.ahead(other, {runtime: epoch})

@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 from ome_operator.core.observed.silence import Silence
-from ome_operator.names import mark, slice_mark
+from ome_operator.names import public_digest, slice_mark
 from tests.unit.controllers.test_telemetry import NOW, SELECTOR, SERVICE, Registry, pod, registry, summary
 
 __all__ = ["registry"]
@@ -16,7 +16,7 @@ def silent(**more: Any) -> dict[str, Any]:
     """Return a router's summary about one leader that does not answer. `more` replaces fields of the report about its
     silence.
     """
-    leader = {"id": mark("leader"), "role": "decode", "state": "silent", "listed": False}
+    leader = {"id": public_digest("leader"), "role": "decode", "state": "silent", "listed": False}
     return summary(leaders=[{**leader, **(more or {"silence": {"age": 3, "seconds": 30}})}], upFor=600)
 
 

@@ -13,7 +13,7 @@ from ome_operator.controllers.inferenceservice.execution import Result
 from ome_operator.controllers.inferenceservice.memory import LONGEST, ServiceMemory
 from ome_operator.core.benchmarkjob.job import Images
 from ome_operator.core.observed.objects import Pod, Ref
-from ome_operator.core.reasons import Why
+from ome_operator.core.reasons import ReasonedMessage
 from ome_operator.kube.errors import TooMany
 from tests.support import yamls
 from tests.support.conditions import plain
@@ -23,7 +23,7 @@ from tests.unit.core.observed.test_starts import NO_DIRECTORY
 from tests.unit.core.rollout.makers import pod
 
 AFTER = 10.0
-WHY = Why("FailedMount", NO_DIRECTORY)
+WHY = ReasonedMessage("FailedMount", NO_DIRECTORY)
 
 
 def event(uid: str, reason: str = "FailedMount", message: str = NO_DIRECTORY, minutes: float = 1.0) -> dict[str, Any]:
@@ -46,7 +46,7 @@ class Look:
 
     async def at(self, now: float, pods: list[Pod]) -> Result:
         self.now, result = now, Result()
-        await starting.inspect(self.failures, "ns", pods, self.memory, result, now=now, after=AFTER)
+        await starting.read_events(self.failures, "ns", pods, self.memory, result, now=now, after=AFTER)
         return result
 
 

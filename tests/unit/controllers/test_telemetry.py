@@ -181,7 +181,7 @@ async def test_a_fault_of_ours_costs_one_router(registry: Registry, monkeypatch:
         raise IndexError("string index out of range")
 
     registry.answers(summary())
-    monkeypatch.setattr(telemetry, "read", broken)
+    monkeypatch.setattr(telemetry, "parse_report", broken)
     await registry.walk()
     assert registry.telemetry.states()["silent",] == 1
 

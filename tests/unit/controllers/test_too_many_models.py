@@ -9,7 +9,7 @@ from ome_operator.controllers.catalog import CatalogReconciler
 from ome_operator.core.observed.objects import Deps, Ref
 from tests.support import yamls
 from tests.support.fake_api import FakeApi
-from tests.support.parts import changed
+from tests.support.parts import change_deps
 from tests.unit.controllers import makers
 
 
@@ -27,7 +27,7 @@ def body(name: str, day: int, kind: str = "BaseModel") -> dict[str, Any]:
 
 async def test_its_status_says_so_and_that_of_the_others_does_not() -> None:
     cluster = EventHandler(
-        ClusterCache(changed(Deps(), models_per_namespace=2)), lambda *_: None, lambda _: (), lambda _: ()
+        ClusterCache(change_deps(Deps(), models_per_namespace=2)), lambda *_: None, lambda _: (), lambda _: ()
     )
     models = [body("c", 3), body("a", 1), body("b", 2), body("w", 9, "ClusterBaseModel")]
     for item in models:

@@ -6,7 +6,7 @@ import pytest
 
 from bench.crowd import encoded
 from ome_operator.cache.cluster_cache import RECORD, ClusterCache
-from ome_operator.controllers.watched_kinds import DECODERS, watched
+from ome_operator.controllers.watched_kinds import DECODERS, watches_of
 from ome_operator.core.observed.objects import Deps
 from ome_operator.util.json_limits import WHOLE, fast
 
@@ -47,4 +47,4 @@ def test_the_facts_of_an_object_are_the_same_without_the_fields_that_are_skipped
 
 
 def test_fields_are_skipped_only_where_nothing_reads_them() -> None:
-    assert {each.kind: each.decoders for each in watched() if each.decoders is not WHOLE} == DECODERS
+    assert {each.kind: each.decoders for each in watches_of() if each.decoders is not WHOLE} == DECODERS

@@ -8,14 +8,14 @@ from types import FrameType
 import pytest
 
 from ome_operator.core.observed.objects import Epoch, Ref
-from ome_operator.core.reconcile.plan import EditState, Stand
-from ome_operator.core.waves.terms import Terms
+from ome_operator.core.reconcile.plan import EditStand, EditState
+from ome_operator.core.waves.terms import WaveTerms
 from tests.support.fleet import RUNTIME, START, Fleet, service
 
 MODEL = Ref("BaseModel", "team", "m")
 
 
-def edited(size: int, terms: Terms | None = None) -> Fleet:
+def edited(size: int, terms: WaveTerms | None = None) -> Fleet:
     fleet = Fleet(size, terms)
     fleet.hear_all()
     return fleet
@@ -63,7 +63,7 @@ def test_a_failed_service_that_is_tried_again_goes_at_once_and_another_edit_star
     (first,) = fleet.begun
     fleet.failed.add(first)
     fleet.begun.clear()  # the service was rolled back
-    fleet.registry.report(first, {RUNTIME: Stand(fleet.epoch, EditState.FAILED)}, asks=True, begun=False)
+    fleet.registry.report(first, {RUNTIME: EditStand(fleet.epoch, EditState.FAILED)}, asks=True, begun=False)
     assert fleet.registry.ahead(first, {RUNTIME: fleet.epoch}) == ""
     fleet.edit()
     fleet.hear_all()
@@ -144,7 +144,7 @@ def test_a_called_service_that_cannot_begin_passes_its_turn_on() -> None:
         fleet.hear(name)
     (first,) = fleet.called
     fleet.called.clear()
-    fleet.registry.report(first, {RUNTIME: Stand(fleet.epoch, EditState.PENDING)}, asks=False, begun=False)
+    fleet.registry.report(first, {RUNTIME: EditStand(fleet.epoch, EditState.PENDING)}, asks=False, begun=False)
     (second,) = fleet.called
     assert second != first and fleet.told()["waiting"] == 19
     fleet.hear(second)
@@ -156,7 +156,7 @@ def test_a_service_that_lost_a_group_keeps_its_place_and_holds_up_the_next_wave(
     fleet = edited(20)
     (first,) = fleet.begun
     fleet.become_whole(first)
-    fleet.registry.report(first, {RUNTIME: Stand(fleet.epoch, EditState.DONE, None)}, asks=False, begun=False)
+    fleet.registry.report(first, {RUNTIME: EditStand(fleet.epoch, EditState.DONE, None)}, asks=False, begun=False)
     fleet.wait(hours=1)
     assert not fleet.begun and (fleet.told()["state"], fleet.told()["rolling"]) == ("Rolling", 1)
     fleet.become_whole(first)
@@ -177,19 +177,19 @@ def test_what_services_prove_that_need_not_do_anything(state: EditState, narrow:
     others = [service(number) for number in range(100, 200)]
     fleet.registry.expect(others)
     for name in fleet.services:
-        waits = Stand(fleet.epoch, EditState.PENDING, narrow=narrow)
+        waits = EditStand(fleet.epoch, EditState.PENDING, narrow=narrow)
         fleet.registry.report(name, {RUNTIME: waits}, asks=True, begun=False)
     for name in others:
         assert not fleet.called
         since = START - timedelta(hours=1) if state == EditState.EQUAL else None
-        fleet.registry.report(name, {RUNTIME: Stand(fleet.epoch, state, since)}, asks=False, begun=False)
+        fleet.registry.report(name, {RUNTIME: EditStand(fleet.epoch, state, since)}, asks=False, begun=False)
     assert len(fleet.called) == begin
     assert (fleet.told()["services"], fleet.told()["rolling"]) == (counted, begin)
 
 
 def test_a_new_service_proves_an_edit_when_it_has_baked() -> None:
     fleet = edited(20)
-    new = Stand(fleet.epoch, EditState.EQUAL, fleet.now)
+    new = EditStand(fleet.epoch, EditState.EQUAL, fleet.now)
     fleet.registry.report(service(99), {RUNTIME: new}, asks=False, begun=False)
     fleet.wait(minutes=4)
     assert len(fleet.begun) == 1 and not fleet.called
@@ -206,7 +206,7 @@ def test_services_that_scale_are_no_news() -> None:
     fleet.become_whole(*list(fleet.begun))
     fleet.changed.clear()
     for state, since in ((EditState.EQUAL, START), (EditState.IDLE, None), (EditState.EQUAL, START)):
-        fleet.registry.report(service(99), {RUNTIME: Stand(fleet.epoch, state, since)}, asks=False, begun=False)
+        fleet.registry.report(service(99), {RUNTIME: EditStand(fleet.epoch, state, since)}, asks=False, begun=False)
     assert not fleet.changed and fleet.told()["services"] == 1
 
 
@@ -217,7 +217,7 @@ def test_two_edits_at_a_time_are_waited_for_in_the_first_and_counted_in_both() -
     def hear(name: Ref) -> str:
         pending = {RUNTIME: fleet.epoch, MODEL: other}
         said = fleet.registry.ahead(name, pending)
-        stands = {ref: Stand(epoch, EditState.PENDING) for ref, epoch in pending.items()}
+        stands = {ref: EditStand(epoch, EditState.PENDING) for ref, epoch in pending.items()}
         fleet.registry.report(name, stands, asks=True, begun=not said)
         return said
 
@@ -311,7 +311,7 @@ def test_a_wave_names_who_holds_it_and_goes_on_without_who_lacks_something_of_it
     that was deleted, the next wave begins without it after half an hour, provided that all others of its wave are complete.
     The first wave is always waited for.
     """
-    fleet = edited(10, Terms(bake=0.0))
+    fleet = edited(10, WaveTerms(bake=0.0))
     for _ in range(2):
         fleet.become_whole(*list(fleet.begun))
     (stuck,) = fleet.begun
@@ -331,7 +331,7 @@ def test_a_wave_names_who_holds_it_and_goes_on_without_who_lacks_something_of_it
 
 
 def test_the_first_service_of_an_edit_is_waited_for_and_a_failure_stops_the_rest() -> None:
-    fleet = edited(10, Terms(bake=0.0))
+    fleet = edited(10, WaveTerms(bake=0.0))
     (first,) = fleet.begun
     fleet.lacks[first] = fleet.now
     fleet.hear(first)

@@ -15,12 +15,12 @@ from ome_operator.core.observed.objects import Deps, Ref
 from ome_operator.core.reconcile.plan import Plan
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.core.waves.shared_edits import whole_before
-from ome_operator.core.waves.terms import Terms
+from ome_operator.core.waves.terms import WaveTerms
 from tests.support.shapes import Shape
 from tests.support.simulator import START, World
 
 RUNTIME = Ref("ClusterServingRuntime", "", "rt")
-TERMS = Terms(("1", "50%"), 120.0)
+TERMS = WaveTerms(("1", "50%"), 120.0)
 SIZE = 6
 """Number of services. The waves consist of the first service, the next two, and the last three."""
 

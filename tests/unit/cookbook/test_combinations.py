@@ -24,7 +24,7 @@ from ome_operator.core.observed.objects import Deps, Observed, Ref
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.engines.flags import SWITCH, command_line
 from tests.support import parts
-from tests.support.parts import changed
+from tests.support.parts import change_deps
 from tests.support.simulator import START
 
 ROUTER = command_line("sglang-router-0.3.2")
@@ -167,7 +167,7 @@ INSTRUCT = {"safetensors": "Kimi-K2-Instruct", "gguf": "Kimi-K2-Instruct-GGUF"}
 def advice(service: Any, model: Any, runtime: Any) -> list[str]:
     """Return the advice that the operator's first reconciliation gives for a service."""
     holders = {f"models.ome.io/clusterbasemodel.{model.name}": frozenset(f"node-{number}" for number in range(64))}
-    deps = changed(
+    deps = change_deps(
         Deps(),
         models={Ref(model.kind, "", model.name): model},
         runtimes={Ref(runtime.kind, "", runtime.name): runtime},
@@ -209,7 +209,7 @@ def test_engines_are_launched_as_the_shipped_runtimes_launch_them(case: str, she
     file, asked = SHIPPED[case]
     ask = RecipeRequest(**{"hardware": "h200", "model": "instruct", "tool_call_parser": "model" not in asked, **asked})
     (made,) = yaml.safe_load_all(manifests(plan(ask, shelf)).runtime)
-    shipped = parts.read(parts.ROOT / f"config/runtimes/{file}.yaml")[0]
+    shipped = parts.read_documents(parts.ROOT / f"config/runtimes/{file}.yaml")[0]
     components = [name for name in ("engineConfig", "decoderConfig") if name in shipped["spec"]]
     for name in components:
         ours, theirs = made["spec"][name], shipped["spec"][name]
@@ -236,7 +236,7 @@ def test_tp_over_nodes_and_thinking_are_launched_as_they_ship(shelf: Library) ->
     ):
         ask = RecipeRequest(hardware="h200", tool_call_parser=True, reasoning_parser=asked["model"] == "thinking", **asked)
         (made,) = yaml.safe_load_all(manifests(plan(ask, shelf)).runtime)
-        shipped = parts.read(parts.ROOT / f"config/runtimes/srt/{file}.yaml")[0]
+        shipped = parts.read_documents(parts.ROOT / f"config/runtimes/srt/{file}.yaml")[0]
         ours, theirs = (words(one["spec"]["engineConfig"]["runner"]) for one in (made, shipped))
         assert [one.replace("--tp=", "--tp-size=") for one in ours] == [one.replace(":50000", ":5757") for one in theirs]
 

@@ -9,13 +9,13 @@ import pytest
 from ome_operator.cookbook.library import published_config
 from ome_operator.core.selection.model_profile import parameter_count
 from ome_operator.modelinfo.extract import CONFIG, facts
-from tests.support.parts import ROOT, read
+from tests.support.parts import ROOT, read_documents
 
-NAMES = read(ROOT / "ome_operator/cookbook/data/shapes.yaml")[0]
+NAMES = read_documents(ROOT / "ome_operator/cookbook/data/shapes.yaml")[0]
 SPECS = {
     spec["storage"]["storageUri"].rpartition("/")[2]: spec
     for path in (ROOT / "config/models").rglob("*.yaml")
-    for spec in [read(path)[0]["spec"]]
+    for spec in [read_documents(path)[0]["spec"]]
 }
 
 

@@ -6,7 +6,14 @@ from dataclasses import dataclass
 import pytest
 
 from ome_operator import keys
-from ome_operator.core.group_numbers import by_worth, chosen, existing, left, ready_groups, taken
+from ome_operator.core.group_numbers import (
+    by_worth,
+    existing_groups,
+    pick_numbers,
+    ready_groups,
+    remaining_groups,
+    used_numbers,
+)
 from ome_operator.core.observed.objects import Child, Pod
 from ome_operator.core.observed.slices import Slice
 from tests.unit.core.rollout.makers import STEM, child, leader, leader_set, worker, worker_set
@@ -86,10 +93,10 @@ def test_readiness_that_flickers_costs_one_group_and_not_two() -> None:
     to be removed. Now it is ready and another group is not, but group 1 is still the one to be removed.
     """
     before = order(FOUR, *instead(READY, leader(1, ready=False)))
-    assert chosen(3, before, range(4)) == (0, 2, 3)
+    assert pick_numbers(3, before, range(4)) == (0, 2, 3)
     marked = instead(READY, leader(1, draining=MARK), leader(3, ready=False))
-    assert chosen(3, order(FOUR, *marked), range(4)) == (0, 2, 3)
-    assert chosen(4, order(FOUR, *marked), range(4)) == (0, 1, 2, 3), "it stays if it is wanted again"
+    assert pick_numbers(3, order(FOUR, *marked), range(4)) == (0, 2, 3)
+    assert pick_numbers(4, order(FOUR, *marked), range(4)) == (0, 1, 2, 3), "it stays if it is wanted again"
 
 
 @dataclass
@@ -121,27 +128,27 @@ CHOICES = {
 @pytest.mark.parametrize("case", CHOICES)
 def test_which_numbers_a_number_of_groups_means(case: str) -> None:
     choice = CHOICES[case]
-    assert chosen(choice.wanted, choice.order, choice.used) == choice.found
+    assert pick_numbers(choice.wanted, choice.order, choice.used) == choice.found
 
 
 def test_a_group_exists_while_its_leaders_set_stays() -> None:
     found = (leader_set(0), worker_set(0), leader_set(1, deleting=True), worker_set(1), worker_set(2), leader_set(4))
-    assert existing("engine", Slice("r1", found, whole(0, 1, 2, 3))) == {0, 4}
-    assert existing("decoder", Slice("r1", found, ())) == frozenset()
+    assert existing_groups("engine", Slice("r1", found, whole(0, 1, 2, 3))) == {0, 4}
+    assert existing_groups("decoder", Slice("r1", found, ())) == frozenset()
 
 
 def test_a_number_is_taken_while_any_object_of_its_group_is_left() -> None:
     found = (leader_set(0), leader_set(2, deleting=True), worker_set(3, deleting=True))
     pods = (leader(0), leader(4, deleting=True), worker(5, deleting=True), worker(6)._replace(rank=-1))
-    assert taken("engine", Slice("r1", found, pods)) == {0, 2, 3, 4, 5, 6}
-    assert left("engine", Slice("r1", found, pods)) == 6
-    assert taken("decoder", Slice("r1", found, pods)) == frozenset()
+    assert used_numbers("engine", Slice("r1", found, pods)) == {0, 2, 3, 4, 5, 6}
+    assert remaining_groups("engine", Slice("r1", found, pods)) == 6
+    assert used_numbers("decoder", Slice("r1", found, pods)) == frozenset()
 
 
 def test_pods_that_name_no_group_take_no_number() -> None:
     stranger = leader(0, workload_uid="")._replace(group=-1)
     part = Slice("r1", sets(0), (stranger,))
-    assert (existing("engine", part), taken("engine", part), left("engine", part)) == ({0}, {0}, 1)
+    assert (existing_groups("engine", part), used_numbers("engine", part), remaining_groups("engine", part)) == ({0}, {0}, 1)
 
 
 @pytest.mark.parametrize("deleting", [False, True])
@@ -151,8 +158,12 @@ def test_beside_the_pods_of_a_former_service_numbers_begin_at_0(deleting: bool) 
     """
     former = tuple(each._replace(workload_uid="former", deleting=deleting) for each in whole(0, 1))
     part = Slice("r1", (), former)
-    assert (by_worth("engine", 2, part), taken("engine", part), left("engine", part)) == ((), frozenset(), 2)
-    assert chosen(2, (), taken("engine", part)) == (0, 1)
+    assert (by_worth("engine", 2, part), used_numbers("engine", part), remaining_groups("engine", part)) == (
+        (),
+        frozenset(),
+        2,
+    )
+    assert pick_numbers(2, (), used_numbers("engine", part)) == (0, 1)
 
 
 def test_a_former_services_pods_are_not_ready_in_the_new_sets() -> None:
@@ -180,7 +191,7 @@ def test_a_copy_that_somebody_made_for_debugging_is_no_group(name: str) -> None:
     leader's labels to it.
     """
     copy = leader(1, workload_uid="")._replace(name=name)
-    assert existing("engine", Slice("r1", sets(0), (*whole(0), copy))) == {0}
+    assert existing_groups("engine", Slice("r1", sets(0), (*whole(0), copy))) == {0}
 
 
 def test_the_second_pod_of_a_leaders_set_is_no_rank() -> None:
@@ -191,7 +202,7 @@ def test_the_second_pod_of_a_leaders_set_is_no_rank() -> None:
     assert order(sets(0, 1), *whole(0, 1), second) == (0, 1)
     part = Slice("r1", sets(1), (second, worker(1)))
     assert ready_groups("engine", 2, part) == frozenset()
-    assert existing("engine", Slice("r1", (), (second._replace(workload_uid=""),))) == frozenset()
+    assert existing_groups("engine", Slice("r1", (), (second._replace(workload_uid=""),))) == frozenset()
 
 
 def test_a_group_keeps_its_number_when_somebody_takes_its_label_off() -> None:
@@ -201,8 +212,8 @@ def test_a_group_keeps_its_number_when_somebody_takes_its_label_off() -> None:
     bare = tuple(each._replace(labels=without(each.labels, keys.GROUP_INDEX)) for each in sets(2))
     unmarked = tuple(each._replace(labels=without(each.labels, keys.WORKER_INDEX)) for each in sets(3))
     part = Slice("r1", (*sets(0), *bare, *unmarked), ())
-    assert existing("engine", part) == taken("engine", part) == {0, 2, 3}
-    assert left("engine", part) == 3
+    assert existing_groups("engine", part) == used_numbers("engine", part) == {0, 2, 3}
+    assert remaining_groups("engine", part) == 3
 
 
 def without(labels: object, key: str) -> dict[str, str]:
@@ -217,4 +228,4 @@ def test_other_objects_of_the_slice_are_no_groups() -> None:
     """
     others = (child("StatefulSet", STEM, index="0"), child("PodDisruptionBudget", STEM), child("Deployment", f"{STEM}-7"))
     part = Slice("r1", (*sets(0), *others), ())
-    assert existing("engine", part) == taken("engine", part) == {0} and left("engine", part) == 1
+    assert existing_groups("engine", part) == used_numbers("engine", part) == {0} and remaining_groups("engine", part) == 1

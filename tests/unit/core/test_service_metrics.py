@@ -13,7 +13,7 @@ from ome_operator.core.observed import from_api
 from ome_operator.core.observed.objects import Pod
 from ome_operator.core.observed.times import Times
 from ome_operator.core.recovery import record
-from ome_operator.core.render.statefulsets import Stored, stored
+from ome_operator.core.render.statefulsets import StoredRole, roles_by_component
 from ome_operator.core.service_metrics import OTHER, PARTS, REASONS
 from tests.support import metrics
 from tests.support.metrics import condition, group
@@ -23,8 +23,8 @@ def pod(**more: Any) -> Pod:
     return from_api.pod(metrics.pod())._replace(**more)
 
 
-def roles(size: int = 2, gpus: int = 8) -> dict[str, Stored]:
-    return dict(stored(metrics.revision(size, gpus)["data"]))
+def roles(size: int = 2, gpus: int = 8) -> dict[str, StoredRole]:
+    return dict(roles_by_component(metrics.revision(size, gpus)["data"]))
 
 
 def status(*conditions: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -41,38 +41,40 @@ def test_a_pod_tells_its_gpus_and_when_it_reached_each_stage() -> None:
 
 
 def test_nothing_is_known_of_a_new_service() -> None:
-    found = service_metrics.figures({}, (), {})
+    found = service_metrics.service_figures({}, (), {})
     assert found.ready == ("Unknown", OTHER) and not found.step and not found.groups
     assert (found.wanted, found.held, found.wasted) == (0, 0, 0)
 
 
 def test_service_metrics_count_phases_by_role() -> None:
     whole = [group(0), group(1, "Recycling"), group(0, component=keys.DECODER)]
-    single = service_metrics.figures(status(groups=whole[:2]), (), {})
+    single = service_metrics.service_figures(status(groups=whole[:2]), (), {})
     assert single.groups == {("engine", "Ready"): 1, ("engine", "Recycling"): 1}
-    split = service_metrics.figures(status(groups=whole, components={"engine": {}, "decoder": {}}), (), {})
+    split = service_metrics.service_figures(status(groups=whole, components={"engine": {}, "decoder": {}}), (), {})
     assert split.groups == {("prefill", "Ready"): 1, ("prefill", "Recycling"): 1, ("decode", "Ready"): 1}
 
 
 def test_every_phase_has_a_series_of_its_own() -> None:
     phases = {word for name, word in vars(record).items() if name.isupper() and isinstance(word, str)}
-    told = service_metrics.figures(
+    told = service_metrics.service_figures(
         status(groups=[group(number, phase) for number, phase in enumerate(sorted(phases))]), (), {}
     )
     assert len(phases) == 11 and told.groups == {("engine", phase): 1 for phase in phases}
 
 
 def test_words_that_nobody_foresaw_are_bounded() -> None:
-    odd = service_metrics.figures(status(condition("Ready", "Perhaps", "Whatever"), groups=[group(phase="Dancing")]), (), {})
+    odd = service_metrics.service_figures(
+        status(condition("Ready", "Perhaps", "Whatever"), groups=[group(phase="Dancing")]), (), {}
+    )
     assert odd.ready == (OTHER, OTHER) and odd.groups == {("engine", OTHER): 1}
     assert {"Serving", "OOMKilled", "PodDeleted", "Unschedulable"} <= REASONS and OTHER not in REASONS
 
 
 def test_a_rollout_has_a_step_and_an_age() -> None:
-    rolling = service_metrics.figures(status(condition("RolledOut", "False", "WaitingForRoom")), (), {})
+    rolling = service_metrics.service_figures(status(condition("RolledOut", "False", "WaitingForRoom")), (), {})
     assert (rolling.step, rolling.stepped) == ("WaitingForRoom", metrics.BEGAN)
     assert service_metrics.seconds_since(rolling.stepped, metrics.NOW) == 3600
-    assert service_metrics.figures(status(condition("RolledOut", "True", "Complete")), (), {}).step == ""
+    assert service_metrics.service_figures(status(condition("RolledOut", "True", "Complete")), (), {}).step == ""
 
 
 def test_groups_that_are_missing_are_no_rollout() -> None:
@@ -81,24 +83,24 @@ def test_groups_that_are_missing_are_no_rollout() -> None:
     """
     told = status(condition("RolledOut", "False", "Progressing"))
     known, other = ({"engine": {"updateRevision": "r2", "latestReadyRevision": name}} for name in ("r2", "r1"))
-    assert service_metrics.figures({**told, "components": known}, (), {}).step == ""
-    assert service_metrics.figures({**told, "components": other}, (), {}).step == "Progressing"
+    assert service_metrics.service_figures({**told, "components": known}, (), {}).step == ""
+    assert service_metrics.service_figures({**told, "components": other}, (), {}).step == "Progressing"
     waits = status(condition("RolledOut", "False", "RollingOut"), components=known)
-    assert service_metrics.figures(waits, (), {}).step == "RollingOut"
+    assert service_metrics.service_figures(waits, (), {}).step == "RollingOut"
 
 
 def test_a_service_is_complete_when_it_is_ready_and_scaled() -> None:
     early, late = (f"2026-01-01T11:0{minute}:00Z" for minute in (1, 7))
     ready = condition("Ready", since=early)
     found = {
-        scaled: service_metrics.figures(status(ready, condition("Scaled", scaled, since=late)), (), {})
+        scaled: service_metrics.service_figures(status(ready, condition("Scaled", scaled, since=late)), (), {})
         for scaled in ("True", "False")
     }
     assert (found["True"].complete, found["True"].complete_at) == (True, late), "not since the first group served"
     assert (found["False"].complete, found["False"].complete_at, found["False"].ready[0]) == (False, "", "True")
-    alone = service_metrics.figures(status(ready), (), {})
+    alone = service_metrics.service_figures(status(ready), (), {})
     assert (alone.complete, alone.complete_at) == (True, early), "a service without pods has no condition Scaled"
-    assert not service_metrics.figures(status(condition("Ready", "False"), condition("Scaled")), (), {}).complete
+    assert not service_metrics.service_figures(status(condition("Ready", "False"), condition("Scaled")), (), {}).complete
 
 
 @pytest.mark.parametrize(("moment", "seconds"), [("", 0), ("never", 0), ("2026-01-01T13:00:00Z", 0)])
@@ -108,22 +110,26 @@ def test_an_age_is_never_odd(moment: str, seconds: float) -> None:
 
 def test_groups_that_wait_for_nodes() -> None:
     lacks = condition("EngineReady", "False", "WaitingForRoom")
-    waits = service_metrics.figures(status(lacks, placement={"waiting": {"engine": 2}, "first": metrics.BEGAN}), (), {})
+    waits = service_metrics.service_figures(
+        status(lacks, placement={"waiting": {"engine": 2}, "first": metrics.BEGAN}), (), {}
+    )
     assert waits.waiting == {("engine", "WaitingForRoom"): 2} and waits.waits == metrics.BEGAN
-    tries = service_metrics.figures(status(placement={"waiting": {"engine": 2}, "trying": True}), (), {})
+    tries = service_metrics.service_figures(status(placement={"waiting": {"engine": 2}, "trying": True}), (), {})
     assert not tries.waiting and not tries.waits
 
 
 def test_gpus_wanted_held_and_wasted() -> None:
     told = status(components={"engine": {"replicas": 3}}, groups=[group(0)])
-    assert service_metrics.figures(told, (), roles(size=2)).wanted == 3 * 16
+    assert service_metrics.service_figures(told, (), roles(size=2)).wanted == 3 * 16
     pods = pod(), pod(name="b", group=1), pod(name="c", node=""), pod(name="d", over=True), pod(name="e", gpus=0)
-    assert service_metrics.figures(told, pods, roles()).held == 16, "a pod without a node, or a terminated one, holds no GPU"
+    assert service_metrics.service_figures(told, pods, roles()).held == 16, (
+        "a pod without a node, or a terminated one, holds no GPU"
+    )
     for phase, more, wasted in (
         ("Ready", {}, 0), ("Starting", {}, 0), ("Starting", {"recyclesInARow": 1}, 8), ("Failed", {}, 8),
         ("NotReady", {}, 8), ("Preflight", {}, 0),
     ):  # fmt: skip
-        assert service_metrics.figures(status(groups=[group(0, phase, **more)]), pods, {}).wasted == wasted, phase
+        assert service_metrics.service_figures(status(groups=[group(0, phase, **more)]), pods, {}).wasted == wasted, phase
 
 
 def at(minutes: float) -> str:

@@ -1,14 +1,14 @@
 """Tests of the end of a log, as a status contains it."""
 
-from ome_operator.core.termination import tail, telling
+from ome_operator.core.termination import last_lines, most_informative_line
 
 LOG = "starting\nTraceback (most recent call last):\n  File x\ntorch.OutOfMemoryError: no room\nshutting down\n"
 
 
 def test_the_line_that_names_an_error_tells_most() -> None:
-    assert telling(LOG) == "torch.OutOfMemoryError: no room"
-    assert telling("one\ntwo\n\n") == "two"
-    assert telling("") == ""
+    assert most_informative_line(LOG) == "torch.OutOfMemoryError: no room"
+    assert most_informative_line("one\ntwo\n\n") == "two"
+    assert most_informative_line("") == ""
 
 
 KILLED = """\
@@ -21,16 +21,16 @@ KILLED = """\
 
 
 def test_the_end_of_a_process_tells_more_than_what_follows_it() -> None:
-    assert "Subprocess scheduler_0 (pid=57) crashed with exit code -9" in telling(KILLED)
+    assert "Subprocess scheduler_0 (pid=57) crashed with exit code -9" in most_informative_line(KILLED)
     unnamed = "\n".join(line for line in KILLED.splitlines() if "crashed" not in line)
-    assert "Decode batch" in telling(unnamed)
-    assert "kill_process_tree" in telling(KILLED.splitlines()[-1])
-    assert telling(KILLED + "RuntimeError: CUDA error\n") == "RuntimeError: CUDA error"
+    assert "Decode batch" in most_informative_line(unnamed)
+    assert "kill_process_tree" in most_informative_line(KILLED.splitlines()[-1])
+    assert most_informative_line(KILLED + "RuntimeError: CUDA error\n") == "RuntimeError: CUDA error"
 
 
 def test_the_tail_keeps_the_telling_line() -> None:
-    assert tail(LOG) == LOG.strip()
-    long = tail(LOG + "noise\n" * 300)
+    assert last_lines(LOG) == LOG.strip()
+    long = last_lines(LOG + "noise\n" * 300)
     assert long.startswith("torch.OutOfMemoryError: no room\n…\nnoise") and len(long) < 700
 
 
@@ -38,4 +38,4 @@ def test_a_log_cannot_write_on_a_persons_screen() -> None:
     """The end of a log in a status cannot control a terminal. Engines log tokens, which may contain control characters, and
     progress bars with carriage returns.
     """
-    assert tail("10%\r100%\r\n\x1b[31mred\x00 😀 ok") == "10%\n100%\n\ufffd[31mred\ufffd 😀 ok"
+    assert last_lines("10%\r100%\r\n\x1b[31mred\x00 😀 ok") == "10%\n100%\n\ufffd[31mred\ufffd 😀 ok"

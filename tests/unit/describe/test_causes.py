@@ -4,7 +4,7 @@ from functools import cache
 
 import pytest
 
-from ome_operator.cli.live.board import Board
+from ome_operator.cli.live.board import ClusterState
 from ome_operator.core.reasons import Reason, State
 from ome_operator.describe import states
 from ome_operator.describe.actions import CommandBuilder, of_service
@@ -14,7 +14,7 @@ from tests.support import console
 
 
 @cache
-def board() -> Board:
+def board() -> ClusterState:
     return console.fleet().seen()
 
 

@@ -26,7 +26,7 @@ def edited(deps: Deps, old: str, new: str, component: str = "decoderConfig") -> 
     args = body["spec"][component]["runner"]["args"]
     assert old in args
     body["spec"][component]["runner"]["args"] = [new if one == old else one for one in args]
-    return replace(deps, runtimes={ref: parts.good(Runtime.parse(body))})
+    return replace(deps, runtimes={ref: parts.ensure_valid(Runtime.parse(body))})
 
 
 def told(before: tuple[InferenceService, Deps], after: tuple[InferenceService, Deps]) -> Forecast:

@@ -43,7 +43,7 @@ def test_what_changed_in_a_few_words(part: dict[str, Any], said: str) -> None:
     assert summarize_changes(BASE, {**BASE, **part}) == said
 
 
-KNOWN = slices.stored([stored(name, number) for number, name in enumerate("abcd")], "u")
+KNOWN = slices.stored_revisions([stored(name, number) for number, name in enumerate("abcd")], "u")
 NUMBERS = {one.name: one.number for one in KNOWN}
 REJECTED = {"revision": "d", "edit": 3}
 

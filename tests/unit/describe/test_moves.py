@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from ome_operator.api import InferenceService
-from ome_operator.cli.live.board import Board, node_rows
+from ome_operator.cli.live.board import ClusterState, node_rows
 from ome_operator.core.moves.messages import MoveFacts, condition
 from ome_operator.core.moves.moving import policy
-from ome_operator.core.moves.record import Phase, read
-from ome_operator.core.moves.state_machine import First
+from ome_operator.core.moves.record import Phase, parse_moves
+from ome_operator.core.moves.state_machine import WaitCondition
 from ome_operator.describe.cluster import FREE, NodeRow
 from ome_operator.describe.moves import MoveView, moves_under_way
 from ome_operator.describe.node_table import node_table
@@ -22,7 +22,7 @@ NOW = datetime(2026, 1, 1, 10, tzinfo=UTC)
 SINCE = "2026-01-01T09:50:00Z"
 
 
-def board(spec: dict[str, Any] | None = None, conditions: tuple[Any, ...] = (), **move: Any) -> Board:
+def board(spec: dict[str, Any] | None = None, conditions: tuple[Any, ...] = (), **move: Any) -> ClusterState:
     """Return a cluster in which engine group 0 of the service is replaced by group 1, unless `move` has other fields."""
     cluster = console.fleet(kimi=False, hostile=False)
     body = next(each for each in cluster.objects["InferenceService"] if each["metadata"]["name"] == KEY[1])
@@ -35,13 +35,13 @@ def board(spec: dict[str, Any] | None = None, conditions: tuple[Any, ...] = (), 
     return cluster.seen()
 
 
-def view(found: Board) -> MoveView:
+def view(found: ClusterState) -> MoveView:
     """Return the only move of the service."""
     (move,) = moves_under_way(found.trees[KEY], found.bodies[KEY], NOW)
     return move
 
 
-def nodes_of(found: Board, group: int) -> set[str]:
+def nodes_of(found: ClusterState, group: int) -> set[str]:
     """Return the nodes of the ranks of a group."""
     return {rank.node for _, role, each in found.trees[KEY].groups() if role.component == "engine" and each.group == group
             for rank in each.ranks}  # fmt: skip
@@ -101,7 +101,7 @@ def test_invalid_move_entries_do_not_break_node_table(move: dict[str, Any]) -> N
     assert node_table(node_rows(board(**move)))
 
 
-def rows(found: Board) -> dict[str, NodeRow]:
+def rows(found: ClusterState) -> dict[str, NodeRow]:
     return {row.name: row for row in node_rows(found)}
 
 
@@ -145,11 +145,11 @@ def test_the_condition_and_the_commands_say_the_same(phase: Phase) -> None:
     waits for.
     """
     found = board({"timeout": "20m"}, phase=str(phase), replacement="")
-    (move,) = read(found.bodies[KEY]["status"]).values()
+    (move,) = parse_moves(found.bodies[KEY]["status"]).values()
     service = InferenceService.parse(found.bodies[KEY])
     assert isinstance(service, InferenceService)
     facts = MoveFacts("engine", lacks_nodes=True, gpus=0, unready="", more=0)
-    first = First("the end of a rollout or a pause, or until all groups of the role are ready")
+    first = WaitCondition("the end of a rollout or a pause, or until all groups of the role are ready")
     told = condition({move: facts}, policy(service), first, NOW)
     assert told is not None
     assert view(found).said.replace("free nodes", "a node") in told.message

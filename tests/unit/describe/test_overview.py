@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ome_operator import keys
-from ome_operator.cli.live.board import Board
+from ome_operator.cli.live.board import ClusterState
 from ome_operator.core.observed.nodes import node, node_record
 from ome_operator.core.reasons import RolloutStage, State
 from ome_operator.describe import cluster, overview, rollout
@@ -19,7 +19,7 @@ from tests.support import console
 
 
 @cache
-def board() -> Board:
+def board() -> ClusterState:
     return console.fleet(hostile=False).seen()
 
 

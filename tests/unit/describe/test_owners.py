@@ -9,10 +9,10 @@ import pytest
 
 from ome_operator import keys
 from ome_operator.cache.resources import SERVICE
-from ome_operator.cli.live.board import Looker, board
+from ome_operator.cli.live.board import ClusterPoller, board
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.objects import Child, Manifest, Observed
-from ome_operator.core.observed.slices import stored
+from ome_operator.core.observed.slices import stored_revisions
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.describe.outcome import compute_outcome
 from ome_operator.describe.tree import tree
@@ -61,7 +61,7 @@ def children(bodies: Iterable[Manifest]) -> tuple[Child, ...]:
 @pytest.mark.parametrize("digit", DIGITS)
 def test_the_revision_of_the_service_is_read_and_no_other(digit: str) -> None:
     body, name, found = there(digit)
-    (own,) = stored(children(found), parts.UID)
+    (own,) = stored_revisions(children(found), parts.UID)
     assert own.name == name and own.data["workloads"].keys() == {"engine", "decoder"}
 
     service, deps = parts.service(engine={}, decoder={}, router={}), parts.deps(parts.model(), parts.simple(2, decoder=True))
@@ -76,7 +76,7 @@ def test_the_revision_of_the_service_is_read_and_no_other(digit: str) -> None:
 def test_the_page_reads_a_revision_that_only_its_statefulsets_have_stored() -> None:
     _, _, found = there("f")
     sets = [{"metadata": item["metadata"]} for item in found if "-engine-" in item["metadata"]["name"]]
-    looker = Looker(FakeApi({}), "")  # type: ignore[arg-type]
+    looker = ClusterPoller(FakeApi({}), "")  # type: ignore[arg-type]
     for known, asks in ((found, False), ([item for item in found if item["metadata"]["uid"] not in ("own", "copy")], True)):
         looker._kept = {"ControllerRevision": (known, ""), "StatefulSet": (sets, "")}
         assert looker._unknown() is asks

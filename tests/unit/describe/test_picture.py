@@ -64,7 +64,7 @@ def services() -> list[Tree]:
     """Return the trees of Kimi K2 on 16 nodes, of which one rank crashes, and of a small healthy service."""
     kimi = grown(World(*parts.kimi(), seed=1))
     observed = placed(kimi)
-    small = grown(World(*parts.shipped("Qwen/qwen3-30b.yaml"), seed=1))
+    small = grown(World(*parts.shipped_service("Qwen/qwen3-30b.yaml"), seed=1))
     broken = replace(observed, pods=tuple(crashed(pod) for pod in observed.pods))
     return [seen(kimi, broken), seen(small, placed(small, first=16))]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ome_operator import keys
-from ome_operator.cli.live.board import Board, node_rows
+from ome_operator.cli.live.board import ClusterState, node_rows
 from ome_operator.cli.ui import views
 from ome_operator.core.observed import telemetry
 from ome_operator.core.observed.traffic import traffic
@@ -19,7 +19,7 @@ from ome_operator.describe import cluster as nodes_view
 from ome_operator.describe.actions import CommandBuilder
 from ome_operator.describe.overview import Row
 from ome_operator.describe.top import ServiceWithNumbers, service_rows
-from ome_operator.names import title
+from ome_operator.names import role_title
 from tests.support import console
 from tests.support.answered import answered
 from tests.support.bodies import NOW, Cluster
@@ -35,12 +35,12 @@ def there() -> Cluster:
 
 
 @pytest.fixture(scope="module")
-def board(there: Cluster) -> Board:
+def board(there: Cluster) -> ClusterState:
     return there.seen()
 
 
 @pytest.fixture(scope="module")
-def page(board: Board) -> dict[str, Row]:
+def page(board: ClusterState) -> dict[str, Row]:
     """Return the rows of the first page of `ome ui`, by name of the service."""
     sections = {section.name: section.data for section in views.services(board, CommandBuilder())}
     return {row.name: row for row in sections["services"]["rows"]}
@@ -51,7 +51,7 @@ def asked(there: Cluster, words: str, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_gpus_are_the_same_in_all_views(
-    there: Cluster, board: Board, page: dict[str, Row], monkeypatch: pytest.MonkeyPatch
+    there: Cluster, board: ClusterState, page: dict[str, Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """GPUs of a service are those of all its pods. `ome nodes` shows those of pods that are on nodes."""
     requested = {name: row.gpus for name, row in page.items()}
@@ -87,7 +87,7 @@ def test_gpus_are_the_same_in_all_views(
 
 
 def test_groups_and_states_are_the_same_in_all_views(
-    there: Cluster, board: Board, page: dict[str, Row], monkeypatch: pytest.MonkeyPatch
+    there: Cluster, board: ClusterState, page: dict[str, Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The columns of kubectl count pods, since an apply of the operator wrote them; those of a role are the sum of the roles
     of all revisions in `ome status` unless a rollout is under way.
@@ -113,13 +113,13 @@ def test_groups_and_states_are_the_same_in_all_views(
             rolling += 1
             continue
         both = keys.DECODER in status["components"]
-        columns = {title(name, both): one["ready"] for name, one in status["components"].items()}
+        columns = {role_title(name, both): one["ready"] for name, one in status["components"].items()}
         assert columns == {role: text for (_, role), text in pods.items()}
     assert rolling == 1
 
 
 def test_requests_and_tokens_are_the_same_live_and_stored(
-    there: Cluster, board: Board, monkeypatch: pytest.MonkeyPatch
+    there: Cluster, board: ClusterState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`ome top` asks routers; `ome ui` and `kubectl get -o yaml` read `status.traffic`, which the operator computes from the
     same summaries.
@@ -132,7 +132,9 @@ def test_requests_and_tokens_are_the_same_live_and_stored(
     for key, tree in board.trees.items():
         pods = board.observed[key].pods
         heard = {pod: str(there.summaries[pod.name]) for pod in pods if pod.name in there.summaries}
-        reports = {pod.uid: telemetry.read(text, meta.slice_mark(pod), NOW.timestamp()) for pod, text in heard.items()}
+        reports = {
+            pod.uid: telemetry.parse_report(text, meta.slice_mark(pod), NOW.timestamp()) for pod, text in heard.items()
+        }
         stored = traffic_status(traffic(reports, pods, NOW.timestamp()), NOW)
         body = {**board.bodies[key], "status": {**board.bodies[key]["status"], "traffic": stored}}
         (row,) = service_rows([ServiceWithNumbers(body, tree, (), None)], NOW)

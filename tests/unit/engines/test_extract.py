@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ome_operator.engines import extract
-from ome_operator.engines.flags import packaged
+from ome_operator.engines.flags import packaged_versions
 
 DATA = Path(extract.__file__).parent / "data"
 
@@ -92,7 +92,7 @@ def test_the_shipped_files_are_as_the_extractor_writes_them(path: Path) -> None:
     found = json.loads(text)
     assert extract.text(found) == text
     assert path.stem == f"{found['package']}-{found['version']}"
-    assert packaged().get(path.stem) is not None
+    assert packaged_versions().get(path.stem) is not None
 
 
 @pytest.fixture

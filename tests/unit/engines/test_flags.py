@@ -11,7 +11,7 @@ from ome_operator.engines.flags import (
     Flag,
     Versions,
     command_line,
-    packaged,
+    packaged_versions,
     replacements,
     translations,
     usage_error,
@@ -26,7 +26,9 @@ def newest() -> CommandLine:
 
 
 def test_flag_file_of_every_version_is_read() -> None:
-    names = [f"{engine}-{version}" for engine in ("sglang", "vllm", "sglang-router") for version in packaged().of(engine)]
+    names = [
+        f"{engine}-{version}" for engine in ("sglang", "vllm", "sglang-router") for version in packaged_versions().of(engine)
+    ]
     assert {"sglang-0.4.9.post2", NEWEST, "vllm-0.32.0", "sglang-router-0.3.2"} <= {*names}
     assert all(len(command_line(name).flags) > 90 for name in names)
     with pytest.raises(KeyError):
@@ -34,11 +36,11 @@ def test_flag_file_of_every_version_is_read() -> None:
 
 
 def test_versions_of_an_engine_are_not_those_of_its_router() -> None:
-    assert packaged().of("sglang") == ("0.4.9.post2", "0.5.6.post1", "0.5.23")
-    assert packaged().of("sglang-router") == ("0.3.2",)
-    assert packaged().nearest("sglang", "") == packaged().nearest("sglang", "0.6") == "0.5.23"
-    assert packaged().nearest("sglang", "0.4.8.post1") == "0.4.9.post2"
-    assert packaged().nearest("llama.cpp", "1") == ""
+    assert packaged_versions().of("sglang") == ("0.4.9.post2", "0.5.6.post1", "0.5.23")
+    assert packaged_versions().of("sglang-router") == ("0.3.2",)
+    assert packaged_versions().nearest("sglang", "") == packaged_versions().nearest("sglang", "0.6") == "0.5.23"
+    assert packaged_versions().nearest("sglang", "0.4.8.post1") == "0.4.9.post2"
+    assert packaged_versions().nearest("llama.cpp", "1") == ""
 
 
 @pytest.mark.parametrize(
@@ -103,9 +105,11 @@ def test_what_the_parser_says_of_a_flag(newest: CommandLine) -> None:
 
 
 def test_where_a_flag_is_gone() -> None:
-    assert packaged().elsewhere("sglang", "--enable-deepep-moe") == ("0.4.9.post2",)
-    assert packaged().elsewhere("sglang", "--moe-a2a-backend") == ("0.5.6.post1", "0.5.23")
-    assert packaged().elsewhere("sglang", "--nonsense") == packaged().elsewhere("llama.cpp", "--port") == ()
+    assert packaged_versions().elsewhere("sglang", "--enable-deepep-moe") == ("0.4.9.post2",)
+    assert packaged_versions().elsewhere("sglang", "--moe-a2a-backend") == ("0.5.6.post1", "0.5.23")
+    assert (
+        packaged_versions().elsewhere("sglang", "--nonsense") == packaged_versions().elsewhere("llama.cpp", "--port") == ()
+    )
 
 
 def test_what_replaces_a_flag_is_itself_a_flag(newest: CommandLine) -> None:
@@ -114,13 +118,13 @@ def test_what_replaces_a_flag_is_itself_a_flag(newest: CommandLine) -> None:
     for old, new in hints.items():
         assert (known := newest.find(old)) is None or known.deprecated, old
         assert newest.find(new.split()[0]) is not None, new
-        assert packaged().elsewhere("sglang", old), old
+        assert packaged_versions().elsewhere("sglang", old), old
     assert replacements("llama.cpp") == {}
 
 
 @pytest.mark.parametrize(("engine", "other"), [("sglang", "vllm"), ("vllm", "sglang")])
 def test_a_flag_of_another_engine_is_translated_to_a_flag(engine: str, other: str) -> None:
-    lines = {name: packaged().get(f"{name}-{packaged().of(name)[-1]}") for name in (engine, other)}
+    lines = {name: packaged_versions().get(f"{name}-{packaged_versions().of(name)[-1]}") for name in (engine, other)}
     here, there = lines[engine], lines[other]
     assert here is not None and there is not None and len(translations(engine)) > 10
     for flag, same in translations(engine).items():

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ome_operator.engines.flags import packaged
+from ome_operator.engines.flags import packaged_versions
 from ome_operator.engines.routers import SGLANG_ROUTER, SMG, accepts_control_key, is_program, sglang_router
 from ome_operator.lint.launch import launch
 
@@ -84,7 +84,7 @@ STARTS = {
 def test_every_form_of_a_start_gets_the_registry_and_its_own_flags(image: str, command: str) -> None:
     container = {"image": image, "command": command.split(), "args": ["--pd-disaggregation", "--service-discovery"]}
     assert sglang_router(container) is not None
-    start = launch(container, {}, packaged())
+    start = launch(container, {}, packaged_versions())
     assert start is not None and start.engine == STARTS[image, command]
     known = (image.startswith(("lightseekorg", "lmsysorg/sgl-")), start.line is not None)
     assert known[0] == known[1]

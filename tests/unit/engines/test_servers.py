@@ -2,7 +2,7 @@
 
 import pytest
 
-from ome_operator.engines.flags import command_line, packaged
+from ome_operator.engines.flags import command_line, packaged_versions
 from ome_operator.engines.servers import Server, known_servers, server, strategy, takes_adapters, takes_flags, with_adapters
 
 
@@ -10,7 +10,7 @@ from ome_operator.engines.servers import Server, known_servers, server, strategy
 def test_a_data_file_is_all_that_an_engine_needs(one: Server) -> None:
     for start in one.starts:
         assert server({"command": ["/bin/bash", "-c", f"exec {' '.join(start)} --port 1"]}) == one
-    lines = [command_line(f"{one.name}-{version}") for version in packaged().of(one.name)]
+    lines = [command_line(f"{one.name}-{version}") for version in packaged_versions().of(one.name)]
     assert lines, "the flags of at least one version are known"
     assert all(set(one.adapters) <= line.flags.keys() for line in lines)
     said = [flag for kind in one.parallel.values() for flag in kind]

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from ome_operator.engines.flags import packaged
-from ome_operator.engines.traces import obstacle, with_tracing
+from ome_operator.engines.flags import packaged_versions
+from ome_operator.engines.traces import trace_obstacle, with_tracing
 
 FLAGS = ["--enable-trace", "--otlp-traces-endpoint=c:4317"]
 SGLANG = ["python3", "-m", "sglang.launch_server"]
@@ -29,7 +29,7 @@ def box(image: str = "lmsysorg/sglang:v0.5.23", command: list[str] | None = None
     ],
 )
 def test_trace_arguments_can_be_added_to_these_containers(container: dict[str, Any]) -> None:
-    assert obstacle(container, {}) == ""
+    assert trace_obstacle(container, {}) == ""
 
 
 @pytest.mark.parametrize(
@@ -51,13 +51,13 @@ def test_trace_arguments_can_be_added_to_these_containers(container: dict[str, A
     ],
 )
 def test_these_cannot_and_it_is_told_why(container: dict[str, Any], why: str) -> None:
-    assert why in obstacle(container, {})
+    assert why in trace_obstacle(container, {})
 
 
 def test_a_version_may_be_said_beside_the_image() -> None:
     own = box("own:1", ["python3", "-m", "sglang_router.launch_router"])
-    assert obstacle(box("own:1"), {"ome.io/engine-version": "0.5.23"}) == ""
-    assert obstacle(own, {"ome.io/engine-version": "v0.3.2"}) == ""
+    assert trace_obstacle(box("own:1"), {"ome.io/engine-version": "0.5.23"}) == ""
+    assert trace_obstacle(own, {"ome.io/engine-version": "v0.3.2"}) == ""
 
 
 def test_what_the_user_wrote_stays() -> None:
@@ -73,7 +73,7 @@ def test_what_the_user_wrote_stays() -> None:
 
 def test_what_a_version_takes_is_known_where_those_around_it_agree() -> None:
     def takes(version: str) -> bool | None:
-        return packaged().takes("sglang", version, ("--enable-trace", "--otlp-traces-endpoint"))
+        return packaged_versions().takes("sglang", version, ("--enable-trace", "--otlp-traces-endpoint"))
 
     found = {version: takes(version) for version in ("", "0.4.8", "0.4.9.post2", "0.5.5", "0.5.6.post1", "0.5.9", "0.5.24")}
     assert found == {

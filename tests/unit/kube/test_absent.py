@@ -9,7 +9,7 @@ from aiohttp import web
 
 from ome_operator.kube import errors
 from ome_operator.kube.client import Client
-from ome_operator.kube.listing import listed
+from ome_operator.kube.listing import list_all
 from tests.support.answers import answers
 
 SET = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "a", "namespace": "team"}}
@@ -86,7 +86,7 @@ async def test_a_404_without_words_of_an_api_server_says_what_was_asked_for() ->
 async def test_a_kind_that_is_not_installed_has_no_objects() -> None:
     async with answering("404 page not found\n") as client:
         assert await client.served("sglang.ai/v1") == frozenset()
-        assert await listed(client, ("Serving",), "team") == []
+        assert await list_all(client, ("Serving",), "team") == []
         with pytest.raises(errors.NotServed):
             await client.list_objects("Serving", "team")
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ome_operator import keys
-from ome_operator.core.freeze.hold import frozen
+from ome_operator.core.freeze.hold import freeze_text
 from ome_operator.kube.errors import Forbidden, KubeError, NotFound, Transient
 from ome_operator.kube.freeze_switch import FreezeSwitch
 from tests.support.fake_api import Call, FakeApi
@@ -24,7 +24,7 @@ class Seen:
 
     def __init__(self) -> None:
         self.api, self.told = FakeApi(), list[str]()
-        self.switch = FreezeSwitch(self.api, "ns", "lease", read_freeze=frozen, changed=self.told.append, interval=0.0)
+        self.switch = FreezeSwitch(self.api, "ns", "lease", read_freeze=freeze_text, changed=self.told.append, interval=0.0)
 
     async def looks(self, answer: dict[str, Any] | KubeError) -> bool:
         """Read the Lease once, and return whether the state of the switch is known."""

@@ -10,7 +10,7 @@ from aiohttp import web
 from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection
 from ome_operator.kube.errors import Conflict, KubeError, NotFound, Transient
-from ome_operator.kube.leader_election import Election, ElectionSettings, Sighting, claimed, may_take
+from ome_operator.kube.leader_election import Election, ElectionSettings, LeaseObservation, claim_lease, may_take
 from tests.support.answers import answers
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -23,12 +23,12 @@ def lease(holder: str, version: str = "1") -> dict[str, Any]:
 
 
 def test_ours_and_free_ones_are_taken_at_once() -> None:
-    assert may_take(lease("me"), Sighting("1", 0.0), "me", 0.0)
-    assert may_take(lease(""), Sighting("1", 0.0), "me", 0.0)
+    assert may_take(lease("me"), LeaseObservation("1", 0.0), "me", 0.0)
+    assert may_take(lease(""), LeaseObservation("1", 0.0), "me", 0.0)
 
 
 def test_anothers_is_taken_when_it_has_not_changed_for_its_duration() -> None:
-    seen = Sighting()
+    seen = LeaseObservation()
     seen.note(lease("other", "1"), 100.0)
     seen.note(lease("other", "1"), 110.0)
     assert not may_take(lease("other"), seen, "me", 114.9)
@@ -38,7 +38,7 @@ def test_anothers_is_taken_when_it_has_not_changed_for_its_duration() -> None:
 
 
 def test_taking_over_counts_a_transition_and_renewing_does_not() -> None:
-    taken, kept = claimed(lease("other"), SETTINGS, NOW)["spec"], claimed(lease("me"), SETTINGS, NOW)["spec"]
+    taken, kept = claim_lease(lease("other"), SETTINGS, NOW)["spec"], claim_lease(lease("me"), SETTINGS, NOW)["spec"]
     assert (taken["holderIdentity"], taken["leaseTransitions"]) == ("me", 4)
     assert taken["acquireTime"] == taken["renewTime"] == "2026-01-02T03:04:05.000000Z"
     assert (kept["leaseTransitions"], kept["acquireTime"]) == (3, "then")

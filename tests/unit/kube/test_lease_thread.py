@@ -12,7 +12,7 @@ from ome_operator.kube import lease_thread
 from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection
 from ome_operator.kube.errors import Transient
-from ome_operator.kube.leader_election import Election, ElectionSettings, Lost
+from ome_operator.kube.leader_election import Election, ElectionSettings, LeadershipLost
 from ome_operator.kube.lease_thread import LeaseThread
 from tests.unit.kube.test_leader_election import NOW, Server
 
@@ -66,7 +66,7 @@ async def test_nothing_is_renewed_for_a_loop_that_does_not_answer() -> None:
     client = Client(Connection(None), may_write=election.leads)
     await election.acquire()
     answers, renewals = False, server.left
-    with pytest.raises(Lost, match="does not respond"):
+    with pytest.raises(LeadershipLost, match="does not respond"):
         await election.hold()
     assert server.left == renewals and not election.leads() and now >= 110.0
     answers = True
@@ -109,7 +109,7 @@ async def test_a_thread_that_says_nothing_any_more_is_a_lost_lease(monkeypatch: 
 
     thread = LeaseThread()
     try:
-        with pytest.raises(Lost, match="thread"):
+        with pytest.raises(LeadershipLost, match="thread"):
             await thread.hold(Dead(Server(), QUICK, lambda: NOW), 0.03)
     finally:
         await thread.close()
@@ -127,7 +127,7 @@ async def test_what_ends_the_holding_ends_it_there_and_errors_come_over() -> Non
 
     class Failing(Election):
         async def hold(self) -> None:
-            raise Lost("another operator holds the Lease")
+            raise LeadershipLost("another operator holds the Lease")
 
     closed = threading.Event()
 
@@ -139,7 +139,7 @@ async def test_what_ends_the_holding_ends_it_there_and_errors_come_over() -> Non
     await asyncio.sleep(0.05)
     holding.cancel()
     assert await asyncio.to_thread(ended.wait, 30)
-    with pytest.raises(Lost, match="another operator"):
+    with pytest.raises(LeadershipLost, match="another operator"):
         await thread.hold(Failing(Server(), QUICK, lambda: NOW), 10.0)
     await thread.close()
     assert closed.is_set() and not thread._thread.is_alive()

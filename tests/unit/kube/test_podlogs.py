@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from ome_operator.kube import errors
-from ome_operator.kube.podlogs import LogLine, Logs, Wanted
+from ome_operator.kube.podlogs import LogLine, Logs, LogWindow
 from tests.support.answers import Handler, answers
 
 AT = "2026-01-01T00:00:00Z"
@@ -25,7 +25,7 @@ async def serving(handler: Handler) -> AsyncIterator[Logs]:
             await logs.close()
 
 
-async def lines(logs: Logs, wanted: Wanted) -> list[LogLine]:
+async def lines(logs: Logs, wanted: LogWindow) -> list[LogLine]:
     return [line async for line in logs.lines("team", "p", "main", wanted)]
 
 
@@ -40,7 +40,7 @@ async def test_lines_are_whole_however_they_arrive() -> None:
         return response
 
     async with serving(handler) as logs:
-        found = await lines(logs, Wanted())
+        found = await lines(logs, LogWindow())
     assert [line.text for line in found] == ["one", "twö", "", "end"]
     assert found[0].when == "2026-01-01T00:00:00.1Z"
 
@@ -48,12 +48,12 @@ async def test_lines_are_whole_however_they_arrive() -> None:
 @pytest.mark.parametrize(
     ("wanted", "query"),
     [
-        (Wanted(tail=5, since=60), {"tailLines": "5", "sinceSeconds": "60"}),
-        (Wanted(follow=True, since=60, since_time=AT), {"follow": "true", "sinceTime": AT}),
-        (Wanted(previous=True), {"previous": "true"}),
+        (LogWindow(tail=5, since=60), {"tailLines": "5", "sinceSeconds": "60"}),
+        (LogWindow(follow=True, since=60, since_time=AT), {"follow": "true", "sinceTime": AT}),
+        (LogWindow(previous=True), {"previous": "true"}),
     ],
 )
-async def test_pod_log_request_contains_wanted_limits(wanted: Wanted, query: dict[str, str]) -> None:
+async def test_pod_log_request_contains_wanted_limits(wanted: LogWindow, query: dict[str, str]) -> None:
     asked: list[dict[str, str]] = []
 
     async def handler(request: web.Request) -> web.StreamResponse:
@@ -87,7 +87,7 @@ async def test_a_refusal_is_the_sentence_of_the_server(
 
     async with serving(handler) as logs:
         with pytest.raises(kind, match="waiting to start"):
-            await lines(logs, Wanted())
+            await lines(logs, LogWindow())
 
 
 async def test_a_stream_that_breaks_may_work_soon() -> None:
@@ -101,4 +101,4 @@ async def test_a_stream_that_breaks_may_work_soon() -> None:
 
     async with serving(handler) as logs:
         with pytest.raises(errors.Transient, match="the log stream of p ended"):
-            await lines(logs, Wanted(follow=True))
+            await lines(logs, LogWindow(follow=True))

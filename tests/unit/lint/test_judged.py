@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ome_operator.engines.flags import packaged
+from ome_operator.engines.flags import packaged_versions
 from ome_operator.lint.ranges import _CACHE_AWARE, _UNLESS, RANGES
 from tests.support.linting import found, grave
 from tests.support.overlays import BASES, LINT, compose
@@ -48,7 +48,11 @@ def test_a_value_with_which_the_engine_works_is_no_error(argument: str) -> None:
 def test_every_flag_with_a_range_exists_and_its_default_is_in_the_range() -> None:
     router = {name: valid for ranges in (*_UNLESS.values(), _CACHE_AWARE) for name, valid in ranges.items()}
     for engine, ranges in {**RANGES, "sglang-router": {**RANGES["sglang-router"], **router}}.items():
-        lines = [line for version in packaged().of(engine) if (line := packaged().get(f"{engine}-{version}")) is not None]
+        lines = [
+            line
+            for version in packaged_versions().of(engine)
+            if (line := packaged_versions().get(f"{engine}-{version}")) is not None
+        ]
         for name, valid in ranges.items():
             flags = [line.flags[name] for line in lines if name in line.flags]
             assert flags, f"no version of {engine} has {name}"

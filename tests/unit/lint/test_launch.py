@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ome_operator.engines.flags import packaged
+from ome_operator.engines.flags import packaged_versions
 from ome_operator.engines.images import version
 from ome_operator.engines.routers import SGLANG_ROUTER, SMG
 from ome_operator.lint.launch import Launch, launch, number, read_launch, references
@@ -14,7 +14,7 @@ SGLANG = ["python3", "-m", "sglang.launch_server"]
 
 def started(args: list[str], command: list[str] | None = None, image: str = "sglang:v0.5.23", **more: Any) -> Launch:
     box = {"image": image, "command": SGLANG if command is None else command, "args": args, **more}
-    found = launch(box, {}, packaged())
+    found = launch(box, {}, packaged_versions())
     assert found is not None
     return found
 
@@ -97,7 +97,7 @@ def test_shell_script_arguments_are_read(command: list[str], args: list[str], en
 
 @pytest.mark.parametrize("script", ["sglang serve --tp 'open", 'sglang serve --api-key "open --tp 2'])
 def test_a_script_with_an_open_quote_is_not_read(script: str) -> None:
-    found = read_launch({"image": "sglang:v0.5.23", "command": ["bash", "-c", script]}, {}, packaged())
+    found = read_launch({"image": "sglang:v0.5.23", "command": ["bash", "-c", script]}, {}, packaged_versions())
     assert found.launch is None and not found.partly and found.why == "a quote in a script is not closed"
 
 
@@ -120,12 +120,14 @@ def test_router_programs_are_recognized() -> None:
     start = started(["--policy", "random"], ["python3", "-m", "sglang_router.launch_router"], "sgl-router:v0.3.2")
     assert (start.engine, start.version, start.text("--policy")) == (SGLANG_ROUTER, "0.3.2", "random")
     assert started(["--policy=random"], [], "sgl-model-gateway:v0.3.2").engine == SGLANG_ROUTER, "started by the image"
-    assert launch({"image": "smg:1.2", "command": ["smg", "serve"], "args": ["--tp-size=8"]}, {}, packaged()) is None
+    assert (
+        launch({"image": "smg:1.2", "command": ["smg", "serve"], "args": ["--tp-size=8"]}, {}, packaged_versions()) is None
+    )
 
 
 def test_what_is_no_known_program() -> None:
-    assert launch({"image": "sglang:v0.5.23", "command": ["sleep"], "args": ["1"]}, {}, packaged()) is None
-    assert launch({}, {}, packaged()) is None
+    assert launch({"image": "sglang:v0.5.23", "command": ["sleep"], "args": ["1"]}, {}, packaged_versions()) is None
+    assert launch({}, {}, packaged_versions()) is None
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from ome_operator.cli.generate import bookshelf
 from ome_operator.cookbook import fit
 from ome_operator.cookbook.layout import plan
 from ome_operator.cookbook.request import RecipeRequest
-from ome_operator.engines.flags import packaged
+from ome_operator.engines.flags import packaged_versions
 from ome_operator.lint.launch import Launch, launch
 from ome_operator.lint.memory import needed_memory, share
 from ome_operator.lint.sglang import graph_batch, requests, sizes
@@ -16,7 +16,7 @@ from ome_operator.lint.sglang import graph_batch, requests, sizes
 
 def server(*args: str) -> Launch:
     box = {"image": "sglang:v0.5.23", "command": ["python3", "-m", "sglang.launch_server"], "args": list(args)}
-    found = launch(box, {}, packaged())
+    found = launch(box, {}, packaged_versions())
     assert found is not None
     return found
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.overlays import BASES, LINT, compose, composed_file, merged
+from tests.support.overlays import BASES, LINT, compose, composed_file, merge_overlay
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from tests.support.overlays import BASES, LINT, compose, composed_file, merged
     ],
 )  # fmt: skip
 def test_how_an_overlay_is_merged(base: Any, overlay: Any, result: Any) -> None:
-    assert merged(base, overlay) == result
+    assert merge_overlay(base, overlay) == result
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_how_an_overlay_is_merged(base: Any, overlay: Any, result: Any) -> None:
 )
 def test_an_overlay_that_does_not_fit_its_base_is_an_error(base: Any, overlay: Any) -> None:
     with pytest.raises(KeyError):
-        merged(base, overlay)
+        merge_overlay(base, overlay)
 
 
 def test_a_case_has_the_documents_of_its_base() -> None:

@@ -22,11 +22,11 @@ def test_every_scalar_field_is_asked_about_or_has_a_reason() -> None:
     fields = {
         f"{type_}.{field}"
         for type_ in (pod_fields.POD, *pod_values.holders())
-        for field, form in pod_fields.forms(type_).items()
+        for field, form in pod_fields.field_forms(type_).items()
         if form.lstrip("[]{}") in pod_values.ASKED and type_ not in pod_values.NOT_ASKED
     }
     named = {name for name in pod_values.NOT_ASKED if "." in name}
-    assert fields - named == pod_values.told().keys() and named <= fields
+    assert fields - named == pod_values.refused_values().keys() and named <= fields
 
 
 FINE_LATE: dict[tuple[str, str], tuple[str, ...]] = {
@@ -58,7 +58,7 @@ def test_what_only_a_node_refuses_is_found(field: tuple[str, str]) -> None:
     same = ("Container", "image") if field == ("ImageVolumeSource", "reference") else field
     fine = ("a", "a.b-c") if field in NAMES else FINE_LATE[same]
     wrong = ("My_Name", "a/b", "A") if field in NAMES else WRONG_LATE[same]
-    asked = {value: list(refusals(pod_values.put(*field, value))) for value in (*fine, *wrong)}
+    asked = {value: list(refusals(pod_values.pod_spec_with(*field, value))) for value in (*fine, *wrong)}
     assert [value for value, found in asked.items() if found] == list(wrong)
     assert all(each.late for found in asked.values() for each in found)
 

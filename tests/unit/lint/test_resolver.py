@@ -21,7 +21,7 @@ from tests.support.linting import found
 
 RECORD = resolver.record()
 CHECKS = yaml.safe_load(resolver.CHECKS.read_text(encoding="utf-8"))
-(KIMI,) = parts.read(parts.ROOT / "config/models/moonshotai/Kimi-K2-Instruct.yaml")
+(KIMI,) = parts.read_documents(parts.ROOT / "config/models/moonshotai/Kimi-K2-Instruct.yaml")
 UNSEEN: Mapping[str, tuple[str, ...]] = {
     "it requires a decode server": ("--disaggregation-decode-host-receive-threshold=0",),
     "another device than the image's": ("--enable-quant-communications --device=npu",),
@@ -136,7 +136,7 @@ def test_what_lint_refuses_the_resolver_refuses_and_the_reverse(line: str) -> No
 
 @pytest.mark.parametrize("row", requirements(), ids=lambda row: " ".join((*row.when, *row.needs)))
 def test_each_need_counts_by_itself(row: resolver.Requirement) -> None:
-    assert [line for line in resolver.broken(row) if not RECORD[line]] == []
+    assert [line for line in resolver.violating_command_lines(row) if not RECORD[line]] == []
     flags = command_line(f"sglang-{VERSION}").flags
     named = [resolver.FLAGS.get(name, name) for name in (*row.when, *row.needs) if name != ARCHITECTURE]
     assert [flag for flag in named if flag not in flags] == []
@@ -183,7 +183,7 @@ def test_each_place_has_one_heading_and_the_page_states_the_sums() -> None:
 def test_the_checks_are_those_of_the_package() -> None:
     package = importlib.util.find_spec("sglang")
     assert package is not None and package.submodule_search_locations
-    assert counted() == resolver.checks(Path(package.submodule_search_locations[0]) / "srt/arg_groups")
+    assert counted() == resolver.count_checks(Path(package.submodule_search_locations[0]) / "srt/arg_groups")
 
 
 def counted() -> dict[str, dict[str, int]]:

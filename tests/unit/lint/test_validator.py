@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from ome_operator import keys
 from ome_operator.api import InferenceService
 from ome_operator.cli.app import app
-from ome_operator.cli.live.cluster_from_manifests import gather
+from ome_operator.cli.live.cluster_from_manifests import build_cluster
 from ome_operator.cli.manifests import read_manifests
 from ome_operator.core.observed.objects import Observed
 from ome_operator.core.reconcile.sync import sync
@@ -33,7 +33,7 @@ CORPUS = sorted((LINT / "corpus").glob("*/*.yaml"))
 
 def said(bodies: list[dict[str, Any]]) -> dict[str, list[str]]:
     """Return the messages that the rules add at the first reconciliation of each service."""
-    cluster = gather([*catalog(), *bodies], model_agent=False)
+    cluster = build_cluster([*catalog(), *bodies], model_agent=False)
     found = {}
     for kept in cluster.services():
         if isinstance(kept.parsed, InferenceService):
@@ -146,7 +146,7 @@ def test_the_reason_of_advice_is_the_worst_grade(case: str, reason: str) -> None
     """
     file = next(iter(sorted((LINT / "corpus").glob(f"{case}.yaml"))))
     bodies = read_manifests([composed_file(file)], "default")
-    cluster = gather([*catalog(), *bodies], model_agent=False)
+    cluster = build_cluster([*catalog(), *bodies], model_agent=False)
     names = {body["metadata"]["name"] for body in bodies if body["kind"] == "InferenceService"}
     for kept in [one for one in cluster.services() if one.ref.name in names]:
         plan = sync(kept.parsed, replace(cluster.deps(), judge=Validator()), Observed(), datetime(2026, 1, 1, tzinfo=UTC))
@@ -157,7 +157,7 @@ def test_the_reason_of_advice_is_the_worst_grade(case: str, reason: str) -> None
 def test_verdicts_are_forgotten_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judging, "KEPT", 3)
     judge = Validator()
-    cluster = gather(read_manifests([ROOT / "config"], "default"), model_agent=False)
+    cluster = build_cluster(read_manifests([ROOT / "config"], "default"), model_agent=False)
     for kept in cluster.services():
         sync(kept.parsed, replace(cluster.deps(), judge=judge), Observed(), datetime(2026, 1, 1, tzinfo=UTC))
     assert judge.looked > 20 and len(judge._kept) == 3
@@ -165,7 +165,7 @@ def test_verdicts_are_forgotten_in_the_end(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_an_edit_of_the_model_or_of_the_gpus_is_looked_at_anew() -> None:
     judge = Validator()
-    cluster = gather(read_manifests([ROOT / "config"], "default"), model_agent=False)
+    cluster = build_cluster(read_manifests([ROOT / "config"], "default"), model_agent=False)
     service = next(kept.parsed for kept in cluster.services() if kept.ref.name == "kimi-k2-tp16")
     deps = replace(cluster.deps(), judge=judge)
     for _ in range(3):

@@ -47,7 +47,10 @@ IMAGE = {
 
 def said(vendor: str, **changes: object) -> list[str]:
     """Return the messages of the rule about the smallest service with these fields of its engine."""
-    objects = [*parts.read(NODE), *parts.read(parts.ROOT / "config/models/moonshotai/Kimi-K2-Instruct.yaml")]
+    objects = [
+        *parts.read_documents(NODE),
+        *parts.read_documents(parts.ROOT / "config/models/moonshotai/Kimi-K2-Instruct.yaml"),
+    ]
     engine = objects[0]["spec"]["engineConfig"]
     engine["runner"] |= {
         "image": "example.com/engine:1",

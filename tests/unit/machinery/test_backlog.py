@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ome_operator.machinery.backlog import TimeShare
-from ome_operator.machinery.schedule import IDLE_S, Schedule, Shared
+from ome_operator.machinery.schedule import IDLE_S, Schedule, SharedLimits
 from tests.unit.machinery.test_schedule import of
 
 
 def schedule(share: float = 1.0, runs: float = 100, **others: object) -> Schedule[str]:
-    return Schedule(group=of, shared=Shared(share, runs), **others)  # type: ignore[arg-type]
+    return Schedule(group=of, shared=SharedLimits(share, runs), **others)  # type: ignore[arg-type]
 
 
 def run(s: Schedule[str], now: float, seconds: float = 0.0) -> str | None:

@@ -5,14 +5,14 @@ import logging
 
 import pytest
 
-from ome_operator.machinery.life import LEADING, STOPPING, Life
+from ome_operator.machinery.life import LEADING, STOPPING, ProcessLife
 
 
 class LostError(Exception):
     """An error that is expected to end the process."""
 
 
-async def ended(life: Life, error: BaseException | None, name: str = "watch") -> None:
+async def ended(life: ProcessLife, error: BaseException | None, name: str = "watch") -> None:
     """Run a task with this name until it ends, and report its end."""
 
     async def work() -> None:
@@ -25,7 +25,7 @@ async def ended(life: Life, error: BaseException | None, name: str = "watch") ->
 
 
 def test_probes_report_the_state_until_the_process_dies() -> None:
-    life = Life()
+    life = ProcessLife()
     assert (life.health(), life.readiness()) == ((True, "ok"), (True, "starting"))
     life.enter("listing", ready=False)
     assert (life.health(), life.readiness()) == ((True, "ok"), (False, "listing"))
@@ -38,7 +38,7 @@ def test_probes_report_the_state_until_the_process_dies() -> None:
 async def test_only_an_unexpected_end_has_a_traceback(
     error: Exception, traceback: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    life = Life(LostError)
+    life = ProcessLife(LostError)
     await ended(life, error)
     assert life.stop.is_set() and life.dead == f"watch: {error}"
     (record,) = [each for each in caplog.records if each.levelno == logging.CRITICAL]
@@ -46,18 +46,18 @@ async def test_only_an_unexpected_end_has_a_traceback(
 
 
 async def test_the_first_end_is_the_reason_and_an_end_while_stopping_is_none() -> None:
-    life = Life()
+    life = ProcessLife()
     await ended(life, None, "first")
     await ended(life, ValueError("later"), "second")
     assert life.dead == "first: ended"
-    stopping = Life()
+    stopping = ProcessLife()
     stopping.enter(STOPPING, ready=True)
     await ended(stopping, None)
     assert stopping.dead == "" and not stopping.stop.is_set()
 
 
 def test_the_cause_of_an_error_is_part_of_the_reason() -> None:
-    life = Life()
+    life = ProcessLife()
     try:
         raise LostError("cannot watch") from OSError("no route")
     except LostError as error:

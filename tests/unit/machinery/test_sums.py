@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ome_operator.machinery.sums import Key, Slots, Sums
+from ome_operator.machinery.sums import Key, MetricSums, Slots
 
 KEYS = [("a", ("x",)), ("a", ("y",)), ("b", ())]
 WORDS = st.tuples(st.integers(0, 3), st.dictionaries(st.sampled_from(KEYS), st.integers(0, 3)))
@@ -13,7 +13,7 @@ WORDS = st.tuples(st.integers(0, 3), st.dictionaries(st.sampled_from(KEYS), st.i
 
 @given(st.lists(WORDS, max_size=30))
 def test_they_are_those_of_what_each_reported_last(words: list[tuple[int, dict[Key, int]]]) -> None:
-    sums: Sums[int] = Sums()
+    sums: MetricSums[int] = MetricSums()
     for owner, numbers in words:
         sums.replace(owner, numbers)
     wanted: Counter[Key] = Counter()

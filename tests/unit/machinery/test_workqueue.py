@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ome_operator.machinery.schedule import Schedule, Shared
+from ome_operator.machinery.schedule import Schedule, SharedLimits
 from ome_operator.machinery.workqueue import WorkQueue
 
 
@@ -74,7 +74,7 @@ async def test_the_loop_has_a_turn_between_two_keys() -> None:
 async def test_runs_that_can_wait_rest_while_others_have_work() -> None:
     clock, done, gate = Clock(), list[str](), asyncio.Event()
     q: WorkQueue[str] = WorkQueue(
-        workers=9, first=1.0, last=8.0, jitter=lambda: 0.5, shared=Shared(share=0.2, runs=4), clock=clock
+        workers=9, first=1.0, last=8.0, jitter=lambda: 0.5, shared=SharedLimits(share=0.2, runs=4), clock=clock
     )
 
     async def handle(key: str) -> None:

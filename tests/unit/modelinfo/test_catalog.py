@@ -61,17 +61,17 @@ CONFIGS: dict[str, dict[str, Any]] = {
 """Every model of config/models, by the path of its file."""
 GGUFS = {"moonshotai/Kimi-K2-Instruct-GGUF": ["Kimi-K2-Instruct-Q4_K_M-00001-of-00013.gguf"]}
 RUNTIMES = [
-    parts.good(Runtime.parse(body))
+    parts.ensure_valid(Runtime.parse(body))
     for file in sorted((parts.ROOT / "config/runtimes").rglob("*.yaml"))
-    for body in parts.read(file)
+    for body in parts.read_documents(file)
     if body["kind"] in Runtime.KINDS
 ]
 
 
 def written(name: str) -> Model:
     """Return a model as its file defines it."""
-    (body,) = parts.read(MODELS / f"{name}.yaml")
-    model: Model = parts.good(Model.parse(body))
+    (body,) = parts.read_documents(MODELS / f"{name}.yaml")
+    model: Model = parts.ensure_valid(Model.parse(body))
     return model
 
 
@@ -85,7 +85,7 @@ def only_learned(name: str) -> Model:
     """Return a model whose spec contains only its source."""
     model = written(name)
     body = {"kind": model.kind, "metadata": {"name": model.name}, "spec": {"storage": model.spec.storage.dump()}}
-    return replace(parts.good(Model.parse(body)), status={"facts": from_files(name).dump()})
+    return replace(parts.ensure_valid(Model.parse(body)), status={"facts": from_files(name).dump()})
 
 
 def test_every_model_of_the_catalog_is_here() -> None:

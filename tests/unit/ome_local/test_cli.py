@@ -105,12 +105,12 @@ def test_command_chooses_named_default_or_only_cluster(home: Path) -> None:
             at.make()
             at.spec.write_text("{}")
 
-    assert layout.chosen(None) == "ome"
+    assert layout.choose_cluster(None) == "ome"
     made("demo")
-    assert layout.chosen(None) == "demo"
-    assert layout.chosen("x") == "x"
+    assert layout.choose_cluster(None) == "demo"
+    assert layout.choose_cluster("x") == "x"
     made("other")
-    assert layout.chosen(None) == "ome"
+    assert layout.choose_cluster(None) == "ome"
 
 
 def test_a_command_loads_nothing_that_it_does_not_need() -> None:

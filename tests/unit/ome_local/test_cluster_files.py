@@ -13,7 +13,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from ome_local import audit_log, components, creation, kubeconfig, layout, lifecycle, nodes, pki, ports, spec, stages, tokens
 from ome_local.lock import locked
-from ome_local.spec import Kept, Spec
+from ome_local.spec import ClusterFile, Spec
 from ome_operator.errors import UserError
 
 
@@ -120,9 +120,9 @@ def handshake(client: ssl.SSLContext, server: ssl.SSLContext, name: str) -> None
 class TestCommandLines:
     """Tests of the arguments of each component."""
 
-    def kept(self, **options: bool) -> Kept:
+    def kept(self, **options: bool) -> ClusterFile:
         """Return the stored data of a cluster whose ports are consecutive."""
-        return Kept(Spec(**options), {name: 20000 + i for i, name in enumerate(components.PORTS)})  # type: ignore[arg-type]
+        return ClusterFile(Spec(**options), {name: 20000 + i for i, name in enumerate(components.PORTS)})  # type: ignore[arg-type]
 
     def test_components_listen_only_on_loopback(self, tmp_path: Path) -> None:
         """No component listens on another address than loopback."""
@@ -198,7 +198,7 @@ class TestKept:
         at = layout.layout("a")
         kept = creation.create(at, Spec(nodes=3, accelerator="b200", audit=True))
         assert spec.load(at) == kept
-        assert layout.known() == ["a"]
+        assert layout.known_clusters() == ["a"]
 
     def test_missing_or_broken_cluster_file(self, home: Path) -> None:
         """Without cluster.json, the result is None. A broken file leads to a message that says how to remove the cluster."""
@@ -266,7 +266,7 @@ class TestStages:
 
     def test_kwok_stages_are_distinct_json_documents(self) -> None:
         """The file contains one JSON document for each stage, and the names are distinct."""
-        made = [*stages.defaults(2.5), stages.ready(9, {"a": "b"}), stages.crash({"a": "b"})]
+        made = [*stages.defaults(2.5), stages.ready_stage(9, {"a": "b"}), stages.crash({"a": "b"})]
         text = stages.config(made)
         assert [json.loads(part) for part in text.split("---\n")[1:]] == made
         assert len({stage["metadata"]["name"] for stage in made}) == len(made)
@@ -274,7 +274,7 @@ class TestStages:
     def test_more_wins_over_the_defaults(self) -> None:
         """Additional stages have a weight, because kwok ignores stages without a weight if another has one."""
         assert all(stage["spec"].get("weight", 0) == 0 for stage in stages.defaults())
-        for stage in (stages.ready(1), stages.terminate(1), stages.never_ready({"a": "b"}), stages.crash({"a": "b"})):
+        for stage in (stages.ready_stage(1), stages.terminate(1), stages.never_ready({"a": "b"}), stages.crash({"a": "b"})):
             assert stage["spec"]["weight"] > 0
 
     def test_kwok_stages_have_start_delay(self) -> None:
@@ -297,7 +297,7 @@ class TestAudit:
             ("list", "ResponseComplete"),
         )) + '{"verb": "cre')  # fmt: skip
         assert [(r.verb, r.writes) for r in audit_log.read(log)] == [("create", True), ("watch", False), ("list", False)]
-        mark = audit_log.mark(log)
+        mark = audit_log.log_position(log)
         assert list(audit_log.read(log, mark)) == []
         with log.open("a") as file:
             file.write(f'ate"}}\n{json.dumps(event("delete", "ResponseComplete"))}\n')
@@ -314,7 +314,7 @@ class TestAudit:
     def test_missing_audit_log_has_no_requests(self, tmp_path: Path) -> None:
         """Before there is an audit log, it has no requests."""
         assert list(audit_log.read(tmp_path / "absent")) == []
-        assert audit_log.mark(tmp_path / "absent") == 0
+        assert audit_log.log_position(tmp_path / "absent") == 0
 
 
 def event(verb: str, stage: str) -> dict[str, object]:

@@ -14,20 +14,20 @@ from ome_local.binaries import ensure, gobuild
 from ome_local.binaries.versions import KEDA, TOOLS, Target
 from ome_local.components import IDENTITIES, PORTS, POWERFUL, apiserver
 from ome_local.layout import Layout
-from ome_local.spec import Kept, Spec
+from ome_local.spec import ClusterFile, Spec
 from ome_operator.errors import UserError
 
 MACHINE = Target("linux", "amd64")
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> tuple[Layout, Kept]:
+def made(tmp_path: Path) -> tuple[Layout, ClusterFile]:
     """Return the files of a new cluster with KEDA."""
     at = Layout(tmp_path / "mine")
     return at, creation.create(at, Spec(keda=True))
 
 
-def test_both_processes_have_a_certificate_for_both_ends(made: tuple[Layout, Kept]) -> None:
+def test_both_processes_have_a_certificate_for_both_ends(made: tuple[Layout, ClusterFile]) -> None:
     """The adapter is a client of KEDA's operator, and a server for the API server, which expects the name of a Service in
     the certificate.
     """
@@ -44,7 +44,7 @@ def test_both_processes_have_a_certificate_for_both_ends(made: tuple[Layout, Kep
     assert {*uses} == {ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH}
 
 
-def test_both_processes_listen_on_loopback(made: tuple[Layout, Kept], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_processes_listen_on_loopback(made: tuple[Layout, ClusterFile], monkeypatch: pytest.MonkeyPatch) -> None:
     at, kept = made
     monkeypatch.setattr(ensure, "ensure", lambda names: {name: Path(f"/programs/{name}") for name in names})
     operator, adapter = (keda.command(at, kept, name) for name in keda.PROCESSES)
@@ -55,7 +55,9 @@ def test_both_processes_listen_on_loopback(made: tuple[Layout, Kept], monkeypatc
     assert {"--bind-address=127.0.0.1", f"--secure-port={kept.ports['keda-adapter']}"} <= {*adapter}
 
 
-def test_the_api_server_forwards_requests_to_the_adapter_under_an_authority_of_its_own(made: tuple[Layout, Kept]) -> None:
+def test_the_api_server_forwards_requests_to_the_adapter_under_an_authority_of_its_own(
+    made: tuple[Layout, ClusterFile],
+) -> None:
     at, kept = made
     spec = keda.api_service(at, kept)["spec"]
     assert spec["service"] == {"name": keda.SERVICE, "namespace": keda.NAMESPACE, "port": kept.ports["keda-adapter"]}
@@ -68,10 +70,10 @@ def test_the_api_server_forwards_requests_to_the_adapter_under_an_authority_of_i
     client.verify_directly_issued_by(x509.load_pem_x509_certificate(authority.read_bytes()))
 
 
-def test_clusters_of_earlier_versions_start_as_before(made: tuple[Layout, Kept]) -> None:
+def test_clusters_of_earlier_versions_start_as_before(made: tuple[Layout, ClusterFile]) -> None:
     at, _ = made
     assert {*keda.PORTS} <= {*PORTS} and keda.NAME in IDENTITIES and keda.NAME in POWERFUL
-    old = Kept(Spec(), {name: 1 for name in PORTS if name not in keda.PORTS})
+    old = ClusterFile(Spec(), {name: 1 for name in PORTS if name not in keda.PORTS})
     assert not [word for word in apiserver(at, old, 1, at.audit_log) if "requestheader" in word or "proxy-client" in word]
     with pytest.raises(UserError, match="--with keda: cluster mine was created by an earlier version"):
         options.check("mine", old, Spec(keda=True))
@@ -79,7 +81,7 @@ def test_clusters_of_earlier_versions_start_as_before(made: tuple[Layout, Kept])
 
 @pytest.mark.parametrize("wanted", [Spec(kind=True, keda=True), Spec(kind=True, keda=True, kueue=True)])
 def test_kinds_api_server_cannot_reach_it(wanted: Spec) -> None:
-    told = options.refusal("mine", None, wanted)
+    told = options.option_error("mine", None, wanted)
     assert "--with keda: the API server of kind cannot connect" in told and ("--with kueue" in told) is wanted.kueue
 
 
@@ -102,6 +104,6 @@ def test_programs_have_other_names_than_their_packages(tmp_path: Path, monkeypat
     monkeypatch.setattr(gobuild, "find_go", lambda *_: str(go))
     keda.programs()
     for name, package in (("keda-operator", "operator"), ("keda-adapter", "adapter")):
-        assert ensure.place(TOOLS[name], MACHINE).read_text() == f"github.com/kedacore/keda/v2/cmd/{package}\n"
+        assert ensure.program_path(TOOLS[name], MACHINE).read_text() == f"github.com/kedacore/keda/v2/cmd/{package}\n"
     files = ensure.files(TOOLS["keda-operator"], MACHINE)
     assert [path.name for path in files.rglob("*") if path.is_file()] == ["a.yaml"]

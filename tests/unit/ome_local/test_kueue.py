@@ -14,7 +14,7 @@ from ome_local.binaries import ensure, gobuild
 from ome_local.binaries.versions import TOOLS, Target
 from ome_local.components import IDENTITIES, PORTS, POWERFUL
 from ome_local.layout import Layout
-from ome_local.spec import Kept, Spec
+from ome_local.spec import ClusterFile, Spec
 from ome_operator.errors import UserError
 
 MACHINE = Target("linux", "amd64")
@@ -30,13 +30,13 @@ FOUND = {
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> tuple[Layout, Kept]:
+def made(tmp_path: Path) -> tuple[Layout, ClusterFile]:
     """Return the files of a new cluster with Kueue."""
     at = Layout(tmp_path / "mine")
     return at, creation.create(at, Spec(kueue=True))
 
 
-def test_kueue_listens_on_loopback_with_a_certificate_of_the_cluster(made: tuple[Layout, Kept]) -> None:
+def test_kueue_listens_on_loopback_with_a_certificate_of_the_cluster(made: tuple[Layout, ClusterFile]) -> None:
     at, kept = made
     environment = kueue.write(at, kept)
     folder = Path(environment["KUEUE_METRICS_CERTS"])
@@ -49,7 +49,7 @@ def test_kueue_listens_on_loopback_with_a_certificate_of_the_cluster(made: tuple
     assert {"pod", "statefulset"} <= {*config["integrations"]["frameworks"]}
 
 
-def test_webhooks_name_an_address_and_leave_out_the_namespaces_of_the_system(made: tuple[Layout, Kept]) -> None:
+def test_webhooks_name_an_address_and_leave_out_the_namespaces_of_the_system(made: tuple[Layout, ClusterFile]) -> None:
     at, kept = made
     found = kueue.webhooks(FOUND, at, kept)
     assert found["metadata"]["name"] == "kueue-mutating-webhook-configuration"
@@ -61,25 +61,25 @@ def test_webhooks_name_an_address_and_leave_out_the_namespaces_of_the_system(mad
     assert webhook["failurePolicy"] == "Fail" and webhook["rules"] == FOUND["webhooks"][0]["rules"]  # type: ignore[index]
 
 
-def test_a_cluster_has_ports_and_an_identity_for_it(made: tuple[Layout, Kept]) -> None:
+def test_a_cluster_has_ports_and_an_identity_for_it(made: tuple[Layout, ClusterFile]) -> None:
     at, _ = made
     assert {kueue.NAME, kueue.HEALTH} <= {*PORTS} and kueue.NAME in IDENTITIES and kueue.NAME in POWERFUL
     assert at.component_kubeconfig(kueue.NAME).exists()
-    old = Kept(Spec(), {name: 1 for name in PORTS if name != kueue.NAME})
+    old = ClusterFile(Spec(), {name: 1 for name in PORTS if name != kueue.NAME})
     with pytest.raises(UserError, match="--with kueue: cluster mine was created by an earlier version"):
         options.check("mine", old, Spec(kueue=True))
 
 
 @pytest.mark.parametrize(("kept", "wanted"), [(None, Spec(kind=True, kueue=True)), (Spec(kind=True), Spec(kueue=True))])
 def test_kinds_api_server_cannot_reach_it(kept: Spec | None, wanted: Spec) -> None:
-    assert options.refusal("mine", kept, wanted).startswith("--with kueue: the API server of kind cannot connect")
+    assert options.option_error("mine", kept, wanted).startswith("--with kueue: the API server of kind cannot connect")
 
 
 def named(found: list[stages.Stage]) -> dict[str, dict[str, Any]]:
     return {one["metadata"]["name"]: one["spec"] for one in found}
 
 
-def test_with_kueue_deleted_pods_end_as_under_a_kubelet(made: tuple[Layout, Kept]) -> None:
+def test_with_kueue_deleted_pods_end_as_under_a_kubelet(made: tuple[Layout, ClusterFile]) -> None:
     """With Kueue, simulated pods end as under a kubelet: a deleted pod first becomes Failed, and only its owner removes its
     finalizers.
     """

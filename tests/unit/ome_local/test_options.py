@@ -4,7 +4,7 @@ message.
 
 import pytest
 
-from ome_local.options import refusal
+from ome_local.options import option_error
 from ome_local.spec import Spec
 
 NEWER = Spec(kubernetes="1.36.3")
@@ -57,7 +57,7 @@ NATIVE, REAL, KIND, TWO = Spec(), Spec(real_node=True), Spec(kind=True), Spec(ki
     ],
 )
 def test_incompatible_options_are_refused(kept: Spec | None, wanted: Spec, sentence: str) -> None:
-    assert refusal("mine", kept, wanted).startswith(sentence)
+    assert option_error("mine", kept, wanted).startswith(sentence)
 
 
 @pytest.mark.parametrize(
@@ -81,4 +81,4 @@ def test_compatible_options_are_accepted(kept: Spec | None, wanted: Spec) -> Non
     """Options that fit together and fit the existing cluster are accepted. For example, `up` of an existing cluster needs
     none of the options of its creation.
     """
-    assert refusal("mine", kept, wanted) == ""
+    assert option_error("mine", kept, wanted) == ""

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ome_local import cancel, parts
-from ome_local.board import DONE, FAILED, WAITING, Board
+from ome_local.board import DONE, FAILED, WAITING, ProgressBoard
 from ome_local.lock import locked
 from ome_local.parts import Part
 from ome_operator.errors import UserError
@@ -21,12 +21,12 @@ SOON_S = 20.0
 """Time limit in seconds for immediate effects on a busy machine."""
 
 
-def board(*planned: Part) -> Board:
+def board(*planned: Part) -> ProgressBoard:
     """Return a board with these parts."""
-    return Board({part.name: part.needs for part in planned})
+    return ProgressBoard({part.name: part.needs for part in planned})
 
 
-def run(*planned: Part) -> Board:
+def run(*planned: Part) -> ProgressBoard:
     """Run all parts, and return their board."""
     shown = board(*planned)
     parts.run(planned, shown)

@@ -27,9 +27,9 @@ def at(tmp_path: Path) -> Iterator[Layout]:
 def test_a_process_is_found_until_it_ends(at: Layout) -> None:
     """Another reader of the directory also finds the process. A stopped process is forgotten."""
     process = processes.spawn(at, "nap", ["sleep", "1000"])
-    assert processes.find(at, "nap") == process
+    assert processes.find_process(at, "nap") == process
     assert os.getsid(process.pid) == process.pid, "it has its own session, so Ctrl+C on the terminal does not reach it"
-    processes.stop(at, "nap")
+    processes.stop_process(at, "nap")
     assert not process.alive()
     assert processes.names(at) == []
 
@@ -50,12 +50,12 @@ def test_a_process_is_found_whose_starter_was_killed_before_it_could_remember_it
     while not (early.exists() and early.read_text()):  # the shell creates the file before it writes the process id
         assert process.alive()
     (at.run / "nap.pid").unlink()
-    assert processes.find(at, "nap") == process
+    assert processes.find_process(at, "nap") == process
     with subprocess.Popen(["sleep", "1000"]) as stranger:
         early.write_text(str(stranger.pid))
-        assert processes.find(at, "nap") is None, "another process has this ID by now"
+        assert processes.find_process(at, "nap") is None, "another process has this ID by now"
         stranger.kill()
-    processes.stop(at, "nap")
+    processes.stop_process(at, "nap")
     assert not early.exists()
 
 
@@ -65,8 +65,8 @@ def test_a_reused_id_is_never_signalled(at: Layout) -> None:
     """
     with subprocess.Popen(["sleep", "1000"]) as stranger:
         (at.run / "etcd.pid").write_text(json.dumps({"pid": stranger.pid, "started": "1"}))
-        assert processes.find(at, "etcd") is None
-        processes.stop(at, "etcd")
+        assert processes.find_process(at, "etcd") is None
+        processes.stop_process(at, "etcd")
         processes.end_all(at)
         assert stranger.poll() is None, "it lives"
         stranger.kill()
@@ -85,7 +85,7 @@ def test_a_broken_file_means_not_running(at: Layout, content: str) -> None:
     still work.
     """
     (at.run / "etcd.pid").write_text(content)
-    assert processes.find(at, "etcd") is None
+    assert processes.find_process(at, "etcd") is None
 
 
 def test_names_with_spaces_and_parentheses(at: Layout, tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_one_that_ignores_sigterm_is_killed(at: Layout) -> None:
     process = processes.spawn(at, "stubborn", [sys.executable, "-c", words])
     while "up" not in processes.last_words(at, "stubborn"):
         assert process.alive()
-    processes.stop(at, "stubborn", grace_s=0.1)
+    processes.stop_process(at, "stubborn", grace_s=0.1)
     assert not process.alive()
 
 
@@ -113,7 +113,7 @@ def test_a_frozen_one_is_ended(at: Layout) -> None:
     """A process that was stopped with SIGSTOP is killed, because it would not receive SIGTERM before SIGCONT."""
     process = processes.spawn(at, "frozen", ["sleep", "1000"])
     process.signal(signal.SIGSTOP)
-    processes.stop(at, "frozen", grace_s=5.0)
+    processes.stop_process(at, "frozen", grace_s=5.0)
     assert not process.alive()
 
 
@@ -128,7 +128,7 @@ def test_all_are_ended_also_forgotten_ones_and_their_children(at: Layout, tmp_pa
     (at.run / "lost.pid").unlink()
     processes.end_all(at, 0.2)
     assert not lost.alive()
-    assert processes.marked(at) == []
+    assert processes.processes_of_cluster(at) == []
     assert foreign.alive()
     processes.end_all(other, 0.2)
 
@@ -137,7 +137,7 @@ def test_words_go_to_the_log(at: Layout) -> None:
     """The output of a process is appended to its log, so that a restart does not hide why the previous process ended."""
     for word in ("one", "two"):
         process = processes.spawn(at, "echo", ["sh", "-c", f"echo {word}; echo trouble >&2"])
-        assert processes.gone([process], 5.0)
+        assert processes.wait_until_ended([process], 5.0)
     assert processes.last_words(at, "echo", 4) == "one\ntrouble\ntwo\ntrouble"
 
 

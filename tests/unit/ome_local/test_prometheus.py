@@ -22,10 +22,10 @@ from ome_local.binaries import debian
 from ome_local.binaries.releases import Unavailable
 from ome_local.components import PORTS
 from ome_local.layout import Layout
-from ome_local.spec import Kept, Spec
+from ome_local.spec import ClusterFile, Spec
 from ome_operator.errors import UserError
 from release import alerts
-from tests.support.prometheus import Prometheus, until
+from tests.support.prometheus import Prometheus, poll_until
 
 ROOT = Path(__file__).parents[3]
 LEADER = {"ome.io/managed-by": "ome-operator", "component": "engine", "leaderworkerset.sigs.k8s.io/worker-index": "0"}
@@ -108,7 +108,7 @@ def chosen(pod: dict[str, Any], selector: str) -> bool:
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Iterator[tuple[Layout, Kept]]:
+def made(tmp_path: Path) -> Iterator[tuple[Layout, ClusterFile]]:
     """Yield the folder of a cluster that has only Prometheus."""
     at = Layout(tmp_path / "mine")
     yield at, creation.create(at, Spec(prometheus=True))
@@ -116,7 +116,7 @@ def made(tmp_path: Path) -> Iterator[tuple[Layout, Kept]]:
 
 
 def test_it_scrapes_operator_engines_and_routers_and_starts_again(
-    programs: dict[str, Path], made: tuple[Layout, Kept]
+    programs: dict[str, Path], made: tuple[Layout, ClusterFile]
 ) -> None:
     """The series have the labels that the dashboards and alerts use, according to the rules of the chart. Simulated pods are
     not scraped.
@@ -137,7 +137,7 @@ def test_it_scrapes_operator_engines_and_routers_and_starts_again(
         (targets.folder(at) / "operator-mine.json").write_text(json.dumps([{"targets": [f"127.0.0.1:{port}"]}]))
 
         asked = Prometheus(prometheus.url(kept))
-        found = until("all answer", lambda: sum(map(len, asked.targets().values())) == 4 and asked.targets(), 30)
+        found = poll_until("all answer", lambda: sum(map(len, asked.targets().values())) == 4 and asked.targets(), 30)
         assert found
         where = {
             job: sorted([each.get(name, "") for name in ("namespace", "pod", "container")] for each in each_of)
@@ -156,20 +156,20 @@ def test_it_scrapes_operator_engines_and_routers_and_starts_again(
         assert spaces == {"operator": "a", "engines": "team", "routers": "team"}, "an engine cannot choose the namespace"
         assert asked.ask('ome_leader{job="operator"}'), "the scraped series can be queried"
 
-        first = processes.find(at, prometheus.NAME)
+        first = processes.find_process(at, prometheus.NAME)
         servers.start(at, kept, prometheus.NAME)
-        assert first is not None and processes.find(at, prometheus.NAME) == first, "`up` again changes nothing"
-        processes.stop(at, prometheus.NAME, signal.SIGKILL)
+        assert first is not None and processes.find_process(at, prometheus.NAME) == first, "`up` again changes nothing"
+        processes.stop_process(at, prometheus.NAME, signal.SIGKILL)
         servers.start(at, kept, prometheus.NAME)
-        second = processes.find(at, prometheus.NAME)
+        second = processes.find_process(at, prometheus.NAME)
         assert second is not None and second != first
         assert asked.ask("last_over_time(ome_leader[5m])"), "the stored data is kept"
         (at.prometheus / "prometheus.yaml").write_text("an earlier build's")
         servers.start(at, kept, prometheus.NAME)
-        assert processes.find(at, prometheus.NAME) not in (None, second), "it reads its configuration when it starts"
+        assert processes.find_process(at, prometheus.NAME) not in (None, second), "it reads its configuration when it starts"
 
 
-def test_its_configuration_is_what_promtool_accepts(programs: dict[str, Path], made: tuple[Layout, Kept]) -> None:
+def test_its_configuration_is_what_promtool_accepts(programs: dict[str, Path], made: tuple[Layout, ClusterFile]) -> None:
     at, kept = made
     assert prometheus.write(at, kept) and not prometheus.write(at, kept)
     command = [programs["promtool"], "check", "config", at.prometheus / "prometheus.yaml"]
@@ -178,7 +178,7 @@ def test_its_configuration_is_what_promtool_accepts(programs: dict[str, Path], m
     assert f"{len(alerts.alerts())} rules found" in done.stdout
 
 
-def test_prometheus_is_reachable_only_on_loopback(programs: dict[str, Path], made: tuple[Layout, Kept]) -> None:
+def test_prometheus_is_reachable_only_on_loopback(programs: dict[str, Path], made: tuple[Layout, ClusterFile]) -> None:
     """Prometheus listens on loopback, pages in a browser may not read it, and no request changes or stops it."""
     line = prometheus.command(*made)
     address = f"127.0.0.1:{made[1].ports['prometheus']}"
@@ -208,8 +208,8 @@ def test_option_with_accepts_only_known_programs() -> None:
 
 
 def test_a_cluster_of_an_earlier_build_says_why_not() -> None:
-    kept = Kept(Spec(), {name: 1 for name in PORTS if name != prometheus.NAME})
+    kept = ClusterFile(Spec(), {name: 1 for name in PORTS if name != prometheus.NAME})
     with pytest.raises(UserError, match="--with prometheus: cluster mine was created by an earlier version"):
         options.check("mine", kept, Spec(prometheus=True))
     options.check("mine", kept, Spec())
-    assert prometheus.url(Kept(Spec(), {"prometheus": 1})) == ""
+    assert prometheus.url(ClusterFile(Spec(), {"prometheus": 1})) == ""

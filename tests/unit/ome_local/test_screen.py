@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from ome_local import screen
-from ome_local.board import Board
-from ome_local.progress import say, step
+from ome_local.board import ProgressBoard
+from ome_local.progress import print_progress, step
 
 NEEDS = {"programs": (), "packages": (), "cluster": ("programs", "packages"), "operator": ("cluster",)}
 
@@ -23,10 +23,10 @@ class Clock:
         return self.now
 
 
-def drawn(board: Board, width: int = 80) -> list[str]:
+def drawn(board: ProgressBoard, width: int = 80) -> list[str]:
     """Return the lines of the screen on a terminal of this width."""
     console = Console(file=io.StringIO(), width=width, force_terminal=False)
-    console.print(screen.draw(board))
+    console.print(screen.board_table(board))
     assert isinstance(console.file, io.StringIO)
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
@@ -41,7 +41,7 @@ def test_each_part_has_a_row(clock: Clock) -> None:
     """Each part of a run has a row with its state, the seconds, and its current step or what it waits for. The last line is
     about the whole run.
     """
-    board = Board(NEEDS, clock)
+    board = ProgressBoard(NEEDS, clock)
     with board.part("packages"):
         clock.now += 4.2
     with board.part("programs") as row:
@@ -57,7 +57,7 @@ def test_each_part_has_a_row(clock: Clock) -> None:
 
 
 def test_failed_part_is_marked_on_screen(clock: Clock) -> None:
-    board = Board(NEEDS, clock)
+    board = ProgressBoard(NEEDS, clock)
     with pytest.raises(ZeroDivisionError), board.part("packages"):
         clock.now += 3
         raise ZeroDivisionError
@@ -69,7 +69,7 @@ def test_the_screen_keeps_its_height(clock: Clock) -> None:
     """The number of lines on the screen does not change. Long texts are cut and limited to their first line, because a row
     that wraps would move all other rows.
     """
-    board = Board(NEEDS, clock)
+    board = ProgressBoard(NEEDS, clock)
     with board.part("programs") as row:
         row.words = "kube-apiserver, " * 20 + "\nand more"
         lines = drawn(board, width=60)
@@ -81,7 +81,7 @@ def test_words_of_a_part_win_over_its_steps(clock: Clock) -> None:
     """A text that a part has set is shown instead of its steps. For example, the counts of a service are shown while kubectl
     runs.
     """
-    board = Board(NEEDS, clock)
+    board = ProgressBoard(NEEDS, clock)
     with board.part("operator") as row:
         row.steps.append("kubectl apply")
         row.words = "prefill 2/4"
@@ -89,7 +89,7 @@ def test_words_of_a_part_win_over_its_steps(clock: Clock) -> None:
 
 
 def test_a_line_says_what_is_left(clock: Clock) -> None:
-    board = Board(NEEDS, clock)
+    board = ProgressBoard(NEEDS, clock)
     with board.part("programs") as row:
         clock.now += 90
         row.steps.append("building etcd")
@@ -100,16 +100,16 @@ class TestWithoutTerminal:
     """Tests of plain lines on stderr."""
 
     def test_a_line_for_each_part_that_is_done(self, clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-        board = Board(NEEDS, clock)
-        with screen.shown(board), board.part("programs") as row:
+        board = ProgressBoard(NEEDS, clock)
+        with screen.show_board(board), board.part("programs") as row:
             clock.now += 75
             row.words = "11 of them"
         assert capsys.readouterr().err.splitlines() == ["1 min 15 s: ✓ programs in 1 min 15 s, 11 of them"]
 
     def test_now_and_then_what_is_left(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         monkeypatch.setattr(screen, "EVERY_S", 0.05)
-        board = Board(NEEDS, Clock())
-        with screen.shown(board), board.part("programs"):
+        board = ProgressBoard(NEEDS, Clock())
+        with screen.show_board(board), board.part("programs"):
             until = time.monotonic() + 10
             told = ""
             while "left: packages, cluster, operator" not in told and time.monotonic() < until:
@@ -121,8 +121,8 @@ class TestWithoutTerminal:
         """Without a terminal, a step is printed when it ends, with its time. The line of the part does not
         repeat the time.
         """
-        board = Board(NEEDS, Clock())
-        with screen.shown(board), board.part("programs") as row:
+        board = ProgressBoard(NEEDS, Clock())
+        with screen.show_board(board), board.part("programs") as row:
             with step("building etcd", quiet_below=0.0) as more:
                 assert row.steps == ["building etcd"]
                 more.append("26 MB")
@@ -146,11 +146,11 @@ def test_on_a_terminal_there_is_one_screen(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setattr(sys, "stdout", out)
     monkeypatch.setattr(sys, "stderr", err)
-    board = Board(NEEDS, Clock())
-    with screen.shown(board):
+    board = ProgressBoard(NEEDS, Clock())
+    with screen.show_board(board):
         assert screen.is_live()
         with board.part("programs"), step("building etcd", quiet_below=0.0):
-            say("There is no verified release of etcd.")
+            print_progress("There is no verified release of etcd.")
             print("  kubectl apply -f model.yaml")
     assert not screen.is_shown()
     shown = out.getvalue() + err.getvalue()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ome_operator.preflight.node import CommandLine
-from tests.support.preflights import ENGINE, Done, device, root, run, weights, write
+from tests.support.preflights import ENGINE, Done, device, healthy_node_root, run, weights, write
 
 MANY, FEW = "mlx5_0,mlx5_1", "--disaggregation-ib-device=mlx5_0,mlx5_7"
 
@@ -23,7 +23,7 @@ def alone(folder: Path, *args: str, **options: Any) -> Done:
 
 def rdma(folder: Path, **second: Any) -> Path:
     """Return a node with two RDMA devices."""
-    at = root(folder)
+    at = healthy_node_root(folder)
     device(at, "mlx5_0", 0)
     device(at, "mlx5_1", 1, **second)
     return at
@@ -166,7 +166,7 @@ def test_shared_memory_and_huge_pages(tmp_path: Path) -> None:
 
 
 def test_missing_gpus_and_old_driver_are_findings(tmp_path: Path) -> None:
-    at = root(tmp_path)
+    at = healthy_node_root(tmp_path)
     for number in range(7):
         write(at, f"dev/nvidia{number}", "")
     write(at, "dev/nvidiactl", "")

@@ -15,7 +15,7 @@ from ome_operator.core.observed.silence import Silence
 from ome_operator.core.observed.telemetry import DrainReport
 from ome_operator.core.observed.transfers import FailingPair
 from ome_operator.recorder import recording, replay, sections
-from ome_operator.recorder.facts import Unreadable
+from ome_operator.recorder.facts import UnreadableRecording
 from tests.support.incidents import FOLDER
 
 PACKED = (FOLDER / "rank-evicted.json.gz").read_bytes()
@@ -29,7 +29,7 @@ def data() -> dict[str, Any]:
 
 
 def sentence(content: bytes) -> str:
-    with pytest.raises(Unreadable) as error:
+    with pytest.raises(UnreadableRecording) as error:
         recording.decode(content)
     return str(error.value)
 
@@ -150,7 +150,7 @@ def test_whatever_stands_in_a_file_it_is_replayed_or_a_sentence() -> None:
             found = recording.decode(json.dumps(broken).encode())
             list(replay.replay(found.services.get(NAME, []), True))
             outcomes["read"] += 1
-        except Unreadable as error:
+        except UnreadableRecording as error:
             assert str(error)
             outcomes["refused"] += 1
     assert min(outcomes.values()) > 20, outcomes

@@ -11,7 +11,7 @@ from ome_operator.core.observed.objects import Node, Observed, Ref
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.recorder.passes import Pass, PassRecorder, SharedNodes, relevant_nodes
 from ome_operator.recorder.store import PASSES, Recorder
-from tests.support.parts import changed
+from tests.support.parts import change_deps
 from tests.support.shapes import Shape
 from tests.support.simulator import World
 
@@ -108,7 +108,7 @@ def test_nodes_are_written_where_a_pass_rests_on_them(waits: bool) -> None:
     by default, a reconciliation of a placed service must not store 5,000 nodes.
     """
     nodes = {f"n{number}": Node(f"n{number}", 1, {}, True, 8) for number in range(10)}
-    deps = changed(WORLD.deps, nodes=nodes, gang_timeout=60.0)
+    deps = change_deps(WORLD.deps, nodes=nodes, gang_timeout=60.0)
     stored = {"placement": {"revision": WORLD.service.status["revision"], "waiting": {"engine": 1}, "trying": False}}
     service = replace(WORLD.service, status={**WORLD.service.status, **(stored if waits else {})})
     on = tuple(pod._replace(node=f"n{number % 2}") for number, pod in enumerate(SEEN.pods))

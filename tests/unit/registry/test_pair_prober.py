@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from ome_operator.names import mark
+from ome_operator.names import public_digest
 from ome_operator.registry import pair_prober
 from ome_operator.registry.engine_client import EngineClient
 from ome_operator.registry.engine_load import EngineLoad
@@ -93,7 +93,11 @@ async def test_the_decode_that_the_only_prefill_cannot_reach_is_to_blame(three: 
     await three.seconds(60)
     assert three.prober.blamed == {"d1"} and three.changes == 1
     (pair,) = three.prober.summary()
-    assert (pair["prefill"], pair["decode"], pair["prefillWorksWith"]) == (mark("p"), mark("d1"), mark("d0"))
+    assert (pair["prefill"], pair["decode"], pair["prefillWorksWith"]) == (
+        public_digest("p"),
+        public_digest("d1"),
+        public_digest("d0"),
+    )
     assert pair["probes"] == pair["failed"] >= FAILURES and "decodeWorksWith" not in pair
     three.leaders[2] = three.leaders[2]._replace(state="silent", listed=False)
     three.status, three.memories = {}, {"p": QUIET}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ome_operator.names import mark, slice_mark
+from ome_operator.names import public_digest, slice_mark
 from ome_operator.registry.answers import AnswerSigns
 from ome_operator.registry.engine_load import UNKNOWN, EngineLoad, for_role, gauges, loads
 from ome_operator.registry.exposition import LARGEST, EnginePage, engine_page
@@ -251,12 +251,12 @@ def test_summary_contains_no_names_or_addresses() -> None:
     states = [leader(each, pod=f"secret-{each}", why="rank 1 of secret-pod is missing") for each in range(3)]
     text = json.dumps(summary(slice_mark("team", "a=svc"), states, {"uid-0": memory}, RouterReading(), NOBODY, 2.0))
     assert not any(word in text for word in ("secret", "uid-", "10.9.8", "http", "team", "svc"))
-    assert mark("uid-1") in text
+    assert public_digest("uid-1") in text
 
 
 def test_what_is_unknown_is_missing() -> None:
     found = summary("s", [leader()], {}, RouterReading(), NOBODY, 1.0)
-    assert found["leaders"] == [{"id": mark("uid-0"), "role": "decode", "state": "serving", "listed": True}]
+    assert found["leaders"] == [{"id": public_digest("uid-0"), "role": "decode", "state": "serving", "listed": True}]
     assert found["router"] == {} and found["strangers"] == {"found": 0, "age": None}
     part = summary("s", [leader()], {"uid-0": with_load(NEW, EngineLoad(1.0), 0.0, 0.5)}, RouterReading(), NOBODY, 2.0)
     assert part["leaders"][0]["load"] == {"age": 1.5, "running": 1}

@@ -15,7 +15,7 @@ from ome_operator.engines import series
 from ome_operator.machinery.metric_catalog import BY_NAME, HISTOGRAM
 from release import alerts
 from tests.support import promql
-from tests.support.prometheus import divided
+from tests.support.prometheus import divide_durations
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/alerts.md").read_text()
@@ -36,7 +36,7 @@ def known() -> dict[str, set[str]]:
 def test_the_metrics_of_an_expression_are_found() -> None:
     asked = 'sum by (le) (rate(a_total{b="x or y",c!~"d"}[5m])) / max(sglang:e) > 1e3 or absent(f offset 1h) and vector(0)'
     assert promql.metrics(asked) == {"a_total", "sglang:e", "f"}
-    assert promql.labels(asked) == {"a_total": {"b", "c"}} and promql.grouped(asked) == {"le"}
+    assert promql.labels(asked) == {"a_total": {"b", "c"}} and promql.aggregation_labels(asked) == {"le"}
 
 
 @pytest.mark.parametrize("name", ALERTS)
@@ -46,7 +46,7 @@ def test_every_metric_of_an_alert_exists_with_its_labels(name: str) -> None:
     for metric, labels in promql.labels(expression).items():
         assert labels <= there[metric], metric
     every = set().union(*(there[metric] for metric in promql.metrics(expression)))
-    assert promql.grouped(expression) <= every
+    assert promql.aggregation_labels(expression) <= every
     fault = {re.split(r"\{", each)[0] for each in ALERTS[name]["when"]}
     assert fault <= there.keys(), "the tests of alerts must use existing series"
 
@@ -102,7 +102,7 @@ def test_rules_whose_times_are_divided_are_rules(tmp_path: Path) -> None:
     """The rules that tests with a real Prometheus use are valid: `for`, windows and limits in seconds are divided, and
     nothing else is changed.
     """
-    program, made = promtool(), divided(alerts.rules(), 10, {"OmeGangWaits": 360})
+    program, made = promtool(), divide_durations(alerts.rules(), 10, {"OmeGangWaits": 360})
     (tmp_path / "alerts.yaml").write_text(yaml.safe_dump(made))
     subprocess.run([program, "check", "rules", tmp_path / "alerts.yaml"], capture_output=True, check=True)
     found = {rule["alert"]: (rule["for"], rule["expr"]) for group in made["groups"] for rule in group["rules"]}

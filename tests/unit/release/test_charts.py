@@ -17,7 +17,7 @@ def test_every_image_of_the_release_is_named_by_its_digest() -> None:
     committed values stay.
     """
     text = (ROOT / "charts/ome-resources/values.yaml").read_text()
-    made = charts.named(text, "1.2.3", {"operator": ("r/op", DIGEST), "agent": ("r/agent", DIGEST)})
+    made = charts.values_with_digests(text, "1.2.3", {"operator": ("r/op", DIGEST), "agent": ("r/agent", DIGEST)})
     values = yaml.safe_load(made)
     assert values["image"] | {"pullPolicy": "", "pullSecrets": [], "userPullSecrets": []} == {
         "repository": "r/op", "tag": "1.2.3", "digest": DIGEST, "pullPolicy": "", "pullSecrets": [], "userPullSecrets": [],

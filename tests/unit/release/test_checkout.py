@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from release.checkout import Checkout, read, why_not
+from release.checkout import Checkout, read_checkout, why_not
 
 HEAD, OTHER = "a" * 40, "b" * 40
 GOOD = Checkout(
@@ -70,7 +70,7 @@ def test_checkout_returns_commit_tags_and_versions(tmp_path: Path) -> None:
     git("tag", "v1.0.0")
     git("tag", "-a", "-m", "words", "v0.9.0")
     (tmp_path / "new file").write_text("x")
-    found = read(tmp_path)
+    found = read_checkout(tmp_path)
     head = git("rev-parse", "HEAD")
     assert found.commit == head
     assert found.dirty == ['"new file"']

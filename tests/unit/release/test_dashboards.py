@@ -24,7 +24,7 @@ def test_every_query_reads_series_that_exist_by_labels_that_they_have(board: str
     assert asked and asked <= there.keys(), asked - there.keys()
     for metric, labels in promql.labels(query).items():
         assert labels <= there[metric] | OF_SCRAPES, metric
-    assert promql.grouped(query) <= set().union(*(there[metric] for metric in asked))
+    assert promql.aggregation_labels(query) <= set().union(*(there[metric] for metric in asked))
 
 
 def test_panels_of_engines_say_so() -> None:
@@ -40,7 +40,7 @@ def test_what_a_legend_names_is_a_label_of_its_query() -> None:
             assert panel.get("kind", "timeseries") in dashboards.KINDS
             for legend, query in panel["queries"].items():
                 for label in {part.split("}}")[0] for part in legend.split("{{")[1:]}:
-                    assert label in promql.grouped(query), f"{panel['title']}: {label}"
+                    assert label in promql.aggregation_labels(query), f"{panel['title']}: {label}"
 
 
 @pytest.mark.parametrize("name", BOARDS)

@@ -68,7 +68,7 @@ def test_an_exemption_names_existing_alerts(why: str) -> None:
 @pytest.mark.parametrize("hold", [*map(str, HoldReason), "", "Elsewhere"])
 def test_groups_that_are_kept_are_counted_by_their_reason_in_the_mode_apply(hold: str) -> None:
     def surplus(mode: str) -> str:
-        return service_metrics.figures({"scaling": {"mode": mode, "hold": hold}}, (), {}).surplus
+        return service_metrics.service_figures({"scaling": {"mode": mode, "hold": hold}}, (), {}).surplus
 
     assert surplus(APPLY) == (hold if hold in SURPLUS else "")
     assert surplus(RECOMMEND) == ""

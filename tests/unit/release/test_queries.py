@@ -8,7 +8,7 @@ import pytest
 
 from release import dashboards
 from tests.support.metrics import everything
-from tests.support.prometheus import Prometheus, running, until
+from tests.support.prometheus import Prometheus, poll_until, running
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     with running(tmp_path_factory.mktemp("prometheus")) as (made, _, kept):
         server = ThreadingHTTPServer(("127.0.0.1", kept.ports["operator-metrics"]), Page)
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        until("it has scraped", lambda: made.ask("count_over_time(ome_leader[1m]) > 1"))
+        poll_until("it has scraped", lambda: made.ask("count_over_time(ome_leader[1m]) > 1"))
         yield made
         server.shutdown()
         server.server_close()
@@ -49,4 +49,4 @@ def test_every_query_of_the_operators_own_metrics_has_series(asked: Prometheus) 
             if "of" not in panel and not asked.ask(query.replace("$namespace", "team").replace("$service", "svc"))
         }
 
-    until("every query has series", lambda: not empty())
+    poll_until("every query has series", lambda: not empty())

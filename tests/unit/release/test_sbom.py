@@ -9,7 +9,7 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 
 from ome_operator.errors import UserError
-from release.sbom import bom, pinned, wheel_bom
+from release.sbom import bom, pinned_packages, wheel_bom
 from tests.support.parts import ROOT
 
 STATUS = b"""\
@@ -117,6 +117,6 @@ def test_the_lock_files_of_the_images_can_be_read() -> None:
     """The lock files of the images, from which bills of materials get versions, can be read. The agent's image has all
     packages of the operator's, and more.
     """
-    found = [pinned((ROOT / "images" / name / "requirements.txt").read_text()) for name in ("operator", "agent")]
+    found = [pinned_packages((ROOT / "images" / name / "requirements.txt").read_text()) for name in ("operator", "agent")]
     assert found[0]["kopf"] and "huggingface-hub" not in found[0]
     assert found[0].items() < found[1].items()

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from ome_operator.errors import UserError
-from release.values import Value, replaced, values
+from release.values import Value, replace_values, values
 
 TEXT = """\
 # About the file.
@@ -35,11 +35,11 @@ def test_rows_in_the_order_of_the_file() -> None:
 def test_a_value_takes_the_place_of_another() -> None:
     """A new value replaces the old one in the text of values.yaml, and all comments stay."""
     wanted = {("image", "repository"): "host:1/a", ("image", "tag"): "2"}
-    made = replaced(TEXT, wanted)
+    made = replace_values(TEXT, wanted)
     assert yaml.safe_load(made)["image"] == {"repository": "host:1/a", "tag": "2"}
     assert made.replace('"host:1/a"', "mine").replace('"2"', '""') == TEXT
 
 
 def test_a_path_that_is_not_there_is_a_sentence() -> None:
     with pytest.raises(UserError, match=r"has no image\.digest"):
-        replaced(TEXT, {("image", "digest"): "x"})
+        replace_values(TEXT, {("image", "digest"): "x"})

@@ -8,7 +8,7 @@ import pytest
 
 from ome_operator.settings import Exposure, Policy, Settings
 from ome_operator.settings.agent import AgentOptions
-from ome_operator.settings.option import Declared, Form, Option, assembled, options
+from ome_operator.settings.option import Declared, Form, Option, build_settings_object, options
 
 OPTIONS = tuple(options(Settings))
 OF_AGENT = tuple(options(AgentOptions))
@@ -46,8 +46,8 @@ def test_options_are_found_in_nested_classes_in_the_order_of_their_fields() -> N
 
 
 def test_settings_are_assembled_from_the_paths_of_their_fields() -> None:
-    assert assembled(Outer, {("inner", "text"): "x", ("size",): 9}) == Outer(inner=Inner("x"), size=9)
-    exposed = assembled(Settings, {("policy", "exposure", "kind"): "Ingress", ("workers",): 2})
+    assert build_settings_object(Outer, {("inner", "text"): "x", ("size",): 9}) == Outer(inner=Inner("x"), size=9)
+    exposed = build_settings_object(Settings, {("policy", "exposure", "kind"): "Ingress", ("workers",): 2})
     assert exposed == Settings(policy=Policy(exposure=Exposure("Ingress")), workers=2)
 
 

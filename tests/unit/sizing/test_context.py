@@ -5,9 +5,13 @@ import pytest
 from ome_operator.api import Model
 from ome_operator.sizing import shapes
 from ome_operator.sizing.errors import PlanRefused
-from tests.support.parts import ROOT, good, read
+from tests.support.parts import ROOT, ensure_valid, read_documents
 
-MODELS = [good(Model.parse(body)) for file in sorted((ROOT / "config/models").rglob("*.yaml")) for body in read(file)]
+MODELS = [
+    ensure_valid(Model.parse(body))
+    for file in sorted((ROOT / "config/models").rglob("*.yaml"))
+    for body in read_documents(file)
+]
 
 
 def test_it_is_that_of_the_catalog() -> None:

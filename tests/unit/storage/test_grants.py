@@ -15,14 +15,14 @@ from aiohttp.test_utils import TestServer
 
 from ome_operator.errors import UserError
 from ome_operator.storage import private_addresses
-from ome_operator.storage.addresses import Reach, host_and_port, host_listed, source_address
-from ome_operator.storage.grants import Grant, ModelGrant, Trust, parse_grant
+from ome_operator.storage.addresses import HostRules, host_and_port, host_listed, source_address
+from ome_operator.storage.grants import ModelGrant, SecretGrant, Trust, parse_grant
 from ome_operator.storage.http import session
-from ome_operator.storage.listing import Refused
+from ome_operator.storage.listing import RequestRefused
 from ome_operator.storage.sources import Access, open_bucket, open_source
 from tests.support.hub import served
 
-TOKEN = Grant(name="hf-token", hosts=("huggingface.co",), namespaces=("team-a",))
+TOKEN = SecretGrant(name="hf-token", hosts=("huggingface.co",), namespaces=("team-a",))
 TRUST = Trust(secrets={"hf-token": TOKEN})
 
 
@@ -53,7 +53,7 @@ def test_a_secret_goes_where_an_administrator_says() -> None:
     ],
 )
 def test_grant_refuses_other_locations(given: ModelGrant, where: str, said: str) -> None:
-    with pytest.raises(Refused, match=said):
+    with pytest.raises(RequestRefused, match=said):
         given.check_secret(where)
 
 
@@ -72,7 +72,7 @@ def test_grant_round_trip() -> None:
 def test_an_endpoint_gets_no_token_of_the_cluster() -> None:
     """S2: no token of the cluster is sent to an `endpoint` that a tenant runs and that the grant does not name."""
     access = Access({"endpoint": "https://evil.example"}, {"token": "SECRET"}, guard=guard())
-    with pytest.raises(Refused, match=r"not allowed for host evil\.example"):
+    with pytest.raises(RequestRefused, match=r"not allowed for host evil\.example"):
         open_source("hf://any/thing", access)
     open_source("hf://any/thing", access._replace(secret={}))
 
@@ -106,7 +106,7 @@ def test_a_registrys_password_goes_to_no_endpoint_and_no_realm_that_others_name(
     """
     host = "registry.corp.example:5000"
     trust = Trust(
-        secrets={"reg-cred": Grant(name="reg-cred", hosts=(host,), namespaces=("team-a",))},
+        secrets={"reg-cred": SecretGrant(name="reg-cred", hosts=(host,), namespaces=("team-a",))},
         private_hosts=frozenset({"127.0.0.1"}),
     )
     secret = {".dockerconfigjson": json.dumps({"auths": {host: {"auth": "Y2k6UkVHUEFTUw=="}}})}
@@ -121,7 +121,7 @@ def test_a_registrys_password_goes_to_no_endpoint_and_no_realm_that_others_name(
 
     with served(Evil()) as evil:
         evil.challenge = challenge
-        with pytest.raises(Refused, match=r"is not allowed for host (127\.0\.0\.1|evil\.example)"):
+        with pytest.raises(RequestRefused, match=r"is not allowed for host (127\.0\.0\.1|evil\.example)"):
             asyncio.run(ask(evil))
         assert evil.seen and not [shown for _, shown in evil.seen if shown]
 
@@ -141,7 +141,7 @@ def test_the_nodes_identity_is_shown_to_no_tenant(uri: str, given: Mapping[str, 
     parameters = {**given, **({"endpoint": endpoint} if endpoint else {})}
     of_tenant = Access(parameters, {}, guard=guard(key="", uri=uri))
     if endpoint:
-        with pytest.raises(Refused, match="is not among"):
+        with pytest.raises(RequestRefused, match="is not among"):
             open_bucket(uri, of_tenant)
         allowed = Trust(endpoints=frozenset({"evil.example", "169.254.169.254"}))
         of_tenant = of_tenant._replace(guard=guard(key="", uri=uri, trust=allowed))
@@ -157,7 +157,7 @@ def test_a_secret_without_keys_of_a_store_is_no_reason_for_an_identity(uri: str)
     """
     where = "https://store.example"
     trust = Trust(
-        secrets={"hf-token": Grant(name="hf-token", hosts=("store.example",), namespaces=("team-a",))},
+        secrets={"hf-token": SecretGrant(name="hf-token", hosts=("store.example",), namespaces=("team-a",))},
         endpoints=frozenset({"store.example"}),
     )
     given = Access({"endpoint": where, "account": "a"}, {"token": "hf"}, guard=guard(uri=uri, trust=trust))
@@ -189,7 +189,7 @@ def test_an_identity_goes_to_named_hosts_and_namespaces() -> None:
     ],
 )
 def test_no_part_of_a_host_leads_to_another_host(uri: str, given: Mapping[str, str]) -> None:
-    with pytest.raises(Refused, match="cannot be a part of a host name"):
+    with pytest.raises(RequestRefused, match="cannot be a part of a host name"):
         source_address(uri, given)
 
 
@@ -244,7 +244,7 @@ def test_a_refused_network_is_not_connected_to(host: str, listener: socket.socke
     monkeypatch.setattr(private_addresses, "is_public", lambda text, refused=(): not refused)
     refused, port = (ipaddress.ip_network("127.0.0.0/8"),), listener.getsockname()[1]
 
-    async def ask(reach: Reach) -> None:
+    async def ask(reach: HostRules) -> None:
         async with aiohttp.ClientSession(connector=private_addresses.connector(reach)) as session:
             await session.get(f"http://{host}:{port}/", timeout=aiohttp.ClientTimeout(total=10))
 
@@ -268,7 +268,7 @@ def test_no_spelling_of_loopback_is_asked(host: str, listener: socket.socket) ->
     """S15: a connection to loopback is refused before it is opened, so that nothing shows whether a port is open."""
 
     async def ask() -> None:
-        async with aiohttp.ClientSession(connector=private_addresses.connector(Reach())) as session:
+        async with aiohttp.ClientSession(connector=private_addresses.connector(HostRules())) as session:
             await session.get(f"http://{host}:{listener.getsockname()[1]}/")
 
     with pytest.raises((aiohttp.ClientError, ValueError)) as raised:
@@ -282,7 +282,7 @@ def test_a_host_of_the_chart_is_asked(listener: socket.socket) -> None:
     port = listener.getsockname()[1]
 
     async def ask(allowed: str) -> None:
-        async with aiohttp.ClientSession(connector=private_addresses.connector(Reach(frozenset({allowed})))) as session:
+        async with aiohttp.ClientSession(connector=private_addresses.connector(HostRules(frozenset({allowed})))) as session:
             await session.get(f"http://localhost:{port}/", timeout=aiohttp.ClientTimeout(total=0.2))
 
     for allowed in ("localhost", f"localhost:{port}"):
@@ -299,7 +299,7 @@ def test_only_the_port_of_a_proxy_is_asked(variable: str, listener: socket.socke
     port = listener.getsockname()[1]
 
     async def ask() -> None:
-        async with aiohttp.ClientSession(connector=private_addresses.connector(Reach())) as session:
+        async with aiohttp.ClientSession(connector=private_addresses.connector(HostRules())) as session:
             await session.get(f"http://localhost:{port}/", timeout=aiohttp.ClientTimeout(total=0.2))
 
     monkeypatch.setenv(variable, f"http://localhost:{port + 1}")
@@ -324,7 +324,7 @@ def test_an_address_inside_of_a_network_is_no_registry_of_a_namespaces_model(hos
         finally:
             await found.close()
 
-    with pytest.raises(Refused, match="or denies access") as told:
+    with pytest.raises(RequestRefused, match="or denies access") as told:
         asyncio.run(ask())
     assert "private address" in str(told.value.__cause__)
     with pytest.raises(TimeoutError):
@@ -345,6 +345,6 @@ async def test_behind_a_proxy_the_proxy_connects_and_decides(monkeypatch: pytest
         for name in ("NO_PROXY", "no_proxy"):
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setenv("http_proxy", str(proxy.make_url("/")))
-        async with session(Reach()) as asks, asks.get("http://10.9.8.7/x") as found:
+        async with session(HostRules()) as asks, asks.get("http://10.9.8.7/x") as found:
             assert found.status == 200
     assert asked == ["http://10.9.8.7/x"]

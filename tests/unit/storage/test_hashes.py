@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ome_operator.storage.hashes import BLOCK, MIB, SIZE_ONLY, Checker, Hash, from_etag
-from ome_operator.storage.listing import Refused, RemoteFile, make_listing
+from ome_operator.storage.listing import RemoteFile, RequestRefused, make_listing
 
 DATA = random.Random(1).randbytes(20 * MIB + 17)
 
@@ -71,7 +71,7 @@ PLAIN = ["~/x", "..\\x", "x" * 5000]
 
 @pytest.mark.parametrize("name", UP)
 def test_no_file_lands_outside_the_directory(name: str) -> None:
-    with pytest.raises(Refused, match="would be outside the model's directory"):
+    with pytest.raises(RequestRefused, match="would be outside the model's directory"):
         make_listing([RemoteFile(name, 1, SIZE_ONLY)])
 
 

@@ -7,7 +7,15 @@ import pytest
 
 from ome_operator.storage.hashes import SIZE_ONLY
 from ome_operator.storage.hub import LIMIT, MEMORY, Hub
-from ome_operator.storage.listing import MAX_FILES, MAX_NAME_BYTES, MAX_SIZE, Refused, RemoteFile, Unreachable, make_listing
+from ome_operator.storage.listing import (
+    MAX_FILES,
+    MAX_NAME_BYTES,
+    MAX_SIZE,
+    RemoteFile,
+    RequestRefused,
+    SourceUnreachable,
+    make_listing,
+)
 from ome_operator.util.json_limits import memory_of
 
 
@@ -21,14 +29,14 @@ def test_a_model_is_not_larger_than_a_record_can_say() -> None:
     """
     assert make_listing([file("a", MAX_SIZE - 1), file("b", 1)]).size == MAX_SIZE
     for sizes in ((MAX_SIZE, 1), (10**400, 1), (MAX_SIZE, MAX_SIZE)):
-        with pytest.raises(Refused, match="more bytes than any disk has"):
+        with pytest.raises(RequestRefused, match="more bytes than any disk has"):
             make_listing([file(str(number), size) for number, size in enumerate(sizes)])
 
 
 def test_names_are_not_longer_than_a_manifest_can_hold() -> None:
     most = [file(f"{number:06}".ljust(200, "x"), 1) for number in range(MAX_NAME_BYTES // 200)]
     assert make_listing(most).files
-    with pytest.raises(Refused, match="file names that the source lists are together longer than 8 MiB"):
+    with pytest.raises(RequestRefused, match="file names that the source lists are together longer than 8 MiB"):
         make_listing([*most, file("\U0001f600" * 200, 1)])
 
 
@@ -60,6 +68,6 @@ def test_a_size_of_any_form_is_a_message(size: str, shape: str) -> None:
     text = f'{{"sha":"c","siblings":[{item}]}}'.encode()
     try:
         found: Any = Hub("org/model", "").read_description(text)
-    except (Refused, Unreachable):
+    except (RequestRefused, SourceUnreachable):
         return
     assert (size, found.size) == ("[]", 0), "an empty value is absent"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ome_operator.storage.listing import MAX_FILES, Refused
+from ome_operator.storage.listing import MAX_FILES, RequestRefused
 from ome_operator.storage.object_store import ObjectStore
 
 
@@ -25,6 +25,6 @@ class Endless:
 def test_a_listing_ends_when_there_are_too_many() -> None:
     """A listing with too many objects is refused before it is read to its end (S23)."""
     store = Endless()
-    with pytest.raises(Refused, match=f"more than {MAX_FILES} files"):
+    with pytest.raises(RequestRefused, match=f"more than {MAX_FILES} files"):
         asyncio.run(ObjectStore(lambda proxy: store, "m").listing(""))
     assert store.batches == MAX_FILES // 1000 + 1

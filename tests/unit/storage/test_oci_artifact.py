@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ome_operator.storage.listing import Refused
+from ome_operator.storage.listing import RequestRefused
 from ome_operator.storage.oci_artifact import artifact_files, parse_reference, registry_credentials
 
 SHA = "sha256:" + "a" * 64
@@ -92,7 +92,7 @@ def test_modelpack_names_files_its_own_way() -> None:
     ],
 )
 def test_what_is_no_artifact_is_said(manifest: dict[str, Any], said: str) -> None:
-    with pytest.raises(Refused, match=said):
+    with pytest.raises(RequestRefused, match=said):
         artifact_files(manifest)
 
 
@@ -103,5 +103,5 @@ def test_credentials_are_those_of_the_host() -> None:
     assert registry_credentials(secret, "docker.io") == registry_credentials({"username": "u", "password": "p\n"}, "quay.io")
     assert base64.b64decode(registry_credentials(secret, "docker.io")) == b"u:p"
     for broken in ("{", "[]", '{"auths": {"x": 5}}'):
-        with pytest.raises(Refused, match="has an invalid"):
+        with pytest.raises(RequestRefused, match="has an invalid"):
             registry_credentials({".dockerconfigjson": broken}, "x")

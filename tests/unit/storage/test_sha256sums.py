@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from ome_operator.storage import sha256sums
 from ome_operator.storage.hashes import SIZE_ONLY, Hash
-from ome_operator.storage.listing import Refused, RemoteFile, is_inside, make_listing
-from tests.support.sha256sums import line, written
+from ome_operator.storage.listing import RemoteFile, RequestRefused, is_inside, make_listing
+from tests.support.sha256sums import line, sums_file
 
 ODD = {"config.json": b"{}", "sub/a ü b.txt": b"", " lead": b"1", "*star": b"2", "back\\slash": b"3", "new\nline\r": b"4"}
 ONE, OTHER = "a" * 64, "b" * 64
@@ -34,7 +34,7 @@ def test_what_is_written_is_read(named: dict[str, str], mark: str) -> None:
 def test_whatever_lies_there_is_read_or_refused(data: bytes) -> None:
     try:
         sha256sums.parse_sums(data)
-    except Refused as error:
+    except RequestRefused as error:
         assert str(error).startswith("line ")
 
 
@@ -48,7 +48,7 @@ def test_the_command_of_the_docs_writes_what_is_read(tmp_path: Path) -> None:
     subprocess.run(["bash", "-c", command], cwd=tmp_path, check=True)
     data = (tmp_path / sha256sums.NAME).read_bytes()
     assert sha256sums.parse_sums(data) == shas(ODD)
-    assert sha256sums.parse_sums(written(ODD)) == shas(ODD)
+    assert sha256sums.parse_sums(sums_file(ODD)) == shas(ODD)
 
 
 def test_what_others_write_is_read_too() -> None:
@@ -65,12 +65,12 @@ def test_what_others_write_is_read_too() -> None:
     ],
 )  # fmt: skip
 def test_a_line_that_is_none_is_named(bad: str) -> None:
-    with pytest.raises(Refused, match="line 2 of SHA256SUMS is not <64 hexadecimal digits>  <name"):
+    with pytest.raises(RequestRefused, match="line 2 of SHA256SUMS is not <64 hexadecimal digits>  <name"):
         sha256sums.parse_sums(f"{ONE}  good\n{bad}\n{ONE}  good\n".encode(errors="surrogateescape"))
 
 
 def test_two_sums_of_one_file_are_refused() -> None:
-    with pytest.raises(Refused, match="line 2 of SHA256SUMS has a different SHA-256 for 'a' than an earlier line"):
+    with pytest.raises(RequestRefused, match="line 2 of SHA256SUMS has a different SHA-256 for 'a' than an earlier line"):
         sha256sums.parse_sums(f"{ONE}  a\n{OTHER}  ./a\n".encode())
 
 
@@ -95,13 +95,13 @@ def test_other_sums_are_another_revision() -> None:
 
 
 def test_what_the_store_lacks_is_counted() -> None:
-    with pytest.raises(Refused, match=r"lists 'b' \(and 2 more files\), which is not in the object store: check"):
+    with pytest.raises(RequestRefused, match=r"lists 'b' \(and 2 more files\), which is not in the object store: check"):
         sha256sums.with_hashes(files("a", sha256sums.NAME), "".join(f"{ONE}  {one}\n" for one in "dcba").encode())
 
 
 @pytest.mark.parametrize("data", [b"", b"\n# nothing\n", f"{ONE}  {sha256sums.NAME}\n".encode()])
 def test_sums_that_prove_nothing_are_refused(data: bytes) -> None:
-    with pytest.raises(Refused, match="SHA256SUMS lists no file"):
+    with pytest.raises(RequestRefused, match="SHA256SUMS lists no file"):
         sha256sums.with_hashes(files("a", sha256sums.NAME), data)
 
 

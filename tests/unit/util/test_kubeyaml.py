@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from ome_operator.util import kubeyaml
-from ome_operator.util.kubeyaml import document, documents, plain
+from ome_operator.util.kubeyaml import document, documents, plain_scalar
 from tests.support.parts import ROOT
 
 
@@ -91,13 +91,13 @@ def test_brackets_that_a_document_closes_open_nothing_in_the_next() -> None:
 
 @pytest.mark.parametrize("text", ["true", "null", "yes", "on", "off", "y", "n", "123", "1.5", "~", "a: b", "[", "# a", " a"])
 def test_quotes_stand_where_yaml_would_read_something_else(text: str) -> None:
-    assert plain(text) == f'"{text}"'
-    assert list(documents(f"a: {plain(text)}")) == [{"a": text}]
+    assert plain_scalar(text) == f'"{text}"'
+    assert list(documents(f"a: {plain_scalar(text)}")) == [{"a": text}]
 
 
 @pytest.mark.parametrize("text", ["kimi-k2", "a", "nan", "truely", "m-9"])
 def test_plain_string_is_not_quoted(text: str) -> None:
-    assert plain(text) == text
+    assert plain_scalar(text) == text
 
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ome_operator import keys
 from ome_operator.util.json_limits import memory_of
-from ome_operator.util.large_objects import LARGEST, NEEDS, memory, reduce, reduced, refusal
+from ome_operator.util.large_objects import LARGEST, NEEDS, memory, reduce, reduce_large_objects, refusal
 from tests.support import yamls
 
 SHAPES: dict[str, Any] = {
@@ -93,18 +93,18 @@ def test_metadata_counts_like_a_spec(where: str) -> None:
 def test_large_objects_of_a_list_and_of_an_event_are_reduced() -> None:
     small = yamls.service("a", "t", "r", "engine")
     page = {"kind": "InferenceServiceList", "metadata": {"continue": "c"}, "items": [small, large(), "no object"]}
-    found = json.loads(reduced(json.dumps(page).encode()))
+    found = json.loads(reduce_large_objects(json.dumps(page).encode()))
     assert (found["kind"], found["metadata"], found["items"][0], found["items"][2]) == (
         page["kind"], page["metadata"], small, "no object",
     )  # fmt: skip
     assert found["items"][1]["metadata"]["name"] == "s" and found["items"][1][NEEDS] > LARGEST
-    event = json.loads(reduced(json.dumps({"type": "ADDED", "object": large()}).encode()))
+    event = json.loads(reduce_large_objects(json.dumps({"type": "ADDED", "object": large()}).encode()))
     assert event["type"] == "ADDED" and event["object"][NEEDS] > LARGEST
 
 
 @pytest.mark.parametrize("text", [b"", b"[", b"{}" * 300_000, b"[" * 300_000, json.dumps(large(namespace="")).encode()])
 def test_other_texts_are_left_as_they_are(text: bytes) -> None:
-    assert reduced(text) is text
+    assert reduce_large_objects(text) is text
 
 
 def test_the_limit_leaves_room_for_the_largest_object_of_the_samples() -> None:

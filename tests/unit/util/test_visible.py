@@ -24,7 +24,7 @@ from ome_operator.lint import report
 from ome_operator.lint.finding import Finding, Location, RuleHit
 from ome_operator.lint.rules import RULES
 from ome_operator.util.log_format import configure
-from ome_operator.util.visible import everywhere, visible
+from ome_operator.util.visible import make_all_visible, make_visible
 
 EVIL = "evil\x1b]0;PWNED\x07\x1b[2J\x1b[31mALL GOOD\nFAKE LINE"
 SHOWN = "evil␛]0;PWNED␇␛[2J␛[31mALL GOOD␤FAKE LINE"
@@ -32,10 +32,10 @@ SHOWN = "evil␛]0;PWNED␇␛[2J␛[31mALL GOOD␤FAKE LINE"
 
 @given(st.text())
 def test_nothing_that_moves_or_hides_is_left(text: str) -> None:
-    shown = visible(text)
+    shown = make_visible(text)
     assert {unicodedata.category(item) for item in shown}.isdisjoint({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})
-    assert visible(shown) == shown
-    assert visible(text, keep="\n").count("\n") == text.count("\n")
+    assert make_visible(shown) == shown
+    assert make_visible(text, keep="\n").count("\n") == text.count("\n")
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_nothing_that_moves_or_hides_is_left(text: str) -> None:
     ],
 )
 def test_it_is_shown_as_symbols(text: str, shown: str) -> None:
-    assert visible(text) == shown
+    assert make_visible(text) == shown
 
 
 def test_status_output_contains_no_control_characters() -> None:
@@ -149,5 +149,7 @@ def test_container_log_lines_are_escaped_on_terminal(terminal: bool, capsys: pyt
 
 @pytest.mark.parametrize("made", [list, tuple, lambda item: {"a": [*item]}, lambda item: {item[0]: 1, "n": None, "f": 1.5}])
 def test_every_text_of_a_value(made: Callable[[list[str]], Any]) -> None:
-    assert EVIL not in repr(everywhere(made([EVIL, "x"]))) and type(everywhere(made([EVIL]))) is type(made([EVIL]))
-    assert everywhere(made(["plain"])) == made(["plain"])
+    assert EVIL not in repr(make_all_visible(made([EVIL, "x"]))) and type(make_all_visible(made([EVIL]))) is type(
+        made([EVIL])
+    )
+    assert make_all_visible(made(["plain"])) == made(["plain"])

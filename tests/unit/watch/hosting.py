@@ -12,11 +12,11 @@ import aiohttp
 from aiohttp import web
 
 from ome_operator import keys
-from ome_operator.controllers.watched_kinds import WRITTEN, watched
+from ome_operator.controllers.watched_kinds import WRITTEN, watches_of
 from ome_operator.kube.resources import RESOURCES
 from ome_operator.watch import handlers
-from ome_operator.watch.kopf_events import KopfEvents, traced
-from ome_operator.watch.sink import Watched
+from ome_operator.watch.kopf_events import KopfEvents, trace_requests
+from ome_operator.watch.sink import WatchedKind
 from tests.support.answers import answers
 from tests.support.deep import filled
 
@@ -160,7 +160,7 @@ class Everywhere(KopfEvents):
     """A filter of kopf's requests that permits every watch."""
 
     def trace(self) -> aiohttp.TraceConfig:
-        return traced([self])
+        return trace_requests([self])
 
     async def can_watch(self, path: str, *, refused: bool = False) -> bool:
         return True
@@ -169,7 +169,7 @@ class Everywhere(KopfEvents):
 class Process:
     """A process that hosts kopf, and the sink to which kopf reports."""
 
-    def __init__(self, server: str, kinds: Sequence[Watched], patience: float = 10.0) -> None:
+    def __init__(self, server: str, kinds: Sequence[WatchedKind], patience: float = 10.0) -> None:
         self.server, self._kinds = server, kinds
         self.there: dict[str, set[str]] = {}
         self.coverage = Everywhere(kinds, self, self._listed, interval=0.1, patience=patience, list_every=0.1)
@@ -177,7 +177,7 @@ class Process:
         self.sessions: list[aiohttp.ClientSession] = []
         self.stopped = 0
 
-    async def start(self) -> Sequence[Watched]:
+    async def start(self) -> Sequence[WatchedKind]:
         return self._kinds
 
     async def stop(self) -> None:
@@ -201,7 +201,7 @@ class Process:
         self.said.append(f"relisted {kind}")
 
 
-ALL = watched(sorted(WRITTEN))
+ALL = watches_of(sorted(WRITTEN))
 
 
 @asynccontextmanager
@@ -209,7 +209,7 @@ async def hosted(server: Server, process: type[Process] = Process) -> AsyncItera
     """Yield an operator that kopf hosts, and its task."""
     with server.serving() as address:
         made, stop = process(address, ALL), asyncio.Event()
-        operating = asyncio.create_task(handlers.operate(made, stop))
+        operating = asyncio.create_task(handlers.run_operator(made, stop))
         try:
             yield made, operating
         finally:

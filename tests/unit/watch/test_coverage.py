@@ -14,15 +14,15 @@ from aiohttp import web
 from ome_operator.kube.errors import Transient
 from ome_operator.watch import coverage, handlers
 from ome_operator.watch.coverage import Coverage, WatchSettings
-from ome_operator.watch.sink import Watched
+from ome_operator.watch.sink import WatchedKind
 from tests.support.answers import answers
 from tests.support.sinks import Sink
 
-WIDE = Watched("Node", "", "v1", "nodes")
-IN_ONE = Watched("Pod", "", "v1", "pods", "ours=yes")
+WIDE = WatchedKind("Node", "", "v1", "nodes")
+IN_ONE = WatchedKind("Pod", "", "v1", "pods", "ours=yes")
 
 
-def kinds(namespace: str) -> list[Watched]:
+def kinds(namespace: str) -> list[WatchedKind]:
     return [IN_ONE._replace(namespace=namespace)] if namespace else [WIDE]
 
 

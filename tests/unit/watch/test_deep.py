@@ -24,7 +24,7 @@ from ome_operator.kube.client import Client
 from ome_operator.kube.resources import RESOURCES
 from ome_operator.watch.handlers import DepthLimitedContent
 from ome_operator.watch.informer import Informer
-from ome_operator.watch.sink import Watched
+from ome_operator.watch.sink import WatchedKind
 from tests.support import yamls
 from tests.support.answers import answers
 from tests.support.deep import HERE, filled
@@ -115,7 +115,7 @@ async def test_an_agent_goes_on_with_the_others(levels: int) -> None:
 
     agent = Agent(AgentSettings(node="n"), FakeApi({}))
     resource = RESOURCES["BaseModel"]
-    kind = Watched("BaseModel", resource.group, resource.version, resource.plural)
+    kind = WatchedKind("BaseModel", resource.group, resource.version, resource.plural)
     async with answers(serve) as connection, connection.session(limit=0, agent="") as session:
         informer = Informer([kind], agent, session=session, server=connection.server, server_timeout=60)
         watching = asyncio.create_task(informer.run())

@@ -22,7 +22,7 @@ from ome_operator.kube.resources import RESOURCES
 from ome_operator.settings import Settings
 from ome_operator.watch import handlers, kopf_events
 from ome_operator.watch.kopf_events import KopfEvents
-from ome_operator.watch.sink import CannotWatch, Watched
+from ome_operator.watch.sink import CannotWatch, WatchedKind
 from tests.support.deep import HERE, MOST
 from tests.unit.watch.hosting import ALL, CUT, SERVICES, Process, Server, hosted, service, until
 
@@ -100,7 +100,7 @@ async def test_a_refused_token_ends_no_watch(monkeypatch: pytest.MonkeyPatch) ->
         await until(lambda: "seen b" in process.said)
         assert not operating.done()
         assert len(process.sessions) == 1
-    memo = handlers.Memo(process, asyncio.Event(), kopf.OperatorRegistry())
+    memo = handlers.HandlerMemo(process, asyncio.Event(), kopf.OperatorRegistry())
     first, second = await handlers.login(memo), await handlers.login(memo)
     assert first != second, "kopf does not use a session twice"
     for session in process.sessions:
@@ -233,7 +233,7 @@ async def test_what_is_there_and_never_comes_ends_the_process() -> None:
     server = Server(service("a"))
 
     class Impatient(Process):
-        def __init__(self, server: str, kinds: Sequence[Watched]) -> None:
+        def __init__(self, server: str, kinds: Sequence[WatchedKind]) -> None:
             super().__init__(server, kinds, patience=0.3)
 
     async with hosted(server, Impatient) as (process, _):

@@ -10,16 +10,16 @@ import pytest
 from aiohttp import web
 
 from ome_operator.cache.cluster_cache import KINDS, LABELLED
-from ome_operator.controllers.watched_kinds import SELECTOR, SELECTORS, watched
+from ome_operator.controllers.watched_kinds import SELECTOR, SELECTORS, watches_of
 from ome_operator.machinery.background import Pacer
 from ome_operator.watch import informer as informers
 from ome_operator.watch.informer import Informer
-from ome_operator.watch.sink import CannotWatch, Watched
+from ome_operator.watch.sink import CannotWatch, WatchedKind
 from tests.support.answers import Handler, answers
 from tests.support.deep import nested
 from tests.support.sinks import Sink
 
-THINGS = Watched("Thing", "example.org", "v1", "things", "a=b")
+THINGS = WatchedKind("Thing", "example.org", "v1", "things", "a=b")
 
 
 def thing(name: str, version: str = "7") -> dict[str, Any]:
@@ -248,7 +248,7 @@ def test_exactly_the_common_kinds_are_watched_by_label() -> None:
     """Only the kinds that other programs also use are watched by label. Otherwise the operator would watch every pod of the
     cluster.
     """
-    selectors = {each.kind: each.selector for each in watched()}
+    selectors = {each.kind: each.selector for each in watches_of()}
     assert selectors == {kind: SELECTORS[kind] if kind in LABELLED else "" for kind in KINDS}
     assert {kind: selector for kind, selector in SELECTORS.items() if selector != SELECTOR} == {
         "ControllerRevision": "ome.io/managed-by=ome-operator,!component"

@@ -222,7 +222,7 @@ def _(bed: Bed) -> Iterator[None]:
         "version": 1, "slice": meta.slice_mark(marked), "strangers": {"found": 0, "age": None}, "router": {}, "omitted": 0,
         "upFor": 3600,
         "leaders": [
-            {"id": names.mark(leader["metadata"]["uid"]), "role": "regular", "state": "serving", "listed": True}
+            {"id": names.public_digest(leader["metadata"]["uid"]), "role": "regular", "state": "serving", "listed": True}
         ],
     }  # fmt: skip
     Registry.since = time.monotonic()
@@ -257,7 +257,7 @@ def _(bed: Bed) -> Iterator[None]:
     bed.rig.ready(namespace, SERVICE, 60)
     (router,) = bed.rig.all("Pod", namespace, "component=router")
     leaders = [(role, bed.rig.all("Pod", namespace, f"component={part}")[0]) for role, part in ROLES.items()]
-    marks = {role: names.mark(pod["metadata"]["uid"]) for role, pod in leaders}
+    marks = {role: names.public_digest(pod["metadata"]["uid"]) for role, pod in leaders}
     Registry.body = {
         "version": 1, "slice": meta.slice_mark(from_api.pod(router)), "strangers": {"found": 0, "age": None},
         "router": {}, "omitted": 0, "upFor": 3600, "pairs": [{**marks, "probes": 20, "failed": 20}],

@@ -1,7 +1,7 @@
 """Tests of the facts that are derived from given manifests."""
 
 from ome_operator.api import InferenceService
-from ome_operator.cli.live.cluster_from_manifests import gather, over, ref
+from ome_operator.cli.live.cluster_from_manifests import build_cluster, merge_edit, ref_of_body
 from ome_operator.core.observed.objects import Ref
 from tests.support import yamls
 
@@ -18,7 +18,7 @@ LIVE = {
 def test_an_edit_keeps_what_the_server_keeps() -> None:
     edit = yamls.service("team", "svc", "other")
     edit["metadata"] |= {"labels": {"b": "2"}, "uid": "of an older one"}
-    found = over(edit, LIVE)
+    found = merge_edit(edit, LIVE)
     assert found["spec"]["runtime"] == {"name": "other"} and found["status"] == {"runtime": "rt"}
     metadata = found["metadata"]
     assert (metadata["uid"], metadata["resourceVersion"], metadata["generation"]) == ("u", "8", 4)
@@ -26,28 +26,28 @@ def test_an_edit_keeps_what_the_server_keeps() -> None:
 
 
 def test_of_two_bodies_of_one_object_the_later_one_counts() -> None:
-    cluster = gather([yamls.service("team", "svc", "first"), yamls.service("team", "svc", "second")])
+    cluster = build_cluster([yamls.service("team", "svc", "first"), yamls.service("team", "svc", "second")])
     (kept,) = cluster.services()
     assert kept.parsed.spec.runtime.name == "second"
 
 
 def test_uids_that_nobody_gave_are_always_the_same() -> None:
-    first, second = (gather([yamls.service("team", name, "rt") for name in ("a", "b")]) for _ in range(2))
+    first, second = (build_cluster([yamls.service("team", name, "rt") for name in ("a", "b")]) for _ in range(2))
     uids = {one.ref: one.uid for one in first.services()}
     assert len(set(uids.values())) == 2
     assert uids == {one.ref: one.uid for one in second.services()}
 
 
 def test_other_kinds_are_passed_over() -> None:
-    cluster = gather([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}, LIVE])
-    assert [one.ref for one in cluster.services()] == [Ref("InferenceService", "team", "svc")] == [ref(LIVE)]
+    cluster = build_cluster([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}, LIVE])
+    assert [one.ref for one in cluster.services()] == [Ref("InferenceService", "team", "svc")] == [ref_of_body(LIVE)]
     assert isinstance(cluster.services()[0].parsed, InferenceService)
 
 
 def test_nodes_hold_the_models_that_their_labels_name() -> None:
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": yamls.READY}, "status": ready}
-    assert gather([node]).deps().holders == {next(iter(yamls.READY)): {"n"}}
+    assert build_cluster([node]).deps().holders == {next(iter(yamls.READY)): {"n"}}
 
 
 def test_what_is_made_of_a_short_form_follows_its_edits_and_leaves_what_people_wrote() -> None:
@@ -56,10 +56,10 @@ def test_what_is_made_of_a_short_form_follows_its_edits_and_leaves_what_people_w
         "spec": {"source": {"huggingface": {"repo": "a/b"}}},
     }  # fmt: skip
     which = Ref("ClusterBaseModel", "", "m")
-    (made,) = [one.parsed for one in gather([short]).resources["ClusterBaseModel"]]
+    (made,) = [one.parsed for one in build_cluster([short]).resources["ClusterBaseModel"]]
     assert made.spec.storage.storage_uri == "hf://a/b"
     former = {**made.dump(), "metadata": {**made.dump()["metadata"], "annotations": {"ome.io/source": "older"}}}
     for there, uri in ((former, "hf://a/b"), (yamls.model("m", "hf://by/hand"), "hf://by/hand")):
         there["spec"]["storage"]["storageUri"] = there["spec"]["storage"]["storageUri"].replace("a/b", "a/old")
-        kept = gather([short, there]).find(which)
+        kept = build_cluster([short, there]).find(which)
         assert kept is not None and kept.parsed.spec.storage.storage_uri == uri

@@ -5,13 +5,13 @@ from functools import cache
 from typing import Any
 
 from ome_operator.cli.live import details as reading
-from ome_operator.cli.live.board import Board
+from ome_operator.cli.live.board import ClusterState
 from ome_operator.cli.live.details import details
 from ome_operator.cli.live.traffic import TrafficSamples
 from ome_operator.describe.actions import CommandBuilder
 from ome_operator.describe.causes import causes
 from ome_operator.kube.errors import Forbidden, KubeError, Transient
-from ome_operator.kube.podlogs import LogLine, Wanted
+from ome_operator.kube.podlogs import LogLine, LogWindow
 from tests.support import console, parts
 from tests.support.bodies import Cluster
 from tests.support.fake_api import FakeApi
@@ -22,7 +22,7 @@ ILL = "kimi-k2-instruct-decoder-44924f87-0-w-7"
 
 
 @cache
-def shown() -> Board:
+def shown() -> ClusterState:
     """Return the simulated cluster of tests/support/console.py, without the service whose texts contain escape sequences."""
     return console.fleet(hostile=False).seen()
 
@@ -32,7 +32,7 @@ async def told(answers: dict[bool, Any], **more: Any) -> Any:
     of the present container.
     """
 
-    async def read(_: str, pod: str, __: str, wanted: Wanted) -> AsyncIterator[LogLine]:
+    async def read(_: str, pod: str, __: str, wanted: LogWindow) -> AsyncIterator[LogLine]:
         answer = answers[wanted.previous]
         if isinstance(answer, KubeError):
             raise answer

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ome_operator import keys
-from ome_operator.cli.live.diagnosis import troubles
+from ome_operator.cli.live.diagnosis import read_trouble
 from tests.support import yamls
 from tests.support.fake_api import Call, FakeApi
 
@@ -40,6 +40,6 @@ async def test_the_last_complete_revision_is_offered_for_a_new_one_that_fails() 
         known = {"ControllerRevision": [revision("old", 1, uid), revision("new", 2, uid)], "Pod": [pod]}
         return known.get(call.kind, [])
 
-    found = await troubles(FakeApi({"list_objects": listed, "get": service}), "team", "svc")
+    found = await read_trouble(FakeApi({"list_objects": listed, "get": service}), "team", "svc")
     assert [stuck.reason for stuck in found.pods] == ["ImagePullBackOff"]
     assert found.back == "revision old was complete before; to go back to it: ome undo svc -n team"

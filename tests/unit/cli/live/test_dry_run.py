@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ome_operator import keys
-from ome_operator.cli.live.dry_run import refused
+from ome_operator.cli.live.dry_run import find_refused_objects
 from ome_operator.core.observed.objects import Ref
 from ome_operator.kube.errors import Forbidden, Invalid, KubeError, NotServed, ServerError
 from tests.support.fake_api import Call, FakeApi
@@ -35,20 +35,20 @@ def service(namespace: str = "team") -> dict[str, Any]:
     ],
 )
 async def test_what_is_refused_is_a_sentence(error: KubeError, said: str) -> None:
-    ((which, reason),) = (await refused(FakeApi({"apply": error}), [service()], ())).items()
+    ((which, reason),) = (await find_refused_objects(FakeApi({"apply": error}), [service()], ())).items()
     assert which == SVC and reason.startswith(said)
 
 
 @pytest.mark.parametrize("error", [None, Forbidden(NO_RIGHT), NotServed("the server could not find the requested resource")])
 async def test_nothing_is_said_where_it_is_taken_or_may_not_be_tried(error: KubeError | None) -> None:
-    assert await refused(FakeApi({"apply": error}), [service()], ()) == {}
+    assert await find_refused_objects(FakeApi({"apply": error}), [service()], ()) == {}
 
 
 async def test_an_unknown_field_is_refused_in_the_words_of_lint() -> None:
     body = service()
     body["spec"] = {"engines": {}, "modle": {}, "engine": {}}
     error = ServerError(f"{UNKNOWN.format('engines')}, {UNKNOWN.format('modle')}", 500)
-    assert await refused(FakeApi({"apply": error}), [body], ()) == {
+    assert await find_refused_objects(FakeApi({"apply": error}), [body], ()) == {
         SVC: "spec.engines is not a field of spec of InferenceService: write engine; "
         "spec.modle is not a field of spec of InferenceService: write model",
     }
@@ -56,7 +56,7 @@ async def test_an_unknown_field_is_refused_in_the_words_of_lint() -> None:
 
 async def test_what_the_api_server_cannot_do_now_says_nothing_about_the_object() -> None:
     with pytest.raises(ServerError):
-        await refused(FakeApi({"apply": ServerError("etcdserver: request timed out", 500)}), [service()], ())
+        await find_refused_objects(FakeApi({"apply": ServerError("etcdserver: request timed out", 500)}), [service()], ())
 
 
 async def test_an_object_of_a_namespace_that_comes_with_it_is_tried_elsewhere() -> None:
@@ -69,6 +69,6 @@ async def test_an_object_of_a_namespace_that_comes_with_it_is_tried_elsewhere() 
         return Invalid("spec: no") if there else NotServed('namespaces "new" not found')
 
     api = FakeApi({"apply": answer})
-    assert await refused(api, [service("new")], {"new"}) == {SVC._replace(namespace="new"): "spec: no"}
+    assert await find_refused_objects(api, [service("new")], {"new"}) == {SVC._replace(namespace="new"): "spec: no"}
     sent = api.bodies("apply")[0]
     assert sent["metadata"] == {"name": "svc", "namespace": "new"} and "status" not in sent, "only fields that users write"

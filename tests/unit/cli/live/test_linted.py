@@ -17,7 +17,7 @@ from ome_operator.cli.app import app
 from ome_operator.cli.live.linted import MOST_LINES
 from ome_operator.cli.live.preview import preview
 from ome_operator.cli.manifests import read_manifests
-from ome_operator.errors import Unanswered
+from ome_operator.errors import QuestionUnanswered
 from ome_operator.kube.errors import Forbidden, NotFound
 from tests.support import parts, yamls
 from tests.support.fake_api import Call, FakeApi
@@ -103,7 +103,7 @@ def test_a_service_with_an_annotation_is_left_alone(answers: Any) -> None:
 def test_who_may_not_read_is_told_so_and_nothing_is_guessed(answers: Any) -> None:
     answers(cluster(*broken("here"), forbidden="ClusterServingRuntime"))
     result = run("lint")
-    assert isinstance(result.exception, Unanswered) and result.stdout == ""
+    assert isinstance(result.exception, QuestionUnanswered) and result.stdout == ""
     assert 'User "jane" cannot list' in str(result.exception)
     assert str(result.exception).endswith("Use -f to check files instead.")
 
@@ -118,7 +118,7 @@ def test_a_service_that_is_not_there(answers: Any) -> None:
     [["svc", "-A"], ["svc", "-f", BROKEN], ["-A", "-f", BROKEN], ["--fix"], ["--catalog", "config"]],
 )
 def test_options_that_say_two_things(words: list[object]) -> None:
-    assert isinstance(run("lint", *words).exception, Unanswered)
+    assert isinstance(run("lint", *words).exception, QuestionUnanswered)
 
 
 def test_render_says_it_beside_its_answer() -> None:

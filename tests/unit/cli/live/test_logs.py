@@ -7,9 +7,9 @@ from typing import cast
 import pytest
 
 from ome_operator.cli.live import logs as asked
-from ome_operator.cli.live.logs import Source, follow, merged
+from ome_operator.cli.live.logs import Source, follow_logs, show_merged
 from ome_operator.kube import errors
-from ome_operator.kube.podlogs import LogLine, Logs, Wanted
+from ome_operator.kube.podlogs import LogLine, Logs, LogWindow
 
 Script = list[LogLine | Exception]
 
@@ -29,9 +29,9 @@ class Played:
 
     def __init__(self, **scripts: list[Script]) -> None:
         self.scripts = scripts
-        self.asked: list[tuple[str, Wanted]] = []
+        self.asked: list[tuple[str, LogWindow]] = []
 
-    async def lines(self, namespace: str, pod: str, container: str, wanted: Wanted) -> AsyncIterator[LogLine]:
+    async def lines(self, namespace: str, pod: str, container: str, wanted: LogWindow) -> AsyncIterator[LogLine]:
         self.asked.append((pod, wanted))
         script = self.scripts[pod].pop(0) if self.scripts[pod] else [errors.NotFound(f"no pod {pod}")]
         for one in script:
@@ -55,14 +55,17 @@ class Seen:
 async def test_lines_of_all_ranks_come_in_the_order_of_time() -> None:
     played, seen = Played(a=[[at(1, "a1"), at(4, "a4")]], b=[[at(2, "b2"), at(3, "b3"), at(5, "b5")]], c=[[]]), Seen()
     sources = [source(pod) for pod in "abc"]
-    assert await merged(cast(Logs, played), sources, Wanted(), seen.show, seen.complaints.append) == 0
+    assert await show_merged(cast(Logs, played), sources, LogWindow(), seen.show, seen.complaints.append) == 0
     assert [text for _, text in seen.shown] == ["a1", "b2", "b3", "a4", "b5"]
 
 
 async def test_a_log_that_cannot_be_read_hides_no_other() -> None:
     waits = errors.Invalid("container main is waiting to start: ContainerCreating")
     played, seen = Played(a=[[waits]], b=[[at(1, "b1")]]), Seen()
-    assert await merged(cast(Logs, played), [source("a"), source("b")], Wanted(), seen.show, seen.complaints.append) == 1
+    assert (
+        await show_merged(cast(Logs, played), [source("a"), source("b")], LogWindow(), seen.show, seen.complaints.append)
+        == 1
+    )
     assert seen.shown == [("b", "b1")]
     assert seen.complaints == ["a: container main is waiting to start: ContainerCreating"]
 
@@ -70,7 +73,10 @@ async def test_a_log_that_cannot_be_read_hides_no_other() -> None:
 async def test_pods_that_have_written_nothing_are_counted() -> None:
     """A pod that is not scheduled has an empty log, which the API server returns without an error."""
     played, seen = Played(a=[[]], b=[[]]), Seen()
-    assert await merged(cast(Logs, played), [source("a"), source("b")], Wanted(), seen.show, seen.complaints.append) == 0
+    assert (
+        await show_merged(cast(Logs, played), [source("a"), source("b")], LogWindow(), seen.show, seen.complaints.append)
+        == 0
+    )
     assert seen.complaints == ["no lines from 2 pods: `ome status` shows whether the pods have started"]
 
 
@@ -81,8 +87,8 @@ async def followed(played: Played, pods: Callable[[int], list[str]], until: Call
     async def look() -> list[Source]:
         return [source(pod) for pod in pods(next(looks))]
 
-    wanted = Wanted(follow=True, tail=5)
-    task = asyncio.create_task(follow(cast(Logs, played), look, wanted, seen.show, seen.complaints.append))
+    wanted = LogWindow(follow=True, tail=5)
+    task = asyncio.create_task(follow_logs(cast(Logs, played), look, wanted, seen.show, seen.complaints.append))
     async with asyncio.timeout(20):
         while not until(seen):
             assert not task.done(), task.result()

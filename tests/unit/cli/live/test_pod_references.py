@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from ome_operator.api.pod_fields import forms
-from ome_operator.cli.live.pod_references import missing
+from ome_operator.api.pod_fields import field_forms
+from ome_operator.cli.live.pod_references import find_missing_references
 from ome_operator.cli.live.preview import preview
 from ome_operator.core.observed.objects import Ref
 from ome_operator.core.podspec.named_objects import CLAIM, CONFIG_MAP, SECRET, references
@@ -129,7 +129,7 @@ def test_a_value_of_a_wrong_form_names_no_object(wrong: Any) -> None:
 )
 def test_kubernetes_has_no_other_field_for_these_kinds(type_: str, known: set[str]) -> None:
     words = ("configMap", "secret", "persistentVolumeClaim")
-    assert {name for name in forms(type_) if name.startswith(words)} == known
+    assert {name for name in field_forms(type_) if name.startswith(words)} == known
 
 
 @pytest.mark.parametrize(("sample", "generated"), [("kimi-k2-pd", "svc-router-key"), ("kimi-k2-trtllm", "svc-ssh")])
@@ -137,8 +137,8 @@ async def test_a_secret_that_the_operator_generates_is_not_missing(sample: str, 
     """The key of a router and the SSH key of an engine over MPI are not reported as missing, because the operator creates
     these Secrets.
     """
-    service, deps = parts.shipped(f"moonshotai/{sample}.yaml")
+    service, deps = parts.shipped_service(f"moonshotai/{sample}.yaml")
     after = compute_outcome(service, deps)
     assert after.generated == {generated.replace("svc", service.name)}
-    said = await missing(FakeApi({"get_metadata": ABSENT}), after, service.namespace, ())
+    said = await find_missing_references(FakeApi({"get_metadata": ABSENT}), after, service.namespace, ())
     assert not any(name in sentence for sentence in said for name in after.generated)

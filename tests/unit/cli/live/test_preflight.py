@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ome_operator.cli.live import preflight
-from ome_operator.cli.live.preflight import Look, Stopped
+from ome_operator.cli.live.preflight import CheckStopped, PreflightRun
 from ome_operator.core.preflight.on_demand import Trial
 from ome_operator.describe.preflight import report, report_lines
 from ome_operator.kube import errors
@@ -28,7 +28,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def looked(api: Looked, *trials: Trial, within: int = 60, said: list[str] | None = None) -> list[str]:
     """Return the output of `ome preflight` for the user, given the answers of this API server."""
-    look = Look(api, trials or (made(),), within, (said if said is not None else []).append)
+    look = PreflightRun(api, trials or (made(),), within, (said if said is not None else []).append)
     return report_lines(report(*await look.run()))
 
 
@@ -163,7 +163,7 @@ async def test_signal_removes_all_check_pods(number: int) -> None:
         return status("n", RUNS)
 
     api = Looked(play)
-    with pytest.raises(Stopped) as stopped:
+    with pytest.raises(CheckStopped) as stopped:
         await looked(api)
     assert stopped.value.number == number and len(api.ever) == 5 and api.made == {}
     assert signal.getsignal(number) in (before, signal.SIG_DFL, signal.default_int_handler)
@@ -185,7 +185,7 @@ async def test_a_signal_while_pods_are_being_made() -> None:
     await asyncio.sleep(0.02)
     assert not task.done()
     gate.set()
-    with pytest.raises(Stopped):
+    with pytest.raises(CheckStopped):
         await task
     assert len(api.ever) == 5 and api.made == {}
 

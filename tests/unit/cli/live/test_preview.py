@@ -55,7 +55,7 @@ def live(nodes: Any, strangers: Any = (), quotas: Any = (), **spec: Any) -> Fake
     stored = service()
     stored["spec"] |= spec
     stored["metadata"] |= {"uid": parts.UID, "resourceVersion": "5", "generation": 1}
-    plan = sync(*parts.applied([stored, MODEL, RUNTIME]), Observed(), START)
+    plan = sync(*parts.apply_bodies([stored, MODEL, RUNTIME]), Observed(), START)
     made = [item.manifest for item in (*plan.first, *plan.apply)]
     there: dict[str, list[Any]] = {
         "InferenceService": [stored],

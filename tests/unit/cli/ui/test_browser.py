@@ -16,16 +16,16 @@ from typing import Any
 import pytest
 
 from ome_local.realnode import requirements
-from ome_operator.cli.live.board import Looker
+from ome_operator.cli.live.board import ClusterPoller
 from ome_operator.cli.ui import server
 from ome_operator.cli.ui.feed import Feed
-from ome_operator.cli.ui.server import Site, served
+from ome_operator.cli.ui.server import ClusterSite, serve_site
 from ome_operator.describe.actions import CommandBuilder
 from tests.support import console
 from tests.support.bodies import Cluster
 from tests.support.heard import hear
 from tests.support.parts import ROOT
-from tests.support.waiting import until
+from tests.support.waiting import wait_until
 
 playwright = pytest.importorskip("playwright.async_api", reason="the package playwright is not installed")
 KIMI = "/service/kimi-k2-instruct/kimi-k2-instruct"
@@ -69,7 +69,7 @@ class Browser:
             first[:] = await self.page.evaluate(entries)
             return bool(first)
 
-        await until(recorded, within=10)
+        await wait_until(recorded, within=10)
         return first[0]
 
     async def open(self, path: str) -> None:
@@ -93,10 +93,10 @@ class Browser:
 @asynccontextmanager
 async def looking(cluster: Cluster, size: Any = WIDE, scheme: str = "light", **more: Any) -> AsyncIterator[Browser]:
     api = cluster.api()
-    looker = Looker(api, "")
-    site = Site(api, cluster.reads(), Feed(looker.look, pause=0.2), CommandBuilder(), "https://k8s.example:6443")
+    looker = ClusterPoller(api, "")
+    site = ClusterSite(api, cluster.reads(), Feed(looker.look, pause=0.2), CommandBuilder(), "https://k8s.example:6443")
     await site.feed.once()
-    async with served(site, 0) as address, playwright.async_playwright() as engine:
+    async with serve_site(site, 0) as address, playwright.async_playwright() as engine:
         window = await engine.chromium.launch(executable_path=program(), args=["--no-sandbox"])
         context = await window.new_context(viewport=size, color_scheme=scheme, locale="en-GB", **more)
         found = Browser(await context.new_page(), address.open.partition("/?")[0], cluster)

@@ -8,11 +8,11 @@ import aiohttp
 import pytest
 
 from tests.support import console
-from tests.support.visitor import KIMI, visiting
+from tests.support.visitor import KIMI, visit_ui
 
 
 async def test_the_token_is_traded_for_a_cookie_that_scripts_do_not_see() -> None:
-    async with visiting(console.fleet(kimi=False, hostile=False), enter=False) as visitor:
+    async with visit_ui(console.fleet(kimi=False, hostile=False), enter=False) as visitor:
         assert (await visitor.get("/"))[0] == 401
         async with visitor.session.get(visitor.address, allow_redirects=False) as answer:
             cookie, text = answer.headers["Set-Cookie"], await answer.text()
@@ -25,7 +25,7 @@ async def test_what_a_browser_is_started_with_lets_in_a_single_browser(caplog: p
     """The address with which the browser is started admits a single browser. If another user of the machine uses it first,
     the user is warned, and the other user loses access.
     """
-    async with visiting(console.fleet(kimi=False, hostile=False), enter=False) as visitor:
+    async with visit_ui(console.fleet(kimi=False, hostile=False), enter=False) as visitor:
         path = visitor.ticket.removeprefix(visitor.base)
         assert [(await visitor.get(path))[0] for _ in range(2)] == [200, 200], "the same browser may go back"
         assert (await visitor.get("/"))[0] == 200 and not caplog.text
@@ -43,7 +43,7 @@ async def test_what_a_browser_is_started_with_lets_in_a_single_browser(caplog: p
 
 
 async def test_each_browser_has_its_own_session() -> None:
-    async with visiting(console.fleet(kimi=False, hostile=False), enter=False) as visitor:
+    async with visit_ui(console.fleet(kimi=False, hostile=False), enter=False) as visitor:
         cookies = set()
         for _ in range(2):
             async with aiohttp.ClientSession() as browser, browser.get(visitor.address) as answer:
@@ -53,7 +53,7 @@ async def test_each_browser_has_its_own_session() -> None:
 
 @pytest.mark.parametrize("path", ["/", "/nodes", KIMI, "/live/", f"/live{KIMI}", "/static/ui.js", "/nothing"])
 async def test_without_the_cookie_there_is_nothing(path: str) -> None:
-    async with visiting(console.fleet(kimi=False, hostile=False), enter=False) as visitor:
+    async with visit_ui(console.fleet(kimi=False, hostile=False), enter=False) as visitor:
         for asked in (path, f"{path}?token=", f"{path}?token=wrong"):
             status, text = await visitor.get(asked)
             assert status == 401 and "qwen" not in text
@@ -81,13 +81,13 @@ async def test_other_names_and_other_sites_are_refused(headers: dict[str, str]) 
     """A request is refused if it was sent to another name that resolves to this machine, or from a page of another website,
     even with the cookie and the token.
     """
-    async with visiting(console.fleet(kimi=False, hostile=False)) as visitor:
+    async with visit_ui(console.fleet(kimi=False, hostile=False)) as visitor:
         for path in ("/", f"/?token={visitor.token}", "/live/", "/static/ui.js"):
             assert (await visitor.get(path, **headers))[0] in (400, 403)
 
 
 async def test_its_own_origin_and_the_names_of_loopback_are_served() -> None:
-    async with visiting(console.fleet(kimi=False, hostile=False)) as visitor:
+    async with visit_ui(console.fleet(kimi=False, hostile=False)) as visitor:
         port = visitor.base.rpartition(":")[2]
         assert (await visitor.get("/", Origin=visitor.base))[0] == 200
         assert (await visitor.get("/", Host=f"localhost:{port}"))[0] == 200
@@ -96,13 +96,13 @@ async def test_its_own_origin_and_the_names_of_loopback_are_served() -> None:
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 async def test_ui_refuses_methods_that_write(method: str) -> None:
-    async with visiting(console.fleet(kimi=False, hostile=False)) as visitor:
+    async with visit_ui(console.fleet(kimi=False, hostile=False)) as visitor:
         assert (await visitor.session.request(method, f"{visitor.base}/")).status == 405
 
 
 @pytest.mark.parametrize("path", ["/", "/nodes", "/service/code/qwen3-coder", "/live/", "/static/ui.css", "/nothing"])
 async def test_every_answer_forbids_what_is_not_its_own(path: str) -> None:
-    async with visiting(console.fleet(kimi=False, hostile=False)) as visitor:
+    async with visit_ui(console.fleet(kimi=False, hostile=False)) as visitor:
         headers = (await visitor.session.get(visitor.base + path)).headers
         policy = headers["Content-Security-Policy"]
         assert policy.startswith("default-src 'none'") and "unsafe" not in policy and "http" not in policy
@@ -114,12 +114,12 @@ async def test_every_answer_forbids_what_is_not_its_own(path: str) -> None:
     "path", ["/static/../server.py", "/static/%2e%2e%2fserver.py", "/static/ui.css/..", "/static/page.html"]
 )
 async def test_only_its_own_files_are_served(path: str) -> None:
-    async with visiting(console.fleet(kimi=False, hostile=False)) as visitor:
+    async with visit_ui(console.fleet(kimi=False, hostile=False)) as visitor:
         assert (await visitor.get(path))[0] == 404
 
 
 async def test_the_way_in_leads_to_no_other_site() -> None:
-    async with visiting(console.fleet(kimi=False, hostile=False)) as visitor:
+    async with visit_ui(console.fleet(kimi=False, hostile=False)) as visitor:
         for path in ("//evil.example/", "/\\evil.example/", "/\\/evil.example/", "/%22%3E%3Cscript%3E", "/service/a'b/c"):
             _, text = await visitor.get(f"{path}?token={visitor.token}")
             assert not re.search(r"url=[/\\]{2}", text) and "<script" not in text and text.count('"') == 12

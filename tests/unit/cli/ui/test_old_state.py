@@ -9,8 +9,8 @@ import pytest
 
 from ome_operator.cli.ui import feed
 from tests.support import console
-from tests.support.visitor import Visitor, visiting
-from tests.support.waiting import until
+from tests.support.visitor import Visitor, visit_ui
+from tests.support.waiting import wait_until
 
 
 async def paused(visitor: Visitor) -> None:
@@ -21,12 +21,12 @@ async def paused(visitor: Visitor) -> None:
         await asyncio.sleep(0.4)
         return visitor.site.feed.number == before
 
-    await until(stopped, within=10)
+    await wait_until(stopped, within=10)
 
 
 async def test_the_first_page_after_a_pause_shows_the_present_state() -> None:
     cluster = console.fleet(hostile=False)
-    async with visiting(cluster) as visitor:
+    async with visit_ui(cluster) as visitor:
         await paused(visitor)
         cluster.vanish("search")
         assert "embedder" not in await visitor.page("/")
@@ -39,7 +39,7 @@ async def test_the_first_page_after_a_pause_shows_the_present_state() -> None:
 
 async def test_a_page_that_waited_in_vain_shows_how_old_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "PATIENCE", 0.1)
-    async with visiting(console.fleet(hostile=False)) as visitor:
+    async with visit_ui(console.fleet(hostile=False)) as visitor:
         await paused(visitor)
         board, hung = visitor.site.feed.board, asyncio.Event()
         assert board is not None
@@ -59,7 +59,7 @@ async def test_a_dead_operator_is_named_and_a_dead_service_is_not_ready() -> Non
         if pod["metadata"]["namespace"] == "search":
             pod["status"]["conditions"][-1]["status"] = "False"
     said = "No operator has renewed its Lease for 10 min, so the status may be outdated."
-    async with visiting(cluster) as visitor:
+    async with visit_ui(cluster) as visitor:
         for path in ("/", "/nodes", "/service/search/embedder"):
             assert (await visitor.page(path)).count(said) == 1, path
         assert re.search(r'id="r-search/embedder" class="starting".*?<b>Outdated</b>', await visitor.page("/"), re.DOTALL)

@@ -31,7 +31,7 @@ def test_what_is_no_time_has_no_age(since: str) -> None:
 
 def test_a_section_that_only_grew_older_is_the_same() -> None:
     def drawn(text: str) -> str:
-        return render.Drawn("s", Markup(text)).digest
+        return render.RenderedSection("s", Markup(text)).digest
 
     assert drawn('<time datetime="x">4s</time>') == drawn('<time datetime="x">9m</time>')
     assert drawn('<time datetime="x">4s</time>') != drawn('<time datetime="y">4s</time>')
@@ -43,7 +43,7 @@ def test_values_are_escaped_by_every_template() -> None:
     for name in render.ENVIRONMENT.list_templates():
         source = render.ENVIRONMENT.loader.get_source(render.ENVIRONMENT, name)[0]  # type: ignore[union-attr]
         assert "safe" not in source.replace("safe.", "") and "autoescape" not in source, name
-    html = render.draw(Section("reading", {"why": "<b>"}), NOW).html
+    html = render.render_section(Section("reading", {"why": "<b>"}), NOW).html
     assert "&lt;b&gt;" in html and "<b>" not in html
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ome_operator.cli.live.board import Looker
+from ome_operator.cli.live.board import ClusterPoller
 from ome_operator.cli.ui import server
 from ome_operator.cli.ui.feed import SHARE, Feed
 from ome_operator.cli.ui.server import STREAMS
@@ -17,8 +17,8 @@ from tests.support import console
 from tests.support.bodies import Cluster, ago
 from tests.support.console import HOSTILE
 from tests.support.heard import hear
-from tests.support.visitor import KIMI, visiting
-from tests.support.waiting import until
+from tests.support.visitor import KIMI, visit_ui
+from tests.support.waiting import wait_until
 
 
 class Parsed(HTMLParser):
@@ -37,7 +37,7 @@ class Parsed(HTMLParser):
 
 
 async def test_the_worst_service_stands_first_with_its_rank_and_reason() -> None:
-    async with visiting(console.fleet(hostile=False)) as visitor:
+    async with visit_ui(console.fleet(hostile=False)) as visitor:
         text = await visitor.page("/")
     rows = re.findall(r'<tr id="r-([^"]+)"', text)
     assert rows[:2] == ["kimi-k2-instruct/kimi-k2-instruct", "research/glm-4-6"]
@@ -46,7 +46,7 @@ async def test_the_worst_service_stands_first_with_its_rank_and_reason() -> None
 
 
 async def test_a_service_has_its_chain_its_last_words_and_what_to_type() -> None:
-    async with visiting(console.fleet(hostile=False)) as visitor, visitor.stream(KIMI) as stream:
+    async with visit_ui(console.fleet(hostile=False)) as visitor, visitor.stream(KIMI) as stream:
         left = await stream.until("left", "memory_pool.py")
         right = stream.shown["right"]
     chain = re.findall(r'<span class="k">(\w+)</span><span class="v">([^<]+)', left)
@@ -58,7 +58,7 @@ async def test_a_service_has_its_chain_its_last_words_and_what_to_type() -> None
 
 
 async def test_nodes_show_groups_weights_and_who_waits() -> None:
-    async with visiting(console.fleet(hostile=False)) as visitor:
+    async with visit_ui(console.fleet(hostile=False)) as visitor:
         text = await visitor.page("/nodes")
     assert "192</b> GPUs on 24 nodes" in text and "cordoned" in text and "lost" in text
     assert "no space left on /raid" in text and "16/19 nodes" in text and "1240 MB/s" in text
@@ -73,7 +73,7 @@ async def test_nodes_show_the_groups_that_leave_and_those_that_come() -> None:
     move = {"component": "engine", "revision": revision, "group": 0, "phase": "Replacing", "replacement": "1"}
     body["status"]["moves"] = [{**move, "since": ago(minutes=1), "node": "h200-19", "cause": "taint <b>x"}]
     body["spec"]["moves"] = {}
-    async with visiting(cluster) as visitor:
+    async with visit_ui(cluster) as visitor:
         text = await visitor.page("/nodes")
     assert "leaves</span>" in text and "replaces engine 0</span>" in text
     assert "taint &lt;b&gt;x), Replacing: its replacement, engine 1, is starting on h200-" in text
@@ -84,7 +84,7 @@ async def test_what_users_write_is_text(path: str) -> None:
     """Texts that users write are shown as text and never interpreted: annotations, labels, messages, reasons, events, log
     lines, names of models, and times.
     """
-    async with visiting(console.fleet(kimi=False)) as visitor, visitor.stream(path) as stream:
+    async with visit_ui(console.fleet(kimi=False)) as visitor, visitor.stream(path) as stream:
         whole = await visitor.page(path)
         await stream.look()
         await asyncio.sleep(0.1)
@@ -104,7 +104,7 @@ async def test_what_users_write_is_text(path: str) -> None:
 
 
 async def test_a_page_asks_nobody_else() -> None:
-    async with visiting(console.fleet(hostile=False)) as visitor:
+    async with visit_ui(console.fleet(hostile=False)) as visitor:
         for path in ("/", "/nodes", KIMI):
             for _, named in Parsed(await visitor.page(path)).elements:
                 for name in ("href", "src", "action"):
@@ -117,7 +117,7 @@ async def test_a_page_asks_nobody_else() -> None:
 async def test_commands_of_hostile_names_are_quoted() -> None:
     cluster = console.fleet(kimi=False, hostile=False)
     cluster.objects["InferenceService"][0]["metadata"]["name"] = "x; rm -rf ~"
-    async with visiting(cluster) as visitor:
+    async with visit_ui(cluster) as visitor:
         text = await visitor.page("/service/code/x%3B%20rm%20-rf%20~")
     assert "ome explain &#39;x; rm -rf ~&#39; -n code" in text
 
@@ -127,7 +127,7 @@ async def test_commands_of_hostile_names_are_quoted() -> None:
 
 async def test_only_what_changed_is_sent_again() -> None:
     cluster = console.fleet(hostile=False)
-    async with visiting(cluster) as visitor, visitor.stream("/") as stream:
+    async with visit_ui(cluster) as visitor, visitor.stream("/") as stream:
         await stream.look()
         assert set(stream.shown) == {"summary", "waves", "services", "rights"}
         stream.shown.clear()
@@ -142,7 +142,7 @@ async def test_only_what_changed_is_sent_again() -> None:
 
 async def test_a_namespace_that_vanishes_while_it_is_looked_at() -> None:
     cluster = console.fleet(hostile=False)
-    async with visiting(cluster) as visitor, visitor.stream(KIMI) as stream:
+    async with visit_ui(cluster) as visitor, visitor.stream(KIMI) as stream:
         looked = await stream.look()
         assert looked["sections"] == ["head", "left", "right", "plots", "rights"]
         cluster.vanish("kimi-k2-instruct")
@@ -156,7 +156,7 @@ async def test_a_namespace_that_vanishes_while_it_is_looked_at() -> None:
 
 async def test_a_cluster_that_does_not_answer_keeps_the_last_view() -> None:
     cluster = console.fleet(hostile=False)
-    async with visiting(cluster) as visitor, visitor.stream("/") as stream:
+    async with visit_ui(cluster) as visitor, visitor.stream("/") as stream:
         before = (await stream.look())["at"]
         cluster.refused["InferenceService"] = Transient("connection refused <b>")
         looked = await stream.look()
@@ -171,7 +171,7 @@ async def test_a_cluster_that_does_not_answer_keeps_the_last_view() -> None:
 
 async def test_a_body_that_nobody_expected_ends_nothing() -> None:
     cluster = console.fleet(kimi=False, hostile=False)
-    async with visiting(cluster) as visitor, visitor.stream("/") as stream:
+    async with visit_ui(cluster) as visitor, visitor.stream("/") as stream:
         await stream.look()
         cluster.objects["Pod"][0]["metadata"] = "no map"  # type: ignore[assignment]
         looked = await stream.look()
@@ -185,7 +185,7 @@ async def test_a_kubeconfig_without_rights_gets_sentences() -> None:
     cluster = console.fleet(hostile=False)
     for kind in ("Node", "NodeModels", "Event", "ClusterServingRuntime", "ControllerRevision"):
         cluster.refused[kind] = Forbidden(f'{kind} is forbidden: User "eve" cannot list resource', 403)
-    async with visiting(cluster) as visitor:
+    async with visit_ui(cluster) as visitor:
         assert "You may not read controllerrevisions, nodes" in await visitor.page("/")
         assert "Nodes cannot be read" in await visitor.page("/nodes") and "decode 0" in await visitor.page("/nodes")
         async with visitor.stream(KIMI) as stream:
@@ -201,28 +201,28 @@ async def test_who_may_read_a_single_namespace_sees_that() -> None:
         return everything(call) if call.namespace == "code" else Forbidden("services at the cluster scope", 403)
 
     api.answers["list_objects"] = only
-    board = await Looker(api, "", fallback="code").look()
+    board = await ClusterPoller(api, "", fallback="code").look()
     assert [name for _, name in board.trees] == ["qwen3-coder"] and board.namespace == "code"
     with pytest.raises(Forbidden):
-        await Looker(api, "", fallback="chat").look()
+        await ClusterPoller(api, "", fallback="chat").look()
 
 
 async def test_without_any_rights_the_page_says_so() -> None:
     cluster = console.fleet(kimi=False, hostile=False)
     cluster.refused["InferenceService"] = Forbidden('inferenceservices.ome.io is forbidden: User "eve"', 403)
-    async with visiting(cluster) as visitor:
+    async with visit_ui(cluster) as visitor:
         text = await visitor.page("/")
     assert "User &#34;eve&#34;" in text and "tries again" in text
 
 
 async def test_an_empty_cluster_says_what_to_do() -> None:
-    async with visiting(Cluster()) as visitor:
+    async with visit_ui(Cluster()) as visitor:
         assert "There is no InferenceService in this cluster" in await visitor.page("/")
         assert "No node has GPUs" in await visitor.page("/nodes")
 
 
 async def test_it_writes_nothing_and_looks_only_while_somebody_does() -> None:
-    async with visiting(console.fleet(hostile=False)) as visitor:
+    async with visit_ui(console.fleet(hostile=False)) as visitor:
         async with visitor.stream(KIMI) as stream:
             for _ in range(3):
                 await stream.look()
@@ -230,7 +230,7 @@ async def test_it_writes_nothing_and_looks_only_while_somebody_does() -> None:
         async def nobody() -> bool:
             return visitor.site.feed.viewers == 0
 
-        await until(nobody, within=5)
+        await wait_until(nobody, within=5)
         await asyncio.sleep(0.5)
         seen = visitor.site.feed.number
         await asyncio.sleep(0.3)
@@ -244,7 +244,7 @@ async def test_it_writes_nothing_and_looks_only_while_somebody_does() -> None:
 async def test_what_changes_seldom_is_read_seldom() -> None:
     cluster = console.fleet(hostile=False)
     api = cluster.api()
-    looker = Looker(api, "")
+    looker = ClusterPoller(api, "")
     for _ in range(5):
         await looker.look()
     # The pods of the agents are read as seldom as nodes.
@@ -252,7 +252,7 @@ async def test_what_changes_seldom_is_read_seldom() -> None:
 
 
 async def test_number_of_open_pages_is_limited() -> None:
-    async with visiting(console.fleet(kimi=False, hostile=False)) as visitor:
+    async with visit_ui(console.fleet(kimi=False, hostile=False)) as visitor:
         visitor.site.feed.viewers = STREAMS
         assert (await visitor.get("/live/"))[0] == 503
 
@@ -260,7 +260,7 @@ async def test_number_of_open_pages_is_limited() -> None:
 async def test_traffic_is_plotted_where_rights_reach(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "FRESH", 0.0)
     cluster = hear(console.fleet(hostile=False))
-    async with visiting(cluster) as visitor, visitor.stream("/service/code/qwen3-coder") as stream:
+    async with visit_ui(cluster) as visitor, visitor.stream("/service/code/qwen3-coder") as stream:
         await stream.until("plots", "<polyline")
         assert "Tokens generated <b>" in stream.shown["plots"] and "<b>0.4-0.6s</b>" in stream.shown["plots"]
 
@@ -273,7 +273,7 @@ async def test_services_show_the_numbers_of_their_status_with_their_time() -> No
             body["status"]["traffic"] = {"time": ago(minutes=5), "requestsPerSecond": 2.4, "roles": roles}
         elif body["metadata"]["name"] == "embedder":
             body["status"]["traffic"] = {"time": HOSTILE, "requestsPerSecond": HOSTILE, "roles": HOSTILE}
-    async with visiting(cluster) as visitor:
+    async with visit_ui(cluster) as visitor:
         text = await visitor.page("/")
     assert re.search(r"2\.4 req/s, 7 running, 2 waiting<small><time [^>]*>\d+m</time> ago", text)
     assert "req/s" not in text.replace("2.4 req/s", "") and "<script>document" not in text
@@ -295,7 +295,7 @@ async def test_where_metrics_cannot_be_read_a_sentence_says_so(answer: Exception
     cluster = console.fleet(hostile=False)
     if answer is not None:
         cluster.summaries = dict.fromkeys(hear(cluster).summaries, answer)
-    async with visiting(cluster) as visitor, visitor.stream("/service/code/qwen3-coder") as stream:
+    async with visit_ui(cluster) as visitor, visitor.stream("/service/code/qwen3-coder") as stream:
         await stream.until("plots", said)
         assert "<svg" not in stream.shown["plots"] and "<i>" not in stream.shown["plots"]
 
@@ -308,7 +308,7 @@ async def test_a_hundred_services_with_a_thousand_pods_fit_and_come_quickly() ->
     second to send it first.
     """
     cluster = console.many(100, 1000)
-    async with visiting(cluster) as visitor:
+    async with visit_ui(cluster) as visitor:
         loop = asyncio.get_running_loop()
         for path in ("/", "/nodes", "/service/team/service-003"):
             before = loop.time()
@@ -320,7 +320,7 @@ async def test_a_hundred_services_with_a_thousand_pods_fit_and_come_quickly() ->
 
 async def test_a_service_of_a_thousand_pods_fits() -> None:
     cluster = console.many(1, 1000)
-    async with visiting(cluster) as visitor:
+    async with visit_ui(cluster) as visitor:
         assert 100_000 < len((await visitor.page("/service/team/service-000")).encode()) < 1_000_000
 
 

@@ -18,16 +18,19 @@ def condition(kind: str, status: str, reason: str, message: str = "why") -> dict
 
 def test_deeds_are_workloads_in_words() -> None:
     did = journal.Deeds({("made", "StatefulSet"): 8, ("made", "Service"): 3, ("deleted", "Pod"): 1})
-    assert journal.deeds(did) == "made 8 StatefulSets, deleted 1 Pod"
-    assert journal.deeds(journal.Deeds({("made", "Service"): 3})) == ""
+    assert journal.describe_writes(did) == "made 8 StatefulSets, deleted 1 Pod"
+    assert journal.describe_writes(journal.Deeds({("made", "Service"): 3})) == ""
 
 
 def test_a_turn_is_another_status_or_reason_of_what_people_look_at() -> None:
     before = [condition("Ready", "False", "Starting", "1/2"), condition("EngineReady", "False", "Starting")]
     counts = [condition("Ready", "False", "Starting", "2/2"), condition("EngineReady", "True", "Ready")]
-    assert journal.turns(before, counts) == []
+    assert journal.condition_changes(before, counts) == []
     after = [condition("Ready", "True", "Serving", "http://x serves"), condition("RolledOut", "True", "Complete")]
-    assert journal.turns(before, after) == ["Ready=True Serving: http://x serves", "RolledOut=True Complete: why"]
+    assert journal.condition_changes(before, after) == [
+        "Ready=True Serving: http://x serves",
+        "RolledOut=True Complete: why",
+    ]
 
 
 async def test_a_pass_tells_what_it_did(caplog: pytest.LogCaptureFixture) -> None:
@@ -50,7 +53,7 @@ async def test_only_what_is_new_was_made_and_what_is_gone_deleted() -> None:
     )
     running = makers.execution()
     await makers.executor(FakeApi({"delete": {"metadata": {}}}), makers.cluster()).effects(plan, running)
-    assert journal.deeds(running.result.did) == "deleted 1 Deployment"
+    assert journal.describe_writes(running.result.did) == "deleted 1 Deployment"
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ome_operator.controllers.inferenceservice.memory import ServiceMemory, pause, waits
+from ome_operator.controllers.inferenceservice.memory import ServiceMemory, retry_delay, rollout_waited
 from ome_operator.core.observed.objects import Child, Pod, Refusal
 
 KEY = ("StatefulSet", "w")
@@ -20,7 +20,7 @@ def pods(count: int, owner: str = "w") -> tuple[Pod, ...]:
 
 
 def test_pauses_double_up_to_five_minutes() -> None:
-    assert [pause(n) for n in (1, 4, 5, 6, 10, 50)] == [5.0, 5.0, 10.0, 20.0, 300.0, 300.0]
+    assert [retry_delay(n) for n in (1, 4, 5, 6, 10, 50)] == [5.0, 5.0, 10.0, 20.0, 300.0, 300.0]
 
 
 def test_a_refusal_is_news_once_and_pauses_longer_each_time() -> None:
@@ -105,5 +105,7 @@ def test_what_was_found_of_nodes_is_true_for_seconds() -> None:
     [("WaitingForTurn", True), ("WaitingForRoom", True), ("Checking", False), ("RollingOut", False), ("Complete", False)],
 )
 def test_a_rollout_that_waits_has_replaced_nothing(reason: str, waited: bool) -> None:
-    assert waits({"conditions": [{"type": "Ready", "reason": "x"}, {"type": "RolledOut", "reason": reason}]}) is waited
-    assert not waits({}) and not waits({"conditions": [{"type": "EngineReady", "reason": reason}]})
+    assert (
+        rollout_waited({"conditions": [{"type": "Ready", "reason": "x"}, {"type": "RolledOut", "reason": reason}]}) is waited
+    )
+    assert not rollout_waited({}) and not rollout_waited({"conditions": [{"type": "EngineReady", "reason": reason}]})

@@ -11,7 +11,7 @@ import pytest
 
 from ome_operator import keys
 from ome_operator.controllers.base import Core
-from ome_operator.controllers.status_writer import another
+from ome_operator.controllers.status_writer import co_writer
 from ome_operator.core.observed.objects import Observed, Ref
 from ome_operator.core.reconcile.plan import Apply, CapacityCheck, Check, Plan
 from ome_operator.kube.errors import Forbidden, Invalid, KubeError, ServerError, TooMany
@@ -34,7 +34,7 @@ WRITTEN = datetime(2026, 1, 1, tzinfo=UTC)
 )
 def test_somebody_else_who_writes_our_statuses_is_known_for_five_minutes(later: timedelta, known: bool) -> None:
     lately = timedelta(seconds=Settings().foreign_writer_pause)
-    assert another([("manager", WRITTEN)], WRITTEN + later, lately) == ("manager" if known else "")
+    assert co_writer([("manager", WRITTEN)], WRITTEN + later, lately) == ("manager" if known else "")
 
 
 def status(ready: str) -> dict[str, object]:

@@ -201,7 +201,7 @@ async def test_all_pods_are_read_only_if_the_first_is_a_copy(
 ) -> None:
     """While an old slice ends, its pods are read every second. A slice may have hundreds of pods."""
     api = answers(list_objects=found)
-    assert await guards.stands(api, "ns", ALONE) is stands
+    assert await guards.guard_applies(api, "ns", ALONE) is stands
     assert [call.limit for call in api.calls] == limits
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from ome_operator import keys
 from ome_operator.controllers.base import Core
 from ome_operator.core.observed.objects import Epoch, Observed, Ref
-from ome_operator.core.reconcile.plan import Check, EditState, Plan, Stand
+from ome_operator.core.reconcile.plan import Check, EditStand, EditState, Plan
 from ome_operator.machinery.workqueue import WorkQueue
 from tests.support.fake_api import FakeApi
 from tests.unit.controllers import makers
@@ -53,7 +53,7 @@ def body(name: str) -> dict[str, Any]:
 
 def plan(state: EditState, **more: Any) -> Plan:
     since = makers.NOW if state == EditState.DONE else None
-    return Plan(stands={RUNTIME: Stand(EPOCH, state, since)}, status={"conditions": []}, **more)
+    return Plan(stands={RUNTIME: EditStand(EPOCH, state, since)}, status={"conditions": []}, **more)
 
 
 def replaced(name: str) -> dict[str, Any]:

@@ -46,9 +46,9 @@ def looked(known: Any, seconds: float, *told: dict[str, Any]) -> tuple[bool, int
     memory, now = ServiceMemory(), BEGAN + timedelta(seconds=seconds)
     api = FakeApi({"list_objects Event": list(told)})
     reader = events.scale_ups(api, lambda: 0.0, lambda: now)
-    asyncio.run(autoscalers.inspect(reader, known, known, memory, now=now, lasts=LASTS))
-    asyncio.run(autoscalers.inspect(reader, known, known, memory, now=now, lasts=LASTS))
-    return autoscalers.known(known, memory, now), len(api.calls)
+    asyncio.run(autoscalers.read_scale_ups(reader, known, known, memory, now=now, lasts=LASTS))
+    asyncio.run(autoscalers.read_scale_ups(reader, known, known, memory, now=now, lasts=LASTS))
+    return autoscalers.autoscaler_adds_nodes(known, memory, now), len(api.calls)
 
 
 @pytest.mark.parametrize("reason", ["TriggeredScaleUp", "Nominated"])

@@ -12,11 +12,11 @@ from ome_operator.controllers.placement import gangs as module
 from ome_operator.controllers.placement.gangs import Gangs
 from ome_operator.core.observed.admission import NO_ADMISSION
 from ome_operator.core.observed.objects import Child, Deps, Node, Pod, Ref
-from ome_operator.core.placement.claims import Claim, Idle, less
+from ome_operator.core.placement.claims import Claim, IdleNodes, subtract_held
 from ome_operator.core.placement.demand import Demand, Expression
 from ome_operator.core.placement.need import Need
 from tests.support.fake_api import FakeApi
-from tests.support.parts import changed
+from tests.support.parts import change_deps
 from tests.unit.core.rollout import makers
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -33,7 +33,7 @@ class Known:
         self.timeout = 60.0
 
     def deps(self) -> Deps:
-        return changed(Deps(), nodes=self.found, gang_timeout=self.timeout)
+        return change_deps(Deps(), nodes=self.found, gang_timeout=self.timeout)
 
     def pods_of(self, *_: str) -> tuple[Pod, ...]:
         return ()
@@ -235,7 +235,7 @@ async def test_who_holds_nodes_for_nobody_is_told_what_it_gives_back() -> None:
     mine = claim(A, 4, trying=True)._replace(serves=True)
     made.report_claim(A, mine, NOW)
     assert made.admission_of(A, {}, NOW).gives_way is None, "it holds nothing without serving"
-    lost = Idle(goes, (), ((need._replace(pods=6),),), (), since=1.0)
+    lost = IdleNodes(goes, (), ((need._replace(pods=6),),), (), since=1.0)
     made.report_claim(A, mine._replace(idle=lost), NOW)
     await made.read_foreign_pods(mine._replace(idle=lost))
     assert made.admission_of(A, {}, NOW).gives_way == frozenset()
@@ -256,11 +256,11 @@ async def test_who_has_waited_wakes_who_holds_nodes_for_nobody() -> None:
     service was last reconciled before the other one waited, and would be again only half a minute later.
     """
     woken: list[str] = []
-    lost = Idle(frozenset({("engine", 1)}), (("n0", ROOM),), (), (), since=1.0)
+    lost = IdleNodes(frozenset({("engine", 1)}), (("n0", ROOM),), (), (), since=1.0)
     known: Any = Known(1)
     known.timeout = 60.0
     made = Gangs(known, ForeignPods(FakeApi({}), lambda: 0.0, lambda _: False), lambda ref: woken.append(ref.name))
-    made._capacity.nodes = lambda: {"n0": less(known.found["n0"], {"nvidia.com/gpu": 8})}  # type: ignore[method-assign]
+    made._capacity.nodes = lambda: {"n0": subtract_held(known.found["n0"], {"nvidia.com/gpu": 8})}  # type: ignore[method-assign]
     mine = claim(A, 0, trying=True)._replace(serves=True, idle=lost)
     made.report_claim(A, mine, NOW)
     await made.read_foreign_pods(mine)
@@ -276,7 +276,7 @@ async def test_who_has_waited_wakes_who_holds_nodes_for_nobody() -> None:
 
 
 async def test_pods_that_are_there_to_be_seen_are_heard_too() -> None:
-    lost = Idle(frozenset({("engine", 1)}), (("n0", ROOM),), (), (), since=1.0)
+    lost = IdleNodes(frozenset({("engine", 1)}), (("n0", ROOM),), (), (), since=1.0)
     made, woken = gangs(1)
     made._capacity.nodes = lambda: {"n0": Node("n0", 1, {}, True, 8, room=(("nvidia.com/gpu", 0), ("pods", 109)))}  # type: ignore[method-assign]
     mine = claim(A, 0, trying=True)._replace(serves=True, idle=lost)
@@ -296,12 +296,12 @@ async def test_nobody_gives_back_before_strangers_were_read_for_it_and_what_was_
     api, known = FakeApi({"list_objects Pod": [{"spec": {"containers": [box]}}]}), Known(2)
     cluster: Any = known
     made = Gangs(cluster, ForeignPods(api, lambda: clock[0], lambda _: False), lambda _: None)
-    lost = Idle(frozenset({("engine", 1)}), (("n0", ROOM),), (), (), since=1.0)
+    lost = IdleNodes(frozenset({("engine", 1)}), (("n0", ROOM),), (), (), since=1.0)
     mine = claim(A, 1, trying=True)._replace(serves=True, idle=lost)
     made.report_claim(B, claim(B, 2), NOW)
     made.report_claim(A, mine, NOW)
     free = made._capacity.nodes
-    made._capacity.nodes = lambda: {"n0": less(known.found["n0"], {"nvidia.com/gpu": 8}), "n1": free()["n1"]}  # type: ignore[method-assign]
+    made._capacity.nodes = lambda: {"n0": subtract_held(known.found["n0"], {"nvidia.com/gpu": 8}), "n1": free()["n1"]}  # type: ignore[method-assign]
     made.admission_of(B, waiting(), NOW + timedelta(seconds=60))
     assert made.admission_of(A, {}, NOW + timedelta(seconds=60)).gives_way == frozenset(), "foreign pods are unknown"
     await made.read_foreign_pods(mine)
@@ -317,7 +317,7 @@ async def test_strangers_are_read_for_who_has_lost_a_rank_once_in_five_minutes()
     known: Any = Known(3)
     made = Gangs(known, ForeignPods(api, lambda: 1000.0, lambda _: False), lambda _: None)
     need = claim(A, 1).needs
-    lost = claim(A, 1, trying=True)._replace(serves=True, idle=Idle(frozenset(), (), (need,), (), since=1.0))
+    lost = claim(A, 1, trying=True)._replace(serves=True, idle=IdleNodes(frozenset(), (), (need,), (), since=1.0))
     for _ in range(3):
         await made.read_foreign_pods(lost)
     assert len(api.calls) == 3

@@ -5,22 +5,22 @@ from typing import Any
 
 import pytest
 
-from ome_operator.core.badnodes.blame import FAILURES, LASTS, avoid, blamed
+from ome_operator.core.badnodes.blame import FAILURES, LASTS, blamed_nodes, choose_avoided_nodes
 from ome_operator.core.badnodes.memory import CLEARED, EXPIRES, PROVEN, remember
 from ome_operator.core.badnodes.record import (
     FAULTS,
     NODES,
     WORDS,
-    Avoider,
+    AvoidingServices,
     Memory,
     NodeMemory,
     Role,
     avoided_by,
-    bounded,
-    read,
+    limit_memory,
+    parse_node_memory,
     status,
 )
-from ome_operator.core.badnodes.signs import ReadyGroup, Sign
+from ome_operator.core.badnodes.signs import FailureSign, ReadyGroup
 from ome_operator.core.observed.objects import Node
 from tests.support.bad_nodes import node
 
@@ -33,12 +33,12 @@ def nodes(number: int = 30) -> dict[str, Node]:
     return {f"n{at}": node(f"n{at}") for at in range(number)}
 
 
-def failures(name: str, times: int, role: Role = ROLE, begin: float = T) -> list[Sign]:
+def failures(name: str, times: int, role: Role = ROLE, begin: float = T) -> list[FailureSign]:
     """Return failures on a node, a hundred seconds apart."""
-    return [Sign(name, role, "Error", begin + 100 * at, "it died") for at in range(times)]
+    return [FailureSign(name, role, "Error", begin + 100 * at, "it died") for at in range(times)]
 
 
-def after(*signs: Sign, now: float = T + 1000, memory: Memory | None = None, **more: Any) -> dict[str, NodeMemory]:
+def after(*signs: FailureSign, now: float = T + 1000, memory: Memory | None = None, **more: Any) -> dict[str, NodeMemory]:
     """Return the record after these failures."""
     return remember(memory or {}, signs, more.get("ready", ()), more.get("nodes", nodes()), now)
 
@@ -46,8 +46,8 @@ def after(*signs: Sign, now: float = T + 1000, memory: Memory | None = None, **m
 def test_three_failures_blame_a_node() -> None:
     for times in range(1, FAILURES + 3):
         memory = after(*failures("n1", times))
-        assert blamed(memory) == ([(ROLE, "n1")] if times >= FAILURES else [])
-        found = avoid(memory, nodes(), T + 1000)
+        assert blamed_nodes(memory) == ([(ROLE, "n1")] if times >= FAILURES else [])
+        found = choose_avoided_nodes(memory, nodes(), T + 1000)
         assert found.of("team").keys() == ({"n1"} if times >= FAILURES else set())
         assert not found.of("elsewhere")
     assert found.of("team")["n1"] == "engine of team/svc failed there 5 times, last with Error: it died"
@@ -58,22 +58,22 @@ def test_three_failures_blame_a_node() -> None:
 )
 def test_failures_have_to_be_concentrated(here: int, there: int, blames: bool) -> None:
     memory = after(*failures("n1", here), *failures("n2", there))
-    assert blamed(memory) == ([(ROLE, "n1")] if blames else [])
+    assert blamed_nodes(memory) == ([(ROLE, "n1")] if blames else [])
 
 
 def test_failures_of_another_revision_or_role_are_counted_apart() -> None:
     newer = ROLE._replace(revision="r2")
     memory = after(*failures("n1", 2), *failures("n1", 2, newer))
-    assert blamed(memory) == []
+    assert blamed_nodes(memory) == []
 
 
 def test_node_blamed_by_two_namespaces_is_avoided_by_all() -> None:
     memory = after(*failures("n1", 3), *failures("n1", 3, OTHER), *failures("n2", 3, ROLE._replace(service="b")))
-    found = avoid(memory, nodes(), T + 1000)
+    found = choose_avoided_nodes(memory, nodes(), T + 1000)
     assert found.everybody == {"n1": "services of 2 namespaces failed there"}, "the message names no tenant to other tenants"
     assert found.namespaces.keys() == {"team"}
     two = after(*failures("n1", 3), *failures("n1", 3, ROLE._replace(service="b")))
-    assert not avoid(two, nodes(), T + 1000).everybody, "two services of one namespace count as one"
+    assert not choose_avoided_nodes(two, nodes(), T + 1000).everybody, "two services of one namespace count as one"
 
 
 def test_work_on_other_nodes_confirms_the_blame() -> None:
@@ -89,14 +89,14 @@ def test_work_on_other_nodes_confirms_the_blame() -> None:
         later = remember(memory, (), [group], nodes(), now)
         assert all(fault.confirmed == sure for fault in later["n1"].faults)
         worse = remember(later, failures("n2", 3, begin=now), (), nodes(), now + 300)
-        assert blamed(worse) == ([(ROLE, "n1"), (ROLE, "n2")] if sure else [])
+        assert blamed_nodes(worse) == ([(ROLE, "n1"), (ROLE, "n2")] if sure else [])
 
 
 def test_a_nodes_own_fault_concerns_everybody_once_it_lasts() -> None:
     there = {**nodes(), "n3": node("n3", ("GPUMissing", "7 of 8 are allocatable"))}
     memory = after(nodes=there, now=T)
-    assert not avoid(memory, there, T + LASTS - 1).everybody
-    assert avoid(memory, there, T + LASTS).everybody == {"n3": "GPUMissing: 7 of 8 are allocatable"}
+    assert not choose_avoided_nodes(memory, there, T + LASTS - 1).everybody
+    assert choose_avoided_nodes(memory, there, T + LASTS).everybody == {"n3": "GPUMissing: 7 of 8 are allocatable"}
     flap = remember(memory, (), (), nodes(), T + 100)
     assert flap["n3"].faults, "the fault is remembered for a while"
     assert not remember(flap, (), (), nodes(), T + CLEARED)
@@ -104,24 +104,26 @@ def test_a_nodes_own_fault_concerns_everybody_once_it_lasts() -> None:
 
 def test_no_more_than_a_tenth_is_avoided_and_the_first_stay() -> None:
     signs = [sign for at in range(10) for sign in failures(f"n{at}", 3, ROLE._replace(service=f"s{at}"), T + at)]
-    found = avoid(after(*signs), nodes(30), T + 1000)
+    found = choose_avoided_nodes(after(*signs), nodes(30), T + 1000)
     assert found.of("team").keys() == {"n0", "n1", "n2"}
     assert found.ignored.keys() == {f"n{at}" for at in range(3, 10)}
     assert "the limit of avoided nodes" in found.ignored["n9"]
     few = nodes(5)
-    assert avoid(after(*signs, nodes=few), few, T + 1000).of("team").keys() == {"n0"}, "at least one node may be avoided"
+    assert choose_avoided_nodes(after(*signs, nodes=few), few, T + 1000).of("team").keys() == {"n0"}, (
+        "at least one node may be avoided"
+    )
 
 
 def test_only_nodes_with_gpus_are_counted_where_there_are_some() -> None:
     there = {**nodes(10), **{f"cpu{at}": node(f"cpu{at}")._replace(gpus=0) for at in range(90)}}
     signs = [sign for at in range(5) for sign in failures(f"n{at}", 3, ROLE._replace(service=f"s{at}"), T + at)]
-    assert avoid(after(*signs, nodes=there), there, T + 1000).of("team").keys() == {"n0"}
+    assert choose_avoided_nodes(after(*signs, nodes=there), there, T + 1000).of("team").keys() == {"n0"}
 
 
 def test_what_everybody_avoids_counts_for_a_namespace_too() -> None:
     there = {**nodes(20), **{f"n{at}": node(f"n{at}", ("KernelDeadlock", "x")) for at in (7, 8)}}
     memory = after(*failures("n1", 3, begin=T + 400), nodes=there, now=T)
-    found = avoid(memory, there, T + 1000)
+    found = choose_avoided_nodes(memory, there, T + 1000)
     assert found.everybody.keys() == {"n7", "n8"} and not found.namespaces
     assert "n1" in found.ignored
 
@@ -135,7 +137,7 @@ def test_a_monitor_that_is_wrong_on_many_nodes_hides_no_failures_of_services(rep
     there = {name: node(name, *[("KernelDeadlock", "x")] * (at < reporting)) for at, name in enumerate(nodes())}
     signs = [sign for role in (ROLE, OTHER)[:spaces] for sign in failures("n1", 9, role)]
     memory = after(*signs, nodes=there, memory=after(nodes=there, now=T))
-    found = avoid(memory, there, T + 1000)
+    found = choose_avoided_nodes(memory, there, T + 1000)
     assert "n1" in found.of("team")
     assert ("n1" in found.of("elsewhere")) == (spaces == 2 or 1 < reporting <= 3)
     assert ("n1" in found.ignored) == (spaces == 1 and reporting > 3)
@@ -150,14 +152,14 @@ def test_a_fault_that_too_many_nodes_report_displaces_no_failures_from_the_recor
     memory = after(*failures("n1", 3), nodes=there)
     for now in (T + 1010, T + 1020, T + 2000):
         memory = after(memory=memory, nodes=there, now=now)
-        assert memory.keys() == {"n1"} and avoid(memory, there, now).of("team").keys() == {"n1"}
+        assert memory.keys() == {"n1"} and choose_avoided_nodes(memory, there, now).of("team").keys() == {"n1"}
     few = dict(list(there.items())[:NODES])
     assert after(nodes=few).keys() == few.keys(), "a fault of fewer nodes is remembered"
 
 
 def test_each_namespace_has_a_limit_of_its_own_for_the_nodes_that_it_alone_avoids() -> None:
     signs = [sign for at in range(30) for sign in failures(f"n{at}", 3, ROLE._replace(namespace=f"team{at}"))]
-    found = avoid(after(*signs), nodes(), T + 1000)
+    found = choose_avoided_nodes(after(*signs), nodes(), T + 1000)
     assert not found.everybody
     assert {space: set(each) for space, each in found.namespaces.items()} == {f"team{at}": {f"n{at}"} for at in range(30)}
 
@@ -170,15 +172,15 @@ def test_failures_of_a_tenant_hide_no_fault_that_a_node_reports() -> None:
     there = {**nodes(300), "n299": node("n299", ("GPUMissing", "7 of 8 are allocatable"))}
     memory: Memory = {}
     for now in (T, T + 100, T + 200, T + LASTS):
-        signs = [Sign(f"n{at}", role, "Error", now, "it died") for at in range(250) for role in (ROLE, OTHER)]
+        signs = [FailureSign(f"n{at}", role, "Error", now, "it died") for at in range(250) for role in (ROLE, OTHER)]
         memory = remember(memory, signs, (), there, now)
-    assert len(memory) == NODES and avoid(memory, there, T + LASTS).everybody == {
+    assert len(memory) == NODES and choose_avoided_nodes(memory, there, T + LASTS).everybody == {
         "n299": "GPUMissing: 7 of 8 are allocatable"
     }
     few = {**nodes(9), "n9": node("n9", ("GPUMissing", "7 of 8 are allocatable"))}
     memory = after(*failures("n1", 3), *failures("n1", 3, OTHER), nodes=few, now=T + 200)
-    assert avoid(memory, few, T + 200).everybody.keys() == {"n1"}
-    assert avoid(memory, few, T + 200 + LASTS).everybody.keys() == {"n9"}, "a single node may be avoided here"
+    assert choose_avoided_nodes(memory, few, T + 200).everybody.keys() == {"n1"}
+    assert choose_avoided_nodes(memory, few, T + 200 + LASTS).everybody.keys() == {"n9"}, "a single node may be avoided here"
 
 
 def test_remembered_failures_expire() -> None:
@@ -193,9 +195,9 @@ def test_a_forgiven_node_begins_again() -> None:
     memory["n1"] = memory["n1"]._replace(forgiven=T + 1001)
     later = after(*failures("n1", 3), memory=memory, nodes=there, now=T + 1002)
     assert [fault.kind for fault in later["n1"].faults] == ["KernelDeadlock"], "a fault that the node still reports is kept"
-    assert not avoid(later, there, T + 5000).of("team"), "the failures were reset"
+    assert not choose_avoided_nodes(later, there, T + 5000).of("team"), "the failures were reset"
     again = after(*failures("n1", 3, begin=T + 2000), memory=later, nodes=there, now=T + 3000)
-    assert avoid(again, there, T + 3000).of("team").keys() == {"n1"}
+    assert choose_avoided_nodes(again, there, T + 3000).of("team").keys() == {"n1"}
 
 
 def test_another_node_of_the_same_name_begins_without_faults() -> None:
@@ -210,12 +212,12 @@ def test_failures_on_nodes_that_do_not_exist_are_left_out() -> None:
 
 def test_remembered_faults_are_limited() -> None:
     there = {f"n{at}": node(f"n{at}", (f"Fault{at % 3}", "x" * 9999)) for at in range(3 * NODES)}
-    signs = [Sign("n7", ROLE._replace(service=f"s{at}"), "Error", T + at, "y" * 9999) for at in range(5 * FAULTS)]
+    signs = [FailureSign("n7", ROLE._replace(service=f"s{at}"), "Error", T + at, "y" * 9999) for at in range(5 * FAULTS)]
     memory = after(*signs, nodes=there)
     assert len(memory) == NODES
     assert max(len(known.faults) for known in memory.values()) <= FAULTS
     assert max(len(json.dumps(status(known, []))) for known in memory.values()) < 16_000
-    known = bounded({"n7": after(*signs)["n7"]})["n7"]
+    known = limit_memory({"n7": after(*signs)["n7"]})["n7"]
     assert {fault.role.service for fault in known.faults if fault.role} == {f"s{at}" for at in range(4 * FAULTS, 5 * FAULTS)}
 
 
@@ -223,25 +225,25 @@ def test_what_is_stored_is_read_again() -> None:
     there = {**nodes(), "n1": node("n1", ("KernelDeadlock", "x"))}
     memory = after(*failures("n1", 3), *failures("n1", 1, OTHER), nodes=there)
     for name, known in memory.items():
-        said = json.loads(json.dumps(status(known, [Avoider("", "it broke")])))
-        assert read(said, 0.0) == known
+        said = json.loads(json.dumps(status(known, [AvoidingServices("", "it broke")])))
+        assert parse_node_memory(said, 0.0) == known
         assert said["avoided"] == "by all services: it broke"
-        assert read(said, 7.0).forgiven == 7.0, name
+        assert parse_node_memory(said, 7.0).forgiven == 7.0, name
 
 
-SPOOF = Avoider("evil", "it died: by services of victim: x")
+SPOOF = AvoidingServices("evil", "it died: by services of victim: x")
 
 
 @pytest.mark.parametrize(
     ("avoiders", "by"),
     [
         ([], ""),
-        ([Avoider("", "KernelDeadlock")], "team evil victim"),
-        ([Avoider("team", "x" * 400), Avoider("victim", "y")], "team victim"),
+        ([AvoidingServices("", "KernelDeadlock")], "team evil victim"),
+        ([AvoidingServices("team", "x" * 400), AvoidingServices("victim", "y")], "team victim"),
         ([SPOOF], "evil"),
     ],
 )
-def test_who_avoids_a_node_is_stored_beside_the_text(avoiders: list[Avoider], by: str) -> None:
+def test_who_avoids_a_node_is_stored_beside_the_text(avoiders: list[AvoidingServices], by: str) -> None:
     """The status of a NodeFault lists the namespaces that avoid the node in a separate field, because the message is
     truncated and contains the last log lines of containers.
     """
@@ -272,7 +274,7 @@ def test_objects_of_earlier_operators_and_odd_ones_are_read(stored: dict[str, An
     ],
 )  # fmt: skip
 def test_odd_objects_are_read_as_empty(stored: dict[str, Any]) -> None:
-    assert read(stored, 0.0).faults == ()
+    assert parse_node_memory(stored, 0.0).faults == ()
 
 
 @pytest.mark.parametrize("text", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "1969-12-31T23:59:59Z"])
@@ -281,11 +283,11 @@ def test_times_that_cannot_be_written_are_bounded(text: str) -> None:
     the stored time, the operator could not write the object.
     """
     stored = {"faults": [{"kind": "Error", "namespace": "a", "first": text, "last": text}]}
-    known = read(stored, 0.0)
-    assert read(status(known, []), 0.0) == known
+    known = parse_node_memory(stored, 0.0)
+    assert parse_node_memory(status(known, []), 0.0) == known
 
 
 def test_invalid_fault_entries_are_limited() -> None:
     odd = {"kind": "Error", "namespace": "a", "count": 10**9, "first": "never", "last": None, "message": "z" * 9999}
-    (fault,) = read({"faults": [odd]}, 0.0).faults
+    (fault,) = parse_node_memory({"faults": [odd]}, 0.0).faults
     assert (fault.times, fault.first, fault.last, len(fault.message)) == (1000, 0.0, 0.0, WORDS)

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from ome_operator.core.badnodes.record import Role, stamp
-from ome_operator.core.badnodes.signs import ROUND, ready, signs
+from ome_operator.core.badnodes.record import Role, format_time
+from ome_operator.core.badnodes.signs import ROUND, ready_groups, signs
 from ome_operator.core.observed.objects import Pod, Termination, Times
-from ome_operator.core.preflight.results import OWN, Checked, PreflightFinding
+from ome_operator.core.preflight.results import OWN, CheckResult, PreflightFinding
 
 T = 1_800_000_000.0
 ROLE = Role("ns", "svc", "engine", "r1")
@@ -28,12 +28,12 @@ class Made:
 
     def pod(self) -> Pod:
         """Return the rank's pod as the operator sees it."""
-        ending = None if self.ended is None else Termination("e", self.reason, self.code, "", stamp(self.ended))
+        ending = None if self.ended is None else Termination("e", self.reason, self.code, "", format_time(self.ended))
         facts: dict[str, Any] = {
             "namespace": "ns", "name": f"p{self.rank}", "uid": f"u{self.rank}", "version": 1, "service": "svc",
             "component": "engine", "revision": "r1", "group": 0, "rank": self.rank, "workload": "w",
             "node": f"n{self.rank}", "ready": self.ended is None, "deleting": False, "grace": 0, "restarts": 0,
-            "reason": "", "message": "", "ending": ending, "times": Times(created=stamp(self.created)),
+            "reason": "", "message": "", "ending": ending, "times": Times(created=format_time(self.created)),
         }  # fmt: skip
         return Pod(**{**facts, **(self.more or {})})
 
@@ -100,7 +100,7 @@ def test_a_new_group_that_ends_at_once_counts() -> None:
 
 @pytest.mark.parametrize("reason", ["NotReady", "Silent", "NotReadyInTime"])
 def test_a_hang_counts_for_every_node_of_the_group(reason: str) -> None:
-    failure = {"reason": reason, "time": stamp(T), "message": "it hangs"}
+    failure = {"reason": reason, "time": format_time(T), "message": "it hangs"}
     group = {"component": "engine", "revision": "r1", "index": 0, "phase": "Recycling", "lastFailure": failure}
     assert found(Made(0), Made(1), groups=(group,)) == ["n0", "n1"]
     assert found(Made(0), Made(1), groups=({**group, "phase": "Ready"},)) == []
@@ -111,8 +111,8 @@ def test_a_hang_counts_for_every_node_of_the_group(reason: str) -> None:
 
 
 def test_a_held_preflight_counts_every_minute_for_the_rank_that_it_is_about() -> None:
-    mine = Checked((PreflightFinding("links", OWN, "a port is DOWN", ""),), True)
-    other = Checked((PreflightFinding("reach", 1, "it does not answer", ""),), True)
+    mine = CheckResult((PreflightFinding("links", OWN, "a port is DOWN", ""),), True)
+    other = CheckResult((PreflightFinding("reach", 1, "it does not answer", ""),), True)
     assert found(Made(0, more={"preflight": mine}), Made(1)) == ["n0"]
     assert found(Made(0, more={"preflight": other}), Made(1)) == ["n1"]
     assert found(Made(0, more={"preflight": mine._replace(held=False)}), Made(1)) == [], "the engine started"
@@ -129,9 +129,9 @@ def test_routers_and_pods_without_a_group_are_left_out() -> None:
 
 
 def test_a_group_is_ready_while_its_leader_is_and_nothing_of_it_ends() -> None:
-    leader, worker = Made(0, more={"times": Times(ready=stamp(T))}), Made(1, more={"ready": False})
-    (group,) = ready([leader.pod(), worker.pod()])
+    leader, worker = Made(0, more={"times": Times(ready=format_time(T))}), Made(1, more={"ready": False})
+    (group,) = ready_groups([leader.pod(), worker.pod()])
     assert group == (ROLE, {"n0", "n1"}, T)
-    assert not list(ready([leader.pod(), Made(1, more={"deleting": True}).pod()]))
-    assert not list(ready([Made(0, T).pod(), Made(1).pod()]))
-    assert not list(ready([Made(1).pod()]))
+    assert not list(ready_groups([leader.pod(), Made(1, more={"deleting": True}).pod()]))
+    assert not list(ready_groups([Made(0, T).pod(), Made(1).pod()]))
+    assert not list(ready_groups([Made(1).pod()]))

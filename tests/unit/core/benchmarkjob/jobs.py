@@ -28,4 +28,4 @@ def body(status: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
 
 def job(status: dict[str, Any] | None = None, **spec: Any) -> BenchmarkJob:
     """Return a BenchmarkJob with these fields in addition, parsed."""
-    return parts.good(BenchmarkJob.parse(body(status, **spec)))
+    return parts.ensure_valid(BenchmarkJob.parse(body(status, **spec)))

@@ -309,7 +309,9 @@ def test_parameters_too_deep_to_be_written_again_are_said(levels: int) -> None:
 def test_a_long_name_still_makes_a_job() -> None:
     body = jobs.body()
     body["metadata"]["name"] = "b" * 200
-    manifest, why = desired_job(IMAGES, parts.good(jobs.BenchmarkJob.parse(body)), service(), parts.deps(parts.model()))
+    manifest, why = desired_job(
+        IMAGES, parts.ensure_valid(jobs.BenchmarkJob.parse(body)), service(), parts.deps(parts.model())
+    )
     assert manifest is not None, why
     assert len(manifest["metadata"]["name"]) <= 57
     assert len(manifest["metadata"]["labels"][keys.BENCHMARK]) <= 63

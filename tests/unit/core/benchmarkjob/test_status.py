@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from ome_operator.core.benchmarkjob.status import _report, benchmark_status, is_final, started, unreadable
+from ome_operator.core.benchmarkjob.status import _report, benchmark_status, has_job, is_final, unreadable_status
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.objects import Child
-from ome_operator.core.reasons import NOTHING, Why
+from ome_operator.core.reasons import NOTHING, ReasonedMessage
 from tests.support.conditions import plain
 from tests.unit.core.benchmarkjob import jobs
 
@@ -41,7 +41,7 @@ def pod(report: dict[str, Any] | str | None = None, run: dict[str, Any] | None =
     }
 
 
-def said(job: Any, child: Child | None = None, *pods: dict[str, Any], why: Why = NOTHING) -> dict[str, Any]:
+def said(job: Any, child: Child | None = None, *pods: dict[str, Any], why: ReasonedMessage = NOTHING) -> dict[str, Any]:
     """Return the status of a BenchmarkJob, given its Job and the pods of that Job."""
     return benchmark_status(job, child, pods, why, NOW)
 
@@ -52,9 +52,9 @@ def complete(status: dict[str, Any]) -> tuple[str, str]:
 
 
 def test_it_waits_and_says_for_what() -> None:
-    found = said(jobs.job(), why=Why("ServiceNotReady", "InferenceService team/svc is not Ready"))
+    found = said(jobs.job(), why=ReasonedMessage("ServiceNotReady", "InferenceService team/svc is not Ready"))
     assert (found["state"], complete(found)) == ("Pending", ("False", "ServiceNotReady"))
-    assert not started(found)
+    assert not has_job(found)
 
 
 @pytest.mark.parametrize(
@@ -68,11 +68,11 @@ def test_it_waits_and_says_for_what() -> None:
 def test_benchmark_status_before_job_ends(pods: tuple[dict[str, Any], ...], state: str, reason: str) -> None:
     found = said(jobs.job(), made(), *pods)
     assert (found["state"], complete(found), found["startTime"]) == (state, ("False", reason), STARTED)
-    assert started(found) and not is_final(found)
+    assert has_job(found) and not is_final(found)
 
 
 def test_a_pod_that_nobody_may_create() -> None:
-    found = said(jobs.job(), made(), why=Why("PodsRefused", "violates PodSecurity"))
+    found = said(jobs.job(), made(), why=ReasonedMessage("PodsRefused", "violates PodSecurity"))
     assert (found["state"], complete(found)) == ("Pending", ("False", "PodsRefused"))
 
 
@@ -129,10 +129,10 @@ def test_an_edit_after_the_start_is_told(ended: tuple[str, ...]) -> None:
 
 
 def test_an_object_that_cannot_be_read() -> None:
-    found = unreadable({}, 4, Why("InvalidSpec", "spec.task is missing: set it"), NOW)
+    found = unreadable_status({}, 4, ReasonedMessage("InvalidSpec", "spec.task is missing: set it"), NOW)
     assert (found["state"], complete(found)) == ("Pending", ("False", "InvalidSpec"))
     ended = said(jobs.job(), made("Complete"), pod(GOOD))
-    after = unreadable(ended, 4, Why("InvalidSpec", "spec.task is missing: set it"), NOW)
+    after = unreadable_status(ended, 4, ReasonedMessage("InvalidSpec", "spec.task is missing: set it"), NOW)
     assert (after["state"], complete(after), after["report"]) == ("Completed", ("True", "Completed"), ended["report"])
 
 

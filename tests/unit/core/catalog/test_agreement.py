@@ -8,9 +8,17 @@ from typing import Any
 
 import pytest
 
-from ome_operator.core.catalog.agreement import LONE_WAIT, Pin, Verdict, Witnesses, judge, wait_left, witnesses
+from ome_operator.core.catalog.agreement import (
+    LONE_WAIT,
+    AgreedReports,
+    Pin,
+    ReportingNodes,
+    agree_on_reports,
+    find_reporting_nodes,
+    wait_left,
+)
 from ome_operator.core.catalog.status import model_status
-from ome_operator.core.observed.objects import Holding, Node, Ref
+from ome_operator.core.observed.objects import Node, NodeHolding, Ref
 from tests.support import parts
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -18,19 +26,19 @@ URI, COMMIT, EVIL = "hf://a/b", "c0ffee" + "0" * 34, "bad" * 13 + "b"
 FACTS, FALSE = {"architecture": "DeepseekV3ForCausalLM"}, {"architecture": "Evil"}
 OLD, YOUNG = "2025-12-31T23:55:00Z", "2025-12-31T23:55:01Z"
 """Times at which a record was made: `LONE_WAIT` before now, and a second later."""
-TWO = Witnesses(frozenset({"a", "b"}))
-MANY = Witnesses(frozenset({"a", "b", "c", "d", "evil"}))
+TWO = ReportingNodes(frozenset({"a", "b"}))
+MANY = ReportingNodes(frozenset({"a", "b", "c", "d", "evil"}))
 
 
-def held(revision: str = COMMIT, state: str = "Updating", facts: Any = None, uri: str = URI) -> Holding:
+def held(revision: str = COMMIT, state: str = "Updating", facts: Any = None, uri: str = URI) -> NodeHolding:
     """Return the report of one agent."""
-    return Holding(Ref("ClusterBaseModel", "", "k2"), uri, revision, state, facts=facts)
+    return NodeHolding(Ref("ClusterBaseModel", "", "k2"), uri, revision, state, facts=facts)
 
 
 def judged(
-    nodes: Mapping[str, Holding], speakers: Witnesses, before: Mapping[str, Any] | None = None, uri: str = URI
-) -> Verdict:
-    return judge(uri, before or {}, nodes, speakers, NOW)
+    nodes: Mapping[str, NodeHolding], speakers: ReportingNodes, before: Mapping[str, Any] | None = None, uri: str = URI
+) -> AgreedReports:
+    return agree_on_reports(uri, before or {}, nodes, speakers, NOW)
 
 
 def alone(minutes: float) -> dict[str, Any]:
@@ -63,7 +71,7 @@ def test_two_nodes_that_agree_decide_and_the_third_is_named() -> None:
 @pytest.mark.parametrize("names", [("a", "evil"), ("z", "evil")])
 def test_two_nodes_that_disagree_decide_nothing_and_are_named(names: tuple[str, str]) -> None:
     honest, evil = names
-    speakers = Witnesses(frozenset(names))
+    speakers = ReportingNodes(frozenset(names))
     found = judged({honest: held(), evil: held(EVIL)}, speakers, alone(60))
     assert found.pin is None and found.condition is not None and found.condition.status is False
     assert COMMIT in found.condition.message and EVIL in found.condition.message
@@ -71,7 +79,7 @@ def test_two_nodes_that_disagree_decide_nothing_and_are_named(names: tuple[str, 
 
 
 def test_a_cluster_of_one_node_needs_no_second() -> None:
-    only = Witnesses(frozenset({"a"}))
+    only = ReportingNodes(frozenset({"a"}))
     found = judged({"a": held(state="Ready", facts=FACTS)}, only)
     assert (found.pin, found.facts, found.condition) == (Pin(URI, COMMIT), FACTS, None)
 
@@ -93,7 +101,7 @@ def test_the_first_agent_of_a_new_cluster_does_not_decide_alone(
     nodes. This is an attack with the token of one agent.
     """
     nodes = {name: Node(name, 1, {}, True, 8, alive=name not in dead) for name in ("evil", "a", "b")}
-    speakers = witnesses(parts.model(URI), nodes, records.get, frozenset(), NOW)
+    speakers = find_reporting_nodes(parts.model(URI), nodes, records.get, frozenset(), NOW)
     evil = {"evil": held(EVIL, "Ready", FALSE)}
     found = judged(evil, speakers)
     assert (found.pin, found.facts) == ((Pin(URI, EVIL), FALSE) if counts else (None, None))
@@ -105,7 +113,7 @@ def test_the_first_agent_of_a_new_cluster_does_not_decide_alone(
 def test_a_model_that_selects_one_node_waits_for_no_other() -> None:
     nodes = {name: Node(name, 1, {"kubernetes.io/hostname": name}, True, 8) for name in ("a", "b")}
     model = parts.model(storage={"storageUri": URI, "nodeSelector": {"kubernetes.io/hostname": "a"}})
-    speakers = witnesses(model, nodes, {"a": YOUNG}.get, frozenset(), NOW)
+    speakers = find_reporting_nodes(model, nodes, {"a": YOUNG}.get, frozenset(), NOW)
     assert judged({"a": held()}, speakers).pin == Pin(URI, COMMIT)
 
 
@@ -123,8 +131,8 @@ def test_a_node_whose_others_are_silent_is_believed_after_a_while() -> None:
 
 def test_a_node_that_the_model_does_not_select_has_no_say() -> None:
     nodes = {"evil": held(EVIL, "Ready", FALSE), "other": held(EVIL, "Ready", FALSE), "a": held()}
-    assert judged(nodes, Witnesses(frozenset({"a"}))).pin == Pin(URI, COMMIT)
-    assert judged({"evil": held(EVIL)}, Witnesses(frozenset({"a"})), alone(60)).pin is None
+    assert judged(nodes, ReportingNodes(frozenset({"a"}))).pin == Pin(URI, COMMIT)
+    assert judged({"evil": held(EVIL)}, ReportingNodes(frozenset({"a"})), alone(60)).pin is None
 
 
 def test_nodes_that_an_administrator_named_decide() -> None:
@@ -185,8 +193,8 @@ def test_who_may_speak_is_who_the_model_selects() -> None:
         name: Node(name, 1, {"pool": pool}, True, 8, alive=alive)
         for name, pool, alive in (("a", "big", True), ("b", "small", True), ("c", "big", False), ("d", "big", True))
     }
-    found = witnesses(model, nodes, {"a": OLD, "b": OLD, "c": OLD}.get, frozenset({"x"}), NOW)
-    assert found == Witnesses(frozenset({"a"}), frozenset({"x"}), others=True), "c and d do not report"
+    found = find_reporting_nodes(model, nodes, {"a": OLD, "b": OLD, "c": OLD}.get, frozenset({"x"}), NOW)
+    assert found == ReportingNodes(frozenset({"a"}), frozenset({"x"}), others=True), "c and d do not report"
 
 
 @pytest.mark.parametrize(
@@ -202,7 +210,7 @@ def test_nodes_of_an_affinity_that_cannot_be_read_do_not_speak(required: Any, ex
     affinity = {"requiredDuringSchedulingIgnoredDuringExecution": required}
     model = parts.model(storage={"storageUri": URI, "nodeAffinity": affinity})
     nodes = {name: Node(name, 1, {}, True, 8) for name in ("a", "b")}
-    assert witnesses(model, nodes, lambda _: OLD, frozenset(), NOW).nodes == expected
+    assert find_reporting_nodes(model, nodes, lambda _: OLD, frozenset(), NOW).nodes == expected
 
 
 def test_the_status_says_why_a_whole_model_is_not_ready() -> None:

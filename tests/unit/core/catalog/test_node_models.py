@@ -10,7 +10,7 @@ from ome_operator import names
 from ome_operator.api import FineTunedWeight
 from ome_operator.core.catalog import agreement, node_models
 from ome_operator.core.catalog.status import model_status
-from ome_operator.core.observed.objects import Holding, Ref, Unused
+from ome_operator.core.observed.objects import NodeHolding, Ref, UnusedWeights
 from ome_operator.core.selection.model_profile import profile_of
 from ome_operator.core.weights.mount import weights
 from tests.support import parts
@@ -25,10 +25,10 @@ PIN = {MODEL: agreement.Pin(URI, "c1")}
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def one(state: str = "Ready", **more: Any) -> Holding:
+def one(state: str = "Ready", **more: Any) -> NodeHolding:
     """Return the report of one agent."""
     profile_of: dict[str, Any] = {"uri": URI, "revision": "c1", "directories": (NEW_DIR,) if state == "Ready" else ()}
-    return Holding(MODEL, state=state, **{**profile_of, "total": 1000, **more})
+    return NodeHolding(MODEL, state=state, **{**profile_of, "total": 1000, **more})
 
 
 def test_a_whole_model_gets_both_labels() -> None:
@@ -36,13 +36,13 @@ def test_a_whole_model_gets_both_labels() -> None:
 
 
 def test_an_older_revision_keeps_its_label_while_the_new_one_comes() -> None:
-    found = node_models.labels([one("Updating")], PIN, [Unused(f"/m/.ome/{OLD_DIR}", (PLAIN,))])
+    found = node_models.labels([one("Updating")], PIN, [UnusedWeights(f"/m/.ome/{OLD_DIR}", (PLAIN,))])
     assert found == {PLAIN: "Updating", FORMER: "Ready"}
 
 
 def test_a_revision_keeps_its_label_when_its_model_is_deleted() -> None:
-    assert node_models.labels([], {}, [Unused(f"/m/.ome/{OLD_DIR}", (PLAIN,))]) == {FORMER: "Ready"}
-    assert node_models.labels([], {}, [Unused(f"/m/.ome/{OLD_DIR}")]) == {}, "the directory is not complete"
+    assert node_models.labels([], {}, [UnusedWeights(f"/m/.ome/{OLD_DIR}", (PLAIN,))]) == {FORMER: "Ready"}
+    assert node_models.labels([], {}, [UnusedWeights(f"/m/.ome/{OLD_DIR}")]) == {}, "the directory is not complete"
 
 
 def test_a_directory_below_another_path_says_nothing_about_the_present_one() -> None:
@@ -51,12 +51,12 @@ def test_a_directory_below_another_path_says_nothing_about_the_present_one() -> 
     """
     moved = parts.model(storage={"storageUri": URI, "path": "/elsewhere/k2"}, name="k2")
     there = weights(moved).digest
-    found = node_models.labels([one("Updating")], PIN, [Unused(f"/elsewhere/.ome/{there}", (PLAIN,))])
+    found = node_models.labels([one("Updating")], PIN, [UnusedWeights(f"/elsewhere/.ome/{there}", (PLAIN,))])
     assert found == {PLAIN: "Updating", names.whole_label(PLAIN, there): "Ready"} and WHOLE not in found
 
 
 def test_what_agents_of_before_have_fetched_keeps_its_label() -> None:
-    assert node_models.labels([], {}, [Unused("/m/.ome/0a1b2c3d", (PLAIN,))]) == {f"{PLAIN}.0a1b2c3d": "Ready"}
+    assert node_models.labels([], {}, [UnusedWeights("/m/.ome/0a1b2c3d", (PLAIN,))]) == {f"{PLAIN}.0a1b2c3d": "Ready"}
 
 
 def test_a_node_with_another_commit_than_the_others_is_not_ready() -> None:
@@ -74,17 +74,18 @@ def test_long_names_still_fit_a_label() -> None:
     assert len(key) <= 63 and key.endswith(f".{NEW_DIR}")
 
 
-def tenants(namespaces: int, models: int, state: str = "Ready") -> list[Holding]:
+def tenants(namespaces: int, models: int, state: str = "Ready") -> list[NodeHolding]:
     """Return models of several namespaces, as the NodeModels object of a node contains them."""
     refs = [Ref("BaseModel", f"team-{place:03}", f"m-{name:03}") for place in range(namespaces) for name in range(models)]
     digests = [f"{number:032x}" for number in range(len(refs))]
     profile_of = {"revision": "c1", "state": state, "directories": ("",)}
     return [
-        Holding(ref, uri=URI, **{**profile_of, "directories": (digest,)}) for ref, digest in zip(refs, digests, strict=True)
+        NodeHolding(ref, uri=URI, **{**profile_of, "directories": (digest,)})
+        for ref, digest in zip(refs, digests, strict=True)
     ]
 
 
-def pins(holdings: list[Holding]) -> dict[Ref, agreement.Pin]:
+def pins(holdings: list[NodeHolding]) -> dict[Ref, agreement.Pin]:
     return {item.ref: agreement.Pin(URI, "c1") for item in holdings}
 
 
@@ -113,7 +114,7 @@ def test_what_services_use_is_labelled_first_and_what_no_model_names_last() -> N
     many = tenants(10, 100)
     last = {item.ref for item in many if item.ref.name >= "m-050"}
     home, label = "/m/.namespaces/team-000/.ome", "models.ome.io/team-000.basemodel.old"
-    old = [Unused(f"{home}/{number:032x}", (label,)) for number in range(9)]
+    old = [UnusedWeights(f"{home}/{number:032x}", (label,)) for number in range(9)]
     found = node_models.labels(many, pins(many), old, last.__contains__)
     keep = [item for item in many if item.ref in last]
     assert found == node_models.labels(keep, pins(keep))
@@ -123,7 +124,7 @@ def test_what_services_use_is_labelled_first_and_what_no_model_names_last() -> N
 
 def test_cluster_wide_models_have_no_bound_and_say_more_than_ready() -> None:
     refs = [Ref("ClusterBaseModel", "", f"m-{number}") for number in range(1500)]
-    holdings = [Holding(ref, URI, "c1", "Failed") for ref in refs]
+    holdings = [NodeHolding(ref, URI, "c1", "Failed") for ref in refs]
     assert set(node_models.labels(holdings, pins(holdings)).values()) == {"Failed"}
     assert len(node_models.labels(holdings, pins(holdings))) == 1500
 
@@ -142,7 +143,7 @@ def test_the_summary_is_nodes_share_and_time() -> None:
     assert node_models.duration(7200) == "2.0 h" and node_models.duration(0) == "1 s"
 
 
-def condition(nodes: dict[str, Holding], ready: frozenset[str] = frozenset(), uri: str = URI) -> tuple[str, str, str]:
+def condition(nodes: dict[str, NodeHolding], ready: frozenset[str] = frozenset(), uri: str = URI) -> tuple[str, str, str]:
     """Return the state of the model, and the reason and message of its condition."""
     status = model_status(parts.model(uri, "k2"), (), ready, NOW, nodes)
     said = plain(status)[0]
@@ -166,7 +167,7 @@ def test_what_cannot_be_fetched_is_said_at_once() -> None:
 
 def test_facts_and_pin_reach_the_status() -> None:
     nodes = {"a": one(facts={"layers": 61}), "b": one("Failed", message="x")}
-    voice = agreement.Witnesses(frozenset({"a"}))
+    voice = agreement.ReportingNodes(frozenset({"a"}))
     status = model_status(parts.model(URI, "k2"), (), frozenset({"a"}), NOW, nodes, witnesses=voice)
     assert status["weights"] == {"uri": URI, "revision": "c1", "directory": NEW_DIR}
     assert (status["facts"], status["nodesFailed"], status["summary"]) == ({"layers": 61}, ["b"], "1/2 nodes")
@@ -185,8 +186,8 @@ def test_files_of_another_repository_are_part_of_what_is_pinned() -> None:
 
 
 def test_pin_and_facts_outlive_the_records_and_go_with_the_uri() -> None:
-    def status(uri: str, before: Mapping[str, Any], nodes: Mapping[str, Holding]) -> dict[str, Any]:
-        verdict = agreement.judge(uri, before, nodes, agreement.Witnesses(frozenset(nodes)), NOW)
+    def status(uri: str, before: Mapping[str, Any], nodes: Mapping[str, NodeHolding]) -> dict[str, Any]:
+        verdict = agreement.agree_on_reports(uri, before, nodes, agreement.ReportingNodes(frozenset(nodes)), NOW)
         return node_models.status(verdict, "0a1b", nodes)
 
     before = {"weights": {"uri": URI, "revision": "c1"}, "facts": {"layers": 61}}
@@ -214,7 +215,9 @@ def test_facts_of_other_files_are_not_believed() -> None:
 
 def test_fine_tuned_weights_tell_as_models_do() -> None:
     spec = {"baseModelRef": {"name": "k2"}, "modelType": "LoRA", "storage": {"storageUri": URI}}
-    weight = parts.good(FineTunedWeight.parse({"kind": "FineTunedWeight", "metadata": {"name": "poet"}, "spec": spec}))
+    weight = parts.ensure_valid(
+        FineTunedWeight.parse({"kind": "FineTunedWeight", "metadata": {"name": "poet"}, "spec": spec})
+    )
     status = model_status(weight, (), frozenset(), NOW, {"a": one("Updating", bytes=500)})
     assert (status["state"], plain(status)[0]["reason"]) == ("In_Transit", "Downloading")
     assert status["weights"]["revision"] == "c1" and status["summary"] == "0/1 nodes, 50 %"

@@ -8,7 +8,7 @@ import pytest
 from ome_operator import names
 from ome_operator.core.catalog.node_models import LISTED
 from ome_operator.core.catalog.status import accelerator_status, model_status, runtime_status
-from ome_operator.core.observed.objects import Holding, Node, Ref
+from ome_operator.core.observed.objects import Node, NodeHolding, Ref
 from ome_operator.core.reconcile.sync import refuse_spec
 from ome_operator.core.weights.mount import weights
 from ome_operator.settings.policy import AGENT_PODS
@@ -128,7 +128,7 @@ def test_a_model_that_a_person_labelled_says_that_agents_are_silent() -> None:
     """
     model = parts.model("hf://org/model", "m")
     label = names.revision_label(model.kind, "", "m", weights(model).digest)
-    holding = Holding(ref=Ref(model.kind, "", "m"), uri="hf://org/model", state="Ready", revision="r")
+    holding = NodeHolding(ref=Ref(model.kind, "", "m"), uri="hf://org/model", state="Ready", revision="r")
 
     def message(**given: Any) -> str:
         status = model_status(model, (), frozenset({"n"}), NOW, **given)

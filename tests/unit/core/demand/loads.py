@@ -10,7 +10,7 @@ from ome_operator.core.demand.facts import (
     DemandSample,
     Fleet,
     GroupBounds,
-    Learned,
+    LearnedProperties,
     PrefillWork,
     RoleFleet,
     ScalingState,
@@ -18,7 +18,9 @@ from ome_operator.core.demand.facts import (
 )
 
 NOW = 1_800_000_000.0
-KNOWN = Learned(work=PrefillWork(0.0, 0.25 / 1000), measured=1, curve=((10.0, 0.02), (210.0, 0.06)), starts=(100.0,))
+KNOWN = LearnedProperties(
+    work=PrefillWork(0.0, 0.25 / 1000), measured=1, curve=((10.0, 0.02), (210.0, 0.06)), starts=(100.0,)
+)
 """A prefill group serves 4 prompts of 1,000 tokens per second; a decode group reaches 40 ms with 110 requests."""
 TARGETS = Targets(3.0, 0.04, bounds={PREFILL: GroupBounds(1, 9), DECODE: GroupBounds(1, 9), ROUTER: GroupBounds(1, 9)})
 

@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime
 
-from ome_operator.core.demand.decide import decide
-from ome_operator.core.demand.facts import PREFILL, GroupBounds, Learned, ScalingState, Targets
+from ome_operator.core.demand.decide import decide_size
+from ome_operator.core.demand.facts import PREFILL, GroupBounds, LearnedProperties, ScalingState, Targets
 from ome_operator.core.demand.follow import follow
 from ome_operator.core.demand.holds import HoldReason
 from ome_operator.core.demand.task import APPLY, DemandTask, PeakTime
@@ -20,24 +20,24 @@ def used(**other: object) -> ScalingState:
 
 
 def test_no_group_and_no_router_is_added_beyond_the_limit_and_this_is_stated_once() -> None:
-    made, after = decide(samples(20.0, in_flight=250), fleet(), FEW, used(), NOW)
+    made, after = decide_size(samples(20.0, in_flight=250), fleet(), FEW, used(), NOW)
     assert (made.size, made.hold) == ((2, 1, 1), HoldReason.CAPPED)
     assert "this needs 6 prefill and 1 decode groups" in made.why
     assert made.why.endswith("; the limit of 2 changes within an hour (changesPerHour) is reached")
     assert after.last[-1].hold == HoldReason.CAPPED and after.changes == USED
-    again, later = decide(samples(20.0, in_flight=250), fleet(), FEW, after, NOW)
+    again, later = decide_size(samples(20.0, in_flight=250), fleet(), FEW, after, NOW)
     assert (again.size, later.last) == (made.size, after.last)
 
 
 def test_a_change_is_possible_again_when_the_oldest_one_is_an_hour_ago() -> None:
-    _, after = decide(samples(20.0), fleet(), FEW, used(), NOW)
+    _, after = decide_size(samples(20.0), fleet(), FEW, used(), NOW)
     later = tuple(one._replace(at=one.at + 2) for one in samples(20.0))
-    made, after = decide(later, fleet(), FEW, after, NOW + 2)
+    made, after = decide_size(later, fleet(), FEW, after, NOW + 2)
     assert (made.size, made.hold) == ((6, 1, 1), "") and after.changes == (USED[1], NOW + 2)
 
 
 def test_no_router_is_added_while_nothing_is_known_about_the_groups() -> None:
-    made, _ = decide(samples(40.0, in_flight=250), fleet(), FEW, used(learned=Learned()), NOW)
+    made, _ = decide_size(samples(40.0, in_flight=250), fleet(), FEW, used(learned=LearnedProperties()), NOW)
     assert (made.size, made.hold) == ((2, 1, 1), HoldReason.UNMEASURED)
 
 

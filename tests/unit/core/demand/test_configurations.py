@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ome_operator.core.demand import configurations
-from ome_operator.core.demand.decide import decide
+from ome_operator.core.demand.decide import decide_size
 from ome_operator.core.demand.facts import (
     DECODE,
     NO_PLAN,
@@ -16,7 +16,7 @@ from ome_operator.core.demand.facts import (
     CompletedWork,
     Configuration,
     Fleet,
-    Learned,
+    LearnedProperties,
     PlannedSpeeds,
     PrefillWork,
     RoleFleet,
@@ -39,20 +39,20 @@ def fleet(prefill: int = 2, decode: int = 1, *found: Configuration, **other: Any
     return Fleet(RoleFleet(prefill, configurations=found), RoleFleet(decode, configurations=found), **other)
 
 
-def before(prefill: int = 2, decode: int = 1, learned: Learned = EARLIER) -> ScalingState:
+def before(prefill: int = 2, decode: int = 1, learned: LearnedProperties = EARLIER) -> ScalingState:
     """Return the state of a service of this size before a rollout."""
     return state(prefill, decode)._replace(learned=learned)
 
 
-def rolled_out(prefill: int = 2, decode: int = 1, learned: Learned = EARLIER) -> ScalingState:
+def rolled_out(prefill: int = 2, decode: int = 1, learned: LearnedProperties = EARLIER) -> ScalingState:
     """Return the state after a rollout from `OLD` to `NEW`, since which an hour has passed without a measurement."""
-    found = configurations.bound(before(prefill, decode, learned), fleet(prefill, decode, NEW), NOW)
+    found = configurations.bind_measurements(before(prefill, decode, learned), fleet(prefill, decode, NEW), NOW)
     return found._replace(configured=(NOW - 3600, NOW - 3600))
 
 
 def test_a_rollout_ends_what_was_measured_before_it() -> None:
-    after = configurations.bound(before(6, 3), fleet(6, 3, NEW), NOW)
-    assert after.learned == Learned(starts=KNOWN.starts, configurations=(NEW, NEW)), "the starts are kept"
+    after = configurations.bind_measurements(before(6, 3), fleet(6, 3, NEW), NOW)
+    assert after.learned == LearnedProperties(starts=KNOWN.starts, configurations=(NEW, NEW)), "the starts are kept"
     assert after.former == EARLIER._replace(starts=())
     assert after.configured == (NOW, NOW)
 
@@ -63,19 +63,19 @@ def test_the_former_groups_never_remove_a_group_and_still_add_some(planned: Plan
     prediction show how fast the new groups are.
     """
     seen = samples(4.0, **SHOWS_NOTHING)
-    made, after = decide(seen, fleet(6, 3, NEW), TARGETS, rolled_out(6, 3), NOW, planned)
+    made, after = decide_size(seen, fleet(6, 3, NEW), TARGETS, rolled_out(6, 3), NOW, planned)
     assert (made.size, made.hold) == ((6, 3, 1), HoldReason.PLANNED)
     assert made.basis == {PREFILL: Basis.FORMER, DECODE: Basis.FORMER}
     assert made.why.count(" (measured before the groups changed, and not since)") == 2
     assert after.lower_since == (None, None)
-    made, _ = decide(samples(20.0, **SHOWS_NOTHING), fleet(2, 1, NEW), TARGETS, rolled_out(), NOW, planned)
-    known, _ = decide(samples(20.0, **SHOWS_NOTHING), fleet(2, 1, OLD), TARGETS, before(), NOW, planned)
+    made, _ = decide_size(samples(20.0, **SHOWS_NOTHING), fleet(2, 1, NEW), TARGETS, rolled_out(), NOW, planned)
+    known, _ = decide_size(samples(20.0, **SHOWS_NOTHING), fleet(2, 1, OLD), TARGETS, before(), NOW, planned)
     assert made.size == known.size and made.prefill > 5
 
 
 def test_groups_that_are_measured_again_count_alone() -> None:
     full = {"saturated": CompletedWork(6, 12.0, 12000.0)}
-    made, after = decide(samples(4.0, **full), fleet(6, 1, NEW), TARGETS, rolled_out(6), NOW)
+    made, after = decide_size(samples(4.0, **full), fleet(6, 1, NEW), TARGETS, rolled_out(6), NOW)
     assert made.basis == {PREFILL: Basis.MEASURED, DECODE: Basis.MEASURED}
     assert "a prefill group serves 2.00 requests/s," in made.why, "half as fast as before"
     assert len(after.learned.curve) == 1 and after.former == EARLIER._replace(starts=())
@@ -83,31 +83,31 @@ def test_groups_that_are_measured_again_count_alone() -> None:
 
 def test_a_role_whose_configuration_stays_keeps_what_was_measured() -> None:
     found = Fleet(RoleFleet(2, configurations=(OLD,)), RoleFleet(1, configurations=(NEW,)))
-    after = configurations.bound(before(), found, NOW)
+    after = configurations.bind_measurements(before(), found, NOW)
     assert after.learned == EARLIER._replace(curve=(), configurations=(OLD, NEW))
-    assert after.former == Learned(curve=KNOWN.curve, configurations=(Configuration(), OLD))
+    assert after.former == LearnedProperties(curve=KNOWN.curve, configurations=(Configuration(), OLD))
 
 
 def test_after_a_rollback_the_measurements_count_again() -> None:
     slower = KNOWN._replace(scale=3.0, configurations=(NEW, NEW))
     there = rolled_out()._replace(learned=slower)
-    back = configurations.bound(there, fleet(2, 1, OLD), NOW)
+    back = configurations.bind_measurements(there, fleet(2, 1, OLD), NOW)
     assert back.learned == EARLIER and back.former == slower._replace(starts=())
-    at_once = configurations.bound(rolled_out(), fleet(2, 1, OLD), NOW)
-    assert at_once.learned == EARLIER and at_once.former == Learned(), "nothing was measured in between"
+    at_once = configurations.bind_measurements(rolled_out(), fleet(2, 1, OLD), NOW)
+    assert at_once.learned == EARLIER and at_once.former == LearnedProperties(), "nothing was measured in between"
 
 
 def test_a_revision_of_which_nothing_was_measured_leaves_what_was_known_before_it() -> None:
-    third = configurations.bound(rolled_out(), fleet(2, 1, OTHER), NOW)
+    third = configurations.bind_measurements(rolled_out(), fleet(2, 1, OTHER), NOW)
     assert third.learned.configurations == (OTHER, OTHER) and third.former == EARLIER._replace(starts=())
 
 
 def test_during_a_rollout_the_old_measurements_count_and_nothing_is_measured() -> None:
     full = {"saturated": CompletedWork(2, 20.0, 20000.0)}
     both = fleet(2, 1, OLD, NEW, busy="a rollout is in progress")
-    made, after = decide(samples(20.0, **full), both, TARGETS, before(), NOW)
+    made, after = decide_size(samples(20.0, **full), both, TARGETS, before(), NOW)
     assert made.prefill > 5 and made.basis[PREFILL] == Basis.MEASURED
-    assert after.learned._replace(request=None) == EARLIER and after.former == Learned()
+    assert after.learned._replace(request=None) == EARLIER and after.former == LearnedProperties()
     assert after.configured == (NOW, NOW)
 
 
@@ -115,20 +115,20 @@ def test_during_a_rollout_the_old_measurements_count_and_nothing_is_measured() -
 def test_the_first_minute_after_a_rollout_still_contains_the_former_groups(seconds: int, measured: bool) -> None:
     full = {"saturated": CompletedWork(2, 4.0, 4000.0)}
     recent = rolled_out()._replace(configured=(NOW - seconds, NOW - seconds))
-    _, after = decide(samples(4.0, **full), fleet(2, 1, NEW), TARGETS, recent, NOW)
+    _, after = decide_size(samples(4.0, **full), fleet(2, 1, NEW), TARGETS, recent, NOW)
     assert bool(after.learned.measured) == bool(after.learned.curve) == measured
 
 
 @pytest.mark.parametrize("found", [(OLD,), (OLD, NEW)])
 def test_what_an_earlier_version_has_stored_belongs_to_the_oldest_groups(found: tuple[Configuration, ...]) -> None:
-    after = configurations.bound(before(learned=KNOWN), fleet(2, 1, *found), NOW)
-    assert after.learned == EARLIER and after.former == Learned()
-    later = configurations.bound(after, fleet(2, 1, NEW), NOW)
+    after = configurations.bind_measurements(before(learned=KNOWN), fleet(2, 1, *found), NOW)
+    assert after.learned == EARLIER and after.former == LearnedProperties()
+    later = configurations.bind_measurements(after, fleet(2, 1, NEW), NOW)
     assert later.former == EARLIER._replace(starts=())
 
 
 def test_a_role_without_groups_keeps_what_was_measured() -> None:
-    assert configurations.bound(before(), fleet(0, 0), NOW) == before()
+    assert configurations.bind_measurements(before(), fleet(0, 0), NOW) == before()
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_role_without_groups_keeps_what_was_measured() -> None:
 )
 def test_gpus_that_are_not_known_are_not_other_gpus(known: Configuration, present: Configuration, same: bool) -> None:
     learned = KNOWN._replace(configurations=(known, known))
-    after = configurations.bound(before(learned=learned), fleet(2, 1, present), NOW)
+    after = configurations.bind_measurements(before(learned=learned), fleet(2, 1, present), NOW)
     assert (after.learned.curve == KNOWN.curve) == same
     if same:
         assert after.learned.configurations == (OLD, OLD)
@@ -162,9 +162,9 @@ def test_groups_with_one_of_several_gpus_come_and_go(first: Configuration) -> No
     learned = KNOWN._replace(configurations=(first, first))
     begin = after = before(learned=learned)
     for present in (MIXED, H100, MIXED, H100):
-        after = configurations.bound(after, fleet(2, 1, present), NOW)
+        after = configurations.bind_measurements(after, fleet(2, 1, present), NOW)
         assert after == begin, "nothing is exchanged, and nothing has to be measured again"
-    moved = configurations.bound(after, fleet(2, 1, H200), NOW)
+    moved = configurations.bind_measurements(after, fleet(2, 1, H200), NOW)
     assert (moved.learned.curve == KNOWN.curve) == (first == MIXED), "these GPUs were measured only among others"
 
 
@@ -174,8 +174,8 @@ def test_measurements_of_the_same_gpus_are_preferred_to_a_prediction(former: Con
     former groups is used for them, and not the prediction of the planner.
     """
     found = fleet(2, 1, Configuration("new", "8x H200"))
-    begin = configurations.bound(before(learned=KNOWN._replace(configurations=(former, former))), found, NOW)
-    made, _ = decide(samples(8.0, **SHOWS_NOTHING), found, TARGETS, begin._replace(configured=(0.0, 0.0)), NOW, SLOW)
+    begin = configurations.bind_measurements(before(learned=KNOWN._replace(configurations=(former, former))), found, NOW)
+    made, _ = decide_size(samples(8.0, **SHOWS_NOTHING), found, TARGETS, begin._replace(configured=(0.0, 0.0)), NOW, SLOW)
     assert made.basis == {PREFILL: Basis.FORMER, DECODE: Basis.FORMER}
 
 
@@ -187,17 +187,17 @@ def test_groups_with_different_gpus_are_not_measured_together(found: tuple[Confi
     """Groups with different GPUs are not measured together. A group whose GPU is unknown agrees with both kinds, but does
     not make the two kinds equal, whatever the order.
     """
-    assert configurations.bound(before(), fleet(2, 1, *found), NOW).configured == (NOW, NOW)
+    assert configurations.bind_measurements(before(), fleet(2, 1, *found), NOW).configured == (NOW, NOW)
     for pair in permutations((UNKNOWN, H200)):
-        assert configurations.bound(before(), fleet(2, 1, *pair), NOW).configured == before().configured
+        assert configurations.bind_measurements(before(), fleet(2, 1, *pair), NOW).configured == before().configured
 
 
 def test_other_gpus_are_predicted_if_they_can_be() -> None:
     other = Configuration("new", "8x H100")
     seen, there = samples(8.0, **SHOWS_NOTHING), fleet(2, 1, other)
-    after = configurations.bound(before(), there, NOW)._replace(configured=(0.0, 0.0))
-    planned, _ = decide(seen, there, TARGETS, after, NOW, SLOW)
-    former, _ = decide(seen, there, TARGETS, after, NOW)
+    after = configurations.bind_measurements(before(), there, NOW)._replace(configured=(0.0, 0.0))
+    planned, _ = decide_size(seen, there, TARGETS, after, NOW, SLOW)
+    former, _ = decide_size(seen, there, TARGETS, after, NOW)
     assert planned.basis == {PREFILL: Basis.PLANNED, DECODE: Basis.PLANNED}
     assert former.basis == {PREFILL: Basis.FORMER, DECODE: Basis.FORMER}
     assert planned.prefill > former.prefill
@@ -207,9 +207,9 @@ def test_an_upper_bound_of_the_former_groups_replaces_a_slow_prediction() -> Non
     """If a prediction is slower than the load that the former groups have served in time, that load counts instead. Groups
     that were never saturated have only shown such a bound. So a rollout alone adds no groups.
     """
-    shown = Learned(shown=(1000.0, 0.25), curve=KNOWN.curve, configurations=(OLD, OLD), starts=KNOWN.starts)
+    shown = LearnedProperties(shown=(1000.0, 0.25), curve=KNOWN.curve, configurations=(OLD, OLD), starts=KNOWN.starts)
     sizes = [
-        decide(samples(8.0, **SHOWS_NOTHING), fleet(3, 1, now), TARGETS, there, NOW, SLOW)[0].size
+        decide_size(samples(8.0, **SHOWS_NOTHING), fleet(3, 1, now), TARGETS, there, NOW, SLOW)[0].size
         for now, there in ((OLD, before(3, learned=shown)), (NEW, rolled_out(3, learned=shown)))
     ]
     assert sizes[0] == sizes[1] == (3, 1, 1)
@@ -221,21 +221,21 @@ def test_late_requests_end_what_former_groups_have_shown() -> None:
     """
     late = tuple(one._replace(late=0.3 if one.at > NOW - 310 else 0.0) for one in samples(4.0, **SHOWS_NOTHING))
     late = (*late[:-1], late[-1]._replace(late=0.3))
-    made, after = decide(late, fleet(2, 1, NEW), TARGETS, rolled_out(), NOW, SLOW)
+    made, after = decide_size(late, fleet(2, 1, NEW), TARGETS, rolled_out(), NOW, SLOW)
     assert made.size == (2, 1, 1) and after.doubted
-    made, _ = decide(late, fleet(2, 1, NEW), TARGETS, after, NOW, SLOW)
+    made, _ = decide_size(late, fleet(2, 1, NEW), TARGETS, after, NOW, SLOW)
     assert made.prefill > 2 and made.basis[PREFILL] == Basis.PLANNED
-    _, kept = decide(late, fleet(2, 1, NEW), TARGETS, rolled_out()._replace(configured=(NOW - 200,) * 2), NOW, SLOW)
+    _, kept = decide_size(late, fleet(2, 1, NEW), TARGETS, rolled_out()._replace(configured=(NOW - 200,) * 2), NOW, SLOW)
     assert not kept.doubted, "not long enough"
     more = tuple(one._replace(requests=40.0, prompt_tokens=40000.0) for one in late)
-    _, kept = decide(more, fleet(2, 1, NEW), TARGETS, rolled_out(), NOW, SLOW)
+    _, kept = decide_size(more, fleet(2, 1, NEW), TARGETS, rolled_out(), NOW, SLOW)
     assert not kept.doubted, "more load than the former groups could have served"
-    back = configurations.bound(after, fleet(2, 1, OLD), NOW)
+    back = configurations.bind_measurements(after, fleet(2, 1, OLD), NOW)
     assert back.learned.work == KNOWN.work and not back.doubted, "a rollback still finds what they have shown"
 
 
 def test_former_measurements_prove_no_unreachable_target() -> None:
-    made, _ = decide(samples(4.0, **SHOWS_NOTHING), fleet(2, 1, NEW), TARGETS._replace(ttft=0.2), rolled_out(), NOW)
+    made, _ = decide_size(samples(4.0, **SHOWS_NOTHING), fleet(2, 1, NEW), TARGETS._replace(ttft=0.2), rolled_out(), NOW)
     assert made.hold == HoldReason.UNMEASURED and made.why.startswith("measurements from before the groups changed say that")
 
 
@@ -243,6 +243,6 @@ def test_every_measured_speed_belongs_to_a_role() -> None:
     """Each field of `Learned` is listed as a property of the requests, of the starts, or of the speed of a role, so that a
     new field is not forgotten.
     """
-    assert {name for names in SPEED.values() for name in names} == {*Learned._fields} - {
+    assert {name for names in SPEED.values() for name in names} == {*LearnedProperties._fields} - {
         "request", "starts", "configurations",
     }  # fmt: skip

@@ -2,14 +2,14 @@
 
 import pytest
 
-from ome_operator.core.demand.curves import batch_within, completed, rising, seconds_at, shown_rate
+from ome_operator.core.demand.curves import batch_within, extend_curve, make_monotonic, seconds_at, shown_rate
 from ome_operator.core.demand.facts import FULL
 
 CURVE = ((10.0, 0.02), (100.0, 0.04), (200.0, 0.08))
 
 
 def test_noise_never_makes_a_larger_batch_faster() -> None:
-    assert rising(((10.0, 0.03), (20.0, 0.02), (40.0, 0.05))) == ((10.0, 0.03), (20.0, 0.03), (40.0, 0.05))
+    assert make_monotonic(((10.0, 0.03), (20.0, 0.02), (40.0, 0.05))) == ((10.0, 0.03), (20.0, 0.03), (40.0, 0.05))
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,8 @@ def test_a_time_is_read_from_the_curve(batch: float, seconds: float) -> None:
 
 def test_a_plan_continues_what_was_measured_in_its_shape() -> None:
     planned = ((1.0, 0.01), (10.0, 0.02), (100.0, 0.04), (1000.0, 0.2))
-    assert completed((), planned) == planned and completed(CURVE, ()) == CURVE
-    found = completed(((10.0, 0.03), (100.0, 0.05)), planned)
+    assert extend_curve((), planned) == planned and extend_curve(CURVE, ()) == CURVE
+    found = extend_curve(((10.0, 0.03), (100.0, 0.05)), planned)
     assert found == ((1.0, pytest.approx(0.015)), (10.0, 0.03), (100.0, 0.05), (1000.0, pytest.approx(0.25)))
 
 
@@ -73,15 +73,15 @@ def test_a_full_cache_is_a_limit_and_not_the_shape_of_a_curve() -> None:
     memory than predicted.
     """
     planned = ((1.0, 0.01), (10.0, 0.02), (50.0, 0.03), (100.0, 0.04), (101.0, FULL))
-    beyond = completed(((100.5, 0.05), (150.0, 0.06)), planned)
+    beyond = extend_curve(((100.5, 0.05), (150.0, 0.06)), planned)
     assert [x for x, _ in beyond] == [1.0, 10.0, 50.0, 100.5, 150.0]
     assert [y for _, y in beyond] == pytest.approx([0.0125, 0.025, 0.0375, 0.05, 0.06], rel=0.01)
-    assert completed(((1000.0, 0.05),), planned)[0][1] > 0.001, "a ratio to predicted times, and not to the limit"
-    below = completed(((40.0, 0.03),), planned)
+    assert extend_curve(((1000.0, 0.05),), planned)[0][1] > 0.001, "a ratio to predicted times, and not to the limit"
+    below = extend_curve(((40.0, 0.03),), planned)
     assert below[-2:] == ((100.0, pytest.approx(0.03 / 0.0275 * 0.04)), (101.0, FULL))
     assert 100 < batch_within(below, 0.1) < 101
-    near = completed(((90.0, 0.05),), planned)
+    near = extend_curve(((90.0, 0.05),), planned)
     assert near[-2:] == ((100.0, pytest.approx(0.05 / 0.038 * 0.04)), (101.0, FULL))
     assert 99 < batch_within(near, 0.0526) < 101
-    assert completed(((99.9, 0.05),), ((101.0, FULL),)) == ((99.9, 0.05),)
-    assert completed((), planned) == planned
+    assert extend_curve(((99.9, 0.05),), ((101.0, FULL),)) == ((99.9, 0.05),)
+    assert extend_curve((), planned) == planned

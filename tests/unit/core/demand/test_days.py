@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ome_operator.core.demand.days import DAYS, DaySums, counted, from_status, to_status
+from ome_operator.core.demand.days import DAYS, DaySums, add_to_days, from_status, to_status
 from ome_operator.core.demand.facts import SizeDecision
 from tests.unit.core.demand.loads import NOW, fleet, sample
 
@@ -17,28 +17,28 @@ def made(prefill: int, decode: int) -> SizeDecision:
 def test_hours_and_requests_of_a_day_are_summed() -> None:
     days: tuple[DaySums, ...] = ()
     for step in range(360):  # an hour: 2 and 1 groups of 8 GPUs, of which 3 and 1 are wanted
-        days = counted(days, sample(NOW + 10 * step, 4.0, late=0.25), fleet(2, 1), made(3, 1), 10.0)
+        days = add_to_days(days, sample(NOW + 10 * step, 4.0, late=0.25), fleet(2, 1), made(3, 1), 10.0)
     (day,) = days
     assert (round(day.gpu_hours, 3), round(day.gpu_hours_wanted, 3)) == (24.0, 32.0)
     assert (round(day.requests), round(day.met), round(day.met_wanted)) == (14400, 10800, 14400)
 
 
 def test_requests_count_as_met_by_the_wanted_size_only_if_groups_were_missing() -> None:
-    (day,) = counted((), sample(NOW, 4.0, late=0.25), fleet(3, 1), made(3, 1), 10.0)
+    (day,) = add_to_days((), sample(NOW, 4.0, late=0.25), fleet(3, 1), made(3, 1), 10.0)
     assert day.met_wanted == day.met == 30.0
 
 
 def test_requests_of_which_the_time_is_unknown_are_not_judged() -> None:
-    (day,) = counted((), sample(NOW, 4.0, late=None), fleet(), made(2, 1), 10.0)
+    (day,) = add_to_days((), sample(NOW, 4.0, late=None), fleet(), made(2, 1), 10.0)
     assert day.requests == day.met == day.met_wanted == 0 and day.gpu_hours > 0
-    (day,) = counted((), sample(NOW, late=0.5, arrivals=None), fleet(), made(2, 1), 10.0)
+    (day,) = add_to_days((), sample(NOW, late=0.5, arrivals=None), fleet(), made(2, 1), 10.0)
     assert day.requests == 0
 
 
 def test_eight_days_are_kept_and_read_back() -> None:
     days: tuple[DaySums, ...] = ()
     for day in range(20):
-        days = counted(days, sample(NOW + 86400 * day), fleet(), made(2, 1), 10.0)
+        days = add_to_days(days, sample(NOW + 86400 * day), fleet(), made(2, 1), 10.0)
     assert len(days) == DAYS
     again = from_status(to_status(days))
     assert [one.day for one in again] == [one.day for one in days]

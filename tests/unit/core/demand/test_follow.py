@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from ome_operator.core.demand.facts import DECODE, PREFILL, ROUTER, DemandSample, GroupBounds, RoleFleet, ScalingState
-from ome_operator.core.demand.follow import bounded, follow
+from ome_operator.core.demand.follow import follow, limit_last_size
 from ome_operator.core.demand.holds import HoldReason
 from ome_operator.core.demand.task import APPLY, DemandTask, PeakTime
 from tests.unit.core.demand.loads import NOW, TARGETS, fleet, samples, state
@@ -70,7 +70,7 @@ def test_a_number_that_somebody_sets_is_the_size_at_once() -> None:
 
 def test_the_first_size_is_what_the_service_is_to_have_and_not_what_serves_now() -> None:
     broken = task(fleet=fleet()._replace(prefill=RoleFleet(1), decode=RoleFleet(0)), asked=(3, 2, 1))
-    assert bounded(ScalingState(), broken).wanted == (3, 2, 1)
+    assert limit_last_size(ScalingState(), broken).wanted == (3, 2, 1)
     made, _ = follow([], broken, ScalingState(), NOW, never)
     assert (made.size, made.hold) == ((3, 2, 1), HoldReason.UNKNOWN)
 
@@ -117,4 +117,4 @@ def test_unknown_numbers_add_no_group_but_a_peak_waits_for_numbers_too() -> None
 
 def test_routers_are_inside_their_bounds() -> None:
     bounds = {**TARGETS.bounds, ROUTER: GroupBounds(3, 3)}
-    assert bounded(state(), task(targets=TARGETS._replace(bounds=bounds))).wanted == (2, 1, 3)
+    assert limit_last_size(state(), task(targets=TARGETS._replace(bounds=bounds))).wanted == (2, 1, 3)

@@ -3,25 +3,25 @@
 import pytest
 
 from ome_operator.core.demand import learn
-from ome_operator.core.demand.facts import CompletedWork, Learned, PlannedSpeeds, PrefillWork
+from ome_operator.core.demand.facts import CompletedWork, LearnedProperties, PlannedSpeeds, PrefillWork
 from tests.unit.core.demand.loads import KNOWN, NOW, fleet, sample
 
 FULL = {"saturated": CompletedWork(2, 4.0, 4000.0)}
 
 
 def test_a_saturated_group_shows_its_service_rate() -> None:
-    found = learn.learned(KNOWN._replace(measured=0), sample(**FULL), fleet())
+    found = learn.update_measurements(KNOWN._replace(measured=0), sample(**FULL), fleet())
     assert found.scale == pytest.approx(2 / (4 * 0.25)) and found.measured == 1
-    again = learn.learned(found, sample(saturated=CompletedWork(1, 4.0, 4000.0)), fleet())
+    again = learn.update_measurements(found, sample(saturated=CompletedWork(1, 4.0, 4000.0)), fleet())
     assert again.scale == pytest.approx(2.0 + learn.NEW * (1.0 - 2.0))
 
 
 def test_a_group_that_is_not_saturated_shows_nothing_about_prefill() -> None:
-    assert learn.learned(KNOWN, sample(), fleet()).scale == KNOWN.scale
+    assert learn.update_measurements(KNOWN, sample(), fleet()).scale == KNOWN.scale
 
 
 def test_the_first_measurement_is_the_estimate_if_there_is_none() -> None:
-    assert learn.learned(Learned(), sample(**FULL), fleet()).work == PrefillWork(0.0, 2 / 4000)
+    assert learn.update_measurements(LearnedProperties(), sample(**FULL), fleet()).work == PrefillWork(0.0, 2 / 4000)
 
 
 def test_a_queue_gives_an_estimate_until_the_first_measurement() -> None:
@@ -29,27 +29,27 @@ def test_a_queue_gives_an_estimate_until_the_first_measurement() -> None:
     been idle in between, so until a real measurement exists, only a faster estimate replaces the first one.
     """
     queued = {"queued": CompletedWork(2, 2.0, 2000.0)}
-    first = learn.learned(Learned(), sample(**queued), fleet())
+    first = learn.update_measurements(LearnedProperties(), sample(**queued), fleet())
     assert (first.work, first.scale, first.measured) == (PrefillWork(0.0, 2 / 2000), 1.0, 0)
-    slower = learn.learned(first, sample(queued=CompletedWork(2, 1.0, 1000.0)), fleet())
+    slower = learn.update_measurements(first, sample(queued=CompletedWork(2, 1.0, 1000.0)), fleet())
     assert slower == first
-    faster = learn.learned(first, sample(queued=CompletedWork(2, 4.0, 4000.0)), fleet())
+    faster = learn.update_measurements(first, sample(queued=CompletedWork(2, 4.0, 4000.0)), fleet())
     assert faster.scale == pytest.approx(0.5) and faster.measured == 0
-    measured = learn.learned(first, sample(**FULL), fleet())
+    measured = learn.update_measurements(first, sample(**FULL), fleet())
     assert measured.scale == pytest.approx(0.5) and measured.measured == 1
-    assert learn.learned(measured, sample(**queued), fleet()) == measured
+    assert learn.update_measurements(measured, sample(**queued), fleet()) == measured
 
 
 def test_decode_is_learned_where_it_is_observed_and_nowhere_else() -> None:
-    found = learn.learned(KNOWN, sample(running=64.0, running_now=64, output_tokens=1600.0), fleet())
+    found = learn.update_measurements(KNOWN, sample(running=64.0, running_now=64, output_tokens=1600.0), fleet())
     assert found.curve == ((10.0, 0.02), (64.0, 64 / 1600), (210.0, 0.06))
     for _ in range(1000):
-        found = learn.learned(found, sample(running=64.0, running_now=64, output_tokens=1600.0), fleet())
+        found = learn.update_measurements(found, sample(running=64.0, running_now=64, output_tokens=1600.0), fleet())
     assert len(found.curve) == 3 and found.curve[2] == (210.0, 0.06)
 
 
 def test_a_load_that_changes_teaches_nothing_about_decode() -> None:
-    assert learn.learned(KNOWN, sample(rate=4.0, running_now=90), fleet()).curve == KNOWN.curve
+    assert learn.update_measurements(KNOWN, sample(rate=4.0, running_now=90), fleet()).curve == KNOWN.curve
 
 
 @pytest.mark.parametrize(
@@ -64,23 +64,27 @@ def test_tokens_that_are_counted_at_the_end_of_requests_measure_only_a_steady_lo
     """
     then = sample(NOW - 60, running_now=None if grown is None else 200 - grown)
     newest = sample(NOW, running_now=200)
-    assert learn.steady((then, newest)) == newest._replace(output_tokens=newest.output_tokens if measured else None)
-    assert learn.steady((newest,)).output_tokens is None, "nothing is known about the beginning of the window"
+    assert learn.newest_steady_sample((then, newest)) == newest._replace(
+        output_tokens=newest.output_tokens if measured else None
+    )
+    assert learn.newest_steady_sample((newest,)).output_tokens is None, "nothing is known about the beginning of the window"
 
 
 @pytest.mark.parametrize("pause", [10.0, 10.6, 11.3, 12.7, 14.2, 17.0, 20.0])
 def test_a_steady_load_is_measured_whatever_the_distance_between_samples_is(pause: float) -> None:
     samples = [sample(NOW - pause * number, running_now=200) for number in range(30, -1, -1)]
-    assert learn.steady(samples) == samples[-1]
+    assert learn.newest_steady_sample(samples) == samples[-1]
     grown = [one._replace(running_now=round(200 + 0.9 * (one.at - NOW))) for one in samples]
-    assert learn.steady(grown).output_tokens is None, "54 requests more in a minute: more than a tenth of the tokens"
+    assert learn.newest_steady_sample(grown).output_tokens is None, (
+        "54 requests more in a minute: more than a tenth of the tokens"
+    )
     grown = [one._replace(running_now=round(200 + 0.6 * (one.at - NOW))) for one in samples]
-    assert learn.steady(grown) == grown[-1], "36 requests more in a minute"
+    assert learn.newest_steady_sample(grown) == grown[-1], "36 requests more in a minute"
 
 
 def test_the_plan_gives_the_first_measurement_its_dependence_on_the_prompt() -> None:
     planned = PlannedSpeeds(PrefillWork(0.1, 0.4 / 1000))
-    found = learn.learned(Learned(), sample(**FULL), fleet(), planned)
+    found = learn.update_measurements(LearnedProperties(), sample(**FULL), fleet(), planned)
     assert found.work == planned.work and found.scale == pytest.approx(2 / (4 * 0.5)) and found.measured == 1
 
 
@@ -91,12 +95,15 @@ def test_a_fleet_that_serves_in_time_shows_how_fast_it_is_at_least() -> None:
         asked.append((groups, rate))
         return 0.9 * groups / rate
 
-    found = learn.learned(Learned(), sample(rate=4.0), fleet(2), on_time=on_time)
+    found = learn.update_measurements(LearnedProperties(), sample(rate=4.0), fleet(2), on_time=on_time)
     assert asked == [(2, 4.0)] and found.shown == (1000.0, 0.45) and found.work is None
-    lower = learn.learned(found, sample(rate=3.0), fleet(2), on_time=on_time)
+    lower = learn.update_measurements(found, sample(rate=3.0), fleet(2), on_time=on_time)
     assert lower.shown == found.shown, "a lower load shows less"
-    assert learn.learned(found, sample(rate=8.0), fleet(2), on_time=on_time).shown == (1000.0, pytest.approx(0.225))
-    assert learn.learned(Learned(), sample(rate=4.0), fleet(2)).shown is None
+    assert learn.update_measurements(found, sample(rate=8.0), fleet(2), on_time=on_time).shown == (
+        1000.0,
+        pytest.approx(0.225),
+    )
+    assert learn.update_measurements(LearnedProperties(), sample(rate=4.0), fleet(2)).shown is None
     assert [learn.shown_seconds((1000.0, 0.4), tokens) for tokens in (10.0, 1000.0, 3000.0)] == pytest.approx(
         [0.4, 0.4, 1.2]
     )
@@ -106,19 +113,23 @@ def test_requests_that_are_late_end_a_bound_that_they_contradict() -> None:
     """A bound of the speed ends when late requests contradict it. Two groups have served 4 requests/s in time, so a request
     took at most 0.45 s; the groups of a new revision are slower.
     """
-    shown = Learned(shown=(1000.0, 0.45))
+    shown = LearnedProperties(shown=(1000.0, 0.45))
 
     def after(rate: float) -> tuple[float, float] | None:
-        return learn.learned(shown, sample(rate=rate), fleet(2), on_time=lambda n, r: 0.9 * n / r, late=True).shown
+        return learn.update_measurements(
+            shown, sample(rate=rate), fleet(2), on_time=lambda n, r: 0.9 * n / r, late=True
+        ).shown
 
     assert after(3.0) is None, "at 0.45 s they would have been in time"
     assert after(4.5) == shown.shown, "more load than was shown proves nothing"
-    assert learn.learned(Learned(), sample(), fleet(2), on_time=lambda n, r: 1.0, late=True).shown is None
+    assert (
+        learn.update_measurements(LearnedProperties(), sample(), fleet(2), on_time=lambda n, r: 1.0, late=True).shown is None
+    )
 
 
 def test_the_start_is_the_median_of_the_last_starts() -> None:
-    assert learn.cold_start(Learned()) == learn.FIRST_START
-    found = Learned()
+    assert learn.cold_start(LearnedProperties()) == learn.FIRST_START
+    found = LearnedProperties()
     for seconds in (900.0, 100.0, 110.0, 105.0, 500.0, 104.0):
         found = learn.with_start(found, seconds)
     assert len(found.starts) == learn.STARTS and learn.cold_start(found) == 105.0

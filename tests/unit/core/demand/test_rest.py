@@ -8,7 +8,7 @@ import pytest
 from ome_operator.core.demand.facts import DECODE, KEPT, PREFILL, ROUTER, DemandSample, GroupBounds, RoleFleet
 from ome_operator.core.demand.follow import follow
 from ome_operator.core.demand.holds import HoldReason
-from ome_operator.core.demand.rest import idle
+from ome_operator.core.demand.rest import is_idle
 from ome_operator.core.demand.task import APPLY, RECOMMEND, DemandTask, PeakTime
 from tests.unit.core.demand.loads import NOW, TARGETS, fleet, sample, samples, state
 
@@ -168,7 +168,7 @@ def test_a_recommended_zero_is_recorded_once() -> None:
 
 
 def test_idle_needs_a_fresh_number() -> None:
-    assert idle(quiet(), NOW) and not idle(quiet(), NOW + 21) and not idle((), NOW)
+    assert is_idle(quiet(), NOW) and not is_idle(quiet(), NOW + 21) and not is_idle((), NOW)
 
 
 def test_the_schedule_is_in_utc() -> None:

@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from ome_operator.api.scaling_status import ScalingSummary
-from ome_operator.core.demand.decide import decide
-from ome_operator.core.demand.facts import GROUPS, PREFILL, Configuration, Learned, ScalingState
-from ome_operator.core.demand.learn import observed
+from ome_operator.core.demand.decide import decide_size
+from ome_operator.core.demand.facts import GROUPS, PREFILL, Configuration, LearnedProperties, ScalingState
+from ome_operator.core.demand.learn import observe_point
 from ome_operator.core.demand.stored import from_status, to_status
 from tests.unit.core.demand.loads import KNOWN, NOW, TARGETS, fleet, samples, state
 
 
 def test_a_state_survives_the_status() -> None:
-    _, after = decide(samples(20.0), fleet(), TARGETS, state(), NOW)
+    _, after = decide_size(samples(20.0), fleet(), TARGETS, state(), NOW)
     stored = json.loads(json.dumps(to_status(after)))
     again = from_status(stored)
     assert (again.wanted, again.changed, again.changes, again.last) == (after.wanted, NOW, (NOW,), after.last)
@@ -26,7 +26,7 @@ def test_what_was_measured_on_which_configuration_survives_the_status() -> None:
     here, there = Configuration("1a2b3c4d", "8x NVIDIA-H200"), Configuration("5e6f7a8b")
     before = state(
         learned=KNOWN._replace(configurations=(here, here)),
-        former=Learned(shown=(1000.0, 0.25), curve=KNOWN.curve, configurations=(there, Configuration())),
+        former=LearnedProperties(shown=(1000.0, 0.25), curve=KNOWN.curve, configurations=(there, Configuration())),
     )
     stored = json.loads(json.dumps(to_status(before)))
     assert stored["learned"]["configurations"] == dict.fromkeys(GROUPS, "1a2b3c4d 8x NVIDIA-H200")
@@ -39,7 +39,7 @@ def test_what_was_measured_on_which_configuration_survives_the_status() -> None:
 def test_the_stored_state_of_any_load_is_small() -> None:
     learned = KNOWN._replace(shown=(1000.0, 0.25), request=(1000.0, 100.0), starts=(100.0,) * 5)
     for number in range(2000):
-        learned = learned._replace(curve=observed(learned.curve, 1.01**number, 0.01 + number))
+        learned = learned._replace(curve=observe_point(learned.curve, 1.01**number, 0.01 + number))
     named = learned._replace(configurations=(Configuration("1a2b3c4d", "8x NVIDIA-H200"),) * 2)
     assert len(json.dumps(to_status(state(learned=named, former=named)))) < 10_000
 

@@ -3,7 +3,7 @@
 import pytest
 
 from ome_operator.core.demand import undo
-from ome_operator.core.demand.decide import DECISIONS, changed, held
+from ome_operator.core.demand.decide import DECISIONS, change_size, keep_size
 from ome_operator.core.demand.facts import DECODE, PREFILL, ROUTER, GroupBounds
 from ome_operator.core.demand.follow import follow
 from ome_operator.core.demand.holds import HoldReason
@@ -38,40 +38,40 @@ def test_what_is_no_size_is_not_read(written: str) -> None:
 def test_the_size_before_is_the_newest_other_one() -> None:
     older, other = {**SIZE, "prefill": 9, "time": "a"}, {**SIZE, "decode": 4, "time": "b"}
     same = {**SIZE, "hold": "Unknown", "time": "c"}
-    assert undo.before([older, other, same], SIZE) == ((2, 4, 1), "b")
-    assert undo.before([older, {**other, "decode": "4"}, same], SIZE) == ((9, 1, 1), "a")
-    assert undo.before([{**SIZE, "prefill": 0}, same], SIZE) is None, "zero is no size to go back to"
-    assert undo.before([], SIZE) is None
+    assert undo.size_before([older, other, same], SIZE) == ((2, 4, 1), "b")
+    assert undo.size_before([older, {**other, "decode": "4"}, same], SIZE) == ((9, 1, 1), "a")
+    assert undo.size_before([{**SIZE, "prefill": 0}, same], SIZE) is None, "zero is no size to go back to"
+    assert undo.size_before([], SIZE) is None
 
 
 def test_reasons_that_come_and_go_do_not_displace_the_size_before() -> None:
     after = state(2, 1, last=())
     for number, size in enumerate([(1, 1, 1), (2, 1, 1), (5, 1, 1)]):
-        _, after = changed(after, NOW + number, size, "", "")
+        _, after = change_size(after, NOW + number, size, "", "")
     for number in range(24):
-        _, after = held(after, NOW + 10 + number, (5, 1, 1), "" if number % 2 else HoldReason.CAPPED, "")
+        _, after = keep_size(after, NOW + 10 + number, (5, 1, 1), "" if number % 2 else HoldReason.CAPPED, "")
         stored = to_status(after)
-        assert undo.before(stored["decisions"], stored["wanted"])[0] == (2, 1, 1)  # type: ignore[index]
+        assert undo.size_before(stored["decisions"], stored["wanted"])[0] == (2, 1, 1)  # type: ignore[index]
         assert len(after.last) == min(DECISIONS, 4 + number)
     assert [one.at - NOW for one in after.last] == [1, 2, *range(26, 34)], "also the change itself, and what is newest"
     for number in range(12):
-        _, after = changed(after, NOW + 100 + number, (6 + number, 1, 1), "", "")
+        _, after = change_size(after, NOW + 100 + number, (6 + number, 1, 1), "", "")
     assert [one.prefill for one in after.last] == [*range(8, 18)], "the oldest changes are left out"
 
 
 def test_nights_without_groups_do_not_displace_the_size_before() -> None:
-    _, after = changed(state(last=()), NOW, (2, 1, 1), "", "")
+    _, after = change_size(state(last=()), NOW, (2, 1, 1), "", "")
     for number in range(24):
         zero = number % 2 == 0
         size, hold = ((0, 0, 1), HoldReason.SCHEDULED_ZERO) if zero else ((5, 1, 1), "")
-        _, after = changed(after, NOW + 1 + number, size, hold, "")
+        _, after = change_size(after, NOW + 1 + number, size, hold, "")
     stored = to_status(after)
-    assert undo.before(stored["decisions"], stored["wanted"])[0] == (2, 1, 1)  # type: ignore[index]
+    assert undo.size_before(stored["decisions"], stored["wanted"])[0] == (2, 1, 1)  # type: ignore[index]
     assert len(after.last) == DECISIONS and after.last[-1].size == (5, 1, 1)
     for number in range(24):
-        _, after = held(after, NOW + 100 + number, (0, 0, 1), "" if number % 2 else HoldReason.SCHEDULED_ZERO, "")
+        _, after = keep_size(after, NOW + 100 + number, (0, 0, 1), "" if number % 2 else HoldReason.SCHEDULED_ZERO, "")
     stored = to_status(after)
-    assert undo.before(stored["decisions"], stored["wanted"])[0] == (5, 1, 1)  # type: ignore[index]
+    assert undo.size_before(stored["decisions"], stored["wanted"])[0] == (5, 1, 1)  # type: ignore[index]
 
 
 def test_the_written_bounds_of_the_service_limit_the_size_before() -> None:
@@ -100,8 +100,8 @@ def test_the_former_size_keeps_the_limits_of_today() -> None:
     bounds = {PREFILL: GroupBounds(1, 9), DECODE: GroupBounds(2, 9), ROUTER: GroupBounds(1, 1)}
     targets = TARGETS._replace(bounds=bounds)
     asked = task(targets=targets, undone=(8, 1, 3))
-    assert undo.permitted((8, 1, 3), asked) == (8, 2, 1)
-    assert undo.permitted((8, 1, 3), asked._replace(targets=targets._replace(gpus=48))) == (4, 2, 1)
+    assert undo.limit_to_bounds((8, 1, 3), asked) == (8, 2, 1)
+    assert undo.limit_to_bounds((8, 1, 3), asked._replace(targets=targets._replace(gpus=48))) == (4, 2, 1)
     by_hand = {**bounds, DECODE: GroupBounds(7, 7)}
     made, _ = follow(samples(), task(targets=TARGETS._replace(bounds=by_hand)), state(6, 3), NOW, lambda more: more)
     assert made.decode == 7, "a number that somebody has set counts"

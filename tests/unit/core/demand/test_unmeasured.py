@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ome_operator.core.demand.decide import decide
+from ome_operator.core.demand.decide import decide_size
 from ome_operator.core.demand.facts import (
     DECODE,
     NO_PLAN,
@@ -15,7 +15,7 @@ from ome_operator.core.demand.facts import (
     CompletedWork,
     DemandSample,
     GroupBounds,
-    Learned,
+    LearnedProperties,
     PlannedSpeeds,
     PrefillWork,
     ScalingState,
@@ -30,7 +30,7 @@ MANY = {PREFILL: GroupBounds(1, 1000), DECODE: GroupBounds(1, 1000)}
 
 def unknown(prefill: int = 2, decode: int = 1, **known: Any) -> ScalingState:
     """Return the state of a service of this size. Of its speed, only the fields of Learned in `known` are known."""
-    return state(prefill, decode)._replace(learned=Learned(starts=(100.0,), **known))
+    return state(prefill, decode)._replace(learned=LearnedProperties(starts=(100.0,), **known))
 
 
 def idle(rate: float = 4.0, **other: Any) -> tuple[DemandSample, ...]:
@@ -41,8 +41,8 @@ def idle(rate: float = 4.0, **other: Any) -> tuple[DemandSample, ...]:
 
 
 def test_a_prediction_is_used_until_something_was_measured() -> None:
-    made, after = decide(idle(20.0), fleet(), TARGETS, unknown(), NOW, PLANNED)
-    measured, _ = decide(idle(20.0), fleet(), TARGETS, state(), NOW)
+    made, after = decide_size(idle(20.0), fleet(), TARGETS, unknown(), NOW, PLANNED)
+    measured, _ = decide_size(idle(20.0), fleet(), TARGETS, state(), NOW)
     assert made.size == measured.size and made.prefill > 5
     assert made.basis == {PREFILL: Basis.PLANNED, DECODE: Basis.PLANNED}
     assert made.why.count("predicted by `ome plan` with a margin for its error, not measured") == 2
@@ -52,17 +52,17 @@ def test_a_prediction_is_used_until_something_was_measured() -> None:
 
 def test_without_a_prediction_nothing_changes_and_the_reason_is_said_once_requests_are_known() -> None:
     missing = PlannedSpeeds(missing="`ome plan` has no prediction: No data for the GPU x")
-    made, after = decide(idle(20.0), fleet(), TARGETS, unknown(), NOW, missing)
+    made, after = decide_size(idle(20.0), fleet(), TARGETS, unknown(), NOW, missing)
     assert (made.size, made.hold, made.basis) == ((2, 1, 1), HoldReason.UNMEASURED, {})
     assert made.why.endswith("unknown: `ome plan` has no prediction: No data for the GPU x")
     assert after.learned.request == (1000.0, 100.0), "the lengths for which a prediction is asked"
-    made, _ = decide((), fleet(), TARGETS, unknown(), NOW, missing)
+    made, _ = decide_size((), fleet(), TARGETS, unknown(), NOW, missing)
     assert "ome plan" not in made.why
 
 
 def test_a_measurement_replaces_the_prediction() -> None:
     full = {"saturated": CompletedWork(2, 4.0, 4000.0)}
-    made, after = decide(samples(20.0, **full), fleet(), TARGETS, unknown(), NOW, PLANNED)
+    made, after = decide_size(samples(20.0, **full), fleet(), TARGETS, unknown(), NOW, PLANNED)
     assert made.basis == {PREFILL: Basis.MEASURED, DECODE: Basis.MEASURED}
     assert after.learned.scale == pytest.approx(2.0), "twice as slow as predicted"
     assert "a prefill group serves 2.00 requests/s," in made.why
@@ -71,13 +71,13 @@ def test_a_measurement_replaces_the_prediction() -> None:
 @pytest.mark.parametrize(("rate", "basis"), [(1.0, Basis.PLANNED), (5.0, Basis.FIRST)])
 def test_a_queue_replaces_the_prediction_only_if_it_shows_that_groups_are_faster(rate: float, basis: Basis) -> None:
     queue = {"queued": CompletedWork(1, rate, 1000 * rate)}
-    made, _ = decide(idle(20.0, **queue), fleet(), TARGETS, unknown(), NOW, PLANNED)
+    made, _ = decide_size(idle(20.0, **queue), fleet(), TARGETS, unknown(), NOW, PLANNED)
     assert made.basis[PREFILL] == basis and made.hold == ""
 
 
 def test_a_prediction_never_removes_a_group() -> None:
     before = unknown(6, 3)
-    made, after = decide(idle(), fleet(6, 3), TARGETS, before, NOW, PLANNED)
+    made, after = decide_size(idle(), fleet(6, 3), TARGETS, before, NOW, PLANNED)
     assert (made.size, made.hold) == ((6, 3, 1), HoldReason.PLANNED)
     assert after.lower_since == (None, None)
 
@@ -86,12 +86,12 @@ def test_groups_that_served_more_in_time_are_enough_for_less() -> None:
     """Groups that have served a load in time are enough for a smaller load. Six groups served 20 requests/s within the
     target, and no other measurement exists.
     """
-    _, after = decide(idle(20.0, late=0.0), fleet(6), TARGETS, unknown(6), NOW, PLANNED)
+    _, after = decide_size(idle(20.0, late=0.0), fleet(6), TARGETS, unknown(6), NOW, PLANNED)
     assert after.learned.shown is not None and 0.25 < after.learned.shown[1] < 6 / 20
     after = after._replace(lower_since=(NOW - 200, None), wanted=(6, 1, 1), changed=NOW - 3600)
-    made, _ = decide(idle(4.0), fleet(6), TARGETS, after, NOW, PLANNED)
+    made, _ = decide_size(idle(4.0), fleet(6), TARGETS, after, NOW, PLANNED)
     assert made.size == (5, 1, 1)
-    _, after = decide(idle(20.0, late=0.06), fleet(6), TARGETS, unknown(6), NOW, PLANNED)
+    _, after = decide_size(idle(20.0, late=0.06), fleet(6), TARGETS, unknown(6), NOW, PLANNED)
     assert after.learned.shown is None, "requests that were late show nothing"
 
 
@@ -102,12 +102,12 @@ def test_groups_that_are_late_for_minutes_have_shown_nothing(rate: float, second
     """
     before = unknown(6, shown=(1000.0, 0.27))
     seen = tuple(one._replace(late=0.2 if one.at > NOW - seconds else 0.0) for one in idle(rate))
-    _, after = decide(seen, fleet(6), TARGETS, before, NOW, PLANNED)
+    _, after = decide_size(seen, fleet(6), TARGETS, before, NOW, PLANNED)
     assert after.learned.shown == (before.learned.shown if kept else None)
-    _, recent = decide(seen, fleet(6), TARGETS, before._replace(changed=NOW - 200), NOW, PLANNED)
+    _, recent = decide_size(seen, fleet(6), TARGETS, before._replace(changed=NOW - 200), NOW, PLANNED)
     assert recent.learned.shown == before.learned.shown, "the size has just changed"
     if not kept:
-        made, _ = decide(idle(4.0), fleet(6), TARGETS, after, NOW, PLANNED)
+        made, _ = decide_size(idle(4.0), fleet(6), TARGETS, after, NOW, PLANNED)
         assert (made.size, made.hold) == ((6, 1, 1), HoldReason.PLANNED)
 
 
@@ -117,14 +117,14 @@ def test_a_single_measured_load_of_decode_doubles_the_groups_at_most() -> None:
     """
     before = unknown(work=PrefillWork(0.0, 0.0001 / 1000), measured=1, curve=((1.0, 0.039),))
     targets = TARGETS._replace(bounds=MANY)
-    made, after = decide(idle(20.0), fleet(), targets, before, NOW)
+    made, after = decide_size(idle(20.0), fleet(), targets, before, NOW)
     assert (made.decode, made.hold, made.basis[DECODE]) == (2, HoldReason.FIRST_STEP, Basis.FIRST)
     assert "a decode group holds at least 1 requests" in made.why and made.why.endswith(
         "at most doubles the groups that serve"
     )
-    again, _ = decide(idle(20.0), fleet(), targets, after, NOW)
+    again, _ = decide_size(idle(20.0), fleet(), targets, after, NOW)
     assert again.decode == 2, "the second group does not serve yet"
-    made, _ = decide(idle(20.0), fleet(2, 2), targets, after, NOW)
+    made, _ = decide_size(idle(20.0), fleet(2, 2), targets, after, NOW)
     assert made.decode == 4
 
 
@@ -134,7 +134,7 @@ def test_a_load_that_groups_serve_well_needs_no_more_groups() -> None:
     """
     before = unknown(2, 3, work=PrefillWork(0.0, 0.0001 / 1000), measured=1)
     steady = samples(1.0, running=3.0, running_now=3)
-    made, _ = decide(steady, fleet(2, 3), TARGETS._replace(bounds=MANY), before, NOW)
+    made, _ = decide_size(steady, fleet(2, 3), TARGETS._replace(bounds=MANY), before, NOW)
     assert (made.decode, made.hold) == (3, "")
 
 
@@ -142,11 +142,11 @@ def test_an_estimate_from_a_queue_doubles_the_groups_at_most() -> None:
     slow = {"queued": CompletedWork(2, 1.0, 1000.0)}
     before = unknown(curve=KNOWN.curve)
     targets = TARGETS._replace(ttft=10.0, bounds=MANY)
-    made, _ = decide(idle(20.0, **slow), fleet(), targets, before, NOW)
+    made, _ = decide_size(idle(20.0, **slow), fleet(), targets, before, NOW)
     assert (made.prefill, made.hold, made.basis[PREFILL]) == (4, HoldReason.FIRST_STEP, Basis.FIRST)
     assert "a prefill group serves at least 0.50 requests/s" in made.why
     planned = PlannedSpeeds(PLANNED.work)
-    made, _ = decide(idle(20.0, **slow), fleet(), targets, before, NOW, planned)
+    made, _ = decide_size(idle(20.0, **slow), fleet(), targets, before, NOW, planned)
     assert made.prefill > 4 and made.hold == "", "a prediction bounds it better"
 
 
@@ -170,10 +170,10 @@ UNMET = {
 def test_a_target_that_nobody_meets_is_said_in_one_sentence_and_the_size_stays(name: str, rate: float) -> None:
     targets, before, planned, hold, words = UNMET[name]
     seen = idle(rate, waiting=5000, late=1.0)
-    made, after = decide(seen, fleet(), targets, before, NOW, planned)
+    made, after = decide_size(seen, fleet(), targets, before, NOW, planned)
     assert (made.size, made.hold) == ((2, 1, 1), hold)
     assert words in made.why and ". " not in made.why
-    again, later = decide(seen, fleet(), targets, after, NOW, planned)
+    again, later = decide_size(seen, fleet(), targets, after, NOW, planned)
     assert (again.size, later.changes, later.last) == (made.size, after.changes, after.last), "reported once"
 
 
@@ -183,10 +183,10 @@ def test_a_slow_load_may_be_faster_with_fewer_requests_in_a_group() -> None:
     """
     before = unknown(work=KNOWN.work, measured=1, curve=((100.0, 0.05),))
     seen = idle(20.0, output_tokens=2000.0)
-    made, after = decide(seen, fleet(9), TARGETS, before._replace(wanted=(9, 1, 1)), NOW)
+    made, after = decide_size(seen, fleet(9), TARGETS, before._replace(wanted=(9, 1, 1)), NOW)
     assert made.decode == 2
     slow = after._replace(learned=after.learned._replace(curve=((50.0, 0.049), (100.0, 0.05))))
-    made, _ = decide(seen, fleet(9, 2), TARGETS, slow, NOW)
+    made, _ = decide_size(seen, fleet(9, 2), TARGETS, slow, NOW)
     assert (made.decode, made.hold) == (2, HoldReason.UNREACHABLE), "half as many requests are hardly faster"
 
 
@@ -198,12 +198,12 @@ def test_a_prediction_that_one_measured_load_scales_proves_no_unreachable_target
     planned = PlannedSpeeds(PLANNED.work, ((1.0, 0.04206), (64.0, 0.04584), (200.0, 0.054)))
     targets = TARGETS._replace(tbt=0.05, bounds=MANY)
     before = unknown(work=KNOWN.work, measured=1, curve=((64.0, 0.06),))
-    made, after = decide(
+    made, after = decide_size(
         idle(20.0, output_tokens=1200.0), fleet(9), targets, before._replace(wanted=(9, 1, 1)), NOW, planned
     )
     assert made.decode > 1 and made.hold == "" and "a decode group holds 53 requests" in made.why
     slow = after._replace(learned=after.learned._replace(curve=((1.2, 0.055), (64.0, 0.06))))
-    made, _ = decide(idle(20.0), fleet(9, made.decode), targets, slow, NOW, planned)
+    made, _ = decide_size(idle(20.0), fleet(9, made.decode), targets, slow, NOW, planned)
     assert made.hold == HoldReason.UNREACHABLE and "with 1 requests in a group it is 55 ms" in made.why
 
 
@@ -218,9 +218,9 @@ def test_a_saturated_service_of_which_even_the_maximum_is_late_goes_to_its_limit
     limits: dict[str, Any], size: tuple[int, int, int], hold: HoldReason
 ) -> None:
     seen = samples(4000.0, waiting=10**6, late=1.0, running_now=0)
-    made, after = decide(seen, fleet(), TARGETS._replace(**limits), state(), NOW)
+    made, after = decide_size(seen, fleet(), TARGETS._replace(**limits), state(), NOW)
     assert (made.size[0] + made.size[1], made.hold) == (size[0] + size[1], hold)
-    again, later = decide(seen, fleet(*made.size[:2]), TARGETS._replace(**limits), after, NOW)
+    again, later = decide_size(seen, fleet(*made.size[:2]), TARGETS._replace(**limits), after, NOW)
     assert (again.size, again.hold, later.changes) == (made.size, hold, after.changes), "the number of groups stays"
 
 
@@ -236,7 +236,7 @@ def test_a_load_slightly_above_the_measured_one_waits_for_a_measurement(target: 
     targets = TARGETS._replace(tbt=target)
     load = samples(rate, running=6.0, running_now=6, output_tokens=None)
     load = tuple(one._replace(ended=4.3, output_tokens=64 * 4.3) for one in load[:-1]) + load[-1:]
-    made, _ = decide(load, fleet(20, 1), targets._replace(bounds={**targets.bounds, PREFILL: GroupBounds(20, 20)}),
+    made, _ = decide_size(load, fleet(20, 1), targets._replace(bounds={**targets.bounds, PREFILL: GroupBounds(20, 20)}),
                      state(20, 1, learned=known), NOW)  # fmt: skip
     assert made.decode == groups
 
@@ -252,7 +252,7 @@ def test_decode_gets_no_groups_for_requests_that_prefill_cannot_pass_on(field: s
     else:
         here = here._replace(prefill=here.prefill._replace(room=1))
     busy = samples(28.0, requests=4.0, prompt_tokens=4000.0, waiting=100, running=40.0, running_now=0)
-    free, _ = decide(busy, fleet(1, 1), TARGETS, state(1, 1), NOW)
-    made, _ = decide(busy, here, targets, state(1, 1), NOW)
+    free, _ = decide_size(busy, fleet(1, 1), TARGETS, state(1, 1), NOW)
+    made, _ = decide_size(busy, here, targets, state(1, 1), NOW)
     assert free.decode > 1 and free.prefill >= 7
     assert (made.prefill, made.decode) == (1, 1) and made.hold in (HoldReason.MAXIMUM, HoldReason.NO_ROOM)

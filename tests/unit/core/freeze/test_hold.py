@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from ome_operator import keys
-from ome_operator.core.freeze.hold import Hold, active_hold, frozen
+from ome_operator.core.freeze.hold import Hold, active_hold, freeze_text
 from ome_operator.core.observed.objects import Deps
-from tests.support.parts import changed
+from tests.support.parts import change_deps
 
 WHEN = "2026-11-24T15:40:00Z by alice: driver"
 
@@ -19,7 +19,7 @@ def held(deps: Deps = Deps(), **notes: str) -> Hold | None:  # noqa: B008 (nobod
 @pytest.mark.parametrize("value", ["", " ", "false", "False"])
 def test_empty_or_false_annotation_holds_nothing(value: str) -> None:
     assert held(freeze=value, observe=value) is None
-    assert frozen({keys.FREEZE: value}) == ""
+    assert freeze_text({keys.FREEZE: value}) == ""
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_empty_or_false_annotation_holds_nothing(value: str) -> None:
 )
 def test_any_other_annotation_value_freezes(value: str, sentence: str) -> None:
     assert held(freeze=value) == Hold(False, sentence, "`ome thaw svc -n team` ends the freeze of this service")
-    assert frozen({keys.FREEZE: value}) == value
+    assert freeze_text({keys.FREEZE: value}) == value
 
 
 def test_freeze_of_lease_holds_all_services() -> None:
@@ -46,8 +46,8 @@ def test_freeze_of_lease_holds_all_services() -> None:
 @pytest.mark.parametrize(
     ("deps", "notes", "word"),
     [
-        (changed(Deps(), observe=True), {}, "operator.observe "),
-        (changed(Deps(), observe_namespaces=frozenset({"team"})), {}, "operator.observeNamespaces"),
+        (change_deps(Deps(), observe=True), {}, "operator.observe "),
+        (change_deps(Deps(), observe_namespaces=frozenset({"team"})), {}, "operator.observeNamespaces"),
         (Deps(), {"observe": "true"}, "annotation ome.io/observe"),
     ],
 )
@@ -57,7 +57,7 @@ def test_observe_setting_holds_service(deps: Deps, notes: dict[str, str], word: 
 
 
 def test_another_namespace_is_none_of_ours() -> None:
-    assert held(changed(Deps(), observe_namespaces=frozenset({"other"}))) is None
+    assert held(change_deps(Deps(), observe_namespaces=frozenset({"other"}))) is None
 
 
 def test_the_stricter_counts_and_both_are_told() -> None:

@@ -21,9 +21,9 @@ from ome_operator.core.reconcile.plan import (
     Delete,
     EnsureSecret,
     Event,
+    GroupRecycle,
     Patch,
     Plan,
-    Recycle,
 )
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.reconcile.sync import sync
@@ -60,7 +60,7 @@ STEPS: dict[str, tuple[Any, str]] = {
     "scale": (Patch("RoleScale", "svc-engine", "uid-4", {"spec": {"replicas": 1}}), "scale RoleScale svc-engine"),
     "delete": (DELETE, "delete StatefulSet svc-engine-abc-0"),
     "recycle": (
-        Recycle((Delete("Pod", "p", "uid-3"),), "", frozenset()),
+        GroupRecycle((Delete("Pod", "p", "uid-3"),), "", frozenset()),
         "delete Pod p to recycle their group",
     ),
 }
@@ -95,7 +95,7 @@ def test_a_field_without_a_rule_is_dropped(monkeypatch: pytest.MonkeyPatch) -> N
     rules = {name: rule for name, rule in plan_filter.FROZEN.items() if name != "check"}
     monkeypatch.setattr(plan_filter, "FROZEN", rules)
     world = settled()
-    assert plan_filter.allowed(Plan(check=(Check("abc.1", ()),)), FROZEN, snapshot(world)) == Plan()
+    assert plan_filter.allowed_plan(Plan(check=(Check("abc.1", ()),)), FROZEN, snapshot(world)) == Plan()
 
 
 def snapshot(world: World, observed: Observed | None = None) -> Snapshot:
@@ -107,19 +107,19 @@ def snapshot(world: World, observed: Observed | None = None) -> Snapshot:
 def test_each_step_passes_or_is_told(field: str, held: Hold) -> None:
     step, words = STEPS[field]
     whole = Plan(**{field: (step,)})
-    less = plan_filter.allowed(whole, held, snapshot(settled()))
+    less = plan_filter.allowed_plan(whole, held, snapshot(settled()))
     if field in WHILE_FROZEN and not held.observed:
-        assert less == whole and plan_filter.would(whole, less) == ()
+        assert less == whole and plan_filter.suppressed_steps(whole, less) == ()
     else:
-        assert less == Plan() and plan_filter.would(whole, less) == (words,)
+        assert less == Plan() and plan_filter.suppressed_steps(whole, less) == (words,)
 
 
 def test_status_and_events_are_not_suppressed() -> None:
     explanation = {"status": {"a": 1}, "urgent": False, "watch_failures": (("StatefulSet", "x"),)}
     whole = Plan(**explanation, requeue_after=0.5, rolls=True, events=(Event("Warning", "R", "m"),))  # type: ignore[arg-type]
     world = settled()
-    assert plan_filter.allowed(whole, FROZEN, snapshot(world)) == Plan(**explanation, events=whole.events)  # type: ignore[arg-type]
-    assert plan_filter.allowed(whole, OBSERVED, snapshot(world)) == Plan(**explanation)  # type: ignore[arg-type]
+    assert plan_filter.allowed_plan(whole, FROZEN, snapshot(world)) == Plan(**explanation, events=whole.events)  # type: ignore[arg-type]
+    assert plan_filter.allowed_plan(whole, OBSERVED, snapshot(world)) == Plan(**explanation)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", sorted(plan_filter.MENDED))
@@ -298,10 +298,10 @@ def test_a_message_has_room_for_how_it_ends() -> None:
 
 def test_a_service_lets_others_go_first_only_before_it_has_begun() -> None:
     world = settled()
-    assert not plan_filter.allowed(Plan(rolls=True), FROZEN, snapshot(world)).rolls
+    assert not plan_filter.allowed_plan(Plan(rolls=True), FROZEN, snapshot(world)).rolls
     world.edit(deps=replace(SHAPE, image="b").deps())
     for _ in range(60):
         world.run(1)
         if len(snapshot(world).slices) > 1:
             break
-    assert plan_filter.allowed(Plan(rolls=True), FROZEN, snapshot(world)).rolls
+    assert plan_filter.allowed_plan(Plan(rolls=True), FROZEN, snapshot(world)).rolls

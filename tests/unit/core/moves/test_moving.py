@@ -14,7 +14,7 @@ from ome_operator.api import InferenceService
 from ome_operator.core.observed.objects import Taint
 from tests.support import parts
 from tests.support.moving import PAIR, Fleet, Movable, said, serving
-from tests.support.parts import changed
+from tests.support.parts import change_deps
 from tests.support.scheduler import GPU
 from tests.support.shapes import Shape
 from tests.support.simulator import TICK
@@ -187,7 +187,7 @@ def test_budgets_allow_no_eviction_while_groups_move_and_one_without() -> None:
 
 def test_an_operator_that_reads_no_nodes_moves_nothing_and_says_so() -> None:
     fleet = serving(PAIR, spare=2)
-    fleet.world.deps = changed(fleet.world.deps, sees_cluster=False)
+    fleet.world.deps = change_deps(fleet.world.deps, sees_cluster=False)
     fleet.taint(min(fleet.nodes_of("engine", 0)))
     fleet.run(5)
     assert budgets(fleet) == {1}

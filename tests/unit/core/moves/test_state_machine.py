@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from ome_operator.core.moves.causes import LeavingCause
-from ome_operator.core.moves.record import Move, Phase, read, written
+from ome_operator.core.moves.record import Move, Phase, format_moves, parse_moves
 from ome_operator.core.moves.state_machine import (
     JOIN,
     NOTHING_FIRST,
@@ -14,12 +14,12 @@ from ome_operator.core.moves.state_machine import (
     SCHEDULED,
     SETTLE,
     START,
-    First,
     MovePolicy,
     MovingRole,
+    WaitCondition,
     advance,
-    again,
     lacks_nodes,
+    seconds_until_change,
 )
 from ome_operator.quantity import rfc3339
 
@@ -30,7 +30,7 @@ TAINT, ASKED, URGENT = (
     LeavingCause("n0", "ome move", True, True),
 )
 POLICY, GO = MovePolicy(600.0), MovePolicy(600.0, goes=True)
-ROLLOUT, PAUSED = First("the rollout of revision b", ends=True), First("the end of the pause")
+ROLLOUT, PAUSED = WaitCondition("the rollout of revision b", ends=True), WaitCondition("the end of the pause")
 
 
 def role(
@@ -57,7 +57,7 @@ class Case:
     before: Move | None
     role: MovingRole
     phase: Phase | None
-    first: First = NOTHING_FIRST
+    first: WaitCondition = NOTHING_FIRST
     policy: MovePolicy = POLICY
     alone: bool = False
 
@@ -189,7 +189,7 @@ def test_a_group_stays_for_at_least_five_minutes() -> None:
         found = advance(before, role(), short, NOTHING_FIRST, NOW)
         assert found is not None
         assert found.phase is phase
-    assert again(move(Phase.STAYING, 5), role(), short, NOW) == PAUSE - 5
+    assert seconds_until_change(move(Phase.STAYING, 5), role(), short, NOW) == PAUSE - 5
 
 
 def test_a_person_comes_before_a_taint_and_the_lowest_number_first() -> None:
@@ -230,7 +230,7 @@ WAITS = {
 @pytest.mark.parametrize("case", WAITS)
 def test_when_it_is_decided_again(case: str) -> None:
     before, groups, seconds = WAITS[case]
-    assert again(before, groups, POLICY, NOW) == seconds
+    assert seconds_until_change(before, groups, POLICY, NOW) == seconds
 
 
 @pytest.mark.parametrize(
@@ -247,5 +247,5 @@ def test_moves_survive_status_round_trip() -> None:
         move(Phase.REPLACING, 9, replacement="2", gone=rfc3339(NOW)),
         move(Phase.LEAVING, 9, alone=True)._replace(component="router", member="svc-router-1", node="", cause=""),
     ]
-    assert list(read({"moves": list(written(moves))}).values()) == moves
-    assert read({"moves": [{"component": "engine", "group": 0, "phase": "Unheard"}, {"phase": "Leaving"}, {}]}) == {}
+    assert list(parse_moves({"moves": list(format_moves(moves))}).values()) == moves
+    assert parse_moves({"moves": [{"component": "engine", "group": 0, "phase": "Unheard"}, {"phase": "Leaving"}, {}]}) == {}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ome_operator import keys
-from ome_operator.core.observed.field_managers import applied, entries, last_writer, writer_of
+from ome_operator.core.observed.field_managers import applied_entry, entries, last_writer, writer_of
 
 APPLIED = {"manager": keys.MANAGER, "operation": "Apply", "time": "2026-01-01T00:00:02Z"}
 ANNOTATED = {
@@ -23,8 +23,8 @@ def test_entries_are_those_of_the_object_or_of_a_subresource() -> None:
 
 
 def test_the_apply_of_the_operator_is_found() -> None:
-    assert applied(METADATA) is APPLIED and applied(METADATA, "status") is STATUS
-    assert applied({"managedFields": [ANNOTATED]}) is None
+    assert applied_entry(METADATA) is APPLIED and applied_entry(METADATA, "status") is STATUS
+    assert applied_entry({"managedFields": [ANNOTATED]}) is None
 
 
 @pytest.mark.parametrize(
@@ -46,4 +46,4 @@ def test_the_last_writer_of_the_status_is_not_the_last_writer_of_the_object() ->
 
 @pytest.mark.parametrize("metadata", [{}, {"managedFields": None}, {"managedFields": [{}]}])
 def test_objects_without_records_have_no_writer(metadata: dict[str, Any]) -> None:
-    assert last_writer(metadata) == "" and applied(metadata) is None and not writer_of(metadata, "ownerReferences")
+    assert last_writer(metadata) == "" and applied_entry(metadata) is None and not writer_of(metadata, "ownerReferences")

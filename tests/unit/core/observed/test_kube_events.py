@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ome_operator.core.observed import kube_events
-from ome_operator.core.reasons import Why
+from ome_operator.core.reasons import ReasonedMessage
 from tests.unit.core.observed.test_starts import NO_DIRECTORY
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -20,7 +20,7 @@ def test_the_newest_event_of_each_pod_counts_while_it_is_fresh() -> None:
     pulls = [event("a", minutes=3), event("a", "Pulling", "pulling", minutes=2)]
     stays = [event("b", minutes=2), event("b", "Pulling", "pulling", minutes=3), event("b", "BackOff", "x", minutes=1)]
     found = kube_events.start_failures([*pulls, *stays, event("c", minutes=13)], NOW)
-    assert found == {"b": Why("FailedMount", NO_DIRECTORY)}
+    assert found == {"b": ReasonedMessage("FailedMount", NO_DIRECTORY)}
 
 
 def test_the_newest_message_about_each_object_counts_for_twenty_minutes() -> None:

@@ -21,4 +21,4 @@ def test_ours_by_number_with_orphans_that_we_may_adopt() -> None:
         stored("c", 3), stored("a", 1), stored("b", 2, owner=""), stored("x", 9, owner="StatefulSet"),
         stored("y", 9, owner="", owned=""), stored("z", 9, deleting=True), stored("", 9),
     ]  # fmt: skip
-    assert [one.name for one in slices.stored(children, "u")] == ["a", "b", "c"]
+    assert [one.name for one in slices.stored_revisions(children, "u")] == ["a", "b", "c"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ome_operator.core.observed.silence import JUST_STARTED, Silence, hold, silence_of
+from ome_operator.core.observed.silence import JUST_STARTED, Silence, hold_reason, silence_of
 from ome_operator.core.observed.telemetry import LeaderReport, LeaderSilence, RouterReport, WorkRates
 
 NOW = 1e9
@@ -77,15 +77,15 @@ def fleet(silent: int, services: int, apart: float = 1.0) -> list[set[float]]:
     ids=["all", "a tenth within a minute", "less than a tenth", "three", "over more than a minute", "nothing"],
 )
 def test_a_common_cause_recycles_nobody(silent: int, services: int, apart: float, holds: bool) -> None:
-    said = hold(fleet(silent, services, apart), 3600.0)
+    said = hold_reason(fleet(silent, services, apart), 3600.0)
     assert bool(said) == holds
     assert not holds or said.startswith(f"leaders of {silent} of {services} services stopped answering within 60 s")
 
 
 def test_an_operator_that_has_just_started_recycles_nobody() -> None:
-    assert hold([{NOW}], JUST_STARTED - 1) == "the operator has been asking the routers for less than 60 s"
-    assert not hold([{NOW}], JUST_STARTED)
+    assert hold_reason([{NOW}], JUST_STARTED - 1) == "the operator has been asking the routers for less than 60 s"
+    assert not hold_reason([{NOW}], JUST_STARTED)
 
 
 def test_several_leaders_of_one_service_are_one_service() -> None:
-    assert not hold([{NOW, NOW + 1, NOW + 2, NOW + 3}, {NOW}, {NOW}], 3600.0)
+    assert not hold_reason([{NOW, NOW + 1, NOW + 2, NOW + 3}, {NOW}, {NOW}], 3600.0)

@@ -3,14 +3,22 @@
 import pytest
 
 from ome_operator.core.observed.objects import Observed
-from ome_operator.core.observed.slices import Slice, group_number, is_leader_set, made_by_workload, own_pods, slices, started
+from ome_operator.core.observed.slices import (
+    Slice,
+    group_number,
+    has_started,
+    is_leader_set,
+    made_by_workload,
+    own_pods,
+    slices,
+)
 from tests.unit.core.rollout.makers import LEADERS, ROUTER, STEM, UID, WORKERS, child, leader_set, pod, worker_set
 
 
 def test_a_slice_has_started_when_it_has_leaders_that_stay() -> None:
-    assert started(Slice("r1", (LEADERS,), ()))
-    assert not started(Slice("r1", (LEADERS._replace(deleting=True), WORKERS, ROUTER), ()))
-    assert started(Slice("r1", (LEADERS._replace(deleting=True), leader_set(3)), ())), "one group is enough"
+    assert has_started(Slice("r1", (LEADERS,), ()))
+    assert not has_started(Slice("r1", (LEADERS._replace(deleting=True), WORKERS, ROUTER), ()))
+    assert has_started(Slice("r1", (LEADERS._replace(deleting=True), leader_set(3)), ())), "one group is enough"
 
 
 def test_a_set_is_of_its_group_by_its_name() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from ome_operator.core.observed.starts import start_failure, waits_for_start, with_failures
-from ome_operator.core.reasons import Why
+from ome_operator.core.reasons import ReasonedMessage
 from tests.unit.core.rollout.makers import pod
 
 NO_DIRECTORY = 'MountVolume.SetUp failed for volume "model" : hostPath type check failed: /models/nope is not a directory'
@@ -13,17 +13,19 @@ SUMMED_UP = "Unable to attach or mount volumes: unmounted volumes=[model]: conte
 @pytest.mark.parametrize(
     ("told", "wanted"),
     [
-        ([("FailedMount", NO_DIRECTORY)], Why("FailedMount", NO_DIRECTORY)),
-        ([("FailedMount", SUMMED_UP), ("FailedMount", NO_DIRECTORY)], Why("FailedMount", NO_DIRECTORY)),
-        ([("FailedMount", SUMMED_UP)], Why("FailedMount", SUMMED_UP)),
-        ([("FailedAttachVolume", "no such disk")], Why("FailedMount", "no such disk")),
-        ([("FailedCreatePodSandBox", "no network")], Why("FailedCreatePodSandBox", "no network")),
+        ([("FailedMount", NO_DIRECTORY)], ReasonedMessage("FailedMount", NO_DIRECTORY)),
+        ([("FailedMount", SUMMED_UP), ("FailedMount", NO_DIRECTORY)], ReasonedMessage("FailedMount", NO_DIRECTORY)),
+        ([("FailedMount", SUMMED_UP)], ReasonedMessage("FailedMount", SUMMED_UP)),
+        ([("FailedAttachVolume", "no such disk")], ReasonedMessage("FailedMount", "no such disk")),
+        ([("FailedCreatePodSandBox", "no network")], ReasonedMessage("FailedCreatePodSandBox", "no network")),
         ([("Pulling", "pulling image"), ("FailedMount", NO_DIRECTORY)], None),
         ([("Preempted", "by another"), ("FailedMount", NO_DIRECTORY)], None),
         ([], None),
     ],
 )
-def test_the_newest_event_decides_and_the_most_exact_one_speaks(told: list[tuple[str, str]], wanted: Why | None) -> None:
+def test_the_newest_event_decides_and_the_most_exact_one_speaks(
+    told: list[tuple[str, str]], wanted: ReasonedMessage | None
+) -> None:
     assert start_failure(told) == wanted
 
 
@@ -32,7 +34,7 @@ def test_only_pods_that_wait_on_their_node_are_explained() -> None:
     starting = pod("b", ready=False)._replace(reason="Starting", uid="u-b")
     going = creating._replace(deleting=True)
     assert [waits_for_start(seen) for seen in (creating, starting, going)] == [True, False, False]
-    why = Why("FailedMount", NO_DIRECTORY)
+    why = ReasonedMessage("FailedMount", NO_DIRECTORY)
     found = with_failures((creating, starting, going), {"u-a": why, "u-b": why})
     assert [(seen.reason, seen.message) for seen in found] == [why, ("Starting", ""), ("ContainerCreating", "")]
     assert with_failures((creating,), {}) == (creating,)

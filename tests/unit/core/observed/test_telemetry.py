@@ -17,16 +17,16 @@ from ome_operator.core.observed.telemetry import (
     LeaderLoad,
     LeaderStart,
     RouterReport,
-    Unusable,
+    UnusableSummary,
     combined_start,
     drain_reports,
     failing_pairs,
-    fresh,
+    is_fresh,
     parse,
     requests,
 )
 from ome_operator.core.observed.transfers import PAIRS, FailingPair
-from ome_operator.names import mark, slice_mark
+from ome_operator.names import public_digest, slice_mark
 from ome_operator.registry import telemetry as registry
 from ome_operator.registry.exposition import EnginePage
 from ome_operator.registry.records import LeaderState
@@ -103,7 +103,7 @@ FIELDS += [f"leaders.0.work.{name}" for name in ("age", "window", "requests", "f
 @pytest.mark.parametrize("path", FIELDS)
 @pytest.mark.parametrize("value", [-1, math.nan, math.inf, 2**54, 10**400, "1", True, [1], {"a": 1}, [[1]], [[1, -1]]])
 def test_a_wrong_number_makes_the_summary_unusable_and_is_named(path: str, value: Any) -> None:
-    with pytest.raises(Unusable, match=path.rpartition(".")[2]):
+    with pytest.raises(UnusableSummary, match=path.rpartition(".")[2]):
         read(changed(path, value))
 
 
@@ -128,7 +128,7 @@ WRONG: dict[str, Any] = {
 
 @pytest.mark.parametrize("case", WRONG)
 def test_invalid_summary_raises_short_error(case: str) -> None:
-    with pytest.raises(Unusable) as error:
+    with pytest.raises(UnusableSummary) as error:
         read(WRONG[case])
     assert 10 < len(str(error.value)) < 120 and "\n" not in str(error.value)
 
@@ -144,7 +144,7 @@ JSON = st.recursive(
 def test_whatever_a_field_is_the_numbers_are_in_range_or_nothing_is_used(path: str, value: Any) -> None:
     try:
         found = read(changed(path, value) if path != "leaders.0" else changed("leaders", [value]))
-    except Unusable:
+    except UnusableSummary:
         return
     assert 0 <= found.strangers <= LARGEST and found.foreign_worker_at <= NOW
     for leader in found.leaders.values():
@@ -157,7 +157,7 @@ def test_whatever_a_field_is_the_numbers_are_in_range_or_nothing_is_used(path: s
 
 @pytest.mark.parametrize(("age", "usable"), [(0.0, True), (STALE, True), (STALE + 0.1, False), (-0.1, False)])
 def test_an_old_number_is_unknown_and_so_is_one_of_the_future(age: float, usable: bool) -> None:
-    assert fresh(NOW - age, NOW) is usable
+    assert is_fresh(NOW - age, NOW) is usable
 
 
 def test_the_requests_of_an_engine() -> None:
@@ -166,9 +166,9 @@ def test_the_requests_of_an_engine() -> None:
 
 
 def test_what_routers_report_about_a_draining_leader() -> None:
-    found = drain_reports([("r1", read(sent())), ("r2", read(changed("leaders", [])))], mark("uid"))
+    found = drain_reports([("r1", read(sent())), ("r2", read(changed("leaders", [])))], public_digest("uid"))
     assert found == (DrainReport("r1", NOW - 9, 0, 1),)
-    assert drain_reports([("r1", read(sent()))], mark("other")) == ()
+    assert drain_reports([("r1", read(sent()))], public_digest("other")) == ()
 
 
 def with_start(start: Any) -> dict[str, Any]:
@@ -192,7 +192,7 @@ def test_a_registry_of_the_version_before_reports_no_first_answer() -> None:
 
 @pytest.mark.parametrize("wrong", [7, {"own": "30"}, {"listedFor": -1}, {"succeededFor": "1"}, {"weights": math.nan}])
 def test_a_start_with_another_value_makes_the_summary_unusable(wrong: Any) -> None:
-    with pytest.raises(Unusable):
+    with pytest.raises(UnusableSummary):
         parse(with_start(wrong), "s", NOW)
 
 
@@ -224,5 +224,5 @@ def test_pairs_that_fail_are_read_and_a_registry_of_the_version_before_reports_n
     ],
 )
 def test_a_summary_with_wrong_pairs_is_not_used(pairs: Any, why: str) -> None:
-    with pytest.raises(Unusable, match=why):
+    with pytest.raises(UnusableSummary, match=why):
         read({**sent(), "pairs": pairs})

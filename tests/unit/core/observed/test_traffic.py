@@ -11,8 +11,16 @@ from ome_operator import keys
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.objects import Pod
 from ome_operator.core.observed.telemetry import STALE, Buckets, LeaderLoad, LeaderReport, RouterReport, WorkRates
-from ome_operator.core.observed.traffic import BucketBounds, ServiceNumbers, by_role, combined, percentile, traffic, whole
-from ome_operator.names import mark
+from ome_operator.core.observed.traffic import (
+    BucketBounds,
+    ServiceNumbers,
+    by_role,
+    client_metrics,
+    combine_leaders,
+    percentile,
+    traffic,
+)
+from ome_operator.names import public_digest
 
 NOW = 1000.0
 
@@ -35,7 +43,7 @@ def work(at: float = NOW, histograms: dict[str, Buckets] | None = None, **rates:
 
 
 def report(arrivals: WorkRates | None, at: float = NOW, **leaders: LeaderReport) -> RouterReport:
-    return RouterReport(at, 0, 0.0, arrivals, 0, {mark(uid): leader for uid, leader in leaders.items()})
+    return RouterReport(at, 0, 0.0, arrivals, 0, {public_digest(uid): leader for uid, leader in leaders.items()})
 
 
 P, D, R, R2 = pod("p"), pod("d", "decoder"), pod("r", "router"), pod("r2", "router")
@@ -52,9 +60,13 @@ def found(*reports: RouterReport, pods: tuple[Pod, ...] = (P, D, R, R2)) -> Serv
 
 def test_a_request_is_counted_once_with_disaggregation() -> None:
     seen = found(report(work(requests=3), p=PREFILL, d=DECODE))
-    assert whole(seen).requests == 3 and whole(seen).output_tokens == 300 and whole(seen).prompt_tokens == 900
-    assert whole(seen).running == 7 and whole(seen).waiting == 1
-    assert whole(seen).cache_use == 0.9, "that of the leader with the highest value"
+    assert (
+        client_metrics(seen).requests == 3
+        and client_metrics(seen).output_tokens == 300
+        and client_metrics(seen).prompt_tokens == 900
+    )
+    assert client_metrics(seen).running == 7 and client_metrics(seen).waiting == 1
+    assert client_metrics(seen).cache_use == 0.9, "that of the leader with the highest value"
     assert {role: numbers.running for role, numbers in by_role(seen).items()} == {"prefill": 2, "decode": 7}
 
 
@@ -63,7 +75,7 @@ def test_routers_add_their_arrivals_and_share_their_leaders() -> None:
     older = DECODE._replace(load=load(NOW - 3, running=5), work=work(NOW - 3, outputTokens=200))
     seen = found(report(work(requests=3), d=older), report(work(requests=2), d=newer))
     assert seen.requests == 5 and (seen.routers, seen.routers_heard) == (2, 2)
-    assert whole(seen).running == 9 and whole(seen).output_tokens == 400, "every router reads every leader"
+    assert client_metrics(seen).running == 9 and client_metrics(seen).output_tokens == 400, "every router reads every leader"
 
 
 def test_a_sum_over_a_part_says_how_many_it_contains() -> None:
@@ -78,14 +90,18 @@ def test_a_sum_over_a_part_says_how_many_it_contains() -> None:
 def test_an_old_number_and_one_of_the_future_are_unknown_and_not_zero(old: float) -> None:
     leader = DECODE._replace(load=load(NOW - old), work=work(NOW - old, outputTokens=300))
     seen = found(report(work(NOW - old, requests=3), d=leader))
-    assert whole(seen).requests is None and whole(seen).running is None and whole(seen).output_tokens is None
+    assert (
+        client_metrics(seen).requests is None
+        and client_metrics(seen).running is None
+        and client_metrics(seen).output_tokens is None
+    )
     assert by_role(seen)["decode"].leaders == 1 and seen.at is None
     assert found(report(work(requests=3), at=NOW - old, d=DECODE)) == ServiceNumbers(2, 0, None, {}, None)
 
 
 def test_nothing_is_known_without_reports() -> None:
     assert found() == ServiceNumbers(2, 0, None, {}, None)
-    assert whole(found()).running is None and by_role(found()) == {}
+    assert client_metrics(found()).running is None and by_role(found()) == {}
 
 
 def test_only_leaders_of_the_service_that_may_have_requests_count() -> None:
@@ -107,7 +123,7 @@ def test_a_router_that_is_not_ready_is_not_counted() -> None:
 def test_a_reading_without_rates_is_no_work() -> None:
     """A leader whose counters were read only once reports no work: the first reading of a counter gives no rate."""
     seen = found(report(None, d=DECODE._replace(work=work())))
-    assert by_role(seen)["decode"].with_work == 0 and whole(seen).output_tokens is None
+    assert by_role(seen)["decode"].with_work == 0 and client_metrics(seen).output_tokens is None
 
 
 def test_the_time_is_that_of_the_oldest_number() -> None:
@@ -152,4 +168,4 @@ def test_the_value_is_within_the_bounds(leaders: list[list[float]], share: float
 
 
 def test_numbers_of_no_leader_are_unknown() -> None:
-    assert combined(()).running is None and combined(()).first_token == ()
+    assert combine_leaders(()).running is None and combine_leaders(()).first_token == ()

@@ -9,7 +9,7 @@ from ome_operator.core.observed.objects import Node
 from ome_operator.core.placement import packing
 from ome_operator.core.placement import promises as module
 from ome_operator.core.placement.admission import admit
-from ome_operator.core.placement.claims import Claim, contested, less
+from ome_operator.core.placement.claims import Claim, is_contested, subtract_held
 from ome_operator.core.placement.demand import Demand, Expression
 from ome_operator.core.placement.fit import Needs
 from ome_operator.core.placement.need import Need
@@ -109,15 +109,15 @@ def test_waiting_gang_gets_reason() -> None:
 
 def test_who_wants_the_same_nodes_contests_them() -> None:
     on = nodes(a=2, b=2)
-    assert contested(needs(1), [claim("w", 3, "a")], on)
-    assert not contested(needs(1, "b"), [claim("w", 3, "a")], on)
-    assert not contested(needs(1), [], on)
+    assert is_contested(needs(1), [claim("w", 3, "a")], on)
+    assert not is_contested(needs(1, "b"), [claim("w", 3, "a")], on)
+    assert not is_contested(needs(1), [], on)
 
 
 def test_a_thousand_that_wait_for_the_same_are_a_single_question(monkeypatch: Any) -> None:
     asked = []
-    fits = module.fits
-    monkeypatch.setattr(module, "fits", lambda *given: (asked.append(1), fits(*given))[1])
+    fits = module.all_fit
+    monkeypatch.setattr(module, "all_fit", lambda *given: (asked.append(1), fits(*given))[1])
     on = nodes(a=20)
     told = admit([claim(f"s{at}", 30, first=float(at)) for at in range(1000)], on, on, NOW, 60.0)
     assert not told.granted and len(told.waits) == 1000 and len(asked) <= 5
@@ -128,7 +128,7 @@ def test_what_a_node_that_lies_about_its_room_has_left_is_never_below_nothing() 
     use.
     """
     on = nodes(a=1)
-    assert dict(less(on["a0"], {GPU: 20}).room) == {GPU: 0}
+    assert dict(subtract_held(on["a0"], {GPU: 20}).room) == {GPU: 0}
 
 
 def test_many_kinds_of_pods_are_decided_about_without_a_search_and_each_is_asked_once(
@@ -138,8 +138,10 @@ def test_many_kinds_of_pods_are_decided_about_without_a_search_and_each_is_asked
     5,000 nodes, 50 are free, and 100 waiting services request different amounts of CPU. This once took 27 seconds.
     """
     asked: list[int] = []
-    compare = module.fits
-    monkeypatch.setattr(module, "fits", lambda needs, ground: (asked.append(len(ground.nodes)), compare(needs, ground))[1])
+    compare = module.all_fit
+    monkeypatch.setattr(
+        module, "all_fit", lambda needs, ground: (asked.append(len(ground.nodes)), compare(needs, ground))[1]
+    )
     monkeypatch.setattr(packing, "_searched", lambda *_: pytest.fail("it searched"))
     full = {name: node._replace(room=((GPU, 0), ("cpu", 64_000))) for name, node in nodes(a=5000).items()}
     free = {**full, **{name: node._replace(room=((GPU, 8), ("cpu", 64_000))) for name, node in nodes(a=50).items()}}

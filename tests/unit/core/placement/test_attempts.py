@@ -5,13 +5,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from ome_operator.core.placement import timing
-from ome_operator.core.placement.attempts import Decision, Record, Seen, advance, rested
+from ome_operator.core.placement.attempts import Decision, Record, SeenGroups, advance, has_rested
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-ASKED = Seen({"engine": 1, "decoder": 1}, {}, {})
+ASKED = SeenGroups({"engine": 1, "decoder": 1}, {}, {})
 
 
-def after(record: Record | None, seconds: float, timeout: float, seen: Seen = ASKED, turn: bool | None = None) -> Decision:
+def after(
+    record: Record | None, seconds: float, timeout: float, seen: SeenGroups = ASKED, turn: bool | None = None
+) -> Decision:
     return advance(record, seen, turn=turn, contested=False, timeout=timeout, now=NOW + timedelta(seconds=seconds))
 
 
@@ -33,7 +35,7 @@ def test_with_a_timeout_of_a_second_nothing_spins() -> None:
     record, second, begun = after(None, 0, 1).record, 0.0, 0
     while second < 3600:
         assert record is not None
-        ready = not record.trying and rested(record, NOW + timedelta(seconds=second))
+        ready = not record.trying and has_rested(record, NOW + timedelta(seconds=second))
         begun += ready
         record = after(record, second, 1, turn=True if ready else None).record
         second += 1
@@ -48,7 +50,7 @@ def test_the_priority_of_its_pods_is_kept_while_it_has_none() -> None:
 
 
 PENDING = ASKED._replace(half=False)
-HALF = Seen({"engine": 1, "decoder": 1}, {"engine": 1}, {}, half=True)
+HALF = SeenGroups({"engine": 1, "decoder": 1}, {"engine": 1}, {}, half=True)
 
 
 def idle(hours: float = 1.0) -> Record:
@@ -104,7 +106,7 @@ def test_what_gives_way_waits_beside_what_waited_already(before: Record | None) 
     """A decode group that had served releases its nodes, and waits together with what already waited. Two of three prefill
     groups serve meanwhile.
     """
-    seen = Seen({"engine": 3, "decoder": 2}, {"engine": 2, "decoder": 1}, {"engine": 2, "decoder": 1})
+    seen = SeenGroups({"engine": 3, "decoder": 2}, {"engine": 2, "decoder": 1}, {"engine": 2, "decoder": 1})
     found = advance(before, seen, turn=None, contested=False, timeout=60, now=NOW, gives_way=True)
     assert found.record is not None and not found.record.trying and found.again == 0
     assert found.record.waiting == {"engine": 1, "decoder": 1}
@@ -115,17 +117,18 @@ def test_what_was_given_back_whole_is_no_service_that_has_served_before_it_serve
     """A service that has released all its nodes does not count as one that has served until it serves again. In the next
     attempt, all of its ranks get nodes, and one loses its node again before anything is ready.
     """
-    seen = Seen({"engine": 1, "decoder": 1}, {}, {})
+    seen = SeenGroups({"engine": 1, "decoder": 1}, {}, {})
     given = advance(None, seen, turn=None, contested=False, timeout=60, now=NOW, gives_way=True).record
     assert given is not None and given.anew
     tries = after(given, 10, 60, turn=True).record
-    bound = after(tries, 20, 60, Seen(seen.wanted, {"engine": 1, "decoder": 1}, {}))
+    bound = after(tries, 20, 60, SeenGroups(seen.wanted, {"engine": 1, "decoder": 1}, {}))
     assert bound.record is not None and bound.record.anew and not bound.record.waiting
-    half = Seen(seen.wanted, {"decoder": 1}, {})
+    half = SeenGroups(seen.wanted, {"decoder": 1}, {})
     begun = after(bound.record, 100, 60, half)
     assert begun.record is not None and begun.again == 60, "the time of the attempt starts again"
     ended = after(begun.record, 160, 60, half)
     assert ended.failed and ended.record is not None and ended.record.waiting == {"engine": 1, "decoder": 1}
     assert (
-        after(bound.record._replace(anew=False), 20, 60, Seen(seen.wanted, {"engine": 1, "decoder": 1}, {})).record is None
+        after(bound.record._replace(anew=False), 20, 60, SeenGroups(seen.wanted, {"engine": 1, "decoder": 1}, {})).record
+        is None
     )

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 from ome_operator.core.observed.objects import Node, Ref
 from ome_operator.core.placement import timing
-from ome_operator.core.placement.admission import admit, speculates
+from ome_operator.core.placement.admission import admit, may_speculate
 from ome_operator.core.placement.book import ClaimBook
-from ome_operator.core.placement.claims import GOOD, Claim, keeps, order
+from ome_operator.core.placement.claims import GOOD, Claim, keeps_promise, waiting_order
 from ome_operator.core.placement.fit import Nodes
 from tests.unit.core.placement.test_admission import needs, nodes
 
@@ -71,7 +71,7 @@ def test_the_pods_that_lack_a_node_are_compared_with_the_free_nodes() -> None:
 def test_whose_pods_are_refused_wastes_the_promise_whatever_is_free() -> None:
     cluster = Cluster(0)
     cluster.book.put(A, tries(4)._replace(refused=True), NOW)
-    assert not keeps(cluster.book.claims[A], NOW + 1, TIMEOUT), "and none from then on"
+    assert not keeps_promise(cluster.book.claims[A], NOW + 1, TIMEOUT), "and none from then on"
     cluster.book.put(A, waits(tries(4), NOW + 60), NOW + 60)
     assert cluster.book.standing(A, NOW + 60) > GOOD
 
@@ -112,13 +112,13 @@ def test_room_that_a_rollout_made_and_did_not_take_is_promised_no_longer() -> No
     for second in (0, 30, 59):
         cluster.book.put(A, serves, NOW + second)
         cluster.book.review(NOW + second)
-        assert keeps(cluster.book.claims[A], NOW + second, TIMEOUT)
+        assert keeps_promise(cluster.book.claims[A], NOW + second, TIMEOUT)
     cluster.book.review(NOW + 60)
     cluster.book.put(A, serves, NOW + 61)
-    assert not keeps(cluster.book.claims[A], NOW + 61, TIMEOUT)
+    assert not keeps_promise(cluster.book.claims[A], NOW + 61, TIMEOUT)
     assert cluster.book.standing(Ref("InferenceService", "team-a", "other"), NOW + 61) == GOOD, "others may start"
     cluster.book.put(A, serves._replace(needs=needs(1)), NOW + 62)
-    assert keeps(cluster.book.claims[A], NOW + 62, TIMEOUT), "a group was placed"
+    assert keeps_promise(cluster.book.claims[A], NOW + 62, TIMEOUT), "a group was placed"
 
 
 def test_room_that_is_not_there_is_kept_for_a_service_that_serves_until_it_comes_back() -> None:
@@ -129,7 +129,7 @@ def test_room_that_is_not_there_is_kept_for_a_service_that_serves_until_it_comes
         cluster.book.review(NOW + second)
     cluster.have(2)
     cluster.book.review(NOW + 3600)
-    assert keeps(cluster.book.claims[A], NOW + 3600, TIMEOUT)
+    assert keeps_promise(cluster.book.claims[A], NOW + 3600, TIMEOUT)
 
 
 def granted(*claims: Claim, free: int, second: float = 0.0) -> set[str]:
@@ -180,7 +180,7 @@ def test_who_fits_goes_before_attempts_that_will_fail_and_these_leave_pauses() -
     blind = wait("team-a/blind", 9, first=1.0, since=NOW - 3600)
     assert granted(blind, wait("team-b/b", 1), free=4) == {"team-b/b"}
     assert granted(blind, free=4) == {"team-a/blind"}
-    assert speculates(datetime.fromtimestamp(NOW, UTC), TIMEOUT) and not speculates(
+    assert may_speculate(datetime.fromtimestamp(NOW, UTC), TIMEOUT) and not may_speculate(
         datetime.fromtimestamp(NOW, UTC) + timing.SPECULATION, TIMEOUT
     )
     assert granted(blind, free=4, second=timing.SPECULATION.total_seconds()) == set()
@@ -191,7 +191,7 @@ def test_who_fits_goes_before_attempts_that_will_fail_and_these_leave_pauses() -
 
 def test_the_order_is_standing_then_priority_then_time() -> None:
     found = [wait("a", 1, priority=9, standing=(1, 1)), wait("b", 1, first=1.0), wait("c", 1, first=2.0, priority=1)]
-    assert [claim.key for claim in sorted(found, key=order)] == ["c", "b", "a"]
+    assert [claim.key for claim in sorted(found, key=waiting_order)] == ["c", "b", "a"]
 
 
 def test_nodes_are_kept_for_who_could_use_them() -> None:

@@ -11,7 +11,7 @@ from ome_operator.core.reconcile.plan import Plan
 from ome_operator.core.reconcile.sync import sync
 from tests.support import parts
 from tests.support.effects import effects
-from tests.support.parts import changed
+from tests.support.parts import change_deps
 from tests.support.scheduler import Scheduler
 from tests.support.shapes import Shape
 from tests.support.simulator import START, World
@@ -103,7 +103,7 @@ def test_what_is_unknown_or_ignored_closes_no_gate(how: str) -> None:
     if how == "annotation":
         world.edit(replace(world.service, annotations={keys.IGNORE_FIT: "true"}))
     elif how == "no nodes are read":
-        world.edit(deps=changed(deps(), sees_cluster=False))
+        world.edit(deps=change_deps(deps(), sees_cluster=False))
         assert "could not check whether nodes have capacity for revision" in said(world.sync(), "Advice")[2]
     else:
         world.edit(deps=deps(found={}))

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ome_operator.core.observed.objects import Taint
-from ome_operator.core.placement.demand import Demand, Expression, Term, Toleration, apart, demand, requests
+from ome_operator.core.placement.demand import Demand, Expression, Term, Toleration, demand, never_share_node, requests
 
 LABELS = {"gpu": "H100", "memory": "80", "empty": ""}
 
@@ -132,10 +132,12 @@ def test_anti_affinity_by_node_between_ranks() -> None:
         return template({"app": "a"}, affinity=found)
 
     other = template({"app": "b"})
-    assert apart(avoiding(), avoiding(), "ns")
-    assert apart(template({"app": "a"}), avoiding(), "ns") and apart(avoiding(), template({"app": "a"}), "ns")
-    assert not apart(avoiding(), other, "ns")
-    assert not apart(avoiding(topologyKey="zone"), avoiding(topologyKey="zone"), "ns")
-    assert not apart(avoiding(namespaces=["else"]), avoiding(namespaces=["else"]), "ns")
+    assert never_share_node(avoiding(), avoiding(), "ns")
+    assert never_share_node(template({"app": "a"}), avoiding(), "ns") and never_share_node(
+        avoiding(), template({"app": "a"}), "ns"
+    )
+    assert not never_share_node(avoiding(), other, "ns")
+    assert not never_share_node(avoiding(topologyKey="zone"), avoiding(topologyKey="zone"), "ns")
+    assert not never_share_node(avoiding(namespaces=["else"]), avoiding(namespaces=["else"]), "ns")
     by_group = {"matchExpressions": [expression("ome.io/group", "In", "0")]}
-    assert not apart(avoiding(labelSelector=by_group), avoiding(labelSelector=by_group), "ns")
+    assert not never_share_node(avoiding(labelSelector=by_group), avoiding(labelSelector=by_group), "ns")

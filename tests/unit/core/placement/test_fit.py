@@ -6,7 +6,7 @@ import pytest
 
 from ome_operator.core.observed.objects import Node, Taint
 from ome_operator.core.placement.demand import Demand, Expression, Term, Toleration
-from ome_operator.core.placement.fit import lacks
+from ome_operator.core.placement.fit import find_unplaced
 from ome_operator.core.placement.need import Need
 
 ROOM = (("cpu", 192_000), ("memory", 2 * 2**40), ("nvidia.com/gpu", 8), ("pods", 110))
@@ -34,7 +34,7 @@ def need(title: str = "decode", pods: int = 12, **demand: Any) -> Need:
 
 def said(found: dict[str, Node], *needs: Need, lasting: bool = False) -> str:
     """Return all messages."""
-    return "; ".join(lack.sentence for lack in lacks(needs, found, lasting))
+    return "; ".join(lack.sentence for lack in find_unplaced(needs, found, lasting))
 
 
 def test_the_sentence_of_the_page() -> None:
@@ -135,12 +135,14 @@ def test_unplaced_pods_are_described(case: str) -> None:
 
 
 def test_each_role_that_lacks_something_is_named() -> None:
-    found = lacks((need("prefill", 4, selector=labelled(gpu="H300")), need(selector=labelled(gpu="H100"))), nodes(10))
+    found = find_unplaced(
+        (need("prefill", 4, selector=labelled(gpu="H300")), need(selector=labelled(gpu="H100"))), nodes(10)
+    )
     assert [lack.components for lack in found] == [("prefill",), ("decode",)]
 
 
 def test_roles_that_ask_for_the_same_are_counted_together() -> None:
-    (lack,) = lacks((need("prefill", 4), need("decode", 8)), nodes(11))
+    (lack,) = find_unplaced((need("prefill", 4), need("decode", 8)), nodes(11))
     assert lack == (("prefill", "decode"), "prefill and decode need 12 nodes: there are 11 nodes")
 
 
@@ -189,8 +191,8 @@ def test_a_pod_that_tolerates_a_cordon() -> None:
 
 def test_the_same_question_about_the_same_nodes_is_answered_once() -> None:
     found = nodes(16)
-    first = lacks((need(selector=labelled(gpu="H300")),), found)
-    assert lacks((need(selector=labelled(gpu="H300")),), found) is first
+    first = find_unplaced((need(selector=labelled(gpu="H300")),), found)
+    assert find_unplaced((need(selector=labelled(gpu="H300")),), found) is first
 
 
 def test_selectors_that_contradict_each_other_are_named() -> None:

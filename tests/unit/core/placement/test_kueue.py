@@ -17,7 +17,7 @@ from ome_operator.core.placement.attempts import Record
 from ome_operator.core.placement.claims import Claim
 from tests.support import parts
 from tests.support.live import LivePod
-from tests.support.parts import changed
+from tests.support.parts import change_deps
 from tests.support.placing import LABELS as WEIGHTS
 from tests.support.placing import ROOM, TIMEOUT, role
 from tests.support.simulator import START, World
@@ -31,7 +31,7 @@ def world(**spec: Any) -> World:
     both = {"engine": {"labels": QUEUE}, "decoder": {"labels": QUEUE}, **spec}
     nodes = {f"n{at}": Node(f"n{at}", 1, WEIGHTS, True, 1, room=ROOM) for at in range(8)}
     deps = parts.deps(parts.model(), parts.simple(2, decoder=True))
-    made = World(parts.service(**both), changed(deps, nodes=nodes, gang_timeout=TIMEOUT), 1)
+    made = World(parts.service(**both), change_deps(deps, nodes=nodes, gang_timeout=TIMEOUT), 1)
     made.healthy = lambda pod: bool(pod.node)
     return made
 
@@ -175,7 +175,7 @@ def test_a_service_that_is_frozen_is_not_created_again_and_not_asked_all_the_tim
 @pytest.mark.parametrize(("tries", "least"), [(0, 60), (1, 60), (2, 120), (3, 300), (9, 300)])
 def test_pauses_grow_to_five_minutes_and_differ_between_services(tries: int, least: float) -> None:
     record = Record({"engine": 1}, START.isoformat(), tries=tries, trying=False)
-    found = {kueue.pause(record, f"team/{name}", START) for name in "abcdefgh"}
+    found = {kueue.seconds_until_creation(record, f"team/{name}", START) for name in "abcdefgh"}
     assert len(found) == 8 and all(least <= each <= least + timing.QUEUE_JITTER for each in found)
-    assert kueue.turn(record, "team/a", START) is None
-    assert kueue.turn(record, "team/a", START + timedelta(seconds=least + timing.QUEUE_JITTER)) is True
+    assert kueue.may_create_again(record, "team/a", START) is None
+    assert kueue.may_create_again(record, "team/a", START + timedelta(seconds=least + timing.QUEUE_JITTER)) is True

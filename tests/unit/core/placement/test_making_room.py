@@ -148,9 +148,9 @@ def waiting_for_capacity() -> World:
 
 
 def test_a_service_that_never_ran_has_not_waited_for_capacity() -> None:
-    assert not making_room.waited({})
-    assert not making_room.waited({"conditions": [], "components": {"engine": {"ready": "0/2"}, "decoder": {}}})
-    assert not making_room.waited(with_other_nodes().service.status)
+    assert not making_room.waited_for_capacity({})
+    assert not making_room.waited_for_capacity({"conditions": [], "components": {"engine": {"ready": "0/2"}, "decoder": {}}})
+    assert not making_room.waited_for_capacity(with_other_nodes().service.status)
 
 
 def test_a_status_of_an_earlier_version_is_read_by_its_hold() -> None:
@@ -159,8 +159,8 @@ def test_a_status_of_an_earlier_version_is_read_by_its_hold() -> None:
     """
     hold = {"gate": "WaitingForRoom", "reason": "waits", "target": "tiny-1", "since": "2026-11-25T00:00:00+00:00"}
     stored = {"components": {"engine": {"ready": "4/4"}, "decoder": {"ready": "4/4", "rolloutHold": hold}}}
-    assert making_room.waited(stored)
-    assert not making_room.waited({"components": {"decoder": {"rolloutHold": {**hold, "gate": "DoesNotFit"}}}})
+    assert making_room.waited_for_capacity(stored)
+    assert not making_room.waited_for_capacity({"components": {"decoder": {"rolloutHold": {**hold, "gate": "DoesNotFit"}}}})
 
 
 def test_the_hold_decides_and_not_the_condition() -> None:
@@ -198,12 +198,16 @@ def test_a_frozen_service_that_waits_for_capacity_says_the_same_with_every_pass(
     pods = world.alive()
     world.edit(replace(world.service, annotations={keys.FREEZE: "drill"}))
     plan = world.settle()
-    assert said(plan, "RolledOut")[1] == "Frozen" and not making_room.waited(plan.status)
+    assert said(plan, "RolledOut")[1] == "Frozen" and not making_room.waited_for_capacity(plan.status)
     assert plan.status["components"]["decoder"]["rolloutHold"]["gate"] == "Frozen" and world.alive() == pods
     world.edit(replace(world.service, annotations={}))
     world.may_roll = True
     plan = world.settle()
-    assert said(plan, "RolledOut")[1] == "WaitingForRoom" and making_room.waited(plan.status) and world.alive() == pods
+    assert (
+        said(plan, "RolledOut")[1] == "WaitingForRoom"
+        and making_room.waited_for_capacity(plan.status)
+        and world.alive() == pods
+    )
     world.room, world.checks = lambda _: "", _asked_anew(world)
     world.settle()
     assert world.condition("RolledOut")["status"] == "True"

@@ -1,9 +1,9 @@
 """Tests of the message about the capacity for which a gang waits."""
 
 from ome_operator.core.observed.objects import Node
-from ome_operator.core.placement.claims import less
+from ome_operator.core.placement.claims import subtract_held
 from ome_operator.core.placement.demand import Demand, Expression
-from ome_operator.core.placement.messages import awaited, held_by_services, without_capacity
+from ome_operator.core.placement.messages import describe_awaited_nodes, held_by_services, without_capacity
 from ome_operator.core.placement.need import Need
 
 GPU = "nvidia.com/gpu"
@@ -16,8 +16,8 @@ def need(pods: int, title: str = "prefill", gpus: int = 8, cpu: int = 1000) -> N
 
 
 def said(*needs: Need, held: dict[str, dict[str, int]], by: dict[str, str]) -> str:
-    free = {name: less(node, held.get(name, {})) for name, node in NODES.items()}
-    return awaited(needs, NODES, free, lambda node: [by[node]] if node in by else [])
+    free = {name: subtract_held(node, held.get(name, {})) for name, node in NODES.items()}
+    return describe_awaited_nodes(needs, NODES, free, lambda node: [by[node]] if node in by else [])
 
 
 def taken(*numbers: int, **amounts: int) -> dict[str, dict[str, int]]:
@@ -52,7 +52,7 @@ def test_message_counts_places_on_shared_nodes() -> None:
 
 
 def holding(*needs: Need, held: dict[str, dict[str, int]], by: dict[str, str]) -> str:
-    free = {name: less(node, held.get(name, {})) for name, node in NODES.items()}
+    free = {name: subtract_held(node, held.get(name, {})) for name, node in NODES.items()}
     return held_by_services(needs, NODES, free, lambda node: [by[node]] if node in by else [])
 
 
@@ -80,7 +80,7 @@ def test_what_can_never_fit_is_said_as_such() -> None:
 
 
 def lacks(*needs: Need, held: dict[str, dict[str, int]], by: dict[str, str]) -> str:
-    free = {name: less(node, held.get(name, {})) for name, node in NODES.items()}
+    free = {name: subtract_held(node, held.get(name, {})) for name, node in NODES.items()}
     return without_capacity(needs, NODES, free, lambda node: [by[node]] if node in by else [])
 
 

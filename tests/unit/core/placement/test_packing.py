@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from ome_operator.core.placement.packing import Amounts, PodClass, most, together
+from ome_operator.core.placement.packing import Amounts, PodClass, largest_packing, most_pods
 
 GPU = "nvidia.com/gpu"
 EIGHT: Amounts = ((GPU, 8),)
@@ -37,13 +37,17 @@ def places(room: Amounts, *takes: int, number: int = 1) -> list[tuple[Amounts, f
 def test_largest_packing_of_pod_classes(
     kinds: list[PodClass], nodes: list[tuple[Amounts, frozenset[int]]], found: int | None
 ) -> None:
-    assert together(kinds, nodes) == found
+    assert largest_packing(kinds, nodes) == found
 
 
 def test_an_amount_is_divided_without_a_rest() -> None:
-    assert (most(((GPU, 3),), EIGHT, 9), most(((GPU, 3),), EIGHT, 1), most(((GPU, 9),), EIGHT, 9)) == (2, 1, 0)
-    assert most((("rdma/hca", 1),), EIGHT, 9) == 0 and most((("rdma/hca", 1),), (), 9) == 9
-    assert most((("pods", 1),), EIGHT, 9) == 9 and most((("pods", 1),), (("pods", 2),), 9) == 2
+    assert (most_pods(((GPU, 3),), EIGHT, 9), most_pods(((GPU, 3),), EIGHT, 1), most_pods(((GPU, 9),), EIGHT, 9)) == (
+        2,
+        1,
+        0,
+    )
+    assert most_pods((("rdma/hca", 1),), EIGHT, 9) == 0 and most_pods((("rdma/hca", 1),), (), 9) == 9
+    assert most_pods((("pods", 1),), EIGHT, 9) == 9 and most_pods((("pods", 1),), (("pods", 2),), 9) == 2
 
 
 def test_a_question_that_would_take_minutes_is_taken_to_fit_within_a_moment() -> None:
@@ -52,5 +56,5 @@ def test_a_question_that_would_take_minutes_is_taken_to_fit_within_a_moment() ->
     """
     nodes = [(((GPU, 40 + at % 7),), frozenset(range(3))) for at in range(300)]
     began = time.process_time()
-    assert together([kind(1000, 5), kind(1000, 3), kind(699, 7)], nodes) is None
+    assert largest_packing([kind(1000, 5), kind(1000, 3), kind(699, 7)], nodes) is None
     assert time.process_time() - began < 1

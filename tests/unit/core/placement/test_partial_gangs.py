@@ -4,22 +4,22 @@ from datetime import timedelta
 
 import pytest
 
-from ome_operator.core.placement.claims import Idle
+from ome_operator.core.placement.claims import IdleNodes
 from ome_operator.core.placement.demand import Demand
 from ome_operator.core.placement.gangs import PLACED, served_first
 from ome_operator.core.placement.need import Need
 from ome_operator.core.placement.partial_gangs import expected, lost_since
 from tests.support.live import LivePod
-from tests.support.parts import changed
-from tests.support.placing import TIMEOUT, Race, role, whole
+from tests.support.parts import change_deps
+from tests.support.placing import TIMEOUT, Race, ready_world, role
 from tests.support.shapes import Shape
 from tests.support.simulator import World
 
 
 def serving(engines: int, decoders: int = 0, size: int = 2) -> World:
     """Return a service whose pods are all ready, each on its own node."""
-    world = whole(Shape(size=size, engines=engines, decoders=decoders, router=False))
-    world.edit(deps=changed(world.deps, gang_timeout=TIMEOUT))
+    world = ready_world(Shape(size=size, engines=engines, decoders=decoders, router=False))
+    world.edit(deps=change_deps(world.deps, gang_timeout=TIMEOUT))
     world.run(3)
     return world
 
@@ -43,12 +43,12 @@ def lose(world: World, component: str, group: int, number: int = 1) -> None:
     world.run(1)
 
 
-def asks(world: World) -> Idle | None:
+def asks(world: World) -> IdleNodes | None:
     claim = world.sync().claim
     return claim.idle if claim is not None else None
 
 
-def numbers(found: Idle) -> tuple[list[int], list[int]]:
+def numbers(found: IdleNodes) -> tuple[list[int], list[int]]:
     """Return the numbers of pods in `missing` (those without a node) and in `units` (all pods of the same groups)."""
     return [sum(need.pods for need in part) for part in found.missing], [
         sum(need.pods for need in part) for part in found.units

@@ -3,7 +3,7 @@
 import pytest
 
 from ome_operator.core.observed.objects import Node
-from ome_operator.core.placement.claims import Claim, Idle
+from ome_operator.core.placement.claims import Claim, IdleNodes
 from ome_operator.core.placement.demand import Demand, Expression
 from ome_operator.core.placement.fit import Needs, Nodes
 from ome_operator.core.placement.need import Need
@@ -22,7 +22,7 @@ def lost(key: str, holds: list[str], missing: int, *, units: int = 0, since: flo
     """Return the claim of a service that holds nodes without serving, because its group lacks this number of pods. If
     several of its groups hold nodes, `units` is the number of all pods of a group.
     """
-    idle = Idle(
+    idle = IdleNodes(
         frozenset({("engine", 0)}),
         tuple((name, ((GPU, 8),)) for name in holds),
         (needs(missing, pool),),
@@ -137,7 +137,7 @@ def test_a_node_that_only_others_of_the_service_use_is_not_given_back() -> None:
     """A node on which other pods of the service stay is not released if the rest of it is too small for the waiting service.
     Two other pods with one GPU each stay on the node where the lost group has six GPUs, and the waiting pod needs all eight.
     """
-    idle = Idle(frozenset({("engine", 0)}), (("n1", ((GPU, 6),)),), (needs(1),), (), 500.0)
+    idle = IdleNodes(frozenset({("engine", 0)}), (("n1", ((GPU, 6),)),), (needs(1),), (), 500.0)
     mine = Claim("a", needs(2), trying=True, serves=True, idle=idle)
     assert asked([mine, waits("w", 1)], nodes(held="n1")) == set()
     small = waits("w", 1)._replace(needs=needs(1, gpus=6))

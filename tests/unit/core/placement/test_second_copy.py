@@ -6,7 +6,7 @@ import pytest
 
 from ome_operator.core.placement.fit import Needs
 from ome_operator.core.placement.second_copy import SENTENCE
-from tests.support.parts import changed
+from tests.support.parts import change_deps
 from tests.support.scheduler import Scheduler
 from tests.support.shapes import Shape
 from tests.support.simulator import World
@@ -79,6 +79,6 @@ def test_a_service_that_does_not_serve_needs_no_advice() -> None:
 def test_nothing_is_asked_about_nodes_that_are_unknown(how: str) -> None:
     world, asked = rolling()
     b = deps(replace(SINGLE, image="b"), found={} if how == "no node is known" else nodes(8))
-    world.edit(deps=changed(b, sees_cluster=how == "no node is known"))
+    world.edit(deps=change_deps(b, sees_cluster=how == "no node is known"))
     world.run(20)
     assert not asked

@@ -10,7 +10,7 @@ import pytest
 from ome_operator import keys
 from ome_operator.api.rollout import Rollout
 from ome_operator.core.observed.objects import Deps, Epoch, Ref
-from ome_operator.core.reconcile.plan import EditState, Plan, Stand
+from ome_operator.core.reconcile.plan import EditStand, EditState, Plan
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.core.rollout import revisions
 from tests.support.shapes import Shape
@@ -100,7 +100,7 @@ def test_a_service_proves_the_edit_that_it_became_whole_with() -> None:
     (proof,) = world.service.status["reached"]
     at = datetime.fromisoformat(proof["time"])
     assert proof | {"time": ""} == {"kind": "ClusterServingRuntime", "name": "rt", "uid": "u", "generation": 2, "time": ""}
-    assert world.sync().stands[RUNTIME] == Stand(Epoch("u", 2), EditState.DONE, at)
+    assert world.sync().stands[RUNTIME] == EditStand(Epoch("u", 2), EditState.DONE, at)
     world.now += timedelta(hours=1)
     world.edit(Shape(engines=2).service())
     world.settle()
@@ -142,7 +142,7 @@ def test_who_is_whole_without_an_edit_proves_nothing_of_it(why: str, monkeypatch
         monkeypatch.setattr(revisions, "SIZE_LIMIT", 10)
     world.settle()
     assert conditions(world.sync())["RolledOut"] == ("True", "Complete")
-    assert world.sync().stands.get(RUNTIME, Stand(Epoch("u", 2))) == Stand(Epoch("u", 2))
+    assert world.sync().stands.get(RUNTIME, EditStand(Epoch("u", 2))) == EditStand(Epoch("u", 2))
     assert (RUNTIME in world.sync().stands) is (why != "keeps")
 
 

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from ome_operator.core.podspec.compose import Composed, compose
+from ome_operator.core.podspec.compose import ComposedPods, compose
 from ome_operator.core.problem import ProblemError
 
 Data = dict[str, Any]
 
 
-def made(runtime: Data, written: Data | None = None, component: str = "engine") -> Composed:
+def made(runtime: Data, written: Data | None = None, component: str = "engine") -> ComposedPods:
     """Return the component that is composed of these parts of a runtime."""
     return compose(component, runtime, written)
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ome_operator.core.podspec.compose import compose
-from ome_operator.core.podspec.env_order import ordered
+from ome_operator.core.podspec.env_order import order_variables
 
 
 def env(**values: str) -> list[dict[str, Any]]:
@@ -37,15 +37,15 @@ def test_the_parts_of_a_group_are_layers_too() -> None:
 
 def test_an_order_that_is_right_is_kept() -> None:
     right = env(A="1", C="$(A)", B="2")
-    assert ordered(right) == right
-    assert ordered(env(A="$$(B)", B="1")) == env(A="$$(B)", B="1"), "an escaped reference is text"
-    assert sorted(names(ordered(env(A="$(B)", B="$(A)", C="$(C)")))) == ["A", "B", "C"], "a circular reference ends"
+    assert order_variables(right) == right
+    assert order_variables(env(A="$$(B)", B="1")) == env(A="$$(B)", B="1"), "an escaped reference is text"
+    assert sorted(names(order_variables(env(A="$(B)", B="$(A)", C="$(C)")))) == ["A", "B", "C"], "a circular reference ends"
 
 
 @given(st.permutations(range(7)), st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=12))
 def test_every_reference_that_can_be_expanded_is(order: list[int], pairs: list[tuple[int, int]]) -> None:
     refers = {at: [low for high, low in pairs if high == at and low < at] for at in order}
-    found = ordered([{"name": f"V{at}", "value": "".join(f"$(V{low})" for low in refers[at])} for at in order])
+    found = order_variables([{"name": f"V{at}", "value": "".join(f"$(V{low})" for low in refers[at])} for at in order])
     place = {item["name"]: at for at, item in enumerate(found)}
     assert len(place) == 7
     assert all(place[name] < place[item["name"]] for item in found for name in re.findall(r"\\((V\\d)\\)", item["value"]))

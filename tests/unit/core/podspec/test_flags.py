@@ -2,7 +2,7 @@
 
 import pytest
 
-from ome_operator.core.podspec.flags import override, without
+from ome_operator.core.podspec.flags import override_flags, remove_flags
 
 OVERRIDES: list[tuple[list[str], list[str], list[str]]] = [
     (["--tp=8", "--x"], ["--tp=4"], ["--x", "--tp=4"]),
@@ -17,8 +17,8 @@ OVERRIDES: list[tuple[list[str], list[str], list[str]]] = [
 
 @pytest.mark.parametrize(("args", "extra", "merged"), OVERRIDES)
 def test_override_replaces_flags_of_the_same_name(args: list[str], extra: list[str], merged: list[str]) -> None:
-    assert override(args, extra) == merged
+    assert override_flags(args, extra) == merged
 
 
 def test_without_takes_a_flag_with_all_its_values() -> None:
-    assert without(["serve", "--a", "1", "2", "--b=3", "x", "--c"], {"--a", "--b"}) == ["serve", "x", "--c"]
+    assert remove_flags(["serve", "--a", "1", "2", "--b=3", "x", "--c"], {"--a", "--b"}) == ["serve", "x", "--c"]

@@ -3,13 +3,13 @@
 import pytest
 
 from ome_operator.core.podspec import queues
-from ome_operator.core.podspec.compose import Composed, compose
+from ome_operator.core.podspec.compose import ComposedPods, compose
 
 KUEUE = {"kueue.x-k8s.io/queue-name": "dac", "kueue.x-k8s.io/priority-class": "kueue-scheduling-high-priority"}
 VOLCANO, LABEL = "scheduling.volcano.sh/queue-name", "volcano.sh/queue-name"
 
 
-def made(annotations: dict[str, str], **labels: str) -> Composed:
+def made(annotations: dict[str, str], **labels: str) -> ComposedPods:
     """Return an engine over two nodes with these annotations and labels."""
     part = {"runner": {"image": "i"}, "worker": {"size": 1}, "annotations": annotations, "labels": labels}
     return compose("engine", {"engineConfig": part}, {})

@@ -10,7 +10,7 @@ import pytest
 from ome_operator.api import Component, Runtime, ServiceSpec, pod_fields, strict
 from ome_operator.api.kinds import KINDS
 from ome_operator.core.observed.objects import Observed, Refusal
-from ome_operator.core.podspec.spelling import MOST, misspelled, translated
+from ome_operator.core.podspec.spelling import MOST, misspelled_fields, translate_errors
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.describe.outcome import compute_outcome
 from tests.support import parts
@@ -51,8 +51,8 @@ def refusal(*paths: str) -> str:
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_like_a_field_is_told_with_the_field(case: str) -> None:
     engine, path, said = CASES[case]
-    assert misspelled(parts.service(engine=engine), RUNTIME) == (said,)
-    assert translated(refusal(path), parts.service(engine=engine), RUNTIME) == said
+    assert misspelled_fields(parts.service(engine=engine), RUNTIME) == (said,)
+    assert translate_errors(refusal(path), parts.service(engine=engine), RUNTIME) == said
 
 
 EPHEMERAL = "ephemeralContainers"
@@ -91,7 +91,7 @@ def elsewhere(place: str) -> dict[str, Any]:
         name: 1 for key, inner in valid.items() if key != EPHEMERAL for name in pod_fields.fields(inner)
     }
     for type_ in ("PodSpec", "Container"):
-        found |= {name: [] if form.startswith("[]") else 1 for name, form in pod_fields.forms(type_).items()}
+        found |= {name: [] if form.startswith("[]") else 1 for name, form in pod_fields.field_forms(type_).items()}
     if PLACES[place] == "PodSpec":
         for part in (Component, ServiceSpec) if place != "spec.engine" else (ServiceSpec,):
             for field in part.model_fields.values():
@@ -112,8 +112,8 @@ def test_nothing_that_belongs_elsewhere_is_to_be_removed(place: str) -> None:
     for key, value in elsewhere(place).items():
         spec = placed(place, key, value)
         path = f"{place}.{key}"
-        linted = next((one.sentence for one in strict.mistakes(kind, {"spec": spec}) if one.field == path), "")
-        found = [one for one in misspelled(parts.service(**spec), None) if one.startswith(f"{path} ")]
+        linted = next((one.sentence for one in strict.find_mistakes(kind, {"spec": spec}) if one.field == path), "")
+        found = [one for one in misspelled_fields(parts.service(**spec), None) if one.startswith(f"{path} ")]
         if found != ([linted] if not linted.endswith(": remove it") else []):
             differ[path] = linted, found
         if linted.endswith(": remove it"):
@@ -125,7 +125,7 @@ def test_nothing_that_belongs_elsewhere_is_to_be_removed(place: str) -> None:
 def test_a_field_that_the_cluster_does_not_have_yet() -> None:
     """A field that is right, but unknown to the API server, is not replaced by itself."""
     service = parts.service(engine={"hostUsers": False})
-    assert translated(refusal(".hostUsers"), service, RUNTIME) == (
+    assert translate_errors(refusal(".hostUsers"), service, RUNTIME) == (
         "spec.engine.hostUsers is not a field of a pod in the Kubernetes version of this cluster: upgrade the cluster, or "
         "remove it"
     )
@@ -133,7 +133,7 @@ def test_a_field_that_the_cluster_does_not_have_yet() -> None:
 
 def test_the_workers_of_a_runtime_are_read_too() -> None:
     runtime: Runtime = parts.runtime(workers={"volumes": [{"name": "v", "claimName": "c"}]})
-    (said,) = misspelled(parts.service(engine={}), runtime)
+    (said,) = misspelled_fields(parts.service(engine={}), runtime)
     assert said == (
         "runtime rt: spec.workers.volumes[0].claimName is not a field of a pod: "
         "did you mean persistentVolumeClaim.claimName?"
@@ -142,7 +142,7 @@ def test_the_workers_of_a_runtime_are_read_too() -> None:
 
 def test_misspelled_field_message_names_the_runtime() -> None:
     runtime: Runtime = parts.runtime(decoderConfig={"runner": {"imag": "x"}})
-    (said,) = misspelled(parts.service(engine={}, decoder={}), runtime)
+    (said,) = misspelled_fields(parts.service(engine={}, decoder={}), runtime)
     assert said == "runtime rt: spec.decoderConfig.runner.imag is not a field of a pod: did you mean image?"
 
 
@@ -157,18 +157,18 @@ def test_misspelled_field_message_names_the_runtime() -> None:
 )
 def test_what_may_be_a_field_is_left_to_the_server(engine: dict[str, Any]) -> None:
     """A field that may exist in another version of Kubernetes is left to the API server to accept or refuse."""
-    assert misspelled(parts.service(engine=engine), RUNTIME) == ()
+    assert misspelled_fields(parts.service(engine=engine), RUNTIME) == ()
 
 
 def test_the_shipped_runtimes_are_spelled_well() -> None:
     service, deps = parts.kimi()
     (runtime,) = deps.runtimes.values()
-    assert isinstance(runtime, Runtime) and misspelled(service, runtime) == ()
+    assert isinstance(runtime, Runtime) and misspelled_fields(service, runtime) == ()
 
 
 def test_several_fields_and_those_that_are_like_none() -> None:
     service = parts.service(engine={"minReplica": 2, "aFieldOfTomorrow": 1})
-    said = translated(refusal(".minReplica", ".aFieldOfTomorrow"), service, RUNTIME)
+    said = translate_errors(refusal(".minReplica", ".aFieldOfTomorrow"), service, RUNTIME)
     assert said.split("; ") == [
         "spec.engine.minReplica is not a field of a pod: did you mean minReplicas?",
         "spec.engine.aFieldOfTomorrow is not a field of a pod: remove it",
@@ -179,7 +179,7 @@ def test_several_fields_and_those_that_are_like_none() -> None:
     "message", ["quota exceeded", refusal(".minReplica"), ABOUT + ".spec.template.spec.x: expected map"]
 )
 def test_other_words_stay_as_they_are(message: str) -> None:
-    assert translated(message, parts.service(engine={}), RUNTIME) == message
+    assert translate_errors(message, parts.service(engine={}), RUNTIME) == message
 
 
 def test_a_service_that_runs_keeps_on_and_says_what_was_meant() -> None:
@@ -221,10 +221,10 @@ def test_fifty_thousand_misspelled_fields_take_no_time() -> None:
     fields = {f"livenessProb{number}": 1 for number in range(50_000)}
     service = parts.service(engine={"runner": {"name": "ome-container", **fields}})
     begin = time.process_time()
-    said = misspelled(service, None)
+    said = misspelled_fields(service, None)
     took = time.process_time() - begin
     assert len(said) == MOST and took < 0.5
     message = "".join(f".spec.template.spec.containers.{name}: field not declared in schema " for name in fields)
     begin = time.process_time()
-    assert translated(message, service, None).count("did you mean livenessProbe?") == MOST
+    assert translate_errors(message, service, None).count("did you mean livenessProbe?") == MOST
     assert time.process_time() - begin < 0.5

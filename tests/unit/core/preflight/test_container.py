@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from ome_operator.core.placement.demand import demand
-from ome_operator.core.preflight.container import group, guarded
+from ome_operator.core.preflight.container import add_preflight_check, group
 
 PLACE = group("svc", "team", "r1", "decoder", 12, 30000)
 MAIN: dict[str, Any] = {
@@ -27,7 +27,7 @@ POD = {"initContainers": [{"name": "fetch", "image": "x"}], "containers": [MAIN]
 
 
 def test_it_is_as_the_engine_and_comes_last() -> None:
-    pod = guarded(POD, "Warn", PLACE)
+    pod = add_preflight_check(POD, "Warn", PLACE)
     first, box = pod["initContainers"]
     assert first["name"] == "fetch" and pod["containers"] == [MAIN]
     same = ("image", "envFrom", "resources", "volumeMounts", "securityContext", "args")
@@ -40,12 +40,12 @@ def test_it_asks_for_no_other_node() -> None:
     """The init container of the check does not change the node that the scheduler chooses. Init containers and containers do
     not run at the same time, so the scheduler sees the same requests with and without the check.
     """
-    plain, looked = ({"metadata": {"labels": {}}, "spec": spec} for spec in (POD, guarded(POD, "Warn", PLACE)))
+    plain, looked = ({"metadata": {"labels": {}}, "spec": spec} for spec in (POD, add_preflight_check(POD, "Warn", PLACE)))
     assert demand(plain, True) == demand(looked, True)
 
 
 def test_it_knows_its_group_and_the_kubelet_fills_in_the_numbers() -> None:
-    env = {each["name"]: each["value"] for each in guarded(POD, "Require", PLACE)["initContainers"][1]["env"]}
+    env = {each["name"]: each["value"] for each in add_preflight_check(POD, "Require", PLACE)["initContainers"][1]["env"]}
     assert env["A"] == "1" and env["OME_PREFLIGHT_MODE"] == "Require"
     facts = json.loads(env["OME_PREFLIGHT"])
     assert facts == {

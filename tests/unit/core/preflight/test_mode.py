@@ -8,11 +8,11 @@ import pytest
 
 from ome_operator import keys
 from ome_operator.core.observed.objects import Manifest, Observed
-from ome_operator.core.preflight.mode import mode, read
+from ome_operator.core.preflight.mode import mode, parse_mode
 from ome_operator.core.reconcile.plan import Plan
 from ome_operator.core.reconcile.sync import sync
 from tests.support import parts
-from tests.support.parts import changed
+from tests.support.parts import change_deps
 from tests.support.simulator import START
 
 NOTE = keys.PREFLIGHT
@@ -30,8 +30,8 @@ def applied(service: Manifest, runtime: Manifest, **deps: Any) -> tuple[Plan, Ma
             "spec": {"storage": {"storageUri": "hf://a/b", "path": "/m/tiny"}, "modelFormat": {"name": "safetensors"}},
         },
     ]
-    parsed, found = parts.applied(bodies)
-    plan = sync(parsed, changed(found, **deps), Observed(), START)
+    parsed, found = parts.apply_bodies(bodies)
+    plan = sync(parsed, change_deps(found, **deps), Observed(), START)
     (revision,) = [each.manifest for each in plan.first if each.manifest["kind"] == "ControllerRevision"]
     return plan, revision
 
@@ -101,7 +101,7 @@ def test_a_word_that_is_no_mode_is_told() -> None:
 
 
 def test_preflight_mode_is_parsed() -> None:
-    assert [read(each) for each in ("Off", " require ", "WARN", "", "x", None, False)] == [
+    assert [parse_mode(each) for each in ("Off", " require ", "WARN", "", "x", None, False)] == [
         "Off",
         "Require",
         "Warn",

@@ -10,9 +10,9 @@ import pytest
 from ome_operator import keys
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.placement.demand import demand
-from ome_operator.core.preflight.on_demand import APPARMOR, RankKey, Trial, owned, trial
+from ome_operator.core.preflight.on_demand import APPARMOR, RankKey, Trial, trial, with_owner_reference
 from ome_operator.core.render import meta, services
-from ome_operator.core.render.statefulsets import Stored
+from ome_operator.core.render.statefulsets import StoredRole
 from ome_operator.describe.outcome import compute_outcome
 from tests.support import parts, selectors
 
@@ -49,7 +49,7 @@ PART: dict[str, Any] = {
 }
 
 
-def roles(notes: dict[str, str] | None = None, **more: Any) -> dict[str, Stored]:
+def roles(notes: dict[str, str] | None = None, **more: Any) -> dict[str, StoredRole]:
     """Return the stored roles prefill and decode with two ranks each."""
     part = {**PART, **more}
     runtime = parts.runtime(engineConfig=part, decoderConfig=part)
@@ -57,7 +57,7 @@ def roles(notes: dict[str, str] | None = None, **more: Any) -> dict[str, Stored]
     return dict(compute_outcome(service, parts.deps(parts.model(), runtime)).workloads)
 
 
-def made(known: dict[str, Stored] | None = None, **groups: int) -> Trial:
+def made(known: dict[str, StoredRole] | None = None, **groups: int) -> Trial:
     return trial("svc", "team", known or roles(), groups or {"engine": 2, "decoder": 1}, RUN, 180)
 
 
@@ -230,7 +230,7 @@ def test_an_annotation_about_a_container_that_is_not_there_is_refused_by_kuberne
 def test_a_pod_goes_with_its_service() -> None:
     headless = {**made().headless, "metadata": {"name": NAME, "uid": "u7"}}
     pod = made().pods[RankKey("engine", 0, 0)]
-    (owner,) = owned(pod, headless)["metadata"]["ownerReferences"]
+    (owner,) = with_owner_reference(pod, headless)["metadata"]["ownerReferences"]
     assert owner == {"apiVersion": "v1", "kind": "Service", "name": NAME, "uid": "u7"}
     assert "ownerReferences" not in pod["metadata"]
 

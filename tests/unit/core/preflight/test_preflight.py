@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ome_operator.core.observed.objects import Pod
-from ome_operator.core.preflight.results import OWN, Checked, PreflightFinding
+from ome_operator.core.preflight.results import OWN, CheckResult, PreflightFinding
 from ome_operator.core.reconcile.plan import Plan
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.core.recovery.policy import START
@@ -33,7 +33,7 @@ def seen(held: bool, later: float = 0.0, **more: Any) -> tuple[Plan, World]:
             return pod
         if pod.rank:
             return pod._replace(running=not held)
-        fields: dict[str, Any] = {"preflight": Checked((SHM,), held), **more}
+        fields: dict[str, Any] = {"preflight": CheckResult((SHM,), held), **more}
         if held:
             fields |= {"ready": False, "running": False, "reason": "PreflightFailed", "message": SHM.sentence}
         return pod._replace(**fields)
@@ -84,6 +84,6 @@ def test_a_new_finding_is_an_event() -> None:
     world = World(Shape().service(), Shape().deps(), 3)
     world.settle()
     observed = world.observed()
-    wrong = tuple(pod._replace(preflight=Checked((SHM,), False)) if pod.rank == 0 else pod for pod in observed.pods)
+    wrong = tuple(pod._replace(preflight=CheckResult((SHM,), False)) if pod.rank == 0 else pod for pod in observed.pods)
     plan = sync(world.service, world.deps, replace(observed, pods=wrong), world.now)
     assert [each.reason for each in plan.events] == ["PreflightFindings"]

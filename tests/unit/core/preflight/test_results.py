@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 
 from ome_operator import keys
 from ome_operator.core.observed import from_api
-from ome_operator.core.preflight.results import MANY, MESSAGE_LENGTH, OWN, Checked, PreflightFinding, alone, began, read
+from ome_operator.core.preflight.results import (
+    MANY,
+    MESSAGE_LENGTH,
+    OWN,
+    CheckResult,
+    PreflightFinding,
+    has_begun,
+    parse_only_container,
+    parse_result,
+)
 from tests.unit.core.observed.test_from_api_pod import body, container
 
 SHM = {"check": "shm", "rank": 3, "said": "/dev/shm has 16 MiB, but 128 MiB are needed", "fix": "mount more"}
@@ -33,17 +42,19 @@ def said(*findings: Any, **more: Any) -> str:
 
 def test_check_without_findings_gives_none() -> None:
     for state in ({}, {"waiting": {"reason": "PodInitializing"}}, {"running": {}}, ended(said())):
-        assert read(status(state)) is None
-    assert read({}) is None and read({"initContainerStatuses": None}) is None
+        assert parse_result(status(state)) is None
+    assert parse_result({}) is None and parse_result({"initContainerStatuses": None}) is None
 
 
 def test_findings_of_an_engine_that_starts_and_of_one_that_waits() -> None:
-    assert read(status(ended(said(SHM)))) == Checked((FOUND,), held=False)
-    assert read(status(ended(said(SHM), 1))) == Checked((FOUND,), held=True)
+    assert parse_result(status(ended(said(SHM)))) == CheckResult((FOUND,), held=False)
+    assert parse_result(status(ended(said(SHM), 1))) == CheckResult((FOUND,), held=True)
     again = {"waiting": {"reason": "CrashLoopBackOff"}}, {"running": {"startedAt": "x"}}
     for state in again:
-        assert read(status(state, lastState=ended(said(SHM), 1))) == Checked((FOUND,), held=True), "it stays the same"
-    assert read(status(ended(said()), lastState=ended(said(SHM), 1))) is None, "the last run passed"
+        assert parse_result(status(state, lastState=ended(said(SHM), 1))) == CheckResult((FOUND,), held=True), (
+            "it stays the same"
+        )
+    assert parse_result(status(ended(said()), lastState=ended(said(SHM), 1))) is None, "the last run passed"
 
 
 @pytest.mark.parametrize(
@@ -60,33 +71,33 @@ def test_findings_of_an_engine_that_starts_and_of_one_that_waits() -> None:
     ],
 )
 def test_what_is_no_message_is_told(message: str, words: str) -> None:
-    checked = read(status(ended(message)))
+    checked = parse_result(status(ended(message)))
     assert checked is not None and not checked.held
     assert [each.check for each in checked.findings] == ["preflight"] and words in checked.sentence
 
 
 def test_what_stands_before_a_cut_counts() -> None:
     whole = said(SHM, {**SHM, "rank": 4}, {**SHM, "rank": 5})
-    checked = read(status(ended(whole[: whole.index('"rank": 5')], 1)))
+    checked = parse_result(status(ended(whole[: whole.index('"rank": 5')], 1)))
     assert checked is not None and [each.rank for each in checked.findings] == [3, 4, OWN]
     assert "the message of the check was truncated" in checked.sentence
 
 
 def test_hostile_findings_are_bounded_and_clean() -> None:
     odd = [{"check": "a\x1b[31m\n", "rank": rank, "said": "x" * 400, "fix": ["y"]} for rank in (True, -5, "3", 10**30, None)]
-    checked = read(status(ended(said(*odd, 1, None, [], {}))))
+    checked = parse_result(status(ended(said(*odd, 1, None, [], {}))))
     assert checked is not None and {each.rank for each in checked.findings} == {OWN}
     assert all(len(each.said) <= MESSAGE_LENGTH and each.fix == "" and each.check.isprintable() for each in checked.findings)
-    many = read(status(ended(said(*({**SHM, "rank": rank} for rank in range(30))))))
+    many = parse_result(status(ended(said(*({**SHM, "rank": rank} for rank in range(30))))))
     assert many is not None and len(many.findings) == MANY + 1 and "and 18 more findings" in many.sentence
-    left = read(status(ended(said(*({**SHM, "rank": rank} for rank in range(20)), more=5))))
+    left = parse_result(status(ended(said(*({**SHM, "rank": rank} for rank in range(20)), more=5))))
     assert left is not None and "and 13 more findings" in left.sentence, "it counts left-out findings"
     for odd_more in (True, -3, "7", None, [1]):
-        found = read(status(ended(said(SHM, more=odd_more))))
+        found = parse_result(status(ended(said(SHM, more=odd_more))))
         assert found is not None and found.findings == (FOUND,)
-    huge = read(status(ended(said(SHM, more=10**400))))
+    huge = parse_result(status(ended(said(SHM, more=10**400))))
     assert huge is not None and len(huge.sentence) < 1000
-    assert read(status(ended(json.dumps({"preflight": 1, "findings": {"a": 1}})))) is None
+    assert parse_result(status(ended(json.dumps({"preflight": 1, "findings": {"a": 1}})))) is None
 
 
 @given(
@@ -94,7 +105,7 @@ def test_hostile_findings_are_bounded_and_clean() -> None:
     st.sampled_from([0, 1, 137, None]),
 )
 def test_any_termination_message_gives_printable_sentence(message: str, code: int | None) -> None:
-    checked = read(status({"terminated": {"exitCode": code, "message": message}}))
+    checked = parse_result(status({"terminated": {"exitCode": code, "message": message}}))
     assert checked is None or checked.sentence.isprintable()
 
 
@@ -105,7 +116,7 @@ def test_a_pod_that_is_held_says_so_before_anything_else() -> None:
     assert (pod.reason, pod.message) == ("PreflightFailed", f"rank 3: shm: {SHM['said']} (mount more)")
     assert pod.preflight is not None and pod.preflight.held and not pod.running
     ready = from_api.pod(body(status={**status(ended(said(SHM))), "conditions": [{"type": "Ready", "status": "True"}]}))
-    assert ready.ready and ready.reason == "" and ready.preflight == Checked((FOUND,), False)
+    assert ready.ready and ready.reason == "" and ready.preflight == CheckResult((FOUND,), False)
 
 
 def only(state: dict[str, Any], name: str = keys.RUNNER) -> dict[str, Any]:
@@ -115,20 +126,27 @@ def only(state: dict[str, Any], name: str = keys.RUNNER) -> dict[str, Any]:
 
 def test_a_check_that_is_a_pods_only_container() -> None:
     for state in ({}, {"waiting": {"reason": "ContainerCreating"}}, {"running": {"startedAt": "x"}}):
-        assert alone(only(state), keys.RUNNER) is None and began(only(state), keys.RUNNER) == ("running" in state)
-    assert alone(only(ended(said())), keys.RUNNER) == Checked((), held=False), "a check without findings is a result"
-    assert alone(only(ended(said(SHM))), keys.RUNNER) == Checked((FOUND,), held=False) and began(
+        assert parse_only_container(only(state), keys.RUNNER) is None and has_begun(only(state), keys.RUNNER) == (
+            "running" in state
+        )
+    assert parse_only_container(only(ended(said())), keys.RUNNER) == CheckResult((), held=False), (
+        "a check without findings is a result"
+    )
+    assert parse_only_container(only(ended(said(SHM))), keys.RUNNER) == CheckResult((FOUND,), held=False) and has_begun(
         only(ended("")), keys.RUNNER
     )
-    assert alone({}, keys.RUNNER) is None and alone(only(ended(said()), "other"), keys.RUNNER) is None
-    assert not began({"containerStatuses": None}, keys.RUNNER)
+    assert (
+        parse_only_container({}, keys.RUNNER) is None
+        and parse_only_container(only(ended(said()), "other"), keys.RUNNER) is None
+    )
+    assert not has_begun({"containerStatuses": None}, keys.RUNNER)
 
 
 def test_a_check_that_was_killed_found_not_nothing() -> None:
-    checked = alone(only(ended(said(), 137)), keys.RUNNER)
+    checked = parse_only_container(only(ended(said(), 137)), keys.RUNNER)
     assert checked is not None and "the check ended with code 137 after it had reported no findings" in checked.sentence
     refused = 'exec: "/bin/sh": stat /bin/sh: no such file or directory'
-    checked = alone(only(ended(refused, 128)), keys.RUNNER)
+    checked = parse_only_container(only(ended(refused, 128)), keys.RUNNER)
     assert checked is not None and checked.sentence.startswith(
         f"preflight: the check ended with code 128 and the message: {refused}"
     )

@@ -3,8 +3,8 @@
 from typing import Any
 
 from ome_operator.core.observed.objects import Pod
-from ome_operator.core.preflight.results import OWN, Checked, PreflightFinding
-from ome_operator.core.preflight.status import LINES, beside, checked, condition
+from ome_operator.core.preflight.results import OWN, CheckResult, PreflightFinding
+from ome_operator.core.preflight.status import LINES, add_findings, condition, findings_of_groups
 from tests.unit.core.rollout.makers import pod
 
 SHM = PreflightFinding("shm", OWN, "/dev/shm has 16 MiB", "mount more")
@@ -14,29 +14,29 @@ LATE = PreflightFinding("absent", 2, "rank 2 did not come", "look at its pod")
 
 def rank(number: int, *found: PreflightFinding, held: bool = False, ready: bool = False, **more: Any) -> Pod:
     """Return a rank of decode group 4."""
-    said = Checked(found, held) if found or held else None
+    said = CheckResult(found, held) if found or held else None
     return pod(f"p{number}", number, 4, "decoder", ready=ready, **more)._replace(preflight=said, node=f"n{number}")
 
 
 def test_ranks_without_findings_give_no_condition() -> None:
-    assert checked([rank(0), rank(1)]) == {} and condition({}) is None
+    assert findings_of_groups([rank(0), rank(1)]) == {} and condition({}) is None
 
 
 def test_each_finding_once_with_rank_and_node() -> None:
     """A finding about one rank that several ranks report appears once in the message, with the rank and its node."""
-    found = checked([rank(0, ABOUT_1), rank(1, SHM), rank(2, ABOUT_1)])
+    found = findings_of_groups([rank(0, ABOUT_1), rank(1, SHM), rank(2, ABOUT_1)])
     ((name, group),) = found.items()
     assert group.lines == ("rank 1 on node n1: shm: /dev/shm has 16 MiB (mount more)",) and not group.held
     told = condition(found)
     assert told is not None and (told.type, told.status, told.reason) == ("Preflight", False, "PreflightFindings")
     assert told.message == f"decode group 4, {group.lines[0]}"
-    status = beside([{"name": name}, {"name": "other"}], found)
+    status = add_findings([{"name": name}, {"name": "other"}], found)
     assert status == ({"name": name, "preflight": list(group.lines)}, {"name": "other"})
 
 
 def test_a_group_that_waits_comes_first() -> None:
-    other = pod("q", 0, 0, "engine", ready=False)._replace(preflight=Checked((SHM,), False), node="m")
-    told = condition(checked([other, rank(0, ABOUT_1, held=True)]))
+    other = pod("q", 0, 0, "engine", ready=False)._replace(preflight=CheckResult((SHM,), False), node="m")
+    told = condition(findings_of_groups([other, rank(0, ABOUT_1, held=True)]))
     assert told is not None and told.reason == "PreflightFailed"
     assert (
         told.message.startswith("decode group 4 waits, rank 1: shm") and "prefill group 0, rank 0 on node m" in told.message
@@ -44,18 +44,18 @@ def test_a_group_that_waits_comes_first() -> None:
 
 
 def test_a_rank_that_came_after_all_is_forgotten_once_its_group_serves() -> None:
-    waits = checked([rank(0, LATE), rank(1, LATE), rank(2)])
+    waits = findings_of_groups([rank(0, LATE), rank(1, LATE), rank(2)])
     assert [group.lines for group in waits.values()] == [
         ("rank 2 on node n2: absent: rank 2 did not come (look at its pod)",)
     ]
-    assert checked([rank(0, LATE, ready=True), rank(1, LATE), rank(2)]) == {}
-    assert checked([rank(0, LATE, SHM, ready=True)]).popitem()[1].lines == (
+    assert findings_of_groups([rank(0, LATE, ready=True), rank(1, LATE), rank(2)]) == {}
+    assert findings_of_groups([rank(0, LATE, SHM, ready=True)]).popitem()[1].lines == (
         "rank 0 on node n0: shm: /dev/shm has 16 MiB (mount more)",
     )
 
 
 def test_lines_are_bounded_and_pods_that_go_do_not_count() -> None:
     many = [SHM._replace(said=str(number)) for number in range(LINES + 5)]
-    ((_, group),) = checked([rank(0, *many)]).items()
+    ((_, group),) = findings_of_groups([rank(0, *many)]).items()
     assert len(group.lines) == LINES and group.lines[-1] == "and 6 more findings"
-    assert checked([rank(0, SHM, deleting=True)]) == {}
+    assert findings_of_groups([rank(0, SHM, deleting=True)]) == {}

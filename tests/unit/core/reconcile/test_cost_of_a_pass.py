@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bench import offline
-from bench.alone import NOW, steady, touched
+from bench.alone import NOW, steady_state, with_newer_pod
 from bench.scenarios import HOLDS, SINGLE, catalog
 from ome_operator.api import InferenceService
 from ome_operator.core.observed.objects import Deps, Observed
@@ -22,7 +22,7 @@ def ready(groups: int) -> tuple[InferenceService, Deps, Observed]:
     """Return a service of `groups` groups and a router in which everything exists and is ready."""
     scenario = replace(SINGLE[1], groups=groups)
     deps = replace(offline.dependencies(catalog(), HOLDS, 4), judge=Validator())
-    service, observed = steady(offline.service(scenario.service(1)), deps)
+    service, observed = steady_state(offline.service(scenario.service(1)), deps)
     return service, deps, observed
 
 
@@ -65,6 +65,6 @@ def test_a_pass_in_which_nothing_changed_computes_only_what_depends_on_pods(monk
         put(cache, key, found)
 
     monkeypatch.setattr(memoize._Kept, "put", noted)
-    sync(service, deps, touched(observed, 2), NOW)
+    sync(service, deps, with_newer_pod(observed, 2), NOW)
     assert [args for args in anew if not any(isinstance(arg, Slice) for arg in args)] == []
     assert len(anew) <= 4, "the groups of the revision are counted once, for all decisions"

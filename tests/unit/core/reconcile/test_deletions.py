@@ -5,10 +5,11 @@ pods that cannot start.
 import ast
 from collections.abc import Iterator
 
+from ome_operator.core.reconcile.plan import Delete, GroupRecycle
 from tests.support import parts
 
 SOURCE = parts.ROOT / "ome_operator"
-ENDS = frozenset({"Delete", "Recycle"})
+ENDS = frozenset({Delete.__name__, GroupRecycle.__name__})
 """Effects of a plan that end pods."""
 LIVE = frozenset({"delete"})
 """Methods of the client that end pods."""
@@ -17,9 +18,9 @@ ASKED = "a person or an autoscaler asked for fewer groups or components; nothing
 FAILED = "the pods do not serve, or end already"
 PLACES = {
     ("core/rollout/retire.py", "_deletes"): f"workloads. Of an old slice: {GATED}. Of groups that are not kept: {ASKED}",
-    ("core/rollout/retire.py", "hurry"): "workers whose leader is gone",
+    ("core/rollout/retire.py", "shorten_grace_periods"): "workers whose leader is gone",
     ("core/rollout/retire.py", "discard"): "pods that were restored from another namespace, whose ranks they contact",
-    ("core/rollout/retire.py", "leftovers"): "leaders whose StatefulSet is gone",
+    ("core/rollout/retire.py", "remove_extra_groups"): "leaders whose StatefulSet is gone",
     ("core/placement/gangs.py", "give_back"): "groups that have not served",
     ("core/moves/moving.py", "_moving"): "a router that leaves its node, for which a person asked for no replacement",
     ("core/recovery/recover.py", "_recycling"): f"{FAILED}; or a person edited the template (docs/production.md)",

@@ -247,7 +247,7 @@ def test_a_rollout_a_pause_and_a_freeze_are_reported() -> None:
     world.edit(parts.service(**spec("Apply"), rollout={"paused": True}))
     task = world.sync().demand
     assert task is not None and task.fleet.frozen == "spec.rollout.paused is true"
-    frozen = parts.changed(world.deps, frozen="by alice")
+    frozen = parts.change_deps(world.deps, frozen="by alice")
     task = sync(world.service, frozen, world.observed(), world.now).demand
     assert task is not None and "frozen with all services" in task.fleet.frozen
 

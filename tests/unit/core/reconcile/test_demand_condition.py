@@ -3,7 +3,7 @@
 import pytest
 
 from ome_operator.core.demand.follow import follow
-from ome_operator.core.demand.holds import HOLDS, Limit, meaning
+from ome_operator.core.demand.holds import HOLDS, Limit, describe_hold
 from ome_operator.core.reasons import FOLLOWS_DEMAND
 from ome_operator.core.reconcile.demand import DISTURBED
 from ome_operator.describe.scaling import lines, view
@@ -179,5 +179,8 @@ def test_a_role_whose_number_was_set_by_hand_is_told_to_resume() -> None:
 @pytest.mark.parametrize("edited", ["prefill", ["prefill"], {"prefill": "1"}, {"prefill": None}, {"engine": 1}, {}, None])
 def test_a_maximum_that_people_edited_in_the_status_is_left_out(edited: object) -> None:
     engine = {"engine": Limit.MAX_REPLICAS}
-    assert meaning("Maximum", edited, engine) == HOLDS["Maximum"]
-    assert meaning("Budget", {"prefill": 1}, engine) == HOLDS["Budget"] and meaning("", None) == meaning("X") == ""
+    assert describe_hold("Maximum", edited, engine) == HOLDS["Maximum"]
+    assert (
+        describe_hold("Budget", {"prefill": 1}, engine) == HOLDS["Budget"]
+        and describe_hold("", None) == describe_hold("X") == ""
+    )

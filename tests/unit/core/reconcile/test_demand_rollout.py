@@ -197,7 +197,7 @@ def test_other_weights_at_the_same_path_are_another_configuration() -> None:
 def test_the_gpus_are_those_that_the_nodes_name(labels: dict[str, str], hardware: str) -> None:
     world = Demanded(**spec("Apply"))
     nodes = {pod.node: Node(pod.node, 1, labels, True, 8) for pod in world.observed().pods}
-    world.deps = parts.changed(world.deps, nodes=nodes)
+    world.deps = parts.change_deps(world.deps, nodes=nodes)
     for found in configurations(world):
         assert [one.hardware for one in found] == [hardware]
 

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from ome_operator import keys
 from ome_operator.api import InferenceService
 from ome_operator.core.reconcile.plan import Plan
-from ome_operator.core.termination import tail
+from ome_operator.core.termination import last_lines
 from tests.support import parts
 from tests.support.effects import effects
 from tests.support.simulator import World
@@ -89,7 +89,7 @@ def test_a_hundred_groups_come_up_under_a_long_name_with_a_status_of_bounded_siz
 
 def test_the_last_words_of_a_hundred_groups_are_bounded() -> None:
     fleet = Fleet(GROUPS)
-    words = tail(f"RuntimeError: {'x' * 4096}\n" + "INFO\n" * 500)
+    words = last_lines(f"RuntimeError: {'x' * 4096}\n" + "INFO\n" * 500)
     for group in fleet.service.status["groups"]:
         failure = {"podName": group["name"], "containerName": "ome-container", "exitCode": 1, "reason": "Error"}
         group["lastFailure"] = {**failure, "message": words, "time": "2026-01-01T00:00:00Z"}

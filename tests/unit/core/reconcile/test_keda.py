@@ -23,7 +23,7 @@ def asked(**engine: Any) -> Any:
 
 
 def settled(service: Any, *, keda: bool = True) -> World:
-    world = World(service, parts.changed(parts.deps(parts.model(), parts.simple()), keda=keda), seed=1)
+    world = World(service, parts.change_deps(parts.deps(parts.model(), parts.simple()), keda=keda), seed=1)
     world.settle()
     return world
 
@@ -62,7 +62,7 @@ def test_a_scaled_object_begins_with_an_edit_and_not_with_an_upgrade() -> None:
 
 def test_an_upgrade_counts_even_if_keda_is_enabled_later() -> None:
     world = settled(replace(asked(), generation=3, status={"observedGeneration": 3}), keda=False)
-    world.edit(deps=parts.changed(world.deps, keda=True))
+    world.edit(deps=parts.change_deps(world.deps, keda=True))
     world.settle()
     assert OBJECT not in world.children and "earlier versions" in advice(world)
 

@@ -24,7 +24,7 @@ def world(sample: str, **engine: Any) -> World:
 
 def with_engine(sample: str, **engine: Any) -> tuple[InferenceService, Deps]:
     """Return a shipped sample and its dependencies. `engine` contains fields that replace those of the sample's engine."""
-    service, deps = parts.shipped(sample)
+    service, deps = parts.shipped_service(sample)
     assert service.spec.engine is not None
     changed = service.spec.engine.model_copy(update=engine)
     return replace(service, spec=service.spec.model_copy(update={"engine": changed})), deps
@@ -36,7 +36,7 @@ def secrets(plan: Plan) -> list[str]:
 
 def test_keys_are_made_before_there_are_pods_and_not_looked_after_while_all_are_ready() -> None:
     sample = "moonshotai/kimi-k2-trtllm.yaml"
-    one = World(*parts.shipped(sample), 7)
+    one = World(*parts.shipped_service(sample), 7)
     first = one.sync()
     assert secrets(first) == ["kimi-k2-trtllm-ssh"]
     one.settle()

@@ -110,7 +110,7 @@ EDITS = _edits()
 def running(before: Mapping[str, Any]) -> Demanded:
     """Return a service with `SIZE` decode groups, whose decoder has the fields `before`."""
     world = Demanded(**_spec({**BOUNDS, **before}))
-    world.deps = parts.changed(world.deps, keda=True)
+    world.deps = parts.change_deps(world.deps, keda=True)
     if before == CLASSES["Demand"]:
         world.edited(**_spec({**BOUNDS, "minReplicas": SIZE, **before}))
         world.decide(20)

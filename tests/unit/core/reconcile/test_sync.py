@@ -14,7 +14,7 @@ from ome_operator.core.reconcile.sync import refuse_spec, sync
 from ome_operator.core.status.serving import observed_serves
 from tests.support import parts
 from tests.support.effects import effects
-from tests.support.parts import changed
+from tests.support.parts import change_deps
 from tests.support.shapes import Shape
 from tests.support.simulator import START, World
 from tests.unit.core.passes import conditions, settled
@@ -263,7 +263,7 @@ def test_advice_is_gathered_from_everywhere() -> None:
 def test_an_engine_that_tells_prometheus_nothing_is_told_where_it_is_asked() -> None:
     """Advice names `--enable-metrics` only if the chart lets Prometheus scrape engines. The running pods are not changed."""
     launch = parts.container(command=["python3", "-m", "sglang.launch_server"])
-    deps, asked = Shape().deps(), changed(Shape().deps(), scrapes_engines=True)
+    deps, asked = Shape().deps(), change_deps(Shape().deps(), scrapes_engines=True)
     assert "--enable-metrics" not in advice(deps, engine={"runner": launch})
     assert "engine: the engine serves no metrics without --enable-metrics" in advice(asked, engine={"runner": launch})
     assert "metrics" not in advice(asked, engine={"runner": {**launch, "args": ["--enable-metrics"]}})

@@ -14,13 +14,13 @@ from ome_operator.core.reconcile.sync import sync
 from ome_operator.core.selection.model_profile import profile_of
 from ome_operator.core.selection.runtime import select
 from tests.support import parts
-from tests.support.parts import changed
+from tests.support.parts import change_deps
 from tests.support.shapes import Shape
 from tests.support.simulator import START, World
 
 
 def unread(deps: Deps) -> Deps:
-    return changed(deps, sees_cluster=False, nodes={}, holders={})
+    return change_deps(deps, sees_cluster=False, nodes={}, holders={})
 
 
 def conditions(status: dict[str, Any]) -> dict[str, dict[str, Any]]:

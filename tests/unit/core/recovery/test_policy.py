@@ -1,6 +1,6 @@
 """Tests of the recovery settings of a service and of its runtime."""
 
-from ome_operator.core.recovery.policy import FIRST, HANG, LAST, RecoveryPolicy, pause, policy
+from ome_operator.core.recovery.policy import FIRST, HANG, LAST, RecoveryPolicy, policy, recycle_pause
 from tests.support import parts
 
 
@@ -24,5 +24,5 @@ def test_recovery_policy_reads_lifecycle_fields() -> None:
 
 
 def test_pauses_double_up_to_a_bound() -> None:
-    assert [pause(number) for number in (0, 1, 2, 3)] == [0.0, FIRST, 2 * FIRST, 4 * FIRST]
-    assert pause(99) == LAST
+    assert [recycle_pause(number) for number in (0, 1, 2, 3)] == [0.0, FIRST, 2 * FIRST, 4 * FIRST]
+    assert recycle_pause(99) == LAST

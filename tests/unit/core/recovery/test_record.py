@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ome_operator.core.recovery import record as module
-from ome_operator.core.recovery.record import LARGEST, WORDS, GroupRecord, bounded, read, with_first_starts, written
+from ome_operator.core.recovery.record import (
+    LARGEST,
+    WORDS,
+    GroupRecord,
+    format_records,
+    limit_records,
+    parse_records,
+    with_first_starts,
+)
 from ome_operator.quantity import rfc3339
 from tests.support.shapes import Shape
 from tests.support.simulator import World
@@ -30,32 +38,32 @@ def size(told: object) -> int:
 
 
 def test_a_thousand_groups_say_everything() -> None:
-    told = written(map(group, range(1000)))
-    assert bounded(told) == (tuple(told), 0)
+    told = format_records(map(group, range(1000)))
+    assert limit_records(told) == (tuple(told), 0)
 
 
 def test_where_many_failures_say_much_they_say_less() -> None:
     """Each of a thousand groups has a failure message of 4 kB, the most that a container can leave. The messages are
     shortened so that all records fit into the status.
     """
-    told = written(group(index, words="é" * 4000) for index in range(1000))
+    told = format_records(group(index, words="é" * 4000) for index in range(1000))
     assert size(told) > 4 * LARGEST
-    found, left = bounded(told)
+    found, left = limit_records(told)
     assert left == 0 and size(found) <= LARGEST
     assert {len(each["lastFailure"]["message"]) for each in found} == {WORDS}
     assert [{**each, "lastFailure": 0} for each in found] == [{**each, "lastFailure": 0} for each in told]
-    assert bounded(found) == (found, 0), "the next pass changes nothing"
+    assert limit_records(found) == (found, 0), "the next pass changes nothing"
 
 
 def test_groups_for_which_there_is_no_room_are_the_last() -> None:
-    told = written(group(index, ranks=64) for index in range(1000))
-    found, left = bounded(told)
+    told = format_records(group(index, ranks=64) for index in range(1000))
+    found, left = limit_records(told)
     assert 0 < left < 1000 and size(found) <= LARGEST and [*found] == told[: 1000 - left]
 
 
 @given(st.integers(0, 40), st.text(), st.text(min_size=1, max_size=63), st.integers(0, 10**6))
 def test_no_group_takes_more_than_is_reckoned(ranks: int, words: str, name: str, index: int) -> None:
-    (told,) = written([group(index, ranks, words, name)])
+    (told,) = format_records([group(index, ranks, words, name)])
     assert size(told) + 1 <= module._most(told)
 
 
@@ -66,7 +74,10 @@ def test_a_service_with_more_groups_than_its_status_has_room_for_is_told(monkeyp
     world = World(Shape(size=2, engines=3, router=False).service(), Shape(size=2).deps(), 1)
     while world.condition("Scaled").get("status") != "True":
         world.run(1)
-    whole = [{k: v for k, v in one.items() if k != "start"} for one in written(read(world.service.status).values())]
+    whole = [
+        {k: v for k, v in one.items() if k != "start"}
+        for one in format_records(parse_records(world.service.status).values())
+    ]
     assert len(whole) == 3  # the details of a start are left out before a group is
     monkeypatch.setattr(module, "LARGEST", size(whole[:2]) + 2)
     world.run(2)
@@ -83,8 +94,10 @@ def test_a_freeze_adds_first_starts_and_changes_no_group_that_has_served() -> No
     not become ready yet.
     """
     served, waits = group(0), replace(group(1), phase="Pending", incarnation=0)
-    stored = written([served, waits, replace(waits, name="later", index=3)])
-    now = written([replace(served, phase="Recycling", recycles=8), group(1), group(2), replace(group(3), incarnation=0)])
+    stored = format_records([served, waits, replace(waits, name="later", index=3)])
+    now = format_records(
+        [replace(served, phase="Recycling", recycles=8), group(1), group(2), replace(group(3), incarnation=0)]
+    )
     found = with_first_starts(stored, now)
     assert found == (stored[0], now[1], now[2], stored[2])
     assert with_first_starts(found, now) == found
@@ -92,11 +105,11 @@ def test_a_freeze_adds_first_starts_and_changes_no_group_that_has_served() -> No
 
 def test_a_freeze_keeps_entries_that_somebody_has_cut() -> None:
     """Only the name of an entry is required."""
-    (now,) = written([group(1)])
+    (now,) = format_records([group(1)])
     assert with_first_starts([{"name": "cut"}, {"name": "cut-too", "index": None}], [now])[-1] == now
 
 
 def test_what_a_freeze_stores_fits_into_a_status() -> None:
-    told = written(group(index, words="x" * 4000) for index in range(1000))
+    told = format_records(group(index, words="x" * 4000) for index in range(1000))
     found = with_first_starts(told[:200], told)
     assert len(found) == 1000 and size(found) <= LARGEST

@@ -16,7 +16,7 @@ from ome_operator.core.recovery.group import Group
 from ome_operator.core.recovery.policy import RecoveryPolicy
 from ome_operator.core.recovery.record import GroupRecord
 from ome_operator.core.recovery.state_machine import RARE_TURN, Transition
-from ome_operator.core.recovery.systemic import together
+from ome_operator.core.recovery.systemic import advance_groups
 from ome_operator.quantity import rfc3339
 from tests.conftest import SOAK
 from tests.support.shapes import Shape
@@ -53,7 +53,7 @@ def go(
 ) -> Transition:
     """Return the result of a reconciliation for the first group, whose leader has not answered since SINCE."""
     known = {UID: Silence(NOW.timestamp() + SINCE, **silence), **(also or {})}
-    steps, said = together(some, before, policy, lambda _: False, NOW + timedelta(seconds=later), known)
+    steps, said = advance_groups(some, before, policy, lambda _: False, NOW + timedelta(seconds=later), known)
     found = steps["g-0"]
     return found if not said else found._replace(note=said[0].sentence)
 
@@ -71,7 +71,9 @@ def test_a_silent_leader_is_recycled_after_the_timeout_of_hangs() -> None:
 def test_an_announced_recycle_is_carried_out_although_the_leader_is_ready() -> None:
     announced = go(groups(), SINCE + 60).record
     assert go(groups(), SINCE + 61, {**RECORDS, "g-0": announced}).record == announced
-    steps, _ = together(groups(), {**RECORDS, "g-0": announced}, PLAIN, lambda _: False, NOW + timedelta(seconds=SINCE + 61))
+    steps, _ = advance_groups(
+        groups(), {**RECORDS, "g-0": announced}, PLAIN, lambda _: False, NOW + timedelta(seconds=SINCE + 61)
+    )
     assert steps["g-0"].record.phase == rec.READY, "it answers again, so it is not deleted"
 
 
@@ -144,8 +146,8 @@ def test_a_silence_from_before_the_start_of_the_group_does_not_count() -> None:
 def test_a_paused_engine_is_not_recycled(ready: bool) -> None:
     some = [groups()[0] if ready else unready(groups()[0]), groups()[1]]
     paused = {UID: Silence(None)}
-    steps = together(some, RECORDS, PLAIN, lambda _: False, NOW + timedelta(seconds=SINCE), paused)[0]
-    later = together(
+    steps = advance_groups(some, RECORDS, PLAIN, lambda _: False, NOW + timedelta(seconds=SINCE), paused)[0]
+    later = advance_groups(
         some, {n: s.record for n, s in steps.items()}, PLAIN, lambda _: False, NOW + timedelta(hours=5), paused
     )[0]["g-0"]
     assert later.record.phase == (rec.READY if ready else rec.NOT_READY)
@@ -171,7 +173,7 @@ def test_no_leader_that_a_registry_hears_is_ever_recycled(block: int) -> None:
             reports = [heard(chance, since, now.timestamp()) for since in lost]
             found = {f"{n:08d}-u": silence_of(reports, str(n), now.timestamp()) for n in range(3)}
             known = {uid: silence for uid, silence in found.items() if silence is not None}
-            steps, _ = together(some, records, QUICK, lambda _: False, now, known)
+            steps, _ = advance_groups(some, records, QUICK, lambda _: False, now, known)
             records = {name: one.record for name, one in steps.items()}
             assert all(one.phase == rec.READY for one in records.values()), f"story {seed}, step {step}"
 

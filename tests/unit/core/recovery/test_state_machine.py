@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from ome_operator.core.observed.objects import Pod, Termination
-from ome_operator.core.preflight.results import Checked
+from ome_operator.core.preflight.results import CheckResult
 from ome_operator.core.recovery import record as rec
 from ome_operator.core.recovery.group import Group
 from ome_operator.core.recovery.policy import FIRST, STABLE, RecoveryPolicy
 from ome_operator.core.recovery.record import GroupRecord
-from ome_operator.core.recovery.state_machine import APART, TURN, Circumstances, Transition, advance
-from ome_operator.core.recovery.systemic import PLACING, _pending, together
+from ome_operator.core.recovery.state_machine import APART, TURN, GroupInputs, Transition, advance
+from ome_operator.core.recovery.systemic import PLACING, _pending, advance_groups
 from ome_operator.quantity import rfc3339
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -42,7 +42,7 @@ def go(
     one: Group, record: GroupRecord, policy: RecoveryPolicy = PLAIN, later: float = 0.0, lost: bool = False, **more: Any
 ) -> Transition:
     """Run one pass over the group, and return the transition."""
-    return advance(one, record, Circumstances(policy, lambda _: lost, NOW + timedelta(seconds=later), **more))
+    return advance(one, record, GroupInputs(policy, lambda _: lost, NOW + timedelta(seconds=later), **more))
 
 
 READY = go(WHOLE, NEW).record
@@ -138,7 +138,7 @@ def test_a_recycled_group_that_finds_no_nodes_holds_up_no_hung_one_for_long() ->
         hung = Group("g-1", "engine", "r", 1, 2, "engine group 1", {0: pod(0, ready=False), 1: pod(1)})
         lost = group(pod(0, "0new", node="", ready=False), pod(1, "1new", node=""))
         quiet = Group("g-2", "engine", "r", 2, 2, "engine group 2", {0: pod(0), 1: pod(1)})
-        steps, _ = together([lost, hung, quiet], records, PLAIN, lambda _: False, NOW + timedelta(seconds=later))
+        steps, _ = advance_groups([lost, hung, quiet], records, PLAIN, lambda _: False, NOW + timedelta(seconds=later))
         return {name: step.record for name, step in steps.items()}
 
     recycled = replace(READY, phase=rec.PENDING, since=rfc3339(NOW), recycled_at=rfc3339(NOW), recycles=1, ready_since="")
@@ -265,8 +265,8 @@ def test_none_recycles_nothing_and_still_tells() -> None:
 
 def test_a_record_survives_the_status() -> None:
     record = replace(go(LOST, READY).record, recycled_at=rfc3339(NOW))
-    assert rec.read({"groups": rec.written([record])}) == {"g-0": record}
-    assert rec.written([NEW])[0] == {
+    assert rec.parse_records({"groups": rec.format_records([record])}) == {"g-0": record}
+    assert rec.format_records([NEW])[0] == {
         "name": "g-0", "component": "engine", "revision": "r", "index": 0, "phase": "Pending", "since": "", "incarnation": 0,
     }  # fmt: skip
 
@@ -284,7 +284,7 @@ def held(*running: bool, **more: Any) -> Group:
     its engine runs.
     """
     ranks = [pod(rank, running=runs, ready=False, **more) for rank, runs in enumerate(running)]
-    return group(*(each if each.running else each._replace(preflight=Checked((), held=True)) for each in ranks))
+    return group(*(each if each.running else each._replace(preflight=CheckResult((), held=True)) for each in ranks))
 
 
 def test_a_group_that_waits_in_its_preflight_is_never_recycled_for_it() -> None:

@@ -8,7 +8,7 @@ from ome_operator import keys
 from ome_operator.core.observed.exclusions import MOST, exclusion
 from ome_operator.core.placement.demand import demand
 from ome_operator.core.render import meta, statefulsets
-from ome_operator.core.render.exclusion import excluding
+from ome_operator.core.render.exclusion import exclude_nodes
 from tests.support.shapes import Shape
 
 OTHER = {"key": "metadata.name", "operator": "NotIn", "values": ["n1"]}
@@ -45,13 +45,13 @@ def required(*terms: dict[str, Any]) -> dict[str, Any]:
 )
 def test_every_term_gets_the_exclusion(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> None:
     spec = required(*before)
-    assert excluding(spec, ("n1",)) == required(*after)
+    assert exclude_nodes(spec, ("n1",)) == required(*after)
     assert spec == required(*before), "the stored template is not changed"
 
 
 @pytest.mark.parametrize("spec", [{}, {"affinity": None}, {"affinity": {}}, {"affinity": {"nodeAffinity": {}}}])
 def test_pods_without_node_affinity_get_a_term(spec: dict[str, Any]) -> None:
-    found = excluding({"hostNetwork": True, **spec}, ("n1", "n2"))["affinity"]["nodeAffinity"]
+    found = exclude_nodes({"hostNetwork": True, **spec}, ("n1", "n2"))["affinity"]["nodeAffinity"]
     other = {**OTHER, "values": ["n2"]}
     assert found == {
         "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": [OTHER, other]}]}
@@ -64,7 +64,7 @@ def test_pods_without_node_affinity_get_a_term(spec: dict[str, Any]) -> None:
 )
 def test_the_demand_without_nodes_is_that_of_the_stamped_pod(terms: list[dict[str, Any]], weights: bool) -> None:
     spec = required(*terms) if terms else {}
-    plain, stamped = demand({"spec": spec}, weights), demand({"spec": excluding(spec, ("n1", "n2"))}, weights)
+    plain, stamped = demand({"spec": spec}, weights), demand({"spec": exclude_nodes(spec, ("n1", "n2"))}, weights)
     for name in ("n1", "n2", "n7", "n8"):
         for labels in ({"zone": "b"}, {}):
             here = plain.without(("n1", "n2"))
@@ -73,14 +73,14 @@ def test_the_demand_without_nodes_is_that_of_the_stamped_pod(terms: list[dict[st
             assert not (said and name in ("n1", "n2"))
 
 
-def stored() -> statefulsets.Stored:
+def stored() -> statefulsets.StoredRole:
     """Return a stored role whose groups have two pods."""
     shape = Shape(size=2, engines=1, decoders=0)
     from tests.unit.core.passes import settled
 
     world = settled(shape)
     data = next(one.manifest["data"] for (kind, _), one in world.children.items() if kind == "ControllerRevision")
-    return statefulsets.stored(data)[keys.ENGINE]
+    return statefulsets.roles_by_component(data)[keys.ENGINE]
 
 
 def test_only_the_stamp_of_a_group_has_its_exclusion() -> None:

@@ -7,7 +7,7 @@ import pytest
 from ome_operator.core.render import exposure, meta
 from ome_operator.settings import Exposure
 from tests.support import parts
-from tests.support.parts import changed
+from tests.support.parts import change_deps
 from tests.support.simulator import World
 
 OWNER = meta.Owner("svc", "team", "u")
@@ -134,7 +134,7 @@ def test_t8_no_annotation_of_a_tenant_reaches_a_controller_unless_it_is_listed()
 @pytest.mark.parametrize("how", [INGRESS, ROUTE])
 def test_it_comes_with_the_service_and_goes_when_the_service_says_so(how: Exposure) -> None:
     service = parts.service(engine={}, router={})
-    world = World(service, changed(parts.deps(parts.model(), parts.simple()), exposure=how), 1)
+    world = World(service, change_deps(parts.deps(parts.model(), parts.simple()), exposure=how), 1)
     world.settle()
     assert (how.kind, "svc") in world.children
     world.edit(parts.service(engine={}, router={}, annotations={"ome.io/ingress-disable-creation": "true"}))

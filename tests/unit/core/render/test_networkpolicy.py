@@ -7,7 +7,7 @@ from ome_operator.core.reconcile.sync import sync
 from ome_operator.core.render import meta
 from ome_operator.core.render.networkpolicy import policies
 from tests.support import parts
-from tests.support.parts import changed
+from tests.support.parts import change_deps
 from tests.support.simulator import START, World
 
 OWNER = meta.Owner("svc", "team", "u")
@@ -49,7 +49,7 @@ def test_only_where_the_operator_was_told_so() -> None:
     service, deps = parts.service(engine={}, decoder={}, router={}), parts.deps(runtime, parts.model())
 
     def kinds(namespace: str) -> list[str]:
-        plan = sync(service, changed(deps, policies_from=namespace), Observed(), START)
+        plan = sync(service, change_deps(deps, policies_from=namespace), Observed(), START)
         return [item.manifest["metadata"]["name"] for item in plan.apply if item.kind == "NetworkPolicy"]
 
     assert kinds("") == [] and kinds("ome") == ["svc-engine", "svc-decoder", "svc-router"]
@@ -57,7 +57,7 @@ def test_only_where_the_operator_was_told_so() -> None:
 
 def test_a_policy_goes_with_its_component() -> None:
     both = parts.service(engine={}, router={})
-    here = World(both, changed(parts.deps(parts.simple(), parts.model()), policies_from="ome"), 1)
+    here = World(both, change_deps(parts.deps(parts.simple(), parts.model()), policies_from="ome"), 1)
     here.settle()
     assert ("NetworkPolicy", "svc-router") in here.children
     here.service = parts.service(engine={})

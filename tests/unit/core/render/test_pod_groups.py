@@ -7,7 +7,7 @@ import pytest
 from ome_operator import keys
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.render import meta, pod_groups
-from ome_operator.core.render.statefulsets import stamp, stored, workloads
+from ome_operator.core.render.statefulsets import roles_by_component, stamp, workloads
 from ome_operator.core.resolve.inputs import resolve
 from tests.support import parts
 
@@ -29,7 +29,7 @@ def data(size: int = 2, runtime: dict[str, Any] | None = None, name: str = parts
 
 def pods(stored_data: dict[str, Any], component: str, *groups: int) -> list[Manifest]:
     """Return the metadata of the pod templates of these groups in the order leader, workers, leader, workers, …"""
-    return [one["spec"]["template"]["metadata"] for one in stamp(OWNER, stored(stored_data)[component], groups)]
+    return [one["spec"]["template"]["metadata"] for one in stamp(OWNER, roles_by_component(stored_data)[component], groups)]
 
 
 def marks(metadata: Manifest) -> set[str]:
@@ -56,7 +56,7 @@ def test_statefulsets_and_their_selectors_name_neither_queue_nor_pod_group() -> 
     """
     made = data(2, engine={"labels": QUEUE}, decoder={"labels": QUEUE})
     for component in (keys.ENGINE, keys.DECODER):
-        for one in stamp(OWNER, stored(made)[component], (0, 1)):
+        for one in stamp(OWNER, roles_by_component(made)[component], (0, 1)):
             selected = {*one["metadata"]["labels"], *one["spec"]["selector"]["matchLabels"]}
             assert not selected & {*NAMES, keys.KUEUE_LABEL} and "annotations" not in one["metadata"]
 

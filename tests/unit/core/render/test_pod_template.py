@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ome_operator.core.observed.objects import Manifest
-from ome_operator.core.podspec.compose import Composed, compose
+from ome_operator.core.podspec.compose import ComposedPods, compose
 from ome_operator.core.render import pod_template
 from ome_operator.core.weights.mount import weights
 from tests.support import parts
@@ -256,7 +256,7 @@ SERVER = {"name": "ome-container", "image": "sglang:0.5.23", "command": ["sglang
 TRACED = CONTEXT._replace(collector="c:4317", title="decode")
 
 
-def group_of_two(leader: dict[str, Any], worker: dict[str, Any]) -> Composed:
+def group_of_two(leader: dict[str, Any], worker: dict[str, Any]) -> ComposedPods:
     engine = {"leader": {"runner": leader}, "worker": {"size": 1, "runner": worker}, "containers": [{"name": "side"}]}
     return compose("engine", {"engineConfig": engine}, {})
 

@@ -6,7 +6,7 @@ import pytest
 
 from ome_operator import keys
 from ome_operator.core.render.queue_advice import advice
-from ome_operator.core.render.statefulsets import stored
+from ome_operator.core.render.statefulsets import roles_by_component
 from tests.unit.core.render.test_pod_groups import QUEUE, data
 
 OWN = {"labels": {**QUEUE, keys.KUEUE_GROUP: "mine"}, "annotations": {keys.KUEUE_COUNT: "4"}}
@@ -21,7 +21,9 @@ def said(
     for role in made["workloads"].values():
         if old:
             role.pop("podGroup", None)
-    return list(advice(stored(made), dict(zip(("engine", "decoder"), groups, strict=True)), labels or {}, "0a1b2c3d"))
+    return list(
+        advice(roles_by_component(made), dict(zip(("engine", "decoder"), groups, strict=True)), labels or {}, "0a1b2c3d")
+    )
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,13 @@ def injected(box: dict[str, Any] | None = None, pod: dict[str, Any] | None = Non
     """Return a pod with a main container and a sidecar after RDMA was injected."""
     main = {"name": "main", **(box or {})}
     asked = {**ASK, **{f"rdma.ome.io/{key.replace('_', '-')}": value for key, value in annotations.items()}}
-    return rdma.inject({"containers": [main, {"name": "side"}], **(pod or {})}, asked)
+    return rdma.inject_rdma({"containers": [main, {"name": "side"}], **(pod or {})}, asked)
 
 
 @pytest.mark.parametrize("value", ["false", "True", ""])
 def test_pod_without_rdma_annotation_is_unchanged(value: str) -> None:
     pod = {"containers": [{"name": "main"}]}
-    assert rdma.inject(pod, {"rdma.ome.io/auto-inject": value}) is pod
+    assert rdma.inject_rdma(pod, {"rdma.ome.io/auto-inject": value}) is pod
 
 
 @pytest.mark.parametrize("profile", rdma.PROFILES)
@@ -68,7 +68,7 @@ def test_what_the_container_mounts_already_is_left_alone() -> None:
 
 def test_another_containers_shared_memory_is_not_the_main_ones() -> None:
     pod = {"containers": [{"name": "main"}, {"name": "side", "volumeMounts": [{"name": "x", "mountPath": "/dev/shm"}]}]}
-    main, _ = rdma.inject(pod, ASK)["containers"]
+    main, _ = rdma.inject_rdma(pod, ASK)["containers"]
     assert [one["mountPath"] for one in main["volumeMounts"]] == ["/dev/shm", "/dev/infiniband"]
 
 

@@ -11,7 +11,7 @@ from ome_operator.core.observed.objects import Observed
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.core.render import meta, registry_sidecar
 from ome_operator.core.render.registry_sidecar import Groups, Sidecar
-from ome_operator.core.render.statefulsets import Stored
+from ome_operator.core.render.statefulsets import StoredRole
 from ome_operator.engines.routers import sglang_router
 from tests.support import parts
 from tests.support.simulator import START
@@ -197,7 +197,7 @@ def test_the_order_of_stored_roles_changes_nothing() -> None:
         "metadata": {"name": "l"},
         "spec": {"template": {"spec": {"containers": [{"args": ["--disaggregation-bootstrap-port=9000"]}]}}},
     }
-    roles = [Stored(name, 2, 30000, leader, None) for name in ("engine", "decoder")]
+    roles = [StoredRole(name, 2, 30000, leader, None) for name in ("engine", "decoder")]
     one, other = ({role.component: role for role in order} for order in (roles, roles[::-1]))
     assert registry_sidecar.sidecar("i", one) == registry_sidecar.sidecar("i", other)
     assert registry_sidecar.sidecar("i", one).bootstrap_port == 9000

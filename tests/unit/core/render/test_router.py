@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ome_operator.api import Component
-from ome_operator.core.podspec.compose import Composed, compose
+from ome_operator.core.podspec.compose import ComposedPods, compose
 from ome_operator.core.render import meta, router
 from ome_operator.core.render.registry_sidecar import Sidecar
 
@@ -15,7 +15,7 @@ OWNER = meta.Owner("svc", "team", "u")
 OURS = "ome.io/revision=r1"
 
 
-def composed(written: dict[str, Any] | None = None, **box: Any) -> Composed:
+def composed(written: dict[str, Any] | None = None, **box: Any) -> ComposedPods:
     """Return a composed router."""
     return compose("router", {"routerConfig": {"runner": {"name": "router", "image": "i", **box}}}, written or {})
 

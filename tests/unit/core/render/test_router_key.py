@@ -11,7 +11,7 @@ from ome_operator.core.reconcile.plan import Plan
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.core.render import meta, router_key
 from tests.support import parts
-from tests.support.parts import changed
+from tests.support.parts import change_deps
 from tests.support.simulator import World
 
 OWNER = meta.Owner("svc", "team", "u")
@@ -88,7 +88,7 @@ def test_an_operator_that_may_make_no_secrets_gives_none() -> None:
     never start.
     """
     here = world()
-    plan = sync(here.service, changed(here.deps, router_keys=False), here.observed(), here.now)
+    plan = sync(here.service, change_deps(here.deps, router_keys=False), here.observed(), here.now)
     assert secrets(plan) == [] and "OME_ROUTER_KEY" not in str(pod(plan))
 
 
@@ -113,7 +113,7 @@ def test_a_router_that_is_replaced_finds_its_secret() -> None:
     must be created before the first new pod needs it.
     """
     here = world()
-    keyed, here.deps = here.deps, changed(here.deps, router_keys=False)
+    keyed, here.deps = here.deps, change_deps(here.deps, router_keys=False)
     here.settle()
     here.deps = keyed
     plan = here.sync()

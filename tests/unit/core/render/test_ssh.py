@@ -18,13 +18,13 @@ MOUNTED = [{"name": "ssh", "mountPath": "/etc/ssh-keys"}]
 def template(**spec: Any) -> dict[str, Any]:
     """Return a pod template that requests keys."""
     pod = {"containers": [{"name": "main", "volumeMounts": MOUNTED}], **spec}
-    return {"metadata": {"annotations": ASKED}, "spec": ssh.inject(pod, ASKED, "svc")}
+    return {"metadata": {"annotations": ASKED}, "spec": ssh.inject_ssh(pod, ASKED, "svc")}
 
 
 def test_a_pod_that_asks_gets_a_volume_that_only_it_may_read() -> None:
     (volume,) = template()["spec"]["volumes"]
     assert volume == {"name": "ssh", "secret": {"secretName": "svc-ssh", "defaultMode": 0o400}}
-    assert ssh.inject({"containers": []}, {}, "svc") == {"containers": []}
+    assert ssh.inject_ssh({"containers": []}, {}, "svc") == {"containers": []}
 
 
 def test_the_secret_is_the_services_and_has_no_data_yet() -> None:

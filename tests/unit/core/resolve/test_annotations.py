@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from ome_operator import keys
-from ome_operator.core.resolve.ignored_fields import OMES, ignored
+from ome_operator.core.resolve.ignored_fields import OMES, ignored_field_messages
 from ome_operator.core.resolve.no_effect import READ, READ_ON_PODS, READ_WHERE_EXPOSED
 from tests.support import parts
 
@@ -40,4 +40,4 @@ def test_what_commands_write_on_a_service_is_not_reported() -> None:
     assert {"MOVE", "RETRY", "FREEZE"} <= written
     for name in written - ON_OTHERS.keys():
         service = replace(parts.service(), annotations={names()[name]: "engine/0 2026-11-28T03:00:00Z"})
-        assert ignored(service) == ()
+        assert ignored_field_messages(service) == ()

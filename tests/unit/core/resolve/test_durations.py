@@ -79,7 +79,7 @@ def test_a_runtime_is_named_unless_the_service_decides(text: str) -> None:
 @pytest.mark.parametrize(("text", "used"), [("0s", "1h"), ("1ns", "1h"), ("5s", "5s"), ("99999999999h", "99999999999h")])
 def test_a_revision_does_not_fail_at_once(text: str, used: str) -> None:
     service = parts.service(engine={}, rollout={"readyTimeout": text})
-    assert progress_deadline.allowed(service) == used
+    assert progress_deadline.time_limit(service) == used
     assert len(list(durations.advice(service, None))) == (used != text)
 
 

@@ -17,14 +17,14 @@ from ome_operator.core.resolve.inputs import object_refs, resolve
 from ome_operator.core.rollout.intent import choose
 from ome_operator.core.weights.mount import weights
 from tests.support import parts, yamls
-from tests.support.parts import changed
+from tests.support.parts import change_deps
 
 
 def weight(name: str = "poet", base: str = "tiny", kind: str = "LoRA", **more: Any) -> FineTunedWeight:
     """Return weights that were trained on `base`."""
     storage = {"storageUri": f"hf://test/{name}", "path": f"/weights/{name}"}
     spec = {"baseModelRef": {"name": base}, "modelType": kind, "storage": storage, "hyperParameters": {}, **more}
-    return parts.good(FineTunedWeight.parse({"kind": "FineTunedWeight", "metadata": {"name": name}, "spec": spec}))
+    return parts.ensure_valid(FineTunedWeight.parse({"kind": "FineTunedWeight", "metadata": {"name": name}, "spec": spec}))
 
 
 def having(*weights: FineTunedWeight, image: str = "engine:1", args: list[str] | None = None) -> Deps:
@@ -64,7 +64,7 @@ def test_with_agents_lora_weights_have_directories_of_their_own() -> None:
     """LoRA weights that agents download have a directory for each version. A recycled group must not load another version of
     the adapter than the other groups. Every node needs the model and the adapter.
     """
-    deps = changed(having(weight()), model_agent=True, holders=HOLDERS)
+    deps = change_deps(having(weight()), model_agent=True, holders=HOLDERS)
     one = service("poet")
     choice = choose(Snapshot(one, deps, Observed(), datetime(2026, 1, 1, tzinfo=UTC)), resolve(one, deps))
     data = choice.data[choice.target]
@@ -125,7 +125,7 @@ def of_namespace(base: str | None) -> tuple[Any, list[str]]:
     """
     body = yamls.model()
     own = {**body, "kind": "BaseModel", "metadata": {"name": "tiny", "namespace": "team"}}
-    model = parts.good(Model.parse(own))
+    model = parts.ensure_valid(Model.parse(own))
     deps = having(weight(baseModelRef={"name": "tiny", **({"namespace": base} if base else {})}))
     deps = replace(deps, models={Ref("BaseModel", "team", "tiny"): model})
     asked = parts.service(model={"name": "tiny", "kind": "BaseModel", "fineTunedWeights": ["poet"]}, engine={})

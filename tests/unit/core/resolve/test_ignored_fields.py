@@ -3,7 +3,7 @@
 `tests/unit/test_silent_fields.py` tests every field.
 """
 
-from ome_operator.core.resolve.ignored_fields import LABELS_OF_OPERATOR, ignored, in_service
+from ome_operator.core.resolve.ignored_fields import LABELS_OF_OPERATOR, ignored_field_messages, in_service
 from tests.support import parts
 
 
@@ -24,7 +24,7 @@ def test_what_has_no_effect_is_told() -> None:
         "annotation ome.io/x of spec.engine has no effect",
         "runtime rt: spec.engineConfig.topologySpread has no effect",
     )
-    assert ignored(runtime) == (
+    assert ignored_field_messages(runtime) == (
         "spec.engineConfig.topologySpread has no effect",
         "spec.decoderConfig.topologySpread has no effect",
     )
@@ -37,9 +37,9 @@ def test_what_says_nothing_is_not_told() -> None:
 
 def test_a_value_that_says_what_happens_anyway_is_not_told() -> None:
     storage = {"storageUri": "s3://b/f", "downloadPolicy": "ReuseIfExists", "parameters": {"region": "r"}}
-    assert ignored(parts.model(storage=storage)) == ()
+    assert ignored_field_messages(parts.model(storage=storage)) == ()
     storage |= {"downloadPolicy": "AlwaysDownload", "parameters": {"region": "r", "auth": "instance"}}
-    assert [said.partition(":")[0] for said in ignored(parts.model(storage=storage))] == [
+    assert [said.partition(":")[0] for said in ignored_field_messages(parts.model(storage=storage))] == [
         "spec.storage.downloadPolicy has no effect",
         "spec.storage.parameters.auth has no effect",
     ]
@@ -47,7 +47,7 @@ def test_a_value_that_says_what_happens_anyway_is_not_told() -> None:
 
 def test_lists_and_maps_are_looked_into() -> None:
     formats = [{"modelType": "x"}, {"modelType": "y", "acceleratorConfig": {"h100": {"minMemoryPerBillionParams": 2}}}]
-    assert [said.partition(":")[0] for said in ignored(parts.runtime(supportedModelFormats=formats))] == [
+    assert [said.partition(":")[0] for said in ignored_field_messages(parts.runtime(supportedModelFormats=formats))] == [
         "spec.supportedModelFormats.modelType has no effect",
         "spec.supportedModelFormats.acceleratorConfig.h100.minMemoryPerBillionParams has no effect",
     ]
@@ -57,7 +57,10 @@ def test_each_label_that_the_operator_sets_is_told() -> None:
     labels = dict.fromkeys((*LABELS_OF_OPERATOR, "team"), "a")
     written = parts.service(engine={"labels": labels}, router={"labels": labels})
     runtime = parts.runtime(decoderConfig={"labels": labels})
-    for found, places in ((in_service(written, None, False), ("engine", "router")), (ignored(runtime), ("decoderConfig",))):
+    for found, places in (
+        (in_service(written, None, False), ("engine", "router")),
+        (ignored_field_messages(runtime), ("decoderConfig",)),
+    ):
         assert found == tuple(
             f"label {name} of spec.{place} has no effect: the operator sets it on its pods"
             for place in places

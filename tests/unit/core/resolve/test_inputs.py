@@ -47,10 +47,10 @@ def model_body() -> Data:
 
 def revision(service: Data, runtime: Data, model: Data) -> str:
     """Return the name of the revision that results from these objects."""
-    parsed = parts.good(InferenceService.parse(service))
+    parsed = parts.ensure_valid(InferenceService.parse(service))
     deps = parts.deps(
-        parts.good(Model.parse(model)),
-        parts.good(Runtime.parse(runtime)),
+        parts.ensure_valid(Model.parse(model)),
+        parts.ensure_valid(Runtime.parse(runtime)),
         parts.accelerator("h200"),
         parts.accelerator("b200"),
     )

@@ -12,10 +12,10 @@ import pytest
 
 from ome_operator.api import FineTunedWeight, migrate
 from ome_operator.core.observed.objects import Deps, Ref
-from ome_operator.core.podspec.spelling import misspelled
+from ome_operator.core.podspec.spelling import misspelled_fields
 from ome_operator.core.resolve.inputs import resolve
-from ome_operator.core.resolve.references import MOST, missing, missing_classes
-from ome_operator.util.similar import similar
+from ome_operator.core.resolve.references import MOST, missing_classes, missing_references
+from ome_operator.util.similar import most_similar
 from tests.support import parts, yamls
 from tests.unit.core.resolve.test_references import EXAMPLES
 
@@ -157,14 +157,14 @@ def test_a_similar_name_is_found_quickly_among_many(of: str) -> None:
     """The names of objects of tenants are compared, of which there may be any number, with 253 characters each."""
     among = names(10_000, of)
     start = time.process_time()
-    similar(of, among)
+    most_similar(of, among)
     assert time.process_time() - start < SECONDS / 4
 
 
 def test_a_missing_object_among_many_is_found_quickly() -> None:
     assert isinstance(WEIGHTS, FineTunedWeight)
     start = time.process_time()
-    (found,) = missing(WEIGHTS, {Ref("BaseModel", f"team-{name}", name) for name in names(10_000)})
+    (found,) = missing_references(WEIGHTS, {Ref("BaseModel", f"team-{name}", name) for name in names(10_000)})
     assert "ClusterBaseModel tiny does not exist: apply it" in found.sentence
     assert time.process_time() - start < SECONDS
 
@@ -178,5 +178,5 @@ def test_a_name_of_any_length_gives_a_short_message() -> None:
 def test_a_long_field_of_a_pod_is_compared_with_none() -> None:
     written = parts.service(engine={"runner": {f"{each}{'image' * 2_000}": 1 for each in range(100)}, "volumes": []})
     start = time.process_time()
-    assert misspelled(written, None) == ()
+    assert misspelled_fields(written, None) == ()
     assert time.process_time() - start < SECONDS / 4

@@ -69,7 +69,7 @@ def test_fine_tuned_weights_are_weights() -> None:
         "modelType": "LoRA",
         "storage": {"storageUri": "hf://a/b", "path": "/etc/poet"},
     }
-    weight = parts.good(
+    weight = parts.ensure_valid(
         FineTunedWeight.parse({**yamls.model(), "kind": "FineTunedWeight", "metadata": {"name": "poet"}, "spec": base})
     )
     known = replace(deps("/mnt/models/tiny"), weights={"poet": weight})

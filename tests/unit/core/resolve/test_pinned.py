@@ -7,7 +7,7 @@ import pytest
 
 from ome_operator.api import InferenceService
 from ome_operator.core.observed.objects import Deps
-from ome_operator.core.resolve.inputs import Resolved, resolve
+from ome_operator.core.resolve.inputs import ResolvedService, resolve
 from tests.support import parts
 from tests.support.simulator import World
 from tests.unit.core.resolve.test_finetuned import having, weight
@@ -28,7 +28,7 @@ def deps(image: str = "a", uri: str = "hf://test/tiny", **spec: Any) -> Deps:
     return parts.deps(parts.model(uri), made, parts.accelerator("h200", discovery={"nodeSelector": {"gpu": "h200"}}))
 
 
-def again(one: InferenceService, before: Resolved, now: Deps, **kept: Any) -> Resolved:
+def again(one: InferenceService, before: ResolvedService, now: Deps, **kept: Any) -> ResolvedService:
     """Resolve the service again after an edit of the objects to which it refers."""
     assert before.inputs is not None, before.problems
     return resolve(one, now, {**kept, "r1": before.inputs})

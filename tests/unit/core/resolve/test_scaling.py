@@ -6,7 +6,7 @@ import pytest
 
 from ome_operator.core.problem import ProblemError
 from ome_operator.core.resolve.scaling import replica_policy
-from ome_operator.core.selection.accelerator import accelerated
+from ome_operator.core.selection.accelerator import accelerator_classes
 from ome_operator.core.weights.availability import availability
 from ome_operator.core.weights.mount import claim, mount, weights
 from tests.support import parts
@@ -30,7 +30,9 @@ H200 = parts.accelerator("h200", discovery={"nodeSelector": {"gpu": "h200"}})
 def chosen(**spec: Any) -> tuple[dict[str, Any], list[str]]:
     """Return the parts of the pod that the accelerator class adds, and the reasons of problems."""
     having = parts.deps(H200, parts.accelerator("other"))
-    found, problems = accelerated(parts.service(**spec), parts.runtime(supportedModelFormats=FORMATS), {}, having, None, {})
+    found, problems = accelerator_classes(
+        parts.service(**spec), parts.runtime(supportedModelFormats=FORMATS), {}, having, None, {}
+    )
     return found.parts, [one.reason for one in problems]
 
 

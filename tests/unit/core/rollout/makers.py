@@ -7,7 +7,7 @@ from ome_operator.core.observed.objects import Child, Pod
 from ome_operator.core.render import meta
 
 UID = "u"
-STEM = names.stem("svc", "engine", "r1")
+STEM = names.object_prefix("svc", "engine", "r1")
 
 
 def child(kind: str, name: str, owner: str = UID, revision: str = "r1", deleting: bool = False, **labels: str) -> Child:
@@ -23,7 +23,7 @@ def pod(name: str, rank: int = 0, group: int = 0, component: str = "engine", **m
     """Return a pod of a slice."""
     fields = {
         "revision": "r1",
-        "workload": names.leader(names.stem("svc", component, more.get("revision", "r1")), group),
+        "workload": names.leader(names.object_prefix("svc", component, more.get("revision", "r1")), group),
         "node": "n1",
         "ready": True,
         "deleting": False,

@@ -9,7 +9,7 @@ from ome_operator import keys, names
 from ome_operator.core.observed.objects import Pod
 from ome_operator.core.observed.slices import Slice
 from ome_operator.core.reconcile.plan import Patch
-from ome_operator.core.rollout.drain import NOTICE, Retained, hold
+from ome_operator.core.rollout.drain import NOTICE, RetainedGroups, retain_groups
 from tests.unit.core.rollout import makers
 from tests.unit.core.rollout.makers import STEM, leader_set, worker, worker_set
 
@@ -77,13 +77,15 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_which_groups_are_kept_for_now(case: str) -> None:
     told = CASES[case]
-    found = hold("engine", told.wanted, Slice("r1", SETS, (*told.leaders, worker(2))), NOW)
+    found = retain_groups("engine", told.wanted, Slice("r1", SETS, (*told.leaders, worker(2))), NOW)
     assert (found.numbers, found.wanted, found.patch, found.again) == (told.kept, told.wanted, told.patch, told.again)
 
 
 def test_pods_of_a_former_set_of_the_name_hold_nobody_up() -> None:
     stranger = leader(2)._replace(workload_uid="former")
-    assert hold("engine", (0, 1), Slice("r1", SETS, (leader(0), leader(1), stranger)), NOW) == Retained((0, 1), (0, 1))
+    assert retain_groups("engine", (0, 1), Slice("r1", SETS, (leader(0), leader(1), stranger)), NOW) == RetainedGroups(
+        (0, 1), (0, 1)
+    )
 
 
 def test_a_second_pod_of_a_leaders_set_is_not_asked() -> None:
@@ -91,15 +93,15 @@ def test_a_second_pod_of_a_leaders_set_is_not_asked() -> None:
     router sends requests to it.
     """
     second = leader(2)._replace(name=f"{STEM}-2-1", rank=-1)
-    found = hold("engine", (0, 1), Slice("r1", SETS, (leader(0), leader(1), second)), NOW)
-    assert found == Retained((0, 1), (0, 1))
+    found = retain_groups("engine", (0, 1), Slice("r1", SETS, (leader(0), leader(1), second)), NOW)
+    assert found == RetainedGroups((0, 1), (0, 1))
 
 
 def test_without_a_router_nobody_could_take_a_leader_out_first() -> None:
     running = Slice("r1", SETS, (leader(0), leader(1, NOW), leader(2, NOW)))
-    assert hold("engine", (0, 1), running, NOW, routed=False) == Retained((0, 1), (0, 1), (mark(1, None),))
+    assert retain_groups("engine", (0, 1), running, NOW, routed=False) == RetainedGroups((0, 1), (0, 1), (mark(1, None),))
 
 
 def test_a_leader_that_ends_is_not_marked() -> None:
     ending = leader(2)._replace(deleting=True)
-    assert hold("engine", (0, 1), Slice("r1", SETS, (ending,)), NOW) == Retained((0, 1), (0, 1))
+    assert retain_groups("engine", (0, 1), Slice("r1", SETS, (ending,)), NOW) == RetainedGroups((0, 1), (0, 1))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ome_operator.core.observed.objects import Pod
 from ome_operator.core.observed.slices import Slice
 from ome_operator.core.observed.telemetry import STALE, DrainReport
-from ome_operator.core.rollout.drain import EMPTY_READINGS, NOTICE, RECHECK, Drain, Retained, hold
+from ome_operator.core.rollout.drain import EMPTY_READINGS, NOTICE, RECHECK, Drain, RetainedGroups, retain_groups
 from tests.unit.core.rollout import makers
 from tests.unit.core.rollout.makers import leader_set
 
@@ -30,13 +30,13 @@ def report(uid: str, requests: int | None = 0, empty: int | None = EMPTY_READING
     return DrainReport(uid, NOW.timestamp() - age, requests, empty)
 
 
-def held(marked: float, *reports: DrainReport, routers: tuple[str, ...] = ROUTERS, limit: float = LIMIT) -> Retained:
+def held(marked: float, *reports: DrainReport, routers: tuple[str, ...] = ROUTERS, limit: float = LIMIT) -> RetainedGroups:
     """Return the groups that are kept while group 1 is drained, this number of seconds after the drain began."""
     going = makers.leader(1, draining=(NOW - timedelta(seconds=marked)).isoformat())
     sets = (leader_set(0), leader_set(1))
     found = Slice("r1", sets, (makers.leader(0), going, *map(router, routers)))
     drains: Mapping[str, tuple[DrainReport, ...]] = {UID: reports} if reports else {}
-    return hold("engine", (0,), found, NOW, drain=Drain(drains, limit))
+    return retain_groups("engine", (0,), found, NOW, drain=Drain(drains, limit))
 
 
 BUSY = report("r1", requests=4, empty=0)
@@ -61,7 +61,7 @@ def test_what_is_unknown_means_the_notice(case: str) -> None:
 
 
 def test_an_engine_without_requests_is_stopped_at_once() -> None:
-    assert held(5, report("r1"), report("r2")) == Retained((0,), (0,))
+    assert held(5, report("r1"), report("r2")) == RetainedGroups((0,), (0,))
 
 
 def test_an_engine_with_requests_is_kept_and_looked_at_again() -> None:
@@ -107,7 +107,7 @@ def test_an_ended_router_is_not_waited_for_and_one_that_ends_is() -> None:
 
     def kept(other: Pod) -> tuple[int, ...]:
         pods = (makers.leader(0), going, router("r1"), other)
-        return hold("engine", (0,), Slice("r1", sets, pods), NOW, drain=drain).numbers
+        return retain_groups("engine", (0,), Slice("r1", sets, pods), NOW, drain=drain).numbers
 
     assert kept(router("r2")._replace(over=True)) == (0,)
     assert kept(router("r2", deleting=True)) == (0, 1)
@@ -115,7 +115,7 @@ def test_an_ended_router_is_not_waited_for_and_one_that_ends_is() -> None:
 
 def test_a_leader_that_is_not_marked_yet_is_marked_whatever_is_reported() -> None:
     found = Slice("r1", (leader_set(0), leader_set(1)), (makers.leader(0), makers.leader(1), router("r1")))
-    kept = hold("engine", (0,), found, NOW, drain=Drain({UID: (report("r1"),)}, LIMIT))
+    kept = retain_groups("engine", (0,), found, NOW, drain=Drain({UID: (report("r1"),)}, LIMIT))
     assert kept.numbers == (0, 1) and len(kept.patch) == 1 and kept.again == NOTICE
 
 

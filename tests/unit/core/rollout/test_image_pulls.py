@@ -8,9 +8,9 @@ import pytest
 
 from ome_operator import keys
 from ome_operator.core.observed.objects import Refusal
-from ome_operator.core.rollout.image_pulls import PullOutcome, outcome
+from ome_operator.core.rollout.image_pulls import PullOutcome, pull_outcome
 from tests.support import parts
-from tests.support.parts import changed
+from tests.support.parts import change_deps
 from tests.support.pulling import LIMIT, LOST, NEW, OLD, PODLESS, STUCK, TIMEOUT, PullingWorld, node, serving
 from tests.support.shapes import Shape
 from tests.support.simulator import START
@@ -128,7 +128,7 @@ def test_refused_jobs_are_not_waited_for_and_reported() -> None:
         plan = world.sync()
     refused = [apply.manifest["metadata"]["name"] for apply in plan.apply if apply.kind == "Job"]
     assert len(refused) == LIMIT
-    world.deps = changed(world.deps, image_pulls=100)
+    world.deps = change_deps(world.deps, image_pulls=100)
     revision = refused[0].split("-pull-")[1][:8]
     world.refusals = {("Job", name): Refusal("Forbidden", "no Jobs here") for name in refused}
     plan = world.sync()
@@ -289,7 +289,7 @@ def test_exit_of_pull_job_proves_pulled_image(status: dict[str, object], wanted:
     """
     world = pulling()
     job = world.jobs()[0].facts(world.service)
-    assert outcome(job._replace(content={"status": status, "generation": 0}), START + timedelta(seconds=100)) is wanted
+    assert pull_outcome(job._replace(content={"status": status, "generation": 0}), START + timedelta(seconds=100)) is wanted
 
 
 def test_images_that_are_never_pulled_are_left_alone() -> None:

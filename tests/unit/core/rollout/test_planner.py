@@ -2,7 +2,7 @@
 
 import pytest
 
-from ome_operator.core.rollout.planner import Bounds, Counts, GroupCounts, stay, step
+from ome_operator.core.rollout.planner import Bounds, Counts, GroupCounts, keep_groups, step
 
 WANTED = {"engine": 3}
 SURGE = Bounds({"engine": 1}, {"engine": 0})
@@ -53,12 +53,12 @@ def test_alone_a_slice_waits_for_nobody(bounds: Bounds, dying: int) -> None:
     and its pods wait for nodes.
     """
     assert step(WANTED, "new", {"new": some(1, dying=dying)}, bounds) == {"new": {"engine": 3}}
-    assert stay(WANTED, "new", {"new": some(1, dying=dying)}) == {"new": {"engine": 3}}
+    assert keep_groups(WANTED, "new", {"new": some(1, dying=dying)}) == {"new": {"engine": 3}}
 
 
 def test_while_nothing_may_be_replaced_they_count_as_well() -> None:
-    assert stay(WANTED, "first", {"first": some(1), "old": some(1)})["first"] == {"engine": 2}
-    assert stay(WANTED, "first", {"first": some(1, dying=1), "old": some(1)})["first"] == {"engine": 1}
+    assert keep_groups(WANTED, "first", {"first": some(1), "old": some(1)})["first"] == {"engine": 2}
+    assert keep_groups(WANTED, "first", {"first": some(1, dying=1), "old": some(1)})["first"] == {"engine": 1}
 
 
 def test_each_role_has_its_own_room() -> None:

@@ -11,7 +11,7 @@ from ome_operator.core.observed.objects import Child, Pod
 from ome_operator.core.observed.slices import Slice
 from ome_operator.core.reconcile.plan import Delete, NodeLost
 from ome_operator.core.render import meta
-from ome_operator.core.rollout.retire import WORKER_GRACE, leftovers, retire
+from ome_operator.core.rollout.retire import WORKER_GRACE, remove_extra_groups, retire_revision
 from tests.support.selectors import matches
 from tests.unit.core.rollout.makers import (
     BUDGET,
@@ -31,7 +31,7 @@ EVERYTHING = (ROUTER, LEADERS, WORKERS, BUDGET)
 
 def step(children: tuple[Child, ...], *pods: Pod) -> tuple[list[str], str]:
     """Return the names of the objects that are deleted next, and what the removal waits for."""
-    found = retire("svc", Slice("r1", children, pods))
+    found = retire_revision("svc", Slice("r1", children, pods))
     return [one.name for one in found.delete], found.waits_for
 
 
@@ -72,8 +72,8 @@ def test_deletes_are_guarded_by_what_must_be_gone() -> None:
     """Each deletion has a guard that names what must be gone before. The executor reads the guard live, because the cache
     may be out of date.
     """
-    (leaders,) = retire("svc", Slice("r1", (LEADERS, WORKERS), ())).delete
-    (workers,) = retire("svc", Slice("r1", (WORKERS,), ())).delete
+    (leaders,) = retire_revision("svc", Slice("r1", (LEADERS, WORKERS), ())).delete
+    (workers,) = retire_revision("svc", Slice("r1", (WORKERS,), ())).delete
     router = meta.labels("svc", "router", "r1")
     leader = {**meta.labels("svc", "decoder", "r1"), keys.WORKER_INDEX: "0"}
     assert leaders.guard is not None and matches(leaders.guard.selector, router)
@@ -89,7 +89,7 @@ GROUPS = pytest.mark.parametrize("group", range(3))
 
 def left(kept: Collection[int], children: tuple[Child, ...], *pods: Pod) -> tuple[Delete, ...]:
     """Return the deletions if the engine has to keep these groups."""
-    return leftovers("svc", "engine", kept, Slice("r1", children, pods))
+    return remove_extra_groups("svc", "engine", kept, Slice("r1", children, pods))
 
 
 def down(kept: Collection[int], children: tuple[Child, ...], *pods: Pod) -> list[str]:
@@ -204,8 +204,8 @@ def test_workers_do_not_wait_for_a_leader_on_a_lost_node(group: int) -> None:
     """
     dead = leader(group)._replace(deleting=True, node="n9")
     found = Slice("r1", (worker_set(group),), (dead, worker(group)))
-    assert leftovers("svc", "engine", (), found) == ()
-    (delete,) = leftovers("svc", "engine", (), found, {dead.uid})
+    assert remove_extra_groups("svc", "engine", (), found) == ()
+    (delete,) = remove_extra_groups("svc", "engine", (), found, {dead.uid})
     assert (delete.name, delete.guard) == (worker_set(group).name, NodeLost("n9"))
 
 
@@ -229,6 +229,6 @@ def test_a_set_that_is_no_groups_is_left_alone() -> None:
 
 
 def test_the_other_roles_groups_are_not_touched() -> None:
-    other = worker_set(1, names.stem("svc", "decoder", "r1"))
+    other = worker_set(1, names.object_prefix("svc", "decoder", "r1"))
     other = other._replace(labels={**other.labels, keys.COMPONENT: "decoder"})
     assert down({0}, (other,), pod("x", component="decoder", group=1, rank=1)) == []

@@ -15,16 +15,16 @@ from tests.unit.core.observed.test_revisions import stored
 
 def test_equal_inputs_are_the_same_revision_the_newest_first() -> None:
     inputs = {"engine": {"labels": {"a": "1"}}}
-    known = observed.stored([stored("a", 1, inputs), stored("b", 2, inputs), stored("c", 3)], "u")
-    found = revisions.match(inputs, known)
+    known = observed.stored_revisions([stored("a", 1, inputs), stored("b", 2, inputs), stored("c", 3)], "u")
+    found = revisions.find_equivalent(inputs, known)
     assert found is not None and found.name == "b"
-    assert revisions.match({"engine": {}}, known) is None
+    assert revisions.find_equivalent({"engine": {}}, known) is None
 
 
 def test_a_name_that_is_taken_gets_a_counter() -> None:
     inputs = {"engine": {}}
     taken = names.digest(inputs)
-    known = observed.stored([stored(taken, 1)], "u")
+    known = observed.stored_revisions([stored(taken, 1)], "u")
     other = revisions.name_of(inputs, known)
     assert other != taken and len(other) == len(taken)
     assert revisions.name_of(inputs, []) == taken
@@ -34,8 +34,8 @@ def test_a_name_that_is_taken_gets_a_counter() -> None:
     ("used", "gone"), [(frozenset(), ["a", "b"]), (frozenset({"a"}), ["b", "c"]), (frozenset("abcde"), [])]
 )
 def test_the_oldest_that_nothing_uses_go(used: frozenset[str], gone: list[str]) -> None:
-    known = observed.stored([stored(name, number) for number, name in enumerate("abcde")], "u")
-    assert [one.name for one in revisions.surplus(known, used, 3)] == gone
+    known = observed.stored_revisions([stored(name, number) for number, name in enumerate("abcde")], "u")
+    assert [one.name for one in revisions.revisions_beyond_limit(known, used, 3)] == gone
 
 
 def rolled(*images: str) -> World:

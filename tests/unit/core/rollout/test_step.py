@@ -6,11 +6,11 @@ from ome_operator.core.observed.objects import Child
 from ome_operator.core.observed.slices import Slice
 from ome_operator.core.reasons import Reason
 from ome_operator.core.rollout.planner import Bounds, GroupCounts, ReplicaCounts
-from ome_operator.core.rollout.step import OPEN, Gate, RolloutStep, decide
+from ome_operator.core.rollout.step import OPEN, RolloutGate, RolloutStep, decide_step
 from tests.unit.core.rollout.makers import BUDGET, LEADERS, ROUTER, pod
 
-CLOSED = Gate("Paused", "revision new waits")
-NO_ROOM = Gate("DoesNotFit", "revision new does not fit")
+CLOSED = RolloutGate("Paused", "revision new waits")
+NO_ROOM = RolloutGate("DoesNotFit", "revision new does not fit")
 RECREATE = Bounds({}, {"engine": 1}, alone=True)
 WANTED = {"engine": 1}
 
@@ -25,12 +25,14 @@ def gone(revision: str, *left: Child) -> Slice:
     return Slice(revision, left, ())
 
 
-def decided(target: str, *present: Slice, gate: Gate = OPEN, ahead: str = "", bounds: Bounds = RECREATE) -> RolloutStep:
+def decided(
+    target: str, *present: Slice, gate: RolloutGate = OPEN, ahead: str = "", bounds: Bounds = RECREATE
+) -> RolloutStep:
     """Return the decision about these slices, each of which has one engine group."""
     names = {one.revision for one in present}
     seen = {one.revision: {"engine": groups(one)} for one in present}
     numbers = ReplicaCounts(dict.fromkeys(names | {target}, WANTED), seen, seen, bounds)
-    return decide("svc", target, {one.revision: one for one in present}, gate, numbers, ahead)
+    return decide_step("svc", target, {one.revision: one for one in present}, gate, numbers, ahead)
 
 
 def groups(one: Slice) -> GroupCounts:
@@ -98,7 +100,7 @@ def test_of_several_old_slices_all_go() -> None:
 
 
 @pytest.mark.parametrize(("gate", "ahead"), [(CLOSED, ""), (OPEN, "team/other")])
-def test_what_is_half_gone_is_made_whole_again_while_nothing_else_may_start(gate: Gate, ahead: str) -> None:
+def test_what_is_half_gone_is_made_whole_again_while_nothing_else_may_start(gate: RolloutGate, ahead: str) -> None:
     assert decided("new", gone("a", BUDGET), gone("b", ROUTER, BUDGET), gate=gate, ahead=ahead).keep == ("b",)
     assert decided("new", gone("a", BUDGET), whole("c"), gone("d", ROUTER), gate=gate, ahead=ahead).keep == ("c",)
     assert decided("new", gone("a", BUDGET), gate=gate, ahead=ahead).keep == ("a",)
@@ -107,7 +109,7 @@ def test_what_is_half_gone_is_made_whole_again_while_nothing_else_may_start(gate
 
 def test_a_check_that_is_under_way_rebuilds_nothing() -> None:
     """While the checks of a rollout are repeated after a restart of the operator, removed groups are not created again."""
-    assert decided("new", gone("old", ROUTER), gate=Gate(Reason.CHECKING, "")).keep == ()
+    assert decided("new", gone("old", ROUTER), gate=RolloutGate(Reason.CHECKING, "")).keep == ()
 
 
 def test_during_a_check_a_group_that_leaves_is_not_replaced_twice() -> None:
@@ -116,7 +118,9 @@ def test_during_a_check_a_group_that_leaves_is_not_replaced_twice() -> None:
     """
     seen = {"old": {"engine": GroupCounts(2, (True, True), 2)}}
     numbers = ReplicaCounts({"old": WANTED, "new": WANTED}, seen, seen, RECREATE)
-    assert decide("svc", "new", {"old": whole("old")}, Gate(Reason.CHECKING, ""), numbers).groups == {"old": WANTED}
+    assert decide_step("svc", "new", {"old": whole("old")}, RolloutGate(Reason.CHECKING, ""), numbers).groups == {
+        "old": WANTED
+    }
 
 
 def test_a_slice_that_lost_its_leaders_is_repaired_though_the_gate_is_closed() -> None:

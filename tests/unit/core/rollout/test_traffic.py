@@ -16,7 +16,7 @@ from ome_operator.core.rollout import traffic
 from ome_operator.core.rollout.traffic import NOTICE, SETTLED
 from tests.support import parts, routing
 from tests.support.live import Live, LivePod
-from tests.support.parts import changed
+from tests.support.parts import change_deps
 from tests.support.shapes import GATEWAY, Shape
 from tests.support.simulator import World
 
@@ -25,14 +25,14 @@ ROUTE = ("HTTPRoute", "svc")
 
 def world(shape: Shape, seed: int = 1) -> World:
     """Return a ready service behind a Gateway."""
-    made = World(shape.service(), changed(shape.deps(), exposure=GATEWAY), seed)
+    made = World(shape.service(), change_deps(shape.deps(), exposure=GATEWAY), seed)
     made.settle()
     return made
 
 
 def edit(on: World, shape: Shape) -> None:
     """Let the user change the service or the runtime."""
-    on.edit(shape.service(), changed(shape.deps(), exposure=GATEWAY))
+    on.edit(shape.service(), change_deps(shape.deps(), exposure=GATEWAY))
 
 
 def weights(on: World) -> dict[str, int]:
@@ -56,7 +56,7 @@ def revision(on: World) -> str:
 
 def ready_groups(on: World) -> dict[str, int]:
     """Return the number of ready engines of each revision whose router is ready. Every group has one pod."""
-    can = routing.serving(on.children.values(), on.pods.values())
+    can = routing.serving_revisions(on.children.values(), on.pods.values())
     ready = [pod.labels for pod in on.pods.values() if pod.ready and not pod.deleting]
     return {
         name: sum(labels[keys.REVISION] == name and labels[keys.COMPONENT] == "engine" for labels in ready) for name in can
@@ -88,7 +88,7 @@ def test_it_leads_to_the_service_itself_until_the_slice_has_its_own() -> None:
     that does not exist would answer every request with an error.
     """
     shape = Shape(size=1)
-    on = World(shape.service(), changed(shape.deps(), exposure=GATEWAY), 1)
+    on = World(shape.service(), change_deps(shape.deps(), exposure=GATEWAY), 1)
     on.carry_out(on.sync())
     assert route.weights(on.children[ROUTE].manifest) == {"svc": 1}
 
@@ -150,7 +150,7 @@ def test_requests_come_to_a_slice_when_its_router_has_been_ready_for_a_while(str
     waits = list[float | None]()
 
     def watch(plan: Plan) -> None:
-        can = routing.serving(on.children.values(), on.pods.values()) - {first}
+        can = routing.serving_revisions(on.children.values(), on.pods.values()) - {first}
         routers = [pod for pod in on.pods.values() if pod.labels[keys.COMPONENT] == keys.ROUTER and pod.ready]
         since = {datetime.fromisoformat(pod.since) for pod in routers if pod.labels[keys.REVISION] in can}
         if any((on.now - moment).total_seconds() < SETTLED for moment in since):
@@ -185,7 +185,7 @@ def test_slices_keep_their_share_while_their_routers_are_replaced() -> None:
     before, seen = {pod.uid for pod in on.pods.values()}, 0
     for _ in range(60):
         on.carry_out(on.sync())
-        if routing.serving(on.children.values(), on.pods.values()) == {first, second}:
+        if routing.serving_revisions(on.children.values(), on.pods.values()) == {first, second}:
             assert weights(on) == {first: 3, second: 1}
             seen += 1
         on.step()
@@ -213,8 +213,8 @@ def test_a_slice_settles_with_the_first_of_its_routers(since: tuple[float | None
 def test_the_first_slice_gets_requests_at_once() -> None:
     """The first slice of a service gets requests at once, because no other slice could answer them."""
     shape = Shape(size=1)
-    on = World(shape.service(), changed(shape.deps(), exposure=GATEWAY), 1)
-    until(on, lambda: routing.serving(on.children.values(), on.pods.values()))
+    on = World(shape.service(), change_deps(shape.deps(), exposure=GATEWAY), 1)
+    until(on, lambda: routing.serving_revisions(on.children.values(), on.pods.values()))
     on.carry_out(on.sync())
     assert weights(on) == {revision(on): 1}
 

@@ -49,7 +49,7 @@ def test_the_last_numbers_of_each_role_are_kept_however_they_became_zero() -> No
         facts({}, BOTH, 40, former=BOTH),
     )
     assert found == {"since": text(0), "groups": {"engine": 2, "decoder": 3}}
-    assert (zero.wanted(found, "engine"), zero.wanted(found, "decoder")) == (2, 3)
+    assert (zero.groups_when_woken(found, "engine"), zero.groups_when_woken(found, "decoder")) == (2, 3)
     again = story(
         facts({}, BOTH, 0, former={"engine": 2, "decoder": 3}),
         facts({}, {"engine": 1, "decoder": 1}, 50, former=BOTH),
@@ -60,7 +60,7 @@ def test_the_last_numbers_of_each_role_are_kept_however_they_became_zero() -> No
 
 def test_a_service_that_was_created_without_groups_comes_back_with_one_of_each_role() -> None:
     found = story(facts({}, BOTH, 0))
-    assert found == {"since": text(0)} and [zero.wanted(found, role) for role in BOTH] == [1, 1]
+    assert found == {"since": text(0)} and [zero.groups_when_woken(found, role) for role in BOTH] == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_the_pass_in_which_a_role_becomes_zero_wakes_nothing() -> None:
 def test_one_wake_at_a_time() -> None:
     """After a wake, the service keeps the number of groups that the wake has set, so further requests change nothing."""
     found = story(facts({}, BOTH, 0), facts({}, BOTH, 30, arrived=29))
-    assert zero.kept(found, "engine", wakes=True, now=at(31)) == 1
+    assert zero.kept_groups(found, "engine", wakes=True, now=at(31)) == 1
     later = zero.state(facts(found, {"engine": 1, "decoder": 1}, 60, arrived=59))
     assert later["wake"] == {"time": text(30), "by": "Request"}
 
@@ -115,7 +115,7 @@ def test_the_seconds_until_it_served_and_until_the_first_token_are_stored_once()
 def test_a_changed_scale_is_a_wake_too_and_is_not_kept() -> None:
     found = story(facts({}, BOTH, 0, former={"engine": 2, "decoder": 2}), facts({}, {"engine": 3, "decoder": 1}, 60))
     assert found["wake"] == {"time": text(60), "by": "Scale"}
-    assert zero.kept(found, "engine", wakes=True, now=at(61)) == 0
+    assert zero.kept_groups(found, "engine", wakes=True, now=at(61)) == 0
 
 
 @pytest.mark.parametrize(
@@ -133,24 +133,27 @@ def test_a_woken_service_is_kept_for_ten_minutes_after_it_serves(
     """
     woken = {"time": text(0), "by": "Request", **({} if served is None else {"servedAfterSeconds": served})}
     before = {"groups": {"engine": 2}, "wake": woken}
-    assert zero.kept(before, "engine", wakes=wakes, now=at(seconds)) == groups
-    assert zero.kept(before, "router", wakes=wakes, now=at(seconds)) == 0
-    assert zero.kept({**before, "since": text(1)}, "engine", wakes=wakes, now=at(seconds)) == 0
+    assert zero.kept_groups(before, "engine", wakes=wakes, now=at(seconds)) == groups
+    assert zero.kept_groups(before, "router", wakes=wakes, now=at(seconds)) == 0
+    assert zero.kept_groups({**before, "since": text(1)}, "engine", wakes=wakes, now=at(seconds)) == 0
 
 
 @pytest.mark.parametrize("time", ["", "soon", 7, None, "2027-01-01T00:00:00+00:00", "2026-11-28T11:00:00"])
 def test_a_time_that_cannot_be_read_is_no_time(time: Any) -> None:
     before = {"since": time, "wake": {"time": time, "by": "Request"}}
-    assert zero.kept({"wake": before["wake"]}, "engine", wakes=True, now=NOW) == 0
+    assert zero.kept_groups({"wake": before["wake"]}, "engine", wakes=True, now=NOW) == 0
     assert not zero.is_woken(facts(before, BOTH, arrived=-1))
-    assert zero.again(before, NOW) is None
+    assert zero.seconds_until_change(before, NOW) is None
     assert zero.state(facts(before, {"engine": 1}, serves=True))["wake"]["by"] in ("Scale", "Request")
 
 
 def test_the_first_token_is_looked_for_and_the_end_of_the_time_up_is_not_missed() -> None:
     wake = {"time": text(0), "by": "Request"}
-    assert zero.again({"wake": wake}, at(10)) == 3591
-    assert zero.again({"wake": {**wake, "servedAfterSeconds": 50.0}}, at(60)) == zero.RECHECK
-    assert zero.again({"wake": {**wake, "servedAfterSeconds": 50.0, "firstTokenAfterSeconds": 60.0}}, at(60)) == 591
-    assert zero.again({"wake": {**wake, "by": "Scale", "servedAfterSeconds": 50.0}}, at(4000)) is None
-    assert zero.again({"since": text(0), "wake": wake}, at(60)) is None
+    assert zero.seconds_until_change({"wake": wake}, at(10)) == 3591
+    assert zero.seconds_until_change({"wake": {**wake, "servedAfterSeconds": 50.0}}, at(60)) == zero.RECHECK
+    assert (
+        zero.seconds_until_change({"wake": {**wake, "servedAfterSeconds": 50.0, "firstTokenAfterSeconds": 60.0}}, at(60))
+        == 591
+    )
+    assert zero.seconds_until_change({"wake": {**wake, "by": "Scale", "servedAfterSeconds": 50.0}}, at(4000)) is None
+    assert zero.seconds_until_change({"since": text(0), "wake": wake}, at(60)) is None

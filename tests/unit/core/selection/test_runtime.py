@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ome_operator.api import InferenceService, Model, Runtime
-from ome_operator.api.well_known import packaged
+from ome_operator.api.well_known import load_all
 from ome_operator.core.observed.objects import Deps, Ref
 from ome_operator.core.resolve.identity import CHOSEN
 from ome_operator.core.resolve.inputs import resolve
@@ -16,7 +16,7 @@ from ome_operator.core.selection.match import violations
 from ome_operator.core.selection.model_profile import parameter_count, profile_of
 from ome_operator.core.selection.runtime import Selection, select
 from tests.support import parts
-from tests.support.parts import good
+from tests.support.parts import ensure_valid
 
 FORMAT: dict[str, Any] = {
     "modelFormat": {"name": "safetensors", "version": "1.0.0"},
@@ -167,25 +167,25 @@ def test_facts_of_the_files_count_where_the_spec_is_silent() -> None:
 
 def test_of_a_well_known_model_it_need_not_be_written_what_it_is() -> None:
     bare, facts = parts.model("hf://kimi-ai/Kimi-K2-Chat"), {"architecture": "Other", "framework": {"name": "transformers"}}
-    seen = profile_of(bare, True, packaged())
+    seen = profile_of(bare, True, load_all())
     assert (seen.architecture, seen.quantization, seen.parameters) == (
         "DeepseekV3ForCausalLM",
         "fp8",
         pytest.approx(1.03e12),
     )
     assert (seen.well_known, seen.learned) == ("moonshotai/Kimi-K2-Instruct", False)
-    assert profile_of(bare, False, packaged()).architecture == "", "a stored choice is based on the fields that users wrote"
-    read = profile_of(replace(bare, status={"facts": facts}), True, packaged())
+    assert profile_of(bare, False, load_all()).architecture == "", "a stored choice is based on the fields that users wrote"
+    read = profile_of(replace(bare, status={"facts": facts}), True, load_all())
     assert (read.architecture, read.quantization, read.well_known) == ("Other", "", ""), "the files take precedence"
-    wrote = profile_of(parts.model("hf://kimi-ai/Kimi-K2-Chat", quantization="int4"), True, packaged())
+    wrote = profile_of(parts.model("hf://kimi-ai/Kimi-K2-Chat", quantization="int4"), True, load_all())
     assert (wrote.quantization, wrote.architecture) == ("int4", "DeepseekV3ForCausalLM")
-    plain = profile_of(parts.model("hf://kimi-ai/Kimi-K2-Chat", modelArchitecture="DeepseekV3ForCausalLM"), True, packaged())
+    plain = profile_of(parts.model("hf://kimi-ai/Kimi-K2-Chat", modelArchitecture="DeepseekV3ForCausalLM"), True, load_all())
     assert (plain.quantization, plain.well_known) == ("", ""), "the user states that the weights are not quantized"
 
 
 def test_a_runtime_is_chosen_for_a_well_known_model_and_stays_when_its_files_are_read() -> None:
     bare = parts.model("hf://moonshotai/Kimi-K2-Instruct")
-    deps = replace(parts.deps(bare, candidate("one")), well_known=packaged())
+    deps = replace(parts.deps(bare, candidate("one")), well_known=load_all())
     before = chosen(deps)
     assert before[CHOSEN]["name"] == "one"
     learned = replace(bare, status={"facts": {"architecture": "Other"}})
@@ -327,7 +327,7 @@ STORED = {"storageUri": "local:///models/acme", "path": "/models/acme"}
 
 def test_a_model_that_states_nothing_gets_every_field_to_write_once() -> None:
     """One message names all missing fields of a model. Reported: each message named one more, so a user needed three."""
-    bare = good(Model.parse({"kind": "ClusterBaseModel", "metadata": {"name": "tiny"}, "spec": {"storage": STORED}}))
+    bare = ensure_valid(Model.parse({"kind": "ClusterBaseModel", "metadata": {"name": "tiny"}, "spec": {"storage": STORED}}))
     asks = {"modelArchitecture": "OlmoeForCausalLM", "quantization": None, "modelFramework": None}
     tp8 = candidate("acme-tp8", modelFormat={"name": "safetensors"}, **asks)
     (problem,) = [one for one in resolve(unnamed(), parts.deps(bare, tp8)).problems if one.reason == "NoRuntimeFits"]
@@ -335,7 +335,7 @@ def test_a_model_that_states_nothing_gets_every_field_to_write_once() -> None:
         assert problem.message.count(field) == 1, problem.message
     assert "asks for" in problem.message and "agent.enabled=true" in problem.message
     written = {"modelFormat": {"name": "safetensors"}, "modelArchitecture": "OlmoeForCausalLM"}
-    stated = good(
+    stated = ensure_valid(
         Model.parse({"kind": "ClusterBaseModel", "metadata": {"name": "tiny"}, "spec": {"storage": STORED, **written}})
     )
     assert chosen(parts.deps(stated, tp8))[CHOSEN]["name"] == "acme-tp8", "following the message is enough"

@@ -4,7 +4,7 @@ pkg/modelver).
 
 import pytest
 
-from ome_operator.core.selection.versions import accepts
+from ome_operator.core.selection.versions import accepts_version
 
 GT, GE = "GreaterThan", "GreaterThanOrEqual"
 
@@ -19,7 +19,7 @@ GT, GE = "GreaterThan", "GreaterThanOrEqual"
     ],
 )  # fmt: skip
 def test_the_runtimes_version_stands_on_the_left(operator: str | None, runtime: str, model: str, serves: bool) -> None:
-    assert accepts(operator, runtime, model) == serves
+    assert accepts_version(operator, runtime, model) == serves
 
 
 @pytest.mark.parametrize(
@@ -33,13 +33,17 @@ def test_the_runtimes_version_stands_on_the_left(operator: str | None, runtime: 
 def test_what_is_no_official_release_is_only_equal_to_itself(
     operator: str | None, runtime: str, model: str, serves: bool
 ) -> None:
-    assert accepts(operator, runtime, model) == serves
+    assert accepts_version(operator, runtime, model) == serves
 
 
 @pytest.mark.parametrize(("runtime", "model"), [("4.57", "4.48.3"), ("5", "4.48"), ("v2.0.0", "1.0.0"), ("next", "1.0")])
 def test_unlike_forms_are_not_ordered(runtime: str, model: str) -> None:
-    assert not accepts(GE, runtime, model)
+    assert not accepts_version(GE, runtime, model)
 
 
 def test_parts_that_are_not_written_are_zero() -> None:
-    assert accepts(None, "1", "1.0.0") and accepts("Equal", "1.0", "1.0.0") and accepts(GE, "latest", "latest")
+    assert (
+        accepts_version(None, "1", "1.0.0")
+        and accepts_version("Equal", "1.0", "1.0.0")
+        and accepts_version(GE, "latest", "latest")
+    )

@@ -8,14 +8,14 @@ import pytest
 
 from ome_operator.api import InferenceService, Model, Serving, SglangModel
 from ome_operator.api.kinds import KINDS
-from ome_operator.api.well_known import packaged
+from ome_operator.api.well_known import load_all
 from ome_operator.core.observed.objects import Deps, Ref
-from ome_operator.core.reasons import NOTHING, Why
+from ome_operator.core.reasons import NOTHING, ReasonedMessage
 from ome_operator.core.sglang.convert import desired_object, source
 from ome_operator.core.sglang.status import mirrored_status
 from tests.support import parts
 from tests.support.conditions import plain
-from tests.support.parts import changed
+from tests.support.parts import change_deps
 
 NOW = datetime(2026, 1, 1)
 
@@ -24,14 +24,14 @@ def short(repo: str = "kimi-ai/Kimi-K2-Chat", **spec: Any) -> SglangModel:
     """Return a ClusterBaseModel of sglang.ai, by default that of the shorter text in docs/seeds.md."""
     body = {"source": {"huggingface": {"repo": repo}}, **spec}
     metadata = {"name": "kimi-k2-chat", "uid": "u", "generation": 3}
-    return parts.good(SglangModel.parse({"kind": "ClusterBaseModel", "metadata": metadata, "spec": body}))
+    return parts.ensure_valid(SglangModel.parse({"kind": "ClusterBaseModel", "metadata": metadata, "spec": body}))
 
 
 def serving(runtime: str | None = "sglang") -> Serving:
     """Return a Serving of sglang.ai, by default that of the shorter text in docs/seeds.md."""
     spec = {"baseModel": "kimi-k2-chat"} | ({"runtime": runtime} if runtime else {})
     metadata = {"name": "kimi-k2-chat", "namespace": "team", "uid": "u", "generation": 3}
-    return parts.good(Serving.parse({"kind": "Serving", "metadata": metadata, "spec": spec}))
+    return parts.ensure_valid(Serving.parse({"kind": "Serving", "metadata": metadata, "spec": spec}))
 
 
 def made(one: SglangModel | Serving, deps: Deps | None = None) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def made(one: SglangModel | Serving, deps: Deps | None = None) -> dict[str, Any]
 def catalog(**status: Any) -> Deps:
     """Return the shipped runtimes, and a model whose files have been read."""
     _, deps = parts.kimi()
-    model = parts.good(Model.parse(made(short())))
+    model = parts.ensure_valid(Model.parse(made(short())))
     facts = {
         "architecture": "DeepseekV3ForCausalLM", "quantization": {"name": "fp8"}, "parameters": 1026408232448,
         "format": {"name": "safetensors"}, "framework": {"name": "transformers"}, **status,
@@ -58,7 +58,7 @@ def test_a_model_of_the_hub() -> None:
     assert manifest["metadata"]["ownerReferences"] == [
         {"apiVersion": "sglang.ai/v1", "kind": "ClusterBaseModel", "name": "kimi-k2-chat", "uid": "u", "controller": True}
     ]
-    parts.good(Model.parse(manifest))
+    parts.ensure_valid(Model.parse(manifest))
 
 
 def test_a_revision_and_a_path_go_along() -> None:
@@ -74,7 +74,7 @@ def test_a_service_gets_the_components_of_the_runtime_that_fits() -> None:
     manifest = made(serving(), catalog())
     assert manifest["spec"] == {"model": {"name": "kimi-k2-chat"}, "engine": {}, "decoder": {}, "router": {}}
     assert manifest["metadata"]["annotations"]["ome.io/engine"] == "sglang"
-    parts.good(InferenceService.parse(manifest))
+    parts.ensure_valid(InferenceService.parse(manifest))
 
 
 def test_a_runtime_may_be_named() -> None:
@@ -159,12 +159,12 @@ def test_a_model_is_told_of_its_source() -> None:
 
 
 def test_without_a_fitting_runtime_it_is_said_where_to_name_one_and_who_would_read_the_files() -> None:
-    unknown = replace(parts.good(Model.parse(made(short("a/B")))), status={})
+    unknown = replace(parts.ensure_valid(Model.parse(made(short("a/B")))), status={})
     deps = replace(catalog(), models={Ref("ClusterBaseModel", "", unknown.name): unknown})
     _, (reason, sentence) = desired_object(serving(), deps)
     assert reason == "NoRuntimeFits" and "spec.runtime" in sentence
     assert "agent.enabled=true" in sentence
-    assert "agent.enabled" not in desired_object(serving(), changed(deps, model_agent=True))[1][1]
+    assert "agent.enabled" not in desired_object(serving(), change_deps(deps, model_agent=True))[1][1]
 
 
 def test_the_announcement_is_served_before_anybody_has_read_a_file() -> None:
@@ -172,13 +172,13 @@ def test_the_announcement_is_served_before_anybody_has_read_a_file() -> None:
     file: the models are well known, so their facts are available without their files.
     """
     for repo in ("kimi-ai/Kimi-K2-Chat", "kimi-ai/Kimi-K2-Base"):
-        model = parts.good(Model.parse(made(short(repo))))
-        deps = replace(catalog(), models={Ref("ClusterBaseModel", "", model.name): model}, well_known=packaged())
+        model = parts.ensure_valid(Model.parse(made(short(repo))))
+        deps = replace(catalog(), models={Ref("ClusterBaseModel", "", model.name): model}, well_known=load_all())
         assert made(serving(), deps)["spec"] == {"model": {"name": model.name}, "engine": {}, "decoder": {}, "router": {}}
 
 
 def test_status_says_why_nothing_was_made() -> None:
-    found = mirrored_status(serving(), None, Why("NoRuntimeFits", "none fits"), NOW)
+    found = mirrored_status(serving(), None, ReasonedMessage("NoRuntimeFits", "none fits"), NOW)
     assert [(one["status"], one["reason"], one["message"]) for one in plain(found)] == [
         ("False", "NoRuntimeFits", "none fits")
     ]

@@ -20,7 +20,7 @@ def stamp(
     wanted: Iterable[Condition], before: Iterable[Mapping[str, Any]], generation: int, now: datetime
 ) -> list[dict[str, Any]]:
     """Return the conditions as they are stored, without Stalled and Reconciling, which summarize the others."""
-    return plain({"conditions": cond.stamp(wanted, before, generation, now)})
+    return plain({"conditions": cond.format_conditions(wanted, before, generation, now)})
 
 
 def test_a_first_condition_has_the_time_of_now() -> None:

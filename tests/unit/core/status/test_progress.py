@@ -4,7 +4,7 @@ from typing import Any
 
 from ome_operator.core.observed.objects import Pod
 from ome_operator.core.status.progress import RoleProgress, RoleProgressSpec, progress
-from ome_operator.names import title
+from ome_operator.names import role_title
 from tests.unit.core.rollout.makers import pod
 
 SETS = (("StatefulSet", "leaders"), ("StatefulSet", "workers"))
@@ -111,8 +111,8 @@ def test_pods_that_cannot_be_created_are_explained_by_whoever_refused_them() -> 
 
 
 def test_role_titles_depend_on_disaggregation() -> None:
-    assert [title(one, True) for one in ("engine", "decoder", "router")] == ["prefill", "decode", "router"]
-    assert title("engine", False) == "engine"
+    assert [role_title(one, True) for one in ("engine", "decoder", "router")] == ["prefill", "decode", "router"]
+    assert role_title("engine", False) == "engine"
 
 
 def test_a_pod_that_the_scheduler_has_not_seen_yet_is_progress() -> None:

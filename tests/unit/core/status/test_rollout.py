@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from ome_operator.core.rollout.planner import Bounds, GroupCounts, ReplicaCounts
 from ome_operator.core.rollout.step import RolloutStep
-from ome_operator.core.status.rollout import bounded, hold, progress_message
+from ome_operator.core.status.rollout import hold_fields, meets_bounds, progress_message
 
 NOW = datetime(2026, 1, 1)
 WANTED = {"engine": 2, "decoder": 4}
@@ -52,17 +52,17 @@ def test_before_anything_is_replaced_only_why() -> None:
 
 
 def test_a_hold_keeps_its_time_while_its_gate_is_the_same() -> None:
-    first = hold("new", WAITS, {}, NOW)
+    first = hold_fields("new", WAITS, {}, NOW)
     assert first == {"gate": "Paused", "reason": "revision new waits", "target": "new", "since": "2026-01-01T00:00:00"}
     later = NOW + timedelta(minutes=5)
-    assert hold("new", WAITS, first, later) == first
-    assert hold("newer", WAITS, first, later)["since"] == "2026-01-01T00:05:00"
-    assert hold("new", RolloutStep({"new": WANTED}), first, later) == {}
+    assert hold_fields("new", WAITS, first, later) == first
+    assert hold_fields("newer", WAITS, first, later)["since"] == "2026-01-01T00:05:00"
+    assert hold_fields("new", RolloutStep({"new": WANTED}), first, later) == {}
 
 
 def test_scaled_through_a_rollout_that_keeps_its_bounds() -> None:
-    assert bounded("new", NUMBERS) is True
+    assert meets_bounds("new", NUMBERS) is True
     dark = {role: some(one.have, 0) for role, one in OLD.items()}
-    assert bounded("new", NUMBERS._replace(seen={"old": dark, "new": NEW})) is True, "the limit is half of it"
-    assert bounded("new", NUMBERS._replace(seen={"old": dark, "new": dark})) is False
-    assert bounded("new", NUMBERS._replace(seen={"old": OLD})) is None
+    assert meets_bounds("new", NUMBERS._replace(seen={"old": dark, "new": NEW})) is True, "the limit is half of it"
+    assert meets_bounds("new", NUMBERS._replace(seen={"old": dark, "new": dark})) is False
+    assert meets_bounds("new", NUMBERS._replace(seen={"old": OLD})) is None

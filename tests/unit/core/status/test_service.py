@@ -10,7 +10,7 @@ from ome_operator.core.problem import Problem
 from ome_operator.core.reasons import ENGINE_READY, MODEL_READY, READY, ROLLED_OUT, RUNTIME_READY, SCALED
 from ome_operator.core.status import conditions as cond
 from ome_operator.core.status.progress import RoleProgress, RoleProgressSpec
-from ome_operator.core.status.service import Report, events, status, urgent
+from ome_operator.core.status.service import Report, events, is_urgent, status
 from tests.unit.core.rollout.makers import pod
 
 NOW = datetime(2026, 1, 1)
@@ -228,25 +228,25 @@ URGENT: dict[str, tuple[dict[str, Any], bool]] = {
 @pytest.mark.parametrize("case", URGENT)
 def test_flips_are_urgent_and_counts_are_not(case: str) -> None:
     changed, expected = URGENT[case]
-    assert urgent(BEFORE, status(replace(BASE, **changed))) is expected
+    assert is_urgent(BEFORE, status(replace(BASE, **changed))) is expected
 
 
 def test_a_reason_to_act_is_urgent_and_its_end_is_not() -> None:
     reasons = ("Progressing", "PodsRefused")
     comes, refused = (status(replace(BASE, progress=(far("engine", 0, reason=one),))) for one in reasons)
-    assert urgent(comes, refused) and not urgent(refused, comes) and not urgent(refused, refused)
+    assert is_urgent(comes, refused) and not is_urgent(refused, comes) and not is_urgent(refused, refused)
 
 
 def test_other_words_about_the_runtime_are_urgent() -> None:
     none, other = (
         status(replace(BASE, problems=(Problem(RUNTIME_READY, "NoRuntimeFits", words),))) for words in ("of none", "of x")
     )
-    assert urgent(none, other)
+    assert is_urgent(none, other)
 
 
 def told(*wanted: cond.Condition) -> list[str]:
     """Return the reasons of the Events about these new conditions."""
-    return [one.reason for one in events((), cond.stamp(wanted, (), 1, NOW))]
+    return [one.reason for one in events((), cond.format_conditions(wanted, (), 1, NOW))]
 
 
 def test_events_are_about_what_a_person_has_to_do() -> None:

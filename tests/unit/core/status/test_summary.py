@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ome_operator.core.benchmarkjob.status import unreadable
+from ome_operator.core.benchmarkjob.status import unreadable_status
 from ome_operator.core.reasons import (
     ANOTHER,
     COMPLETE,
@@ -18,8 +18,8 @@ from ome_operator.core.reasons import (
     ROLLED_OUT,
     Kstatus,
     Reason,
+    ReasonedMessage,
     ReasonRecord,
-    Why,
 )
 from ome_operator.core.reconcile.sync import refuse_spec
 from ome_operator.core.status import conditions as cond
@@ -73,14 +73,14 @@ def test_a_word_of_kubernetes_is_in_progress() -> None:
     ],
 )
 def test_summary_uses_gravest_condition(conditions: list[tuple[str, str, str]], type_: str, message: str) -> None:
-    status = {"conditions": cond.stamp([Condition(one, False, *why) for one, *why in conditions], (), 1, EARLY)}
+    status = {"conditions": cond.format_conditions([Condition(one, False, *why) for one, *why in conditions], (), 1, EARLY)}
     assert summary(status) == type_
     assert not type_ or status["conditions"][0]["message"] == message
 
 
 def test_another_operator_comes_before_all() -> None:
-    stored = cond.stamp([Condition(READY, False, Reason.CREATING, "m")], (), 1, EARLY)
-    said = [*stored, *cond.stamp([Condition(ANOTHER, True, Reason.FOREIGN_MANAGER, "two")], (), 1, EARLY)]
+    stored = cond.format_conditions([Condition(READY, False, Reason.CREATING, "m")], (), 1, EARLY)
+    said = [*stored, *cond.format_conditions([Condition(ANOTHER, True, Reason.FOREIGN_MANAGER, "two")], (), 1, EARLY)]
     found = cond.with_summary(said, stored, 1, LATE)
     assert (found[0]["type"], found[0]["reason"], found[0]["message"]) == ("Reconciling", "ForeignManager", "two")
     assert found[0]["lastTransitionTime"] == "2026-01-01T00:00:00Z", "the object was Reconciling before"
@@ -89,16 +89,16 @@ def test_another_operator_comes_before_all() -> None:
 def test_the_time_is_that_of_the_first_reason_and_the_summary_ends_with_the_last() -> None:
     before: list[dict[str, Any]] = []
     for reason in (Reason.CREATING, Reason.PROGRESSING):
-        before = cond.stamp([Condition(READY, False, reason, "m")], before, 1, EARLY if not before else LATE)
+        before = cond.format_conditions([Condition(READY, False, reason, "m")], before, 1, EARLY if not before else LATE)
         assert (before[0]["reason"], before[0]["lastTransitionTime"]) == (reason, "2026-01-01T00:00:00Z")
     assert cond.with_summary(before, before, 1, LATE) == before
-    (ready,) = cond.stamp([Condition(READY, True, Reason.SERVING, "m")], before, 1, LATE)
+    (ready,) = cond.format_conditions([Condition(READY, True, Reason.SERVING, "m")], before, 1, LATE)
     assert ready["type"] == READY
 
 
 def test_an_object_that_cannot_be_read_is_stalled_and_its_stored_summary_is_not_kept() -> None:
     stored: Mapping[str, Any] = {
-        "conditions": cond.stamp([Condition(ROLLED_OUT, False, Reason.CHECKING, "m")], (), 1, EARLY)
+        "conditions": cond.format_conditions([Condition(ROLLED_OUT, False, Reason.CHECKING, "m")], (), 1, EARLY)
     }
     status = refuse_spec(dict(stored), 2, Reason.INVALID_SPEC, "spec.x is wrong", LATE).status
     assert (summary(status), status["conditions"][0]["message"]) == ("Stalled", "spec.x is wrong")
@@ -114,8 +114,8 @@ def test_a_benchmark_job_that_has_failed_is_stalled_for_every_reason(reason: str
     """A BenchmarkJob that has failed is Stalled for every reason. The reasons of its pod and its Job come from Kubernetes,
     so they have no record in the table.
     """
-    stored = cond.stamp([Condition(COMPLETE, False, reason, "m")], (), 1, EARLY)
-    status = unreadable({"state": "Failed", "conditions": stored}, 1, Why("InternalError", "m"), LATE)
+    stored = cond.format_conditions([Condition(COMPLETE, False, reason, "m")], (), 1, EARLY)
+    status = unreadable_status({"state": "Failed", "conditions": stored}, 1, ReasonedMessage("InternalError", "m"), LATE)
     assert summary(status) == "Stalled"
-    running = unreadable({"state": "Running", "conditions": stored}, 1, Why("InternalError", "m"), LATE)
+    running = unreadable_status({"state": "Running", "conditions": stored}, 1, ReasonedMessage("InternalError", "m"), LATE)
     assert summary(running) == "Reconciling"

@@ -15,7 +15,7 @@ from ome_operator.api.traffic_status import TrafficSummary
 from ome_operator.core.observed.telemetry import LeaderLoad, WorkRates
 from ome_operator.core.observed.traffic import LeaderNumbers, ServiceNumbers
 from ome_operator.core.reconcile.sync import sync
-from ome_operator.core.status.traffic import PAUSE, REPEAT, renewed, traffic_status
+from ome_operator.core.status.traffic import PAUSE, REPEAT, next_traffic, traffic_status
 from tests.support import parts
 from tests.support.simulator import START, World
 
@@ -102,7 +102,7 @@ def test_traffic_status_changes_only_after_interval_or_large_difference(
     before: Any, found: Any, seconds: float, changes: bool
 ) -> None:
     now = START + timedelta(seconds=seconds)
-    assert renewed(before, found, now) == (found if changes else before)
+    assert next_traffic(before, found, now) == (found if changes else before)
 
 
 @given(st.lists(st.tuples(st.floats(1, 30), st.none() | st.floats(0, 1e6)), max_size=200))
@@ -114,7 +114,7 @@ def test_it_changes_at_most_once_a_minute(readings: list[tuple[float, float | No
     for pause, requests in readings:
         now += timedelta(seconds=pause)
         found = traffic_status(ServiceNumbers(1, 1, requests, {}, 0.0), now)
-        if (after := renewed(field, found, now)) != field:
+        if (after := next_traffic(field, found, now)) != field:
             changes.append((now, after))
         field = after
     for (one, before), (other, _) in pairwise(changes):

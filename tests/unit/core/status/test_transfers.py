@@ -8,7 +8,7 @@ from ome_operator.core.observed.objects import Pod
 from ome_operator.core.observed.transfers import FailingPair
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.core.status.transfers import SHOWN, transfers_condition
-from ome_operator.names import mark
+from ome_operator.names import public_digest
 from tests.support import parts
 from tests.support.simulator import World
 
@@ -31,7 +31,7 @@ def leaders(world: World) -> dict[str, Pod]:
 
 def pair(world: World, prefill: str, decode: str, failed: int = 14, **works: str) -> FailingPair:
     """Return the report about a pair."""
-    at = {name: mark(pod.uid) for name, pod in leaders(world).items()}
+    at = {name: public_digest(pod.uid) for name, pod in leaders(world).items()}
     return FailingPair(at[prefill], at[decode], 20, failed, **{name: at[leader] for name, leader in works.items()})
 
 
@@ -52,7 +52,7 @@ def test_a_pair_that_two_registries_report_is_named_once_and_strangers_not(world
 
 def test_a_leader_of_another_revision_is_named_with_it(world: World) -> None:
     found = pair(world, "prefill-0", "decode-1")
-    pods = [pod._replace(revision="r2") if mark(pod.uid) == found.decode else pod for pod in world.observed().pods]
+    pods = [pod._replace(revision="r2") if public_digest(pod.uid) == found.decode else pod for pod in world.observed().pods]
     told = transfers_condition([(found,)], pods)
     assert told is not None and "-> decode-1 of revision r2: 14" in told.message
 

@@ -12,7 +12,7 @@ from ome_operator.api import InferenceService
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.reconcile.plan import Plan
 from ome_operator.core.reconcile.sync import sync
-from ome_operator.core.traces.collector import endpoint, of_router, read
+from ome_operator.core.traces.collector import endpoint, of_router, parse_endpoint
 from tests.support import linting, parts
 from tests.support.simulator import World
 
@@ -140,7 +140,7 @@ def test_what_cannot_be_is_told() -> None:
 
 def test_trace_endpoint_is_parsed() -> None:
     good = ("c:1", "10.0.0.1:4317", "a.b-c.d:65535", "[fd00::1]:4317", "$(HOST_IP):4317", " c:1 ", "OFF")
-    assert [read(each) for each in good] == [*(each.strip() for each in good[:-1]), "Off"]
+    assert [parse_endpoint(each) for each in good] == [*(each.strip() for each in good[:-1]), "Off"]
     bad = (
         "",
         "c",
@@ -157,12 +157,12 @@ def test_trace_endpoint_is_parsed() -> None:
         None,
         False,
     )
-    assert [read(each) for each in bad] == [""] * len(bad)
+    assert [parse_endpoint(each) for each in bad] == [""] * len(bad)
     assert endpoint({}, "engine") == of_router({}, {}, {}) == ""
 
 
 def test_lint_accepts_rendered_trace_arguments() -> None:
-    bodies = parts.read(parts.ROOT / "tests/golden/traces/in.yaml")
+    bodies = parts.read_documents(parts.ROOT / "tests/golden/traces/in.yaml")
     (subject,) = [each for each in linting.looked_at(bodies) if each.service]
     said = [launch.words for _, launch in subject.launched()]
     assert len(said) == 3 and all("--enable-trace" in words for words in said)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ome_operator.core.traces.pods import SpanOrigin, traced
+from ome_operator.core.traces.pods import SpanOrigin, add_trace_arguments
 
 PLACE = SpanOrigin("svc", "team", "r1", "decode")
 OURS = "ome.service=svc,ome.revision=r1,ome.role=decode,ome.group=$(LWS_GROUP_INDEX),ome.rank=$(LWS_WORKER_INDEX)"
@@ -11,7 +11,7 @@ SGLANG = {"image": "sglang:0.5.23", "command": ["sglang", "serve"]}
 
 
 def env(place: SpanOrigin = PLACE, *theirs: dict[str, Any]) -> dict[str, Any]:
-    found = traced({**SGLANG, "env": list(theirs)}, "c:4317", place)["env"]
+    found = add_trace_arguments({**SGLANG, "env": list(theirs)}, "c:4317", place)["env"]
     return {each["name"]: each.get("value", each.get("valueFrom")) for each in found}
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from ome_operator.core.observed.objects import Epoch, Ref
-from ome_operator.core.reconcile.plan import EditState, Stand
-from ome_operator.core.waves.shared_edits import pending, reached, shared_by, stands, whole_before
+from ome_operator.core.reconcile.plan import EditStand, EditState
+from ome_operator.core.waves.shared_edits import edit_states, pending_edits, reached_edits, shared_by, whole_before
 
 RUNTIME, MODEL = Ref("ClusterServingRuntime", "", "rt"), Ref("BaseModel", "team", "m")
 H200 = Ref("AcceleratorClass", "", "h200")
@@ -24,7 +24,7 @@ def on(name: str = "h200", **part: Any) -> dict[str, Any]:
 
 
 def edited(before: dict[str, Any], after: dict[str, Any]) -> tuple[Ref, ...]:
-    return tuple(pending("new", ["old", "new"], {"old": {"inputs": before}, "new": {"inputs": after}}))
+    return tuple(pending_edits("new", ["old", "new"], {"old": {"inputs": before}, "new": {"inputs": after}}))
 
 
 @pytest.mark.parametrize(
@@ -63,10 +63,10 @@ def test_what_a_service_does_not_follow_it_does_not_share() -> None:
 
 def test_what_is_pending_by_which_revisions() -> None:
     data = {"old": {"inputs": inputs()}, "new": {"inputs": inputs(runtime={})}}
-    assert pending("new", [], data) == {}, "it is the first slice"
-    assert pending("new", ["new"], data) == {}, "the revision is complete already"
-    assert tuple(pending("new", ["forgotten"], data)) == (RUNTIME, MODEL), "the previous revision is unknown"
-    assert pending("", ["old"], data) == {}
+    assert pending_edits("new", [], data) == {}, "it is the first slice"
+    assert pending_edits("new", ["new"], data) == {}, "the revision is complete already"
+    assert tuple(pending_edits("new", ["forgotten"], data)) == (RUNTIME, MODEL), "the previous revision is unknown"
+    assert pending_edits("", ["old"], data) == {}
 
 
 def test_an_edit_for_a_class_of_accelerators_is_narrow() -> None:
@@ -75,9 +75,11 @@ def test_an_edit_for_a_class_of_accelerators_is_narrow() -> None:
     """
     data = {"old": inputs(accelerator=on()), "new": inputs(accelerator=on(args=["--tp=8"]))}
     stored = {name: {"inputs": each} for name, each in data.items()}
-    assert pending("new", ["old"], stored) == {RUNTIME: True}
+    assert pending_edits("new", ["old"], stored) == {RUNTIME: True}
     stored["older"] = {"inputs": inputs(runtime={})}
-    assert pending("new", ["old", "older"], stored) == pending("new", ["older", "old"], stored) == {RUNTIME: False}
+    assert (
+        pending_edits("new", ["old", "older"], stored) == pending_edits("new", ["older", "old"], stored) == {RUNTIME: False}
+    )
 
 
 def test_a_revision_of_an_older_operator_names_no_runtime() -> None:
@@ -92,25 +94,25 @@ ENTRY = {"kind": "ClusterServingRuntime", "name": "rt", "uid": "u", "generation"
 
 
 def test_what_reached_a_service_counts_for_one_generation_of_one_object() -> None:
-    assert reached([ENTRY], [], AT, NOW) == [ENTRY]
-    assert reached([ENTRY], [RUNTIME], AT, NOW) == [ENTRY | {"time": NOW.isoformat()}]
-    assert [each["kind"] for each in reached([ENTRY], [MODEL], AT, NOW)] == ["BaseModel", "ClusterServingRuntime"]
-    assert reached([ENTRY | {"generation": 2}], [], AT, NOW) == [], "the object was edited since"
-    assert reached([ENTRY | {"uid": "former"}], [], AT, NOW) == [], "the object was created again"
-    assert reached([ENTRY], [], {}, NOW) == [], "the service is pinned"
-    assert reached([], [RUNTIME], {RUNTIME: Epoch("", 0)}, NOW) == [], "the object is gone"
+    assert reached_edits([ENTRY], [], AT, NOW) == [ENTRY]
+    assert reached_edits([ENTRY], [RUNTIME], AT, NOW) == [ENTRY | {"time": NOW.isoformat()}]
+    assert [each["kind"] for each in reached_edits([ENTRY], [MODEL], AT, NOW)] == ["BaseModel", "ClusterServingRuntime"]
+    assert reached_edits([ENTRY | {"generation": 2}], [], AT, NOW) == [], "the object was edited since"
+    assert reached_edits([ENTRY | {"uid": "former"}], [], AT, NOW) == [], "the object was created again"
+    assert reached_edits([ENTRY], [], {}, NOW) == [], "the service is pinned"
+    assert reached_edits([], [RUNTIME], {RUNTIME: Epoch("", 0)}, NOW) == [], "the object is gone"
 
 
-def stand(*reached: dict[str, Any], waits: tuple[Ref, ...] = (), failed: bool = False, **recovered: str) -> Stand:
+def stand(*reached: dict[str, Any], waits: tuple[Ref, ...] = (), failed: bool = False, **recovered: str) -> EditStand:
     said = {"reached": list(reached), "conditions": [{"type": "Recovered", **recovered}] if recovered else []}
-    return stands(AT, dict.fromkeys(waits, False), failed=failed, current=True, status=said, now=NOW)[RUNTIME]
+    return edit_states(AT, dict.fromkeys(waits, False), failed=failed, current=True, status=said, now=NOW)[RUNTIME]
 
 
-def equal(status: str, *more: dict[str, str], current: bool = True) -> Stand:
+def equal(status: str, *more: dict[str, str], current: bool = True) -> EditStand:
     ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T10:00:00Z"}
     complete = {"type": "RolledOut", "status": status, "lastTransitionTime": "2026-01-01T11:59:00Z"}
     said = {"conditions": [ready, complete, *more]}
-    return stands(AT, {}, failed=False, current=current, status=said, now=NOW)[RUNTIME]
+    return edit_states(AT, {}, failed=False, current=current, status=said, now=NOW)[RUNTIME]
 
 
 def test_what_is_whole_with_the_object_as_it_is_is_equal_to_it() -> None:
@@ -118,7 +120,7 @@ def test_what_is_whole_with_the_object_as_it_is_is_equal_to_it() -> None:
     because it may have waited for an edit that was reverted.
     """
     lost = {"type": "Recovered", "status": "False", "lastTransitionTime": "2026-01-01T11:00:00Z"}
-    assert equal("True") == Stand(Epoch("u", 3), EditState.EQUAL, NOW - timedelta(hours=2))
+    assert equal("True") == EditStand(Epoch("u", 3), EditState.EQUAL, NOW - timedelta(hours=2))
     assert equal("False").state == equal("True", lost).state == EditState.IDLE
     short = {"type": "Scaled", "status": "True", "lastTransitionTime": "2026-01-01T11:30:00Z"}
     assert equal("True", short).since == NOW - timedelta(minutes=30), "until then it served with fewer groups"
@@ -126,8 +128,8 @@ def test_what_is_whole_with_the_object_as_it_is_is_equal_to_it() -> None:
 
 
 def test_only_what_a_service_says_of_itself_makes_it_done() -> None:
-    assert stand() == Stand(Epoch("u", 3), EditState.IDLE)
-    assert stand(ENTRY) == Stand(Epoch("u", 3), EditState.DONE, NOW - timedelta(hours=1))
+    assert stand() == EditStand(Epoch("u", 3), EditState.IDLE)
+    assert stand(ENTRY) == EditStand(Epoch("u", 3), EditState.DONE, NOW - timedelta(hours=1))
     assert stand(ENTRY | {"generation": 2}).state == EditState.IDLE
     assert stand(ENTRY, waits=(RUNTIME,)).state == EditState.PENDING
     assert stand(ENTRY, waits=(RUNTIME,), failed=True).state == EditState.FAILED

@@ -10,7 +10,7 @@ import pytest
 from ome_operator import keys
 from ome_operator.core.catalog.status import accelerator_status, model_status, runtime_status
 from ome_operator.core.observed.objects import Ref
-from ome_operator.core.waves.status import LISTED, Tally, events, status, steps
+from ome_operator.core.waves.status import LISTED, StateCounts, events, status, steps
 from ome_operator.core.waves.terms import CurrentWave
 from tests.support import parts
 
@@ -23,7 +23,9 @@ def service(number: int) -> Ref:
 
 def told(wave: int = 1, done: int = 0, rolling: int = 1, waiting: int = 9, failed: int = 0, **more: Any) -> dict[str, Any]:
     turn = CurrentWave(wave, 4, (1, 2, 5, 10)[wave - 1], 0, more.get("until"))
-    return status(more.get("generation", 3), turn, Tally(done, rolling, waiting, tuple(service(n) for n in range(failed))))
+    return status(
+        more.get("generation", 3), turn, StateCounts(done, rolling, waiting, tuple(service(n) for n in range(failed)))
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,20 @@ import pytest
 
 from ome_operator import keys
 from ome_operator.api import Invalid
-from ome_operator.core.waves.terms import LONGEST, CurrentWave, Terms, decide, read, read_bake, sizes, terms, wave_of
+from ome_operator.core.waves.terms import (
+    LONGEST,
+    CurrentWave,
+    WaveTerms,
+    parse_waves,
+    present_wave,
+    read_bake,
+    sizes,
+    terms,
+    wave_of,
+)
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
-USUAL = Terms()
+USUAL = WaveTerms()
 
 
 def ago(*minutes: float) -> list[datetime]:
@@ -61,23 +71,23 @@ def test_wave_sizes_are_rounded_up_and_grow(waves: tuple[str, ...], total: int, 
 def test_wave_limits_number_of_services_that_begin(
     whole: list[float], under_way: int, failed: int, wave: int, room: int
 ) -> None:
-    found = decide(USUAL, 200, ago(*whole), under_way, failed, NOW)
+    found = present_wave(USUAL, 200, ago(*whole), under_way, failed, NOW)
     assert found is not None and (found.wave, found.of, found.room) == (wave, 4, room)
 
 
 def test_a_wave_bakes_from_its_last_service_on() -> None:
-    found = decide(USUAL, 200, ago(*[20.0] * 9, 2), 0, 0, NOW)
+    found = present_wave(USUAL, 200, ago(*[20.0] * 9, 2), 0, 0, NOW)
     assert found is not None and found.until == NOW + timedelta(minutes=3) and found.again(NOW) == 180
-    found = decide(USUAL, 200, ago(*[20.0] * 9, 5), 0, 0, NOW)
+    found = present_wave(USUAL, 200, ago(*[20.0] * 9, 5), 0, 0, NOW)
     assert found is not None and found.until is None and found.again(NOW) is None
-    assert decide(USUAL._replace(bake=0.0), 200, [NOW], 0, 0, NOW) == (2, 4, 10, 9, None)
+    assert present_wave(USUAL._replace(bake=0.0), 200, [NOW], 0, 0, NOW) == (2, 4, 10, 9, None)
 
 
 def test_a_later_service_does_not_hold_up_a_wave_that_has_baked() -> None:
     """The bake time of a wave is measured from its own services. The tenth service, the last of this wave, was complete long
     ago; the eleventh, which became complete a minute ago, belongs to the next wave and does not delay it.
     """
-    found = decide(USUAL, 200, ago(*[20.0] * 10, 1), 0, 0, NOW)
+    found = present_wave(USUAL, 200, ago(*[20.0] * 10, 1), 0, 0, NOW)
     assert found is not None and (found.wave, found.room) == (3, 39)
 
 
@@ -85,14 +95,14 @@ def test_only_so_many_at_once() -> None:
     """At most `at_once` services may be in the middle of a rollout at the same time, however large the wave is. Clusters
     that have spare accelerators only for that number of services need this limit.
     """
-    found = decide(USUAL._replace(at_once=4), 200, ago(*[20.0] * 10), 3, 0, NOW)
+    found = present_wave(USUAL._replace(at_once=4), 200, ago(*[20.0] * 10), 3, 0, NOW)
     assert found is not None and found.room == 1
-    found = decide(USUAL._replace(at_once=4), 200, ago(*[20.0] * 10), 9, 0, NOW)
+    found = present_wave(USUAL._replace(at_once=4), 200, ago(*[20.0] * 10), 9, 0, NOW)
     assert found is not None and found.room == 0
 
 
 def test_without_services_there_is_no_wave() -> None:
-    assert decide(USUAL, 0, [], 0, 0, NOW) is None
+    assert present_wave(USUAL, 0, [], 0, 0, NOW) is None
 
 
 def test_the_wave_of_a_place_in_the_order() -> None:
@@ -105,7 +115,7 @@ def test_the_wave_of_a_place_in_the_order() -> None:
     [("1, 5%,25% ,100%", ("1", "5%", "25%", "100%")), ("100%", ("100%",)), ("1,10,50%", ("1", "10", "50%"))],
 )
 def test_waves_as_people_write_them(text: str, found: tuple[str, ...]) -> None:
-    assert read(text) == found
+    assert parse_waves(text) == found
 
 
 @pytest.mark.parametrize(
@@ -119,7 +129,7 @@ def test_waves_as_people_write_them(text: str, found: tuple[str, ...]) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_list_of_waves(text: str, word: str) -> None:
-    found = read(text)
+    found = parse_waves(text)
     assert isinstance(found, Invalid) and word in found.why and "such as 1, 5%, 25%, 100%" in found.why
 
 
@@ -134,7 +144,7 @@ def test_bakes_as_people_write_them() -> None:
 
 def test_an_object_may_say_it_otherwise_and_what_is_wrong_is_said() -> None:
     assert terms({}, USUAL) == (USUAL, ())
-    assert terms({keys.WAVES: "1, 50%", keys.BAKE: "1h"}, USUAL) == (Terms(("1", "50%"), 3600.0), ())
+    assert terms({keys.WAVES: "1, 50%", keys.BAKE: "1h"}, USUAL) == (WaveTerms(("1", "50%"), 3600.0), ())
     found, said = terms({keys.WAVES: "0", keys.BAKE: "soon"}, USUAL)
     assert found == USUAL and len(said) == 2
     assert (
@@ -148,18 +158,20 @@ def test_from_the_second_wave_on_a_tenth_may_lack_something_of_their_own() -> No
     must be complete, and a failure still stops all services.
     """
     whole = ago(60, 50)
-    assert decide(USUAL, 10, whole, 1, 0, NOW) == CurrentWave(3, 4, 3, 0)
-    assert decide(USUAL, 10, whole, 1, 0, NOW, lacking=1) == CurrentWave(4, 4, 10, 7)
-    assert decide(USUAL, 10, whole, 2, 0, NOW, lacking=2) == CurrentWave(4, 4, 10, 6), "the limit is one of ten"
-    assert decide(USUAL, 10, whole[:1], 2, 0, NOW, lacking=2) == CurrentWave(3, 4, 3, 0), "the second one delays the wave"
-    assert decide(USUAL, 10, [], 1, 0, NOW, lacking=1) == CurrentWave(1, 4, 1, 0)
-    assert decide(USUAL, 10, whole, 1, 1, NOW, lacking=1) == CurrentWave(4, 4, 10, 0)
-    assert decide(USUAL, 100, ago(*range(60, 55, -1)), 20, 0, NOW, lacking=20) == CurrentWave(3, 4, 25, 0)
-    assert decide(Terms(at_once=1), 10, whole, 1, 0, NOW, lacking=1) == CurrentWave(4, 4, 10, 1)
+    assert present_wave(USUAL, 10, whole, 1, 0, NOW) == CurrentWave(3, 4, 3, 0)
+    assert present_wave(USUAL, 10, whole, 1, 0, NOW, lacking=1) == CurrentWave(4, 4, 10, 7)
+    assert present_wave(USUAL, 10, whole, 2, 0, NOW, lacking=2) == CurrentWave(4, 4, 10, 6), "the limit is one of ten"
+    assert present_wave(USUAL, 10, whole[:1], 2, 0, NOW, lacking=2) == CurrentWave(3, 4, 3, 0), (
+        "the second one delays the wave"
+    )
+    assert present_wave(USUAL, 10, [], 1, 0, NOW, lacking=1) == CurrentWave(1, 4, 1, 0)
+    assert present_wave(USUAL, 10, whole, 1, 1, NOW, lacking=1) == CurrentWave(4, 4, 10, 0)
+    assert present_wave(USUAL, 100, ago(*range(60, 55, -1)), 20, 0, NOW, lacking=20) == CurrentWave(3, 4, 25, 0)
+    assert present_wave(WaveTerms(at_once=1), 10, whole, 1, 0, NOW, lacking=1) == CurrentWave(4, 4, 10, 1)
 
 
 def test_a_wave_without_one_bakes_as_well() -> None:
-    turn = decide(USUAL, 10, ago(60, 3), 1, 0, NOW, lacking=1)
+    turn = present_wave(USUAL, 10, ago(60, 3), 1, 0, NOW, lacking=1)
     assert turn == CurrentWave(3, 4, 3, 0, NOW + timedelta(minutes=2))
-    late = decide(USUAL, 10, ago(60, 3), 1, 0, NOW + timedelta(minutes=2), lacking=1)
+    late = present_wave(USUAL, 10, ago(60, 3), 1, 0, NOW + timedelta(minutes=2), lacking=1)
     assert late is not None and (late.wave, late.room) == (4, 7)

@@ -11,7 +11,7 @@ from ome_operator.core.weights.availability import availability
 from ome_operator.core.weights.mount import weights
 from ome_operator.settings.policy import ENABLE_AGENTS, SILENT_AGENTS
 from tests.support import parts
-from tests.support.parts import changed
+from tests.support.parts import change_deps
 from tests.support.simulator import START
 from tests.unit.core.resolve.test_finetuned import having, service, weight
 
@@ -92,7 +92,7 @@ def test_files_that_nothing_downloads_anywhere_are_only_labelled() -> None:
 
 def test_what_agents_fetch_nobody_labels() -> None:
     digest = weights(parts.model("hf://test/tiny")).digest
-    message = said(changed(having(), model_agent=True, holders={}))[1]
+    message = said(change_deps(having(), model_agent=True, holders={}))[1]
     assert f"; agents set the label {names.whole_label(TINY, digest)}=Ready on nodes that have the files. " in message
     assert message.endswith(SILENT_AGENTS)
 
@@ -102,14 +102,14 @@ def test_a_label_of_a_person_does_not_count_beside_agents() -> None:
     label of agents. The message says so.
     """
     digest = weights(parts.model("hf://test/tiny")).digest
-    message = said(changed(having(), model_agent=True, holders={TINY: nodes(1)}))[1]
+    message = said(change_deps(having(), model_agent=True, holders={TINY: nodes(1)}))[1]
     assert f"; the label {TINY}=Ready on 1 node does not count for this revision. " in message
     both = {TINY: nodes(1), names.whole_label(TINY, digest): nodes(1)}
-    assert said(changed(having(), model_agent=True, holders=both)) == ("True", "model tiny on 1 node, 1 needed")
+    assert said(change_deps(having(), model_agent=True, holders=both)) == ("True", "model tiny on 1 node, 1 needed")
 
 
 def test_a_revision_from_before_the_agents_says_why_it_is_labelled_by_hand() -> None:
     identity = weights(parts.model("hf://test/tiny")).identity(False)
-    deps = changed(having(), model_agent=True, holders={})
+    deps = change_deps(having(), model_agent=True, holders={})
     remedy = availability([identity], [(1, 1)], deps).remedy
     assert remedy.endswith(f"NODE {TINY}=Ready. The revision was made without model agents and keeps its storage")

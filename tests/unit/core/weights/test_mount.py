@@ -8,7 +8,7 @@ import pytest
 
 from ome_operator import keys
 from ome_operator.agent import record
-from ome_operator.agent.locations import Roots
+from ome_operator.agent.locations import AgentRoots
 from ome_operator.api import Invalid, Model
 from ome_operator.core.observed.objects import Child, Deps, Observed
 from ome_operator.core.reconcile.snapshot import Snapshot
@@ -16,11 +16,11 @@ from ome_operator.core.resolve.identity import equivalent
 from ome_operator.core.resolve.inputs import resolve
 from ome_operator.core.rollout.intent import Intent, choose
 from ome_operator.core.weights.availability import availability
-from ome_operator.core.weights.mount import DECIDING, both, directory, host_directories, mount, weights
+from ome_operator.core.weights.mount import DECIDING, directory, host_directories, mount, split_weights_uri, weights
 from ome_operator.names import revision_label, weights_digest
 from ome_operator.storage.sources import Access, open_source
 from tests.support import parts
-from tests.support.parts import changed
+from tests.support.parts import change_deps
 
 URI = "hf://test/tiny"
 DIGEST = weights(parts.model(URI)).digest
@@ -66,10 +66,10 @@ def test_agents_and_operator_call_a_directory_alike() -> None:
         identity = {**OWN, "kind": "BaseModel" if namespace else "ClusterBaseModel", "namespace": namespace}
         body = {"kind": identity["kind"], "metadata": {"name": "tiny", **({"namespace": namespace} if namespace else {})}}
         storage = {"storageUri": URI, "path": OWN["path"]}
-        model: Model = parts.good(Model.parse({**body, "spec": {"storage": storage}}))
+        model: Model = parts.ensure_valid(Model.parse({**body, "spec": {"storage": storage}}))
         roots = ("/raid",)
         assert record.directory(model, roots) == directory(identity, True, roots)
-        assert str(Roots(roots).store(model).root).endswith(directory(identity, True, roots))
+        assert str(AgentRoots(roots).store(model).root).endswith(directory(identity, True, roots))
 
 
 DECIDED = [
@@ -122,7 +122,7 @@ def test_files_of_another_repository_belong_to_what_a_model_is() -> None:
     other = {"filesFrom": "hf://test/original"}
     model = parts.model(storage={"storageUri": URI, "parameters": other})
     assert weights(model).uri == "hf://test/tiny+hf://test/original"
-    assert both(weights(model).uri) == (URI, "hf://test/original") and both(URI) == (URI, "")
+    assert split_weights_uri(weights(model).uri) == (URI, "hf://test/original") and split_weights_uri(URI) == (URI, "")
     assert directory(weights(model).identity(True), True) not in ("", DIGEST)
     by_hand = parts.model(storage={"storageUri": "local:///x", "parameters": other})
     assert weights(by_hand).uri == "local:///x"
@@ -136,7 +136,7 @@ def test_nodes_are_counted_by_the_label_that_pods_require() -> None:
 
 def chosen(agents: bool, before: Observed | None = None) -> Intent:
     base = parts.deps(parts.model(URI), parts.simple())
-    deps = changed(base, model_agent=agents)
+    deps = change_deps(base, model_agent=agents)
     service = parts.service(engine={}, router={})
     return choose(Snapshot(service, deps, before or Observed(), datetime(2026, 1, 1, tzinfo=UTC)), resolve(service, deps))
 
@@ -197,7 +197,7 @@ def kept(data: dict[str, Any]) -> Observed:
 def of(parameters: dict[str, str], before: Observed, **service: Any) -> Intent:
     """Return the chosen revision of a service whose model has these parameters, in a cluster with agents."""
     model = parts.model(storage={"storageUri": URI, "path": "/models/tiny", "parameters": parameters})
-    deps = changed(parts.deps(model, parts.simple()), model_agent=True, agent_roots=("/models",))
+    deps = change_deps(parts.deps(model, parts.simple()), model_agent=True, agent_roots=("/models",))
     asked = parts.service(**{"engine": {}, "router": {}, **service})
     snapshot = Snapshot(asked, deps, before, datetime(2026, 1, 1, tzinfo=UTC))
     stored = {revision.name: revision.data["inputs"] for revision in snapshot.revisions}

@@ -32,7 +32,7 @@ class Host:
     def release(self, path: str, content: bytes) -> None:
         """Serve this file, and record its digest."""
         self.files[path] = content
-        digests.write(digests.read() | {path.removeprefix("/"): sha(content)})
+        digests.write(digests.read_digests() | {path.removeprefix("/"): sha(content)})
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ def test_every_line_is_well_formed_and_of_a_file_that_may_be_fetched() -> None:
     assert paths == sorted(paths)
     assert set(paths) <= {path for path, _, _ in checksums.files()}
     assert len({match[1] for match in found if match}) == len(paths), "two paths have the same content"
-    assert digests.read() == {match[2]: match[1] for match in found if match}
+    assert digests.read_digests() == {match[2]: match[1] for match in found if match}
 
 
 def test_every_release_file_has_a_name_of_its_own() -> None:
@@ -59,7 +59,7 @@ def test_a_line_that_is_there_stays(host: Host, capsys: pytest.CaptureFixture[st
     host.release(f"/{KUBECTL}", PROGRAM)
     host.files |= {f"/{KUBECTL}.sha256": sha(OTHER).encode(), f"/{APISERVER}.sha256": sha(OTHER).encode()}
     assert checksums.main() == 1
-    assert digests.read() == {KUBECTL: sha(PROGRAM), APISERVER: sha(OTHER)}
+    assert digests.read_digests() == {KUBECTL: sha(PROGRAM), APISERVER: sha(OTHER)}
     said = f"{KUBECTL}: {host.address} has the digest {sha(OTHER)}, but the existing line has {sha(PROGRAM)}; the "
     said += "line is kept\n"
     assert said in capsys.readouterr().out
@@ -69,7 +69,7 @@ def test_a_line_of_an_old_version_is_named(host: Host, capsys: pytest.CaptureFix
     host.release("/v1.0.0/bin/linux/amd64/kubectl", PROGRAM)
     assert checksums.main() == 0
     assert "v1.0.0/bin/linux/amd64/kubectl: no program" in capsys.readouterr().out
-    assert digests.read() == {"v1.0.0/bin/linux/amd64/kubectl": sha(PROGRAM)}
+    assert digests.read_digests() == {"v1.0.0/bin/linux/amd64/kubectl": sha(PROGRAM)}
 
 
 def test_a_host_that_gives_a_list_and_one_that_gives_a_page(host: Host) -> None:
@@ -79,10 +79,10 @@ def test_a_host_that_gives_a_list_and_one_that_gives_a_page(host: Host) -> None:
     etcd, machine = TOOLS["etcd"], Target("linux", "amd64")
     lines = f"{sha(OTHER)}  etcd-v3.6.6-linux-arm64.tar.gz\n{sha(PROGRAM)}  etcd-v3.6.6-linux-amd64.tar.gz\n"
     host.files["/v3.6.6/SHA256SUMS"] = lines.encode()
-    assert releases.published(etcd, machine) == sha(PROGRAM)
+    assert releases.published_digest(etcd, machine) == sha(PROGRAM)
     host.files["/v3.6.6/SHA256SUMS"] = b"<html>log in</html>"
     with pytest.raises(releases.Unavailable, match=r"states no SHA-256 for v3\.6\.6/etcd-v3\.6\.6-linux-amd64\.tar\.gz"):
-        releases.published(etcd, machine)
+        releases.published_digest(etcd, machine)
 
 
 @pytest.mark.parametrize(

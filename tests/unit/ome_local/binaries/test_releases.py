@@ -104,7 +104,7 @@ def test_what_is_built_is_said_with_each_reason(host: Host, monkeypatch: pytest.
     missing on a host, or a host that cannot be reached.
     """
     said: list[str] = []
-    monkeypatch.setattr(ensure, "say", said.append)
+    monkeypatch.setattr(ensure, "print_progress", said.append)
     monkeypatch.setattr(ensure, "this_machine", lambda **_: MACHINE)
     monkeypatch.setattr(gobuild, "build", never_build)
     for name in ("kube-scheduler", "kubelet", "kubectl"):

@@ -22,7 +22,7 @@ def made(name: str, by: str) -> layout.Layout:
     """Create the files of a cluster with this name, and return its layout."""
     at = layout.layout(name)
     at.make()
-    spec.save(at, spec.Kept(spec.Spec(demo=by), {}))
+    spec.save(at, spec.ClusterFile(spec.Spec(demo=by), {}))
     return at
 
 
@@ -66,7 +66,7 @@ def test_demo_down_removes_only_the_demo_of_its_checkout(home: Path, capsys: pyt
     made("ome-demo", "/elsewhere")
     demo.remove("mine")
     assert capsys.readouterr().out == "The demo was removed.\n"
-    assert not at.root.exists() and layout.known() == ["ome-demo"]
+    assert not at.root.exists() and layout.known_clusters() == ["ome-demo"]
 
 
 def test_without_what_it_installs_nothing_is_made(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +75,7 @@ def test_without_what_it_installs_nothing_is_made(home: Path, monkeypatch: pytes
     def missing(folder: str) -> Path:
         raise UserError(f"There is no {folder}")
 
-    monkeypatch.setattr(demo, "shipped", missing)
+    monkeypatch.setattr(demo, "shipped_folder", missing)
     with pytest.raises(UserError, match="There is no charts"):
         demo.run(1.0)
-    assert layout.known() == []
+    assert layout.known_clusters() == []

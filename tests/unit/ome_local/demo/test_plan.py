@@ -11,7 +11,7 @@ import pytest
 
 from ome_local import parts
 from ome_local.binaries import ensure
-from ome_local.board import Board
+from ome_local.board import ProgressBoard
 from ome_local.cluster import Cluster
 from ome_local.demo import operator, plan, services
 from ome_local.demo.plan import IMAGES, Demo
@@ -122,13 +122,13 @@ def test_kimi_is_ready_while_the_rest_is_made(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(operator, "install", lambda cluster: None)
     monkeypatch.setattr(operator, "start", lambda cluster, *words: None)
     monkeypatch.setattr(plan.tinymodel, "put", lambda place: None)
-    monkeypatch.setattr(services, "hold", lambda cluster, service, *nodes: None)
+    monkeypatch.setattr(services, "label_nodes", lambda cluster, service, *nodes: None)
     monkeypatch.setattr(services, "serve", serve)
     monkeypatch.setattr(services, "created", lambda cluster, service: "16 Pods")
     monkeypatch.setattr(plan, "answer", lambda cluster, service: "tokens")
     demo = Demo("mine", REAL, 1.0)
     found = demo.parts()
-    board = Board({part.name: part.needs for part in found})
+    board = ProgressBoard({part.name: part.needs for part in found})
     parts.run(found, board)
     assert demo.answer == "tokens"
     assert said[:3] == ["control plane, more to come: True", "cluster", services.KIMI.name]

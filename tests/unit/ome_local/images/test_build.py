@@ -274,7 +274,7 @@ class TestDebian:
         monkeypatch.setenv("OME_CACHE", str(tmp_path))
         buildah.storage().mkdir(parents=True)
         monkeypatch.setattr(buildah, "run", run)
-        monkeypatch.setattr(buildah, "known", names.__contains__)
+        monkeypatch.setattr(buildah, "has_image", names.__contains__)
         monkeypatch.setattr(buildah, "commit", lambda name, files, log: names.add(name) or said.append(f"made {name}"))
         monkeypatch.setattr(debian, "tree", lambda out, log: out.touch())
         monkeypatch.setattr(buildah.releases, "is_registry", lambda address: False)
@@ -318,7 +318,7 @@ class TestDebian:
         with pytest.raises(
             UserError, match=f"does not respond, and docker.io/library/debian@sha256:{self.ONE} is not stored on"
         ):
-            buildah.base(tmp_path / "Dockerfile", tmp_path / "log", published=True)
+            buildah.base_image(tmp_path / "Dockerfile", tmp_path / "log", published=True)
 
     def test_a_tag_is_no_beginning(self, asked: list[str], tmp_path: Path) -> None:
         (tmp_path / "Dockerfile").write_text(f"ARG BASE={BASE}\nFROM ${{BASE}}\n")

@@ -45,10 +45,10 @@ def test_a_layer_that_went_with_the_former_image_is_unpacked_anew(
     if said:
         with pytest.raises(UserError, match=said.split(":")[0]):
             images.load(node, archive)
-        assert images.loaded(node.images) == []
+        assert images.loaded_records(node.images) == []
     else:
         images.load(node, archive)
-        assert len(images.loaded(node.images)) == 1
+        assert len(images.loaded_records(node.images)) == 1
         first, *between, last = [item for item in asked if item != "images list"]
         assert first == last == "images import" and between == ["leases create", "leases delete"]
 

@@ -14,7 +14,7 @@ import pytest
 from ome_local import components, creation, layout, spec
 from ome_local.cancel import side_by_side
 from ome_local.realnode import cgroups, configs, namespaces, requirements
-from ome_local.realnode.spec import NUMBERS, PLACED, TAINT, Network, RealNode, mark
+from ome_local.realnode.spec import NUMBERS, PLACED, TAINT, Network, RealNode, link_name
 from ome_local.spec import Spec
 from ome_operator.errors import UserError
 
@@ -43,10 +43,10 @@ class TestAddresses:
         """A range of addresses is not chosen if a route of the machine overlaps it, or if a stopped cluster has
         its number.
         """
-        assert namespaces.free([], ()) == Network(0)
-        assert namespaces.free(["192.0.2.0/24", "10.244.0.0/24", "10.97.3.0/24", "10.244.3.7"], {2}) == Network(4)
+        assert namespaces.free_network([], ()) == Network(0)
+        assert namespaces.free_network(["192.0.2.0/24", "10.244.0.0/24", "10.97.3.0/24", "10.244.3.7"], {2}) == Network(4)
         with pytest.raises(UserError, match="routes of this machine use all of them"):
-            namespaces.free(["10.0.0.0/8"], ())
+            namespaces.free_network(["10.0.0.0/8"], ())
 
     def test_a_home_that_the_node_hides(self) -> None:
         """A home directory in /run is refused, because the node has its own /run, which would hide it."""
@@ -75,7 +75,7 @@ def test_real_node_files_are_valid(node: RealNode) -> None:
     assert containerd["root"].startswith(str(node.folder))
     assert containerd["plugins"]["io.containerd.grpc.v1.cri"]["cni"]["bin_dir"] == "/usr/lib/cni"
     kubelet = json.loads(files["kubelet.yaml"])
-    assert kubelet["cgroupRoot"] == f"/{mark(node.at.root)}"
+    assert kubelet["cgroupRoot"] == f"/{link_name(node.at.root)}"
     assert kubelet["enforceNodeAllocatable"] == ["pods"]
     assert kubelet["systemReserved"] == {"memory": f"{4 * 2**20}Ki"}  # a quarter, so all pods together may use 12 GiB
     assert kubelet["clusterDNS"] == [kubelet["address"]] == ["10.244.3.1"]
@@ -90,7 +90,7 @@ def test_real_node_files_are_valid(node: RealNode) -> None:
 def test_the_api_server_can_be_reached_from_pods(node: RealNode) -> None:
     """The first API server listens for pods and is listed in the Service `kubernetes`. A second API server is not listed."""
     ports = {name: 20000 + number for number, name in enumerate(components.PORTS)}
-    kept = spec.Kept(Spec(real_node=True), ports, node.network)
+    kept = spec.ClusterFile(Spec(real_node=True), ports, node.network)
     first, second = (
         components.apiserver(node.at, kept, ports[name], node.at.audit_log) for name in ("apiserver", "apiserver-2")
     )
