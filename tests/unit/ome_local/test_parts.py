@@ -165,10 +165,10 @@ def test_a_signal_ends_all_programs(tmp_path: Path, number: int) -> None:
     script = f"""
 import signal
 from ome_local import cancel, parts
-from ome_local.board import Board
+from ome_local.board import ProgressBoard
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which is ignored below nohup
 program = "echo $$ >{tmp_path}/new; mv {tmp_path}/new {tmp_path}/pid; sleep 1000"
-parts.run([parts.Part("a", lambda: cancel.run(["sh", "-c", program]))], Board({{"a": ()}}))
+parts.run([parts.Part("a", lambda: cancel.run(["sh", "-c", program]))], ProgressBoard({{"a": ()}}))
 """
     child = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)
     wait((tmp_path / "pid").exists)
@@ -181,9 +181,9 @@ def test_below_nohup_a_terminal_that_closes_ends_nothing(tmp_path: Path) -> None
     script = f"""
 import signal
 from ome_local import cancel, parts
-from ome_local.board import Board
+from ome_local.board import ProgressBoard
 program = "touch {tmp_path}/began; while [ ! -e {tmp_path}/go ]; do sleep 0.1; done; touch {tmp_path}/done"
-parts.run([parts.Part("a", lambda: cancel.run(["sh", "-c", program]))], Board({{"a": ()}}))
+parts.run([parts.Part("a", lambda: cancel.run(["sh", "-c", program]))], ProgressBoard({{"a": ()}}))
 """
     child = subprocess.Popen(["nohup", sys.executable, "-c", script], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wait((tmp_path / "began").exists)
