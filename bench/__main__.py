@@ -65,21 +65,21 @@ def _again(parser: argparse.ArgumentParser, file: Path, as_markdown: bool) -> in
     return 0
 
 
-def _against(given: argparse.Namespace) -> int:
+def _against(arguments: argparse.Namespace) -> int:
     """Measure this checkout and another commit, and print the ratio of each figure. Return the exit code: 1 if something
     could not be measured or, with --strict, if an aim was missed; 130 after Ctrl-C.
     """
-    words = [word for part in given.only or () for word in ("--only", part)]
-    words += ["--services", ",".join(map(str, given.services)), "--concurrency", str(given.concurrency)]
-    words += [*(["--side", given.side] if given.side else ()), *(["--quick"] if given.quick else ())]
+    words = [word for part in arguments.only or () for word in ("--only", part)]
+    words += ["--services", ",".join(map(str, arguments.services)), "--concurrency", str(arguments.concurrency)]
+    words += [*(["--side", arguments.side] if arguments.side else ()), *(["--quick"] if arguments.quick else ())]
     try:
-        table, failures = against.compare(given.against, words, given.repeat or against.REPEAT)
+        table, failures = against.compare(arguments.against, words, arguments.repeat or against.REPEAT)
     except KeyboardInterrupt:
         return 130
     ratios(table, Console(width=None if sys.stdout.isatty() else 150))
     for failure in failures:
         print(f"not measured: {failure}", file=sys.stderr)
-    return int(bool(failures) or (given.strict and any(row.met is False for row in table.rows)))
+    return int(bool(failures) or (arguments.strict and any(row.met is False for row in table.rows)))
 
 
 def _print(table: list[Section], results: Results, as_markdown: bool) -> None:
@@ -129,15 +129,15 @@ def command_line() -> argparse.ArgumentParser:
     return parser
 
 
-def _options(given: argparse.Namespace) -> Options:
+def _options(arguments: argparse.Namespace) -> Options:
     options = Options(
-        only=tuple(given.only or PARTS),
-        services=given.services,
-        repeat=given.repeat or Options.repeat,
-        lanes=given.concurrency,
-        sides=(given.side,) if given.side else SIDES,
+        only=tuple(arguments.only or PARTS),
+        services=arguments.services,
+        repeat=arguments.repeat or Options.repeat,
+        lanes=arguments.concurrency,
+        sides=(arguments.side,) if arguments.side else SIDES,
     )
-    if not given.quick:
+    if not arguments.quick:
         return options
     return Options(
         only=options.only, services=(10,), repeat=1, lanes=options.lanes, sides=options.sides, idle_s=20.0, pairs=10,

@@ -151,7 +151,7 @@ def _checkout(commit: str) -> Iterator[tuple[Path, str]]:
             subprocess.run(["git", "worktree", "remove", "--force", str(folder)], cwd=ROOT, check=True)
 
 
-def _wait(words: Sequence[str], where: Path) -> None:
+def _wait(words: Sequence[str], folder: Path) -> None:
     """Run a benchmark in another process, and wait for its end. If this process is interrupted, the benchmark removes its
     clusters first.
     """
@@ -160,7 +160,7 @@ def _wait(words: Sequence[str], where: Path) -> None:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, interrupt)
-    process = subprocess.Popen(words, cwd=where, stdout=subprocess.DEVNULL, start_new_session=True)
+    process = subprocess.Popen(words, cwd=folder, stdout=subprocess.DEVNULL, start_new_session=True)
     try:
         process.wait()
     except BaseException:

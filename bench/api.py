@@ -97,12 +97,12 @@ class Api:
                 yield event
             await asyncio.sleep(0.05)
 
-    async def _stream(self, where: str, version: str) -> AsyncIterator[Manifest]:
+    async def _stream(self, location: str, version: str) -> AsyncIterator[Manifest]:
         query = {"watch": "1", "timeoutSeconds": "3600", "resourceVersion": version}
         no_limit = aiohttp.ClientTimeout(total=None)
-        async with self._session.get(self._server + where, params=query, timeout=no_limit) as answer:
+        async with self._session.get(self._server + location, params=query, timeout=no_limit) as answer:
             if answer.status != 200:
-                raise RequestRefused(f"watch {where}: {answer.status} {await answer.text()}")
+                raise RequestRefused(f"watch {location}: {answer.status} {await answer.text()}")
             buffer = b""
             async for chunk in answer.content.iter_any():
                 *lines, buffer = (buffer + chunk).split(b"\n")
@@ -112,17 +112,19 @@ class Api:
     async def _send(
         self,
         method: str,
-        where: str,
+        location: str,
         body: Manifest | None,
         content: str = "application/json",
         query: Mapping[str, str] | None = None,
     ) -> Manifest:
         data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
         headers = {} if data is None else {"Content-Type": content}
-        async with self._session.request(method, self._server + where, data=data, headers=headers, params=query) as answer:
+        async with self._session.request(
+            method, self._server + location, data=data, headers=headers, params=query
+        ) as answer:
             text = await answer.read()
         if answer.status >= 300:
-            raise RequestRefused(f"{method} {where}: {answer.status} {text.decode(errors='replace')[:500]}")
+            raise RequestRefused(f"{method} {location}: {answer.status} {text.decode(errors='replace')[:500]}")
         parsed: Manifest = json.loads(text)
         return parsed
 

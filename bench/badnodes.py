@@ -75,7 +75,7 @@ async def _looks() -> tuple[float, float, int]:
         ref = services[number // PODS]
         handler.seen("Pod", _pod(ref.namespace, ref.name, number, nodes[number % NODES], 0, now))
     memory = BadNodes(cache, Client.__new__(Client), lambda _: None, lambda: now, acts=True, stores=False)
-    await memory.look()
+    await memory.evaluate()
     quiet, loud = list[float](), list[float]()
     for restarts in range(1, LOOKS + 1):
         now += PERIOD
@@ -84,12 +84,12 @@ async def _looks() -> tuple[float, float, int]:
             ref = services[number // PODS]
             handler.seen("Pod", _pod(ref.namespace, ref.name, number, nodes[number], restarts, now))
         loud.append(await _cpu(memory))
-    return statistics.median(quiet), statistics.median(loud), memory.remembered
+    return statistics.median(quiet), statistics.median(loud), memory.failure_count
 
 
 async def _cpu(memory: BadNodes) -> float:
     began = time.thread_time()
-    await memory.look()
+    await memory.evaluate()
     return time.thread_time() - began
 
 
@@ -140,19 +140,20 @@ def _median(call: Callable[[], object]) -> float:
     return statistics.median(found)
 
 
-def lines(found: MeasuredFigures) -> list[str]:
+def lines(measured_figures: MeasuredFigures) -> list[str]:
     """Return the figures as lines of text."""
     return [
         f"{NODES:,} nodes, {SERVICES:,} services of {PODS} pods; CPU of the thread",
-        f"a check without failures            {1000 * found.quiet_look:>8.1f} ms",
-        f"a check with {FAILURES} failures           {1000 * found.look:>8.1f} ms, {found.remembered} failures remembered",
-        _both("a pass of a ready service", found.stays, found.stays_avoiding),
-        _both("the first pass of a service", found.new, found.new_avoiding),
+        f"a check without failures            {1000 * measured_figures.quiet_look:>8.1f} ms",
+        f"a check with {FAILURES} failures           {1000 * measured_figures.look:>8.1f} ms, "
+        f"{measured_figures.remembered} failures remembered",
+        _both("a pass of a ready service", measured_figures.stays, measured_figures.stays_avoiding),
+        _both("the first pass of a service", measured_figures.new, measured_figures.new_avoiding),
     ]
 
 
-def _both(what: str, usual: float, avoiding: float) -> str:
-    return f"{what:<36}{1000 * usual:>8.2f} ms, {1000 * avoiding:.2f} ms while a tenth of the nodes is avoided"
+def _both(description: str, usual: float, avoiding: float) -> str:
+    return f"{description:<36}{1000 * usual:>8.2f} ms, {1000 * avoiding:.2f} ms while a tenth of the nodes is avoided"
 
 
 if __name__ == "__main__":

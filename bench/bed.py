@@ -56,7 +56,7 @@ class Bed:
         await asyncio.sleep(0.5)  # the audit log is written after the responses
         return count(await asyncio.to_thread(self.cluster.audit, since))
 
-    async def settle(self) -> bool:
+    async def wait_until_settled(self) -> bool:
         """Wait until the operator has written nothing for a while. Return False if the operator does not stop writing in
         time.
         """

@@ -27,7 +27,7 @@ async def measure(services: int, lanes: int) -> Churned:
         for first in range(0, services, ROUND):
             numbers = range(first, min(first + ROUND, services))
             await run_in_lanes(map(SHAPE.service, numbers), lanes, lambda each: _live(at, each))
-            await at.watching.until("no pod is left", lambda: not at.watching.pods, WITHIN_S)
+            await at.watching.wait_until("no pod is left", lambda: not at.watching.pods, WITHIN_S)
             sizes.append(process.usage().resident_mib)
         pace, used = services / (time.monotonic() - began), process.usage()
         made = (await at.count(mark)).created
@@ -38,5 +38,5 @@ async def _live(at: Bed, service: Manifest) -> None:
     """Create a service, wait until it has been Ready, and request its deletion."""
     name = service["metadata"]["name"]
     await at.api.create(service)
-    await at.watching.until(f"{name} ready", lambda: name in at.watching.services_ready, WITHIN_S)
+    await at.watching.wait_until(f"{name} ready", lambda: name in at.watching.services_ready, WITHIN_S)
     await at.api.delete("InferenceService", NAMESPACE, name)

@@ -39,19 +39,19 @@ def count(requests: Iterable[Request], user: str = OPERATOR) -> Count:
     about = [item for item in mine if item.resource != LEASES]
     return Count(
         requests=len(about),
-        writes=sum(item.writes for item in about),
-        created=sum(item.writes and item.code == 201 and item.resource != "events" for item in about),
+        writes=sum(item.is_write for item in about),
+        created=sum(item.is_write and item.code == 201 and item.resource != "events" for item in about),
         lease=len(mine) - len(about),
         refused=sum(item.code >= 400 for item in about),
         verbs=_sorted(Counter(item.verb for item in about)),
-        written=_sorted(Counter(_what(item) for item in about if item.writes)),
+        written=_sorted(Counter(_what(item) for item in about if item.is_write)),
         others=_sorted(Counter(_what(item) for item in about if _is_other(item))),
         discovery=sum(not item.resource for item in about),
     )
 
 
 def _is_other(item: Request) -> bool:
-    return bool(item.resource) and not item.writes and item.verb not in READS
+    return bool(item.resource) and not item.is_write and item.verb not in READS
 
 
 def _what(item: Request) -> str:

@@ -72,12 +72,12 @@ class Crowd:
         given = {"name": name, "uid": f"uid-{name}", "resourceVersion": str(self._version), "generation": 1}
         return {"metadata": given | metadata, **parts}
 
-    def node(self, number: int, said: str = "", *, other: str = "", ready: bool = True) -> Manifest:
-        """Return a node. If `said` is not "", the node has a label for every model, with this value. If `other` is not "",
+    def node(self, number: int, text: str = "", *, other: str = "", ready: bool = True) -> Manifest:
+        """Return a node. If `text` is not "", the node has a label for every model, with this value. If `other` is not "",
         the label of one model has the value `other` instead: that of the model with the number `number` modulo the number
         of models.
         """
-        about = {names.model_label(MODEL, "", f"model-{each}"): said for each in range(self.size.models if said else 0)}
+        about = {names.model_label(MODEL, "", f"model-{each}"): text for each in range(self.size.models if text else 0)}
         if other:
             about[names.model_label(MODEL, "", f"model-{number % self.size.models}")] = other
         fields: Manifest = {"f:metadata": {"f:labels": {f"f:{label}": {} for label in about}}}

@@ -35,10 +35,10 @@ async def measure(services: int) -> Eyed:
     gc.collect()
     gc.freeze()
     for ref in refs:
-        eyes.passed(ref)
+        eyes.update_metrics(ref)
     began = time.perf_counter()
     for ref in refs:
-        eyes.passed(ref)
+        eyes.update_metrics(ref)
     each = (time.perf_counter() - began) / len(refs)
     beat, gaps = asyncio.create_task(_beat(longest := [0.0])), []
     seconds, text = [], ""
@@ -80,10 +80,10 @@ def _services(cluster: ClusterCache, number: int) -> list[Ref]:
         service, observed = steady_state(offline.service(body), deps)
         metadata = {**body["metadata"], "uid": service.uid, "resourceVersion": "1", "generation": 1}
         resource = parse_or_keep(SERVICE, {**body, "metadata": metadata, "status": service.status}, None)
-        cluster.resources[SERVICE].see(resource)
+        cluster.resources[SERVICE].store_watched(resource)
         for pod in observed.pods:
-            cluster.pods.see(pod)
+            cluster.pods.store_watched(pod)
         for (kind, name), child in observed.children.items():
-            cluster.children[kind].see(child._replace(uid=f"{kind}-{name}"))
+            cluster.children[kind].store_watched(child._replace(uid=f"{kind}-{name}"))
         refs.append(resource.ref)
     return refs

@@ -121,11 +121,11 @@ def eyes(found: list[Eyed]) -> Iterator[Row]:
         yield Row("  what the metrics add to a pass", operator=f"{each.pass_us:.0f} us")
 
 
-def ear(found: Heard) -> Iterator[Row]:
+def ear(heard: Heard) -> Iterator[Row]:
     """Yield the cost of the summaries of routers."""
-    fresh = found.fresh == found.routers
-    yield Row(f"{found.routers} routers, every 5 s: fresh numbers at any time", operator=f"of {found.fresh}", met=fresh)
-    yield Row("  CPU of the operator", operator=f"{found.share:.3f} of a core", aim="<= 0.1", met=found.share <= 0.1)
-    yield Row("  memory, connections included", operator=f"{found.mib:.0f} MiB")
-    yield Row("  the oldest fresh summary", operator=f"{found.oldest_s:.1f} s")
-    yield Row("  reconciliations because numbers changed", operator=f"{found.dirty}", aim="0", met=found.dirty == 0)
+    fresh = heard.fresh == heard.routers
+    yield Row(f"{heard.routers} routers, every 5 s: fresh numbers at any time", operator=f"of {heard.fresh}", met=fresh)
+    yield Row("  CPU of the operator", operator=f"{heard.share:.3f} of a core", aim="<= 0.1", met=heard.share <= 0.1)
+    yield Row("  memory, connections included", operator=f"{heard.mib:.0f} MiB")
+    yield Row("  the oldest fresh summary", operator=f"{heard.oldest_s:.1f} s")
+    yield Row("  reconciliations because numbers changed", operator=f"{heard.dirty}", aim="0", met=heard.dirty == 0)

@@ -64,14 +64,14 @@ class _Counter:
         self._count = 0
         self.complete = asyncio.Event()
 
-    def seen(self, kind: str, body: object) -> None:
+    def handle_object(self, kind: str, body: object) -> None:
         self._count += 1
         if self._count == PODS + EVENTS:
             self.complete.set()
 
-    def deleted(self, kind: str, body: object) -> None: ...
+    def handle_deletion(self, kind: str, body: object) -> None: ...
 
-    def relisted(self, kind: str) -> None: ...
+    def handle_relist(self, kind: str) -> None: ...
 
 
 def read_with_informer(server: str) -> Callable[[], None]:

@@ -40,7 +40,7 @@ async def measure(nodes: int, models: int, services: int, lanes: int) -> Labelle
         await process.start()
         await run_in_lanes(scenarios.models(KIND, "", map(model, range(models))), lanes, at.api.create)
         await run_in_lanes(map(shape.service, range(services)), lanes, at.api.create)
-        await at.watching.until("services ready", lambda: len(at.watching.services_ready) == services, WITHIN_S)
+        await at.watching.wait_until("services ready", lambda: len(at.watching.services_ready) == services, WITHIN_S)
         there = await at.api.names("Node", "")
         once = [(node, labels(range(models), "Ready")) for node in there]
         turns = [(node, labels([number], "Updating")) for number in range(min(models, CHANGES)) for node in there]
@@ -48,10 +48,10 @@ async def measure(nodes: int, models: int, services: int, lanes: int) -> Labelle
         return Labelled(nodes, models, services, waves, process.usage().peak_mib)
 
 
-async def _wave(at: Bed, process: Operator, what: str, changes: list[Change], lanes: int) -> Labels:
+async def _wave(at: Bed, process: Operator, description: str, changes: list[Change], lanes: int) -> Labels:
     """Apply a wave of changes, and wait until the operator has processed it."""
-    if not await at.settle():
-        raise Late(f"labels {what}: the operator did not settle before")
+    if not await at.wait_until_settled():
+        raise Late(f"labels {description}: the operator did not settle before")
     before, began = process.usage().cpu_s, time.monotonic()
     async with _edits(at.api) as (waited, floors):
         await run_in_lanes(
@@ -59,9 +59,9 @@ async def _wave(at: Bed, process: Operator, what: str, changes: list[Change], la
         )
         took = time.monotonic() - began
         await asyncio.sleep(EDIT_EVERY_S)
-    if not await at.settle():
-        raise Late(f"labels {what}: the operator does not settle")
-    return Labels(what, len(changes), took, process.usage().cpu_s - before, tuple(waited), tuple(floors))
+    if not await at.wait_until_settled():
+        raise Late(f"labels {description}: the operator does not settle")
+    return Labels(description, len(changes), took, process.usage().cpu_s - before, tuple(waited), tuple(floors))
 
 
 @asynccontextmanager
@@ -108,9 +108,9 @@ async def _acted(api: Api, generation: int) -> None:
         await asyncio.sleep(POLL_S)
 
 
-def labels(numbers: Iterable[int], said: str) -> Manifest:
+def labels(numbers: Iterable[int], text: str) -> Manifest:
     """Return the labels that an agent writes on its node for these models."""
-    return {names.model_label(KIND, "", model(number)): said for number in numbers}
+    return {names.model_label(KIND, "", model(number)): text for number in numbers}
 
 
 def model(number: int) -> str:

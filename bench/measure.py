@@ -74,7 +74,7 @@ async def operator(
         await _pods_ready(at, scenario)
         spent = _spent(at, cpu)
         await _services_ready(at, scenario)
-        settled = await at.settle()
+        settled = await at.wait_until_settled()
         ramp = Ramp(
             scenario=scenario.key,
             title=scenario.title,
@@ -110,7 +110,7 @@ async def count_autoscaler_writes(scenario: Scenario, lanes: int, seconds: float
         found = await at.api.names("HorizontalPodAutoscaler", NAMESPACE)
         if len(found) != scenario.services:
             raise Late(f"{len(found)} autoscalers for {scenario.services} services")
-        await at.settle()
+        await at.wait_until_settled()
         return await _quiet(at, process, scenario, _move(at.api, found, seconds), seconds)
 
 
@@ -151,7 +151,7 @@ async def _deletion(at: Bed, kind: str, scenario: Scenario, lanes: int) -> Delet
     """
     watching, began = at.watching, time.monotonic()
     await run_in_lanes(map(name, range(scenario.services)), lanes, lambda item: at.api.delete(kind, NAMESPACE, item))
-    pods = await watching.until("pods gone", lambda: not watching.pods, WITHIN_S) - began
+    pods = await watching.wait_until("pods gone", lambda: not watching.pods, WITHIN_S) - began
     for child in CHILDREN:  # deleted objects do not return, so one kind can be checked after another
         while await at.api.names(child, NAMESPACE, OURS, limit=1):
             if time.monotonic() > began + WITHIN_S:
@@ -162,12 +162,12 @@ async def _deletion(at: Bed, kind: str, scenario: Scenario, lanes: int) -> Delet
 
 async def _pods_ready(at: Bed, scenario: Scenario) -> None:
     watching = at.watching
-    await watching.until(f"{scenario.pods} pods ready", lambda: watching.ready_pods() >= scenario.pods, WITHIN_S)
+    await watching.wait_until(f"{scenario.pods} pods ready", lambda: watching.ready_pods() >= scenario.pods, WITHIN_S)
 
 
 async def _services_ready(at: Bed, scenario: Scenario) -> None:
     ready, wanted = at.watching.services_ready, scenario.services
-    await at.watching.until(f"{wanted} services ready", lambda: len(ready) >= wanted, WITHIN_S)
+    await at.watching.wait_until(f"{wanted} services ready", lambda: len(ready) >= wanted, WITHIN_S)
 
 
 def _spent(at: Bed, before: dict[str, float]) -> dict[str, float]:

@@ -103,20 +103,20 @@ async def wait_for_workers(session: aiohttp.ClientSession, url: str, number: int
             await asyncio.sleep(0.5)
 
 
-async def run(given: argparse.Namespace, router: Sequence[str]) -> dict[str, Any]:
+async def run(arguments: argparse.Namespace, router: Sequence[str]) -> dict[str, Any]:
     """Start the router, send the trace, and return the figures. The caches of the engines are emptied before the trace is
     sent.
     """
     port, metrics = ports.choose(2)
-    prefills = [url for url, _ in given.prefill]
-    workers = [word for url, bootstrap in given.prefill for word in ("--prefill", url, bootstrap)] + [
+    prefills = [url for url, _ in arguments.prefill]
+    workers = [word for url, bootstrap in arguments.prefill for word in ("--prefill", url, bootstrap)] + [
         "--decode",
-        given.decode,
+        arguments.decode,
     ]
     own = ["--host=127.0.0.1", f"--port={port}", f"--prometheus-port={metrics}", "--pd-disaggregation"]
     url = f"http://127.0.0.1:{port}"
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=180)) as session:
-        for engine in (*prefills, given.decode):
+        for engine in (*prefills, arguments.decode):
             await flush(session, engine)
         process = await asyncio.create_subprocess_exec(
             *router,
@@ -129,8 +129,8 @@ async def run(given: argparse.Namespace, router: Sequence[str]) -> dict[str, Any
         try:
             await wait_for_workers(session, url, len(prefills) + 1)
             before = [await served_requests(session, engine) for engine in prefills]
-            trace = Trace(session, url, given.key, given.at_once)
-            system, all_turns = conversations(given.conversations, given.turns)
+            trace = Trace(session, url, arguments.key, arguments.at_once)
+            system, all_turns = conversations(arguments.conversations, arguments.turns)
             await asyncio.gather(*(trace.converse(number, system, turns) for number, turns in enumerate(all_turns)))
             counts = [await served_requests(session, engine) - old for engine, old in zip(prefills, before, strict=True)]
         finally:

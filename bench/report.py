@@ -78,30 +78,33 @@ def sections(results: Results) -> list[Section]:
     return [section for section in found if section.rows]
 
 
-def _planned(found: Planned) -> Iterator[Row]:
+def _planned(planned: Planned) -> Iterator[Row]:
     title = "Kimi K2 on 16 nodes, from the command's start to its last line"
-    yield Row(title, operator=f"{found.seconds:.1f} s", aim=f"{PLAN_S:.0f} s", met=found.seconds <= PLAN_S)
-    errors = f"throughput {found.tokens:.0%}, TPOT {found.tpot:.0%}, TTFT {found.ttft:.0%}"
+    yield Row(title, operator=f"{planned.seconds:.1f} s", aim=f"{PLAN_S:.0f} s", met=planned.seconds <= PLAN_S)
+    errors = f"throughput {planned.tokens:.0%}, TPOT {planned.tpot:.0%}, TTFT {planned.ttft:.0%}"
     yield Row(
-        f"median errors over {found.rows} published runs, each left out of the fit with its deployment", operator=errors
+        f"median errors over {planned.rows} published runs, each left out of the fit with its deployment", operator=errors
     )
 
 
-def _linted(found: Linted) -> Iterator[Row]:
+def _linted(linted: Linted) -> Iterator[Row]:
     title = "all of config/, from the command's start to its last line"
-    yield Row(title, operator=f"{found.seconds:.1f} s", aim=f"{LINT_S:.0f} s", met=found.seconds <= LINT_S)
-    said = f"{found.first * 1000:.1f} ms, then {found.again * 1000:.1f} ms; without the rules {found.without * 1000:.1f} ms"
-    yield Row(f"CPU of the operator's first pass over a new revision, mean of {found.services} services", operator=said)
+    yield Row(title, operator=f"{linted.seconds:.1f} s", aim=f"{LINT_S:.0f} s", met=linted.seconds <= LINT_S)
+    said = (
+        f"{linted.first * 1000:.1f} ms, then {linted.again * 1000:.1f} ms; without the rules {linted.without * 1000:.1f} ms"
+    )
+    yield Row(f"CPU of the operator's first pass over a new revision, mean of {linted.services} services", operator=said)
 
 
-def _beside(found: TenantWaits) -> Iterator[Row]:
+def _beside(tenant_waits: TenantWaits) -> Iterator[Row]:
     others = (
-        f"{found.models} models and {found.services} waiting services, {found.edits_a_second:.1f} edits/s of their runtime"
+        f"{tenant_waits.models} models and {tenant_waits.services} waiting services, {tenant_waits.edits_a_second:.1f} "
+        "edits/s of their runtime"
     )
     for share, aim in ((50, None), (95, BESIDE)):
-        alone, beside = percentile(found.alone_s, share), percentile(found.beside_s, share)
+        alone, beside = percentile(tenant_waits.alone_s, share), percentile(tenant_waits.beside_s, share)
         yield Row(
-            f"a service Ready, {share} % of {len(found.beside_s)} (floor: alone)",
+            f"a service Ready, {share} % of {len(tenant_waits.beside_s)} (floor: alone)",
             floor=f"{alone:.2f} s",
             operator=f"{beside:.2f} s",
             ratio=f"{beside / alone:.2f} x",
@@ -109,7 +112,7 @@ def _beside(found: TenantWaits) -> Iterator[Row]:
             met=None if aim is None else beside / alone <= aim,
         )
     yield Row("the others", operator=others)
-    yield Row("the operator meanwhile", operator=f"{100 * found.operator_cores:.0f} % of a core")
+    yield Row("the operator meanwhile", operator=f"{100 * tenant_waits.operator_cores:.0f} % of a core")
 
 
 def _fetched(fetched: list[Fetched]) -> Iterator[Row]:
@@ -263,10 +266,10 @@ def _still(results: Results) -> Iterator[Row]:
             yield Row(f"beside it, a minute, {name}", operator=text)
 
 
-def _writes(what: str, quiet: Quiet, ome: str) -> Row:
+def _writes(description: str, quiet: Quiet, ome: str) -> Row:
     rate = quiet.writes_a_minute
     detail = f" ({_top(quiet.count)})" if rate else ""
-    return Row(what, operator=f"{rate:g}{detail}", aim="0", met=rate == 0, ome=ome)
+    return Row(description, operator=f"{rate:g}{detail}", aim="0", met=rate == 0, ome=ome)
 
 
 def _restart(restart: Restart) -> Iterator[Row]:

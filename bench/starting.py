@@ -29,18 +29,18 @@ async def measure(nodes: int, models: int, services: int, lanes: int, repeat: in
         process = Operator(at)
         await process.start()
         await run_in_lanes(map(shape.service, range(services)), lanes, at.api.create)
-        await at.watching.until("services ready", lambda: len(at.watching.services_ready) == services, WITHIN_S)
+        await at.watching.wait_until("services ready", lambda: len(at.watching.services_ready) == services, WITHIN_S)
         # Only now, because with 5,000 nodes Kubernetes needs five times as long for the pods.
         await run_in_lanes(scenarios.models(labelled.KIND, "", map(labelled.model, range(models))), lanes, at.api.create)
         await _nodes(at, nodes, models, lanes)
         await _caught_up(at)
-        await at.settle()
+        await at.wait_until_settled()
         floors, starts = list[float](), list[float]()
         for _ in range(repeat):
             await process.stop()
             floors.append(await _bare(at))
             starts.append(await process.start())
-        await at.settle()
+        await at.wait_until_settled()
         return Started(nodes, models, services, tuple(floors), tuple(starts), process.usage().peak_mib)
 
 

@@ -45,7 +45,7 @@ async def _wait(at: Bed, number: int) -> float:
     service = QUIET.service(number)
     name, began = service["metadata"]["name"], time.monotonic()
     await at.api.create(service)
-    await at.watching.until(f"{name} ready", lambda: name in at.watching.services_ready, WITHIN_S)
+    await at.watching.wait_until(f"{name} ready", lambda: name in at.watching.services_ready, WITHIN_S)
     return at.watching.services_ready[name] - began
 
 
@@ -56,7 +56,7 @@ async def _others(at: Bed, models: int, services: int, lanes: int) -> None:
     await at.api.create(_runtime())
     await run_in_lanes(scenarios.models("BaseModel", MODELS_OF, map("m-{:04d}".format, range(models))), lanes, at.api.create)
     await run_in_lanes(map(_waiting, range(services)), lanes, at.api.create)
-    await at.settle()
+    await at.wait_until_settled()
 
 
 @asynccontextmanager

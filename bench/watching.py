@@ -37,7 +37,7 @@ class Watching:
         for kind, see in (("Pod", self._pod), ("InferenceService", self._service)):
             self._tasks.append(asyncio.create_task(self._watch(kind, see), name=f"watch {kind}"))
         try:
-            await self.until("watches open", lambda: len(self._open) == len(self._tasks), 30.0)
+            await self.wait_until("watches open", lambda: len(self._open) == len(self._tasks), 30.0)
         except BaseException:
             await self._close()
             raise
@@ -53,9 +53,9 @@ class Watching:
             with suppress(asyncio.CancelledError, Exception):
                 await task
 
-    async def until(self, what: str, done: Callable[[], bool], within_s: float) -> float:
+    async def wait_until(self, description: str, done: Callable[[], bool], within_s: float) -> float:
         """Wait until `done` returns True, and return the time at which that was seen. Raises Late, with the description
-        `what`, after `within_s` seconds, or if a watch has ended.
+        `description`, after `within_s` seconds, or if a watch has ended.
         """
         deadline = time.monotonic() + within_s
         while not done():
@@ -63,7 +63,7 @@ class Watching:
                 if task.done():
                     raise Late(f"{task.get_name()} ended: {task.exception()!r}")
             if time.monotonic() > deadline:
-                raise Late(f"{what}: not within {within_s:.0f} s ({self.progress()})")
+                raise Late(f"{description}: not within {within_s:.0f} s ({self.progress()})")
             self._changed.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(1.0):

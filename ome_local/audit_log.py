@@ -31,7 +31,7 @@ class Request:
     uri: str
 
     @property
-    def writes(self) -> bool:
+    def is_write(self) -> bool:
         """Whether the verb is a write, even if the request was denied or changed nothing."""
         return self.verb in WRITES
 

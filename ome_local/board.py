@@ -69,7 +69,7 @@ class ProgressBoard:
         """A function that is called with each part when the part is done."""
 
     @contextmanager
-    def part(self, name: str) -> Iterator[Row]:
+    def run_part(self, name: str) -> Iterator[Row]:
         """Record that the calling thread runs the part inside the `with` block. After the block, the part is done or has
         failed.
         """
@@ -97,9 +97,9 @@ class ProgressBoard:
         running = [self._running(each, now) for each in self.rows.values() if each.state == RUNNING]
         left = [each.name for each in self.rows.values() if each.state == WAITING]
         told = [", ".join(running), f"left: {', '.join(left)}" if left else ""]
-        return f"{self.total()}: {'; '.join(text for text in told if text)}"
+        return f"{self.elapsed_text()}: {'; '.join(text for text in told if text)}"
 
-    def total(self) -> str:
+    def elapsed_text(self) -> str:
         """Return the time since the start of the run."""
         return spell(self.clock() - self.began)
 

@@ -143,7 +143,7 @@ def status(name: Which = None) -> None:
     for row in rows:
         state = "[green]running[/]" if row.pid else "[red]stopped[/]"
         table.add_row(row.name, state, str(row.pid or ""), _memory(row))
-    ready = cluster.ready()
+    ready = cluster.is_ready()
     console = Console()
     where = f"cluster {name} · API server {'ready' if ready else '[red]not ready[/]'} · {cluster.kubeconfig}"
     console.print(where, soft_wrap=True)
@@ -262,7 +262,7 @@ def _opened(name: str | None) -> Cluster:
     another command is just starting.
     """
     cluster = Cluster.open(layout.choose_cluster(name))
-    if ended := cluster.ended():
+    if ended := cluster.ended_processes():
         does, option = "does" if len(ended) == 1 else "do", _option(cluster.name)
         typer.echo(
             f"{', '.join(ended)} of cluster {cluster.name} {does} not run: `ome local up{option}` starts them.", err=True

@@ -235,11 +235,11 @@ class Cluster:
         listed = [*own, *(name for name in processes.names(self.at) if name not in own)]
         return [Row(name, found.pid if (found := self.process(name)) else None) for name in listed]
 
-    def ended(self) -> list[str]:
+    def ended_processes(self) -> list[str]:
         """Return the names of processes that should be running but have ended."""
         return [row.name for row in self.status() if not row.pid]
 
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         """Return whether the API server reports that it is ready."""
         try:
             return bool(self.api(timeout=2.0).get("/readyz") == "ok")

@@ -51,14 +51,14 @@ SLOW_NODES = "1h"
 on a busy machine, and kwok does not make the pods of a node Ready again after the node was not ready."""
 
 
-def etcd(at: Layout, kept: ClusterFile) -> list[str]:
+def etcd(at: Layout, cluster_file: ClusterFile) -> list[str]:
     """Return the command line of a single etcd member on the loopback interface. Because every user of this machine can
     connect, etcd requires the API server's client certificate.
 
     fsync is disabled, because the data is removed with the cluster. HTTP has its own unused port: on a shared port, gRPC
     requests would pass through Go's HTTP server, which costs a fifth more.
     """
-    client, peer = (f"https://127.0.0.1:{kept.ports[name]}" for name in ("etcd", "etcd-peer"))
+    client, peer = (f"https://127.0.0.1:{cluster_file.ports[name]}" for name in ("etcd", "etcd-peer"))
     pki = at.etcd_pki
     return [
         f"--data-dir={at.etcd}",
@@ -82,9 +82,9 @@ def etcd(at: Layout, kept: ClusterFile) -> list[str]:
     ]
 
 
-def apiserver(at: Layout, kept: ClusterFile, port: int, audit_log: Path) -> list[str]:
+def apiserver(at: Layout, cluster_file: ClusterFile, port: int, audit_log: Path) -> list[str]:
     """Return the command line of an API server with the usual authorizers, admission plugins, and priority and fairness."""
-    service_ip = kept.network.service_ip if kept.network else SERVICE_IP
+    service_ip = cluster_file.network.service_ip if cluster_file.network else SERVICE_IP
     pki = at.pki
     audit = [
         f"--audit-policy-file={at.audit_policy}",
@@ -92,11 +92,11 @@ def apiserver(at: Layout, kept: ClusterFile, port: int, audit_log: Path) -> list
         "--audit-log-maxsize=1000000",  # in megabytes; 0 would mean 100, and would drop the oldest lines
     ]
     return [
-        f"--etcd-servers=https://127.0.0.1:{kept.ports['etcd']}",
+        f"--etcd-servers=https://127.0.0.1:{cluster_file.ports['etcd']}",
         f"--etcd-cafile={at.etcd_pki / 'ca.crt'}",
         f"--etcd-certfile={at.etcd_pki / 'apiserver.crt'}",
         f"--etcd-keyfile={at.etcd_pki / 'apiserver.key'}",
-        *_reached_at(at, kept, port),
+        *_reached_at(at, cluster_file, port),
         f"--secure-port={port}",
         f"--tls-cert-file={pki / 'server.crt'}",
         f"--tls-private-key-file={pki / 'server.key'}",
@@ -109,8 +109,8 @@ def apiserver(at: Layout, kept: ClusterFile, port: int, audit_log: Path) -> list
         "--allow-privileged=true",
         f"--kubelet-client-certificate={pki / 'admin.crt'}",
         f"--kubelet-client-key={pki / 'admin.key'}",
-        *(audit if kept.spec.audit else []),
-        *(_forwards(at) if "keda" in kept.ports else []),
+        *(audit if cluster_file.spec.audit else []),
+        *(_forwards(at) if "keda" in cluster_file.ports else []),
     ]
 
 
@@ -135,18 +135,18 @@ def _forwards(at: Layout) -> list[str]:
     ]
 
 
-def _reached_at(at: Layout, kept: ClusterFile, port: int) -> list[str]:
+def _reached_at(at: Layout, cluster_file: ClusterFile, port: int) -> list[str]:
     """Return the arguments about addresses. Without a real node, the API server listens on loopback only. With a real
     node, the arguments also contain the address at which pods reach the Service `kubernetes`, and how the API server
     reaches the kubelet.
     """
-    if kept.network is None:
+    if cluster_file.network is None:
         nowhere = "--endpoint-reconciler-type=none"  # Endpoints must not contain loopback addresses
         return ["--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", nowhere]
-    is_first = port == kept.ports["apiserver"]
+    is_first = port == cluster_file.ports["apiserver"]
     return [
         "--bind-address=0.0.0.0",
-        f"--advertise-address={kept.network.host}",
+        f"--advertise-address={cluster_file.network.host}",
         # both API servers have the same address, and Endpoints contain only one port for an address
         f"--endpoint-reconciler-type={'lease' if is_first else 'none'}",
         f"--kubelet-certificate-authority={at.pki / 'ca.crt'}",
@@ -154,7 +154,7 @@ def _reached_at(at: Layout, kept: ClusterFile, port: int) -> list[str]:
     ]
 
 
-def controller_manager(at: Layout, kept: ClusterFile) -> list[str]:
+def controller_manager(at: Layout, cluster_file: ClusterFile) -> list[str]:
     """Return the command line of the controller-manager with all controllers that need neither a cloud nor a pod network.
     The option `fast` disables the controllers of Endpoints, which no component reads here and which cause a twentieth
     of all requests.
@@ -163,21 +163,21 @@ def controller_manager(at: Layout, kept: ClusterFile) -> list[str]:
     fast = ["--concurrent-statefulset-syncs=20", "--concurrent-gc-syncs=20"]
     slow = ",-endpoints-controller,-endpointslice-mirroring-controller"
     return [
-        *_client(at, kept, "controller-manager"),
+        *_client(at, cluster_file, "controller-manager"),
         f"--service-account-private-key-file={pki / 'sa.key'}",
         f"--root-ca-file={pki / 'ca.crt'}",
         f"--cluster-signing-cert-file={pki / 'ca.crt'}",
         f"--cluster-signing-key-file={pki / 'ca.key'}",
         "--use-service-account-credentials=false",
-        f"--controllers=*,-node-ipam-controller{slow if kept.spec.fast else ''}",
+        f"--controllers=*,-node-ipam-controller{slow if cluster_file.spec.fast else ''}",
         f"--node-monitor-grace-period={SLOW_NODES}",
-        *(fast if kept.spec.fast else []),
+        *(fast if cluster_file.spec.fast else []),
     ]
 
 
-def scheduler(at: Layout, kept: ClusterFile) -> list[str]:
+def scheduler(at: Layout, cluster_file: ClusterFile) -> list[str]:
     """Return the arguments of the default scheduler."""
-    return _client(at, kept, "scheduler")
+    return _client(at, cluster_file, "scheduler")
 
 
 def kwok(at: Layout, kubeconfig: Path) -> list[str]:
@@ -195,7 +195,7 @@ def kwok(at: Layout, kubeconfig: Path) -> list[str]:
     ]
 
 
-def _client(at: Layout, kept: ClusterFile, name: str) -> list[str]:
+def _client(at: Layout, cluster_file: ClusterFile, name: str) -> list[str]:
     """Return the arguments that controller-manager and scheduler share."""
     kubeconfig = at.component_kubeconfig(name)
     limits = ["--kube-api-qps=500", "--kube-api-burst=1000"]
@@ -204,9 +204,9 @@ def _client(at: Layout, kept: ClusterFile, name: str) -> list[str]:
         f"--authentication-kubeconfig={kubeconfig}",
         f"--authorization-kubeconfig={kubeconfig}",
         "--bind-address=127.0.0.1",
-        f"--secure-port={kept.ports[name]}",
+        f"--secure-port={cluster_file.ports[name]}",
         f"--tls-cert-file={at.pki / 'server.crt'}",
         f"--tls-private-key-file={at.pki / 'server.key'}",
         "--leader-elect=false",
-        *(limits if kept.spec.fast else []),
+        *(limits if cluster_file.spec.fast else []),
     ]

@@ -53,13 +53,13 @@ def _guard_etcd(at: Layout) -> None:
     authority.client("apiserver", "apiserver")
 
 
-def _identify_node(at: Layout, kept: ClusterFile, authority: Authority, network: Network) -> None:
+def _identify_node(at: Layout, cluster_file: ClusterFile, authority: Authority, network: Network) -> None:
     """Write a client certificate and a kubeconfig for each program of the node, and the kubelet's server certificate. The
     kubeconfigs use the API server's address for pods.
     """
     for file, (user, groups) in NODE_IDENTITIES.items():
         authority.client(file, user, groups)
-        address = f"https://{network.host}:{kept.ports['apiserver']}"
+        address = f"https://{network.host}:{cluster_file.ports['apiserver']}"
         kubeconfig.with_certificate(
             at.component_kubeconfig(file), name=f"ome-{at.root.name}", server=address, pki=at.pki, user=file
         )
@@ -76,9 +76,9 @@ def _numbers(at: Layout) -> set[int]:
     return found
 
 
-def server(kept: ClusterFile, port: str = "apiserver") -> str:
+def server(cluster_file: ClusterFile, port: str = "apiserver") -> str:
     """Return the address of the API server."""
-    return f"https://127.0.0.1:{kept.ports[port]}"
+    return f"https://127.0.0.1:{cluster_file.ports[port]}"
 
 
 def write_stages(at: Layout, spec: Spec, *more: stages.Stage) -> None:

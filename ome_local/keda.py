@@ -77,16 +77,16 @@ def write(at: Layout) -> dict[str, str]:
     return ENVIRONMENT
 
 
-def command(at: Layout, kept: ClusterFile, name: str) -> list[str]:
+def command(at: Layout, cluster_file: ClusterFile, name: str) -> list[str]:
     """Return the command line of one of the two processes."""
     program = ensure.ensure([_PROGRAMS[name]])[_PROGRAMS[name]]
-    kubeconfig, grpc = at.component_kubeconfig(NAME), f"127.0.0.1:{kept.ports[NAME]}"
+    kubeconfig, grpc = at.component_kubeconfig(NAME), f"127.0.0.1:{cluster_file.ports[NAME]}"
     if name == NAME:
         return [
             str(program),
             f"--kubeconfig={kubeconfig}",
             f"--metrics-service-bind-address={grpc}",
-            f"--health-probe-bind-address=127.0.0.1:{kept.ports[HEALTH]}",
+            f"--health-probe-bind-address=127.0.0.1:{cluster_file.ports[HEALTH]}",
             "--enable-prometheus-metrics=false",
             f"--cert-dir={at.keda}",
             "--zap-log-level=info",
@@ -99,7 +99,7 @@ def command(at: Layout, kept: ClusterFile, name: str) -> list[str]:
         f"--authorization-kubeconfig={kubeconfig}",
         f"--metrics-service-address={grpc}",
         "--bind-address=127.0.0.1",
-        f"--secure-port={kept.ports[ADAPTER]}",
+        f"--secure-port={cluster_file.ports[ADAPTER]}",
         f"--tls-cert-file={at.keda / 'tls.crt'}",
         f"--tls-private-key-file={at.keda / 'tls.key'}",
         f"--cert-dir={at.keda}",
@@ -108,27 +108,27 @@ def command(at: Layout, kept: ClusterFile, name: str) -> list[str]:
     ]
 
 
-def keda_answers(kept: ClusterFile, name: str) -> bool:
+def keda_answers(cluster_file: ClusterFile, name: str) -> bool:
     """Return whether one of KEDA's two processes answers requests."""
     if name == NAME:
-        return ports.answers_with_200("127.0.0.1", kept.ports[HEALTH], "/readyz")
-    return ports.listens("127.0.0.1", kept.ports[ADAPTER])
+        return ports.answers_with_200("127.0.0.1", cluster_file.ports[HEALTH], "/readyz")
+    return ports.listens("127.0.0.1", cluster_file.ports[ADAPTER])
 
 
-def route(api: KubeApi, at: Layout, kept: ClusterFile) -> None:
+def route(api: KubeApi, at: Layout, cluster_file: ClusterFile) -> None:
     """Register the API of external metrics, unless it is registered, and wait until the API server reaches the adapter."""
-    api.create(_API_SERVICES, api_service(at, kept))
+    api.create(_API_SERVICES, api_service(at, cluster_file))
     _wait(api, [f"{_API_SERVICES}/{_VERSION}.{_GROUP}"], "Available")
 
 
-def api_service(at: Layout, kept: ClusterFile) -> dict[str, Any]:
+def api_service(at: Layout, cluster_file: ClusterFile) -> dict[str, Any]:
     """Return the APIService of external metrics."""
     return {
         "apiVersion": "apiregistration.k8s.io/v1",
         "kind": "APIService",
         "metadata": {"name": f"{_VERSION}.{_GROUP}"},
         "spec": {
-            "service": {"name": SERVICE, "namespace": NAMESPACE, "port": kept.ports[ADAPTER]},
+            "service": {"name": SERVICE, "namespace": NAMESPACE, "port": cluster_file.ports[ADAPTER]},
             "caBundle": base64.b64encode((at.pki / "ca.crt").read_bytes()).decode(),
             "group": _GROUP,
             "version": _VERSION,

@@ -42,14 +42,14 @@ def program() -> Path:
     return ensure.ensure([NAME])[NAME]
 
 
-def define(api: KubeApi, at: Layout, kept: ClusterFile) -> None:
+def define(api: KubeApi, at: Layout, cluster_file: ClusterFile) -> None:
     """Create Kueue's kinds and its namespace, unless they exist, and wait until the API server serves them. This is
     necessary because Kueue exits if its kinds are not served.
     """
     api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
     for crd in _documents("config/components/crd/bases/"):
         if crd["spec"]["names"]["plural"] in _CONVERTED:
-            client = _client(at, kept, "/convert")
+            client = _client(at, cluster_file, "/convert")
             crd["spec"]["conversion"] = {
                 "strategy": "Webhook",
                 "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1"]},
@@ -71,7 +71,7 @@ def _served(crd: dict[str, Any]) -> bool:
     return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
 
 
-def write(at: Layout, kept: ClusterFile) -> dict[str, str]:
+def write(at: Layout, cluster_file: ClusterFile) -> dict[str, str]:
     """Write Kueue's configuration and certificates, and return the environment variables of its process."""
     certificates = at.kueue / "certificates"
     certificates.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -80,19 +80,19 @@ def write(at: Layout, kept: ClusterFile) -> dict[str, str]:
         (certificates / name).chmod(0o600)
     import yaml  # imported here, so that `ome local kubectl` starts fast
 
-    write_atomically(_config(at), yaml.safe_dump(config(kept, certificates), sort_keys=False))
+    write_atomically(_config(at), yaml.safe_dump(config(cluster_file, certificates), sort_keys=False))
     return {"KUEUE_METRICS_CERTS": str(certificates)}
 
 
-def config(kept: ClusterFile, certificates: Path) -> dict[str, Any]:
+def config(cluster_file: ClusterFile, certificates: Path) -> dict[str, Any]:
     """Return the configuration of a single Kueue that listens on loopback and serves no metrics."""
     return {
         "apiVersion": "config.kueue.x-k8s.io/v1beta2",
         "kind": "Configuration",
         "namespace": NAMESPACE,
-        "health": {"healthProbeBindAddress": f"127.0.0.1:{kept.ports[HEALTH]}"},
+        "health": {"healthProbeBindAddress": f"127.0.0.1:{cluster_file.ports[HEALTH]}"},
         "metrics": {"bindAddress": "0"},
-        "webhook": {"host": "127.0.0.1", "port": kept.ports[NAME], "certDir": str(certificates)},
+        "webhook": {"host": "127.0.0.1", "port": cluster_file.ports[NAME], "certDir": str(certificates)},
         "leaderElection": {"leaderElect": False},
         "internalCertManagement": {"enable": False},
         "featureGates": {"VisibilityOnDemand": False},
@@ -110,30 +110,30 @@ def command(at: Layout) -> list[str]:
     ]
 
 
-def route(api: KubeApi, at: Layout, kept: ClusterFile) -> None:
+def route(api: KubeApi, at: Layout, cluster_file: ClusterFile) -> None:
     """Register Kueue's webhooks, unless they are registered. Call this only when Kueue already answers requests, because the
     API server creates no pods while a registered webhook does not answer.
     """
     for found in _documents("config/components/webhook/manifests.yaml"):
-        api.create(f"{_WEBHOOKS}/{found['kind'].lower()}s", webhooks(found, at, kept))
+        api.create(f"{_WEBHOOKS}/{found['kind'].lower()}s", webhooks(found, at, cluster_file))
 
 
-def webhooks(found: dict[str, Any], at: Layout, kept: ClusterFile) -> dict[str, Any]:
+def webhooks(found: dict[str, Any], at: Layout, cluster_file: ClusterFile) -> dict[str, Any]:
     """Return a webhook configuration from Kueue's source with the changes that an installation makes: a prefix of its name,
     the exclusion of system namespaces, and an address instead of a Service.
     """
     others = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": list(_OWN_NAMESPACES)}
     made = []
     for each in found["webhooks"]:
-        client = _client(at, kept, each["clientConfig"]["service"]["path"])
+        client = _client(at, cluster_file, each["clientConfig"]["service"]["path"])
         made.append({**each, "clientConfig": client, "namespaceSelector": {"matchExpressions": [others]}})
     return {**found, "metadata": {"name": f"kueue-{found['metadata']['name']}"}, "webhooks": made}
 
 
-def _client(at: Layout, kept: ClusterFile, path: str) -> dict[str, str]:
+def _client(at: Layout, cluster_file: ClusterFile, path: str) -> dict[str, str]:
     """Return the `clientConfig` with which the API server reaches a path of Kueue's webhook server."""
     authority = base64.b64encode((at.pki / "ca.crt").read_bytes()).decode()
-    return {"url": f"https://127.0.0.1:{kept.ports[NAME]}{path}", "caBundle": authority}
+    return {"url": f"https://127.0.0.1:{cluster_file.ports[NAME]}{path}", "caBundle": authority}
 
 
 def _config(at: Layout) -> Path:

@@ -80,12 +80,12 @@ def _extras(wanted: Spec, kept: Spec) -> dict[str, Any]:
     return {extra: getattr(wanted, extra) or getattr(kept, extra) for extra in options.EXTRAS}
 
 
-def _version(made: ClusterFile | None, wanted: Spec) -> str:
+def _version(cluster_file: ClusterFile | None, wanted: Spec) -> str:
     """Return the Kubernetes version: the requested version, otherwise the version of the existing cluster. For a new
     cluster without real nodes, as in tests, $OME_KUBERNETES is used if it is set.
     """
-    if wanted.kubernetes or made:
-        return versions.kubernetes(wanted.kubernetes or (made.spec.version if made else ""))
+    if wanted.kubernetes or cluster_file:
+        return versions.kubernetes(wanted.kubernetes or (cluster_file.spec.version if cluster_file else ""))
     usual = versions.KUBERNETES
     return usual if wanted.kind or wanted.real_node else versions.kubernetes(os.environ.get(VERSION, usual))
 
@@ -124,49 +124,49 @@ def _settle(at: Layout, wanted: Spec) -> ClusterFile:
     return changed
 
 
-def _start(at: Layout, kept: ClusterFile, start_node: Callable[[RealNode], None]) -> KubeApi:
+def _start(at: Layout, cluster_file: ClusterFile, start_node: Callable[[RealNode], None]) -> KubeApi:
     """Start etcd, then the API server, then all other components at the same time."""
-    if kept.spec.kind:
-        life.start(at, kept.spec.workers)
+    if cluster_file.spec.kind:
+        life.start(at, cluster_file.spec.workers)
         names = ["kwok", "tokens"]
     else:
         for name in ("etcd", "apiserver"):
-            servers.start(at, kept, name)
+            servers.start(at, cluster_file, name)
         names = list(SERVERS[2:])
     api = KubeApi.of(at.kubeconfig)
     bootstrap.grant(api)
-    if kept.spec.kind:
-        furnish.spare(api, _of_kind(at, kept))
+    if cluster_file.spec.kind:
+        furnish.spare(api, _of_kind(at, cluster_file))
         furnish.keep_addons(api)
-    if kept.spec.prometheus:
+    if cluster_file.spec.prometheus:
         bootstrap.grant_targets(api)
         names += prometheus.PROCESSES
-    if kept.spec.kueue:
-        kueue.define(api, at, kept)
+    if cluster_file.spec.kueue:
+        kueue.define(api, at, cluster_file)
         names.append(kueue.NAME)
-    if kept.spec.keda:
+    if cluster_file.spec.keda:
         keda.define(api)
         names += keda.PROCESSES
-    jobs = [partial(servers.start, at, kept, name) for name in names]
-    if kept.network:
+    jobs = [partial(servers.start, at, cluster_file, name) for name in names]
+    if cluster_file.network:
         bootstrap.grant_names(api)
-        jobs.append(partial(start_node, RealNode(at, kept.network)))
+        jobs.append(partial(start_node, RealNode(at, cluster_file.network)))
     side_by_side(lambda job: job(), jobs)
-    if kept.spec.kueue:
-        kueue.route(api, at, kept)
-    if kept.spec.keda:
-        keda.route(api, at, kept)
+    if cluster_file.spec.kueue:
+        kueue.route(api, at, cluster_file)
+    if cluster_file.spec.keda:
+        keda.route(api, at, cluster_file)
     return api
 
 
-def _nodes_of(kept: ClusterFile) -> list[nodes.Manifest]:
-    made = kept.spec
+def _nodes_of(cluster_file: ClusterFile) -> list[nodes.Manifest]:
+    made = cluster_file.spec
     return nodes.simulated(made.accelerator, made.nodes, made.gpus_per_node, addresses=not made.kind)
 
 
-def _of_kind(at: Layout, kept: ClusterFile) -> tuple[str, ...]:
+def _of_kind(at: Layout, cluster_file: ClusterFile) -> tuple[str, ...]:
     """Return the names of kind's nodes that run pods."""
-    return config.real_nodes(at, kept.spec.workers) if kept.spec.kind else ()
+    return config.real_nodes(at, cluster_file.spec.workers) if cluster_file.spec.kind else ()
 
 
 def down(at: Layout) -> bool:

@@ -49,7 +49,7 @@ def run(parts: Sequence[Part], board: ProgressBoard) -> None:
 
 
 def _do(part: Part, board: ProgressBoard, called_off: cancel.Cancel) -> None:
-    with cancel.carried(called_off, part.nice), board.part(part.name) as row:
+    with cancel.carried(called_off, part.nice), board.run_part(part.name) as row:
         cancel.pause(0.0)
         row.words = part.do() or ""
 

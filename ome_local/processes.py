@@ -43,7 +43,7 @@ class Process:
     """Start time of the process: clock ticks since boot on Linux, a date on other systems. It is only compared for
     equality."""
 
-    def alive(self) -> bool:
+    def is_running(self) -> bool:
         """Return whether this process is still running. A zombie is not regarded as running."""
         if child := _CHILDREN.get(self.pid):
             child.poll()
@@ -51,7 +51,7 @@ class Process:
 
     def signal(self, number: int) -> None:
         """Send a signal to this process. No signal is sent to another process that has the same ID."""
-        if self.alive():
+        if self.is_running():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
@@ -117,12 +117,12 @@ def remember(at: Layout, name: str, pid: int) -> Process:
 def find_process(at: Layout, name: str) -> Process | None:
     """Return the process that is recorded under this name if it is still running, otherwise None."""
     kept = _remembered(at, name)
-    if kept is not None and kept.alive():
+    if kept is not None and kept.is_running():
         return kept
     early = _by_itself(at, name)
     if early is None or (kept is not None and early.pid == kept.pid):  # a recorded start time is more reliable than a mark
         return None
-    return early if early.alive() else None
+    return early if early.is_running() else None
 
 
 def _remembered(at: Layout, name: str) -> Process | None:
@@ -186,7 +186,7 @@ def end_all(at: Layout, grace_s: float = 1.0) -> None:
 def wait_until_ended(processes: Iterable[Process], within_s: float) -> bool:
     """Wait until all processes have ended. Return False if some processes are still running after `within_s` seconds."""
     waiting, until = list(processes), time.monotonic() + within_s
-    while waiting := [process for process in waiting if process.alive()]:
+    while waiting := [process for process in waiting if process.is_running()]:
         if time.monotonic() > until:
             return False
         time.sleep(0.02)

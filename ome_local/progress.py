@@ -25,38 +25,38 @@ def print_progress(line: str) -> None:
 
 
 @contextmanager
-def step(what: str, *, quiet_below: float = 1.0) -> Iterator[list[str]]:
+def step(description: str, *, quiet_below: float = 1.0) -> Iterator[list[str]]:
     """Show `what…`, the elapsed time, and the words that the `with` block adds to the yielded list.
 
     Steps that take less than `quiet_below` seconds are not shown.
     """
     more: list[str] = []
     began = time.monotonic()
-    with _on_screen(what) if screen.is_shown() else run_watcher(partial(_watch, what, began, quiet_below)):
+    with _on_screen(description) if screen.is_shown() else run_watcher(partial(_watch, description, began, quiet_below)):
         yield more
     took = time.monotonic() - began
     if took >= quiet_below and not screen.is_live():
-        print_progress(f"{_clear()}{what}: {', '.join([spell(took), *more])}")
+        print_progress(f"{_clear()}{description}: {', '.join([spell(took), *more])}")
 
 
 @contextmanager
-def _on_screen(what: str) -> Iterator[None]:
+def _on_screen(description: str) -> Iterator[None]:
     row = board.row()
     if row is None:
         yield
         return
-    row.steps.append(what)
+    row.steps.append(description)
     try:
         yield
     finally:
-        row.steps.remove(what)
+        row.steps.remove(description)
 
 
 def _clear() -> str:
     return "\r\x1b[K" if sys.stderr.isatty() and not screen.is_shown() else ""
 
 
-def _watch(what: str, began: float, quiet_below: float, over: threading.Event) -> None:
+def _watch(description: str, began: float, quiet_below: float, over: threading.Event) -> None:
     """Show the elapsed time until `over` is set: every second on a terminal, every half minute elsewhere. Runs in a
     thread.
     """
@@ -64,9 +64,9 @@ def _watch(what: str, began: float, quiet_below: float, over: threading.Event) -
     if over.wait(quiet_below if terminal else max(quiet_below, _PLAIN_AFTER_S)):
         return
     if not terminal:
-        print_progress(f"{what}…")
+        print_progress(f"{description}…")
     while not over.wait(1.0 if terminal else _PLAIN_EVERY_S):
-        line = f"{what}… {spell(time.monotonic() - began)}"
+        line = f"{description}… {spell(time.monotonic() - began)}"
         if terminal:
             print(f"{_clear()}{line}", end="", file=sys.stderr, flush=True)
         else:

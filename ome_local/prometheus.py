@@ -28,12 +28,12 @@ RULES = Path("ome-resources/files/alerts.yaml")
 """Path of the alert rules relative to the folder of the charts. The chart's PrometheusRule contains the same rules."""
 
 
-def url(kept: ClusterFile) -> str:
+def url(cluster_file: ClusterFile) -> str:
     """Return the URL of the cluster's Prometheus; "" if the cluster has no Prometheus."""
-    return f"http://127.0.0.1:{kept.ports[NAME]}" if kept.spec.prometheus else ""
+    return f"http://127.0.0.1:{cluster_file.ports[NAME]}" if cluster_file.spec.prometheus else ""
 
 
-def write(at: Layout, kept: ClusterFile, rules: Path | None = None, every: str = EVERY) -> bool:
+def write(at: Layout, cluster_file: ClusterFile, rules: Path | None = None, every: str = EVERY) -> bool:
     """Write the configuration with the alert rules in the file `rules`, by default the chart's rules. `every` is the
     scrape interval. Return whether the configuration has changed.
     """
@@ -41,7 +41,7 @@ def write(at: Layout, kept: ClusterFile, rules: Path | None = None, every: str =
 
     targets.folder(at).mkdir(parents=True, exist_ok=True, mode=0o700)
     text, file = (
-        yaml.safe_dump(config(at, kept, rules or shipped_folder("charts") / RULES, every), sort_keys=False),
+        yaml.safe_dump(config(at, cluster_file, rules or shipped_folder("charts") / RULES, every), sort_keys=False),
         _config(at),
     )
     if file.exists() and file.read_text() == text:
@@ -50,14 +50,14 @@ def write(at: Layout, kept: ClusterFile, rules: Path | None = None, every: str =
     return True
 
 
-def config(at: Layout, kept: ClusterFile, rules: Path, every: str) -> dict[str, Any]:
+def config(at: Layout, cluster_file: ClusterFile, rules: Path, every: str) -> dict[str, Any]:
     """Return the configuration of scraping and rules. The name of the job of a pod is not in the configuration, because the
     target files contain it.
 
     The operator's series about services have a label `namespace` with the namespace of the service, which must not be
     replaced by the namespace of the operator's pod.
     """
-    beside = {"targets": [f"127.0.0.1:{kept.ports['operator-metrics']}"]}
+    beside = {"targets": [f"127.0.0.1:{cluster_file.ports['operator-metrics']}"]}
 
     def of(names: str) -> list[dict[str, Any]]:
         return [{"files": [str(targets.folder(at) / names)]}]
@@ -71,11 +71,11 @@ def config(at: Layout, kept: ClusterFile, rules: Path, every: str) -> dict[str, 
     }
 
 
-def command(at: Layout, kept: ClusterFile) -> list[str]:
+def command(at: Layout, cluster_file: ClusterFile) -> list[str]:
     """Return the command line. Prometheus listens on loopback, and does not permit other web sites in a browser to read
     its data.
     """
-    address = f"127.0.0.1:{kept.ports[NAME]}"
+    address = f"127.0.0.1:{cluster_file.ports[NAME]}"
     programs = debian.prometheus()
     pages = [f"--web.local-assets={programs[debian.PAGES]}"] if debian.PAGES in programs else []
     return [
@@ -91,9 +91,9 @@ def command(at: Layout, kept: ClusterFile) -> list[str]:
     ]
 
 
-def identity(at: Layout, kept: ClusterFile) -> Path:
+def identity(at: Layout, cluster_file: ClusterFile) -> Path:
     """Return the kubeconfig with which the process of `targets.py` finds Prometheus' targets."""
-    return at.kubeconfig if kept.spec.kind else at.component_kubeconfig(NAME)
+    return at.kubeconfig if cluster_file.spec.kind else at.component_kubeconfig(NAME)
 
 
 def _config(at: Layout) -> Path:

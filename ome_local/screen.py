@@ -73,7 +73,7 @@ def board_table(board: ProgressBoard) -> "Table":
         table.add_row(
             Text(mark, colour), Text(line.name, faint), Text(line.time), Text(line.detail.partition("\n")[0], "dim")
         )
-    table.add_row("", Text(board.count(), "bold"), Text(board.total(), "bold"), "")
+    table.add_row("", Text(board.count(), "bold"), Text(board.elapsed_text(), "bold"), "")
     return table
 
 
@@ -86,7 +86,7 @@ def _as_lines(board: ProgressBoard) -> Iterator[None]:
 
 def _tell(board: ProgressBoard, row: Row) -> None:
     words = f", {row.words}" if row.words else ""
-    print(f"{board.total()}: ✓ {row.name} in {spell(row.seconds(row.ended))}{words}", file=sys.stderr, flush=True)
+    print(f"{board.elapsed_text()}: ✓ {row.name} in {spell(row.seconds(row.ended))}{words}", file=sys.stderr, flush=True)
 
 
 def _watch(board: ProgressBoard, over: threading.Event) -> None:

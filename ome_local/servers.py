@@ -17,39 +17,42 @@ DIRECT = {"NO_PROXY": "*", "no_proxy": "*"}
 """Environment variables for a cluster with a real node, because the proxy of this session cannot reach the pod network."""
 
 
-def start(at: Layout, kept: ClusterFile, name: str) -> None:
+def start(at: Layout, cluster_file: ClusterFile, name: str) -> None:
     """Start a process unless it is running. If other processes send requests to it, wait until it serves requests."""
-    if name == prometheus.NAME and prometheus.write(at, kept):
+    if name == prometheus.NAME and prometheus.write(at, cluster_file):
         processes.stop_process(at, name)  # Prometheus reads its configuration only at its start
     if processes.find_process(at, name) is None:
-        _wait_free(kept.ports.get(name))
-        processes.spawn(at, name, command(at, kept, name), _environment(at, kept, name))
+        _wait_free(cluster_file.ports.get(name))
+        processes.spawn(at, name, command(at, cluster_file, name), _environment(at, cluster_file, name))
     # Wait also for a process that was already running: the command that started it may have been killed before it served
     # requests.
     if name == "etcd":
-        wait_until_served(at, name, lambda: ports.listens("127.0.0.1", kept.ports["etcd"]), "accept connections")
+        wait_until_served(at, name, lambda: ports.listens("127.0.0.1", cluster_file.ports["etcd"]), "accept connections")
     elif name.startswith("apiserver"):
-        wait_ready(at, kept, name)
+        wait_ready(at, cluster_file, name)
     elif name == prometheus.NAME:
         wait_until_served(
-            at, name, lambda: ports.answers_with_200("127.0.0.1", kept.ports[name], "/-/ready"), "report that it is ready"
+            at,
+            name,
+            lambda: ports.answers_with_200("127.0.0.1", cluster_file.ports[name], "/-/ready"),
+            "report that it is ready",
         )
     elif name == kueue.NAME:
         wait_until_served(
             at,
             name,
-            lambda: ports.answers_with_200("127.0.0.1", kept.ports[kueue.HEALTH], "/readyz"),
+            lambda: ports.answers_with_200("127.0.0.1", cluster_file.ports[kueue.HEALTH], "/readyz"),
             "report that it is ready",
         )
     elif name in keda.PROCESSES:
-        wait_until_served(at, name, lambda: keda.keda_answers(kept, name), "report that it is ready")
+        wait_until_served(at, name, lambda: keda.keda_answers(cluster_file, name), "report that it is ready")
 
 
-def _environment(at: Layout, kept: ClusterFile, name: str) -> dict[str, str] | None:
+def _environment(at: Layout, cluster_file: ClusterFile, name: str) -> dict[str, str] | None:
     """Return the environment variables of a process."""
-    direct = DIRECT if kept.network else {}
+    direct = DIRECT if cluster_file.network else {}
     if name == kueue.NAME:
-        return kueue.write(at, kept)
+        return kueue.write(at, cluster_file)
     return {**direct, **keda.write(at)} if name in keda.PROCESSES else direct or None
 
 
@@ -62,46 +65,46 @@ def _wait_free(port: int | None, within_s: float = 5.0) -> None:
         time.sleep(0.02)
 
 
-def command(at: Layout, kept: ClusterFile, name: str) -> list[str]:
+def command(at: Layout, cluster_file: ClusterFile, name: str) -> list[str]:
     """Return the complete command line of a process by its short name."""
     if name == "tokens":
         return [processes.PYTHON, "-m", "ome_local.tokens", "--dir", str(at.root)]
     if name == prometheus.NAME:
-        return prometheus.command(at, kept)
+        return prometheus.command(at, cluster_file)
     if name == kueue.NAME:
         return kueue.command(at)
     if name in keda.PROCESSES:
-        return keda.command(at, kept, name)
+        return keda.command(at, cluster_file, name)
     if name == targets.NAME:
-        found_by = prometheus.identity(at, kept)
+        found_by = prometheus.identity(at, cluster_file)
         return [processes.PYTHON, "-m", "ome_local.targets", "--dir", str(at.root), "--kubeconfig", str(found_by)]
     program = components.PROGRAMS["apiserver" if name == SECOND else name]
-    path = str(ensure.ensure([program], kept.spec.version)[program])
+    path = str(ensure.ensure([program], cluster_file.spec.version)[program])
     match name:
         case "etcd":
-            return [path, *components.etcd(at, kept)]
+            return [path, *components.etcd(at, cluster_file)]
         case "apiserver":
-            return [path, *components.apiserver(at, kept, kept.ports[name], at.audit_log)]
+            return [path, *components.apiserver(at, cluster_file, cluster_file.ports[name], at.audit_log)]
         case _ if name == SECOND:
-            return [path, *components.apiserver(at, kept, kept.ports[name], at.root / "audit-2.log")]
+            return [path, *components.apiserver(at, cluster_file, cluster_file.ports[name], at.root / "audit-2.log")]
         case "controller-manager":
-            return [path, *components.controller_manager(at, kept)]
+            return [path, *components.controller_manager(at, cluster_file)]
         case "scheduler":
-            return [path, *components.scheduler(at, kept)]
+            return [path, *components.scheduler(at, cluster_file)]
         case _:
-            own = at.kubeconfig if kept.spec.kind else at.component_kubeconfig("kwok")
+            own = at.kubeconfig if cluster_file.spec.kind else at.component_kubeconfig("kwok")
             return [path, *components.kwok(at, own)]
 
 
-def wait_ready(at: Layout, kept: ClusterFile, name: str = "apiserver") -> None:
+def wait_ready(at: Layout, cluster_file: ClusterFile, name: str = "apiserver") -> None:
     """Wait until the API server's /readyz returns ok, which also means that the built-in roles exist."""
-    api = KubeApi.of(at.kubeconfig, timeout=5.0, server=creation.server(kept, name))
+    api = KubeApi.of(at.kubeconfig, timeout=5.0, server=creation.server(cluster_file, name))
     wait_until_served(at, name, lambda: api.get("/readyz") == "ok", "report that it is ready")
     api.close()
 
 
 def wait_until_served(
-    at: Layout, name: str, served: Callable[[], bool], what: str, within_s: float = READY_WITHIN_S
+    at: Layout, name: str, served: Callable[[], bool], description: str, within_s: float = READY_WITHIN_S
 ) -> None:
     """Poll until `served` returns True. Raises UserError with the end of the process's log if the process ends, or if
     `within_s` seconds have passed.
@@ -116,5 +119,5 @@ def wait_until_served(
         if processes.find_process(at, name) is None:
             raise UserError(f"{name} ended instead of starting. {processes.end_of_log(at, name)}")
         if time.monotonic() > until:
-            raise UserError(f"{name} did not {what} within {within_s:.0f} s. {processes.end_of_log(at, name)}")
+            raise UserError(f"{name} did not {description} within {within_s:.0f} s. {processes.end_of_log(at, name)}")
         cancel.pause(0.03)

@@ -84,8 +84,12 @@ def load(at: Layout) -> ClusterFile | None:
         raise UserError(f"{at.spec} cannot be read ({error}): `ome local down` removes this cluster.") from error
 
 
-def save(at: Layout, kept: ClusterFile) -> None:
+def save(at: Layout, cluster_file: ClusterFile) -> None:
     """Write cluster.json."""
-    number = kept.network and kept.network.number
-    told = {"spec": asdict(kept.spec), "ports": kept.ports, **({} if number is None else {"network": number})}
+    number = cluster_file.network and cluster_file.network.number
+    told = {
+        "spec": asdict(cluster_file.spec),
+        "ports": cluster_file.ports,
+        **({} if number is None else {"network": number}),
+    }
     write_atomically(at.spec, json.dumps(told, indent=2) + "\n")

@@ -122,7 +122,7 @@ class OperatorProcess:
             connections=connections,
             timeout=self.settings.request_timeout,
             count=self.metrics.request,
-            may_write=lease.election.leads if lease is not None else None,
+            may_write=lease.election.is_leader if lease is not None else None,
             only_statuses=observe,
         )
         stack.push_async_callback(client.close)
@@ -136,9 +136,9 @@ class OperatorProcess:
             settings = self.settings
             await handlers.run_operator(hosted, self.life.stop, settings.watch_server_timeout, settings.watch_namespaces)
             if not hosted.asked:
-                self.life.die("kopf", None, expected=True)
+                self.life.record_failure("kopf", None, expected=True)
         except Exception as error:
-            self.life.die("kopf", error, expected=True)
+            self.life.record_failure("kopf", error, expected=True)
         finally:
             await hosted.stop()  # kopf does not call `cleanup` if `startup` was cut off
 
@@ -204,14 +204,14 @@ class KopfProcess:
             await start.kinds_served(self._client)
             if self._lease is not None:
                 life.enter("standby", ready=True)
-                await self._lease.thread.run(self._lease.election.acquire())
+                await self._lease.thread.run(self._lease.election.acquire_lease())
             process.metrics.leader.set(1)
             life.enter("listing", ready=False)
             keda = await start.scaled_objects(self._client, self._settings)
             self._settings = replace(self._settings, policy=replace(self._settings.policy, keda=keda))
             return self._lead(await self._kinds())
         except Exception as error:
-            life.die("start", error)
+            life.record_failure("start", error)
             life.stop.set()
             return ()
 
@@ -226,7 +226,7 @@ class KopfProcess:
         process, settings, lease = self._process, self._settings, self._lease
         watches = WatchSettings(self._watches, self.server, settings.watch_server_timeout, settings.audit_interval)
         leader = Leader(settings, process.core, self._client, watches, process.metrics, process.wall, kinds, self._life)
-        holding = () if lease is None else (("lease", lease.thread.hold(lease.election, settings.lease_renew)),)
+        holding = () if lease is None else (("lease", lease.thread.hold_lease(lease.election, settings.lease_renew)),)
         watched = leader.begin(*holding)
         process.leader.set_result(leader)
         return watched

@@ -64,7 +64,7 @@ class Leader:
         self._policies = Policies(client, manager.scope, *home, settings.audit_interval, manager.pod_dry_runs, exposed)
         self._policies.watch_metrics(metrics)
         self._conflicts = ConflictingOperators(
-            client, manager.scope, home, lambda name: bool(self.coverage.watched[name]), wall
+            client, manager.scope, home, lambda name: bool(self.coverage.watched_namespaces[name]), wall
         )
         self._conflicts.watch_metrics(metrics)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -85,7 +85,7 @@ class Leader:
         for name, work in tasks:
             task = asyncio.create_task(work, name=name)
             self._tasks.add(task)
-            task.add_done_callback(self._life.ended)
+            task.add_done_callback(self._life.stop_after_task)
         return watches_of(kind for kind in self._kinds if kind in WRITTEN)
 
     async def stop(self, grace: float) -> None:
@@ -95,11 +95,11 @@ class Leader:
             task.cancel()
         await asyncio.wait(self._tasks, timeout=5.0)
 
-    def record(self, why: str) -> None:
+    def record(self, reason: str) -> None:
         """Begin to write the reconciliations that the flight recorder has kept of all services to a file. The log states the
         name of the file.
         """
-        self._manager.record(why)
+        self._manager.record(reason)
 
     async def _work(self) -> None:
         await (

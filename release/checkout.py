@@ -58,23 +58,23 @@ def read_checkout(root: Path) -> Checkout:
     )
 
 
-def why_not(version: str, there: Checkout) -> str | None:
+def why_not(version: str, checkout: Checkout) -> str | None:
     """Return why this version cannot be built from this checkout, as a sentence with a remedy; None if it can be built."""
     if not _FORM.fullmatch(version):
         return f"VERSION is {json.dumps(version)}: write three numbers such as 0.2.0, or a pre-release such as 0.2.0-rc.1."
-    if there.dirty:
-        more = f" and {len(there.dirty) - _FEW} more" if len(there.dirty) > _FEW else ""
-        named = ", ".join(there.dirty[:_FEW]) + more
+    if checkout.dirty:
+        more = f" and {len(checkout.dirty) - _FEW} more" if len(checkout.dirty) > _FEW else ""
+        named = ", ".join(checkout.dirty[:_FEW]) + more
         return f"The working tree has changes ({named}): commit or revert them, because a release is built from a commit."
-    return _tags(version, there) or _versions(version, there) or changelog.why_not(there.changelog, version)
+    return _tags(version, checkout) or _versions(version, checkout) or changelog.why_not(checkout.changelog, version)
 
 
-def _tags(version: str, there: Checkout) -> str | None:
-    own = there.tags.get(f"v{version}")
-    if own and own != there.commit:
-        at = f"it is at commit {own[:12]} and this is {there.commit[:12]}"
+def _tags(version: str, checkout: Checkout) -> str | None:
+    own = checkout.tags.get(f"v{version}")
+    if own and own != checkout.commit:
+        at = f"it is at commit {own[:12]} and this is {checkout.commit[:12]}"
         return f"VERSION is {version}, and tag v{version} exists ({at}): a release never changes, so choose a newer version."
-    released = [number for tag in there.tags if (number := _number(tag))]
+    released = [number for tag in checkout.tags if (number := _number(tag))]
     newest = max(released, default=None)
     if newest and Version(version) < newest:
         return f"VERSION is {version}, and {newest} is already tagged: choose a newer version."
@@ -88,8 +88,8 @@ def _number(tag: str) -> Version | None:
         return None
 
 
-def _versions(version: str, there: Checkout) -> str | None:
-    others = {file: said for file, said in there.versions.items() if said != version}
+def _versions(version: str, checkout: Checkout) -> str | None:
+    others = {file: said for file, said in checkout.versions.items() if said != version}
     if not others:
         return None
     named = ", ".join(f"{file} says {said}" for file, said in others.items())

@@ -97,16 +97,17 @@ def sums(out: Path) -> str:
     return "".join(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files)
 
 
-def notes(made: Release, text: str) -> str:
+def notes(release: Release, text: str) -> str:
     """Return the release notes: the changes, the installation and the digests. `text` is the text of CHANGELOG.md."""
-    section = next(entry for entry in changelog.sections(text) if entry.version == made.version)
+    section = next(entry for entry in changelog.sections(text) if entry.version == release.version)
     helm = "helm upgrade --install"
     lines = [
         section.text, "", "### Install", "", "```sh",
-        f"{helm} ome-crd oci://{made.registry}/charts/ome-crd --version {made.version} --namespace ome --create-namespace",
-        f"{helm} ome oci://{made.registry}/charts/ome-resources --version {made.version} --namespace ome",
+        f"{helm} ome-crd oci://{release.registry}/charts/ome-crd --version {release.version} --namespace ome "
+        "--create-namespace",
+        f"{helm} ome oci://{release.registry}/charts/ome-resources --version {release.version} --namespace ome",
         "helm test ome --namespace ome", "```", "",
-        f"### Images and charts ({', '.join(f'linux/{platform}' for platform in made.platforms)})", "",
-        *(f"- `{made.registry}/{item.repository}@{item.digest}`" for item in made.items),
+        f"### Images and charts ({', '.join(f'linux/{platform}' for platform in release.platforms)})", "",
+        *(f"- `{release.registry}/{item.repository}@{item.digest}`" for item in release.items),
     ]  # fmt: skip
     return "\n".join(lines) + "\n"

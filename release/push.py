@@ -40,13 +40,13 @@ def push(items: Sequence[Item], layout: Path, registry: str, version: str) -> No
             "--from-oci-layout",
             f"{layout}@{item.digest}",
             place,
-            why=f"{place} was refused, and nothing has a name yet",
+            reason=f"{place} was refused, and nothing has a name yet",
         )
     named: list[Item] = []
     for item in waiting:
         place = f"{registry}/{item.repository}"
         try:
-            _oras(oras, "tag", f"{place}@{item.digest}", version, why=f"{place}:{version} could not be named")
+            _oras(oras, "tag", f"{place}@{item.digest}", version, reason=f"{place}:{version} could not be named")
         except UserError as error:
             raise UserError(f"{error} {_taken_back(oras, named, registry, version)}") from error
         named.append(item)
@@ -85,8 +85,8 @@ def _taken_back(oras: Path, named: Sequence[Item], registry: str, version: str) 
     return f"{', '.join(left)} kept the name {version}, and no chart refers to them by it; run the same command again."
 
 
-def _oras(oras: Path, *words: str, why: str) -> None:
+def _oras(oras: Path, *words: str, reason: str) -> None:
     done = subprocess.run([str(oras), *words], capture_output=True, text=True, check=False)
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines() or ["(no output)"]
-        raise UserError(f"{why}: {next((line for line in lines if 'rror' in line), lines[-1]).strip()}.")
+        raise UserError(f"{reason}: {next((line for line in lines if 'rror' in line), lines[-1]).strip()}.")

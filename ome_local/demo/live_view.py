@@ -27,8 +27,8 @@ def until_ready(look: Callable[[], View], within_s: float, alive: Callable[[], b
         cancel.pause(_EVERY_S)
 
 
-def _say_changes(seen: View, said: set[str]) -> None:
-    for line in seen.lines:
+def _say_changes(view: View, said: set[str]) -> None:
+    for line in view.lines:
         if str(line) not in said and line.how != "-":
             said.add(str(line))
-            print(f"  {seen.title}: {line}", flush=True)
+            print(f"  {view.title}: {line}", flush=True)

@@ -91,7 +91,7 @@ def created(cluster: Cluster, service: Service) -> str:
 
 def _trouble(cluster: Cluster, service: Service, seen: View, within_s: float) -> str:
     ended = cluster.process(operator.NAME) is None
-    late = f"Not ready after {within_s:.0f} s: {', '.join(seen.missing()) or service.name}"
+    late = f"Not ready after {within_s:.0f} s: {', '.join(seen.missing_items()) or service.name}"
     first = "The operator ended" if ended else late
     said = f"\n  {seen.why}" if seen.why else ""
     ome = command()

@@ -46,7 +46,7 @@ class View:
         """Return all lines except the URL as one line: for a component its number of ready groups, for others their mark."""
         return "  ".join(f"{line.what} {line.how if '/' in line.how else line.mark}" for line in self.lines[:-1])
 
-    def missing(self) -> list[str]:
+    def missing_items(self) -> list[str]:
         """Return the names of what is missing. The URL is left out, because it exists only after everything else."""
         return [f"{line.what} {line.how}" for line in self.lines[:-1] if line.mark != DONE]
 
@@ -84,10 +84,10 @@ def _current(service: Mapping[str, Any], condition: Mapping[str, Any]) -> bool:
     return bool(generation is None or condition.get("observedGeneration", generation) == generation)
 
 
-def _line(what: str, condition: Mapping[str, Any] | None, name: str) -> ViewLine:
+def _line(description: str, condition: Mapping[str, Any] | None, name: str) -> ViewLine:
     if condition is None or condition.get("status") == "Unknown":
-        return ViewLine(WORKING, what, name)
+        return ViewLine(WORKING, description, name)
     if condition.get("status") == "True":
-        return ViewLine(DONE, what, name)
+        return ViewLine(DONE, description, name)
     message = condition.get("message") or condition.get("reason") or ""
-    return ViewLine(WORKING, what, name, message.removeprefix(f"{what} {name}").removeprefix(": "))
+    return ViewLine(WORKING, description, name, message.removeprefix(f"{description} {name}").removeprefix(": "))

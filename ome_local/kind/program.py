@@ -40,9 +40,9 @@ def run(command: Sequence[str], *, check: bool = True, said: str = "") -> "subpr
     return done
 
 
-def complaint(said: str) -> str:
+def complaint(text: str) -> str:
     """Return the informative lines of an error message: the failed step, the error, and the last lines."""
-    lines = [line.rstrip() for line in _COLOUR.sub("", said).splitlines() if line.strip()]
+    lines = [line.rstrip() for line in _COLOUR.sub("", text).splitlines() if line.strip()]
     first, last = lines[:-_LAST], lines[-_LAST:]
     told = [*(line for line in first if line.strip().startswith(_TELLING)), *last]
     return "\n".join(told) or "(no output)"

@@ -63,7 +63,7 @@ def open_(node: RealNode) -> None:
         return
     close(node)
     shutil.rmtree(node.run, ignore_errors=True)  # as after a reboot, containerd must start without containers
-    for path, own in node.own.items():
+    for path, own in node.private_directories.items():
         own.mkdir(parents=True, exist_ok=True)
         Path(path).mkdir(parents=True, exist_ok=True)
     cgroups.make(link_name(node.at.root))
@@ -133,7 +133,7 @@ def _inside(node: RealNode) -> str:
     """Return the shell script of the process that holds the namespaces. Mounts inside are shared, so that pods can
     propagate their mounts, but no mount propagates to the machine.
     """
-    binds = [f"mount --bind {shlex.quote(str(own))} {path}" for path, own in node.own.items()]
+    binds = [f"mount --bind {shlex.quote(str(own))} {path}" for path, own in node.private_directories.items()]
     return "\n".join([
         "mount --make-rshared /",
         *binds,

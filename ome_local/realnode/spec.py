@@ -118,7 +118,7 @@ class RealNode:
         return self.network.pods
 
     @property
-    def own(self) -> dict[str, Path]:
+    def private_directories(self) -> dict[str, Path]:
         """Directories of the machine that the node's programs must not share with it: path that is compiled into the
         programs -> folder of the node that they see at this path.
         """

@@ -56,7 +56,7 @@ async def adopt(client: Client, steps: StepReporter, wishes: Permissions) -> Non
     existing = {crd["metadata"]["name"]: crd for crd in await client.list_objects("CustomResourceDefinition")}
     own = [(kind, existing[kind.crd]) for kind in KINDS if kind.crd in existing]
     if not any(kind.group == keys.GROUP for kind, _ in own):
-        steps.fine(f"the cluster has no CRDs of {keys.GROUP}: there is nothing to adopt")
+        steps.report_unchanged(f"the cluster has no CRDs of {keys.GROUP}: there is nothing to adopt")
         return
     bodies = {kind.kind: await _objects(client, kind) for kind, _ in own if kind.group == keys.GROUP}
     if not await _stopped(client, steps, bodies.get("InferenceService", ()), wishes.force):
@@ -93,18 +93,20 @@ async def _stopped(client: Client, steps: StepReporter, services: Iterable[Manif
             command = f"kubectl -n {namespace} scale deployment {name} --replicas=0"
             problem += f" && {command}" if problem else f"OME's controller is still running; stop it: {command}"
         else:
-            steps.fine(f"OME's controller is stopped: Deployment {namespace}/{name} has no pods")
+            steps.report_unchanged(f"OME's controller is stopped: Deployment {namespace}/{name} has no pods")
     recent = _recent(services)
     if not deployments and recent:
         problem = f"{recent}, but the cluster has no Deployment of OME: stop the process that writes this status"
     elif recent:
-        steps.note(f"{recent}: the operator waits until nobody else has written the status of a service for five minutes")
+        steps.report_note(
+            f"{recent}: the operator waits until nobody else has written the status of a service for five minutes"
+        )
     if not deployments and not recent:
-        steps.fine("the cluster has no controller of OME")
+        steps.report_unchanged("the cluster has no controller of OME")
     if problem and force:
-        steps.note(f"{problem} (continuing because of --force)")
+        steps.report_note(f"{problem} (continuing because of --force)")
     elif problem:
-        steps.leave(f"{problem}; then run this command again, or use --force to continue anyway")
+        steps.report_open_problem(f"{problem}; then run this command again, or use --force to continue anyway")
     return force or not problem
 
 
@@ -126,10 +128,12 @@ async def _may_write_services(client: Client, steps: StepReporter, deployment: M
     try:
         answer = await client.create(question)
     except KubeError as error:
-        steps.note(f"whether Deployment {namespace}/{name} is OME's controller is not known: {error}")
+        steps.report_note(f"whether Deployment {namespace}/{name} is OME's controller is not known: {error}")
         return True
     if not (allowed := bool((answer.get("status") or {}).get("allowed"))):
-        steps.note(f"Deployment {namespace}/{name} has the label of OME's controller, but may not write services: ignored")
+        steps.report_note(
+            f"Deployment {namespace}/{name} has the label of OME's controller, but may not write services: ignored"
+        )
     return allowed
 
 
@@ -156,20 +160,22 @@ def _nothing_lost(
             if fields := crds.dropped_fields(kind, body):
                 paths = _listed(fields)
                 message = f"{kind.kind} {_name(body)} has fields that the new schema would remove: {paths}"
-                (steps.note if yes else steps.leave)(message)
+                (steps.report_note if yes else steps.report_open_problem)(message)
                 has_losses = True
     if has_losses and not yes:
-        steps.note("keep a copy of these objects, and run this command with --yes; until then the CRDs are not changed")
+        steps.report_note(
+            "keep a copy of these objects, and run this command with --yes; until then the CRDs are not changed"
+        )
     return yes or not has_losses or steps.dry_run
 
 
 async def _crd(client: Client, steps: StepReporter, kind: Kind, live: Manifest, release: Release) -> None:
     if why := crds.rejection_reason(live, kind):
-        steps.leave(f"CRD {kind.crd}: {why}")
+        steps.report_open_problem(f"CRD {kind.crd}: {why}")
         return
     wanted = crds.replacement(live, kind, release)
     if wanted is None:
-        steps.fine(f"CRD {kind.crd} is up to date")
+        steps.report_unchanged(f"CRD {kind.crd} is up to date")
         return
     webhook = " and its conversion webhook" if (live["spec"].get("conversion") or {}).get("strategy") == "Webhook" else ""
     await steps.change(f"replace the schema of CRD {kind.crd}{webhook}", lambda: client.update(wanted))
@@ -183,7 +189,7 @@ def _former_releases(steps: StepReporter, mine: Iterable[Manifest], release: Rel
         {release_ for live in mine if (release_ := crds.release_of(live)) and release_ != release}
     ):
         forget = f"kubectl -n {namespace} delete secret -l owner=helm,name={name}"
-        steps.note(
+        steps.report_note(
             f"never run `helm uninstall {name}`, which deletes the CRDs and all their objects: `{forget}` makes "
             "helm forget the release instead"
         )
@@ -195,7 +201,7 @@ async def _others(client: Client, steps: StepReporter, others: Iterable[Manifest
         metadata = live["metadata"]
         name, uid = metadata["name"], metadata["uid"]
         if crds.release_of(live) != wishes.release or (metadata.get("annotations") or {}).get(crds.KEEP) == "keep":
-            steps.note(f"CRD {name} is used only by OME: it is kept unchanged, and no controller acts on its objects")
+            steps.report_note(f"CRD {name} is used only by OME: it is kept unchanged, and no controller acts on its objects")
             continue
         patch = {"metadata": {"annotations": {crds.KEEP: "keep"}}}
         what = f"make helm keep CRD {name}, which this chart does not contain"
@@ -218,11 +224,11 @@ async def _finalizers(client: Client, steps: StepReporter, bodies: dict[str, lis
             if metadata.get("deletionTimestamp"):
                 description += ", whose deletion is pending: it is then deleted with all objects that it owns"
                 if not yes and not steps.dry_run:
-                    steps.leave(f"{description}: pass --yes to do so")
+                    steps.report_open_problem(f"{description}: pass --yes to do so")
                     continue
             await steps.change(description, partial(_release, client, kind, body, yes))
     if not any_found:
-        steps.fine("no finalizers of OME")
+        steps.report_unchanged("no finalizers of OME")
 
 
 async def _release(client: Client, kind: str, body: Manifest, yes: bool) -> None:

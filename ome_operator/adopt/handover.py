@@ -54,7 +54,7 @@ async def old_objects(client: Client) -> dict[tuple[str, str], list[OldObject]]:
     result: dict[tuple[str, str], list[OldObject]] = {}
     for kind in (*SCALERS, *WORKLOADS, *REST):
         resource = RESOURCES[kind]
-        if kind in OPTIONAL and resource.plural not in await client.served(resource.api_version):
+        if kind in OPTIONAL and resource.plural not in await client.served_plurals(resource.api_version):
             continue
         for metadata in await client.list_metadata(kind):
             owner = controller(metadata)
@@ -111,16 +111,18 @@ class Handover:
         """
         steps, self._poll = self._steps, poll
         if not self._moving and not self._going and not self._writers:
-            steps.fine(f"{self.where}: no objects of OME are left")
+            steps.report_unchanged(f"{self.where}: no objects of OME are left")
             return
         if replace:
-            steps.note(f"{self.where}: the service is down until its new pods are ready")
+            steps.report_note(f"{self.where}: the service is down until its new pods are ready")
         elif not await self._wait_until_ready(patience):
             return
         for object_ in self._moving:
             await steps.change(f"{self.where}: take over {object_} without recreating it", partial(self._take, object_))
         if not replace and not steps.dry_run and not await self._services_select_new_pods():
-            steps.leave(f"{self.where}: the operator did not update Service {self._service}, so the old workloads are kept")
+            steps.report_open_problem(
+                f"{self.where}: the operator did not update Service {self._service}, so the old workloads are kept"
+            )
             return
         await self._remove(drain=not replace)
         if self._writers:
@@ -135,16 +137,16 @@ class Handover:
         while True:
             reason = pending_reason(await self._client.get("InferenceService", self._namespace, self._service))
             if not reason:
-                self._steps.fine(f"{self.where}: the new pods are ready")
+                self._steps.report_unchanged(f"{self.where}: the new pods are ready")
                 return True
             if self._steps.dry_run:
-                self._steps.note(f"{self.where}: would wait until its new pods are ready ({reason})")
+                self._steps.report_note(f"{self.where}: would wait until its new pods are ready ({reason})")
                 return True
             if reason != reported:
-                self._steps.note(f"{self.where}: {reason}")
+                self._steps.report_note(f"{self.where}: {reason}")
                 reported = reason
             if time.monotonic() >= end:
-                self._steps.leave(
+                self._steps.report_open_problem(
                     f"{self.where}: not ready within {patience:.0f} s, and nothing was removed. If the cluster has no "
                     "capacity for old and new pods at the same time, pass --replace to remove the old pods first"
                 )

@@ -26,9 +26,9 @@ async def hand_over(client: Client, steps: StepReporter, wanted: Sequence[str], 
         namespace = name.partition("/")[0]
         metadata = services.get(name)
         if metadata is None:
-            steps.leave(f"InferenceService {name} does not exist")
+            steps.report_open_problem(f"InferenceService {name} does not exist")
         elif metadata.get("deletionTimestamp"):
-            steps.leave(f"{name} is being deleted")
+            steps.report_open_problem(f"{name} is being deleted")
         else:
             handover = Handover(client, steps, metadata, old.get((namespace, metadata["uid"]), []))
             waiting.setdefault(namespace, []).append(handover)
@@ -38,7 +38,7 @@ async def hand_over(client: Client, steps: StepReporter, wanted: Sequence[str], 
             try:
                 await handover.run(replace=replace, patience=patience, poll=POLL_SECONDS * max(1.0, len(waiting) / AT_ONCE))
             except KubeError as error:  # concerns this service only, such as one that was deleted meanwhile
-                steps.leave(f"{handover.where}: {error}")
+                steps.report_open_problem(f"{handover.where}: {error}")
 
     async with asyncio.TaskGroup() as group:
         for handovers in waiting.values():
@@ -52,6 +52,6 @@ async def _ingresses(client: Client, steps: StepReporter) -> None:
         owner = next((ref for ref in item.get("ownerReferences") or () if is_service(ref)), None)
         if owner is not None:
             description = f"Ingress {item['namespace']}/{item['name']}"
-            steps.note(
+            steps.report_note(
                 f"{description} was created by OME and is kept: change its backend to a Service and port of {owner['name']}"
             )

@@ -28,34 +28,34 @@ class StepReporter:
         """Whether changes are only reported and not written."""
         return self._dry_run
 
-    def fine(self, what: str) -> None:
+    def report_unchanged(self, description: str) -> None:
         """Report something that is already as it should be."""
-        self._report(f"ok     {what}")
+        self._report(f"ok     {description}")
 
-    def note(self, what: str) -> None:
+    def report_note(self, description: str) -> None:
         """Report information for the user."""
-        self._report(f"note   {what}")
+        self._report(f"note   {description}")
 
-    def leave(self, what: str) -> None:
+    def report_open_problem(self, description: str) -> None:
         """Report a problem that only the user can decide or repair."""
         self.left += 1
-        self._report(f"LEFT   {what}")
+        self._report(f"LEFT   {description}")
 
-    async def change(self, what: str, write: Callable[[], Awaitable[Any]]) -> bool:
+    async def change(self, description: str, write: Callable[[], Awaitable[Any]]) -> bool:
         """Perform a write, or report that it would be performed in a dry run. Return whether the change is done."""
         if self._dry_run:
-            self._report(f"would  {what}")
+            self._report(f"would  {description}")
             return False
         try:
             await write()
         except NotFound:
-            self._report(f"ok     {what}: already deleted")
+            self._report(f"ok     {description}: already deleted")
             return True
         except Conflict:
-            self.leave(f"{what}: another client changed it at the same time; run this command again")
+            self.report_open_problem(f"{description}: another client changed it at the same time; run this command again")
             return False
         except KubeError as error:
-            self.leave(f"{what}: {error}")
+            self.report_open_problem(f"{description}: {error}")
             return False
-        self._report(f"done   {what}")
+        self._report(f"done   {description}")
         return True

@@ -28,15 +28,19 @@ async def remove(client: Client, steps: StepReporter, yes: bool) -> None:
             found, name, uid = True, live["metadata"]["name"], live["metadata"]["uid"]
             running = [target for target in _targets(live) if await _answers(client, target)]
             if running:
-                steps.leave(f"{kind} {name} is served by {', '.join(running)}: stop it, and run this command again")
+                steps.report_open_problem(
+                    f"{kind} {name} is served by {', '.join(running)}: stop it, and run this command again"
+                )
                 continue
             description = f"remove {kind} {name}: its server does not run, so it rejects writes"
             if not (yes or name.endswith(f".{keys.GROUP}") or steps.dry_run):
-                steps.leave(f"{description}. Its name is not one of OME's: if it is not a policy of your own, pass --yes")
+                steps.report_open_problem(
+                    f"{description}. Its name is not one of OME's: if it is not a policy of your own, pass --yes"
+                )
                 continue
             await steps.change(description, partial(client.delete, kind, "", name, uid))
     if not found:
-        steps.fine(f"no admission webhooks for {keys.GROUP}")
+        steps.report_unchanged(f"no admission webhooks for {keys.GROUP}")
 
 
 def _for_ome(live: Mapping[str, Any]) -> bool:

@@ -25,7 +25,7 @@ class ProvenFile(NamedTuple):
     namespace: str
     """The namespace that owns the file; "" for files of cluster-scoped models."""
     path: Path
-    proven: VerifiedFile
+    verified: VerifiedFile
 
 
 def find_homes(roots: Iterable[Path]) -> list[Path]:

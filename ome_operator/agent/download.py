@@ -114,9 +114,9 @@ class Download:
         store = self._store
         await asyncio.to_thread(store.prepare, listing)
         remaining = self._plan(listing)
-        self._progress.start(listing.revision, remaining.total, remaining.total - remaining.left, len(listing.files))
+        self._progress.start(listing.revision, remaining.total, remaining.total - remaining.bytes_left, len(listing.files))
         remaining = await self._reuse(listing, remaining.fetch)
-        bytes_needed = remaining.needs(self._limits.files)
+        bytes_needed = remaining.bytes_needed(self._limits.files)
         if problem := too_full_message(bytes_needed, self._free(), str(store.home)):
             raise DownloadFailed(problem)
         if problem := await asyncio.to_thread(self._over_budget, bytes_needed):
@@ -133,7 +133,7 @@ class Download:
 
     def _free(self) -> int:
         """Return the number of bytes on the disk that this download may still use."""
-        return self._limits.free_space.free(self._store.root, self._store.disk(), self._store.free())
+        return self._limits.free_space.available_bytes(self._store.root, self._store.disk(), self._store.free_bytes())
 
     def _over_budget(self, needs: int) -> str:
         if not self._namespace or not self._limits.namespace_bytes:
@@ -166,26 +166,26 @@ class Download:
         manually. Return what still has to be downloaded.
         """
         for fetch in fetches:
-            if fetch.have:
+            if fetch.bytes_on_disk:
                 continue
             for path in self._store.local_candidates(fetch.file):
                 if (blocks := await asyncio.to_thread(_prove, path, fetch.file)) is None:
                     continue
                 linked = await asyncio.to_thread(self._store.link, fetch.file, path)
-                await asyncio.to_thread(self._store.accept, fetch.file, blocks, linked)
+                await asyncio.to_thread(self._store.store_verified, fetch.file, blocks, linked)
                 self._progress.add_existing(fetch.file.size)
                 break
         return self._plan(listing)
 
     def _plan(self, listing: Listing) -> RemainingDownload:
-        return plan_download(listing, self._store.proven(), self._store.have, self._node)
+        return plan_download(listing, self._store.verified_files(), self._store.partial_bytes, self._node)
 
     async def _file(self, listing: Listing, fetch: Fetch) -> str:
         """Download one file. Return "" on success, otherwise a message that states why the file is not available."""
         async with self._line.slots:
             attempt = wrong = 0
             pieces = True
-            have = fetch.have
+            have = fetch.bytes_on_disk
             while True:
                 try:
                     checker = await self._attempt(listing, fetch.file, pieces=pieces)
@@ -198,22 +198,22 @@ class Download:
                     pieces = False
                     continue
                 except SourceUnreachable as error:
-                    received = self._store.have(fetch.file)
+                    received = self._store.partial_bytes(fetch.file)
                     attempt, have = (0, received) if received > have else (attempt + 1, have)
                     if attempt >= self._limits.tries:
                         return f"{fetch.file.name}: {error}"
                     await self._pause(attempt, error)
                     continue
-                if checker.complete:
+                if checker.is_complete:
                     return await self._accept(fetch.file, checker)
                 wrong, have = wrong + 1, 0
-                self._store.forget(fetch.file)
-                self._source.suspect(fetch.file)
+                self._store.delete_partial(fetch.file)
+                self._source.report_wrong_hash(fetch.file)
                 self._progress.subtract_wrong(fetch.file.size)
                 logged = shorten_text(fetch.file.name), shorten_text(self._uri)
                 logger.warning("%s of %s was downloaded with a wrong hash (%d times)", *logged, wrong)
                 if wrong >= self._limits.wrong:
-                    called, name = fetch.file.hash.called, fetch.file.name
+                    called, name = fetch.file.hash.algorithm_name, fetch.file.name
                     return (
                         f"{name} was downloaded {wrong} times, and each time its {called} differed from the one that "
                         "the source states"
@@ -226,7 +226,7 @@ class Download:
         """
         store = self._store
         if not file.unpack:
-            await asyncio.to_thread(store.accept, file, checker.blocks)
+            await asyncio.to_thread(store.store_verified, file, checker.blocks)
             return ""
         try:
             members = await self._unpack(file)
@@ -244,7 +244,7 @@ class Download:
         Raises Refused if the archive is not usable, and TurnOver if the turn is over.
         """
         stop, until = threading.Event(), time.monotonic() + file.size / UNPACKED
-        arguments = self._store.part(file), self._store.files, self._free(), stop.is_set
+        arguments = self._store.partial_path(file), self._store.files, self._free(), stop.is_set
         work = asyncio.create_task(asyncio.to_thread(unpack, *arguments))
         try:
             while not (await asyncio.wait({work}, timeout=POLL_SECONDS))[0]:
@@ -284,4 +284,4 @@ def _prove(path: Path, file: RemoteFile) -> tuple[int, ...] | None:
     A file whose source publishes only a size is never reused, because equal sizes do not prove equal contents.
     """
     checker = check_file(path, file)
-    return checker.blocks if checker.complete and file.hash.algorithm != "size" else None
+    return checker.blocks if checker.is_complete and file.hash.algorithm != "size" else None

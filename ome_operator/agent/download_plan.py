@@ -17,7 +17,7 @@ class Fetch(NamedTuple):
     """A file that is not verified yet."""
 
     file: RemoteFile
-    have: int
+    bytes_on_disk: int
     """Bytes of the file that are already on the disk, but not verified."""
 
 
@@ -30,18 +30,18 @@ class RemainingDownload(NamedTuple):
     """Size of the complete model in bytes."""
 
     @property
-    def left(self) -> int:
+    def bytes_left(self) -> int:
         """Number of bytes that still have to be downloaded."""
-        return sum(item.file.size - item.have for item in self.fetch)
+        return sum(item.file.size - item.bytes_on_disk for item in self.fetch)
 
-    def needs(self, files: int) -> int:
+    def bytes_needed(self, files: int) -> int:
         """Return the bytes of disk space that are still needed if `files` files are downloaded at the same time.
 
         An archive and its unpacked files are on the disk at the same time. Compressed archives may need more than this
         estimate.
         """
         archives = sorted((item.file.size for item in self.fetch if item.file.unpack), reverse=True)
-        return self.left + sum(archives[:files])
+        return self.bytes_left + sum(archives[:files])
 
 
 def plan_download(

@@ -52,7 +52,7 @@ class FileDownload:
 
         Raises the errors of the source. Bytes that were received before an error are kept.
         """
-        file, part = self._file, self._store.part(self._file)
+        file, part = self._file, self._store.partial_path(self._file)
         have = file_size(part)
         if have > file.size:
             part.unlink()

@@ -18,7 +18,7 @@ class FreeSpace:
         self._claims: dict[Path, tuple[int, Progress]] = {}
         """Directory of a download -> the device number of its disk, and its progress."""
 
-    def free(self, directory: Path, disk: int, free: int) -> int:
+    def available_bytes(self, directory: Path, disk: int, free: int) -> int:
         """Return the number of bytes that the download into `directory` may use on the disk with device number `disk` and
         `free` free bytes.
 
@@ -52,7 +52,9 @@ def over_budget_message(missing: int, used: int, budget: int, namespace: str) ->
     )
 
 
-def require_space(size: int, available: int, what: str) -> None:
-    """Raise Refused if `size` is larger than `available`; both are bytes. `what` names the object in the message."""
+def require_space(size: int, available: int, description: str) -> None:
+    """Raise Refused if `size` is larger than `available`; both are bytes. `description` names the object in the message."""
     if size > available:
-        raise RequestRefused(f"{what} contains {size_text(size)}, but only {size_text(max(0, available))} are available")
+        raise RequestRefused(
+            f"{description} contains {size_text(size)}, but only {size_text(max(0, available))} are available"
+        )

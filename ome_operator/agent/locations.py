@@ -88,12 +88,12 @@ class AgentRoots:
             lenders=lambda: shareable_directories(identity.namespace, homes_to_search),
         )
 
-    def present(self, model: AnyModel) -> bool:
+    def has_files_of(self, model: AnyModel) -> bool:
         """Return whether the files of a model are on this disk. A disabled model is not downloaded any more, but files on
         the disk are still verified, because running services may need them again.
         """
         identity = weights(model)
-        return Path(identity.path).is_dir() if identity.uri.startswith(LOCAL) else self.store(model).complete
+        return Path(identity.path).is_dir() if identity.uri.startswith(LOCAL) else self.store(model).has_manifest
 
 
 def _folded(part: str) -> str:

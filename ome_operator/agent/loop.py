@@ -98,29 +98,29 @@ class Agent:
 
     # --- the sink -----------------------------------------------------------------------------------------------------
 
-    def seen(self, kind: str, body: Mapping[str, Any]) -> None:
+    def handle_object(self, kind: str, body: Mapping[str, Any]) -> None:
         """Store a model that a watch has delivered as added or modified."""
         uid, parsed = parse_model(kind, body)
         self._forget(uid)
         if kind == "BaseModel":
-            self._quota.see(*quota_entry(uid, body))
+            self._quota.update_member(*quota_entry(uid, body))
         if isinstance(parsed, Invalid):
             self._unparsed[uid] = kind
         elif not parsed.deleting:
             self._models[uid] = parsed
 
-    def deleted(self, kind: str, body: Mapping[str, Any]) -> None:
+    def handle_deletion(self, kind: str, body: Mapping[str, Any]) -> None:
         """Forget a model whose deletion a watch has delivered."""
         self._forget(uid_of(body))
 
     def _forget(self, uid: str) -> None:
         self._models.pop(uid, None)
         self._unparsed.pop(uid, None)
-        self._quota.gone(uid)
+        self._quota.remove_member(uid)
 
-    def relisted(self, kind: str) -> None:
+    def handle_relist(self, kind: str) -> None:
         """Note that the watch of a kind of models has restarted with a new list: earlier models may have been deleted."""
-        self._audit.relisted(kind)
+        self._audit.enqueue_kind(kind)
 
     def _known(self, kind: str) -> set[str]:
         read = {uid for uid, model in self._models.items() if model.kind == kind}
@@ -143,7 +143,7 @@ class Agent:
             try:
                 if self._ticked_at - self._looked_at > LABELS_EVERY:
                     await self._read_node()
-                await self._namespaces.look(self._settings.roots, self._namespaced())
+                await self._namespaces.check_namespaces(self._settings.roots, self._namespaced())
                 self._keep()
                 # A record that contains only a part of the models would remove node labels.
                 all_known = complete.is_set() and not self._namespaces.waiting
@@ -185,7 +185,7 @@ class Agent:
     def _keep(self) -> None:
         """Start the passes over models that are due, and stop the work on models that no longer belong on this node."""
         broken: dict[str, str] = {}
-        settled = self._namespaces.settled
+        settled = self._namespaces.is_checked
         here = {uid: each for uid, each in self._models.items() if self._try(broken, uid, partial(self._wanted, each))}
         wanted = {uid: model for uid, model in here.items() if settled(uid) or not model.namespace}
         for uid in self._works.keys() - wanted.keys():
@@ -239,11 +239,11 @@ class Agent:
         return any(self._works[uid].shares_download(work) for uid in self._tasks if uid in self._works)
 
     def _wanted(self, model: AnyModel) -> bool:
-        if self._quota.beyond(model.uid):  # the operator reports this in the model's status
+        if self._quota.is_beyond_limit(model.uid):  # the operator reports this in the model's status
             return False
         if not needs_agent(model) or not selects_node(model, self._node, self._labels):
             return False
-        if model.spec.disabled and not self._settings.locations.present(model):
+        if model.spec.disabled and not self._settings.locations.has_files_of(model):
             return False
         local = model.spec.storage.storage_uri.startswith(LOCAL)
         # The agent cannot see files outside its roots; the administrator who put them there labels the nodes.
@@ -259,16 +259,16 @@ class Agent:
 
     def _stop_work(self, uid: str) -> None:
         self._works.pop(uid, None)
-        self._unused_directories.changed()
+        self._unused_directories.mark_outdated()
         if task := self._tasks.pop(uid, None):
             task.cancel()
 
     async def _pass(self, uid: str, work: Work) -> None:
         async with self._looks.turn(work.model.namespace):  # does not wait for downloads, which may take hours
-            await work.look()
+            await work.look_up_revision()
         async with self._turns.turn(work.model.namespace) as over:
             await work.run(over)
-        self._unused_directories.changed()
+        self._unused_directories.mark_outdated()
         if self._works.get(uid) is work:
             self._tasks.pop(uid, None)
 
@@ -278,11 +278,11 @@ class Agent:
         """Write the record if it changed. Changes that affect only the progress are written less often."""
         await self._unused_directories.scan()
         named_directories = {str(work.store.root) for work in self._works.values()}
-        unused = self._unused_directories.unused(named_directories, offer=not self._unparsed and not self._broken)
+        unused = self._unused_directories.unused_record(named_directories, offer=not self._unparsed and not self._broken)
         status = record.status(self._entries(), unused, self._prefetcher.status())
         tick = self._clock()
         # The response states which directories may be removed, and which are still to be read into the page cache.
-        awaited = self._unused_directories.offers or self._prefetcher.is_listed
+        awaited = self._unused_directories.has_offer or self._prefetcher.is_listed
         age, every = tick - self._written_at, PROGRESS_EVERY if awaited else AGAIN_EVERY
         if status == self._written and age < every:
             return
@@ -290,7 +290,7 @@ class Agent:
             return
         spec = (await self._write(status)).get("spec") or {}
         self._written, self._written_at = status, tick
-        self._prefetcher.follow(spec.get("prefetch") or (), {work.mounted() for work in self._works.values()})
+        self._prefetcher.follow(spec.get("prefetch") or (), {work.mounted_directory() for work in self._works.values()})
         await self._unused_directories.remove(spec.get("remove") or ())
 
     def _entries(self) -> Iterator[Mapping[str, Any]]:

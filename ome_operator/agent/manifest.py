@@ -75,7 +75,7 @@ def _load(file: Any) -> VerifiedFile:
     """Parse the entry of a file. Raises one of PARSE_ERRORS if the text is malformed, because other programs may have
     changed the manifest.
     """
-    name, size, proof = text(file["name"]), int(file["size"]), Hash.read(text(file["hash"]))
+    name, size, proof = text(file["name"]), int(file["size"]), Hash.parse(text(file["hash"]))
     return VerifiedFile(name, size, proof, numbers(file["blocks"]), texts(file.get("members")))
 
 

@@ -36,13 +36,13 @@ class Namespaces:
         self.waiting = False
         """Whether the namespace of some model has not been checked yet because the API server has not answered."""
 
-    def settled(self, model: str) -> bool:
+    def is_checked(self, model: str) -> bool:
         """Return whether the namespace of the model with this UID was checked. Only then do the files on this disk belong
         to the namespace.
         """
         return model in self._settled
 
-    async def look(self, roots: Iterable[str], models: Mapping[str, tuple[str, str]]) -> None:
+    async def check_namespaces(self, roots: Iterable[str], models: Mapping[str, tuple[str, str]]) -> None:
         """Check the UIDs of the namespaces that were not checked recently, and the namespace of each new model.
 
         `models` maps the UID of each model that belongs on this node to (namespace, root directory).
@@ -61,10 +61,10 @@ class Namespaces:
                     self.waiting |= fresh
                     logger.info("namespace %s: %s", namespace, error)
 
-    def _due(self, what: str, now: float, every: float) -> bool:
-        if now - self._looked_at.get(what, -1e9) < every:
+    def _due(self, description: str, now: float, every: float) -> bool:
+        if now - self._looked_at.get(description, -1e9) < every:
             return False
-        self._looked_at[what] = now
+        self._looked_at[description] = now
         return True
 
     async def _ask(self, namespace: str, roots: Iterable[Path], models: Mapping[str, Path]) -> None:

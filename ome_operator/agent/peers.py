@@ -102,7 +102,7 @@ class PeerSource:
         async for data in self._source.read(listing, file, start, end):
             yield data
 
-    def suspect(self, file: RemoteFile) -> None:
+    def report_wrong_hash(self, file: RemoteFile) -> None:
         """Record that a peer has sent this file with a wrong hash. From now on, the file is requested only from the original
         source.
         """
@@ -215,9 +215,9 @@ class PeerServer:
     def _scan(self) -> dict[tuple[str, str], Path]:
         """Return (namespace, hash) -> path of every verified file below the roots that has a hash."""
         files = (
-            file for home in find_homes(self._roots) for file in proven_files(home) if file.proven.hash.algorithm != "size"
+            file for home in find_homes(self._roots) for file in proven_files(home) if file.verified.hash.algorithm != "size"
         )
-        return {(file.namespace, str(file.proven.hash)): file.path for file in files}
+        return {(file.namespace, str(file.verified.hash)): file.path for file in files}
 
 
 class _Counted(web.FileResponse):

@@ -202,7 +202,7 @@ class _Reading:
 
     def _took(self, count: int) -> bool:
         """Wait as long as the maximum rate requires after `count` bytes, and return whether the reading may continue."""
-        return not self._stop.wait(self._throttle.wait(count))
+        return not self._stop.wait(self._throttle.seconds_until_allowed(count))
 
     def _kept(self, piece: Piece) -> bool:
         """Return whether a piece that was read is still in the page cache. A piece is missing if the kernel has dropped

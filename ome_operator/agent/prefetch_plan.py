@@ -35,7 +35,7 @@ class Piece(NamedTuple):
 class ContainerMemory(NamedTuple):
     """The memory of a container with a memory limit, in bytes."""
 
-    free: int
+    free_bytes: int
     """Bytes that the container can still cache before the kernel drops pages of it; negative if the limit leaves less than
     `MARGIN`."""
     inactive_file: int
@@ -94,7 +94,7 @@ def room(memory: MemoryState, held: int = 0) -> tuple[int, str]:
     reserve = max(RESERVE, int(memory.total * RESERVED_SHARE))
     node = min(memory.available - held, memory.free + max(0, memory.inactive_file - held)) - reserve
     if memory.container is not None:
-        container = memory.container.free + max(0, memory.container.inactive_file - held)
+        container = memory.container.free_bytes + max(0, memory.container.inactive_file - held)
         if container < node:
             return max(0, container), CONTAINER
     return max(0, node), NODE

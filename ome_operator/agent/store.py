@@ -85,11 +85,11 @@ class Store:
         return f"the manifest of {self.root} names {of.get('uri')} of {owner}: move this directory to another location"
 
     @property
-    def complete(self) -> bool:
+    def has_manifest(self) -> bool:
         """Whether the directory and its manifest exist. The content of the manifest is not checked."""
         return self.root.is_dir() and self._manifest.is_file()
 
-    def part(self, file: RemoteFile) -> Path:
+    def partial_path(self, file: RemoteFile) -> Path:
         """Return the path for the bytes of a file until they are verified. A file whose hash changed gets another path."""
         return self.parts / hashlib.sha256(f"{file.name}\0{file.size}\0{file.hash}".encode()).hexdigest()[:32]
 
@@ -97,33 +97,33 @@ class Store:
         """Return the path of the piece that begins at offset `start`. A piece is downloaded while bytes before it are still
         missing.
         """
-        part = self.part(file)
+        part = self.partial_path(file)
         return part.with_name(f"{part.name}.{start}")
 
-    def have(self, file: RemoteFile) -> int:
+    def partial_bytes(self, file: RemoteFile) -> int:
         """Return the number of bytes of a file that are on the disk but not yet verified."""
-        part = self.part(file)
+        part = self.partial_path(file)
         head, beyond_head = file_size(part), 0
         for piece in part.parent.glob(f"{part.name}.*[0-9]"):
             start = int(piece.suffix[1:])
             beyond_head += max(0, start + file_size(piece) - max(start, head))
         return head + beyond_head
 
-    def forget(self, file: RemoteFile) -> None:
+    def delete_partial(self, file: RemoteFile) -> None:
         """Delete the bytes of a file because they are wrong."""
-        part = self.part(file)
+        part = self.partial_path(file)
         for path in [*part.parent.glob(f"{part.name}.*[0-9]"), part]:
             path.unlink(missing_ok=True)
 
-    def proven(self) -> dict[str, VerifiedFile]:
+    def verified_files(self) -> dict[str, VerifiedFile]:
         """Return file name -> entry of the verified files that are not published yet.
 
         A file without a line in the journal is not included. After a restart, a file with a line is included only if its
         bytes were compared with its hash (see `prepare`).
         """
-        return {name: file for name, file in self.journaled().items() if self._seen.get(name) == file}
+        return {name: file for name, file in self.files_in_journal().items() if self._seen.get(name) == file}
 
-    def journaled(self) -> dict[str, VerifiedFile]:
+    def files_in_journal(self) -> dict[str, VerifiedFile]:
         """Return file name -> entry of the files that the journal lists and that exist."""
         found = {}
         for entry in read_journal(self._journal):
@@ -132,7 +132,7 @@ class Store:
                 found[entry.name] = entry
         return found
 
-    def free(self) -> int:
+    def free_bytes(self) -> int:
         """Return the free bytes of the disk."""
         self.home.mkdir(parents=True, exist_ok=True)
         disk = os.statvfs(self.home)
@@ -152,15 +152,15 @@ class Store:
         self._lent = None
         self.files.mkdir(parents=True, exist_ok=True)
         self.parts.mkdir(exist_ok=True)
-        wanted = {self.part(entry).name for entry in listing.files}
+        wanted = {self.partial_path(entry).name for entry in listing.files}
         for part in self.parts.iterdir():
             name, _, start = part.name.partition(".")
             if name not in wanted or (start and not start.isdigit()):
                 part.unlink()
-        for entry in self.journaled().values():
+        for entry in self.files_in_journal().values():
             if self._seen.get(entry.name) != entry and self._holds(entry):
                 self._seen[entry.name] = entry
-        names, proven = {entry.name for entry in listing.files}, self.proven()
+        names, proven = {entry.name for entry in listing.files}, self.verified_files()
         names |= {member for name in names & proven.keys() for member in proven[name].members}
         for file in [entry for entry in self.files.rglob("*") if entry.is_file()]:
             if str(file.relative_to(self.files)) not in names:
@@ -171,11 +171,11 @@ class Store:
         if entry.members:  # the archive is deleted; its unpacked files have their own lines
             return all(name in self._seen for name in entry.members)
         checker = check_file(self.files / entry.name, RemoteFile(entry.name, entry.size, entry.hash))
-        return checker.complete and checker.blocks == entry.blocks
+        return checker.is_complete and checker.blocks == entry.blocks
 
-    def accept(self, file: RemoteFile, blocks: tuple[int, ...], part: Path | None = None) -> VerifiedFile:
+    def store_verified(self, file: RemoteFile, blocks: tuple[int, ...], part: Path | None = None) -> VerifiedFile:
         """Write a verified file to the disk, move it to its final name, and record it in the journal."""
-        part = part or self.part(file)
+        part = part or self.partial_path(file)
         target = self.files / file.name
         target.parent.mkdir(parents=True, exist_ok=True)
         sync(part)
@@ -191,7 +191,7 @@ class Store:
         are on the disk already.
         """
         self._note([*members, VerifiedFile(file.name, file.size, file.hash, (), tuple(one.name for one in members))])
-        self.part(file).unlink()
+        self.partial_path(file).unlink()
 
     def _note(self, proven: Sequence[VerifiedFile]) -> None:
         with self._journal.open("ab") as journal:
@@ -202,7 +202,7 @@ class Store:
 
     def link(self, file: RemoteFile, source: Path) -> Path:
         """Create a hard link to `source` among the parts, or a copy if the file system has no hard links."""
-        target = self.part(file).with_suffix(".link")
+        target = self.partial_path(file).with_suffix(".link")
         target.unlink(missing_ok=True)
         try:
             os.link(source.resolve(), target)
@@ -221,7 +221,7 @@ class Store:
         names = self._names(listing)
         if duplicates := [name for name, count in names.items() if count > 1]:
             raise RequestRefused(f"two layers contain a file {duplicates[0]!r}: push this file in one layer only")
-        known = self.proven()
+        known = self.verified_files()
         missing = [file.name for file in listing.files if file.name not in known or known[file.name].hash != file.hash]
         if missing:
             raise ValueError(f"files are not verified: {missing[:3]}")

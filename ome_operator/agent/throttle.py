@@ -14,7 +14,7 @@ class Throttle:
         self.rate, self._clock = rate, clock
         self._free_at = 0.0
 
-    def wait(self, count: int) -> float:
+    def seconds_until_allowed(self, count: int) -> float:
         """Take `count` bytes, and return the seconds that the caller must wait before it takes more bytes."""
         if self.rate <= 0:
             return 0.0
@@ -24,5 +24,5 @@ class Throttle:
 
     async def take(self, count: int) -> None:
         """Take `count` bytes, and wait as long as the rate requires."""
-        if (seconds := self.wait(count)) > 0.01:
+        if (seconds := self.seconds_until_allowed(count)) > 0.01:
             await asyncio.sleep(seconds)

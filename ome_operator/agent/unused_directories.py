@@ -52,7 +52,7 @@ class UnusedDirectories:
         self._since: dict[str, float] = {}
         self._offers: dict[str, str] = {}
 
-    def changed(self) -> None:
+    def mark_outdated(self) -> None:
         """Mark the last scan as outdated, so that the disk is scanned before the next report."""
         self._looked_at = -1e9
 
@@ -65,7 +65,7 @@ class UnusedDirectories:
             except OSError as error:
                 logger.warning("cannot list the directories of weights on this disk: %s", error)
 
-    def unused(self, named: Collection[str], *, offer: bool) -> list[dict[str, Any]]:
+    def unused_record(self, named: Collection[str], *, offer: bool) -> list[dict[str, Any]]:
         """Return the part of the record that lists the directories that no model uses: those that are not in `named`. No
         new removal is offered unless `offer` is true.
         """
@@ -76,7 +76,7 @@ class UnusedDirectories:
         return [_entry(directory, self._offers.get(directory.path, "")) for directory in unnamed]
 
     @property
-    def offers(self) -> bool:
+    def has_offer(self) -> bool:
         """Return whether a removal is offered, so that the agent waits for the operator's answer."""
         return bool(self._offers)
 
@@ -92,7 +92,7 @@ class UnusedDirectories:
                     await asyncio.to_thread(remove, Path(path))
                 except OSError as error:
                     logger.warning("cannot remove %s: %s", path, error)
-                self.changed()
+                self.mark_outdated()
 
 
 def _find(roots: Iterable[Path]) -> tuple[Directory, ...]:

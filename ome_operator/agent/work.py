@@ -101,7 +101,7 @@ class Work:
             self._report.revision = progress.revision
         return self._report
 
-    def mounted(self) -> str:
+    def mounted_directory(self) -> str:
         """Return the directory that pods mount, or "" while its files are not complete."""
         place = self.store.path if self._uri.startswith(LOCAL) else self.store.root
         return str(place) if self._report.state == record.READY else ""
@@ -145,7 +145,7 @@ class Work:
             logger.exception("%s", shorten_text(self._uri))
             self._fail(f"internal error of the agent ({type(error).__name__}): please report it with the agent's log")
 
-    async def look(self) -> None:
+    async def look_up_revision(self) -> None:
         """Look up the newest revision of a model at its source if no revision has been selected yet, and report it before
         the download begins.
 
@@ -164,12 +164,12 @@ class Work:
         except Exception as error:
             logger.info("%s: its revision is not known yet: %s", shorten_text(self._uri), shorten_text(str(error)))
 
-    def refuse(self, why: str) -> None:
-        """Report the message `why`, because the model cannot be handled now. A pass is due as soon as the reason no
+    def refuse(self, reason: str) -> None:
+        """Report the message `reason`, because the model cannot be handled now. A pass is due as soon as the reason no
         longer exists.
         """
-        if self._report.message != shorten_text(why):
-            self._set_failed(why)
+        if self._report.message != shorten_text(reason):
+            self._set_failed(reason)
             logger.warning("%s: %s", shorten_text(self._uri), self._report.message)
         self._tries, self.due = 0, 0.0
 
@@ -308,13 +308,13 @@ class Work:
         self._report = record.Report(record.READY if present else record.FAILED, PRESENT, message=message, facts=facts)
         self.due = time.monotonic() + 60
 
-    def _set_failed(self, why: str) -> None:
-        why = shorten_text(why)
+    def _set_failed(self, reason: str) -> None:
+        reason = shorten_text(reason)
         directories, done = self._report.directories, self._progress
-        self._report = record.Report(record.FAILED, done.revision, directories, done.bytes, done.total, message=why)
+        self._report = record.Report(record.FAILED, done.revision, directories, done.bytes, done.total, message=reason)
 
-    def _fail(self, why: str) -> None:
-        self._set_failed(why)
+    def _fail(self, reason: str) -> None:
+        self._set_failed(reason)
         pause = min(self._settings.again_last, self._settings.again * 2**self._tries)
         self._tries += 1
         self.due = time.monotonic() + pause

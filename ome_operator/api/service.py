@@ -23,10 +23,11 @@ EXAMPLE = "kimi-k2"
 """The name that a message proposes if no part of the given name is valid."""
 
 
-def _pin_requires_auto_sync_off(what: str) -> Rule:
+def _pin_requires_auto_sync_off(description: str) -> Rule:
     return Rule(
         "!has(self.revision) || (has(self.autoSync) && !self.autoSync)",
-        f"revision pins the {what}, so the {what} must not follow edits: set autoSync to false or remove revision",
+        f"revision pins the {description}, so the {description} must not follow edits: set autoSync to false or remove "
+        "revision",
         lambda r: r.revision is None or r.auto_sync is False,
     )
 

@@ -232,6 +232,6 @@ def _of_pod(value: Any, type_: str, where: tuple[str, ...], candidates: Iterable
                 yield from _of_pod(inner, below, at)
 
 
-def _unknown(what: str, path: str, key: str, known: Iterable[str]) -> Mistake:
+def _unknown(description: str, path: str, key: str, known: Iterable[str]) -> Mistake:
     near = pod_fields.closest_field(str(key), known)
-    return Mistake(path, f"{path} is not a field of {what}: {f'did you mean {near}?' if near else pod_fields.REMOVE}")
+    return Mistake(path, f"{path} is not a field of {description}: {f'did you mean {near}?' if near else pod_fields.REMOVE}")

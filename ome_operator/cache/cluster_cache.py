@@ -69,7 +69,9 @@ class ClusterCache:
         self._index = Index(settled)
         index = self._index
         self.children: dict[str, Store[Child, tuple[str, str]]] = {
-            kind: Store(child_group, same_fact, self.mounts.noted if kind == "ControllerRevision" else _ignored, clock)
+            kind: Store(
+                child_group, same_fact, self.mounts.update_revision if kind == "ControllerRevision" else _ignored, clock
+            )
             for kind in (*CHILDREN, *ON_DEMAND, JOB)
         }
         self.pods: Store[Pod, tuple[str, str]] = Store(pod_group, same_fact, self._pod_noted, clock)
@@ -102,16 +104,16 @@ class ClusterCache:
         stored version is not older than `body`, or because the object has been deleted already.
         """
         store, uid = self._stores[kind], from_api.uid(body)
-        if store.stale(uid, from_api.version(body)):
+        if store.is_stale(uid, from_api.version(body)):
             return None
         old = store.get(uid)
         new = self._fact(kind, body, old)
-        matters = store.see(new)
+        matters = store.store_watched(new)
         if kind != BASE_MODEL:
             return FactChange(old, new, matters)
         created = (body.get("metadata") or {}).get("creationTimestamp") or ""
         return FactChange(
-            old, new, matters, self._requoted(self.quota.see(new.ref.namespace, Entry(created, new.ref.name, uid)))
+            old, new, matters, self._requoted(self.quota.update_member(new.ref.namespace, Entry(created, new.ref.name, uid)))
         )
 
     def gone(self, kind: str, uid: str, version: int = 0) -> FactChange | None:
@@ -121,13 +123,13 @@ class ClusterCache:
         store = self._stores[kind]
         known = store.get(uid)
         labelled = isinstance(known, Child) and known.labels.get(keys.MANAGED_BY) == keys.MANAGER
-        if labelled and store.ahead(uid, version):
+        if labelled and store.is_ahead(uid, version):
             return None  # somebody had removed the label, and the operator's own write has added it again since
-        old = store.gone(uid, version)
+        old = store.remove_deleted(uid, version)
         if old is None:
             return None
         self._owned.forget(uid)
-        return FactChange(old, None, True, self._requoted(self.quota.gone(uid)) if kind == BASE_MODEL else ())
+        return FactChange(old, None, True, self._requoted(self.quota.remove_member(uid)) if kind == BASE_MODEL else ())
 
     def wrote(self, kind: str, body: Manifest) -> FactChange | None:
         """Store the server's answer to a write or a live read of the operator, so that later reconciliations see the new
@@ -138,7 +140,7 @@ class ClusterCache:
         store, uid = self._stores[kind], from_api.uid(body)
         old = store.get(uid)
         new = self._fact(kind, body, old)
-        newer = store.wrote(new)
+        newer = store.store_written(new)
         if not newer and old is None:
             self._owned.forget(uid)  # the object is gone by now
         return FactChange(old, new, newer)
@@ -155,11 +157,11 @@ class ClusterCache:
         Each model is returned only once between two calls of `deps`, because the caller of `deps` sees all later changes,
         too. Models beyond the quota of their namespace are left out.
         """
-        moved = {ref for label in self._index.moved() for ref in self._index.models.of(label)}
+        moved = {ref for label in self._index.moved() for ref in self._index.models.models_of_label(label)}
         found = []
         for ref in sorted(moved - self._announced):
             resource = self.find(ref)
-            if resource is not None and not self.quota.beyond(resource.uid):
+            if resource is not None and not self.quota.is_beyond_limit(resource.uid):
                 found.append(ref)
         self._announced.update(found)
         return found
@@ -332,7 +334,7 @@ class ClusterCache:
         """Return the reason why a model is not reconciled because its namespace has too many models, or None. The message
         is the same for all models of the namespace that are beyond the quota.
         """
-        if resource.ref.kind != BASE_MODEL or not self.quota.beyond(resource.uid):
+        if resource.ref.kind != BASE_MODEL or not self.quota.is_beyond_limit(resource.uid):
             return None
         most = self.quota.most
         return Invalid(

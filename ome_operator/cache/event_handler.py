@@ -79,7 +79,7 @@ class EventHandler:
         if change is None:
             return
         if change.matters:
-            old, new = change.old, change.new
+            old, new = change.former_fact, change.new
             if isinstance(new, Child):
                 self._child_changed(old, new)
             elif isinstance(new, Pod):
@@ -97,7 +97,7 @@ class EventHandler:
         change = self.cache.gone(kind, uid, version)
         if change is None:
             return
-        lost = change.old
+        lost = change.former_fact
         if isinstance(lost, Child):
             self._child_gone(lost)
             self._dirty_owner(lost)
@@ -139,17 +139,17 @@ class EventHandler:
 
     def users(self, ref: Ref) -> tuple[Ref, ...]:
         """Return the services that refer to an object."""
-        return self._referrers.of(ref)
+        return self._referrers.services_referring_to(ref)
 
     def concerned(self, ref: Ref) -> tuple[Ref, ...]:
         """Return the services that have to be reconciled after an edit of this object."""
         if ref.kind in ACCELERATORS:
             return tuple(each.ref for each in self.cache.services())
-        return self._referrers.concerned(ref)
+        return self._referrers.services_concerned_by(ref)
 
     def used(self, ref: Ref) -> bool:
         """Return whether a service refers to an object."""
-        return bool(self._referrers.of(ref))
+        return bool(self._referrers.services_referring_to(ref))
 
     # --- answers to the operator's own writes -------------------------------------------------------------------------
 
@@ -160,7 +160,7 @@ class EventHandler:
         change = self.cache.wrote(kind, body)
         if change is None:
             return None
-        old, new = change.old, change.new
+        old, new = change.former_fact, change.new
         if isinstance(new, Resource) and change.matters:  # else the watch was faster, and every key is enqueued already
             # The watch's event of this write, and of an edit just before it, will be stale: the change has to be processed
             # here.
@@ -243,7 +243,7 @@ class EventHandler:
         """
         resource = new or old
         if resource is not None and resource.ref.kind == SERVICE:
-            for ref in self._referrers.changed(resource.ref, old, new):
+            for ref in self._referrers.update_references(resource.ref, old, new):
                 self._enqueue(ref, Urgency.SOON)
 
     def _enqueue_dependents(self, ref: Ref, edit: bool) -> None:
@@ -291,7 +291,7 @@ class EventHandler:
                 self._dirty_service(group)
         for ref in self.cache.moved_models():
             self._enqueue(ref, Urgency.SOON)
-            for user in self._referrers.of(ref):
+            for user in self._referrers.services_referring_to(ref):
                 self._enqueue(user, Urgency.SOON)
 
 

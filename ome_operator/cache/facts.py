@@ -18,7 +18,7 @@ class NodeResource(NamedTuple):
 class FactChange(NamedTuple):
     """A fact before and after an event, or before and after the answer to a write."""
 
-    old: Any
+    former_fact: Any
     """The fact that was stored before: a Child, Pod, NodeResource, NodeRecord or Resource; None if there was none."""
     new: Any
     """The fact from the event or the answer; None if the object is gone."""

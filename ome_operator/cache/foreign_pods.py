@@ -37,15 +37,15 @@ class ForeignPods:
         self._held: dict[str, tuple[float, Mapping[str, int]]] = {}
         self._moved: set[str] = set()
 
-    def on(self, node: str) -> Mapping[str, int]:
+    def requests_on(self, node: str) -> Mapping[str, int]:
         """Return the amounts that foreign pods request on a node, by resource; {} if the node was not read recently."""
         return self._held[node][1] if node in self._held else {}
 
-    def known(self, seconds: float = 0.0) -> set[str]:
+    def recently_read_nodes(self, seconds: float = 0.0) -> set[str]:
         """Return the nodes that were read recently and whose result is still valid `seconds` seconds from now."""
         return {node for node, (until, _) in self._held.items() if until >= self._clock() + seconds}
 
-    def moved(self) -> set[str]:
+    def pop_changed_nodes(self) -> set[str]:
         """Return the nodes whose result has changed or expired since the last call."""
         for node in [node for node, (until, _) in self._held.items() if until < self._clock()]:
             del self._held[node]
@@ -53,7 +53,7 @@ class ForeignPods:
         moved, self._moved = self._moved, set()
         return moved
 
-    async def read(self, nodes: Iterable[str]) -> bool:
+    async def read_nodes(self, nodes: Iterable[str]) -> bool:
         """Read the pods of those nodes that were not read recently, at most `MOST` nodes. Return True if further nodes
         remain to be read. After an error of the API server the remaining nodes are not read.
         """

@@ -22,7 +22,7 @@ class MountIndex:
     def __init__(self) -> None:
         self._within: Counter[str] = Counter()
 
-    def noted(self, old: Child | None, new: Child | None) -> None:
+    def update_revision(self, old: Child | None, new: Child | None) -> None:
         """Update the index; `old` or `new` is None for a ControllerRevision that appeared or is gone."""
         before, after = (child.content if child is not None else None for child in (old, new))
         if before == after:
@@ -34,7 +34,7 @@ class MountIndex:
             if not self._within[place]:
                 del self._within[place]
 
-    def reached(self, places: Iterable[str]) -> bool:
+    def is_mounted(self, places: Iterable[str]) -> bool:
         """Return whether a stored revision mounts one of the directories `places`, or a path within one of them."""
         return any(normpath(place) in self._within for place in places)
 

@@ -58,7 +58,7 @@ class LabelIndex:
             if not self._models[end]:
                 del self._models[end]
 
-    def of(self, label: str) -> list[Ref]:
+    def models_of_label(self, label: str) -> list[Ref]:
         """Return the models that a node label is about: it is the label of the model, or of one of its revisions."""
         if label not in self._found:
             if len(self._found) >= _ASKED:

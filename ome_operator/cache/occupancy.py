@@ -19,7 +19,7 @@ class PodOrigin(NamedTuple):
     service: str
     revision: str
     component: str
-    leads: bool
+    is_leader: bool
 
 
 class Occupancy:
@@ -39,11 +39,11 @@ class Occupancy:
         if after is not None:
             self._add(*after, 1)
 
-    def on(self, node: str) -> Mapping[PodOrigin, int]:
+    def pods_on(self, node: str) -> Mapping[PodOrigin, int]:
         """Return the number of pods of each origin on a node."""
         return self._held.get(node, {})
 
-    def moved(self) -> set[str]:
+    def pop_changed_nodes(self) -> set[str]:
         """Return the nodes whose pods have changed since the last call."""
         moved, self._moved = self._moved, set()
         return moved
@@ -54,11 +54,11 @@ class Occupancy:
         """
         self._moved = {node for node in self._moved if node in nodes}
 
-    def _add(self, node: str, made: PodOrigin, number: int) -> None:
+    def _add(self, node: str, pod_origin: PodOrigin, number: int) -> None:
         here = self._held.setdefault(node, Counter())
-        here[made] += number
-        if not here[made]:
-            del here[made]
+        here[pod_origin] += number
+        if not here[pod_origin]:
+            del here[pod_origin]
         if not here:
             del self._held[node]
         self._moved.add(node)

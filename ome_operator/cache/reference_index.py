@@ -22,18 +22,18 @@ class ReferenceIndex:
         self._models_of, self._runtimes_of = models_of, runtimes_of
         self._users: dict[Ref, dict[Ref, None]] = {}
 
-    def of(self, ref: Ref) -> tuple[Ref, ...]:
+    def services_referring_to(self, ref: Ref) -> tuple[Ref, ...]:
         """Return the services that refer to an object, in the order in which the references were made."""
         return tuple(self._users.get(ref, ()))
 
-    def concerned(self, ref: Ref) -> tuple[Ref, ...]:
+    def services_concerned_by(self, ref: Ref) -> tuple[Ref, ...]:
         """Return the services to reconcile after an edit of an object. For a runtime, these include services for which it
         may be selected.
         """
-        users = self.of(ref)
-        return tuple(dict.fromkeys(users + self.of(_ANY_RUNTIME))) if ref.kind in RUNTIMES else users
+        users = self.services_referring_to(ref)
+        return tuple(dict.fromkeys(users + self.services_referring_to(_ANY_RUNTIME))) if ref.kind in RUNTIMES else users
 
-    def changed(self, service: Ref, old: Resource | None, new: Resource | None) -> tuple[Ref, ...]:
+    def update_references(self, service: Ref, old: Resource | None, new: Resource | None) -> tuple[Ref, ...]:
         """Update the references of a service, and return the objects that it began or ceased to refer to."""
         if old is not None and new is not None and _same(old, new):
             return ()

@@ -34,7 +34,7 @@ class Scope(NamedTuple):
             return tuple(kinds)
         return tuple(kind for kind in kinds if RESOURCES[kind].namespaced == bool(namespace))
 
-    def knows(self, kind: str, body: Mapping[str, Any]) -> bool:
+    def covers_object(self, kind: str, body: Mapping[str, Any]) -> bool:
         """Return whether the operator reads an object: the object has this operator's class, or is a catalog object
         without a class.
         """

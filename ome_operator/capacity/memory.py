@@ -52,7 +52,7 @@ class Memory(NamedTuple):
     """Bytes of the weights of routed experts."""
     copies: float
     """Bytes of the weights of redundant copies of busy experts."""
-    rest: float
+    other_weights: float
     """Bytes of all other weights: attention, dense layers, shared experts and embeddings."""
     cache_per_token: int
     """Bytes of the KV cache for one token; 0 if unknown."""
@@ -65,7 +65,7 @@ class Memory(NamedTuple):
     @property
     def weights(self) -> float:
         """Bytes of all weights."""
-        return self.routed + self.copies + self.rest
+        return self.routed + self.copies + self.other_weights
 
     @property
     def smallest_cache(self) -> int:
@@ -73,28 +73,28 @@ class Memory(NamedTuple):
         return self.cache_per_token * FEWEST_TOKENS
 
     @property
-    def needed(self) -> float:
+    def reserved_share_bytes(self) -> float:
         """Bytes that have to fit into the fraction of GPU memory that is reserved for weights and KV cache."""
         return self.weights + self.smallest_cache
 
     @property
-    def beside(self) -> float:
+    def unreserved_share_bytes(self) -> float:
         """Bytes that have to fit into the GPU memory that is not reserved for weights and KV cache."""
         return self.activations + self.graphs + self.deepep
 
     @property
     def needed_parts(self) -> tuple[Allocation, ...]:
-        """The parts of `needed` that are not empty, each with its name."""
+        """The parts of `reserved_share_bytes` that are not empty, each with its name."""
         return _parts(
             ("routed experts", self.routed),
             ("their copies", self.copies),
-            ("everything else", self.rest),
+            ("everything else", self.other_weights),
             (f"cache of {FEWEST_TOKENS:,} tokens", self.smallest_cache),
         )
 
     @property
     def beside_parts(self) -> tuple[Allocation, ...]:
-        """The parts of `beside` that are not empty, each with its name."""
+        """The parts of `unreserved_share_bytes` that are not empty, each with its name."""
         return _parts(("activations", self.activations), ("CUDA graphs", self.graphs), ("DeepEP's buffers", self.deepep))
 
     def cache_tokens(self, available: float) -> int:
@@ -131,7 +131,7 @@ def memory(model: ModelFacts, shape: ParallelShape, options: EngineOptions) -> M
     return Memory(
         routed=weights.routed * stage / (layers * shape.tp),
         copies=weights.routed * stage * shape.redundant / (layers * shape.tp * experts) if experts else 0.0,
-        rest=weights.rest * stage / (layers * shape.dense),
+        other_weights=weights.rest * stage / (layers * shape.dense),
         cache_per_token=cache // min(shape.attention_tp, model.cache_heads),
         activations=_activations(shape, options),
         graphs=graphs,

@@ -53,7 +53,7 @@ async def _preview(client: "Client", files: list[Path], namespace: str) -> "Prev
     report_skipped(found)
     # The API server itself checks the objects, by the CRDs that it has.
     refused = [each for each in found.refused if each.rule != NOT_ACCEPTED]
-    seen = await preview(client, found.accepted({NOT_ACCEPTED}), found.namespaces, found.others)
+    seen = await preview(client, found.accepted_objects({NOT_ACCEPTED}), found.namespaces, found.others)
     return replace(seen, problems=(*map(str, refused), *seen.problems))
 
 

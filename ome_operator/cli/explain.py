@@ -98,7 +98,7 @@ def runtime(
     from ome_operator.describe.selection import explain as lines
 
     found = read_files([file], namespace)
-    beside, refused = found.accepted(), [str(each) for each in found.refused]
+    beside, refused = found.accepted_objects(), [str(each) for each in found.refused]
     asked = {(item["kind"], item["metadata"]["name"]) for item in beside if item["kind"] in (SERVICE, SERVING)}
     if not asked and refused:
         raise QuestionUnanswered(left_out(refused, ""))

@@ -43,7 +43,7 @@ def fit(
 
         found = read_files(files, namespace_or_default(client, namespace))
         report_skipped(found)
-        answers, problems = await services_that_fit(client, found.accepted())
+        answers, problems = await services_that_fit(client, found.accepted_objects())
         return answers, [*map(str, found.refused), *problems]
 
     found, problems = on_cluster(kubeconfig, context, work, error=QuestionUnanswered, read_only=True)

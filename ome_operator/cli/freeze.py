@@ -175,7 +175,7 @@ async def _who(client: "Client") -> str:
     from ome_operator.kube.errors import KubeError
 
     try:
-        return await client.who() or getpass.getuser()
+        return await client.authenticated_user() or getpass.getuser()
     except KubeError:
         return getpass.getuser()
 

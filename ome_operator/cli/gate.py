@@ -31,7 +31,7 @@ operator."""
 class WrittenObject(NamedTuple):
     """An object as it stands in a file, before defaults are applied."""
 
-    where: str
+    source_path: str
     """Path of the file, or "standard input"."""
     body: Mapping[str, Any]
     repeats: tuple[RepeatedKey, ...]
@@ -43,17 +43,17 @@ class WrittenObject(NamedTuple):
         return str(self.body.get("apiVersion") or "").rpartition("/")[0]
 
     @property
-    def known(self) -> bool:
+    def is_known_kind(self) -> bool:
         """Whether the object is of a kind that the operator defines."""
         return strict.kind_of(str(self.body.get("apiVersion")), str(self.body.get("kind"))) is not None
 
     @property
-    def resembles(self) -> bool:
+    def resembles_known_kind(self) -> bool:
         """Whether the object was probably meant for this operator, although its kind is not one of the operator's."""
         ours = any(self.group == group or self.group.endswith(f".{group}") for group in _GROUPS)
-        return not self.known and (ours or self.body.get("kind") in _KINDS)
+        return not self.is_known_kind and (ours or self.body.get("kind") in _KINDS)
 
-    def named(self, namespace: str = "") -> str:
+    def full_name(self, namespace: str = "") -> str:
         """Return kind and name, with the object's own namespace or `namespace` in front of the name."""
         metadata = self.body.get("metadata")
         of = metadata if isinstance(metadata, Mapping) else {}
@@ -79,7 +79,7 @@ class FileRefusal(NamedTuple):
         return f"{subject}{self.says}: {self.remedy}"
 
     @property
-    def meant(self) -> str:
+    def meant_path(self) -> str:
         """Path of the field that the remedy names in place of this field; "" if it names none."""
         above, _, key = self.field.rpartition(".")
         if found := re.fullmatch(r"move it to (spec[\w.]*)(, with less indentation)?", self.remedy):
@@ -92,7 +92,7 @@ class FileRefusal(NamedTuple):
     def causes(self, sentence: str) -> bool:
         """Return whether a sentence states that a field is missing only because it is written as this field."""
         found = re.match(r"(spec[\w.]*) is missing\b", sentence)
-        return found is not None and f"{self.meant}.".startswith(f"{found[1]}.")
+        return found is not None and f"{self.meant_path}.".startswith(f"{found[1]}.")
 
 
 def describe_mistake(mistake: strict.Mistake) -> tuple[str, str]:
@@ -107,20 +107,24 @@ def refusals(parts: Iterable[WrittenObject], namespace: str) -> Iterator[FileRef
     for part in parts:
         kind = strict.kind_of(str(part.body.get("apiVersion")), str(part.body.get("kind")))
         if kind is None:
-            if part.resembles:
+            if part.resembles_known_kind:
                 yield _foreign(part)
             continue
-        name = part.named(namespace if kind.namespaced else "")
+        name = part.full_name(namespace if kind.namespaced else "")
         found = [
             FileRefusal(POD_FIELD if mistake.of_pod else NOT_ACCEPTED, name, mistake.field, *describe_mistake(mistake))
             for mistake in strict.find_mistakes(kind, part.body)
         ]
         yield from (each for each in found if not any(other.causes(each.says) for other in found))
         for repeat in part.repeats:
-            said = f"{repeat.key} is given twice in one map, in lines {repeat.first} and {repeat.last} of {part.where}"
+            said = f"{repeat.key} is given twice in one map, in lines {repeat.first} and {repeat.last} of {part.source_path}"
             yield FileRefusal(KEY_TWICE, name, repeat.key, said, f"keep one of them; line {repeat.last} is in effect")
         if (first := seen.setdefault((kind.group, name), part)) is not part:
-            places = part.where if first.where == part.where else f"{first.where} and in {part.where}"
+            places = (
+                part.source_path
+                if first.source_path == part.source_path
+                else f"{first.source_path} and in {part.source_path}"
+            )
             remedy = "keep one of the two, or rename one; the last is in effect"
             yield FileRefusal(OBJECT_TWICE, name, "metadata.name", f"{name} is written twice, in {places}", remedy)
 
@@ -140,7 +144,7 @@ def _foreign(part: WrittenObject) -> FileRefusal:
         remedy = f"write apiVersion: {right[0]}"
     else:
         remedy = f"write kind: {near}" if near else "correct apiVersion and kind, or remove the object"
-    return FileRefusal(KIND_UNKNOWN, part.named(), "apiVersion" if right else "kind", message, remedy)
+    return FileRefusal(KIND_UNKNOWN, part.full_name(), "apiVersion" if right else "kind", message, remedy)
 
 
 def _versions() -> list[tuple[str, str]]:
@@ -151,8 +155,12 @@ def unchecked_objects(parts: Iterable[WrittenObject]) -> tuple[str, ...]:
     """Return the objects that the commands of this module's description do not check, each with its file. Namespaces and
     Nodes are left out, because the commands read them.
     """
-    others = (part for part in parts if not part.known and not part.resembles and part.body.get("kind") not in _READ)
-    return tuple(f"{part.named()} in {part.where}" for part in others)
+    others = (
+        part
+        for part in parts
+        if not part.is_known_kind and not part.resembles_known_kind and part.body.get("kind") not in _READ
+    )
+    return tuple(f"{part.full_name()} in {part.source_path}" for part in others)
 
 
 _READ = frozenset({"Namespace", "Node"})

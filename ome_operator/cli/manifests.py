@@ -72,12 +72,12 @@ class Files(NamedTuple):
     """The objects of other kinds that the files create, such as claims and Secrets."""
     refused: tuple[gate.FileRefusal, ...]
     """The parts of the objects that a cluster would refuse."""
-    skipped: tuple[str, ...]
+    unchecked: tuple[str, ...]
     """The objects that no command checks, each with its file."""
     looked: int
     """Number of objects of the operator's kinds, including those that are refused."""
 
-    def accepted(self, unless: Container[str] = ()) -> list[Manifest]:
+    def accepted_objects(self, unless: Container[str] = ()) -> list[Manifest]:
         """Return the objects that a cluster would accept. Refusals by the rules `unless` do not count."""
         refused = {each.object for each in self.refused if each.rule not in unless}
         return [body for body in self.objects if full_name(ref_of_body(body)) not in refused]
@@ -90,22 +90,22 @@ def read_files(paths: Iterable[Path], namespace: str) -> Files:
     files = {file if file == STDIN else file.resolve(): file for file in files_in(paths)}  # each file once
     parts = [part for file in files.values() for where, found in _documents(file) for part in _parts(where, found)]
     return Files(
-        objects=[entry for part in parts for entry in _objects(part.where, part.body, namespace)],
+        objects=[entry for part in parts for entry in _objects(part.source_path, part.body, namespace)],
         namespaces=frozenset(name for part in parts for name in _namespaces(part.body)),
-        others=frozenset(ref for part in parts if not part.known and (ref := _ref(part.body, namespace))),
+        others=frozenset(ref for part in parts if not part.is_known_kind and (ref := _ref(part.body, namespace))),
         refused=tuple(gate.refusals(parts, namespace)),
-        skipped=gate.unchecked_objects(parts),
-        looked=sum(part.known or part.resembles for part in parts),
+        unchecked=gate.unchecked_objects(parts),
+        looked=sum(part.is_known_kind or part.resembles_known_kind for part in parts),
     )
 
 
 def report_skipped(found: Files) -> None:
     """Print to stderr which objects of the files the command does not check. Raises Unanswered if it checks none."""
-    named = ", ".join(found.skipped[:SHOWN])
-    if len(found.skipped) > SHOWN:
-        named += f", and {len(found.skipped) - SHOWN} more"
+    named = ", ".join(found.unchecked[:SHOWN])
+    if len(found.unchecked) > SHOWN:
+        named += f", and {len(found.unchecked) - SHOWN} more"
     if not found.looked:
-        message = f": there {'is' if len(found.skipped) == 1 else 'are'} only {named}" if named else ""
+        message = f": there {'is' if len(found.unchecked) == 1 else 'are'} only {named}" if named else ""
         raise QuestionUnanswered(f"the files contain no object of this operator{message}. Name a file that has one.")
     if named:
         print_error(f"not checked: {named}")
@@ -138,7 +138,7 @@ def read_manifests(paths: Iterable[Path], namespace: str) -> list[Manifest]:
     namespace of objects that name none. Raises Unanswered for a file that cannot be read or parsed.
     """
     found = (part for path in paths for where, item in _documents(path) for part in _parts(where, item))
-    return [entry for part in found for entry in _objects(part.where, part.body, namespace)]
+    return [entry for part in found for entry in _objects(part.source_path, part.body, namespace)]
 
 
 def read_referenced(
@@ -216,7 +216,7 @@ def _parts(where: str, found: Document) -> Iterator[gate.WrittenObject]:
     if not isinstance(body, Mapping):
         within = body if isinstance(body, list) else ()
         written = [gate.WrittenObject(where, each, ()) for each in within if isinstance(each, Mapping)]
-        if any(each.known or each.resembles for each in written):
+        if any(each.is_known_kind or each.resembles_known_kind for each in written):
             what = "a list: write each object as a document of its own"
             raise QuestionUnanswered(f"{where}: a document is {what}, and divide documents by a line ---.")
         yield gate.WrittenObject(where, {}, ())

@@ -55,12 +55,12 @@ def show(
     from ome_operator.util.visible import make_all_visible
 
     async def work(client: "Client") -> "ClusterState":
-        return await ClusterPoller(client, "").look()
+        return await ClusterPoller(client, "").poll()
 
     board = on_cluster(kubeconfig, context, work, error=QuestionUnanswered, read_only=True)
     for kind, why in board.denied.items():
         print_error(f"{kind} are not shown: {why}")
-    for sentence in make_all_visible(board.late):
+    for sentence in make_all_visible(board.late_operator_sentences):
         print_error(sentence)
     rows = make_all_visible(node_rows(board))
     if unknown := sorted(set(names or ()) - {row.name for row in rows}):

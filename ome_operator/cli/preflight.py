@@ -126,7 +126,7 @@ async def _trials(
     if files:
         found = read_files(files, namespace_or_default(client, namespace))
         report_skipped(found)
-        trials, problems = await of_files(client, found.accepted(), roles, within)
+        trials, problems = await of_files(client, found.accepted_objects(), roles, within)
         problems = [*map(str, found.refused), *problems]
         if not trials:
             raise QuestionUnanswered(
@@ -150,7 +150,7 @@ def _logs(client: "Client", trials: "list[Trial]") -> Callable[[], Awaitable[Non
 
         sources = [
             Source(
-                f"{role_title(place.component, each.disaggregated)}/{place.group}/{place.rank}",
+                f"{role_title(place.component, each.is_disaggregated)}/{place.group}/{place.rank}",
                 each.namespace,
                 pod["metadata"]["name"],
                 pod["spec"]["containers"][0]["name"],

@@ -41,14 +41,14 @@ class ServiceRevisions(NamedTuple):
 
     service: "InferenceService"
     known: "list[Revision]"
-    made: dict[str, str]
+    stored_at: dict[str, str]
     """Name of each revision → the time at which it was stored."""
-    aim: "TargetRevision"
+    target: "TargetRevision"
     body: "Manifest"
     """The service as it was read."""
 
     @property
-    def where(self) -> str:
+    def service_path(self) -> str:
         """The service as NAMESPACE/NAME, for messages."""
         return f"{self.service.namespace}/{self.service.name}"
 
@@ -69,13 +69,13 @@ def history(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = N
     found = on_cluster(kubeconfig, context, work)
     now = datetime.now(UTC)
     rows = [("NUMBER", "REVISION", "AGE", "STATE", "CHANGED")]
-    for item in history_entries(found.known, found.aim, found.service.status.get("slices") or ()):
-        age = _age(found.made[item.revision], now)
+    for item in history_entries(found.known, found.target, found.service.status.get("slices") or ()):
+        age = _age(found.stored_at[item.revision], now)
         rows.append((str(item.number), item.revision, age, item.state or "-", make_visible(item.changed or "-")))
     for line in columns.lines(rows):
         print_result(line)
     if not found.known:
-        print_result(f"{found.where} has no revision yet: `kubectl describe isvc {found.words}` shows why.")
+        print_result(f"{found.service_path} has no revision yet: `kubectl describe isvc {found.words}` shows why.")
 
 
 @app.command(epilog="Examples: ome undo kimi-k2-instruct; ome undo kimi-k2-instruct --to 2; ome undo kimi-k2-instruct --off")
@@ -99,28 +99,29 @@ def undo(
         found = await _find(client, namespace, service)
         if off and not _pinned(found):
             return found, ""
-        revision = "" if off else _named(to, found.known) or undo_target(found.known, found.aim)
+        revision = "" if off else _named(to, found.known) or undo_target(found.known, found.target)
         kept = [item.name for item in reversed(found.known)]
         if not off and revision not in kept:
             lacks = f"has no revision {to}" if to else "has no revision to go back to"
             listed = f"kept: {', '.join(kept) or 'none'}"
-            raise UserError(f"{found.where} {lacks} ({listed}). `ome history {found.words}` lists them.")
+            raise UserError(f"{found.service_path} {lacks} ({listed}). `ome history {found.words}` lists them.")
         await _edit(client, found, {"revision": revision or None})
         return found, revision
 
     found, revision = edited_on_cluster(kubeconfig, context, attempt)
     if off and not _pinned(found):
-        print_result(f"{found.where} was not pinned and already follows its spec: nothing was changed.")
+        print_result(f"{found.service_path} was not pinned and already follows its spec: nothing was changed.")
         _say_paused(found)
         return
     if revision:
         print_result(
-            f"{found.where} is now pinned to revision {revision}, which is rolled out: new edits are recorded but not "
+            f"{found.service_path} is now pinned to revision {revision}, which is rolled out: new edits are recorded but "
+            "not "
             "rolled out."
         )
         print_result(f"`ome undo {found.words} --off` removes the pin.")
     else:
-        print_result(f"{found.where} follows its spec again.")
+        print_result(f"{found.service_path} follows its spec again.")
     _say_paused(found)
     _remind(f"spec.rollout.revision ({revision or 'removed'})")
 
@@ -131,14 +132,14 @@ def retry(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = Non
 
     async def attempt(client: "Client") -> ServiceRevisions:
         found = await _find(client, namespace, service)
-        if not found.aim.rejected:
-            raise UserError(f"{found.where} has no rejected revision, so there is nothing to retry.")
+        if not found.target.rejected:
+            raise UserError(f"{found.service_path} has no rejected revision, so there is nothing to retry.")
         await _patch(client, found, {"metadata": {"annotations": {keys.RETRY: _now()}}})
         return found
 
     found = edited_on_cluster(kubeconfig, context, attempt)
-    message = ", ".join(item["revision"] for item in found.aim.rejected)
-    print_result(f"{found.where} tries revision {message} again.")
+    message = ", ".join(item["revision"] for item in found.target.rejected)
+    print_result(f"{found.service_path} tries revision {message} again.")
 
 
 @app.command(epilog="Example: ome restart kimi-k2-instruct")
@@ -146,12 +147,13 @@ def restart(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = N
     """Create a new revision with the same content. Like an edit, it replaces all pods of engine and decoder."""
     found = _set(service, namespace, kubeconfig, context, {"restartedAt": _now()})
     print_result(
-        f"{found.where} gets a new revision, which replaces the pods of its {_components(found.service)}; `ome history "
+        f"{found.service_path} gets a new revision, which replaces the pods of its {_components(found.service)}; `ome "
+        "history "
         f"{found.words}` lists the revision."
     )
-    if found.aim.pin:
+    if found.target.pin:
         print_result(
-            f"The service is pinned to {found.aim.pin}, so the new revision waits. To remove the pin: `ome undo "
+            f"The service is pinned to {found.target.pin}, so the new revision waits. To remove the pin: `ome undo "
             f"{found.words} --off`."
         )
     _say_paused(found)
@@ -163,9 +165,9 @@ def pause(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = Non
     """Stop every rollout that would replace running pods. Edits are recorded, and rolled out after `ome resume`."""
     found = _set(service, namespace, kubeconfig, context, {"paused": True})
     if _paused(found):
-        print_result(f"{found.where} was paused already: nothing was changed.")
+        print_result(f"{found.service_path} was paused already: nothing was changed.")
         return
-    print_result(f"{found.where} is paused: `ome resume {found.words}` continues its rollouts.")
+    print_result(f"{found.service_path} is paused: `ome resume {found.words}` continues its rollouts.")
     _remind("spec.rollout.paused")
 
 
@@ -174,9 +176,9 @@ def resume(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = No
     """Continue the rollouts that a pause stopped."""
     found = _set(service, namespace, kubeconfig, context, {"paused": None})
     if not _paused(found):
-        print_result(f"{found.where} was not paused: nothing was changed.")
+        print_result(f"{found.service_path} was not paused: nothing was changed.")
         return
-    print_result(f"{found.where} is no longer paused.")
+    print_result(f"{found.service_path} is no longer paused.")
     _remind("spec.rollout.paused (removed)")
 
 

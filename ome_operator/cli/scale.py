@@ -211,7 +211,8 @@ def _simulate(simulate: str, oracle: bool, plot: Path | None) -> None:
 
 def _say(name: str, result: "SimulationResult") -> None:
     print_result(
-        f"{name}: {result.good:.1%} of {result.requests:,} requests within the targets, {result.gpu_hours:,.0f} GPU-hours, "
+        f"{name}: {result.share_on_time:.1%} of {result.requests:,} requests within the targets, {result.gpu_hours:,.0f} "
+        "GPU-hours, "
         f"{len(result.changes) - 1} changes"
     )
     if name == "ours":

@@ -122,7 +122,7 @@ async def _look(
         TopSubject.GROUPS: lambda: describe.group_rows(found.services, now),
         TopSubject.NODES: lambda: describe.node_rows(found.services, known.nodes if namespace == "" else (), now),
     }[what]()
-    remark = describe.remark(found.services, found.troubles, now, stored=what is TopSubject.SERVICES)
+    remark = describe.remark(found.services, found.missing_reports, now, stored=what is TopSubject.SERVICES)
     return TopView(top_table.sort_top_rows(rows, sort), remark)
 
 

@@ -57,16 +57,16 @@ class BadNodes:
         self._loaded = False
         self.avoided: NodesToAvoid = NOBODY
 
-    def of(self, namespace: str) -> dict[str, str]:
+    def avoided_nodes(self, namespace: str) -> dict[str, str]:
         """Return the nodes on which no new group of a service in this namespace is placed: name of the node -> reason."""
-        return self.avoided.of(namespace) if self._acts else {}
+        return self.avoided.avoided_in(namespace) if self._acts else {}
 
     @property
-    def remembered(self) -> int:
+    def failure_count(self) -> int:
         """The number of remembered failures, of all nodes."""
         return sum(fault.times for known in self._memory.values() for fault in known.faults)
 
-    def counts(self) -> dict[tuple[str, ...], float]:
+    def avoided_counts(self) -> dict[tuple[str, ...], float]:
         """Return two numbers of avoided nodes by label of the metric: `everybody` for nodes that all services avoid, and
         `namespace` for nodes that only the services of some namespaces avoid.
         """
@@ -78,15 +78,15 @@ class BadNodes:
         node.
         """
         try:
-            await self.look()
+            await self.evaluate()
         except KubeError as error:
             logger.info("cannot read the faults of nodes: %s", error)
 
     async def run(self) -> NoReturn:
         """Evaluate pods and nodes periodically, without end."""
-        await repeat("remembering failures of nodes", self.look, lambda: EVERY)
+        await repeat("remembering failures of nodes", self.evaluate, lambda: EVERY)
 
-    async def look(self) -> None:
+    async def evaluate(self) -> None:
         """Evaluate all pods and nodes once: read the stored failures, add new ones, decide which nodes are avoided, and
         store what has changed. While all services are frozen or observed, nothing is recorded or decided.
         """
@@ -139,7 +139,8 @@ class BadNodes:
         service, it is yielded if it has no pods, a pod on one of these nodes, or a pod that is not ready.
         """
         changed = {
-            space: before.of(space).keys() ^ after.of(space).keys() for space in {*before.namespaces, *after.namespaces}
+            space: before.avoided_in(space).keys() ^ after.avoided_in(space).keys()
+            for space in {*before.namespaces, *after.namespaces}
         }
         common = before.everybody.keys() ^ after.everybody.keys()
         for ref in [resource.ref for resource in self._cluster.services()]:
@@ -191,15 +192,15 @@ class BadNodes:
         now = self._wall().timestamp()
         return any(now - fault.first >= LASTS if fault.role is None else fault.times > 1 for fault in known.faults)
 
-    async def _put(self, name: str, wanted: Manifest) -> None:
+    async def _put(self, name: str, manifest: Manifest) -> None:
         body = {"apiVersion": keys.API_VERSION, "kind": KIND, "metadata": {"name": name}}
         try:
             if name not in self._stored:
                 applied = await self._client.apply(body)
                 self._uids[name] = str(applied.body["metadata"].get("uid") or "")
-            answer = await self._client.apply({**body, "status": wanted}, subresource="status")
+            answer = await self._client.apply({**body, "status": manifest}, subresource="status")
             self._stored[name] = answer.body.get("status") or {}
-            self._accepted[name] = wanted, self._stored[name]
+            self._accepted[name] = manifest, self._stored[name]
         except KubeError as error:
             logger.info("cannot store the faults of node %s: %s", name, error)
 

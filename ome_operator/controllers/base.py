@@ -97,7 +97,7 @@ class StatusReconciler(ABC):
             await self._report_bug(resource, error)
             return False
         self._bugs.pop(ref, None)
-        self._queue.succeeded(ref)
+        self._queue.reset_backoff(ref)
         self._queue.add(ref, again)
         return True
 
@@ -113,13 +113,13 @@ class StatusReconciler(ABC):
         except KubeError as refused:
             logger.info("cannot write the status of %s %s/%s: %s", ref.kind, ref.namespace, ref.name, refused)
 
-    def differs(self, resource: Resource, status: Mapping[str, Any]) -> bool:
+    def status_differs(self, resource: Resource, status: Mapping[str, Any]) -> bool:
         """Return whether a status differs from the stored status and has to be written."""
         return status_writer.status_differs(resource, status, self._last.get(resource.ref, ("", "")))
 
     async def write(self, resource: Resource, status: Mapping[str, Any]) -> bool:
         """Write a status that differs from the stored one. Return whether it was written."""
-        if not self.differs(resource, status):
+        if not self.status_differs(resource, status):
             return False
         written = await status_writer.write(self._client, self._handler, resource, status)
         if written is not None:

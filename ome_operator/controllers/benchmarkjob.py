@@ -63,10 +63,10 @@ class BenchmarkJobReconciler(StatusReconciler):
         if made is not None and not benchmark_status.is_final(resource.status):
             selector = f"batch.kubernetes.io/controller-uid={made.uid}"  # a former Job of this name may have left pods
             pods = await self._client.list_objects("Pod", resource.ref.namespace, label_selector=selector, limit=PODS)
-            if not pods and (message := (await self._failures.of(resource.ref.namespace)).get(made.uid)):
+            if not pods and (message := (await self._failures.values_by_uid(resource.ref.namespace)).get(made.uid)):
                 why = ReasonedMessage(Reason.PODS_REFUSED, message)
             if benchmark_status.pod_progress(pods).reason == Reason.CONTAINER_CREATING:
-                failures = await self._start_failures.of(resource.ref.namespace)
+                failures = await self._start_failures.values_by_uid(resource.ref.namespace)
                 why = next((failures[uid] for uid in map(from_api.uid, pods) if uid in failures), why)
         status = benchmark_status.benchmark_status(resource.parsed, made, pods, why, now)
         await self.write(resource, status)

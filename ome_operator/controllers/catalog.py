@@ -68,7 +68,7 @@ class CatalogReconciler(StatusReconciler):
         status is written at most once per interval. Return the seconds until the next reconciliation.
         """
         ref, before = resource.ref, resource.status.get("rollout")
-        rollout, again = (None, None) if self._waves is None else self._waves.look(ref, before)
+        rollout, again = (None, None) if self._waves is None else self._waves.rollout_status(ref, before)
         resync = self._resync if again is None else min(self._resync, again)
         if not self._scope.acts_on(resource.labels):
             return resync
@@ -81,12 +81,12 @@ class CatalogReconciler(StatusReconciler):
         if rollout is not None:
             status["rollout"] = dict(rollout)
         wait = self._written_at.get(ref, -math.inf) + self._interval - time.monotonic()
-        if wait > 0 and self.differs(resource, status) and _only_progress(status, resource.status):
+        if wait > 0 and self.status_differs(resource, status) and _only_progress(status, resource.status):
             return min(wait, resync)
         if await self.write(resource, status):
             self._written_at[ref] = time.monotonic()
             held = self._cluster.active_hold(resource)
-            for event in waves_status.events(before, rollout) if held is None or not held.observed else ():
+            for event in waves_status.events(before, rollout) if held is None or not held.is_observe_mode else ():
                 await kube_events.post_event(self._client, resource, event, self._wall())
         pin = status.get("weights")
         if self._pinned.get(ref) != pin:  # also after a write whose response was lost

@@ -80,17 +80,17 @@ class _DemandMemory:
 
     state: ScalingState
     days: tuple[DaySums, ...]
-    stored: dict[str, Any] | None
+    stored_status: dict[str, Any] | None
     """The value of `status.scaling` that reconciliations read."""
     at: float
-    """Time at which the value of `stored` was created."""
+    """Time at which the value of `stored_status` was created."""
     samples: list[DemandSample] = field(default_factory=list)
     queues: dict[str, LeaderQueue] = field(default_factory=dict)
-    started: set[str] = field(default_factory=set)
+    learned_starts: set[str] = field(default_factory=set)
     """UIDs of the leaders whose starts have been added to the measurements already."""
     broken: str = ""
     """The unexpected error of the last decision."""
-    gone: float = float("-inf")
+    zero_decided_at: float = float("-inf")
     """Time of the last decision if it was that no groups are needed, according to the schedule; otherwise minus infinity."""
     reserved: Mapping[str, int] = field(default_factory=dict)
     """Role -> number of existing groups at the last decision, if free nodes were reserved for more groups; otherwise {}."""
@@ -136,22 +136,22 @@ class DemandScaler:
         self._tasks[ref] = task
         service = self._cluster.find(ref)
         followed = self._followed.get(service.uid) if service is not None else None
-        if followed is not None and followed.stored is not None and "applied" in followed.stored:
-            numbers = stored_groups({"scaling": followed.stored})
-            rests = is_stored(followed.stored) and task.back is not None
+        if followed is not None and followed.stored_status is not None and "applied" in followed.stored_status:
+            numbers = stored_groups({"scaling": followed.stored_status})
+            rests = is_stored(followed.stored_status) and task.back is not None
             numbers = {name: 0 if rests and name != keys.ROUTER else number for name, number in numbers.items()}
-            followed.stored = {**followed.stored, "applied": _within(numbers, task)}
+            followed.stored_status = {**followed.stored_status, "applied": _within(numbers, task)}
 
-    def of(self, service: Resource) -> dict[str, Any] | None:
+    def scaling_status(self, service: Resource) -> dict[str, Any] | None:
         """Return the value of `status.scaling` after the last decision; before the first decision, the stored value."""
         known = self._followed.get(service.uid)
         stored = service.status.get("scaling")
-        return known.stored if known is not None else stored if isinstance(stored, dict) else None
+        return known.stored_status if known is not None else stored if isinstance(stored, dict) else None
 
-    def goes(self, service: Resource) -> bool:
+    def scales_to_zero(self, service: Resource) -> bool:
         """Return whether this process has decided within the last `STALE` seconds that the service should have no groups."""
         known = self._followed.get(service.uid)
-        return known is not None and 0 <= self._wall().timestamp() - known.gone <= STALE
+        return known is not None and 0 <= self._wall().timestamp() - known.zero_decided_at <= STALE
 
     async def decide_all(self) -> None:
         """Decide the size of every service once, those of higher priority first."""
@@ -169,7 +169,7 @@ class DemandScaler:
             present.add(uid)
             followed = self._followed.get(uid) or self._restored(service, self._wall().timestamp())
             self._followed[uid] = followed
-            planned = await self._planner.of(ref, asked, followed.state.learned.request)
+            planned = await self._planner.predict(ref, asked, followed.state.learned.request)
             # While the planner works, routers are read and services change. Nothing is awaited from here on.
             service, task, now = self._cluster.find(ref), self._tasks.get(ref), self._wall()
             if service is None or service.uid != uid or service.deleting or task is None:
@@ -203,7 +203,7 @@ class DemandScaler:
         planned: PlannedSpeeds,
     ) -> None:
         second, before = now.timestamp(), followed.state
-        if (followed.stored or {}).get("mode") != task.mode:  # begin with the size that the service has
+        if (followed.stored_status or {}).get("mode") != task.mode:  # begin with the size that the service has
             before = before._replace(wanted=None)
         before = self._with_starts(before, task, followed)
         newest = self._sample(service.ref, task, followed, second)
@@ -211,7 +211,7 @@ class DemandScaler:
         heard = self._heard
         made, followed.state = follow(followed.samples, task, before, second, asks.granted, heard=heard, planned=planned)
         followed.days = scaling_days.add_to_days(followed.days, newest, task.fleet, made, PERIOD)
-        followed.gone = second if removes_all_groups(task, made) else float("-inf")
+        followed.zero_decided_at = second if removes_all_groups(task, made) else float("-inf")
         if task.mode == APPLY:
             self._reserve(service.ref.namespace, task, followed, made, asks, second)
         self._store(service.ref, task, followed, made, second)
@@ -222,7 +222,7 @@ class DemandScaler:
         """Reserve free nodes for the groups that a decision adds, so that later decisions about other services treat these
         nodes as used. Nothing is reserved for a namespace that repeatedly did not create such groups.
         """
-        have = {role: task.fleet.role(role).exist for role in GROUPS}
+        have = {role: task.fleet.role(role).existing_groups for role in GROUPS}
         before, at = self._unused.get(namespace, (0.0, now))
         unused = before * 0.5 ** (max(0.0, now - at) / HALF_LIFE)
         idle = followed.reserved and not any(have[role] > followed.reserved[role] for role in GROUPS)
@@ -231,7 +231,7 @@ class DemandScaler:
             unused += PERIOD
         if unused:
             self._unused[namespace] = unused, now
-        more = {role: max(0, made.of(role) - have[role]) for role in GROUPS}
+        more = {role: max(0, made.groups_of(role) - have[role]) for role in GROUPS}
         followed.reserved = have if any(more.values()) and unused < UNUSED else {}
         if followed.reserved:
             asks.take(more)
@@ -250,25 +250,25 @@ class DemandScaler:
         """Return `state` with the durations of the starts of groups that became ready since the last call. After a restart
         of the operator nothing is added, because the state contains the starts of existing groups already.
         """
-        new = sorted((one for one in task.starts if one.leader not in followed.started), key=lambda one: one.ready)
-        again = not followed.started and bool(state.learned.starts)
-        followed.started = {one.leader for one in task.starts}
+        new = sorted((one for one in task.starts if one.leader not in followed.learned_starts), key=lambda one: one.ready)
+        again = not followed.learned_starts and bool(state.learned.starts)
+        followed.learned_starts = {one.leader for one in task.starts}
         for one in () if again else new:
             state = state._replace(learned=with_start(state.learned, one.seconds))
         return state
 
     def _store(self, ref: Ref, task: DemandTask, followed: _DemandMemory, made: SizeDecision, now: float) -> None:
         """Let the next reconciliation write the decision if it differs from the stored one, or if the stored one is old."""
-        before, after = followed.stored or {}, _status(task, followed, made)
+        before, after = followed.stored_status or {}, _status(task, followed, made)
         moved = any(before.get(name) != after.get(name) for name in ("mode", "wanted", "applied"))
         differs = before.get("why") != after.get("why")
         stated = differs and made.hold in STATED
         other = (differs and made.hold in SLOW) or _reasons(before) != _reasons(after)
         held = other and not 0 <= now - followed.at < PAUSE
         if moved or stated or held or not 0 <= now - followed.at < REPEAT:
-            followed.stored, followed.at = after, now
+            followed.stored_status, followed.at = after, now
             self._changed(ref)
-        elif followed.gone == now:  # the groups are still there
+        elif followed.zero_decided_at == now:  # the groups are still there
             self._changed(ref)
 
     def fits(self, ref: Ref, task: DemandTask, more: Mapping[str, int], taken: list[Needs], now: datetime) -> Needs | None:
@@ -293,7 +293,7 @@ def _within(applied: Mapping[str, int], task: DemandTask) -> dict[str, int]:
     role_of = {component: role for role, component in task.roles.items()}
     bounds = task.targets.bounds
     return {
-        name: bounds[role].within(number) if (role := role_of.get(name, "")) in bounds else number
+        name: bounds[role].clamp(number) if (role := role_of.get(name, "")) in bounds else number
         for name, number in applied.items()
     }
 
@@ -333,18 +333,18 @@ class FitQuestions:
             self._taken.append(asked)
 
 
-def _status(task: DemandTask, followed: _DemandMemory, made: SizeDecision) -> dict[str, Any]:
+def _status(task: DemandTask, followed: _DemandMemory, size_decision: SizeDecision) -> dict[str, Any]:
     """Return the value of `status.scaling` for a decision."""
-    before = stored_groups({"scaling": followed.stored})
+    before = stored_groups({"scaling": followed.stored_status})
     out = {
         "mode": task.mode,
-        "hold": str(made.hold),
-        "why": made.why,
-        "atMaximum": dict(made.at_maximum),
-        "speeds": {role: str(basis) for role, basis in made.basis.items()},
+        "hold": str(size_decision.hold),
+        "why": size_decision.why,
+        "atMaximum": dict(size_decision.at_maximum),
+        "speeds": {role: str(basis) for role, basis in size_decision.basis.items()},
         **to_status(followed.state),
         "days": scaling_days.to_status(followed.days),
     }
     if task.mode == APPLY:
-        out["applied"] = groups_to_apply(task, made, followed.state, before)
+        out["applied"] = groups_to_apply(task, size_decision, followed.state, before)
     return {name: value for name, value in out.items() if value not in ("", [], {}, None)}

@@ -75,7 +75,7 @@ class EventReader(Generic[T]):
         self._read: dict[str, tuple[float, Mapping[str, T]]] = {}
         self._lock = asyncio.Lock()
 
-    async def of(self, namespace: str) -> Mapping[str, T]:
+    async def values_by_uid(self, namespace: str) -> Mapping[str, T]:
         """Return the extracted value of each object in a namespace, by UID."""
         async with self._lock:
             at, known = self._read.get(namespace, (float("-inf"), {}))

@@ -70,7 +70,7 @@ async def remove(
 
 async def _remove(client: Client, kind: str, place: str, owns: Callable[[str], bool]) -> None:
     resource = RESOURCES[kind]
-    if resource.plural not in await client.served(resource.api_version):
+    if resource.plural not in await client.served_plurals(resource.api_version):
         return
     for found in await client.list_metadata(kind, place, label_selector=_SELECTOR):
         if not owns(_service(found)):

@@ -128,7 +128,7 @@ class Manager:
         acts, stores = settings.avoid_bad_nodes, scope.removes_weights
         self.bad_nodes = BadNodes(self.cluster, client, self._queue.add, wall, acts=acts, stores=stores)
         args = heard.strangers, heard.drains, self._traffic.of, heard.starts, heard.silences, heard.transfers, heard.arrivals
-        reports = Reports(*args, self._demand.of, self.bad_nodes.of, self._demand.goes)
+        reports = Reports(*args, self._demand.scaling_status, self.bad_nodes.avoided_nodes, self._demand.scales_to_zero)
         shared = shared._replace(reports=reports, report_demand=self._demand.report)
         self.pod_dry_runs = shared.pods
         self._handler = EventHandler(
@@ -165,28 +165,28 @@ class Manager:
 
     # --- called by watches --------------------------------------------------------------------------------------------
 
-    def seen(self, kind: str, body: Body) -> None:
+    def handle_object(self, kind: str, body: Body) -> None:
         """Process the current state of an object. After an unexpected error, this state is lost, but the watch continues."""
         try:
-            if not self.scope.knows(kind, body):
+            if not self.scope.covers_object(kind, body):
                 if self.cluster.resources[kind].get(from_api.uid(body)) is not None:  # it had this operator's class before
-                    self.deleted(kind, body)
+                    self.handle_deletion(kind, body)
                 return
             self._handler.seen(kind, body)
         except Exception:
             self._unread[kind] += 1
             logger.exception("cannot process a %s: %s", kind, (body.get("metadata") or {}).get("name"))
 
-    def deleted(self, kind: str, body: Body) -> None:
+    def handle_deletion(self, kind: str, body: Body) -> None:
         """Process the deletion of an object."""
         try:
             self._handler.gone(kind, from_api.uid(body), from_api.version(body))
         except Exception:  # the next resync of its kind removes it
             logger.exception("cannot process a deleted %s", kind)
 
-    def relisted(self, kind: str, namespace: str = "") -> None:
+    def handle_relist(self, kind: str, namespace: str = "") -> None:
         """Schedule a resync of a kind, because its watch began again with a list."""
-        self._audit.relisted(ResyncScope(kind, namespace))
+        self._audit.enqueue_kind(ResyncScope(kind, namespace))
 
     def namespace_listed(self, namespace: str) -> None:
         """Enqueue all objects of a namespace, which have now all been listed, so that reconciliations may begin."""
@@ -274,7 +274,7 @@ class Manager:
             asyncio.create_task(self._edits.run(self._enqueue_concerned), name="edits"),
             asyncio.create_task(self._audit.run(), name="audits"),
             asyncio.create_task(tidying.tidy(self.cluster, self._settings.resync, lambda: self._services.gone), name="tidy"),
-            asyncio.create_task(garbage_collection.collect_periodically(lambda: not self._queue.busy), name="garbage"),
+            asyncio.create_task(garbage_collection.collect_periodically(lambda: not self._queue.busy_count), name="garbage"),
             asyncio.create_task(self._telemetry.run(), name="telemetry"),
             asyncio.create_task(self._traffic.run(), name="traffic"),
             asyncio.create_task(self._demand.run(), name="demand"),
@@ -290,9 +290,9 @@ class Manager:
         if not await self._queue.drain(grace):
             logger.warning("running reconciliations were cancelled")
 
-    def record(self, why: str) -> None:
+    def record(self, reason: str) -> None:
         """Begin to write all reconciliations that the flight recorder has kept to a file, whose name is logged."""
-        self._services.flight.write(why)
+        self._services.flight.write(reason)
 
     async def _pass(self, ref: Ref) -> None:
         if self._outside(ref.namespace):
@@ -311,23 +311,23 @@ class Manager:
             if await reconcile(ref):
                 result = "ok"
         finally:
-            self._metrics.passed(ref.kind, result, time.monotonic() - started)
-            self._metrics_collector.passed(ref)
+            self._metrics.record_pass(ref.kind, result, time.monotonic() - started)
+            self._metrics_collector.update_metrics(ref)
 
     def watch_metrics(self, coverage: Coverage) -> None:
         """Register the functions that compute metrics when they are scraped."""
         ask, queue = self._metrics.ask, self._queue
-        ask("ome_queue_depth", lambda: {("waiting",): queue.depth, ("busy",): queue.busy})
+        ask("ome_queue_depth", lambda: {("waiting",): queue.due_count, ("busy",): queue.busy_count})
         ask("ome_queue_oldest_seconds", lambda: {(): queue.oldest})
         ask("ome_watch_event_age_seconds", lambda: _by(coverage.last_event, lambda at: time.monotonic() - at))
         ask("ome_watch_events_total", lambda: _by(coverage.events))
-        ask("ome_watch_unread_total", lambda: _by(coverage.unread + self._unread))
-        ask("ome_namespace_watched", lambda: _by(coverage.watched))
+        ask("ome_watch_unread_total", lambda: _by(coverage.unparsed_counts + self._unread))
+        ask("ome_namespace_watched", lambda: _by(coverage.watched_namespaces))
         ask("ome_router_strangers_total", lambda: {(): self._telemetry.total})
         ask("ome_routers", self._telemetry.states)
         ask("ome_braked_services", self._held_services)
-        ask("ome_nodes_avoided", self.bad_nodes.counts)
-        ask("ome_node_failures", lambda: {(): self.bad_nodes.remembered})
+        ask("ome_nodes_avoided", self.bad_nodes.avoided_counts)
+        ask("ome_node_failures", lambda: {(): self.bad_nodes.failure_count})
         ask("ome_shared_edits", lambda: _by(self._services.waves.edits()))
         ask("ome_wave_services", lambda: _by(self._services.waves.counts()))
         self._metrics_collector.watch()

@@ -64,9 +64,9 @@ class MetricsCollector:
         ask("ome_rollout_oldest_seconds", self._oldest_rollouts)
         ask("ome_gang_oldest_seconds", lambda: {(): self._oldest(each.waits for _, each in self._figures.values())})
         ask("ome_group_recycles_total", self._recycled)
-        ask("ome_services_summed", lambda: {(): self._own.waiting})
+        ask("ome_services_summed", lambda: {(): self._own.queued_count})
 
-    def passed(self, ref: Ref) -> None:
+    def update_metrics(self, ref: Ref) -> None:
         """Update the metrics of an object after its reconciliation. An error in this method affects only the metrics."""
         try:
             if ref.kind == SERVICE:
@@ -85,7 +85,7 @@ class MetricsCollector:
         if resource is None:
             self._figures.pop(ref, None)
             self._sums.replace(ref, {})
-            if (follows := self._own.leave(ref)) is not None:
+            if (follows := self._own.remove_owner(ref)) is not None:
                 self._update(follows)
             return
         pods = self._cluster.pods_of(ref.namespace, ref.name)
@@ -108,9 +108,9 @@ class MetricsCollector:
     def _update(self, ref: Ref) -> None:
         found = self._figures.get(ref)
         if found is not None:
-            own = (ref.namespace, ref.name) if self._own.holds(ref) else ("", "")
+            own = (ref.namespace, ref.name) if self._own.has_slot(ref) else ("", "")
             self._sums.replace(ref, _numbers(found[1], own))
-            if (displaced := self._own.displaced()) is not None:
+            if (displaced := self._own.pop_displaced()) is not None:
                 self._update(displaced)
 
     def _count_recycles(self, before: ServiceFigures, now: ServiceFigures) -> None:
@@ -139,10 +139,10 @@ class MetricsCollector:
         record = self._cluster.record(ref.name)
         if record is None:
             self._sums.replace(ref, {})
-            if (follows := self._nodes.leave(ref)) is not None:
+            if (follows := self._nodes.remove_owner(ref)) is not None:
                 self._record(follows)
             return
-        node = (ref.name if self._nodes.holds(ref) else "",)
+        node = (ref.name if self._nodes.has_slot(ref) else "",)
         numbers: Counter[Key] = Counter()
         for each in record.holdings:
             numbers["ome_weights", (each.state if each.state in _STATES else OTHER,)] += 1
@@ -200,7 +200,7 @@ def _numbers(now: ServiceFigures, own: tuple[str, str]) -> Mapping[Key, int]:
     found: dict[Key, int] = {
         ("ome_services", now.ready): 1,
         ("ome_service_ready", own): int(now.ready[0] == "True"),
-        ("ome_service_complete", own): int(now.complete),
+        ("ome_service_complete", own): int(now.is_complete),
         ("ome_service_gpus_wanted", own): now.wanted,
         ("ome_service_gpus_held", own): now.held,
         ("ome_service_gpus_wasted", own): now.wasted,
@@ -209,10 +209,10 @@ def _numbers(now: ServiceFigures, own: tuple[str, str]) -> Mapping[Key, int]:
         found["ome_advised_services", (now.advice,)] = 1
     if now.follows:
         found["ome_demand_services", (now.follows,)] = 1
-    if now.surplus:
-        found["ome_demand_surplus_services", (now.surplus,)] = 1
-    if now.moved:
-        found["ome_moving_services", (now.moved,)] = 1
+    if now.surplus_reason:
+        found["ome_demand_surplus_services", (now.surplus_reason,)] = 1
+    if now.moved_reason:
+        found["ome_moving_services", (now.moved_reason,)] = 1
     if now.transfers_fail:
         found["ome_transfers_failing_services", ()] = 1
     if now.step:

@@ -51,7 +51,9 @@ class NodeModelsReconciler:
             self._queue.forget(ref)
             return True
         held = self._cluster.held()
-        if held is not None and held.observed:  # leaving observe mode takes a new process, which begins with all records
+        if (
+            held is not None and held.is_observe_mode
+        ):  # leaving observe mode takes a new process, which begins with all records
             self._queue.forget(ref)
             return True
         wanted = labels_to_apply(
@@ -69,7 +71,7 @@ class NodeModelsReconciler:
             delay = self._queue.retry(ref, at_least=error.retry_after)
             logger.info("cannot act on the record of node %s (again in %.0f s): %s", ref.name, delay, error)
             return True
-        self._queue.succeeded(ref)
+        self._queue.reset_backoff(ref)
         delay = CROWDED_AGAIN if len(wanted) >= node_models.LABEL_LIMIT else self._resync
         self._queue.add(ref, OFFERED_AGAIN if any(unused.offer for unused in record.unused) else delay)
         return True

@@ -49,7 +49,7 @@ class SpeedPlanner:
         self._kept = {ref: kept for ref, kept in self._kept.items() if ref in services}
         self._failed = {ref: error for ref, error in self._failed.items() if ref in services}
 
-    async def of(self, ref: Ref, task: DemandTask, lengths: tuple[float, float] | None) -> PlannedSpeeds:
+    async def predict(self, ref: Ref, task: DemandTask, lengths: tuple[float, float] | None) -> PlannedSpeeds:
         """Return the predicted speeds of the groups of a service's desired revision, or the reason why there are none.
         `lengths` are the mean numbers of prompt and output tokens of its requests; None if they are unknown, so that nothing
         is predicted. Never raises.

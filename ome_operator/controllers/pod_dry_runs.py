@@ -59,12 +59,12 @@ class PodDryRuns:
         """
         async with self._lock:  # services that ask at the same time share a test
             fresh = self._last is not None and self._clock() < self._last[0] + SEEN
-            found = self._last[1] if self._last is not None and fresh else await self.look()
+            found = self._last[1] if self._last is not None and fresh else await self.check_policy()
         if isinstance(found.error, TooMany | Transient):
             raise found.error
         return found.why_not
 
-    async def look(self) -> PolicyState:
+    async def check_policy(self) -> PolicyState:
         """Test the policy, and return the result. The result is cached unless it is unknown."""
         found = await self._tried()
         if found.state == BINDS and self._scope.cluster_kinds:  # otherwise there is no right to read cluster-wide objects
@@ -89,9 +89,9 @@ class PodDryRuns:
             return self._unknown(error)
         return PolicyState(ABSENT, self._absent)
 
-    async def _read(self, found: PolicyState) -> PolicyState:
-        """Return `found` if the stored policy and its binding apply to every pod; otherwise return that the policy is
-        absent. If the operator may not read the policy, return `found`, which relies on the dry run alone.
+    async def _read(self, policy_state: PolicyState) -> PolicyState:
+        """Return `policy_state` if the stored policy and its binding apply to every pod; otherwise return that the policy is
+        absent. If the operator may not read the policy, return `policy_state`, which relies on the dry run alone.
         """
         try:
             policy = await self._client.get("ValidatingAdmissionPolicy", "", self.policy)
@@ -99,10 +99,10 @@ class PodDryRuns:
         except NotFound:
             return PolicyState(ABSENT, self._absent)
         except Forbidden:
-            return found
+            return policy_state
         except KubeError as error:
             return self._unknown(error)
-        return found if covers_all_pods(policy, binding) else PolicyState(ABSENT, self._absent)
+        return policy_state if covers_all_pods(policy, binding) else PolicyState(ABSENT, self._absent)
 
     @property
     def _absent(self) -> str:

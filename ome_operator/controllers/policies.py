@@ -113,17 +113,17 @@ class Policies:
 
     async def run(self) -> None:
         """Check periodically until cancelled."""
-        await repeat("the check of admission policies", self.look, self._pause)
+        await repeat("the check of admission policies", self.check_policies, self._pause)
 
     def _pause(self) -> float:
         return min(self._interval, SOON) if UNKNOWN in self.found.values() else self._interval
 
-    async def look(self) -> None:
+    async def check_policies(self) -> None:
         """Test every policy, and log the states that have changed."""
         node = await self._any_node() if self._scope.labels_nodes else ""
         tried = probes(self._scope, self._namespace, node, self._name, self._exposed)
         found = {probe.policy: await self._tried(probe) for probe in tried}
-        if state := (await self._pods.look()).state:
+        if state := (await self._pods.check_policy()).state:
             found[self._pods.policy] = state
         if self._scope.cluster_kinds:  # otherwise there is no right to read cluster-wide objects
             found |= await self._read()
@@ -154,7 +154,7 @@ class Policies:
     async def _read(self) -> dict[str, str]:
         """Return the states of the policies that cannot be tested by a dry run."""
         try:
-            user = await self._client.who()
+            user = await self._client.authenticated_user()
         except KubeError:
             return {f"{self._name}-bindings": UNKNOWN}
         found = {f"{self._name}-bindings": await self._stands(f"{self._name}-bindings", user)}
@@ -189,6 +189,6 @@ class Policies:
     async def _user(self) -> str:
         """Return the user name under which the API server knows the operator."""
         try:
-            return await self._client.who()
+            return await self._client.authenticated_user()
         except KubeError as error:
             return f"a user whose name is not known ({error})"

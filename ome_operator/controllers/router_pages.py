@@ -45,7 +45,7 @@ class RouterPages(Protocol):
     silent_after: float
     """Seconds after its last summary after which a router counts as silent in the metric `ome_routers`."""
 
-    async def read(self, pod: Pod, page: str) -> tuple[int, bytes]:
+    async def read_page(self, pod: Pod, page: str) -> tuple[int, bytes]:
         """Return the HTTP status and the content of a page, such as `summary`. Raises Unusable if there is no usable
         response; the exception's text is "" if the reason has already been logged. Every other exception also means that
         this request failed.
@@ -91,7 +91,7 @@ class DirectPages:
     async def __aexit__(self, *_: object) -> None:
         await self._session.close()
 
-    async def read(self, pod: Pod, page: str) -> tuple[int, bytes]:
+    async def read_page(self, pod: Pod, page: str) -> tuple[int, bytes]:
         """Return status and content of a page. Raises Unusable."""
         url = f"http://{f'[{pod.ip}]' if ':' in pod.ip else pod.ip}:{self._port}/{page}"
         async with self._session.get(url, allow_redirects=False) as answer:
@@ -122,7 +122,7 @@ class ProxiedPages:
     async def __aexit__(self, *_: object) -> None:
         await self._pages.close()
 
-    async def read(self, pod: Pod, page: str) -> tuple[int, bytes]:
+    async def read_page(self, pod: Pod, page: str) -> tuple[int, bytes]:
         """Return the HTTP status and the content of a page. Raises Unusable. If the operator has no right to read pages,
         this is logged only once, because it concerns all routers.
         """

@@ -21,7 +21,7 @@ async def log_identity(client: Client, settings: Settings) -> None:
     """
     while True:
         try:
-            user = await client.who()
+            user = await client.authenticated_user()
         except Transient as error:
             logger.warning("cannot read the identity of this operator: %s", error)
             await asyncio.sleep(5.0)
@@ -44,7 +44,7 @@ async def short_kinds(client: Client) -> tuple[str, ...]:
     """Return the kinds of sglang.ai that this cluster serves. If their CRDs are installed later, the operator uses them only
     after a restart.
     """
-    served = await client.served(SHORT_API)
+    served = await client.served_plurals(SHORT_API)
     return tuple(kind for kind in SHORT if RESOURCES[kind].plural in served)
 
 
@@ -52,7 +52,7 @@ async def exposed_kinds(client: Client, kind: str) -> tuple[str, ...]:
     """Return `kind`, the kind of objects that expose services outside of the cluster, as a tuple; () if it is "". Raises
     UserError if the cluster does not serve the kind.
     """
-    if kind and RESOURCES[kind].plural not in await client.served(RESOURCES[kind].api_version):
+    if kind and RESOURCES[kind].plural not in await client.served_plurals(RESOURCES[kind].api_version):
         version = RESOURCES[kind].api_version
         raise UserError(
             f"the cluster has no {kind} of {version}: install its CRDs, or set exposure.kind of the chart to none"
@@ -67,7 +67,7 @@ async def scaled_objects(client: Client, settings: Settings) -> bool:
     if not settings.policy.keda:
         return False
     resource = RESOURCES["ScaledObject"]
-    if resource.plural not in await client.served(resource.api_version):
+    if resource.plural not in await client.served_plurals(resource.api_version):
         logger.warning("the cluster has no ScaledObject of %s, so none is created: install KEDA", resource.api_version)
         return False
     try:
@@ -85,7 +85,7 @@ async def kinds_served(client: Client) -> None:
     logged: frozenset[str] = frozenset()
     while True:
         try:
-            missing = frozenset(wanted - await client.served(keys.API_VERSION))
+            missing = frozenset(wanted - await client.served_plurals(keys.API_VERSION))
         except KubeError as error:
             logger.warning("cannot read which kinds are served: %s", error)
         else:

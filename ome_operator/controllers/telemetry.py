@@ -73,10 +73,10 @@ class _Known(NamedTuple):
     report: RouterReport | None = None
     strangers: ForeignWorkers | None = None
     failures: int = 0
-    due: float = 0.0
+    due_at: float = 0.0
     trouble: str = ""
     """Why the last response could not be used; "" if it was used."""
-    old: bool = False
+    is_unsupported: bool = False
     """Whether the registry's version serves no summary."""
     silent_after: float = STALE
     """Seconds after the time of the report after which the router counts as silent."""
@@ -142,7 +142,7 @@ class Telemetry:
         due: dict[str, list[Pod]] = {}
         for pod in self._pods:
             known = self._known.get(pod.uid) or self._known.setdefault(pod.uid, self._new(pod, now, pages.spread))
-            if pod.namespace not in self._busy and known.due <= now:
+            if pod.namespace not in self._busy and known.due_at <= now:
                 due.setdefault(pod.namespace, []).append(pod)
         for namespace, pods in due.items():
             self._busy[namespace] = asyncio.create_task(self._round(pages, pods), name=f"routers of {namespace}")
@@ -151,7 +151,7 @@ class Telemetry:
         """Return the state of a new router. The first requests to routers are spread over the interval, but over at most
         `spread` seconds.
         """
-        return _Known(due=now + zlib.crc32(pod.uid.encode()) % 1000 / 1000 * min(self._interval, spread))
+        return _Known(due_at=now + zlib.crc32(pod.uid.encode()) % 1000 / 1000 * min(self._interval, spread))
 
     async def walk(self, pages: RouterPages) -> None:
         """Request the summary of every router once."""
@@ -192,18 +192,20 @@ class Telemetry:
         except Exception as error:  # a pod of a tenant: a failure affects only this pod
             logger.debug("asking %s/%s failed", pod.namespace, pod.name, exc_info=True)
             after = self._failed(pod, before, f"{type(error).__name__}")
-        pause = OLD if after.old else SLOW if after.failures >= SLOW_AFTER else self._interval
-        self._known[pod.uid] = after._replace(due=loop.time() + max(pause, self._interval))
+        pause = OLD if after.is_unsupported else SLOW if after.failures >= SLOW_AFTER else self._interval
+        self._known[pod.uid] = after._replace(due_at=loop.time() + max(pause, self._interval))
         if self._decides(before) != self._decides(after):
             self._count(before.strangers, after.strangers)
             self._changed(Ref(SERVICE, pod.namespace, pod.service))
 
     async def _ask(self, pages: RouterPages, pod: Pod, before: _Known) -> _Known:
-        status, text = await pages.read(pod, "summary")
+        status, text = await pages.read_page(pod, "summary")
         if status == 404:  # a registry of an earlier version: only its metrics are read
-            status, text = await pages.read(pod, "metrics")
+            status, text = await pages.read_page(pod, "metrics")
             found = foreign_workers(text.decode(errors="replace"), self._wall().timestamp()) if status == 200 else None
-            return before._replace(report=None, strangers=found or before.strangers, failures=0, trouble="", old=True)
+            return before._replace(
+                report=None, strangers=found or before.strangers, failures=0, trouble="", is_unsupported=True
+            )
         if status != 200:
             raise UnusableSummary(f"the response has the status {status}")
         self._count_bytes(pod, len(text))
@@ -211,7 +213,7 @@ class Telemetry:
         strangers = ForeignWorkers(report.strangers, report.foreign_worker_at) if report.strangers else None
         after = before._replace(report=report, strangers=_same(before.strangers, strangers), silent_after=pages.silent_after)
         unserved_at = last_unserved_time(before.unserved_at, report.unserved_at)
-        return after._replace(failures=0, trouble="", old=False, unserved_at=unserved_at)
+        return after._replace(failures=0, trouble="", is_unsupported=False, unserved_at=unserved_at)
 
     def _count_bytes(self, pod: Pod, size: int) -> None:
         """Record the size in bytes of a response that is about to be parsed. Raises Unusable if the responses of all routers
@@ -222,13 +224,13 @@ class Telemetry:
             raise UnusableSummary(f"the summaries of all routers in the namespace are longer than {OF_NAMESPACE // MIB} MiB")
         self._sizes[pod.uid], self._of_namespace[pod.namespace] = size, total
 
-    def _failed(self, pod: Pod, before: _Known, why: str) -> _Known:
-        """Return the state of a router after a failed request; the last report is kept. `why` is the reason, or "" if it is
-        already logged. Only the second of several failures in a row is logged, and a later one if its reason differs.
+    def _failed(self, pod: Pod, before: _Known, reason: str) -> _Known:
+        """Return the state of a router after a failed request; the last report is kept. `reason` is the reason, or "" if it
+        is already logged. Only the second of several failures in a row is logged, and a later one if its reason differs.
         """
-        if why and why != before.trouble and before.failures:  # a single failure is a router that starts or ends
-            logger.info("the summary of the router %s/%s is not used: %s", pod.namespace, pod.name, why)
-        trouble = why if before.failures else before.trouble
+        if reason and reason != before.trouble and before.failures:  # a single failure is a router that starts or ends
+            logger.info("the summary of the router %s/%s is not used: %s", pod.namespace, pod.name, reason)
+        trouble = reason if before.failures else before.trouble
         return before._replace(failures=before.failures + 1, trouble=trouble)
 
     def _decides(self, known: _Known) -> tuple[Any, ...]:
@@ -240,7 +242,7 @@ class Telemetry:
         empty = {
             mark for mark, each in leaders if each.load is not None and (each.load.empty_readings or 0) >= EMPTY_READINGS
         }
-        starts = {(mark, *each.start.known) for mark, each in leaders if each.start is not None}
+        starts = {(mark, *each.start.known_parts) for mark, each in leaders if each.start is not None}
         return known.strangers, empty, stopped, starts, known.unserved_at, {pair[:2] for pair in pairs}
 
     def _count(self, before: ForeignWorkers | None, after: ForeignWorkers | None) -> None:
@@ -325,7 +327,7 @@ class Telemetry:
         now, found = self._wall().timestamp(), Counter(dict.fromkeys(STATES, 0))
         for known in self._known.values():
             answers = known.report is not None and 0 <= now - known.report.at <= known.silent_after
-            found[WITHOUT if known.old else FRESH if answers else SILENT] += 1
+            found[WITHOUT if known.is_unsupported else FRESH if answers else SILENT] += 1
         return {(state,): float(number) for state, number in found.items()}
 
 

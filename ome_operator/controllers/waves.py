@@ -66,7 +66,7 @@ class _Object:
         self._tickets: dict[Service, int] = {}
 
     @property
-    def idle(self) -> bool:
+    def needs_no_record(self) -> bool:
         """Whether this record can be discarded: no service has a state, and no report of a service is awaited."""
         return not self._places and not self.unseen
 
@@ -97,7 +97,7 @@ class _Object:
         """Return the state of a service; None if the edit does not concern it."""
         return None if (found := self._places.get(service)) is None else found.kind
 
-    def put(self, service: Service, after: Member | None) -> bool:
+    def set_member(self, service: Service, after: Member | None) -> bool:
         """Set the state of a service; None removes the service. Return whether the change may affect the status of the
         shared object.
         """
@@ -124,7 +124,7 @@ class _Object:
             if place.since is not None and holds:
                 _insert(moments, place.since) if comes else _remove(moments, place.since)
 
-    def tally(self) -> waves_status.StateCounts:
+    def count_by_state(self) -> waves_status.StateCounts:
         """Return the number of services in each state."""
         on_way = (self._lacking, self._rolling - self._lacking.keys())
         holding = tuple(itertools.islice(itertools.chain(*(sorted(some) for some in on_way)), waves_status.LISTED))
@@ -135,19 +135,19 @@ class _Object:
         """Return the number of services by state."""
         return self._counts
 
-    def turn(self, terms: WaveTerms, now: datetime) -> CurrentWave | None:
+    def current_wave(self, terms: WaveTerms, now: datetime) -> CurrentWave | None:
         """Return the current wave of the edit at the time `now` on these terms; None if the edit concerns no service."""
         lacking = sum(now - since >= PATIENCE for since in self._lacking.values())
         return present_wave(terms, self.total, self._done, self._under_way, len(self._failed), now, lacking)
 
-    def again(self, now: datetime) -> float | None:
+    def seconds_until_recheck(self, now: datetime) -> float | None:
         """Return the seconds until the next service in `_lacking` has lacked something for so long that the wave no longer
         waits for the service; None if there is no such service.
         """
         left = ((since + PATIENCE - now).total_seconds() for since in self._lacking.values())
         return min((seconds for seconds in left if seconds > 0), default=None)
 
-    def order(self, service: Service) -> int:
+    def position_of(self, service: Service) -> int:
         """Return the position of a service in the order in which all services adopt the edit, from 1."""
         ticket = self._tickets.get(service)
         before = len(self._queue) if ticket is None else bisect.bisect_left(self._queue, (ticket,))
@@ -167,7 +167,7 @@ class _Object:
         """Remove up to `most` services from the head of the queue, mark them as admitted, and yield them."""
         for _, service in self._queue[:most]:
             self.ask(service, None)
-            self.put(service, Member(MemberState.ROLLING, narrow=service in self._narrow))
+            self.set_member(service, Member(MemberState.ROLLING, narrow=service in self._narrow))
             yield service
 
 
@@ -197,7 +197,7 @@ class WaveRegistry:
         """Admit no service to any rollout until each of these services has reported its state."""
         self._unseen |= {service for service in services if service not in self._seen}
 
-    def ahead(self, service: Service, pending: Mapping[Ref, Epoch]) -> str:
+    def awaited_wave(self, service: Service, pending: Mapping[Ref, Epoch]) -> str:
         """Return a text that names the wave for which a service waits before it rolls out the edits `pending`; "" if the
         service may begin, or if it has failed and tries again.
 
@@ -209,7 +209,7 @@ class WaveRegistry:
             return ""
         known = shared.kind(service) is not None or service in shared.unseen or service in self._unseen
         total = shared.total + len(shared.unseen) + len(self._unseen) + (not known)
-        wave, of = wave_of(self._terms(ref), total, shared.order(service))
+        wave, of = wave_of(self._terms(ref), total, shared.position_of(service))
         where = f" in namespace {ref.namespace}" if ref.namespace else ""
         return f"waits for wave {wave} of {of} of {ref.kind} {ref.name}{where}, whose status.rollout shows the progress"
 
@@ -245,7 +245,7 @@ class WaveRegistry:
         self.report(service, {}, asks=False, begun=False)
         del self._seen[service]
 
-    def look(self, ref: Ref, before: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] | None, float | None]:
+    def rollout_status(self, ref: Ref, before: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] | None, float | None]:
         """Return `status.rollout` of an object, and the seconds until the status has to be computed again.
 
         Until all services that the edit concerns have reported, the status stays as it was `before`.
@@ -257,11 +257,11 @@ class WaveRegistry:
             return None, None
         now = self._wall()
         self._settle(ref, now)
-        turn = shared.turn(self._terms(ref), now)
+        turn = shared.current_wave(self._terms(ref), now)
         if turn is None:
             return None, None
-        waits = [wait for wait in (turn.again(now), shared.again(now)) if wait is not None]
-        return waves_status.status(shared.epoch.generation, turn, shared.tally()), min(waits, default=None)
+        waits = [wait for wait in (turn.seconds_until_next_wave(now), shared.seconds_until_recheck(now)) if wait is not None]
+        return waves_status.status(shared.epoch.generation, turn, shared.count_by_state()), min(waits, default=None)
 
     def edits(self) -> Mapping[str, int]:
         """Return the number of edits that have not reached all services: `rolling` without a failed service, `stopped` with
@@ -299,13 +299,13 @@ class WaveRegistry:
         return shared
 
     def _put(self, ref: Ref, shared: _Object, service: Service, place: Member | None, ticket: int | None = None) -> None:
-        news = shared.put(service, place)
+        news = shared.set_member(service, place)
         shared.ask(service, ticket)
         if service in shared.unseen:
             shared.unseen.discard(service)
             news |= not shared.unseen
         self._settle(ref)
-        if shared.idle:
+        if shared.needs_no_record:
             del self._objects[ref]
         if news:
             self._changed(ref)
@@ -315,7 +315,7 @@ class WaveRegistry:
         shared = self._objects[ref]
         if self._unseen or shared.unseen:
             return
-        turn = shared.turn(self._terms(ref), now or self._wall())
+        turn = shared.current_wave(self._terms(ref), now or self._wall())
         for service in shared.call(turn.room if turn is not None else 0):
             self._call(service)
             self._changed(ref)

@@ -52,7 +52,7 @@ class WeightsGC:
         """Return whether the offered directory must be kept, because a stored revision of some service has pods that mount
         it.
         """
-        return self._cluster.mounts.reached((offered.directory, *offered.paths))
+        return self._cluster.mounts.is_mounted((offered.directory, *offered.paths))
 
     async def _mounted(self, node: str) -> set[str]:
         """Return the directories of a node that its pods mount now."""

@@ -84,7 +84,7 @@ def gpu_memory(served: ServedModel, hardware: Hardware, role: RoleFit, kv_cache_
     found = memory(served.sizes, role.shape, options)
     unstaged = memory(served.sizes, role.shape._replace(pp=1), options)
     assert found is not None and unstaged is not None, served.name
-    found = found._replace(rest=unstaged.rest)
+    found = found._replace(other_weights=unstaged.other_weights)
     if role.experts_on_cpus:
         found = found._replace(routed=0.0, copies=0.0)
     available = hardware.memory * role.share

@@ -60,7 +60,7 @@ class PlanProposal:
             return ()
         names = {"model": self.served.name, "hardware": self.hardware.name, "engine": self.engine.name}
         asked = {**names, "strategy": self.request.strategy}
-        return tuple(each for each in published_results() if each.matches(asked, self.roles))
+        return tuple(each for each in published_results() if each.matches_plan(asked, self.roles))
 
     @property
     def router(self) -> bool:

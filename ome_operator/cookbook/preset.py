@@ -160,7 +160,7 @@ def _check(engine: Engine, flag: PresetArgument) -> None:
     """Raise RecipeRefused unless this version of the engine has the flag. If the flag has fixed choices, its value must
     be one of them.
     """
-    known = engine.command_line.find(flag.name)
+    known = engine.command_line.find_flag(flag.name)
     if known is None:
         raise RecipeRefused(f"{engine.name} {engine.version} has no flag {flag.name}.")
     if known.choices and flag.value not in known.choices:

@@ -39,7 +39,7 @@ class PublishedResult:
             f"project. Source: {self.source}"
         )
 
-    def matches(self, asked: Mapping[str, str], roles: Sequence[RoleFit]) -> bool:
+    def matches_plan(self, asked: Mapping[str, str], roles: Sequence[RoleFit]) -> bool:
         """Return whether a plan has the same model, hardware, engine and strategy (`asked`) and the same sizes (`roles`)
         as this recipe.
         """

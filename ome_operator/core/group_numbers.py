@@ -117,7 +117,7 @@ def pick_numbers(wanted: int, order: Sequence[int], used: Collection[int]) -> tu
 
 def statefulsets(role: str, slice_: Slice) -> Sequence[Child]:
     """Return the StatefulSets of a role of a revision, including those that are being deleted."""
-    return slice_.sets.get(role, ())
+    return slice_.all_statefulsets.get(role, ())
 
 
 def exclusions(role: str, slice_: Slice) -> dict[int, Exclusion]:

@@ -66,16 +66,16 @@ class ServiceFigures(NamedTuple):
 
     ready: tuple[str, str]
     """Status and reason of the condition Ready."""
-    complete: bool
+    is_complete: bool
     """Whether the service is Ready and all of its desired groups are ready."""
     advice: str
     """Reason of the condition Advice; "" if the service has no such condition."""
     follows: str
     """Reason of the condition FollowsDemand; "" if the service has no such condition."""
-    surplus: str
+    surplus_reason: str
     """Reason (`HoldReason`) why the service keeps more groups than its demand needs, in the mode Apply; "" if it does
     not."""
-    moved: str
+    moved_reason: str
     """Reason of the condition Moved; "" if no group has to leave its node."""
     transfers_fail: bool
     """Whether transfers between prefill and decode groups fail."""
@@ -105,7 +105,7 @@ class ServiceFigures(NamedTuple):
     was_whole: bool
     """Whether any revision has ever been complete."""
     complete_at: str
-    """Time since which the service is `complete`, in RFC 3339; "" while it is not."""
+    """Time since which the service is `is_complete`, in RFC 3339; "" while it is not."""
 
 
 def service_figures(status: Mapping[str, Any], pods: Iterable[Pod], roles: Mapping[str, StoredRole]) -> ServiceFigures:
@@ -126,11 +126,11 @@ def service_figures(status: Mapping[str, Any], pods: Iterable[Pod], roles: Mappi
     since = max((str(each.get("lastTransitionTime") or "") for each in (ready, scaled)), default="")
     return ServiceFigures(
         ready=(_word(ready.get("status") or "Unknown", ("True", "False", "Unknown")), _known(ready.get("reason"))),
-        complete=complete,
+        is_complete=complete,
         advice=_known(conditions[ADVICE].get("reason")) if ADVICE in conditions else "",
         follows=_known(conditions[FOLLOWS_DEMAND].get("reason")) if FOLLOWS_DEMAND in conditions else "",
-        surplus=_surplus(status.get("scaling") or {}),
-        moved=_known(conditions[MOVED].get("reason")) if MOVED in conditions else "",
+        surplus_reason=_surplus(status.get("scaling") or {}),
+        moved_reason=_known(conditions[MOVED].get("reason")) if MOVED in conditions else "",
         transfers_fail=conditions.get(TRANSFERS_WORK, {}).get("status") == "False",
         groups=Counter((_role(each.component, split), _word(each.phase, record.PHASES)) for each in records),
         waiting={

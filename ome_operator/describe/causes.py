@@ -66,7 +66,7 @@ class Cause:
 def causes(tree: Tree, conditions: Iterable[Mapping[str, Any]], shell: CommandBuilder) -> list[Cause]:
     """Return all causes why a service is not ready, the worst first."""
     found = [*_pods(tree, shell), *_conditions(tree, conditions, shell)]
-    return sorted(found, key=lambda cause: (cause.state.order, not cause.pods, -cause.restarts))
+    return sorted(found, key=lambda cause: (cause.state.sort_position, not cause.pods, -cause.restarts))
 
 
 def _pods(tree: Tree, shell: CommandBuilder) -> Iterator[Cause]:
@@ -126,7 +126,7 @@ def _replaces(reason: str) -> bool:
     cause of its own, because the pods themselves are shown.
     """
     record = record_of(reason)
-    return record.moves and record.stage in (RolloutStage.READY, RolloutStage.ALONE)
+    return record.is_in_progress and record.stage in (RolloutStage.READY, RolloutStage.ALONE)
 
 
 def _conditions(tree: Tree, conditions: Iterable[Mapping[str, Any]], shell: CommandBuilder) -> Iterator[Cause]:

@@ -192,16 +192,26 @@ def _use(tree: Tree, role: str, group: GroupView, ranks: list[Rank], revision: s
 _OF_WEIGHTS = {keys.MODEL_READY: State.READY, keys.MODEL_UPDATING: State.STARTING, keys.MODEL_FAILED: State.BROKEN}
 
 
-def _weights(held: NodeHolding) -> ModelHolding:
-    state = _OF_WEIGHTS.get(held.state, State.OFF)
+def _weights(node_holding: NodeHolding) -> ModelHolding:
+    state = _OF_WEIGHTS.get(node_holding.state, State.OFF)
     ready = state is State.READY
-    message = format_bytes(held.total) if ready else f"{format_bytes(held.bytes)} of {format_bytes(held.total)}"
-    if state is State.STARTING and held.speed > 0:
-        left = duration(max(0, held.total - held.bytes) / held.speed)
-        message += f", {held.speed / 1e6:.0f} MB/s, {left} left"
-    if held.message:
-        message += f": {held.message}"
-    return ModelHolding(_called(held.ref), state, held.state, 1.0 if ready else _part(held.bytes, held.total), message)
+    message = (
+        format_bytes(node_holding.total)
+        if ready
+        else f"{format_bytes(node_holding.bytes)} of {format_bytes(node_holding.total)}"
+    )
+    if state is State.STARTING and node_holding.speed > 0:
+        left = duration(max(0, node_holding.total - node_holding.bytes) / node_holding.speed)
+        message += f", {node_holding.speed / 1e6:.0f} MB/s, {left} left"
+    if node_holding.message:
+        message += f": {node_holding.message}"
+    return ModelHolding(
+        _called(node_holding.ref),
+        state,
+        node_holding.state,
+        1.0 if ready else _part(node_holding.bytes, node_holding.total),
+        message,
+    )
 
 
 def _called(ref: Ref) -> str:

@@ -10,7 +10,7 @@ from ome_operator.describe.scaling import ScalingView
 _ROLES = {"prefill": "Prefill groups", "decode": "Decode groups", "routers": "Routers"}
 
 
-def demand_plots(found: ScalingView, seen: Sequence[ScalingView] = ()) -> list[Plot]:
+def demand_plots(scaling_view: ScalingView, seen: Sequence[ScalingView] = ()) -> list[Plot]:
     """Return the plots of a service; [] before the first decision of the autoscaler:
 
     * for each role, the ready groups and the wanted groups over time,
@@ -18,9 +18,9 @@ def demand_plots(found: ScalingView, seen: Sequence[ScalingView] = ()) -> list[P
     * for the last days, the GPU-hours and the share of requests within the target: as measured, and as they would have been
       with the wanted groups.
 
-    `found` is the current scaling of the service. `seen` contains its scaling at equal intervals, the newest last.
+    `scaling_view` is the current scaling of the service. `seen` contains its scaling at equal intervals, the newest last.
     """
-    return [*_ready(seen), *_roles(found), *_days(found)] if found.wanted else []
+    return [*_ready(seen), *_roles(scaling_view), *_days(scaling_view)] if scaling_view.wanted else []
 
 
 def _ready(seen: Sequence[ScalingView]) -> Iterator[Plot]:
@@ -30,19 +30,19 @@ def _ready(seen: Sequence[ScalingView]) -> Iterator[Plot]:
         yield _pair(f"{title} ready", "", list(zip(ready, wanted, strict=True)), steps=True)
 
 
-def _roles(found: ScalingView) -> Iterator[Plot]:
+def _roles(scaling_view: ScalingView) -> Iterator[Plot]:
     for role, title in _ROLES.items():
-        has, now = float(found.groups.get(role, 0)), _number(found.wanted.get(role))
-        values = [*(_number(one.get(role)) for one in found.decisions), now]
+        has, now = float(scaling_view.groups.get(role, 0)), _number(scaling_view.wanted.get(role))
+        values = [*(_number(one.get(role)) for one in scaling_view.decisions), now]
         most = max([has, *(value for value in values if value is not None)])
         real, wanted = plot(title, "", [has]), plot(title, "", [now])
         yield Plot(title, f"{real.now} ({wanted.now})", line(values, most, steps=True), f"{most:g}", line([has, has], most))
 
 
-def _days(found: ScalingView) -> Iterator[Plot]:
-    hours = [(_number(day.get("gpuHours")), _number(day.get("gpuHoursWanted"))) for day in found.days]
+def _days(scaling_view: ScalingView) -> Iterator[Plot]:
+    hours = [(_number(day.get("gpuHours")), _number(day.get("gpuHoursWanted"))) for day in scaling_view.days]
     yield _pair("GPU-hours a day", "", hours)
-    yield _pair("In time, by day", " %", [_shares(day) for day in found.days])
+    yield _pair("In time, by day", " %", [_shares(day) for day in scaling_view.days])
 
 
 def _pair(title: str, unit: str, values: Sequence[tuple[float | None, float | None]], *, steps: bool = False) -> Plot:

@@ -106,14 +106,14 @@ def _groups(below: Drawn, groups: Sequence[GroupView], every: bool) -> None:
     _ranks(below.add(text), [rank for rank in ranks if len(groups) == 1], every, "rank")
 
 
-def _ranks(below: Drawn, ranks: Sequence[Rank], every: bool, what: str) -> None:
+def _ranks(below: Drawn, ranks: Sequence[Rank], every: bool, description: str) -> None:
     """Add lines for ranks below a group. If `every` is true, each rank has a line; otherwise only ranks that are not
     ready, have restarted or are draining have lines, and ranks in the same state share a line.
     """
     if every:
         width = max((len(str(rank.rank)) for rank in ranks), default=0)
         for rank in ranks:
-            name = f"{what} {rank.rank:>{width}}  {rank.pod or '-'}" + (f" on {rank.node}" if rank.node else "")
+            name = f"{description} {rank.rank:>{width}}  {rank.pod or '-'}" + (f" on {rank.node}" if rank.node else "")
             below.add(Text.assemble(_mark(rank.ready), f" {name}", _how([rank])))
         return
     alike: dict[tuple[str, str, int, bool], list[Rank]] = {}
@@ -121,7 +121,7 @@ def _ranks(below: Drawn, ranks: Sequence[Rank], every: bool, what: str) -> None:
         if not rank.ready or rank.restarts or rank.draining:
             alike.setdefault((rank.reason, rank.message, rank.restarts, rank.draining), []).append(rank)
     for found in alike.values():
-        name = f"{what}{'s' if len(found) > 1 else ''} {numbers(item.rank for item in found)}"
+        name = f"{description}{'s' if len(found) > 1 else ''} {numbers(item.rank for item in found)}"
         below.add(Text.assemble(_mark(found[0].ready), f" {name}", _how(found)))
 
 
@@ -181,27 +181,34 @@ def _changes(found: Sequence[Change]) -> Iterator[RenderableType]:
         yield _indented(Text(f"{CHANGED} {message}", style=_COLOURS[CHANGED]))
 
 
-def draw_trouble(found: "ServiceTrouble", now: datetime) -> Iterator[RenderableType]:
+def draw_trouble(service_trouble: "ServiceTrouble", now: datetime) -> Iterator[RenderableType]:
     """Yield the text that `ome explain SERVICE` prints."""
-    state = "is Ready" if found.ready else f"is not Ready: {found.reason}"
-    if found.ready and found.missing:
-        state += f", and groups are missing: {found.missing}"
-    yield Text.assemble(_mark(found.ready), " ", (found.name, "bold"), f" in namespace {found.namespace} {state}")
-    if not found.ready and (found.reason == OUTDATED or not (found.findings or found.pods)):
-        yield _indented(Text(found.message))
-    if found.late:
-        yield _indented(Text(found.late, style="yellow"))
-    yield from _next(found.next)
-    if found.pin:
-        yield _indented(_pinned(found.pin, found.name, found.namespace))
-    for item in found.findings:
+    state = "is Ready" if service_trouble.ready else f"is not Ready: {service_trouble.reason}"
+    if service_trouble.ready and service_trouble.missing:
+        state += f", and groups are missing: {service_trouble.missing}"
+    yield Text.assemble(
+        _mark(service_trouble.ready),
+        " ",
+        (service_trouble.name, "bold"),
+        f" in namespace {service_trouble.namespace} {state}",
+    )
+    if not service_trouble.ready and (
+        service_trouble.reason == OUTDATED or not (service_trouble.findings or service_trouble.pods)
+    ):
+        yield _indented(Text(service_trouble.message))
+    if service_trouble.late:
+        yield _indented(Text(service_trouble.late, style="yellow"))
+    yield from _next(service_trouble.next)
+    if service_trouble.pin:
+        yield _indented(_pinned(service_trouble.pin, service_trouble.name, service_trouble.namespace))
+    for item in service_trouble.findings:
         ago = _ago(item.since, now)
         status = "True" if item.condition in WHEN_TRUE else "not True"  # the age of the reason is unknown
         yield Text()
         yield Text.assemble((item.condition, "bold"), f"  {item.reason}", (f"  {status} for {ago}" if ago else "", "dim"))
         yield _indented(Text(item.message))
         yield from _next(item.next)
-    for stuck in found.pods:
+    for stuck in service_trouble.pods:
         yield Text()
         yield Text.assemble((stuck.role, "bold"), f"  {count(len(stuck.pods), 'pod')} {_reason(stuck.reason)}")
         reasons = stuck.lacks or ((stuck.message,) if stuck.message else ())
@@ -209,13 +216,13 @@ def draw_trouble(found: "ServiceTrouble", now: datetime) -> Iterator[RenderableT
         if names := combine_names((name for name in stuck.pods if name), shown=4):
             yield _indented(Text(names, style="dim"))
         yield from _next(stuck.next)
-    if found.back:
+    if service_trouble.back:
         yield Text()
-        yield from _next(found.back)
-    if found.events:
+        yield from _next(service_trouble.back)
+    if service_trouble.events:
         yield Text()
         yield Text("events", style="bold")
-    for event in found.events:
+    for event in service_trouble.events:
         times = f" ({event.count} times)" if event.count > 1 else ""
         ago = f"{duration((now - event.when).total_seconds())} ago"
         yield _indented(Text.assemble((f"{ago:>10}  ", "dim"), f"{event.reason} of {event.about}{times}: {event.message}"))

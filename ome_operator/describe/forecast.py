@@ -152,7 +152,7 @@ def _same_roles(before: TargetOutcome, after: TargetOutcome) -> bool:
 
 def _interrupts(after: TargetOutcome) -> bool:
     """Return whether the strategy removes all groups of a role before new groups of the role serve."""
-    return after.bounds.interrupts({role.component: role.groups for role in after.roles})
+    return after.bounds.interrupts_serving({role.component: role.groups for role in after.roles})
 
 
 def _router(item: TargetOutcome) -> Any:

@@ -19,7 +19,7 @@ class PodChoice:
     group: int | None = None
     rank: int | None = None
 
-    def takes(self, pod: Pod, role: str) -> bool:
+    def selects(self, pod: Pod, role: str) -> bool:
         """Return whether the user chose this pod, which has the role `role`."""
         engine = pod.component != keys.ROUTER
         return (
@@ -39,7 +39,7 @@ def pod_labels(pods: Iterable[Pod], choice: PodChoice) -> dict[str, str]:
     found: list[tuple[str, int, int, str, str]] = []
     for pod in every:
         role = role_title(pod.component, both)
-        if not choice.takes(pod, role):
+        if not choice.selects(pod, role):
             continue
         place = pod.name.rpartition("-")[2] if pod.component == keys.ROUTER else f"{pod.group}/{pod.rank}"
         behind = f"@{pod.revision}" if several else ""

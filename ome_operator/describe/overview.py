@@ -109,7 +109,7 @@ def _roles(tree: Tree) -> Iterable[RoleCount]:
 
 def sort_rows(rows: Iterable[Row]) -> list[Row]:
     """Return the rows sorted by state, the worst state first, and then by name."""
-    return sorted(rows, key=lambda row: (row.state.order, row.namespace, row.name))
+    return sorted(rows, key=lambda row: (row.state.sort_position, row.namespace, row.name))
 
 
 def count_states(rows: Iterable[Row]) -> dict[State, int]:

@@ -28,7 +28,7 @@ class RankCheck(NamedTuple):
     rank: int
     node: str
     """Name of the node on which the check runs; "" while the check has no node."""
-    checked: CheckResult | None
+    result: CheckResult | None
     """Result of the check; None until the check has ended."""
     runs: bool
     """Whether the check has started and has not ended."""
@@ -77,7 +77,7 @@ class PreflightReport(NamedTuple):
 
 def rank(trial: Trial, place: RankKey, body: Mapping[str, Any] | None) -> RankCheck:
     """Return the check of a rank and its state. `body` is the check pod of the rank; None if this pod no longer exists."""
-    service, role = f"{trial.namespace}/{trial.service}", role_title(place.component, trial.disaggregated)
+    service, role = f"{trial.namespace}/{trial.service}", role_title(place.component, trial.is_disaggregated)
     if body is None:
         return RankCheck(service, role, place.group, place.rank, "", None, runs=False, over=True, why="its pod was removed")
     status, pod = body.get("status") or {}, from_api.pod(body)
@@ -100,8 +100,8 @@ def report(ranks: Iterable[RankCheck], seconds: float) -> PreflightReport:
         groups.setdefault((each.service, each.role, each.group), {})[each.rank] = each
     findings, missed = [], []
     for (service, role, group), members in groups.items():
-        away = {number for number, each in members.items() if each.checked is None}
-        for found in merge_findings({number: each.checked for number, each in members.items()}):
+        away = {number for number, each in members.items() if each.result is None}
+        for found in merge_findings({number: each.result for number, each in members.items()}):
             if found.check == ABSENT and found.rank in away:
                 continue
             node = members[found.rank].node if found.rank in members else ""
@@ -112,14 +112,14 @@ def report(ranks: Iterable[RankCheck], seconds: float) -> PreflightReport:
             for number in sorted(away)
         ]
     every = [each for members in groups.values() for each in members.values()]
-    looked = [each for each in every if each.checked is not None]
+    looked = [each for each in every if each.result is not None]
     nodes = tuple(sorted({each.node for each in looked if each.node}))
     return PreflightReport(round(seconds, 1), len(every), len(looked), nodes, tuple(findings), tuple(missed))
 
 
-def report_lines(seen: PreflightReport) -> list[str]:
+def report_lines(preflight_report: PreflightReport) -> list[str]:
     """Return the lines of the report for people."""
-    every: list[RankFinding | RankWithoutResult] = [*seen.findings, *seen.missed]
+    every: list[RankFinding | RankWithoutResult] = [*preflight_report.findings, *preflight_report.missed]
     services = {each.service for each in every}
     several = {(each.service, each.role) for each in every if each.group}
 
@@ -129,10 +129,10 @@ def report_lines(seen: PreflightReport) -> list[str]:
 
     out = [
         f"{where(each)}, {line(results.PreflightFinding(each.check, each.rank, each.cause, each.fix), each.node)}"
-        for each in seen.findings
+        for each in preflight_report.findings
     ]
     alike: dict[tuple[str, str, str], list[RankWithoutResult]] = {}
-    for missed in seen.missed:
+    for missed in preflight_report.missed:
         alike.setdefault((where(missed), missed.node, missed.why), []).append(missed)
     for (group, node, why), members in alike.items():
         several_ranks = len(members) > 1
@@ -140,16 +140,20 @@ def report_lines(seen: PreflightReport) -> list[str]:
         how = f"on node {node} {'were' if several_ranks else 'was'} not checked"
         how = how if node else f"{'have' if several_ranks else 'has'} no node"
         out.append(f"{whom} {how}: {why or 'no reason is known'}")
-    return [make_visible(each) for each in [*out, summary(seen)]]
+    return [make_visible(each) for each in [*out, summary(preflight_report)]]
 
 
-def summary(seen: PreflightReport) -> str:
+def summary(preflight_report: PreflightReport) -> str:
     """Return a sentence with the number of ranks that were checked, and the number of findings."""
-    if not seen.looked:
-        return f"none of {count(seen.ranks, 'rank')} was checked in {seen.seconds:g} s"
-    ranks = count(seen.ranks, "rank") if seen.looked == seen.ranks else f"{seen.looked} of {count(seen.ranks, 'rank')}"
-    found = count(len(seen.findings), "finding") if seen.findings else "nothing found"
-    return f"{ranks} on {count(len(seen.nodes), 'node')}: {found} in {seen.seconds:g} s"
+    if not preflight_report.looked:
+        return f"none of {count(preflight_report.ranks, 'rank')} was checked in {preflight_report.seconds:g} s"
+    ranks = (
+        count(preflight_report.ranks, "rank")
+        if preflight_report.looked == preflight_report.ranks
+        else f"{preflight_report.looked} of {count(preflight_report.ranks, 'rank')}"
+    )
+    found = count(len(preflight_report.findings), "finding") if preflight_report.findings else "nothing found"
+    return f"{ranks} on {count(len(preflight_report.nodes), 'node')}: {found} in {preflight_report.seconds:g} s"
 
 
 def progress(ranks: Sequence[RankCheck]) -> str:

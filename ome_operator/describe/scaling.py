@@ -106,11 +106,11 @@ def _limits(body: Mapping[str, Any], scales: Mapping[str, Child], written: Colle
     return found
 
 
-def own_why(found: ScalingView) -> str:
+def own_why(scaling_view: ScalingView) -> str:
     """Return the explanation of the size of the service (`found.why`); "" if the explanation of the hold (`found.meaning`)
     is the same sentence.
     """
-    return "" if found.why == found.meaning else found.why
+    return "" if scaling_view.why == scaling_view.meaning else scaling_view.why
 
 
 def size(prefill: int, decode: int, routers: int) -> str:
@@ -118,43 +118,47 @@ def size(prefill: int, decode: int, routers: int) -> str:
     return f"{prefill} prefill and {decode} decode groups, and {count(routers, 'router')}"
 
 
-def lines(found: ScalingView) -> Iterator[str]:
+def lines(scaling_view: ScalingView) -> Iterator[str]:
     """Yield the lines that `ome scale SERVICE` prints."""
-    where = f"{found.namespace}/{found.service}"
-    if not found.mode:
-        if found.demanded:
+    where = f"{scaling_view.namespace}/{scaling_view.service}"
+    if not scaling_view.mode:
+        if scaling_view.demanded:
             yield (
-                f"{where} has the autoscaler class Demand, but nothing was decided yet: `ome explain {found.service} -n "
-                f"{found.namespace}` shows what it waits for."
+                f"{where} has the autoscaler class Demand, but nothing was decided yet: `ome explain "
+                f"{scaling_view.service} -n "
+                f"{scaling_view.namespace}` shows what it waits for."
             )
         else:
             yield f"{where} is not scaled with its demand: no component has the autoscaler class Demand (docs/demand.md)."
         return
-    yield f"{where}: mode {found.mode}"
-    yield from columns.lines([("ROLE", "SIZE", "READY", "WANTS", "SPEED"), *_sizes(found)])
-    if found.traffic:
-        yield f"Seen at {found.traffic.get('time')}: {_seen(found.traffic)}"
-    if why := own_why(found):
+    yield f"{where}: mode {scaling_view.mode}"
+    yield from columns.lines([("ROLE", "SIZE", "READY", "WANTS", "SPEED"), *_sizes(scaling_view)])
+    if scaling_view.traffic:
+        yield f"Seen at {scaling_view.traffic.get('time')}: {_seen(scaling_view.traffic)}"
+    if why := own_why(scaling_view):
         yield f"Why: {why}"
-    if found.hold:
-        yield f"Held ({found.hold}): {found.meaning}"
-    for name, writer in found.writers.items():
-        is_hpa, end = writer == field_managers.HPA, f"`ome scale {found.service} -n {found.namespace} --resume`"
+    if scaling_view.hold:
+        yield f"Held ({scaling_view.hold}): {scaling_view.meaning}"
+    for name, writer in scaling_view.writers.items():
+        is_hpa, end = (
+            writer == field_managers.HPA,
+            f"`ome scale {scaling_view.service} -n {scaling_view.namespace} --resume`",
+        )
         who = "written by a HorizontalPodAutoscaler" if is_hpa else "set by hand"
-        first = f"delete it if it still exists (`kubectl get hpa -n {found.namespace}`), then " if is_hpa else ""
+        first = f"delete it if it still exists (`kubectl get hpa -n {scaling_view.namespace}`), then " if is_hpa else ""
         yield f"RoleScale {name} was {who}, and applies instead of the demand. To follow the demand again: {first}{end}"
-    if found.decisions:
+    if scaling_view.decisions:
         yield ""
-        yield from columns.lines([("DECISION", "PREFILL", "DECODE", "ROUTERS", "HELD", "WHY"), *_decisions(found)])
-    if found.days:
+        yield from columns.lines([("DECISION", "PREFILL", "DECODE", "ROUTERS", "HELD", "WHY"), *_decisions(scaling_view)])
+    if scaling_view.days:
         yield ""
-        yield from columns.lines([DAYS, *_days(found)])
+        yield from columns.lines([DAYS, *_days(scaling_view)])
 
 
-def _sizes(found: ScalingView) -> Iterator[tuple[str, ...]]:
+def _sizes(scaling_view: ScalingView) -> Iterator[tuple[str, ...]]:
     for role in _ROLE.values():
-        size, ready = found.groups.get(role, 0), found.ready.get(role, 0)
-        yield role, str(size), str(ready), str(found.wanted.get(role, "-")), str(found.speeds.get(role, "-"))
+        size, ready = scaling_view.groups.get(role, 0), scaling_view.ready.get(role, 0)
+        yield role, str(size), str(ready), str(scaling_view.wanted.get(role, "-")), str(scaling_view.speeds.get(role, "-"))
 
 
 def _seen(traffic: Mapping[str, Any]) -> str:
@@ -171,14 +175,14 @@ def _seen(traffic: Mapping[str, Any]) -> str:
     return ", ".join(messages) or "no numbers"
 
 
-def _decisions(found: ScalingView) -> Iterator[tuple[str, ...]]:
-    for each in reversed(found.decisions):
+def _decisions(scaling_view: ScalingView) -> Iterator[tuple[str, ...]]:
+    for each in reversed(scaling_view.decisions):
         size = (str(each.get(role, "-")) for role in ("prefill", "decode", "routers"))
         yield str(each.get("time")), *size, str(each.get("hold") or "-"), str(each.get("why") or "-")
 
 
-def _days(found: ScalingView) -> Iterator[tuple[str, ...]]:
-    for each in found.days:
+def _days(scaling_view: ScalingView) -> Iterator[tuple[str, ...]]:
+    for each in scaling_view.days:
         requests = float(each.get("requests") or 0)
         shares = (f"{float(each.get(name) or 0) / requests:.1%}" if requests else "-" for name in ("met", "metWanted"))
         hours = (f"{float(each.get(name) or 0):,.1f}" for name in ("gpuHours", "gpuHoursWanted"))

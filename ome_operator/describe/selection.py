@@ -25,15 +25,15 @@ def explain(service: InferenceService, deps: Deps, *, draft: bool = False) -> It
     if runtime_refs(service):
         yield "The runtime is set in spec.runtime.name, so the operator does not select one. Without this field:"
     selection = select(service, model, deps)
-    for number, item in enumerate(selection.fitting):
+    for number, item in enumerate(selection.candidates):
         assert item.score is not None
         label = "chosen  " if number == 0 else "fits    "
-        tie = _tie(selection.fitting[0], item) if number else ""
+        tie = _tie(selection.candidates[0], item) if number else ""
         yield f"{label} {runtime_title(item.ref)}: weight × priority {-item.score.minus_weight}{tie}"
     for item in selection.excluded:
         yield f"excluded {runtime_title(item.ref)}"
         yield from (f"           {rule}" for rule in item.violations)
-    if not selection.fitting:
+    if not selection.candidates:
         yield "nothing fits" if selection.excluded else "there is no runtime"
     yield from _problems(service, deps, quiet)
 

@@ -32,7 +32,7 @@ def service_state(tree: Tree, conditions: Iterable[Mapping[str, Any]]) -> State:
     found = {for_reason(reason)}
     if for_reason(reason) is not State.OFF:
         found |= {for_reason(reason) for reason in _reasons(tree)}
-    worst = min(found, key=lambda state: state.order)
+    worst = min(found, key=lambda state: state.sort_position)
     return State.ROLLING if worst is State.STARTING and rolling else worst
 
 

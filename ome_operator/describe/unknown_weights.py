@@ -18,14 +18,14 @@ class UnknownWeights(NamedTuple):
 
     why: str
     """`NEVER`, `DENIED`, or a text that states what has stopped reporting (the node or its agent), and for how long."""
-    labelled: tuple[str, ...] = ()
+    labelled_models: tuple[str, ...] = ()
     """The models for which a label of the node has the value `Ready`, each as the key of the label without its prefix. Empty
     if the node has a NodeModels record. A label of a node without a record was set by hand."""
 
     @property
     def text(self) -> str:
         """The models in the node's labels or, if there are none, why the weights are unknown, in a few words."""
-        named = ", ".join(self.labelled)
+        named = ", ".join(self.labelled_models)
         return f"{named} by label" if named else f"unknown: {self.why}"
 
 

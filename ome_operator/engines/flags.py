@@ -66,7 +66,7 @@ class CommandLine(NamedTuple):
     abbreviations: bool
     """Whether the program accepts an unambiguous prefix of a flag instead of the flag."""
 
-    def find(self, word: str) -> Flag | None:
+    def find_flag(self, word: str) -> Flag | None:
         """Return the flag to which a word refers. Return None if the version does not have the flag, or if the word is an
         ambiguous prefix.
         """
@@ -140,27 +140,27 @@ class Versions:
             self._read[name] = _parsed(name, self._files[name])
         return self._read.get(name)
 
-    def of(self, engine: str) -> tuple[str, ...]:
+    def versions_of(self, engine: str) -> tuple[str, ...]:
         """Return the versions of an engine or router for which data exists, the oldest first."""
         start = f"{engine}-"
         versions = (name.removeprefix(start) for name in self._files if name.startswith(start))
         return tuple(sorted((version for version in versions if version[:1].isdigit()), key=numbers))
 
-    def nearest(self, engine: str, version: str) -> str:
+    def nearest_version(self, engine: str, version: str) -> str:
         """Return the oldest version of an engine that is not older than `version`. If there is none, return the newest
         version, or "" if the engine has no data.
         """
-        known = self.of(engine)
+        known = self.versions_of(engine)
         later = (candidate for candidate in known if version and numbers(candidate) >= numbers(version))
         return next(later, ("", *known)[-1])
 
-    def takes(self, engine: str, version: str, words: Sequence[str]) -> bool | None:
+    def accepts_flags(self, engine: str, version: str, words: Sequence[str]) -> bool | None:
         """Return whether a version accepts all flags in `words`.
 
         The result is None if this is unknown, because the version is older or newer than all data, or because the results
         for the neighbouring versions differ.
         """
-        known = self.of(engine) if version else ()
+        known = self.versions_of(engine) if version else ()
         neighbours = (
             [candidate for candidate in known if numbers(candidate) <= numbers(version)][-1:],
             [candidate for candidate in known if numbers(candidate) >= numbers(version)][:1],
@@ -169,9 +169,9 @@ class Versions:
         results = {all(word in line.flags for word in words) for line in lines if line is not None}
         return results.pop() if len(lines) == 2 and len(results) == 1 else None
 
-    def elsewhere(self, engine: str, word: str) -> tuple[str, ...]:
+    def versions_with_flag(self, engine: str, word: str) -> tuple[str, ...]:
         """Return the versions of an engine that have the flag `word`."""
-        lines = ((version, self.get(f"{engine}-{version}")) for version in self.of(engine))
+        lines = ((version, self.get(f"{engine}-{version}")) for version in self.versions_of(engine))
         return tuple(version for version, line in lines if line is not None and word in line.flags)
 
 

@@ -19,7 +19,7 @@ from ome_operator.util.memoize import memoize_by_identity
 class PinnedAdapters(NamedTuple):
     """The arguments for LoRA adapters if the engine accepts only pinned adapters."""
 
-    under: tuple[str, ...]
+    required_by: tuple[str, ...]
     """Arguments with which the engine requires pinned adapters. Each has this effect unless its value is 1."""
     more: tuple[str, ...]
     """Additional arguments for pinned adapters, as flag=value."""
@@ -109,7 +109,7 @@ def with_adapters(container: Mapping[str, Any], adapters: Mapping[str, str]) -> 
     if value(words, flag) is not None:
         return dict(container)
     adapter_arguments = [f"{name}={path}" for name, path in adapters.items()]
-    if engine.pinned is not None and any(value(words, word) not in (None, "", "1") for word in engine.pinned.under):
+    if engine.pinned is not None and any(value(words, word) not in (None, "", "1") for word in engine.pinned.required_by):
         switches += [word for word in engine.pinned.more if value(words, word.partition("=")[0]) is None]
         adapter_arguments = [_pinned(engine.pinned, name, path) for name, path in adapters.items()]
     return {**container, "args": [*args, *(word for word in switches if word not in args), flag, *adapter_arguments]}

@@ -33,7 +33,7 @@ def trace_obstacle(container: Mapping[str, Any], annotations: Mapping[str, str])
     version = images.version(str(container.get("image", "")), annotations, program)
     if not version:
         return f"its image does not state its version: annotate the component with {keys.ENGINE_VERSION}, or {by_hand}"
-    known = flags.packaged_versions().takes(program, version, (SWITCH, ENDPOINT))
+    known = flags.packaged_versions().accepts_flags(program, version, (SWITCH, ENDPOINT))
     title = f"{_TITLES[program]} {version}"
     if known is None:
         return f"it is not known whether {title} supports {SWITCH}: if it does, {by_hand}"

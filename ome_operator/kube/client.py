@@ -216,12 +216,12 @@ class Client:
         answer, _ = await self._send("create", "ServiceAccount", where, name=account, body=body)
         return dict(answer.get("status") or {})
 
-    async def who(self) -> str:
+    async def authenticated_user(self) -> str:
         """Return the user name that the API server has authenticated this client as."""
         answer = await self.create({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview", "metadata": {}})
         return str(((answer.get("status") or {}).get("userInfo") or {}).get("username") or "")
 
-    async def served(self, api_version: str) -> frozenset[str]:
+    async def served_plurals(self, api_version: str) -> frozenset[str]:
         """Return the plural names of the kinds that the API server serves now in a group and version."""
         try:
             body, _ = await self._send("get", "APIResourceList", f"/apis/{api_version}")

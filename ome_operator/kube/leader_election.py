@@ -45,7 +45,7 @@ class LeaseObservation:
     version: str = ""
     at: float = 0.0
 
-    def note(self, lease: Manifest, now: float) -> None:
+    def record_lease(self, lease: Manifest, now: float) -> None:
         """Store the version of the Lease. If the version is new, store the time `now`, too."""
         version = lease["metadata"].get("resourceVersion", "")
         if version != self.version:
@@ -84,7 +84,7 @@ class Election:
     """One candidate of the election. The Lease is renewed only while `works` returns True, which means that the process
     still does its work.
 
-    The election may run on the event loop of another thread than the callers of `leads`.
+    The election may run on the event loop of another thread than the callers of `is_leader`.
     """
 
     def __init__(
@@ -103,13 +103,13 @@ class Election:
         """Holder of the Lease when it was last read."""
         self._until = float("-inf")
 
-    def leads(self) -> bool:
+    def is_leader(self) -> bool:
         """Return whether this process holds the Lease, and has renewed it recently enough by its own monotonic clock. While
         this is true, no other process leads. A process that was suspended must check this before it writes anything.
         """
         return self._clock() < self._until
 
-    async def acquire(self) -> None:
+    async def acquire_lease(self) -> None:
         """Wait until this process leads."""
         started, logged = self._clock(), ""
         while not await self._try():
@@ -121,14 +121,14 @@ class Election:
         self._until = started + self._settings.renew
         logger.info("leading as %s", self._settings.identity)
 
-    async def hold(self) -> None:
+    async def hold_lease(self) -> None:
         """Renew the Lease without end. Raises Lost if another operator holds it, or if it could not be renewed in time."""
         pause = self._settings.duration / 3
         while True:
             await asyncio.sleep(pause)
             started = self._clock()
             if not self._works():  # the process may work again; if it does not, another process has to lead
-                if not self.leads():
+                if not self.is_leader():
                     raise LeadershipLost("the Lease was not renewed, because the event loop does not respond")
                 pause = self._settings.retry
                 continue
@@ -140,7 +140,7 @@ class Election:
             except (KubeError, TimeoutError) as error:
                 pause = max(0.1, self._settings.retry - (self._clock() - started))
                 logger.warning("cannot renew the Lease: %s", error or type(error).__name__)
-            if not self.leads():
+            if not self.is_leader():
                 raise LeadershipLost("the Lease could not be renewed in time")
 
     def _patience(self, left: float) -> float:
@@ -173,7 +173,7 @@ class Election:
         leading = self._lease is not None
         try:
             lease = self._lease or await self._client.get("Lease", settings.namespace, settings.name)
-            self._sighting.note(lease, self._clock())
+            self._sighting.record_lease(lease, self._clock())
             self._carry(lease)
             self._holder = (lease.get("spec") or {}).get("holderIdentity") or ""
             if not leading and not may_take(lease, self._sighting, settings.identity, self._clock()):

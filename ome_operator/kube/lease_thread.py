@@ -33,18 +33,18 @@ class LeaseThread:
         """Run a coroutine in the thread and return its result. Cancelling this call cancels the coroutine."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
-    async def hold(self, election: Election, grace: float) -> None:
+    async def hold_lease(self, election: Election, grace: float) -> None:
         """Renew the Lease without end. Raises Lost when this process has not led for `grace` seconds, even if the thread
         has died or hangs.
         """
-        holding = asyncio.ensure_future(self.run(election.hold()))
+        holding = asyncio.ensure_future(self.run(election.hold_lease()))
         late = 0.0
         try:
             while late <= grace:
                 done, _ = await asyncio.wait({holding}, timeout=CHECK)
                 if done:
                     return holding.result()
-                late = 0.0 if election.leads() else late + CHECK
+                late = 0.0 if election.is_leader() else late + CHECK
             raise LeadershipLost("the Lease was not renewed, although the thread that renews it reports no error")
         finally:
             holding.cancel()

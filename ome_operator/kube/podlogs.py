@@ -61,12 +61,12 @@ class Logs:
         """End all streams."""
         await self._session.close()
 
-    async def lines(self, namespace: str, pod: str, container: str, wanted: LogWindow) -> AsyncIterator[LogLine]:
+    async def lines(self, namespace: str, pod: str, container: str, log_window: LogWindow) -> AsyncIterator[LogLine]:
         """Yield the lines of a container's log. Raises KubeError, and NotFound if there is no such pod."""
         url = self._server + path("Pod", namespace, pod, "log")
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=5.0, sock_read=None if wanted.follow else _PATIENCE)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=5.0, sock_read=None if log_window.follow else _PATIENCE)
         try:
-            async with self._session.get(url, params=wanted.query(container), timeout=timeout) as response:
+            async with self._session.get(url, params=log_window.query(container), timeout=timeout) as response:
                 if response.status >= 300:
                     is_json = response.content_type == "application/json"
                     status = await (response.json() if is_json else response.text())

@@ -73,7 +73,7 @@ def version_unknown(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched():
         if start.line is not None:
             continue
-        known = ", ".join(subject.versions.of(start.engine)) or "no version"
+        known = ", ".join(subject.versions.versions_of(start.engine)) or "no version"
         what = (
             f"{start.engine} {start.version} is unknown"
             if start.version
@@ -93,9 +93,9 @@ def version_unknown(subject: Subject) -> Iterator[RuleHit]:
         yield RuleHit(locations.field(role, "image"), message, how)
 
 
-def _gone(subject: Subject, start: Launch, given: Argument) -> tuple[str, ...]:
-    """Return the other known versions of the program `start` that have the flag of the argument `given`."""
-    return subject.versions.elsewhere(start.engine, given.word)
+def _gone(subject: Subject, start: Launch, argument: Argument) -> tuple[str, ...]:
+    """Return the other known versions of the program `start` that have the flag of the argument `argument`."""
+    return subject.versions.versions_with_flag(start.engine, argument.word)
 
 
 @rule(
@@ -188,13 +188,13 @@ def flag_value(subject: Subject) -> Iterator[RuleHit]:
             yield RuleHit(locations.argument(role, given), f"{given.word} {error}", remedy, fix)
 
 
-def _value_remedy(given: Argument) -> str:
+def _value_remedy(argument: Argument) -> str:
     """Return the instruction how to correct the value of a flag, with what the engine says about the flag."""
-    assert given.flag is not None
-    if given.flag.takes == SWITCH:
-        return f"write {given.word} without a value, or remove it"
-    about = given.flag.help[:200].rstrip(".")
-    return f"correct the value of {given.word}{f'; the engine says of it: {about}' if about else ''}"
+    assert argument.flag is not None
+    if argument.flag.takes == SWITCH:
+        return f"write {argument.word} without a value, or remove it"
+    about = argument.flag.help[:200].rstrip(".")
+    return f"correct the value of {argument.word}{f'; the engine says of it: {about}' if about else ''}"
 
 
 @rule(

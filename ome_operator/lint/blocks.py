@@ -29,7 +29,7 @@ def blocks_divide(subject: Subject) -> Iterator[RuleHit]:
                 remedy = _whole_experts(found.tp, division.possible_pieces(widths[0], columns))
                 yield RuleHit(locate_flag(role, start, "--ep-size", "--tp-size"), uneven.sentence, remedy)
             widths = widths[1:]
-        dense = start.whole("--moe-dense-tp-size") or found.tp
+        dense = start.whole_number("--moe-dense-tp-size") or found.tp
         for width in widths:
             if uneven := division.block(subject.model, width, dense, "dense layers"):
                 yield RuleHit(

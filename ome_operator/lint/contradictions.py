@@ -23,40 +23,40 @@ class Contradiction(NamedTuple):
 
 
 def _lora(start: Launch) -> bool:
-    return start.on("--enable-lora") or start.given("--lora-paths") is not None
+    return start.is_on("--enable-lora") or start.last_argument("--lora-paths") is not None
 
 
 def _rank_unknown(start: Launch, _: Sizes) -> bool:
-    known = start.given("--max-lora-rank") is not None and start.given("--lora-target-modules") is not None
-    return start.on("--enable-lora") and start.given("--lora-paths") is None and not known
+    known = start.last_argument("--max-lora-rank") is not None and start.last_argument("--lora-target-modules") is not None
+    return start.is_on("--enable-lora") and start.last_argument("--lora-paths") is None and not known
 
 
 def _few_loaded(start: Launch, _: Sizes) -> bool:
-    loaded, batch = start.whole("--max-loaded-loras"), start.whole("--max-loras-per-batch")
+    loaded, batch = start.whole_number("--max-loaded-loras"), start.whole_number("--max-loras-per-batch")
     return _lora(start) and loaded is not None and batch is not None and loaded < batch
 
 
 def _priorities(start: Launch, _: Sizes) -> bool:
     policy = start.text("--schedule-policy")
-    return start.on("--enable-priority-scheduling") and "$" not in policy and policy not in ("", "fcfs", "lof")
+    return start.is_on("--enable-priority-scheduling") and "$" not in policy and policy not in ("", "fcfs", "lof")
 
 
-def _staged_drafts(start: Launch, found: Sizes) -> bool:
+def _staged_drafts(start: Launch, sizes: Sizes) -> bool:
     drafts = start.text("--speculative-algorithm")
     on_prefill = start.text("--disaggregation-mode") == "prefill" and drafts in ("EAGLE", "NEXTN", "DSPARK")
-    return bool(drafts) and (found.pp or 1) > 1 and not on_prefill and not start.may_be_on("SGLANG_ENABLE_PP_SPEC")
+    return bool(drafts) and (sizes.pp or 1) > 1 and not on_prefill and not start.may_be_on("SGLANG_ENABLE_PP_SPEC")
 
 
 def _no_steps(start: Launch, _: Sizes) -> bool:
-    rest = start.given("--speculative-eagle-topk") or start.given("--speculative-num-draft-tokens")
-    has_steps = start.given("--speculative-num-steps") is not None or start.on("--speculative-adaptive")
+    rest = start.last_argument("--speculative-eagle-topk") or start.last_argument("--speculative-num-draft-tokens")
+    has_steps = start.last_argument("--speculative-num-steps") is not None or start.is_on("--speculative-adaptive")
     return start.text("--speculative-algorithm") in _EAGLE and rest is not None and not has_steps
 
 
 _PAIRS = (
     Contradiction(
         "--enable-hierarchical-cache",
-        lambda start, _: start.on("--enable-hierarchical-cache") and start.on("--disable-radix-cache"),
+        lambda start, _: start.is_on("--enable-hierarchical-cache") and start.is_on("--disable-radix-cache"),
         "--enable-hierarchical-cache and --disable-radix-cache exclude each other",
         "remove one of the two flags",
     ),

@@ -254,7 +254,9 @@ def bootstrap_port(subject: Subject) -> Iterator[RuleHit]:
 )
 def waiting_longer(subject: Subject) -> Iterator[RuleHit]:
     routers = [
-        number(start.text("--request-timeout-secs")) for _, start in subject.launched(*ROUTERS) if not start.on("--mini-lb")
+        number(start.text("--request-timeout-secs"))
+        for _, start in subject.launched(*ROUTERS)
+        if not start.is_on("--mini-lb")
     ]
     limit = min((seconds for seconds in routers if seconds), default=None)
     for role, start in subject.launched("sglang"):

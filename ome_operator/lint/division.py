@@ -31,7 +31,7 @@ def locate_flag(role: Role, start: Launch, *names: str) -> Location:
     """Return the location of the first flag among `names` that is given. If none is given, return the location where
     arguments can be added.
     """
-    given = next((given for name in names if (given := start.given(name)) is not None), None)
+    given = next((given for name in names if (given := start.last_argument(name)) is not None), None)
     return locations.argument(role, given) if given is not None else locations.arguments(role)
 
 
@@ -47,7 +47,7 @@ def locate_flag(role: Role, start: Launch, *names: str) -> Location:
 )
 def nnodes_missing(subject: Subject) -> Iterator[RuleHit]:
     for role, start, _ in engines(subject):
-        if role.size > 1 and start.given("--nnodes") is None and not start.on("--use-ray"):
+        if role.size > 1 and start.last_argument("--nnodes") is None and not start.is_on("--use-ray"):
             message = f"a group has {role.size} pods, but --nnodes is not given"
             more = "--nnodes=$(LWS_GROUP_SIZE) --node-rank=$(LWS_WORKER_INDEX) --dist-init-addr=$(LWS_LEADER_ADDRESS):5757"
             yield RuleHit(locations.arguments(role), message, f"add {more}, or set worker.size to 0")
@@ -62,7 +62,7 @@ def nnodes_missing(subject: Subject) -> Iterator[RuleHit]:
 )
 def nnodes_differ(subject: Subject) -> Iterator[RuleHit]:
     for role, start, found in engines(subject):
-        if start.given("--nnodes") is not None and found.nnodes is not None and found.nnodes != role.size:
+        if start.last_argument("--nnodes") is not None and found.nnodes is not None and found.nnodes != role.size:
             message = f"--nnodes is {found.nnodes}, but a group has {count(role.size, 'pod')}"
             remedy = f"write --nnodes=$(LWS_GROUP_SIZE), or set worker.size to {found.nnodes - 1}"
             yield RuleHit(locate_flag(role, start, "--nnodes"), message, remedy)
@@ -310,7 +310,7 @@ def experts_divide(subject: Subject) -> Iterator[RuleHit]:
 )
 def dense_tp(subject: Subject) -> Iterator[RuleHit]:
     for role, start, found in engines(subject):
-        dense = start.whole("--moe-dense-tp-size")
+        dense = start.whole_number("--moe-dense-tp-size")
         if dense is not None and found.tp is not None and dense not in (1, found.tp):
             message = f"--moe-dense-tp-size is {dense}, but only 1 and TP ({found.tp}) are accepted"
             yield RuleHit(locate_flag(role, start, "--moe-dense-tp-size"), message, "write --moe-dense-tp-size=1")
@@ -326,7 +326,11 @@ def dense_tp(subject: Subject) -> Iterator[RuleHit]:
 )
 def chunk_pages(subject: Subject) -> Iterator[RuleHit]:
     for role, start, found in engines(subject):
-        chunk, page, ranks = start.whole("--chunked-prefill-size"), start.whole("--page-size"), found.attention_dp
+        chunk, page, ranks = (
+            start.whole_number("--chunked-prefill-size"),
+            start.whole_number("--page-size"),
+            found.attention_dp,
+        )
         if start.text("--disaggregation-mode") == "decode" or not page or not ranks:
             continue
         place = locate_flag(role, start, "--chunked-prefill-size", "--page-size")

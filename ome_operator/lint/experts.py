@@ -114,7 +114,7 @@ def decode_normal(subject: Subject) -> Iterator[RuleHit]:
 )
 def eplb_alone(subject: Subject) -> Iterator[RuleHit]:
     for role, start, found in engines(subject):
-        if start.on("--enable-eplb") and found.ep == 1:
+        if start.is_on("--enable-eplb") and found.ep == 1:
             remedy = "add --moe-a2a-backend=deepep or --ep-size, or remove --enable-eplb"
             yield RuleHit(locate_flag(role, start, "--enable-eplb"), "--enable-eplb is given, but EP is 1", remedy)
 
@@ -144,7 +144,7 @@ def redundant_alone(subject: Subject) -> Iterator[RuleHit]:
 )
 def eplb_without_exchange(subject: Subject) -> Iterator[RuleHit]:
     for role, start, found in engines(subject):
-        asked = [name for name in ("--enable-eplb", "--ep-num-redundant-experts") if start.given(name)]
+        asked = [name for name in ("--enable-eplb", "--ep-num-redundant-experts") if start.last_argument(name)]
         if asked and not found.backend and found.ep and found.ep > 1:
             message = f"{asked[0]} is given without an all-to-all backend"
             yield RuleHit(locate_flag(role, start, asked[0]), message, "add --moe-a2a-backend=deepep, or remove the flag")
@@ -159,7 +159,7 @@ def eplb_without_exchange(subject: Subject) -> Iterator[RuleHit]:
 )
 def ep_ignored(subject: Subject) -> Iterator[RuleHit]:
     for role, start, found in engines(subject):
-        given = number(start.text("--ep-size")) if start.given("--ep-size") else None
+        given = number(start.text("--ep-size")) if start.last_argument("--ep-size") else None
         if found.backend and given is not None and found.ep is not None and given != found.ep:
             message = f"--ep-size is {given}, but {found.backend} sets EP to {found.ep}"
             yield RuleHit(locate_flag(role, start, "--ep-size"), message, "remove --ep-size")
@@ -174,7 +174,7 @@ def ep_ignored(subject: Subject) -> Iterator[RuleHit]:
 )
 def overlap_alone(subject: Subject) -> Iterator[RuleHit]:
     for role, start, found in engines(subject):
-        if start.on("--enable-two-batch-overlap") and not found.backend and found.attention_dp == 1:
+        if start.is_on("--enable-two-batch-overlap") and not found.backend and found.attention_dp == 1:
             message = "--enable-two-batch-overlap is given without an all-to-all backend and without attention groups"
             yield RuleHit(
                 locate_flag(role, start, "--enable-two-batch-overlap"),

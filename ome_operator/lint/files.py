@@ -46,14 +46,14 @@ def without_consequences(found: Iterable[Finding]) -> list[Finding]:
     return found
 
 
-def _follows(found: Finding, cause: Finding) -> bool:
-    path, fields = _lacking(found) if found.rule.id in ("pod-invalid", "refused") else ("", ())
-    if not path or _named(found) != _named(cause) or not set(re.findall(r"\w+", cause.hit.remedy)).intersection(fields):
+def _follows(finding: Finding, cause: Finding) -> bool:
+    path, fields = _lacking(finding) if finding.rule.id in ("pod-invalid", "refused") else ("", ())
+    if not path or _named(finding) != _named(cause) or not set(re.findall(r"\w+", cause.hit.remedy)).intersection(fields):
         return False
     above = _above(cause)
     if path.startswith("spec."):
         return path == above
-    part, other = (_INDEX.sub("", each).split(".")[1:2] for each in (found.hit.place.field, above))
+    part, other = (_INDEX.sub("", each).split(".")[1:2] for each in (finding.hit.place.field, above))
     return part == other and _INDEX.sub("", _in_pod(above)).endswith(f".{_INDEX.sub('', path)}")
 
 
@@ -67,14 +67,14 @@ def _lacking(found: Finding) -> tuple[str, tuple[str, ...]]:
     return found.hit.says[: lacks.start()].rpartition(" ")[2], tuple(lacks["fields"].split(", "))
 
 
-def _named(found: Finding) -> str:
+def _named(finding: Finding) -> str:
     """Return the name of the object of a finding, without its kind and namespace."""
-    return re.split("[ /]", found.hit.place.object)[-1]
+    return re.split("[ /]", finding.hit.place.object)[-1]
 
 
-def _above(found: Finding) -> str:
+def _above(finding: Finding) -> str:
     """Return the path of the map that contains the field of a finding."""
-    return found.hit.place.field.rpartition(".")[0]
+    return finding.hit.place.field.rpartition(".")[0]
 
 
 def _in_pod(path: str) -> str:

@@ -268,7 +268,7 @@ def host_loopback(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched("sglang"):
         alone = len(role.leader["spec"]["containers"]) == 1  # another container in the pod may forward requests
         if alone and start.text("--host") in _LOOPBACK:
-            message = f"--host is {start.text('--host')}{'' if start.given('--host') else ', the default'}"
+            message = f"--host is {start.text('--host')}{'' if start.last_argument('--host') else ', the default'}"
             yield RuleHit(locate_flag(role, start, "--host"), message, "write --host=0.0.0.0")
 
 

@@ -81,7 +81,7 @@ class Launch:
         """The arguments in the order in which they are written."""
         return tuple(_arguments(self.words, self.read_as, self.engine in STRICT))
 
-    def given(self, name: str) -> Argument | None:
+    def last_argument(self, name: str) -> Argument | None:
         """Return the last argument that sets the flag `name`, under any name that the version has for the flag. Return
         None if no argument sets it. If the flag is given only in a wrong spelling, note it in `doubted`.
         """
@@ -112,30 +112,30 @@ class Launch:
         """Return the value of a flag. If it is not given, return the default of the version, or "" if the version has
         none. If the value contains an expansion that is unknown, note the flag in `doubted`.
         """
-        value = self.raw(name)
-        if has_unknown_value(value) and self.given(name) is not None:
+        value = self.raw_text(name)
+        if has_unknown_value(value) and self.last_argument(name) is not None:
             self.doubted.add(name)
         return value
 
-    def raw(self, name: str) -> str:
+    def raw_text(self, name: str) -> str:
         """Return the same value as `text`, but never note the flag in `doubted`. Rules about the expansion itself use this
         method.
         """
-        given = self.given(name)
+        given = self.last_argument(name)
         if given is not None:
             return given.values[0] if given.values else ""
         flag = self._flag(name)
         return "" if flag is None or flag.default is None else str(flag.default)
 
-    def whole(self, name: str) -> int | None:
+    def whole_number(self, name: str) -> int | None:
         """Return the value of a flag as a whole number. Return None if the value is not a number or depends on a
         variable.
         """
         return number(self.text(name))
 
-    def on(self, name: str) -> bool:
+    def is_on(self, name: str) -> bool:
         """Return whether a switch is on. It is on if it is given and its last occurrence is not a negation."""
-        given = self.given(name)
+        given = self.last_argument(name)
         return given is not None and not (given.flag is not None and given.word in given.flag.negations)
 
     def variable(self, name: str) -> str:
@@ -160,9 +160,9 @@ def closest_flag(word: str, line: CommandLine) -> str:
     return next(iter(get_close_matches(word, line.flags, 1, 0.8)), "") if word.startswith("--") else ""
 
 
-def joined_flags(given: Argument) -> str:
+def joined_flags(argument: Argument) -> str:
     """Return the flags that the value of an argument contains; "" if it contains none."""
-    found = (_INSIDE.search(" " * given.joined + value) for value in given.values if given.word not in _HOLDS_FLAGS)
+    found = (_INSIDE.search(" " * argument.joined + value) for value in argument.values if argument.word not in _HOLDS_FLAGS)
     return next((item[0].strip() for item in found if item), "")
 
 
@@ -209,7 +209,7 @@ def read_launch(container: Mapping[str, Any], annotations: Mapping[str, str], ve
             why=f"a script starts {' and '.join(dict.fromkeys(one.engine for one in made))} in {len(found)} places",
         )
     (start, one) = found[0]
-    if not start.certain:
+    if not start.is_certain:
         return LaunchReading(partly=made, why=f"a script starts {one.engine} in a branch, a loop or a function")
     if (open_end := _open_end(start, one.read_as)) is not None:
         return LaunchReading(partly=made, why=f"{open_end} in a script may stand for further arguments of {one.engine}")
@@ -224,7 +224,7 @@ def _open_end(start: "_Start", line: CommandLine | None) -> str | None:
     """
     for at in sorted(start.loose):
         before = start.words[at - 1] if at else ""
-        flag = line.find(before) if line is not None and before.startswith("-") else None
+        flag = line.find_flag(before) if line is not None and before.startswith("-") else None
         takes_it = before.startswith("-") and "=" not in before and (flag is None or flag.takes != SWITCH)
         if not takes_it or start.words[at] in ("$@", "$*"):
             return start.words[at]
@@ -240,7 +240,7 @@ def _launch(
 ) -> Launch:
     image = str(container.get("image", ""))
     version = images.version(image, annotations, start.engine)
-    nearest = versions.nearest(start.engine, version)
+    nearest = versions.nearest_version(start.engine, version)
     line = versions.get(f"{start.engine}-{version}") if version else None
     return Launch(
         engine=start.engine,
@@ -268,7 +268,7 @@ class _Start(NamedTuple):
     words: tuple[str, ...]
     """The words after the program."""
     shell: bool = False
-    certain: bool = True
+    is_certain: bool = True
     loose: frozenset[int] = frozenset()
     """Positions of the words that may stand for several words or for none."""
 
@@ -287,7 +287,7 @@ def _starts(container: Mapping[str, Any], env: Mapping[str, str]) -> list[_Start
             if (hit := _start(command.words, image)) is not None:
                 start, at = hit
                 loose = frozenset(place - at for place in command.loose if place >= at)
-                found.append(_Start(start.engine, start.words, True, command.certain, loose))
+                found.append(_Start(start.engine, start.words, True, command.is_certain, loose))
     router = of_image(container)
     return found or ([_Start(router, tuple(parts(container)))] if router else [])
 
@@ -345,6 +345,6 @@ def _arguments(words: Sequence[str], line: CommandLine | None, strict: bool) -> 
 
 
 def _argument(written: str, word: str, values: list[str], joined: bool, line: CommandLine | None, strict: bool) -> Argument:
-    flag = line.find(word) if line is not None else None
+    flag = line.find_flag(word) if line is not None else None
     most = None if strict or flag is None or "=" in written else _MOST.get(flag.takes)
     return Argument(written, word, tuple(values[:most]), flag, joined)

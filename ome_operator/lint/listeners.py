@@ -50,7 +50,7 @@ def port_twice(subject: Subject) -> Iterator[RuleHit]:
 
 
 def _place(role: Role, start: Launch, listener: Listener) -> Location:
-    given = start.given(listener.name)
+    given = start.last_argument(listener.name)
     return locations.argument(role, given) if given is not None else locations.arguments(role)
 
 
@@ -85,24 +85,32 @@ def _listening(role: Role, start: Launch, *, leads: bool) -> Iterator[Listener]:
     group. Defaults are those of the program's version.
     """
     default = next((each.port for each in known_servers() if each.name == start.engine), 0)
-    port = number(start.raw("--port") or str(default))
+    port = number(start.raw_text("--port") or str(default))
     if port:
-        yield Listener("--port", port, start.raw("--host"))
-    metrics = number(start.raw("--prometheus-port")) if start.engine in ROUTERS else None
-    if metrics and start.given("--prometheus-port") is not None:
-        yield Listener("--prometheus-port", metrics, start.raw("--prometheus-host"))
+        yield Listener("--port", port, start.raw_text("--host"))
+    metrics = number(start.raw_text("--prometheus-port")) if start.engine in ROUTERS else None
+    if metrics and start.last_argument("--prometheus-port") is not None:
+        yield Listener("--prometheus-port", metrics, start.raw_text("--prometheus-host"))
     if start.engine != "sglang" or not leads:
         return
     for name in ("--nccl-port", _BOOTSTRAP):
-        listens = start.raw("--disaggregation-mode") == "prefill" if name == _BOOTSTRAP else start.given(name) is not None
-        if listens and (port := number(start.raw(name))):
+        listens = (
+            start.raw_text("--disaggregation-mode") == "prefill"
+            if name == _BOOTSTRAP
+            else start.last_argument(name) is not None
+        )
+        if listens and (port := number(start.raw_text(name))):
             yield Listener(name, port)
-    grpc = not start.on("--grpc-mode") and not start.on("--smg-grpc-mode") and start.given("--grpc-port") is not None
-    if grpc and (port := number(start.raw("--grpc-port"))):
+    grpc = (
+        not start.is_on("--grpc-mode")
+        and not start.is_on("--smg-grpc-mode")
+        and start.last_argument("--grpc-port") is not None
+    )
+    if grpc and (port := number(start.raw_text("--grpc-port"))):
         yield Listener("--grpc-port", port)
-    address = start.raw(_RENDEZVOUS)
+    address = start.raw_text(_RENDEZVOUS)
     # The host may refer to variables whose values only the kubelet knows; the port is known if it is a number.
-    if role.size > 1 and start.given(_RENDEZVOUS) is not None and (port := number(address.rpartition(":")[2])):
+    if role.size > 1 and start.last_argument(_RENDEZVOUS) is not None and (port := number(address.rpartition(":")[2])):
         yield Listener(_RENDEZVOUS, port)
 
 

@@ -16,10 +16,10 @@ from ome_operator.lint.sglang import Sizes, options
 from ome_operator.lint.subject import Manifest, Role, Subject, map_at
 
 
-def needed_memory(model: ModelFacts, start: Launch, found: Sizes) -> Memory | None:
+def needed_memory(model: ModelFacts, start: Launch, sizes: Sizes) -> Memory | None:
     """Return the memory that a rank of a server needs. Return None if a size or the model is not known well enough."""
-    shape = found.shape
-    return memory(model, shape, options(start, found)) if shape is not None else None
+    shape = sizes.shape
+    return memory(model, shape, options(start, sizes)) if shape is not None else None
 
 
 def share(start: Launch) -> float | None:
@@ -68,7 +68,9 @@ def _ranks(subject: Subject) -> Iterator[_Rank]:
         part, most = share(start), _most(subject, role)
         if most is None or part is None or subject.model is None or start.text("--device") == "cpu":
             continue
-        if any(start.given(flag) for flag in ("--cpu-offload-gb", "--enable-hierarchical-cache", "--offload-group-size")):
+        if any(
+            start.last_argument(flag) for flag in ("--cpu-offload-gb", "--enable-hierarchical-cache", "--offload-group-size")
+        ):
             continue
         needed = needed_memory(subject.model, start, found)
         if needed is not None:
@@ -88,10 +90,11 @@ def _ranks(subject: Subject) -> Iterator[_Rank]:
 def memory_short(subject: Subject) -> Iterator[RuleHit]:
     for rank in _ranks(subject):
         needed, available = rank.memory, rank.bytes * rank.share
-        missing = needed.needed - available
+        missing = needed.reserved_share_bytes - available
         if missing > 0 and subject.model is not None:
             message = (
-                f"a rank needs {needed.needed / GIB:.1f} GiB ({in_gib(needed.needed_parts)}), but {rank.share} of "
+                f"a rank needs {needed.reserved_share_bytes / GIB:.1f} GiB ({in_gib(needed.needed_parts)}), but "
+                f"{rank.share} of "
                 f"{rank.gpu}'s {rank.bytes / GIB:.0f} GiB is only {available / GIB:.1f}: {missing / GIB:.1f} GiB are missing"
             )
             yield RuleHit(
@@ -105,7 +108,11 @@ def _change(model: ModelFacts, rank: _Rank) -> str:
     """Return the smallest change with which the rank fits: a larger fraction of memory, more GPUs, or other GPUs."""
     needed, sizes = rank.memory, rank.sizes
     for more in SHARES:
-        if more > rank.share and needed.needed <= rank.bytes * more and needed.beside <= rank.bytes * (1 - more):
+        if (
+            more > rank.share
+            and needed.reserved_share_bytes <= rank.bytes * more
+            and needed.unreserved_share_bytes <= rank.bytes * (1 - more)
+        ):
             return f"write --mem-fraction-static={more}"
     for times in (2, 4, 8, 16):
         wider = sizes._replace(
@@ -114,7 +121,7 @@ def _change(model: ModelFacts, rank: _Rank) -> str:
             attention_dp=(sizes.attention_dp or 1) * times if (sizes.attention_dp or 1) > 1 else 1,
         )
         wide = needed_memory(model, rank.start, wider)
-        if wide is not None and wide.needed <= rank.bytes * rank.share:
+        if wide is not None and wide.reserved_share_bytes <= rank.bytes * rank.share:
             return f"write --tp-size={wider.tp} over {times} times as many GPUs"
     return "use GPUs with more memory, or a model with fewer or smaller weights"
 
@@ -129,8 +136,8 @@ def _change(model: ModelFacts, rank: _Rank) -> str:
 )
 def memory_beside(subject: Subject) -> Iterator[RuleHit]:
     for rank in _ranks(subject):
-        beside, left = rank.memory.beside, rank.bytes * (1 - rank.share)
-        if rank.start.given("--mem-fraction-static") and beside > left:
+        beside, left = rank.memory.unreserved_share_bytes, rank.bytes * (1 - rank.share)
+        if rank.start.last_argument("--mem-fraction-static") and beside > left:
             message = (
                 f"a share of {rank.share} of {rank.gpu}'s {rank.bytes / GIB:.0f} GiB leaves {left / GIB:.1f} GiB, but "
                 f"{in_gib(rank.memory.beside_parts)} need {beside / GIB:.1f}"
@@ -148,7 +155,7 @@ _HOST_POOL = ("--enable-hierarchical-cache", "--disaggregation-decode-retraction
 def _pool(start: Launch) -> str:
     """Return the flag with which a server keeps KV cache in host memory; "" if it keeps no KV cache in host memory."""
     first, second = _HOST_POOL
-    if start.on(first):
+    if start.is_on(first):
         return first
     return second if start.text(second) == "host_pool" else ""
 
@@ -172,7 +179,7 @@ def host_memory_short(subject: Subject) -> Iterator[RuleHit]:
             continue
         size, left = number(start.text("--hicache-size")) or 0, limit - _RESERVE
         asked = size * 10**9 * max(role.per_pod, 1)
-        if (not size and not start.given("--hicache-ratio") and left <= 0) or asked > max(left, 0):
+        if (not size and not start.last_argument("--hicache-ratio") and left <= 0) or asked > max(left, 0):
             each = f"{size} GB for each of {role.per_pod} ranks" if size else "a cache in host memory"
             message = f"{flag} keeps {each}, but the limit of {limit / GIB:.0f} GiB less a reserve of 10 GiB is not enough"
             lower = ", or lower --hicache-size" if size else f", or remove {flag}"
@@ -197,7 +204,7 @@ _BOUNDS = ("--max-total-tokens", "--mem-fraction-static")
 )
 def cpu_memory_unbounded(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched("sglang"):
-        if start.text("--device") != "cpu" or any(start.given(flag) for flag in _BOUNDS):
+        if start.text("--device") != "cpu" or any(start.last_argument(flag) for flag in _BOUNDS):
             continue
         if not all(_limited(pod) for pod in role.pods):
             message = f"{role.title} runs with --device=cpu, but has neither a memory limit nor --max-total-tokens"

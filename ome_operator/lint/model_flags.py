@@ -35,7 +35,7 @@ _OWN_DRAFT = frozenset({"DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM", "Deep
 )
 def model_missing(subject: Subject) -> Iterator[RuleHit]:
     for role, start, _ in engines(subject):
-        named = start.given("--model-path") is not None or start.given("--config") is not None
+        named = start.last_argument("--model-path") is not None or start.last_argument("--config") is not None
         behind = any(not word.startswith("-") for word in start.words[:1])
         if start.read_as is not None and not named and not behind:
             remedy = "add --model-path=$(MODEL_PATH), and the other arguments of the runtime that you need"
@@ -75,7 +75,7 @@ def context_beyond(subject: Subject) -> Iterator[RuleHit]:
     whole = subject.model.facts.context_length if subject.model is not None else None
     for role, start, _ in engines(subject):
         asked = number(start.text("--context-length"))
-        changed = start.may_be_on(_LONGER) or start.given("--json-model-override-args") is not None
+        changed = start.may_be_on(_LONGER) or start.last_argument("--json-model-override-args") is not None
         if whole and asked and asked > whole and not changed:
             message = f"--context-length is {asked}, but the model supports {whole}"
             yield RuleHit(
@@ -119,8 +119,8 @@ def code_refused(subject: Subject) -> Iterator[RuleHit]:
     named = subject.model is not None and subject.model.names_code
     for role, start in subject.launched("sglang", "vllm"):
         own = start.engine == "sglang" and named and kind is not None and kind not in _types()
-        refused = kind in _TOKENIZERS_OF_CODE and not start.on("--skip-tokenizer-init")
-        if (own or refused) and not start.on("--trust-remote-code"):
+        refused = kind in _TOKENIZERS_OF_CODE and not start.is_on("--skip-tokenizer-init")
+        if (own or refused) and not start.is_on("--trust-remote-code"):
             part = f"config.json names code for the model type {kind}" if own else f"the tokenizer of {kind} is code"
             message = f"--trust-remote-code is not given, but {part}, which is stored with the weights"
             yield RuleHit(locations.arguments(role), message, "read this code, then add --trust-remote-code")

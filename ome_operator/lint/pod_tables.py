@@ -58,7 +58,7 @@ class Grammar(NamedTuple):
     write: str
     """The instruction to the user what to write instead of a text that does not have this form."""
 
-    def accepts(self, text: str) -> bool:
+    def matches_whole(self, text: str) -> bool:
         """Return whether the whole text has the form of this grammar."""
         return re.fullmatch(self.pattern, text, re.DOTALL) is not None
 

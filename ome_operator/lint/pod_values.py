@@ -65,52 +65,52 @@ def _unknown(box: Manifest, spec: Manifest) -> Iterator[RefusedValue]:
                 yield RefusedValue((entries,), message, f"add it to {what} of the pod")
 
 
-def _object(value: Manifest, type_: str, path: tuple[str, ...], where: str) -> Iterator[RefusedValue]:
-    """Yield what is wrong with an object of a type. `where` is the path of the object as text, with positions in lists.
+def _object(value: Manifest, type_: str, path: tuple[str, ...], location: str) -> Iterator[RefusedValue]:
+    """Yield what is wrong with an object of a type. `location` is the path of the object as text, with positions in lists.
     Unknown fields are not reported, because other rules report them.
     """
     for name, form in pod_fields.field_forms(type_).items():
         if (inner := value.get(name)) is not None:
-            at = f"{where}.{name}" if where else name
+            at = f"{location}.{name}" if location else name
             field = (type_, name)
             found = [*_entries(inner, field, (*path, name), at)]
             if value.get("optional") is True:  # the pod starts without an object of this name
                 found = [each for each in found if not each.late]
             yield from found or _value(inner, form, (*path, name), at)
-    prefix = f"{where} " if where else "the pod "
+    prefix = f"{location} " if location else "the pod "
     for message, remedy in (*_missing(value, type_), *_ACROSS.get(type_, _nothing)(value)):
         yield RefusedValue(path, f"{prefix}{message}", remedy)
 
 
-def _entries(value: Any, field: tuple[str, str], path: tuple[str, ...], where: str) -> Iterator[RefusedValue]:
+def _entries(value: Any, field: tuple[str, str], path: tuple[str, ...], location: str) -> Iterator[RefusedValue]:
     """Yield the scalars that a field does not accept. Its value is a scalar, a list of scalars, or a map of labels."""
     if field in FORBIDDEN:
-        yield RefusedValue(path, f"{where} is given", FORBIDDEN[field])
+        yield RefusedValue(path, f"{location} is given", FORBIDDEN[field])
     elif field in LABELS and isinstance(value, Mapping):
         for key, text in value.items():
-            if not LABEL_KEY.accepts(str(key)):
-                yield RefusedValue(path, f"{where} has the key {as_yaml(key)}", LABEL_KEY.write)
-            elif isinstance(text, str) and not LABEL_VALUE.accepts(text):
-                yield RefusedValue(path, f"{where}.{key} is {as_yaml(text)}", LABEL_VALUE.write)
+            if not LABEL_KEY.matches_whole(str(key)):
+                yield RefusedValue(path, f"{location} has the key {as_yaml(key)}", LABEL_KEY.write)
+            elif isinstance(text, str) and not LABEL_VALUE.matches_whole(text):
+                yield RefusedValue(path, f"{location}.{key} is {as_yaml(text)}", LABEL_VALUE.write)
     elif isinstance(value, list):
         for number, entry in enumerate(value):
             if remedy := _refused(entry, field, pointer=True):
-                yield RefusedValue(path, f"{where}[{number}] is {as_yaml(entry)}", remedy, late=field in LATE)
-        yield from _equals(value, field, path, where)
+                yield RefusedValue(path, f"{location}[{number}] is {as_yaml(entry)}", remedy, late=field in LATE)
+        yield from _equals(value, field, path, location)
     elif not pod_fields.field_forms(field[0])[field[1]].startswith("[]") and (
         remedy := _refused(value, field, pointer=field in POINTERS)
     ):
-        yield RefusedValue(path, f"{where} is {as_yaml(value)}", remedy, late=field in LATE)
+        yield RefusedValue(path, f"{location} is {as_yaml(value)}", remedy, late=field in LATE)
 
 
-def _equals(entries: list[Any], field: tuple[str, str], path: tuple[str, ...], where: str) -> Iterator[RefusedValue]:
+def _equals(entries: list[Any], field: tuple[str, str], path: tuple[str, ...], location: str) -> Iterator[RefusedValue]:
     """Yield the entries of a list that are equal to an earlier entry, although the entries of this list must differ."""
     seen = set[tuple[str, ...]]()
     for number, entry in enumerate(entries if field in UNIQUE else ()):
         values = tuple(str(entry.get(name)) for name in UNIQUE[field]) if isinstance(entry, Mapping) else ()
         if values and values in seen:
             message = (
-                f"{where}[{number}] has the same {' and '.join(UNIQUE[field])} as an entry before it: {', '.join(values)}"
+                f"{location}[{number}] has the same {' and '.join(UNIQUE[field])} as an entry before it: {', '.join(values)}"
             )
             yield RefusedValue(path, message, "remove one of the two, or change it")
         seen.add(values)
@@ -129,18 +129,18 @@ def _missing(value: Manifest, type_: str) -> Iterator[tuple[str, str]]:
             yield f"has {' and '.join(given)}", "keep one of them"
 
 
-def _value(value: Any, form: str, path: tuple[str, ...], where: str) -> Iterator[RefusedValue]:
+def _value(value: Any, form: str, path: tuple[str, ...], location: str) -> Iterator[RefusedValue]:
     """Yield what is wrong with a value that must have the form `form`, one of those in `pod_fields.forms`."""
     if form.startswith("[]") and isinstance(value, list):
         for number, entry in enumerate(value):
-            yield from _value(entry, form[2:], path, f"{where}[{number}]")
+            yield from _value(entry, form[2:], path, f"{location}[{number}]")
     elif form.startswith("{}") and isinstance(value, Mapping):
         for key, entry in value.items():
-            yield from _value(entry, form[2:], path, f"{where}.{key}")
+            yield from _value(entry, form[2:], path, f"{location}.{key}")
     elif form[:1].isupper() and isinstance(value, Mapping):
-        yield from _object(value, form, path, where)
+        yield from _object(value, form, path, location)
     elif remedy := correction(value, form):
-        yield RefusedValue(path, f"{where} is {as_yaml(value)}", remedy)
+        yield RefusedValue(path, f"{location} is {as_yaml(value)}", remedy)
 
 
 def _refused(value: Any, field: tuple[str, str], *, pointer: bool) -> str:
@@ -156,7 +156,7 @@ def _refused(value: Any, field: tuple[str, str], *, pointer: bool) -> str:
         octal = " (0644 and 0o644 are octal, 644 is not)" if bounds == MODE else ""
         return f"write a number from {bounds[0]} to {bounds[1]}{octal}"
     grammar = PATTERNS.get(field) or LATE.get(field)
-    return grammar.write if grammar is not None and isinstance(value, str) and not grammar.accepts(value) else ""
+    return grammar.write if grammar is not None and isinstance(value, str) and not grammar.matches_whole(value) else ""
 
 
 Problems = Iterator[tuple[str, str]]
@@ -276,7 +276,7 @@ def _volume(volume: Manifest) -> Problems:
 def _toleration(item: Manifest) -> Problems:
     if item.get("operator") == "Exists" and item.get("value"):
         yield f"has the operator Exists and the value {as_yaml(item['value'])}", "remove the value, or write operator: Equal"
-    elif isinstance(item.get("value"), str) and not LABEL_VALUE.accepts(item["value"]):
+    elif isinstance(item.get("value"), str) and not LABEL_VALUE.matches_whole(item["value"]):
         yield f"has the value {as_yaml(item['value'])}", LABEL_VALUE.write
     if not item.get("key") and item.get("operator") != "Exists":
         yield "has no key", "add the key of the taint, or write operator: Exists to tolerate every taint"
@@ -295,7 +295,7 @@ def _expression(item: Manifest) -> Problems:
 def _resources(resources: Manifest) -> Problems:
     limits, requests = map_at(resources, "limits"), map_at(resources, "requests")
     for device, amount in {**requests, **limits}.items():
-        if not RESOURCE.accepts(str(device)):
+        if not RESOURCE.matches_whole(str(device)):
             yield f"asks for {as_yaml(device)}", RESOURCE.write
             continue
         number = quantity.parse(amount)

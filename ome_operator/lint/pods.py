@@ -162,7 +162,7 @@ def _tiny(role: Role) -> str:
 )
 def port_differs(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched():
-        given, ports = start.given("--port"), items(role.container, "ports")
+        given, ports = start.last_argument("--port"), items(role.container, "ports")
         named = next((port for port in ports if port.get("name") == "http"), ports[0] if ports else None)
         told = number(given.values[0]) if given is not None and given.values else None
         declared = named.get("containerPort") if named is not None else None
@@ -181,7 +181,7 @@ def port_differs(subject: Subject) -> Iterator[RuleHit]:
 )
 def router_port_differs(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched(*ROUTERS):
-        if not start.on("--service-discovery"):
+        if not start.is_on("--service-discovery"):
             continue
         asked = number(start.text("--service-discovery-port"))
         for engine, server in subject.launched("sglang"):

@@ -28,7 +28,7 @@ def _has_choice(role: Role, start: Launch) -> bool:
     """
     several = [max(part.min_replicas or 0, part.max_replicas or 0) for _, _, part in role.written]
     groups = next((number for number in several if number), 0)
-    return groups != 1 and not start.on("--disable-radix-cache")
+    return groups != 1 and not start.is_on("--disable-radix-cache")
 
 
 @rule(
@@ -44,8 +44,8 @@ def cache_aware_random(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched(SGLANG_ROUTER):
         known = start.version and numbers(start.version)[:3] <= _RANDOM_UNTIL
         choice = subject.apart is not None and _has_choice(*subject.apart[0])
-        if known and choice and start.on("--pd-disaggregation") and _policy(start, "prefill") == "cache_aware":
-            chosen = start.given("--prefill-policy") or start.given("--policy")
+        if known and choice and start.is_on("--pd-disaggregation") and _policy(start, "prefill") == "cache_aware":
+            chosen = start.last_argument("--prefill-policy") or start.last_argument("--policy")
             default = "" if chosen is not None else ", its default"
             message = f"{start.engine} {start.version} with --pd-disaggregation ignores the policy cache_aware{default}"
             remedy = (
@@ -65,7 +65,7 @@ def cache_aware_random(subject: Subject) -> Iterator[RuleHit]:
 def routing_key_unchecked(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched(*ROUTERS):
         for flag in ("--prefill-policy", "--policy"):
-            given = start.given(flag)
+            given = start.last_argument(flag)
             if given is not None and given.values and given.values[0] in _KEYED:
                 message = f"{flag} is {given.values[0]}, which needs the header {_KEY} to keep a conversation on an engine"
                 yield RuleHit(
@@ -84,7 +84,7 @@ def adapters_unroutable(subject: Subject) -> Iterator[RuleHit]:
     with_adapters = [
         engine
         for engine, server in subject.launched("sglang")
-        if server.on("--enable-lora") or server.given("--lora-paths") is not None
+        if server.is_on("--enable-lora") or server.last_argument("--lora-paths") is not None
     ]
     for role, _ in subject.launched(SMG):
         if with_adapters:

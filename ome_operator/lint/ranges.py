@@ -15,17 +15,17 @@ from ome_operator.lint.subject import Subject
 class Range(NamedTuple):
     """The values that a flag may have. Bounds that are None do not apply."""
 
-    least: float | None = None
+    minimum: float | None = None
     most: float | None = None
     above: float | None = None
     below: float | None = None
     other: float | None = None
     """A single value that the flag must not have."""
 
-    def holds(self, value: float) -> bool:
+    def contains(self, value: float) -> bool:
         """Return whether a value is in the range."""
         return (
-            (self.least is None or value >= self.least)
+            (self.minimum is None or value >= self.minimum)
             and (self.most is None or value <= self.most)
             and (self.above is None or value > self.above)
             and (self.below is None or value < self.below)
@@ -36,7 +36,7 @@ class Range(NamedTuple):
         messages = [
             f"{word} {bound:g}"
             for word, bound in (
-                ("above", self.above), ("at least", self.least), ("below", self.below), ("at most", self.most),
+                ("above", self.above), ("at least", self.minimum), ("below", self.below), ("at most", self.most),
                 ("other than", self.other),
             )
             if bound is not None
@@ -44,8 +44,8 @@ class Range(NamedTuple):
         return " and ".join(messages)
 
 
-_SHARE, _POSITIVE, _PORT = Range(above=0, below=1), Range(least=1), Range(least=1, most=65535)
-_NOT_NEGATIVE = Range(least=0)
+_SHARE, _POSITIVE, _PORT = Range(above=0, below=1), Range(minimum=1), Range(minimum=1, most=65535)
+_NOT_NEGATIVE = Range(minimum=0)
 RANGES: Mapping[str, Mapping[str, Range]] = {
     "sglang": {
         "--mem-fraction-static": _SHARE,
@@ -88,8 +88,8 @@ _UNLESS: Mapping[str, Mapping[str, Range]] = {
     "--disable-retries": {
         "--retry-max-retries": _POSITIVE,
         "--retry-initial-backoff-ms": _POSITIVE,
-        "--retry-backoff-multiplier": Range(least=1),
-        "--retry-jitter-factor": Range(least=0, most=1),
+        "--retry-backoff-multiplier": Range(minimum=1),
+        "--retry-jitter-factor": Range(minimum=0, most=1),
     },
     "--disable-circuit-breaker": {
         "--cb-failure-threshold": _POSITIVE,
@@ -102,8 +102,8 @@ _UNLESS: Mapping[str, Mapping[str, Range]] = {
 """Maps a switch of sglang-router to flags and their values: the configuration check of the router requires these values
 while the switch is off. The key "" has the flags whose values are always checked (sgl-router/src/config/validation.rs)."""
 _CACHE_AWARE = {
-    "--cache-threshold": Range(least=0, most=1),
-    "--balance-rel-threshold": Range(least=1),
+    "--cache-threshold": Range(minimum=0, most=1),
+    "--balance-rel-threshold": Range(minimum=1),
     "--eviction-interval-secs": _POSITIVE,
     "--max-tree-size": _POSITIVE,
 }
@@ -115,8 +115,8 @@ def allowed_ranges(start: Launch) -> Mapping[str, Range]:
     found = dict(RANGES.get(start.engine, {}))
     if start.engine == SGLANG_ROUTER:
         for switch, ranges in _UNLESS.items():
-            found |= ranges if not switch or not start.on(switch) else {}
-        found |= _CACHE_AWARE if start.raw("--policy") == "cache_aware" else {}
+            found |= ranges if not switch or not start.is_on(switch) else {}
+        found |= _CACHE_AWARE if start.raw_text("--policy") == "cache_aware" else {}
     return found
 
 
@@ -130,10 +130,10 @@ def allowed_ranges(start: Launch) -> Mapping[str, Range]:
 def flag_range(subject: Subject) -> Iterator[RuleHit]:
     for role, start in all_launches(subject):
         for name, valid in allowed_ranges(start).items():
-            given = start.given(name)
-            value = _number(start.raw(name)) if given is not None else None
-            if given is not None and value is not None and not valid.holds(value):
-                message = f"{given.word} is {start.raw(name)}, which is not {valid}"
+            given = start.last_argument(name)
+            value = _number(start.raw_text(name)) if given is not None else None
+            if given is not None and value is not None and not valid.contains(value):
+                message = f"{given.word} is {start.raw_text(name)}, which is not {valid}"
                 yield RuleHit(locations.argument(role, given), message, f"write a value {valid}")
 
 
@@ -154,7 +154,7 @@ def _number(text: str) -> float | None:
 def buckets_invalid(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched("sglang"):
         for name in _BUCKETS:
-            given = start.given(name)
+            given = start.last_argument(name)
             if given is not None and given.values and not any("$" in word for word in given.values):
                 wrong = _bad_buckets(given.values[0], given.values[1:])
                 if wrong:

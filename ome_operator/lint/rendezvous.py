@@ -25,9 +25,14 @@ _PORTLESS = re.compile(r"(?:\$\((?:LWS_\w+|POD_NAME|POD_IP|HOSTNAME|NAMESPACE)\)
 def address_own(subject: Subject) -> Iterator[RuleHit]:
     for role, start, _ in engines(subject):
         others = role.others
-        if others is None or others.given("--nnodes") is None or others.engine != start.engine or others.on("--use-ray"):
+        if (
+            others is None
+            or others.last_argument("--nnodes") is None
+            or others.engine != start.engine
+            or others.is_on("--use-ray")
+        ):
             continue
-        address = others.raw("--dist-init-addr")
+        address = others.raw_text("--dist-init-addr")
         if not address or _OWN.fullmatch(address):
             message = f"--dist-init-addr is {address or 'not given'} in a group of {role.size} pods"
             remedy = "write --dist-init-addr=$(LWS_LEADER_ADDRESS):5757"
@@ -45,9 +50,14 @@ def address_own(subject: Subject) -> Iterator[RuleHit]:
 def rank_fixed(subject: Subject) -> Iterator[RuleHit]:
     for role, start, _ in engines(subject):
         others = role.others
-        if others is None or others.given("--nnodes") is None or others.engine != start.engine or others.on("--use-ray"):
+        if (
+            others is None
+            or others.last_argument("--nnodes") is None
+            or others.engine != start.engine
+            or others.is_on("--use-ray")
+        ):
             continue
-        rank = others.whole("--node-rank")
+        rank = others.whole_number("--node-rank")
         if rank is not None and (rank == 0 or role.size > 2):
             message = f"all pods but rank 0 have --node-rank {rank} in a group of {role.size} pods"
             yield RuleHit(
@@ -64,8 +74,8 @@ def rank_fixed(subject: Subject) -> Iterator[RuleHit]:
 )
 def address_portless(subject: Subject) -> Iterator[RuleHit]:
     for role, start, _ in engines(subject):
-        address = start.raw("--dist-init-addr")
-        if start.given("--dist-init-addr") is not None and _PORTLESS.fullmatch(address):
+        address = start.raw_text("--dist-init-addr")
+        if start.last_argument("--dist-init-addr") is not None and _PORTLESS.fullmatch(address):
             message = f"--dist-init-addr is {address}, which has no port"
             yield RuleHit(locate_flag(role, start, "--dist-init-addr"), message, f"write --dist-init-addr={address}:5757")
 
@@ -80,7 +90,7 @@ def address_portless(subject: Subject) -> Iterator[RuleHit]:
 )
 def rank_of_name(subject: Subject) -> Iterator[RuleHit]:
     for role, start, _ in engines(subject):
-        text = start.raw("--node-rank")
+        text = start.raw_text("--node-rank")
         if re.search(r"\b(POD_NAME|HOSTNAME)\b", text):
             message = f"--node-rank is {text}"
             yield RuleHit(locate_flag(role, start, "--node-rank"), message, "write --node-rank=$(LWS_WORKER_INDEX)")

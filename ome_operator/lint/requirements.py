@@ -42,9 +42,9 @@ class _Server(NamedTuple):
             return _SIZES[name][1]
         if name in data.ATTENTION:
             own = data.ATTENTION[name]
-            return own if self.start.given(own) is not None else "--attention-backend"
+            return own if self.start.last_argument(own) is not None else "--attention-backend"
         if name == data.LORA:
-            return "--lora-paths" if self.start.given("--lora-paths") is not None else "--enable-lora"
+            return "--lora-paths" if self.start.last_argument("--lora-paths") is not None else "--enable-lora"
         return {_ALL_TO_ALL: _BACKEND, data.ARCHITECTURE: ""}.get(name, name)
 
     def value(self, name: str) -> str | None:
@@ -60,27 +60,27 @@ class _Server(NamedTuple):
         text = (self.found.backend or "none") if flag == _BACKEND else self.start.text(flag)
         return None if "$" in text else text.upper() if name == _ALGORITHM else text  # SGLang ignores its case
 
-    def holds(self, name: str, wanted: Condition) -> bool | None:
+    def condition_holds(self, name: str, condition: Condition) -> bool | None:
         """Return whether a condition holds; None if that is unknown."""
-        if wanted.kind in (data.ON, data.OFF):
+        if condition.kind in (data.ON, data.OFF):
             flag = self.flag(name)
-            on = self.start.on(flag) or (flag == "--lora-paths" and self.start.given(flag) is not None)
-            return on == (wanted.kind == data.ON)
-        if wanted.kind in (data.GIVEN, data.ABSENT):
-            given = name not in _SIZES and self.start.given(name) is not None
-            return given == (wanted.kind == data.GIVEN)
+            on = self.start.is_on(flag) or (flag == "--lora-paths" and self.start.last_argument(flag) is not None)
+            return on == (condition.kind == data.ON)
+        if condition.kind in (data.GIVEN, data.ABSENT):
+            given = name not in _SIZES and self.start.last_argument(name) is not None
+            return given == (condition.kind == data.GIVEN)
         value = self.value(name)
         if value is None:
             return None
         if not value:
-            return wanted.or_absent if wanted.kind == data.ONE_OF else None
-        if wanted.kind in (data.ONE_OF, data.NONE_OF):
-            return (value in wanted.words) == (wanted.kind == data.ONE_OF)
-        return self._compared(value, wanted)
+            return condition.or_absent if condition.kind == data.ONE_OF else None
+        if condition.kind in (data.ONE_OF, data.NONE_OF):
+            return (value in condition.words) == (condition.kind == data.ONE_OF)
+        return self._compared(value, condition)
 
-    def _compared(self, value: str, wanted: Condition) -> bool | None:
-        named = wanted.kind in (data.EQUALS, data.OTHER_THAN)
-        bound = self.value(" ".join(wanted.words)) if named else wanted.words[0]
+    def _compared(self, value: str, condition: Condition) -> bool | None:
+        named = condition.kind in (data.EQUALS, data.OTHER_THAN)
+        bound = self.value(" ".join(condition.words)) if named else condition.words[0]
         here, there = _amount(value), _amount(bound or "")
         if here is None or there is None:
             return None
@@ -91,21 +91,21 @@ class _Server(NamedTuple):
             data.AT_LEAST: here >= there,
             data.AT_MOST: here <= there,
         }
-        return compared[wanted.kind]
+        return compared[condition.kind]
 
-    def applies(self, row: Requirement) -> bool:
+    def check_applies(self, row: Requirement) -> bool:
         """Return whether a check of SGLang applies to the server: all conditions of its `when` certainly hold."""
         conditions = row.when or {name: Condition(data.GIVEN) for name in row.needs}
-        return all(self.holds(name, wanted) for name, wanted in conditions.items())
+        return all(self.condition_holds(name, wanted) for name, wanted in conditions.items())
 
-    def written(self, name: str) -> str:
+    def text_of(self, name: str) -> str:
         """Return the text of a flag as it is set, such as `--flag=value`, or the name of a size with its value."""
         if name in _SIZES:
             return f"{name} {self.value(name)}"
         if name == data.ARCHITECTURE:
             return f"the architecture {self.architecture}"
         value, flag = self.value(name), self.flag(name)
-        switch = self.start.on(flag) and not self.start.text(flag)
+        switch = self.start.is_on(flag) and not self.start.text(flag)
         return flag if switch or not value else f"{flag}={value}"
 
 
@@ -119,50 +119,50 @@ def _amount(text: str) -> float | None:
         return None
 
 
-def _wanted(server: _Server, name: str, wanted: Condition) -> str:
+def _wanted(server: _Server, name: str, condition: Condition) -> str:
     """Return the text of what a condition requires. In the message, the text follows the word `requires`."""
-    if wanted.kind == data.EQUALS:
-        return f"{name} equal to {' '.join(wanted.words)}"
-    if wanted.kind in (data.AT_LEAST, data.AT_MOST, data.ABOVE):
-        return f"{name} {wanted.kind} {wanted.words[0]}"
+    if condition.kind == data.EQUALS:
+        return f"{name} equal to {' '.join(condition.words)}"
+    if condition.kind in (data.AT_LEAST, data.AT_MOST, data.ABOVE):
+        return f"{name} {condition.kind} {condition.words[0]}"
     if name == _ALL_TO_ALL:
-        return f"an {name} of {' or '.join(wanted.words)}"
-    return f"{server.flag(name)}={' or '.join(wanted.words)}" if wanted.words else server.flag(name)
+        return f"an {name} of {' or '.join(condition.words)}"
+    return f"{server.flag(name)}={' or '.join(condition.words)}" if condition.words else server.flag(name)
 
 
-def _alone(name: str, actual: str | None, wanted: Condition) -> tuple[str, str]:
+def _alone(name: str, actual: str | None, condition: Condition) -> tuple[str, str]:
     """Return (what is wrong, remedy) for the value of a flag that SGLang rejects regardless of the other flags."""
-    if wanted.kind == data.NONE_OF:
+    if condition.kind == data.NONE_OF:
         return f"{name} is {actual}, which the engine rejects", "write another value, or remove the flag"
-    bound = " ".join((wanted.kind, *wanted.words))
+    bound = " ".join((condition.kind, *condition.words))
     return f"{name} is {actual}, but has to be {bound}", f"write a value {bound}, or remove the flag"
 
 
-def _message_and_remedy(server: _Server, row: Requirement, name: str, wanted: Condition) -> tuple[str, str]:
+def _message_and_remedy(server: _Server, row: Requirement, name: str, condition: Condition) -> tuple[str, str]:
     """Return (what is wrong, remedy) for a condition of `needs` that the server does not meet."""
     actual, flag = server.value(name), server.flag(name)
     if not row.when:
-        return _alone(name, actual, wanted)
+        return _alone(name, actual, condition)
     # If a flag is in `when` and in `needs`, only the value that it needs is stated: `--a=x requires --a=y` would be longer
     # and would not say more.
-    subjects = [server.written(each) for each in row.when if each not in (name, _ALL_TO_ALL)] or [server.written(name)]
+    subjects = [server.text_of(each) for each in row.when if each not in (name, _ALL_TO_ALL)] or [server.text_of(name)]
     subject = " with ".join(dict.fromkeys(subjects))
     named = (server.flag(each) for each in row.when if each != name)
     first = next((each for each in named if each.startswith("--") and each != flag), flag)
     if name == data.ARCHITECTURE:
-        known = " or ".join(wanted.words)
+        known = " or ".join(condition.words)
         return f"{subject} works only with the architecture {known}, and the model's is {actual}", f"remove {first}"
-    if wanted.kind == data.OTHER_THAN:
-        return f"{name} and {wanted.words[0]} are both {actual}", f"write another port for {name}"
-    if wanted.kind in (data.OFF, data.ABSENT, data.NONE_OF):
+    if condition.kind == data.OTHER_THAN:
+        return f"{name} and {condition.words[0]} are both {actual}", f"write another port for {name}"
+    if condition.kind in (data.OFF, data.ABSENT, data.NONE_OF):
         if name == _ALL_TO_ALL:
             return f"{subject} works only with an all-to-all backend", f"add {_BACKEND}=deepep, or remove {first}"
-        return f"{subject} and {server.written(name)} exclude each other", "remove one of the two"
+        return f"{subject} and {server.text_of(name)} exclude each other", "remove one of the two"
     is_set = f"but it is {actual}" if actual else "which is not given"
-    message = f"{subject} requires {_wanted(server, name, wanted)}, {is_set}"
+    message = f"{subject} requires {_wanted(server, name, condition)}, {is_set}"
     if name in _SIZES:
         return message, f"change {_SIZES[name][1]}, or remove {first}"
-    value = f"={wanted.words[0]}" if wanted.kind == data.ONE_OF else " with a value" if wanted.words else ""
+    value = f"={condition.words[0]}" if condition.kind == data.ONE_OF else " with a value" if condition.words else ""
     return message, f"write {flag}{value}, or remove {first}"
 
 
@@ -180,22 +180,24 @@ def requirement_missing(subject: Subject) -> Iterator[RuleHit]:
             continue
         server = _Server(start, found, _architecture(subject, start))
         for row in requirements():
-            for name, wanted in row.needs.items() if server.applies(row) else ():
-                if server.holds(name, wanted) is False or (wanted.kind == data.ONE_OF and _unset(server, name, wanted)):
+            for name, wanted in row.needs.items() if server.check_applies(row) else ():
+                if server.condition_holds(name, wanted) is False or (
+                    wanted.kind == data.ONE_OF and _unset(server, name, wanted)
+                ):
                     message, remedy = _message_and_remedy(server, row, name, wanted)
                     flags = (server.flag(each) for each in (name, *row.when))
                     yield RuleHit(locate_flag(role, start, *(flag for flag in flags if flag)), message, remedy)
 
 
-def _unset(server: _Server, name: str, wanted: Condition) -> bool:
-    return server.value(name) == "" and not wanted.or_absent
+def _unset(server: _Server, name: str, condition: Condition) -> bool:
+    return server.value(name) == "" and not condition.or_absent
 
 
 def _architecture(subject: Subject, start: Launch) -> str | None:
     """Return the architecture of the model, as the engine reads it; None if it is not known, or if an argument changes
     it.
     """
-    changed = start.given("--json-model-override-args") is not None
+    changed = start.last_argument("--json-model-override-args") is not None
     return None if subject.model is None or changed else subject.model.facts.architecture
 
 
@@ -209,7 +211,7 @@ def _architecture(subject: Subject, start: Launch) -> str | None:
 def json_invalid(subject: Subject) -> Iterator[RuleHit]:
     for role, start, _ in engines(subject):
         for flag in _JSON:
-            given = start.given(flag)
+            given = start.last_argument(flag)
             text = given.values[0] if given is not None and given.values else ""
             if given is not None and text and "$" not in text and not is_json(text):
                 yield RuleHit(locations.argument(role, given), f"{flag} is {text}", "write a JSON object, such as {}")
@@ -229,28 +231,28 @@ _SMALL = 1024
 2,048 to 16,384."""
 
 
-def _chunk(start: Launch, found: Sizes) -> int | None:
+def _chunk(start: Launch, sizes: Sizes) -> int | None:
     """Return the number of tokens in a prefill chunk of each attention group. Return None if the size of a chunk is not set
     or unknown, if there is only one group, and for a decode engine.
     """
-    chunk = start.whole("--chunked-prefill-size")
+    chunk = start.whole_number("--chunked-prefill-size")
     decode = start.text("--disaggregation-mode") == "decode"
-    if decode or chunk is None or chunk <= 0 or not found.attention_dp or found.attention_dp == 1:
+    if decode or chunk is None or chunk <= 0 or not sizes.attention_dp or sizes.attention_dp == 1:
         return None
-    return chunk // found.attention_dp
+    return chunk // sizes.attention_dp
 
 
-def _divided(start: Launch, found: Sizes) -> str:
+def _divided(start: Launch, sizes: Sizes) -> str:
     return (
-        f"--chunked-prefill-size is {start.text('--chunked-prefill-size')} for all {found.attention_dp} attention groups "
-        f"together, so that each reads {_chunk(start, found)} tokens of prompts in a step"
+        f"--chunked-prefill-size is {start.text('--chunked-prefill-size')} for all {sizes.attention_dp} attention groups "
+        f"together, so that each reads {_chunk(start, sizes)} tokens of prompts in a step"
     )
 
 
 _REPLACED = (
     _Replaced(
         "--enable-dp-attention",
-        lambda start, found: start.on("--enable-dp-attention") and found.attention_dp == 1,
+        lambda start, found: start.is_on("--enable-dp-attention") and found.attention_dp == 1,
         lambda start, found: "--enable-dp-attention without a size is the same as no DP attention",
         "write --attn-dp-size with the number of attention groups, or remove the flag",
     ),
@@ -269,9 +271,9 @@ _REPLACED = (
     _Replaced(
         "--disable-radix-cache",
         lambda start, found: (
-            start.on("--disable-radix-cache")
+            start.is_on("--disable-radix-cache")
             and start.text("--disaggregation-mode") == "decode"
-            and start.on("--disaggregation-decode-enable-radix-cache")
+            and start.is_on("--disaggregation-decode-enable-radix-cache")
         ),
         lambda start, found: "--disaggregation-decode-enable-radix-cache turns on what --disable-radix-cache turns off",
         "remove one of the two flags",

@@ -44,10 +44,10 @@ def mode_alone(subject: Subject) -> Iterator[RuleHit]:
 def selector_misses(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched(*ROUTERS):
         for flag, titles in _ASKS.items():
-            given = start.given(flag)
+            given = start.last_argument(flag)
             wanted = _wanted(start, flag)
             engines = [engine for title in titles if (engine := subject.role(title)) is not None]
-            if given is None or not engines or not wanted.keys() & _OURS or not start.on("--service-discovery"):
+            if given is None or not engines or not wanted.keys() & _OURS or not start.is_on("--service-discovery"):
                 continue
             misses = [_missing(wanted, engine) for engine in engines]
             if all(misses):
@@ -62,7 +62,7 @@ def _wanted(start: Launch, flag: str) -> Mapping[str, str]:
     """Return the labels in the selector that the flag sets, with their values. Words that contain a variable, and the
     label of the revision, are left out.
     """
-    given = start.given(flag)
+    given = start.last_argument(flag)
     words = " ".join(given.values).split() if given is not None else []
     pairs = (word.partition("=") for word in words if "=" in word and "$" not in word)
     return {key: value for key, _, value in pairs if key != keys.REVISION}
@@ -84,7 +84,7 @@ def _missing(wanted: Mapping[str, str], engine: Role) -> list[tuple[str, str]]:
 )
 def router_everywhere(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched(*ROUTERS):
-        if start.on("--service-discovery") and start.given("--service-discovery-namespace") is None:
+        if start.is_on("--service-discovery") and start.last_argument("--service-discovery-namespace") is None:
             remedy = "add --service-discovery-namespace=$(NAMESPACE)"
             yield RuleHit(
                 locate_flag(role, start, "--service-discovery"), "--service-discovery-namespace is not given", remedy
@@ -101,7 +101,7 @@ def router_everywhere(subject: Subject) -> Iterator[RuleHit]:
 )
 def router_whole(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched(*ROUTERS):
-        pairs = any(start.on(flag) for flag in ("--pd-disaggregation", "--enable-igw", "--mini-lb"))
+        pairs = any(start.is_on(flag) for flag in ("--pd-disaggregation", "--enable-igw", "--mini-lb"))
         if subject.apart is not None and not pairs and start.line is not None:
             yield RuleHit(locations.arguments(role), "--pd-disaggregation is not given", "add --pd-disaggregation")
 
@@ -117,7 +117,7 @@ def router_whole(subject: Subject) -> Iterator[RuleHit]:
 def router_hurried(subject: Subject) -> Iterator[RuleHit]:
     starts = [seconds for engine, _ in subject.launched("sglang", "vllm") if (seconds := _start(engine))]
     for role, start in subject.launched(*ROUTERS):
-        given = start.given("--worker-startup-timeout-secs")
+        given = start.last_argument("--worker-startup-timeout-secs")
         waits = number(given.values[0]) if given is not None and given.values else None
         if given is not None and waits and starts and waits < max(starts):
             message = f"the router waits {waits} s for a worker, but the startupProbe allows {max(starts)} s"
@@ -149,7 +149,7 @@ def circuits_open(subject: Subject) -> Iterator[RuleHit]:
     flag = "--cb-timeout-duration-secs"
     for role, start in subject.launched(*ROUTERS):
         seconds = number(start.text(flag))
-        off = any(start.on(word) for word in ("--disable-circuit-breaker", "--mini-lb"))
+        off = any(start.is_on(word) for word in ("--disable-circuit-breaker", "--mini-lb"))
         if start.line is not None and seconds and seconds > _OPEN_AT_MOST_S and not off:
             message = f"{flag} is {seconds}, so if all engines fail for a second, all requests fail for {seconds} s"
             yield RuleHit(locate_flag(role, start, flag), message, f"write {flag}=1 and --cb-success-threshold=1")

@@ -167,7 +167,7 @@ def runtime_elsewhere(subject: Subject) -> Iterator[RuleHit]:
 )
 def reference_missing(subject: Subject) -> Iterator[RuleHit]:
     """Yield a hit for each reference to an object that is not known."""
-    for field, sentence in subject.dangling:
+    for field, sentence in subject.dangling_references:
         message, remedy = split_error(sentence)
         yield RuleHit(Location(locations.service(subject).object, field), message, remedy)
 

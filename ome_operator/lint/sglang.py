@@ -82,10 +82,10 @@ def sizes(start: Launch) -> Sizes:
     """Return the parallel sizes of a server. The result is cached, because a dozen rules need it."""
     tp, pp, dp = (_size(start, name) for name in ("--tp-size", "--pp-size", "--dp-size"))
     attention, copies = _size(start, "--attn-dp-size"), dp
-    if start.on("--enable-dp-attention") and attention in (None, 1):
+    if start.is_on("--enable-dp-attention") and attention in (None, 1):
         attention, copies = dp, 1
     backend = start.text("--moe-a2a-backend")
-    backend = "deepep" if start.on("--enable-deepep-moe") else "" if backend == "none" else backend
+    backend = "deepep" if start.is_on("--enable-deepep-moe") else "" if backend == "none" else backend
     return Sizes(
         tp=tp,
         pp=pp,
@@ -128,11 +128,11 @@ def graph_batch(start: Launch) -> int | None:
     """Return the largest batch for which decode captures CUDA graphs, in requests. Return None if no argument sets it,
     and 0 if CUDA graphs are disabled.
     """
-    disabled = start.on("--disable-cuda-graph") or start.text("--cuda-graph-backend-decode") == "disabled"
+    disabled = start.is_on("--disable-cuda-graph") or start.text("--cuda-graph-backend-decode") == "disabled"
     if disabled:
         return 0
     for name in ("--cuda-graph-bs-decode", "--cuda-graph-bs"):
-        given = start.given(name)
+        given = start.last_argument(name)
         if given is not None:
             batches = [number(word) for word in given.values]
             return None if None in batches or not batches else max(batch for batch in batches if batch is not None)

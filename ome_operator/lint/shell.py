@@ -41,7 +41,7 @@ class Command(NamedTuple):
     """The words without quotes, with known variables expanded. Other expansions are left as they are written."""
     loose: frozenset[int]
     """Positions of the words that may stand for several words or for none, because they are unquoted unknown expansions."""
-    certain: bool
+    is_certain: bool
     """Whether the command runs exactly as it is written in every pod; False inside of a branch or a function, after `||`, in
     a loop over values, and for a command that a loop starts in the background."""
 
@@ -103,7 +103,7 @@ def _inner(command: Command, known: Mapping[str, str], depth: int) -> Iterator[C
         return
     script = next((word for word in rest[option + 1 :] if not word.startswith("-")), "")
     for each in commands(script, known, depth + 1) if re.search(r"\s", script) else ():
-        yield each._replace(certain=each.certain and command.certain)
+        yield each._replace(is_certain=each.is_certain and command.is_certain)
 
 
 def unclosed_quote(script: str) -> str:

@@ -134,7 +134,7 @@ class Subject:
     """Kind and name of the model; "" if the service has none."""
     refused: tuple["RefusedPart", ...] = ()
     """The parts of the objects in the checked files that a cluster would refuse."""
-    dangling: tuple[tuple[str, str], ...] = ()
+    dangling_references: tuple[tuple[str, str], ...] = ()
     """The references of the object to other objects that are neither in the checked files nor in the catalog. Each reference
     is a pair: path of the field, and sentence that states what to do."""
     source: str = ""

@@ -57,32 +57,50 @@ class Validator:
         self.looked = 0
         """The number of times that the rules were applied to a revision."""
 
-    def __call__(self, asked: RevisionUnderTest) -> ValidationResult:
+    def __call__(self, revision_under_test: RevisionUnderTest) -> ValidationResult:
         """Return the result of the validation of a revision. Never raises, because a bug in a rule must not stop a
         service.
         """
         try:
-            return self._looked_up(asked)
+            return self._looked_up(revision_under_test)
         except Exception as error:
             return ValidationResult((_bug(type(error).__name__),))
 
-    def _looked_up(self, asked: RevisionUnderTest) -> ValidationResult:
-        service = asked.service
+    def _looked_up(self, revision_under_test: RevisionUnderTest) -> ValidationResult:
+        service = revision_under_test.service
         # The name of a revision is a digest of its inputs, and its templates are rendered from these inputs.
-        key = service.namespace, service.name, service.uid, asked.revision, len(asked.parts), asked.refusals_only
+        key = (
+            service.namespace,
+            service.name,
+            service.uid,
+            revision_under_test.revision,
+            len(revision_under_test.parts),
+            revision_under_test.refusals_only,
+        )
         known = (
             tuple(service.annotations.get(name) for name in _ON_SERVICE),
-            tuple(part.pods for part in asked.parts if part.component == keys.ROUTER),
-            model_facts(asked.model, asked.well_known) if asked.model is not None else None,
-            gpu_memory(asked.inputs, asked.runtime, asked.parts, asked.accelerators),
-            node_labels(asked.accelerators),
+            tuple(part.pods for part in revision_under_test.parts if part.component == keys.ROUTER),
+            model_facts(revision_under_test.model, revision_under_test.well_known)
+            if revision_under_test.model is not None
+            else None,
+            gpu_memory(
+                revision_under_test.inputs,
+                revision_under_test.runtime,
+                revision_under_test.parts,
+                revision_under_test.accelerators,
+            ),
+            node_labels(revision_under_test.accelerators),
         )
         before = self._kept.get(key)
         if before is None or before[0] != known:
             self.looked += 1
             _, _, model, memory, labels = known
-            looked_at = subject(service, asked.runtime, asked.parts, model, packaged_versions(), memory, labels)
-            found = ValidationResult(refused=refusals(looked_at)) if asked.refusals_only else _verdict(looked_at)
+            looked_at = subject(
+                service, revision_under_test.runtime, revision_under_test.parts, model, packaged_versions(), memory, labels
+            )
+            found = (
+                ValidationResult(refused=refusals(looked_at)) if revision_under_test.refusals_only else _verdict(looked_at)
+            )
             self._kept[key] = before = known, found
             if len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
@@ -125,8 +143,8 @@ _GRADES = {Severity.ERROR: Reason.LINT_ERRORS, Severity.WARNING: Reason.LINT_WAR
 """Maps the severity of a finding to the reason of the condition Advice."""
 
 
-def _bug(what: str) -> str:
-    return f"rules of `ome lint` failed ({what}). This is a bug of the operator: please report it"
+def _bug(description: str) -> str:
+    return f"rules of `ome lint` failed ({description}). This is a bug of the operator: please report it"
 
 
 def _found(looked_at: Subject, only: frozenset[str], failed: list[str]) -> Iterator[tuple[Rule, RuleHit]]:

@@ -28,7 +28,7 @@ class TimeShare:
         self.again = 0.0
         """Time from which on the work may continue."""
 
-    def spent(self, now: float, seconds: float, *, alone: bool) -> None:
+    def record_run(self, now: float, seconds: float, *, alone: bool) -> None:
         """Record that a run took `seconds`. `alone` is true if there is no other work."""
         self._spent = 0.0 if alone else self._spent + seconds
         if self._spent >= self._slice:

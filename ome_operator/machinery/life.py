@@ -28,24 +28,24 @@ class ProcessLife:
         """Record that the process enters the state `state`. `ready` is true if the process is ready in that state."""
         self.state, self.ready = state, ready
 
-    def die(self, what: str, error: BaseException | None, *, expected: bool = False) -> None:
-        """Record and log that the part `what` of the process has ended although it must run as long as the process. `error`
-        is the error that ended this part, if any. No traceback is logged if `expected` is true. Only the first call has an
-        effect.
+    def record_failure(self, description: str, error: BaseException | None, *, expected: bool = False) -> None:
+        """Record and log that the part `description` of the process has ended although it must run as long as the process.
+        `error` is the error that ended this part, if any. No traceback is logged if `expected` is true. Only the first call
+        has an effect.
         """
         if self.dead:
             return
         because = f" ({error.__cause__})" if error is not None and error.__cause__ is not None else ""
-        self.dead = f"{what}: {error or 'ended'}{because}"
+        self.dead = f"{description}: {error or 'ended'}{because}"
         known = expected or isinstance(error, self._expected)
         logger.critical("stopping: %s", self.dead, exc_info=None if known else error)
 
-    def ended(self, task: "asyncio.Task[None]") -> None:
+    def stop_after_task(self, task: "asyncio.Task[None]") -> None:
         """Stop the process because `task` has ended, which must run until the process stops. Do nothing if the process is
         already stopping or the task was cancelled.
         """
         if self.state != STOPPING and not task.cancelled():
-            self.die(task.get_name(), task.exception())
+            self.record_failure(task.get_name(), task.exception())
             self.stop.set()
 
     def health(self) -> tuple[bool, str]:

@@ -35,7 +35,7 @@ class Metrics:
         self._requests.labels(verb, kind, str(code)).inc()
         self._request_seconds.labels(verb).observe(seconds)
 
-    def passed(self, kind: str, result: str, seconds: float) -> None:
+    def record_pass(self, kind: str, result: str, seconds: float) -> None:
         """Record the result and the duration of reconciling a key of this kind."""
         self._passes.labels(kind, result).inc()
         self._pass_seconds.labels(kind).observe(seconds)

@@ -24,13 +24,13 @@ class Quota:
         self._groups: dict[str, list[Entry]] = {}
         self._where: dict[str, tuple[str, Entry]] = {}
 
-    def see(self, group: str, entry: Entry) -> list[str]:
+    def update_member(self, group: str, entry: Entry) -> list[str]:
         """Add or update a member. Return the keys of the other members that this moves across the limit of their group, in
         either direction.
         """
         if self._where.get(entry.key) == (group, entry):
             return []
-        changed = self.gone(entry.key)
+        changed = self.remove_member(entry.key)
         members = self._groups.setdefault(group, [])
         place = bisect_left(members, entry)
         members.insert(place, entry)
@@ -38,7 +38,7 @@ class Quota:
         pushed = [members[self.most].key] if 0 < self.most < len(members) and place < self.most else []
         return changed + pushed
 
-    def gone(self, key: str) -> list[str]:
+    def remove_member(self, key: str) -> list[str]:
         """Remove a member. Return the keys of the members that were beyond the limit and are now within it."""
         if (found := self._where.pop(key, None)) is None:
             return []
@@ -50,7 +50,7 @@ class Quota:
             del self._groups[group]
         return [members[self.most - 1].key] if 0 < self.most <= len(members) and place < self.most else []
 
-    def beyond(self, key: str) -> bool:
+    def is_beyond_limit(self, key: str) -> bool:
         """Return whether a member is beyond the limit of its group."""
         if not self.most or (found := self._where.get(key)) is None:
             return False

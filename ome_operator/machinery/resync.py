@@ -36,7 +36,7 @@ class Resync(Generic[K]):
         self._kinds, self._known, self._listed, self._gone = kinds, known, listed, gone
         self._queue, self._interval, self._debounce = queue, interval, debounce
 
-    def relisted(self, kind: K) -> None:
+    def enqueue_kind(self, kind: K) -> None:
         """Schedule an early resync of a kind, because its watch restarted from a list."""
         self._queue.add(kind, self._debounce)
 
@@ -66,5 +66,5 @@ class Resync(Generic[K]):
                 self._gone(kind, uid)
             if lost:
                 logger.info("resync of %s: %d objects were deleted without a watch event", kind, len(lost))
-        self._queue.succeeded(kind)
+        self._queue.reset_backoff(kind)
         self._queue.add(kind, self._interval)

@@ -85,15 +85,15 @@ class Schedule(Generic[K]):
         return len(self._due)
 
     @property
-    def busy(self) -> int:
+    def busy_count(self) -> int:
         """Number of keys that are being reconciled."""
         return len(self._busy)
 
-    def ready(self, now: float) -> int:
+    def due_count(self, now: float) -> int:
         """Return the number of keys that are due, including keys that became dirty again while they are being reconciled."""
         return len({*(key for key, due in self._due.items() if due <= now), *self._backlog})
 
-    def late(self, now: float) -> float:
+    def longest_wait(self, now: float) -> float:
         """Return the seconds for which the oldest due key has waited. Keys that are being reconciled are ignored."""
         since = min((due for key, due in self._due.items() if key not in self._busy), default=now)
         waits = self._backlog.oldest()
@@ -120,7 +120,7 @@ class Schedule(Generic[K]):
         self._backlog.add(key, now)
 
     def pop(self, now: float) -> K | None:
-        """Return the next key, or None if no key is due. The key is busy until `done` is called. Keys that can wait
+        """Return the next key, or None if no key is due. The key is busy until `finish` is called. Keys that can wait
         alternate with the other keys.
         """
         self._ripen(now)
@@ -130,10 +130,12 @@ class Schedule(Generic[K]):
             key = self._take_turn(now)
         return self._take_shared(now) if key is None else key
 
-    def spent(self, now: float, seconds: float) -> None:
+    def record_run(self, now: float, seconds: float) -> None:
         """Record that the key that `pop` returned last has used the event loop for `seconds` seconds."""
         if self._last_was_shared:
-            self._share.spent(now, seconds, alone=len(self._busy) == len(self._busy_shared) and now - self._rest_at > IDLE_S)
+            self._share.record_run(
+                now, seconds, alone=len(self._busy) == len(self._busy_shared) and now - self._rest_at > IDLE_S
+            )
 
     def _take_shared(self, now: float) -> K | None:
         if now < self._share.again or (key := self._backlog.next(self._fits)) is None:
@@ -176,7 +178,7 @@ class Schedule(Generic[K]):
 
     def next_due(self) -> float | None:
         """Return the earliest time at which `pop` may return a key; None if `pop` returns no key before another `add` or
-        `done`.
+        `finish`.
         """
         while self._later and not self._stands(self._later[0][0], self._later[0][2]):
             heapq.heappop(self._later)
@@ -186,7 +188,7 @@ class Schedule(Generic[K]):
             found.append(self._share.again)
         return min((*found, self._later[0][0]) if self._later else found, default=None)
 
-    def done(self, key: K) -> None:
+    def finish(self, key: K) -> None:
         """Record that the reconciliation of a key has ended. A key that became dirty meanwhile is scheduled again."""
         self._busy.discard(key)
         self._busy_shared.discard(key)

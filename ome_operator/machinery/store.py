@@ -75,7 +75,7 @@ class Store(Generic[T, G]):
         """Return a copy of all UIDs."""
         return set(self._items)
 
-    def stale(self, uid: str, version: int) -> bool:
+    def is_stale(self, uid: str, version: int) -> bool:
         """Return whether an event of this version contains nothing new: the event repeats one of the operator's writes,
         is outdated, or describes a deleted object.
         """
@@ -85,14 +85,14 @@ class Store(Generic[T, G]):
             return False
         return version == known.version or (version < known.version and uid in self._ahead)
 
-    def see(self, item: T) -> bool:
+    def store_watched(self, item: T) -> bool:
         """Store a fact that a watch reported. Return whether the fact differs from the stored fact according to `same`."""
-        if self.stale(item.uid, item.version):
+        if self.is_stale(item.uid, item.version):
             return False
         self._ahead.discard(item.uid)
         return self._put(item)
 
-    def wrote(self, item: T) -> bool:
+    def store_written(self, item: T) -> bool:
         """Store a fact from the response to one of the operator's writes. Return whether it is newer than the stored
         fact.
         """
@@ -103,14 +103,14 @@ class Store(Generic[T, G]):
         self._ahead.add(item.uid)
         return True
 
-    def ahead(self, uid: str, version: int) -> bool:
+    def is_ahead(self, uid: str, version: int) -> bool:
         """Return whether the stored fact comes from a response to one of the operator's writes and is newer than this
         version.
         """
         known = self._items.get(uid)
         return known is not None and uid in self._ahead and 0 < version < known.version
 
-    def gone(self, uid: str, version: int = 0) -> T | None:
+    def remove_deleted(self, uid: str, version: int = 0) -> T | None:
         """Remove a deleted object. `version` is the version of the deletion; 0 if unknown. Return the last fact of the
         object, or None.
         """

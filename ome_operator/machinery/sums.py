@@ -50,9 +50,9 @@ class Slots(Generic[Owner]):
     """A limited number of slots; each owner with a slot has its own series in the metrics. `group` returns the group of an
     owner.
 
-    An owner keeps its slot until `leave` is called for it, or until another owner takes the slot. Only the largest group
-    loses slots in this way, and only to a group that has at least two slots fewer. So nobody can take all slots from other
-    groups.
+    An owner keeps its slot until `remove_owner` is called for it, or until another owner takes the slot. Only the largest
+    group loses slots in this way, and only to a group that has at least two slots fewer. So nobody can take all slots from
+    other groups.
     """
 
     def __init__(self, most: int, group: Callable[[Owner], str] = lambda _: "") -> None:
@@ -62,7 +62,7 @@ class Slots(Generic[Owner]):
         self._waiting: dict[Owner, None] = {}
         self._displaced: list[Owner] = []
 
-    def holds(self, owner: Owner) -> bool:
+    def has_slot(self, owner: Owner) -> bool:
         """Return whether an owner has a slot. An owner without a slot gets one if a slot is free, or can be taken from a
         larger group; otherwise the owner is queued for the next free slot.
         """
@@ -76,11 +76,11 @@ class Slots(Generic[Owner]):
         self._waiting.setdefault(owner)
         return False
 
-    def displaced(self) -> Owner | None:
+    def pop_displaced(self) -> Owner | None:
         """Return an owner that has lost its slot to another owner since the last call, or None if there is none."""
         return self._displaced.pop() if self._displaced else None
 
-    def leave(self, owner: Owner) -> Owner | None:
+    def remove_owner(self, owner: Owner) -> Owner | None:
         """Remove an owner. Return the queued owner that gets the slot, or None if no slot was freed or no owner is queued.
         The slot goes to an owner of the group with the fewest slots, and among these to the owner that has waited longest.
         """
@@ -94,7 +94,7 @@ class Slots(Generic[Owner]):
         return follows
 
     @property
-    def waiting(self) -> int:
+    def queued_count(self) -> int:
         """Number of owners that are queued for a slot."""
         return len(self._waiting)
 

@@ -49,7 +49,7 @@ class Stall(NamedTuple):
     cpu: float
     """CPU seconds of the loop's thread during the stall. A value near zero means that the machine, not the loop, is the
     cause."""
-    where: str
+    stack: str
     """The stack that was sampled most often during the stall."""
     garbage: float = 0.0
     """Seconds of garbage collection during the stall. A collection can start at any allocation, so the stack does not
@@ -57,7 +57,7 @@ class Stall(NamedTuple):
 
     def __str__(self) -> str:
         garbage = f", {self.garbage:.2f} s of garbage collection" if self.garbage >= GARBAGE_SECONDS else ""
-        return f"{self.seconds:.2f} s ({self.cpu:.2f} s of CPU{garbage}) in {self.where}"
+        return f"{self.seconds:.2f} s ({self.cpu:.2f} s of CPU{garbage}) in {self.stack}"
 
 
 class StallLog:
@@ -115,7 +115,7 @@ class Watchdog:
         """Seconds for which the loop has not responded. Time during which the watchdog's thread did not run either is left
         out: the complete process was then suspended, and the loop is not the cause."""
 
-    def look(self) -> None:
+    def probe_loop(self) -> None:
         """Probe the loop, and return when the loop has responded. `dead` is called once if the loop does not respond for
         `patience` seconds.
         """
@@ -177,7 +177,7 @@ def begin(
             idle, before = (idle + 1 if now - before < IDLE_CPU else 0), now
             try:
                 if idle % IDLE_FACTOR == 0:
-                    dog.look()
+                    dog.probe_loop()
             except RuntimeError:  # the loop is closed
                 return
 

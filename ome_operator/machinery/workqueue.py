@@ -52,19 +52,19 @@ class WorkQueue(Generic[K]):
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
-    def depth(self) -> int:
+    def due_count(self) -> int:
         """Number of keys that are due, including keys that became dirty again while they are being reconciled."""
-        return self._schedule.ready(self._clock())
+        return self._schedule.due_count(self._clock())
 
     @property
     def oldest(self) -> float:
         """Seconds for which the oldest due key has waited; 0 if no key is due."""
-        return self._schedule.late(self._clock())
+        return self._schedule.longest_wait(self._clock())
 
     @property
-    def busy(self) -> int:
+    def busy_count(self) -> int:
         """Number of keys that are being reconciled."""
-        return self._schedule.busy
+        return self._schedule.busy_count
 
     def add(self, key: K, after: float = 0.0, *, spaced: float = 0.0) -> None:
         """Mark a key as dirty. The key is due after `after` seconds, but not before `spaced` seconds have passed since
@@ -89,7 +89,7 @@ class WorkQueue(Generic[K]):
         self.add(key, delay)
         return delay
 
-    def succeeded(self, key: K) -> None:
+    def reset_backoff(self, key: K) -> None:
         """Reset the backoff of a key."""
         self._failures.pop(key, None)
 
@@ -112,7 +112,7 @@ class WorkQueue(Generic[K]):
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             await asyncio.sleep(0)
-            self._schedule.spent(now := self._clock(), now - began)
+            self._schedule.record_run(now := self._clock(), now - began)
 
     async def drain(self, grace: float) -> bool:
         """Wait at most `grace` seconds for the runs in progress, then cancel them. Return whether all runs ended in time."""
@@ -144,6 +144,6 @@ class WorkQueue(Generic[K]):
             logger.exception("the reconciliation of %s failed", key)
             self.retry(key)
         finally:
-            self._schedule.done(key)
+            self._schedule.finish(key)
             self._slots.release()
             self._changed.set()

@@ -95,7 +95,7 @@ class ConfigSizes:
             raise KeyError(names[0])
         return found
 
-    def has(self, name: str) -> int:
+    def optional_size(self, name: str) -> int:
         """Return the value of an optional field; 0 if the field is missing."""
         return whole_number(self.text, name) or 0
 

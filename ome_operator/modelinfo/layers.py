@@ -87,8 +87,15 @@ def _step(size: ConfigSizes, layers: int) -> Sequence[Layers]:
     found = []
     for kind in ("sliding_attention", "full_attention"):
         windowed, count = kind == "sliding_attention", layer_kinds(size, layers).count(kind)
-        own = (other.has("num_attention_heads") or size.has("num_sliding_attention_heads")) if windowed else 0
-        heads, kv = own or size("num_attention_heads"), (other.has("num_attention_groups") if windowed else 0) or kv_heads
+        own = (
+            (other.optional_size("num_attention_heads") or size.optional_size("num_sliding_attention_heads"))
+            if windowed
+            else 0
+        )
+        heads, kv = (
+            own or size("num_attention_heads"),
+            (other.optional_size("num_attention_groups") if windowed else 0) or kv_heads,
+        )
         gated = hidden * heads if size.text.get("use_head_wise_attn_gate", True) else 0
         window = size("sliding_window") if windowed and count else 0
         found.append(
@@ -110,16 +117,18 @@ def _gemma4(size: ConfigSizes, layers: int) -> Sequence[Layers]:
     hidden, heads, kv_heads = size("hidden_size"), size("num_attention_heads"), size("num_key_value_heads")
     kinds, alike = layer_kinds(size, layers), bool(size.text.get("attention_k_eq_v"))
     kinds[-1] = "full_attention"  # the class replaces another kind
-    first = max(0, layers - size.has("num_kv_shared_layers"))  # the first layer that uses keys of an earlier layer
-    added = size.has("hidden_size_per_layer_input")
+    first = max(0, layers - size.optional_size("num_kv_shared_layers"))  # the first layer that uses keys of an earlier layer
+    added = size.optional_size("hidden_size_per_layer_input")
     norms = hidden * (7 if size.text.get("enable_moe_block") else 4)
     gates = (3 * hidden * added + hidden) if added else 0  # the gate and two projections, and a norm
     double = 3 * hidden * size("intermediate_size") if size.text.get("use_double_wide_mlp") and first > 0 else 0
-    few = (size.has("num_global_key_value_heads") if alike else 0) or kv_heads
+    few = (size.optional_size("num_global_key_value_heads") if alike else 0) or kv_heads
     found = [Layers(1, others=added)]  # the norm of the embeddings of all layers
     for shared, part in ((False, kinds[:first]), (True, kinds[first:])):
         for windowed in (True, False):
-            key, own = (size("head_dim"), kv_heads) if windowed else (size.has("global_head_dim") or _WIDE_HEAD, few)
+            key, own = (
+                (size("head_dim"), kv_heads) if windowed else (size.optional_size("global_head_dim") or _WIDE_HEAD, few)
+            )
             each = grouped_query_layers(
                 size, heads, own, key, key, part.count("sliding_attention" if windowed else "full_attention")
             )
@@ -152,13 +161,13 @@ def _minimax_m3(size: ConfigSizes, layers: int) -> Sequence[Layers]:
     )
     if not indexed:
         return (full,)
-    heads = sparse.has("sparse_num_index_heads") or size("index_n_heads")
-    width = sparse.has("sparse_index_dim") or size("index_head_dim")
+    heads = sparse.optional_size("sparse_num_index_heads") or size("index_n_heads")
+    width = sparse.optional_size("sparse_index_dim") or size("index_head_dim")
     keys_only = sparse.text.get("sparse_disable_index_value")
     count = indexed if not sparse.text else sum(map(bool, keys_only[:layers])) if isinstance(keys_only, list) else 0
     kept = Fraction(width * SHORT * (2 * indexed - min(indexed, count)), indexed)
-    blocks = sparse.has("sparse_topk_blocks") or size.has("index_topk_blocks") or _BLOCKS
-    chosen = blocks * (sparse.has("sparse_block_size") or size.has("index_block_size") or _BLOCK)
+    blocks = sparse.optional_size("sparse_topk_blocks") or size.optional_size("index_topk_blocks") or _BLOCKS
+    chosen = blocks * (sparse.optional_size("sparse_block_size") or size.optional_size("index_block_size") or _BLOCK)
     index = CacheEntries(fixed=int(kept), operations=2 * heads * int(kept) // SHORT, heads=heads)
     return (
         replace(full, layers=layers - indexed),
@@ -227,7 +236,7 @@ def _deepseek_v4(size: ConfigSizes, layers: int) -> Sequence[Layers]:
     """
     hidden, heads, width = size("hidden_size"), size("num_attention_heads"), size("head_dim")
     rank, copies = size("q_lora_rank"), size("hc_mult")
-    rope = size.has("qk_rope_head_dim") or width // 8
+    rope = size.optional_size("qk_rope_head_dim") or width // 8
     latent = width + rope + _LATENT_BYTES
     mixes = copies * (2 + copies)
     residual = 2 * (mixes * copies * hidden + mixes + 3) + 2 * hidden
@@ -249,7 +258,9 @@ def _deepseek_v4(size: ConfigSizes, layers: int) -> Sequence[Layers]:
         scaled = index + index // 128 * 4
         attended = [CacheEntries(most=window, fixed=latent, operations=pairs)]
         if ratio:
-            attended.append(CacheEntries(ratio, size.has("index_topk") or _CHOSEN if index else 0, 0, latent, pairs))
+            attended.append(
+                CacheEntries(ratio, size.optional_size("index_topk") or _CHOSEN if index else 0, 0, latent, pairs)
+            )
         if index:
             attended.append(CacheEntries(ratio, 0, 0, scaled, 2 * indexes * index, heads=1, precision="fp8"))
         found.append(
@@ -272,16 +283,16 @@ def _kimi_linear(size: ConfigSizes, layers: int) -> Sequence[Layers]:
     """
     linear = ConfigSizes(section(size.text, "linear_attn_config"))
     hidden, heads = size("hidden_size"), size("num_attention_heads")
-    own = linear.has("num_heads") or size("linear_num_heads")
-    width = linear.has("head_dim") or size("linear_head_dim")
-    kernel = linear.has("short_conv_kernel_size") or size("linear_conv_kernel_dim")
+    own = linear.optional_size("num_heads") or size("linear_num_heads")
+    width = linear.optional_size("head_dim") or size("linear_head_dim")
+    kernel = linear.optional_size("short_conv_kernel_size") or size("linear_conv_kernel_dim")
     listed = linear.text.get("full_attn_layers")
     complete = len(listed) if isinstance(listed, list) else layer_kinds(size, layers).count("full_attention")
     if complete > layers:
         raise KeyError("full_attn_layers")
     inner = own * width
     gate = hidden * inner if linear.text.get("use_full_rank_gate") else hidden * width + width * inner
-    others = 2 * hidden + (4 * hidden if size.has("attn_res_block_size") else 0)
+    others = 2 * hidden + (4 * hidden if size.optional_size("attn_res_block_size") else 0)
     delta = Layers(
         layers - complete,
         inputs=hidden * (3 * inner + width + own) + width * inner + gate + inner + 3 * inner * kernel + own + width,
@@ -291,7 +302,7 @@ def _kimi_linear(size: ConfigSizes, layers: int) -> Sequence[Layers]:
         heads=own,
     )
     rank, rope, nope, value = size("kv_lora_rank"), size("qk_rope_head_dim"), size("qk_nope_head_dim"), size("v_head_dim")
-    queries, compressed = heads * (nope + rope), size.has("q_lora_rank")
+    queries, compressed = heads * (nope + rope), size.optional_size("q_lora_rank")
     query = hidden * compressed + compressed * (queries + 1) if compressed else hidden * queries
     gated = hidden * heads * value if size.text.get("mla_use_output_gate") else 0
     attention = Layers(
@@ -302,7 +313,7 @@ def _kimi_linear(size: ConfigSizes, layers: int) -> Sequence[Layers]:
         cached=rank + rope,
         attended=(latent_attention(heads, rank, rope, nope, value),),
     )
-    after = Layers(1, others=2 * hidden if size.has("attn_res_block_size") else 0)
+    after = Layers(1, others=2 * hidden if size.optional_size("attn_res_block_size") else 0)
     return delta, attention, after
 
 

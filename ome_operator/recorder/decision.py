@@ -127,23 +127,23 @@ def _replaced(value: Any, old: str, new: str) -> Any:
     return [_replaced(inner, old, new) for inner in value] if isinstance(value, list | tuple) else value
 
 
-def _differ(where: str, then: Any, now: Any) -> Iterator[str]:
+def _differ(location: str, then: Any, now: Any) -> Iterator[str]:
     if isinstance(then, Mapping) and isinstance(now, Mapping):
         for key in dict.fromkeys((*then, *now)):
-            yield from _differ(f"{where}.{key}" if where else key, then.get(key, _MISSING), now.get(key, _MISSING))
+            yield from _differ(f"{location}.{key}" if location else key, then.get(key, _MISSING), now.get(key, _MISSING))
     elif isinstance(then, list | tuple) and isinstance(now, list | tuple):
-        if where in ("steps", "events"):
-            yield from (f"{where}: no longer {step}" for step in then if step not in now)
-            yield from (f"{where}: now {step}" for step in now if step not in then)
+        if location in ("steps", "events"):
+            yield from (f"{location}: no longer {step}" for step in then if step not in now)
+            yield from (f"{location}: now {step}" for step in now if step not in then)
             if list(then) != list(now) and sorted(then) == sorted(now):
-                yield f"{where}: the order differs"
+                yield f"{location}: the order differs"
             return
         for number in range(max(len(then), len(now))):
             yield from _differ(
-                f"{where}[{number}]", *(side[number] if number < len(side) else _MISSING for side in (then, now))
+                f"{location}[{number}]", *(side[number] if number < len(side) else _MISSING for side in (then, now))
             )
     elif then != now:
-        yield f"{where}: {_value_text(then)} in the recording, {_value_text(now)} now"
+        yield f"{location}: {_value_text(then)} in the recording, {_value_text(now)} now"
 
 
 def _value_text(value: Any) -> str:

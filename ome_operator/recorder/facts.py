@@ -36,66 +36,70 @@ def fact_json(value: Any) -> Any:
     )
 
 
-def convert(type_: Any, data: Any, where: str) -> Any:
-    """Return `data` converted to the type `type_`. Raises Unreadable, with the path `where`, if `data` has another type."""
+def convert(type_: Any, data: Any, location: str) -> Any:
+    """Return `data` converted to the type `type_`. Raises Unreadable, with the path `location`, if `data` has another
+    type.
+    """
     if type_ is Any:
         return data
     if type_ in _PLAIN:
-        return _simple(type_, data, where)
+        return _simple(type_, data, location)
     origin, parts = get_origin(type_), get_args(type_)
     if origin in (Union, UnionType):
         if data is None and NoneType in parts:
             return None
-        return convert(next(part for part in parts if part is not NoneType), data, where)
+        return convert(next(part for part in parts if part is not NoneType), data, location)
     if origin is None and hasattr(type_, "_fields"):
-        return _record(type_, data, where)
+        return _record(type_, data, location)
     if origin is tuple:
-        return _row(parts, data, where)
+        return _row(parts, data, location)
     if origin is frozenset:
-        return frozenset(convert(parts[0], inner, f"{where}[]") for inner in _list(data, where))
+        return frozenset(convert(parts[0], inner, f"{location}[]") for inner in _list(data, location))
     if origin is not None and issubclass(origin, Mapping):
-        table = _map(data, where)
-        return {key: convert(parts[1], inner, f"{where}.{key}") for key, inner in table.items()}
+        table = _map(data, location)
+        return {key: convert(parts[1], inner, f"{location}.{key}") for key, inner in table.items()}
     raise TypeError(f"facts do not have the type {type_}")
 
 
-def _simple(type_: type, data: Any, where: str) -> Any:
+def _simple(type_: type, data: Any, location: str) -> Any:
     fits = isinstance(data, type_) or (type_ is float and isinstance(data, int))
     if not fits or (isinstance(data, bool) and type_ is not bool) or (isinstance(data, int) and abs(data) > _LARGEST):
-        raise UnreadableRecording(f"{where} is not {_NAMES[type_]}")
+        raise UnreadableRecording(f"{location} is not {_NAMES[type_]}")
     return data
 
 
 _NAMES = {str: "a string", int: "a whole number", float: "a number", bool: "true or false"}
 
 
-def _record(type_: Any, data: Any, where: str) -> Any:
-    table, hints = _map(data, where), _hints(type_)
+def _record(type_: Any, data: Any, location: str) -> Any:
+    table, hints = _map(data, location), _hints(type_)
     if missing := [name for name in type_._fields if name not in table and name not in type_._field_defaults]:
-        raise UnreadableRecording(f"{where} has no {missing[0]}")
-    return type_(**{name: convert(hints[name], table[name], f"{where}.{name}") for name in type_._fields if name in table})
-
-
-def _row(parts: tuple[Any, ...], data: Any, where: str) -> tuple[Any, ...]:
-    row = _list(data, where)
-    if len(parts) == 2 and parts[1] is Ellipsis:
-        return tuple(convert(parts[0], inner, f"{where}[{number}]") for number, inner in enumerate(row))
-    if len(row) != len(parts):
-        raise UnreadableRecording(f"{where} has {len(row)} values instead of {len(parts)}")
-    return tuple(
-        convert(part, inner, f"{where}[{number}]") for number, (part, inner) in enumerate(zip(parts, row, strict=True))
+        raise UnreadableRecording(f"{location} has no {missing[0]}")
+    return type_(
+        **{name: convert(hints[name], table[name], f"{location}.{name}") for name in type_._fields if name in table}
     )
 
 
-def _map(data: Any, where: str) -> dict[str, Any]:
+def _row(parts: tuple[Any, ...], data: Any, location: str) -> tuple[Any, ...]:
+    row = _list(data, location)
+    if len(parts) == 2 and parts[1] is Ellipsis:
+        return tuple(convert(parts[0], inner, f"{location}[{number}]") for number, inner in enumerate(row))
+    if len(row) != len(parts):
+        raise UnreadableRecording(f"{location} has {len(row)} values instead of {len(parts)}")
+    return tuple(
+        convert(part, inner, f"{location}[{number}]") for number, (part, inner) in enumerate(zip(parts, row, strict=True))
+    )
+
+
+def _map(data: Any, location: str) -> dict[str, Any]:
     if not isinstance(data, dict):
-        raise UnreadableRecording(f"{where} is not a map")
+        raise UnreadableRecording(f"{location} is not a map")
     return data
 
 
-def _list(data: Any, where: str) -> list[Any]:
+def _list(data: Any, location: str) -> list[Any]:
     if not isinstance(data, list):
-        raise UnreadableRecording(f"{where} is not a list")
+        raise UnreadableRecording(f"{location} is not a list")
     return data
 
 

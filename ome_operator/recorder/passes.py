@@ -82,7 +82,7 @@ class TrackedMapping(Mapping[K, V]):
         self._all = True
         return self._of.items()
 
-    def noted(self) -> dict[K, V]:
+    def read_entries(self) -> dict[K, V]:
         """Return the entries that were read and exist."""
         return dict(self._of) if self._all else {key: self._of[key] for key in self._asked if key in self._of}
 
@@ -139,22 +139,22 @@ class PassRecorder:
         self._said = self._observed.ahead(versions)
         return self._said
 
-    def _judge(self, asked: RevisionUnderTest) -> ValidationResult:
-        verdicts = self._judged[_of(asked)] = self._deps.judge(asked)
+    def _judge(self, revision_under_test: RevisionUnderTest) -> ValidationResult:
+        verdicts = self._judged[_of(revision_under_test)] = self._deps.judge(revision_under_test)
         return verdicts
 
-    def finish(self, now: datetime, plan: Plan | Exception, around: SharedNodes) -> Pass:
+    def finish_pass(self, now: datetime, plan: Plan | Exception, around: SharedNodes) -> Pass:
         """Return the finished pass. `plan` is the plan or the exception with which the pass ended."""
         nodes, observed_now = around.nodes(self._deps), self._observed
         visible = "", self._service.namespace
         deps = replace(
             self._deps,
-            models={ref: object_ for ref, object_ in self._models.noted().items() if ref.namespace in visible},
-            runtimes={ref: object_ for ref, object_ in self._runtimes.noted().items() if ref.namespace in visible},
-            weights=self._weights.noted(),
-            accelerators=self._accelerators.noted(),
+            models={ref: object_ for ref, object_ in self._models.read_entries().items() if ref.namespace in visible},
+            runtimes={ref: object_ for ref, object_ in self._runtimes.read_entries().items() if ref.namespace in visible},
+            weights=self._weights.read_entries(),
+            accelerators=self._accelerators.read_entries(),
             nodes=nodes,
-            holders={label: around.holder(label, names) for label, names in self._holders.noted().items()},
+            holders={label: around.holder(label, names) for label, names in self._holders.read_entries().items()},
             judge=partial(recorded_result, self._judged),
         )
         observed = replace(
@@ -177,13 +177,15 @@ def recorded_ahead(message: str, _: Mapping[Ref, Epoch]) -> str:
     return message
 
 
-def recorded_result(results: Mapping[ResultKey, ValidationResult], asked: RevisionUnderTest) -> ValidationResult:
+def recorded_result(
+    results: Mapping[ResultKey, ValidationResult], revision_under_test: RevisionUnderTest
+) -> ValidationResult:
     """Implement `Deps.judge` of a recorded pass: return the recorded result, or an empty result if there is none."""
-    return results.get(_of(asked), ValidationResult())
+    return results.get(_of(revision_under_test), ValidationResult())
 
 
-def _of(asked: RevisionUnderTest) -> ResultKey:
-    return asked.revision, len(asked.parts)
+def _of(revision_under_test: RevisionUnderTest) -> ResultKey:
+    return revision_under_test.revision, len(revision_under_test.parts)
 
 
 def relevant_nodes(pass_: Pass) -> Mapping[str, Node]:

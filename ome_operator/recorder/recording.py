@@ -25,8 +25,8 @@ DEEPEST = 120
 class ReplayedRecording(NamedTuple):
     """A pass that was read from a file."""
 
-    made: Pass
-    then: dict[str, Any]
+    replayed_pass: Pass
+    recorded_decision: dict[str, Any]
     """The recorded decision, as JSON."""
     saw: dict[str, dict[str, Any]]
     """Inputs of this pass that differ from those of the previous pass: the JSON of each input, by table and name."""
@@ -46,15 +46,15 @@ class Recording(NamedTuple):
     """The passes of each service, the oldest first, by `namespace/name` of the service."""
 
 
-def to_json(services: Mapping[str, Iterable[Pass]], version: str, why: str, now: datetime) -> dict[str, Any]:
+def to_json(services: Mapping[str, Iterable[Pass]], version: str, reason: str, now: datetime) -> dict[str, Any]:
     """Return the JSON of passes; `services` maps `namespace/name` to passes, the oldest first."""
     recorded = {name: redact_passes(passes_as_json(name, list(passes))) for name, passes in services.items()}
-    return file_header(version, why, now) | {"services": recorded}
+    return file_header(version, reason, now) | {"services": recorded}
 
 
-def file_header(version: str, why: str, now: datetime) -> dict[str, Any]:
-    """Return the first fields of a file's JSON. `why` is the reason for writing the file."""
-    return {"recording": FORMAT, "ome": version, "written": now.isoformat(), "why": why}
+def file_header(version: str, reason: str, now: datetime) -> dict[str, Any]:
+    """Return the first fields of a file's JSON. `reason` is the reason for writing the file."""
+    return {"recording": FORMAT, "ome": version, "written": now.isoformat(), "why": reason}
 
 
 def passes_as_json(service: str, passes: list[Pass]) -> dict[str, Any]:
@@ -165,8 +165,8 @@ def _passes(entry: Any, name: str) -> Iterator[ReplayedRecording]:
         )
 
 
-def _moment(text: Any, where: str) -> datetime:
+def _moment(text: Any, location: str) -> datetime:
     time = quantity.parse_instant(text)
     if time is None:
-        raise UnreadableRecording(f"{where}: now is not a time in RFC 3339")
+        raise UnreadableRecording(f"{location}: now is not a time in RFC 3339")
     return time

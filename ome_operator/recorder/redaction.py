@@ -41,8 +41,8 @@ _PIECE = re.compile(r"[^\s\"'&;,|<>(){}\[\]]+")
 
 
 class Redaction:
-    """The placeholders of one file. Call `find` for all values first, because a value may occur before the place where it
-    is recognized as secret; then call `replaced`.
+    """The placeholders of one file. Call `collect_values` for all values first, because a value may occur before the place
+    where it is recognized as secret; then call `replace_values`.
 
     `names` (of objects, nodes and labels) are not secret, wherever they occur.
     """
@@ -58,7 +58,7 @@ class Redaction:
     def __len__(self) -> int:
         return len(self._marks)
 
-    def find(self, value: Any) -> None:
+    def collect_values(self, value: Any) -> None:
         """Collect the values that must be replaced."""
         self._walk(value, "", lambda text: text)
         words = {word for secret in list(self._marks) for word in _forms(secret) if len(word) >= LONG}
@@ -67,7 +67,7 @@ class Redaction:
             if word not in all_names:
                 self._words.setdefault(word[:LONG], []).append(word)
 
-    def replaced(self, value: Any) -> Any:
+    def replace_values(self, value: Any) -> Any:
         """Return the value in which placeholders replace the collected values."""
         known: dict[str, str] = {}
 
@@ -157,8 +157,8 @@ def redact_passes(service: Mapping[str, Any]) -> dict[str, Any]:
     returns.
     """
     redaction = Redaction(service["names"])
-    redaction.find(service["passes"])
-    return {"redacted": len(redaction), "passes": redaction.replaced(service["passes"])}
+    redaction.collect_values(service["passes"])
+    return {"redacted": len(redaction), "passes": redaction.replace_values(service["passes"])}
 
 
 def _holds(key: str, value: Any) -> bool:

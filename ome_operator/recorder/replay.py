@@ -45,17 +45,18 @@ def replay(passes: Iterable[ReplayedRecording], redacted: bool) -> Iterator[Repl
     """
     before: Mapping[str, Any] = {}
     for number, old in enumerate(passes, 1):
-        decided = decide_again(old.made, redacted)
+        decided = decide_again(old.replayed_pass, redacted)
         now = decision_json(decided)
         yield ReplayedPass(
             number,
-            old.made.now.isoformat() + (f" ({old.made.times} times)" if old.made.times > 1 else ""),
+            old.replayed_pass.now.isoformat()
+            + (f" ({old.replayed_pass.times} times)" if old.replayed_pass.times > 1 else ""),
             tuple(_first(old.saw) if number == 1 else _changes(old.before, old.saw)),
             decided.steps,
             tuple(_reasons(before, decided.status)),
             decided.again,
             decided.error,
-            tuple(differences(old.then, now)[:LINES]),
+            tuple(differences(old.recorded_decision, now)[:LINES]),
         )
         before = decided.status
 
@@ -84,7 +85,7 @@ def as_applied(plan: Plan, observed: Observed, steps: Collection[str] = ()) -> O
         key = apply.kind, str(apply.manifest["metadata"]["name"])
         live = children.get(key)
         is_recorded = any(step.startswith(f"change {' '.join(key)}") for step in steps)
-        if apply.uid and live is not None and observed.intact(live) and not is_recorded:
+        if apply.uid and live is not None and observed.is_intact(live) and not is_recorded:
             desired_hash = apply.manifest["metadata"]["annotations"][keys.HASH]
             children[key] = live._replace(hash=desired_hash, owned=desired_hash)
     return observed if children == observed.children else replace(observed, children=children)

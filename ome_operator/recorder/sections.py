@@ -155,90 +155,90 @@ def _change(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, An
     return {key: value for key, value in after.items() if key not in before or before[key] != value} | removed
 
 
-def apply_changes(before: Tables, change: Mapping[str, Any], where: str) -> Tables:
+def apply_changes(before: Tables, change: Mapping[str, Any], location: str) -> Tables:
     """Return the tables of a pass, from the tables of the previous pass and the differences. Raises Unreadable."""
     after = dict(before)
     for name, differences in change.items():
         if name not in TABLES:
-            raise UnreadableRecording(f"{where}.{name} is not a known part of a pass")
+            raise UnreadableRecording(f"{location}.{name} is not a known part of a pass")
         if not isinstance(differences, dict):
-            raise UnreadableRecording(f"{where}.{name} is not a map")
+            raise UnreadableRecording(f"{location}.{name} is not a map")
         after[name] = {key: value for key, value in {**before.get(name, {}), **differences}.items() if value is not None}
     return after
 
 
-def make_pass(tables_: Tables, now: datetime, decided: Decision, where: str) -> Pass:
-    """Return the pass that the tables describe. `where` is the place of the pass in messages. Raises Unreadable."""
+def make_pass(tables_: Tables, now: datetime, decided: Decision, location: str) -> Pass:
+    """Return the pass that the tables describe. `location` is the place of the pass in messages. Raises Unreadable."""
     service = InferenceService.parse({"apiVersion": InferenceService.API_VERSION, **tables_.get("service", {})})
     if isinstance(service, Invalid):
-        raise UnreadableRecording(f"{where}.service cannot be read: {service.why}")
-    return Pass(now, service, _deps(tables_, where), _observed(tables_, where), decided)
+        raise UnreadableRecording(f"{location}.service cannot be read: {service.why}")
+    return Pass(now, service, _deps(tables_, location), _observed(tables_, location), decided)
 
 
-def _deps(found: Tables, where: str) -> Deps:
+def _deps(found: Tables, location: str) -> Deps:
     hints, settings = get_type_hints(Policy), dict(found.get("settings", {}))
     known = well_known.load_all() if settings.pop("well_known", "") else NO_MODELS
-    frozen = convert(str, settings.pop("frozen", ""), f"{where}.settings.frozen")
+    frozen = convert(str, settings.pop("frozen", ""), f"{location}.settings.frozen")
     if unknown := settings.keys() - set(_POLICY):
-        raise UnreadableRecording(f"{where}.settings.{min(unknown)} is not a setting of this version")
+        raise UnreadableRecording(f"{location}.settings.{min(unknown)} is not a setting of this version")
     objects: dict[str, Any] = {
-        name: {_ref(name, key, where): _object(kind, body, f"{where}.{name}.{key}") for key, body in _of(found, name)}
+        name: {_ref(name, key, location): _object(kind, body, f"{location}.{name}.{key}") for key, body in _of(found, name)}
         for name, kind in _OBJECTS.items()
     }
     results = convert(
-        tuple[tuple[str, int, ValidationResult], ...], found.get("told", {}).get("judged", []), f"{where}.told.judged"
+        tuple[tuple[str, int, ValidationResult], ...], found.get("told", {}).get("judged", []), f"{location}.told.judged"
     )
     return Deps(
         **objects,
         judge=partial(recorded_result, {(revision, parts): result for revision, parts, result in results}),
-        nodes=dict(_facts(found, "nodes", where)),
+        nodes=dict(_facts(found, "nodes", location)),
         holders={
-            label: convert(frozenset[str], names, f"{where}.holders.{label}") for label, names in _of(found, "holders")
+            label: convert(frozenset[str], names, f"{location}.holders.{label}") for label, names in _of(found, "holders")
         },
         well_known=known,
         frozen=frozen,
         policy=replace(
             NO_POLICY,
-            **{name: convert(hints[name], value, f"{where}.settings.{name}") for name, value in settings.items()},
+            **{name: convert(hints[name], value, f"{location}.settings.{name}") for name, value in settings.items()},
         ),
     )
 
 
-def _object(kind: Any, body: Any, where: str) -> Any:
+def _object(kind: Any, body: Any, location: str) -> Any:
     if not isinstance(body, dict):
-        raise UnreadableRecording(f"{where} is not a map")
+        raise UnreadableRecording(f"{location} is not a map")
     if "invalid" in body:
-        return Invalid(convert(str, body["invalid"], f"{where}.invalid"))
+        return Invalid(convert(str, body["invalid"], f"{location}.invalid"))
     return kind.parse(body)
 
 
-def _observed(found: Tables, where: str) -> Observed:
+def _observed(found: Tables, location: str) -> Observed:
     messages = found.get("told", {})
-    turn = convert(GangAdmission, messages.get("turn", {}), f"{where}.told.turn")
-    rivals = convert(tuple[Claim, ...], list(turn.rivals), f"{where}.told.turn.rivals")
+    turn = convert(GangAdmission, messages.get("turn", {}), f"{location}.told.turn")
+    rivals = convert(tuple[Claim, ...], list(turn.rivals), f"{location}.told.turn.rivals")
     texts: dict[str, Any] = {
-        name: {_pair(name, key, where): convert(str, text, f"{where}.{name}.{key}") for key, text in _of(found, name)}
+        name: {_pair(name, key, location): convert(str, text, f"{location}.{name}.{key}") for key, text in _of(found, name)}
         for name in _TEXTS
     }
     return Observed(
-        children=dict(_facts(found, "children", where)),
-        pods=tuple(pod for _, pod in _facts(found, "pods", where)),
-        refusals=dict(_facts(found, "refusals", where)),
-        strangers=dict(_facts(found, "strangers", where)),
-        drains=dict(_facts(found, "drains", where)),
-        silences=dict(_facts(found, "silences", where)),
-        transfers=dict(_facts(found, "transfers", where)),
-        starts=dict(_facts(found, "starts", where)),
-        warnings=convert(tuple[str, ...], messages.get("warnings", []), f"{where}.told.warnings"),
-        ahead=partial(recorded_ahead, convert(str, messages.get("ahead", ""), f"{where}.told.ahead")),
+        children=dict(_facts(found, "children", location)),
+        pods=tuple(pod for _, pod in _facts(found, "pods", location)),
+        refusals=dict(_facts(found, "refusals", location)),
+        strangers=dict(_facts(found, "strangers", location)),
+        drains=dict(_facts(found, "drains", location)),
+        silences=dict(_facts(found, "silences", location)),
+        transfers=dict(_facts(found, "transfers", location)),
+        starts=dict(_facts(found, "starts", location)),
+        warnings=convert(tuple[str, ...], messages.get("warnings", []), f"{location}.told.warnings"),
+        ahead=partial(recorded_ahead, convert(str, messages.get("ahead", ""), f"{location}.told.ahead")),
         turn=turn._replace(rivals=rivals),
-        budgets=convert(tuple[Budget, ...], messages.get("budgets", []), f"{where}.told.budgets"),
-        autoscalers=convert(tuple[ForeignAutoscaler, ...], messages.get("autoscalers", []), f"{where}.told.autoscalers"),
-        another=convert(str, messages.get("another", ""), f"{where}.told.another"),
-        arrivals=convert(Arrivals, messages.get("arrivals", {}), f"{where}.told.arrivals"),
-        traffic=convert(dict[str, Any] | None, messages.get("traffic"), f"{where}.told.traffic"),
-        avoided=convert(dict[str, str], messages.get("avoided", {}), f"{where}.told.avoided"),
-        scaling=convert(dict[str, Any] | None, messages.get("scaling"), f"{where}.told.scaling"),
+        budgets=convert(tuple[Budget, ...], messages.get("budgets", []), f"{location}.told.budgets"),
+        autoscalers=convert(tuple[ForeignAutoscaler, ...], messages.get("autoscalers", []), f"{location}.told.autoscalers"),
+        another=convert(str, messages.get("another", ""), f"{location}.told.another"),
+        arrivals=convert(Arrivals, messages.get("arrivals", {}), f"{location}.told.arrivals"),
+        traffic=convert(dict[str, Any] | None, messages.get("traffic"), f"{location}.told.traffic"),
+        avoided=convert(dict[str, str], messages.get("avoided", {}), f"{location}.told.avoided"),
+        scaling=convert(dict[str, Any] | None, messages.get("scaling"), f"{location}.told.scaling"),
         **texts,
     )
 
@@ -247,29 +247,29 @@ def _of(found: Tables, name: str) -> Iterable[tuple[str, Any]]:
     return found.get(name, {}).items()
 
 
-def _facts(found: Tables, name: str, where: str) -> Iterator[tuple[Any, Any]]:
+def _facts(found: Tables, name: str, location: str) -> Iterator[tuple[Any, Any]]:
     for key, value in _of(found, name):
-        yield _pair(name, key, where), convert(_FACTS[name], value, f"{where}.{name}.{key}")
+        yield _pair(name, key, location), convert(_FACTS[name], value, f"{location}.{name}.{key}")
 
 
-def _pair(name: str, key: str, where: str) -> Any:
-    return _split(key, 2, f"{where}.{name}") if name in _PAIRS else key
+def _pair(name: str, key: str, location: str) -> Any:
+    return _split(key, 2, f"{location}.{name}") if name in _PAIRS else key
 
 
-def _ref(name: str, key: str, where: str) -> Any:
-    return Ref(*_split(key, 3, f"{where}.{name}")) if name in _REFS else key
+def _ref(name: str, key: str, location: str) -> Any:
+    return Ref(*_split(key, 3, f"{location}.{name}")) if name in _REFS else key
 
 
-def _split(key: str, parts: int, where: str) -> tuple[str, ...]:
+def _split(key: str, parts: int, location: str) -> tuple[str, ...]:
     parts_found = tuple(key.split("/"))
     if len(parts_found) != parts:
-        raise UnreadableRecording(f"{where} has the invalid key {key}: a key has {parts} parts, separated by /")
+        raise UnreadableRecording(f"{location} has the invalid key {key}: a key has {parts} parts, separated by /")
     return parts_found
 
 
-def read_decision(data: Any, where: str) -> Decision:
+def read_decision(data: Any, location: str) -> Decision:
     """Parse the decision of a pass in a file. Raises Unreadable."""
-    return convert(Decision, data, where)  # type: ignore[no-any-return]
+    return convert(Decision, data, location)  # type: ignore[no-any-return]
 
 
 def plain_decision(decided: Decision) -> dict[str, Any]:

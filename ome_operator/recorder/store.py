@@ -77,7 +77,7 @@ class Recorder:
         """Return the services with recorded passes; the service that has been idle for the longest time is first."""
         return tuple(self._services)
 
-    def of(self, ref: Ref) -> tuple[Pass, ...]:
+    def passes_of(self, ref: Ref) -> tuple[Pass, ...]:
         """Return the passes of a service, the oldest first."""
         service = self._services.get(ref)
         return tuple(service.passes) if service is not None else ()

@@ -76,7 +76,7 @@ def best_oracle_point(
     """Return the point of the oracle's grid that is used for comparisons, with its result: the point with the fewest
     GPU-hours among those that reach the goodput `GOOD`. If no point reaches it, return the point with the highest goodput.
     """
-    return max(results, key=lambda one: (min(one[1].good, GOOD), -one[1].gpu_hours))
+    return max(results, key=lambda one: (min(one[1].share_on_time, GOOD), -one[1].gpu_hours))
 
 
 def compare_controllers(name: str, run: Callable[[Sequence[Task]], Sequence[SimulationResult]]) -> TraceOutcome:
@@ -118,12 +118,12 @@ def backlogs(trace: Trace, result: SimulationResult) -> list[StepBacklog]:
     return found
 
 
-def aims(found: TraceOutcome) -> list[tuple[str, str, bool]]:
+def aims(trace_outcome: TraceOutcome) -> list[tuple[str, str, bool]]:
     """Return a tuple (aim, measured value, whether the aim is met) for each aim of a trace."""
-    ours, oracle, patient = (found.results[name] for name in (OURS, ORACLE, PATIENT))
-    wanted = min(GOOD, oracle.good)
+    ours, oracle, patient = (trace_outcome.results[name] for name in (OURS, ORACLE, PATIENT))
+    wanted = min(GOOD, oracle.share_on_time)
     out = [
-        (f"goodput at least {wanted:.1%}", f"{ours.good:.1%}", ours.good >= wanted),
+        (f"goodput at least {wanted:.1%}", f"{ours.share_on_time:.1%}", ours.share_on_time >= wanted),
         (
             f"GPU-hours at most {COST} times the oracle's",
             f"{ours.gpu_hours / oracle.gpu_hours:.2f}",
@@ -135,25 +135,25 @@ def aims(found: TraceOutcome) -> list[tuple[str, str, bool]]:
             ours.gpu_hours <= COST * patient.gpu_hours,
         ),
     ]
-    if steps := backlogs(found.trace, ours):
+    if steps := backlogs(trace_outcome.trace, ours):
         worst = max(steps)
         limit = max(2 * START, worst.least)
         out.append((f"backlog gone {2 * START:.0f} s after a step", f"{worst.seconds:.0f} s", worst.seconds <= 2 * START))
         in_time = all(one.seconds <= max(2 * START, one.least) for one in steps)
         out.append((f"backlog gone as soon as it can be, {limit:.0f} s after a step", f"{worst.seconds:.0f} s", in_time))
-    if found.trace.missing:
+    if trace_outcome.trace.missing:
         out.append(("no change of the size", str(len(ours.changes) - 1), len(ours.changes) == 1))
-    elif found.trace.constant:
-        out.append(("no change that is taken back", str(ours.turns()), ours.turns() == 0))
+    elif trace_outcome.trace.constant:
+        out.append(("no change that is taken back", str(ours.reversal_count()), ours.reversal_count() == 0))
     return out
 
 
-def table(found: TraceOutcome) -> list[str]:
+def table(trace_outcome: TraceOutcome) -> list[str]:
     """Return the lines of a table with the results of all controllers."""
-    peak_hours = found.results[FIXED].gpu_hours
+    peak_hours = trace_outcome.results[FIXED].gpu_hours
     out = ["| controller | goodput | GPU-hours | of the fixed size | changes |", "|---|---|---|---|---|"]
     for name in (OURS, NEW, ORACLE, PATIENT, FIXED, CPU, KEDA):
-        one = found.results[name]
+        one = trace_outcome.results[name]
         part = one.gpu_hours / peak_hours
-        out.append(f"| {name} | {one.good:.1%} | {one.gpu_hours:,.0f} | {part:.0%} | {len(one.changes) - 1} |")
+        out.append(f"| {name} | {one.share_on_time:.1%} | {one.gpu_hours:,.0f} | {part:.0%} | {len(one.changes) - 1} |")
     return out

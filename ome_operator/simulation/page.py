@@ -21,15 +21,15 @@ WITHOUT_AIM = ("fast-sinusoid", "fast-steps")
 """Traces whose results have no aim: their load changes about as fast as a group starts."""
 
 
-def trace_section(found: TraceOutcome) -> str:
+def trace_section(trace_outcome: TraceOutcome) -> str:
     """Return the part of the page about a trace."""
-    name = found.trace.name
-    lines = [f"![{found.trace.title}](img/scale-{name}.svg)", "", *table(found), ""]
+    name = trace_outcome.trace.name
+    lines = [f"![{trace_outcome.trace.title}](img/scale-{name}.svg)", "", *table(trace_outcome), ""]
     if name not in WITHOUT_AIM:
         lines += ["| aim | found | |", "|---|---|---|"]
-        lines += [f"| {aim} | {value} | {'met' if met else '**not met**'} |" for aim, value, met in aims(found)]
+        lines += [f"| {aim} | {value} | {'met' if met else '**not met**'} |" for aim, value, met in aims(trace_outcome)]
         lines.append("")
-    busy, ahead, keep, clear = found.point
+    busy, ahead, keep, clear = trace_outcome.point
     lines.append(
         f"The oracle uses {busy:.0%} of the capacity of its groups, continues a rising load for {ahead:.0f} s, keeps groups "
         f"for {keep:.0f} s, and {f'works off a backlog in {clear:.0f} s' if clear else 'adds no groups for a backlog'}."
@@ -45,13 +45,13 @@ def with_holds(text: str) -> str:
     return f"{before}{begin}{rows}{end}{rest.partition(end)[2]}"
 
 
-def update_page(text: str, found: TraceOutcome) -> str:
+def update_page(text: str, trace_outcome: TraceOutcome) -> str:
     """Return the page with the results of a trace between its markers."""
-    begin, end = f"<!-- simulation {found.trace.name} -->", f"<!-- end of simulation {found.trace.name} -->"
+    begin, end = f"<!-- simulation {trace_outcome.trace.name} -->", f"<!-- end of simulation {trace_outcome.trace.name} -->"
     pattern = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.S)
     if not pattern.search(text):
-        raise SystemExit(f"docs/demand.md has no markers for the trace {found.trace.name}")
-    return pattern.sub(lambda _match: f"{begin}\n{trace_section(found)}\n{end}", text)
+        raise SystemExit(f"docs/demand.md has no markers for the trace {trace_outcome.trace.name}")
+    return pattern.sub(lambda _match: f"{begin}\n{trace_section(trace_outcome)}\n{end}", text)
 
 
 def main(names: Sequence[str]) -> None:

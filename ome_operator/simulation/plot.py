@@ -18,18 +18,18 @@ _LINES: tuple[tuple[str, str, str, str, Callable[[PlotMoment], float]], ...] = (
 )
 
 
-def svg_text(found: TraceOutcome) -> str:
+def svg_text(trace_outcome: TraceOutcome) -> str:
     """Return the image as text."""
-    end = found.trace.seconds
-    top = max(value(one) for _, _, _, name, value in _LINES for one in found.results[name].moments) * 1.1
+    end = trace_outcome.trace.seconds
+    top = max(value(one) for _, _, _, name, value in _LINES for one in trace_outcome.results[name].moments) * 1.1
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12">',
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
-        f'<text x="{LEFT}" y="16" font-size="14">{escape(found.trace.title)}</text>',
+        f'<text x="{LEFT}" y="16" font-size="14">{escape(trace_outcome.trace.title)}</text>',
         *_axes(end, top),
     ]
     for number, (label, color, dash, name, value) in enumerate(_LINES):
-        points = _corners(_thinned(found.results[name].moments), value)
+        points = _corners(_thinned(trace_outcome.results[name].moments), value)
         line = " ".join(f"{_x(at, end):.1f},{_y(height, top):.1f}" for at, height in points)
         out.append(f'<polyline points="{line}" fill="none" stroke="{color}" stroke-width="1.5" stroke-dasharray="{dash}"/>')
         x = LEFT + number * 160

@@ -37,7 +37,7 @@ class SimulationResult(NamedTuple):
     """The outcome of a simulation."""
 
     requests: int
-    good: float
+    share_on_time: float
     """Share of all requests that met both targets (time to the first token, time between tokens)."""
     gpu_hours: float
     changes: tuple[tuple[float, int, int], ...]
@@ -46,7 +46,7 @@ class SimulationResult(NamedTuple):
     late: tuple[tuple[float, bool], ...] = ()
     """(arrival, whether the request missed a target), for requests in the order of their end."""
 
-    def turns(self) -> int:
+    def reversal_count(self) -> int:
         """Return the number of size changes of a role that reverse the previous change: up after down, or down after up."""
         found = 0
         for place in (1, 2):
@@ -81,26 +81,26 @@ class _Prefill(_Group):
         self.ends.append((self.free, tokens))
         return self.free
 
-    def settle(self, now: float) -> int:
+    def finish_requests(self, now: float) -> int:
         """Count the requests that have ended, and return the number of the others."""
         ends = self.ends
         while ends and ends[0][0] <= now:
             self.total = self.total[0] + 1, self.total[1] + ends.popleft()[1]
         return len(ends)
 
-    def look(self, now: float) -> None:
+    def record_tick(self, now: float) -> None:
         """Record the state of the group at a tick. If at least as many requests waited at the last tick as the group has
         completed since, the group has been busy all the time.
         """
         waiting = self.waiting
-        self.waiting = max(0, self.settle(now) - 1)
+        self.waiting = max(0, self.finish_requests(now) - 1)
         self.waited = self.waited + 1 if 0 < self.total[0] - self.done[-1][0] <= waiting else 0
         self.done.append(self.total)
         if len(self.done) > int(WINDOW / TICK) + 1:
             self.done.popleft()
 
     @property
-    def saturated(self) -> bool:
+    def was_saturated(self) -> bool:
         """Whether the group has been busy during the complete last window."""
         return self.waited >= int(WINDOW / TICK)
 
@@ -121,7 +121,7 @@ class _Decode(_Group):
         self.tokens += (now - self.at) / step_seconds(len(self.leave))
         self.at = now
 
-    def next(self) -> float:
+    def next_end(self) -> float:
         """Return the time at which the next request ends."""
         return self.at + (self.leave[0][0] - self.tokens) * step_seconds(len(self.leave)) if self.leave else float("inf")
 
@@ -185,7 +185,7 @@ class Simulation:
         self._arrived += 1
         best, least = None, 1 << 30
         for group in self._prefill:  # requests go to the group with the fewest requests, as with a router
-            if not group.draining and group.ready <= now and (number := group.settle(now)) < least:
+            if not group.draining and group.ready <= now and (number := group.finish_requests(now)) < least:
                 best, least = group, number
         if best is None:
             best = min(self._prefill, key=lambda group: group.ready)
@@ -204,7 +204,7 @@ class Simulation:
         self._seen.append((now, first > self._bound))
         best.advance(now)
         heapq.heappush(best.leave, (best.tokens + answer, now, answer, arrival, first))
-        if (ends := best.next()) < best.planned:
+        if (ends := best.next_end()) < best.planned:
             best.planned = ends
             self._push(ends, _LEAVE, best)
 
@@ -219,7 +219,7 @@ class Simulation:
             self._written += answer
             self._late.append((arrival, not good))
         if group.leave:
-            group.planned = group.next()
+            group.planned = group.next_end()
             self._push(group.planned, _LEAVE, group)
         while self._queue and any(not one.draining and one.ready <= now and len(one.leave) < SLOTS for one in self._decode):
             self._enter(now, *self._queue.popleft())
@@ -228,7 +228,7 @@ class Simulation:
 
     def _tick(self, now: float) -> None:
         for group in self._prefill:
-            group.look(now)
+            group.record_tick(now)
         self._prefill = [one for one in self._prefill if not (one.draining and not one.ends)]
         self._decode = [one for one in self._decode if not (one.draining and not one.leave)]
         if now <= self._trace.seconds:
@@ -281,7 +281,7 @@ class Simulation:
             (after[0] - before[0], after[1] - before[1])
             for before, after in ((group.done[0], group.done[-1]) for group in self._prefill)
         ]
-        full = [work for work, group in zip(prompts, self._prefill, strict=True) if group.saturated]
+        full = [work for work, group in zip(prompts, self._prefill, strict=True) if group.was_saturated]
         found = DemandSample(
             at=now,
             arrivals=(counts[-1][0] - counts[0][0]) / seconds,

@@ -28,7 +28,7 @@ class SeedOutcome(NamedTuple):
     """The results of a seed."""
 
     seed: int
-    good: float
+    share_on_time: float
     """Share of the requests that met both targets with the operator's decision."""
     oracle_good: float
     ratios: tuple[float, float, float]
@@ -53,19 +53,22 @@ def seed_outcome(name: str, seed: int) -> SeedOutcome:
     )
     ratios = tuple(ours.gpu_hours / one.gpu_hours for one in (oracle, patient, late))
     backlog = max((one.seconds for one in backlogs(trace, ours)), default=0.0)
-    return SeedOutcome(seed, ours.good, oracle.good, (ratios[0], ratios[1], ratios[2]), backlog)
+    return SeedOutcome(seed, ours.share_on_time, oracle.share_on_time, (ratios[0], ratios[1], ratios[2]), backlog)
 
 
-def line(found: SeedOutcome) -> str:
+def line(seed_outcome: SeedOutcome) -> str:
     """Return the line of a seed."""
-    ratios = ", ".join(f"{ratio:.3f}" for ratio in found.ratios)
-    gone = f", backlog gone after {found.backlog:.0f} s" if found.backlog else ""
-    return f"seed {found.seed}: goodput {found.good:.1%} (oracle {found.oracle_good:.1%}), GPU-hours {ratios}{gone}"
+    ratios = ", ".join(f"{ratio:.3f}" for ratio in seed_outcome.ratios)
+    gone = f", backlog gone after {seed_outcome.backlog:.0f} s" if seed_outcome.backlog else ""
+    return (
+        f"seed {seed_outcome.seed}: goodput {seed_outcome.share_on_time:.1%} (oracle {seed_outcome.oracle_good:.1%}), "
+        f"GPU-hours {ratios}{gone}"
+    )
 
 
 def summary(found: Sequence[SeedOutcome]) -> list[str]:
     """Return the lines that summarize the results of all seeds."""
-    out = [f"goodput at least {min(one.good for one in found):.1%}"]
+    out = [f"goodput at least {min(one.share_on_time for one in found):.1%}"]
     for place, name in enumerate((ORACLE, PATIENT, f"{PATIENT}, that learns lengths {LATE:.0f} s late")):
         ratios = sorted(one.ratios[place] for one in found)
         met = sum(ratio <= COST for ratio in ratios)

@@ -24,10 +24,10 @@ Key = Callable[[Row], tuple[object, ...]]
 class Aim(NamedTuple):
     """An aim for the accuracy of the planner, with the accuracy that was measured."""
 
-    what: str
+    description: str
     rows: int
     found: str
-    aim: str
+    target: str
 
 
 def aims() -> Iterator[Aim]:
@@ -114,7 +114,7 @@ def _bars(rows: Mapping[str, Row], ratios: Mapping[str, Mapping[str, float]]) ->
         inside = every = 0
         for id_, found in ratios.items():
             row = rows[id_]
-            bars = trust(row.place, row.prefill, row.decode, row.load).bars
+            bars = trust(row.place, row.prefill, row.decode, row.load).error_bars
             if name in found and name in bars:
                 every += 1
                 inside += abs(found[name] - 1) <= bars[name].ninth
@@ -146,7 +146,7 @@ def _percent(part: int, whole: int) -> str:
 def main() -> None:
     """Print the table of the planner's accuracy and its aims."""
     for aim in aims():
-        print(f"{aim.what:75} {aim.rows:6} {aim.found:>16}   aim {aim.aim}")
+        print(f"{aim.description:75} {aim.rows:6} {aim.found:>16}   aim {aim.target}")
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ def document(request: PlanRequest, layout: Layout, price: Price | None, shelf: L
             "tpotPercentilesMs": _tpots(request, layout),
             "tpotBoundMs": round(tpot_bound(request, layout) * 1000, 2),
             "concurrency": round(state.rate * state.whole, 1),
-            "regime": state.regime,
+            "regime": state.dominant_part,
             "is": kind(request),
         },
         "workloads": _workloads(request, layout) if len(request.loads) > 1 else None,
@@ -190,9 +190,12 @@ def error_bars(found: Trust) -> dict[str, Any]:
         "rows": found.rows or None,
         "extrapolated": found.extrapolated or None,
         **{
-            NAMES[name]: {"median": round(found.bars[name].median, 3), "nineOfTen": round(found.bars[name].ninth, 3)}
+            NAMES[name]: {
+                "median": round(found.error_bars[name].median, 3),
+                "nineOfTen": round(found.error_bars[name].ninth, 3),
+            }
             for name in FIGURES
-            if name in found.bars
+            if name in found.error_bars
         },
     }
 

@@ -105,16 +105,16 @@ def by_class() -> Mapping[str, Mapping[str, Bar]]:
 
 
 @cache
-def left_out(what: str, together: bool | None = None) -> Mapping[str, Bar]:
-    """Return the error bar of each figure over all rows, from the fits that left out the rows of some groups. `what` is
-    the kind of the groups: DEPLOYMENT, GPU, ENGINE or MODEL. `together` selects rows whose engines do both prefill and
+def left_out(description: str, together: bool | None = None) -> Mapping[str, Bar]:
+    """Return the error bar of each figure over all rows, from the fits that left out the rows of some groups. `description`
+    is the kind of the groups: DEPLOYMENT, GPU, ENGINE or MODEL. `together` selects rows whose engines do both prefill and
     decode, or the others.
     """
     rows = _rows()
     return bars(
         each.ratios
         for each in held_out_predictions()
-        if each.left_out == what and together in (None, rows[each.id].together)
+        if each.left_out == description and together in (None, rows[each.id].together)
     )
 
 
@@ -127,7 +127,7 @@ def _rows() -> Mapping[str, Row]:
 class Trust:
     """The error bars of a prediction, and the rows from which they are computed."""
 
-    bars: Mapping[str, Bar]
+    error_bars: Mapping[str, Bar]
     """The error bars by figure; empty if too few rows are similar to the prediction."""
     basis: str
     """A phrase that describes the rows from which the error bars are computed."""

@@ -61,7 +61,8 @@ def _side(request: PlanRequest, option: str, text: str, stage: str) -> Side:
     if found.missing > 0:
         raise PlanRefused(
             f"{option} {text} does not fit into {count(nodes, 'node')} of {place.gpu.name.upper()}: a rank needs "
-            f"{found.memory.needed / GIB:.1f} GiB ({in_gib(found.memory.needed_parts)}), {found.missing / GIB:.1f} GiB more "
+            f"{found.memory.reserved_share_bytes / GIB:.1f} GiB ({in_gib(found.memory.needed_parts)}), "
+            f"{found.missing / GIB:.1f} GiB more "
             "than is available. Use more GPUs for a worker."
         )
     return Side(nodes, role, found, routed)

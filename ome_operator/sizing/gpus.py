@@ -52,7 +52,7 @@ class Gpu:
     checked: str
     """The source against which the values were checked."""
 
-    def wire(self, gpus: int) -> float:
+    def bandwidth_within(self, gpus: int) -> float:
         """Return the bandwidth from a GPU to the other GPUs of a group of `gpus` GPUs, in bytes per second and direction."""
         return self.link if gpus <= self.domain else self.network
 

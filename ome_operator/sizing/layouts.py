@@ -73,7 +73,7 @@ class Layout:
 class TriedLayouts(NamedTuple):
     """The layouts on a number of nodes for which a steady state was computed."""
 
-    good: list[Layout]
+    good_layouts: list[Layout]
     """The layouts that meet the bounds of the request, best first."""
     missed: list[Layout]
     """The layouts that exceed a bound of the request."""
@@ -85,9 +85,9 @@ def layouts(request: PlanRequest, c: Constants) -> list[Layout]:
     """
     check(request, c)
     tried = try_all(request, c)
-    if not tried.good:
+    if not tried.good_layouts:
         raise PlanRefused(why_none(request, tried, c))
-    return tried.good
+    return tried.good_layouts
 
 
 def try_all(request: PlanRequest, c: Constants) -> TriedLayouts:
@@ -229,8 +229,8 @@ def _costs(request: PlanRequest, stage: str, side: Side, c: Constants) -> tuple[
     place, role = request.place, side.role
     load = max(request.loads, key=lambda each: each.prompt)
     if stage == PREFILL:
-        seconds = steps.prefill(place, role.worker, load.read, load.prompt, c) / role.copies
-        return seconds, steps.single_prompt_ttft(place, role.worker, load.read, load.prompt, c)
+        seconds = steps.prefill(place, role.worker, load.computed_tokens, load.prompt, c) / role.copies
+        return seconds, steps.single_prompt_ttft(place, role.worker, load.computed_tokens, load.prompt, c)
     step = steps.decoder(place, role.worker, load.prompt + load.answer / 2, c)
     gpus = side.nodes * request.per_node
     return (-requests_that_fit(request, side), *(step(batch * gpus / role.copies) for batch in _BATCHES))
@@ -260,10 +260,10 @@ def steady_state(request: PlanRequest, prefill: Side | None, decode: Side, c: Co
         else UnifiedDeployment(place, decode.role, request.loads, c, room, request.drafts)
     )
     if request.rate is not None:
-        return loop.opened(request.rate)
+        return loop.open_loop_state(request.rate)
     if request.concurrency is not None:
         return loop.closed(request.concurrency)
-    return loop.highest(request.tpot, request.ttft)
+    return loop.highest_throughput(request.tpot, request.ttft)
 
 
 def _good(request: PlanRequest, state: SteadyState) -> bool:
@@ -290,9 +290,9 @@ def why_none(request: PlanRequest, tried: TriedLayouts, c: Constants) -> str:
         return f"The KV cache of {name} on {machines} cannot hold a request of this length: ask for more nodes."
     unbounded = replace(request, rate=None)
     most = try_all(unbounded, c)
-    if not most.good:
+    if not most.good_layouts:
         return why_none(unbounded, most, c)
-    reached = most.good[0].state.rate
+    reached = most.good_layouts[0].state.rate
     return (
         f"{machines} can answer {reached:.2f} requests a second of {name} at most, but {request.rate:g} are asked for. "
         f"About {math.ceil(request.nodes * request.rate / reached)} nodes would be enough."
@@ -323,7 +323,7 @@ def _too_little_memory(request: PlanRequest) -> str:
     least, worker = min(_tight(place, request.nodes, fits), key=lambda item: item[0].missing)
     message = (
         f"{name} does not fit on {count(request.nodes, 'node')} of {request.per_node} {title}: a rank with {worker} needs "
-        f"{least.memory.needed / GIB:.1f} GiB ({in_gib(least.memory.needed_parts)})"
+        f"{least.memory.reserved_share_bytes / GIB:.1f} GiB ({in_gib(least.memory.needed_parts)})"
     )
     enough = (
         nodes

@@ -31,8 +31,13 @@ class Fit:
         its tokens, and memory for its attention windows and for its states of linear attention.
         """
         number = 1 if _cache_type(shape) == FP8 else 2
-        window = min(length, shape.kept.window) * shape.kept.windowed * number / min(worker.tp, shape.cache_heads)
-        beside = window + shape.kept.state / min(worker.tp, shape.state_heads)
+        window = (
+            min(length, shape.request_cache.window)
+            * shape.request_cache.windowed
+            * number
+            / min(worker.tp, shape.cache_heads)
+        )
+        beside = window + shape.request_cache.state / min(worker.tp, shape.state_heads)
         return self.tokens / (length + beside / max(1, self.memory.cache_per_token))
 
 
@@ -68,5 +73,5 @@ def _fit(shape: Shape, gpu: Gpu, worker: Worker, stage: str, share: float, spare
     )
     needed = memory(shape.known, spread, options)
     assert needed is not None, shape
-    available = min(gpu.memory * share, gpu.memory - needed.beside)
-    return Fit(needed, needed.needed - available, needed.cache_tokens(available), copies, share)
+    available = min(gpu.memory * share, gpu.memory - needed.unreserved_share_bytes)
+    return Fit(needed, needed.reserved_share_bytes - available, needed.cache_tokens(available), copies, share)

@@ -34,6 +34,6 @@ def smallest_request(request: PlanRequest, c: Constants) -> tuple[PlanRequest, S
     for nodes in (nodes for nodes in STEPS if nodes <= most):
         sized = replace(request, nodes=nodes)
         tried = try_all(sized, c)
-        if tried.good:
-            return sized, tried.good
+        if tried.good_layouts:
+            return sized, tried.good_layouts
     raise PlanRefused(why_none(sized, tried, c))

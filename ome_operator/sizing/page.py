@@ -54,7 +54,9 @@ TERMS = {
 def tables() -> dict[str, str]:
     """Return each table of the page as Markdown, by the name of the marker that precedes it."""
     return {
-        "aims": _table(("figure", "rows", "found", "aim"), ((a.what, str(a.rows), a.found, a.aim) for a in aims())),
+        "aims": _table(
+            ("figure", "rows", "found", "aim"), ((a.description, str(a.rows), a.found, a.target) for a in aims())
+        ),
         "classes": _table(("class", "rows", *_FIGURES.values()), _classes()),
         "left-out": _table(("left out", "rows", *_FIGURES.values()), _left_out()),
         "constants": _table(("factor", "value", "of what"), _constants()),
@@ -84,8 +86,8 @@ def _classes() -> Iterator[tuple[str, ...]]:
         yield title, str(found["tokens"].rows), *(_cell(found.get(name)) for name in _FIGURES)
 
 
-def _cell(found: Bar | None) -> str:
-    return f"{found.median:.0%}, {found.ninth:.0%}, {found.worst:.0%}" if found else "-"
+def _cell(bar: Bar | None) -> str:
+    return f"{bar.median:.0%}, {bar.ninth:.0%}, {bar.worst:.0%}" if bar else "-"
 
 
 def _left_out() -> Iterator[tuple[str, ...]]:

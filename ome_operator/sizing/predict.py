@@ -48,11 +48,11 @@ def predict(row: Row, c: Constants) -> Prediction:
     check_known(row.place, c)
     load = row.load
     if row.decode is None and row.prefill is not None:
-        seconds = steps.prefill(row.place, row.prefill.worker, load.read, load.prompt, c)
-        return Prediction(None, None, load.read / seconds / row.prefill.worker.gpus, None)
+        seconds = steps.prefill(row.place, row.prefill.worker, load.computed_tokens, load.prompt, c)
+        return Prediction(None, None, load.computed_tokens / seconds / row.prefill.worker.gpus, None)
     if row.together and row.decode is not None and row.concurrency is not None:
         state = UnifiedDeployment(row.place, row.decode, [load], c, capacity(row), row.drafts).closed(row.concurrency)
-        return Prediction(state.ttft, state.tpot, None, state.rate * load.answer / row.decode.gpus, state.regime)
+        return Prediction(state.ttft, state.tpot, None, state.rate * load.answer / row.decode.gpus, state.dominant_part)
     if row.prefill is None and row.decode is not None:
         if row.concurrency is None:
             raise PlanRefused(
@@ -63,8 +63,8 @@ def predict(row: Row, c: Constants) -> Prediction:
         return Prediction(None, seconds, None, batch / seconds / row.decode.worker.gpus)
     assert row.prefill is not None and row.decode is not None and row.concurrency is not None
     state = Pair(row.place, row.prefill, row.decode, [load], c, drafts=row.drafts).closed(row.concurrency)
-    read, written = state.rate * load.read / row.prefill.gpus, state.rate * load.answer / row.decode.gpus
-    return Prediction(state.ttft, state.tpot, read, written, state.regime)
+    read, written = state.rate * load.computed_tokens / row.prefill.gpus, state.rate * load.answer / row.decode.gpus
+    return Prediction(state.ttft, state.tpot, read, written, state.dominant_part)
 
 
 def capacity(row: Row) -> float:

@@ -61,9 +61,9 @@ def published_figures(c: Constants) -> Iterator[Figure]:
     )
 
 
-def _sizes(here: ServingStack) -> Iterator[Figure]:
+def _sizes(serving_stack: ServingStack) -> Iterator[Figure]:
     """Yield the figures about the number of experts on each GPU and about the tensor parallelism of attention."""
-    experts = here.shape.experts
+    experts = serving_stack.shape.experts
     yield Figure(
         "EP 32 with 12 experts per GPU", f"{experts} experts over 4 nodes of 8 GPUs: {experts} / 32 = {experts // 32}"
     )
@@ -93,10 +93,10 @@ def _sums() -> Iterator[Figure]:
     )
 
 
-def _rates(here: ServingStack, c: Constants) -> Iterator[Figure]:
+def _rates(serving_stack: ServingStack, c: Constants) -> Iterator[Figure]:
     """Yield the published token rates of a node, with the model's prediction of each."""
-    read = IN / steps.prefill(here, PREFILL, IN, IN, c) / 32 * 8
-    step = steps.decoder(here, DECODE_96, IN + OUT / 2, c)(BATCH * 96)
+    read = IN / steps.prefill(serving_stack, PREFILL, IN, IN, c) / 32 * 8
+    step = steps.decoder(serving_stack, DECODE_96, IN + OUT / 2, c)(BATCH * 96)
     yield Figure(
         f"{NODE_IN // 1000}k tokens/s of prefill per node",
         (f"the sizing model predicts {read:,.0f}; it was fitted to this row"),
@@ -108,25 +108,25 @@ def _rates(here: ServingStack, c: Constants) -> Iterator[Figure]:
     )
 
 
-def _batch(here: ServingStack, c: Constants) -> Iterator[Figure]:
+def _batch(serving_stack: ServingStack, c: Constants) -> Iterator[Figure]:
     """Yield the figures about a batch of 480 requests. Some sources state this batch for a rank, others for the whole
     deployment.
     """
-    room = compute_fit(here.shape, here.gpu, DECODE_96, DECODE, 0.8).tokens
+    room = compute_fit(serving_stack.shape, serving_stack.gpu, DECODE_96, DECODE, 0.8).tokens
     yield Figure(
         f"a batch of {BATCH}",
         f"of each rank, so {BATCH * 96:,} requests in total: {BATCH * (IN + OUT):,} tokens of KV cache on a GPU, which "
-        f"has capacity for {room:,} next to the weights of its {here.shape.layers} layers",
+        f"has capacity for {room:,} next to the weights of its {serving_stack.shape.layers} layers",
     )
     yield Figure(
         f"{BATCH} requests in total, 4,800 tokens/s, the first token within 1 s",
         f"the shorter text states the batch of one rank as the batch of the deployment: {BATCH} requests are "
         f"{BATCH // 96} per rank, and at 4,800 tokens/s each request gets a further token every "
-        f"{BATCH / 4800 * 1000:.0f} ms; {_few(here, c)}",
+        f"{BATCH / 4800 * 1000:.0f} ms; {_few(serving_stack, c)}",
     )
 
 
-def _ratio(here: ServingStack, c: Constants) -> Figure:
+def _ratio(serving_stack: ServingStack, c: Constants) -> Figure:
     """Return the figure that explains why the deployment has 4 nodes of prefill and 12 nodes of decode."""
     feed, eat = PREFILL_NODES * NODE_IN / IN, DECODE_NODES * NODE_OUT / OUT
     even = (NODE_OUT / OUT) / (NODE_IN / IN)
@@ -135,29 +135,29 @@ def _ratio(here: ServingStack, c: Constants) -> Figure:
         "according to the announcement, decode needs 12 nodes for its KV cache, not to keep up with prefill: 4 prefill "
         f"nodes process {feed:,.0f} requests per second, and 12 decode nodes {eat:,.0f}. At the published rates, one "
         f"decode node needs {even:.1f} prefill nodes, so the two rates cannot have been measured at the same time. "
-        f"{_balance(here, Load(IN, OUT), c)}",
+        f"{_balance(serving_stack, Load(IN, OUT), c)}",
     )
 
 
-def _agents(here: ServingStack, c: Constants) -> Iterator[Figure]:
+def _agents(serving_stack: ServingStack, c: Constants) -> Iterator[Figure]:
     """Yield the best ratio of prefill nodes to decode nodes for long prompts, for several fractions of the prompt that
     the prefix cache holds.
     """
     for prompt, answer in LONG:
         for hit in HITS:
             title = f"{prompt // 1000}k in, {answer // 1000}k out, {hit:.0%} of the prompt cached"
-            yield Figure(title, _balance(here, Load(prompt, answer, hit), c))
+            yield Figure(title, _balance(serving_stack, Load(prompt, answer, hit), c))
 
 
-def _few(here: ServingStack, c: Constants) -> str:
-    state = Pair(here, Role(1, PREFILL), Role(1, DECODE_96), [Load(IN, OUT)], c).closed(BATCH)
+def _few(serving_stack: ServingStack, c: Constants) -> str:
+    state = Pair(serving_stack, Role(1, PREFILL), Role(1, DECODE_96), [Load(IN, OUT)], c).closed(BATCH)
     return (
         f"the sizing model predicts {state.rate * OUT:,.0f} output tokens/s, the first token after {state.ttft:.2f} s "
         f"and a further token every {state.tpot * 1000:.0f} ms (closed loop of {BATCH}, means)"
     )
 
 
-def _prices(here: ServingStack) -> Iterator[Figure]:
+def _prices(serving_stack: ServingStack) -> Iterator[Figure]:
     def usd(gpus: int, price: float, tokens: int) -> float:
         return gpus * price / 3600 / tokens * 1e6
 
@@ -167,7 +167,7 @@ def _prices(here: ServingStack) -> Iterator[Figure]:
         f"128 GPUs x ${PRICE:.2f} / 384k tokens/s = ${shown:.3f}; the 96 GPUs of decode alone at 288k tokens/s give the "
         f"same, ${usd(96, PRICE, 288_000):.3f}; all 128 GPUs at 288k give ${usd(GPUS, PRICE, 288_000):.3f}",
     )
-    today = here.gpu.price
+    today = serving_stack.gpu.price
     if today is not None:
         yield Figure(
             "the same price per million output tokens at a later GPU price",
@@ -176,18 +176,18 @@ def _prices(here: ServingStack) -> Iterator[Figure]:
         )
 
 
-def _balance(here: ServingStack, load: Load, c: Constants) -> str:
+def _balance(serving_stack: ServingStack, load: Load, c: Constants) -> str:
     """Return a sentence that states the best division of 16 nodes into prefill and decode for this load, and the
     predicted performance.
     """
     try:
-        found = layouts(PlanRequest(here, (load,), NODES), c)
+        found = layouts(PlanRequest(serving_stack, (load,), NODES), c)
     except PlanRefused as error:
         return str(error)
     best = next(layout for layout in found if layout.prefill)
     assert best.prefill is not None
     state, sides = best.state, (best.prefill, best.decode)
-    far = trust(here, best.prefill.role, best.decode.role, load).extrapolated
+    far = trust(serving_stack, best.prefill.role, best.decode.role, load).extrapolated
     return (
         f"The best disaggregated layout of 16 nodes in the sizing model: {sides[0].nodes} for prefill and "
         f"{sides[1].nodes} for decode, {state.rate:,.1f} requests per second, "

@@ -53,7 +53,7 @@ class Load:
     """Fraction of all requests that are of this kind."""
 
     @property
-    def read(self) -> float:
+    def computed_tokens(self) -> float:
         """Number of prompt tokens of a request that prefill computes."""
         return self.prompt * (1 - self.hit)
 
@@ -142,13 +142,13 @@ class SteadyState:
         wait).
         """
         busy = self.rate / self.most_prefill
-        if self.regime == "waits" or not 0 < busy < 1:
+        if self.dominant_part == "waits" or not 0 < busy < 1:
             return None
         wait = max(0.0, self.ttft - self.own)
         return self.own + max(0.0, wait / busy * math.log(busy / (1 - part)))
 
     @property
-    def regime(self) -> str:
+    def dominant_part(self) -> str:
         """The dominant part of TTFT: `waits` if TTFT is more than half of the request's total time, otherwise `queues` if
         most of TTFT is waiting time, or `reads` if most of TTFT is prefill.
         """
@@ -197,9 +197,13 @@ class _Loop(ABC):
         drafts: Drafts,
     ) -> None:
         worker, mode = reads.worker, self.mode
-        self._service = sum(load.share * steps.prefill(place, worker, load.read, load.prompt, c, mode) for load in loads)
+        self._service = sum(
+            load.share * steps.prefill(place, worker, load.computed_tokens, load.prompt, c, mode) for load in loads
+        )
         self.most = reads.copies / self._service
-        self._owns = tuple(steps.single_prompt_ttft(place, worker, load.read, load.prompt, c, mode) for load in loads)
+        self._owns = tuple(
+            steps.single_prompt_ttft(place, worker, load.computed_tokens, load.prompt, c, mode) for load in loads
+        )
         self.own = sum(load.share * own for load, own in zip(loads, self._owns, strict=True))
         self._wait = self._service / reads.copies * c.factor(*place.wait_keys("queue", mode))
         self._burst = BURST * c.factor(*place.wait_keys("burst", mode)) / self.most
@@ -242,14 +246,14 @@ class _Loop(ABC):
         ttft, whole = (concurrency - batch) / rate, concurrency / rate
         return SteadyState(rate, ttft, tpot, batch, self.most, self.own, whole, self._owns)
 
-    def opened(self, wanted: float) -> SteadyState | None:
+    def open_loop_state(self, wanted: float) -> SteadyState | None:
         """Return the steady state in which `wanted` requests per second arrive at random. Return None if the deployment
         cannot serve that rate.
         """
-        found = self.highest(rate=wanted, busy=1 - 1e-6)
+        found = self.highest_throughput(rate=wanted, busy=1 - 1e-6)
         return found if found.rate >= wanted * (1 - 1e-6) else None
 
-    def highest(
+    def highest_throughput(
         self, tpot: float = math.inf, ttft: float = math.inf, rate: float = math.inf, busy: float = BUSY
     ) -> SteadyState:
         """Return the steady state with the most requests per second within the limits. `tpot` and `ttft` are limits in

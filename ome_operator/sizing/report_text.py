@@ -164,9 +164,9 @@ def report(found: Report) -> str:
     if found.classes:
         head = ("class", "rows", *(f"{_TITLES[name]} median, nine of ten, worst" for name in FIGURES))
         out += "\n" + table(head, class_rows(found.classes))
-    if found.beyond:
-        out += f"\n{len(found.beyond)} rows have a TPOT or a throughput beyond a factor of two:\n"
-        out += "".join(f"  {name}\n" for name in found.beyond)
+    if found.outliers:
+        out += f"\n{len(found.outliers)} rows have a TPOT or a throughput beyond a factor of two:\n"
+        out += "".join(f"  {name}\n" for name in found.outliers)
     elif found.answered:
         out += "\nNo TPOT and no throughput is beyond a factor of two.\n"
     if found.refused:
@@ -188,8 +188,8 @@ def class_rows(classes: Mapping[str, Mapping[str, Bar]]) -> list[tuple[str, ...]
     ]
 
 
-def _errors(found: Bar | None) -> str:
-    return f"{found.median:.0%}, {found.ninth:.0%}, {found.worst:.0%}" if found else "-"
+def _errors(bar: Bar | None) -> str:
+    return f"{bar.median:.0%}, {bar.ninth:.0%}, {bar.worst:.0%}" if bar else "-"
 
 
 def comparison_table(found: Report) -> str:
@@ -212,7 +212,7 @@ def report_data(found: Report) -> dict[str, Any]:
         "rows": found.rows,
         "answered": len(found.answered),
         "refused": dict(found.refused),
-        "beyondFactorTwo": found.beyond,
+        "beyondFactorTwo": found.outliers,
         "classes": {
             title: {
                 _TITLES[name].lower(): {

@@ -62,7 +62,7 @@ class Rows:
         self.readers = np.array([float(role.copies) for role in reads if role])
         self.reading = np.array([float(role.gpus) for role in reads if role])
         self.waits = np.array([row.decode is not None and row.decode.copies > 1 and not row.together for row in rows])
-        self.load = np.array([(row.load.read, row.load.answer, row.concurrency or 0.0) for row in rows])
+        self.load = np.array([(row.load.computed_tokens, row.load.answer, row.concurrency or 0.0) for row in rows])
         self.room = np.array([min(capacity(row), row.concurrency or 0.0) for row in rows])
         self.seen = np.array([(row.ttft, row.tpot, row.written or row.read) for row in rows], float)
         self.seen[self.only_prefill | self.only_decode, 0] = np.nan
@@ -149,7 +149,7 @@ def _terms(row: Row, phase: str) -> dict[str, tuple[float, ...] | float]:
         return {}
     place, load, worker, shape = row.place, row.load, role.worker, row.place.shape
     if phase == "prefill":
-        return dict(steps.prefill_terms(place, worker, load.read, load.prompt))
+        return dict(steps.prefill_terms(place, worker, load.computed_tokens, load.prompt))
     context = load.prompt + load.answer / 2
     none, one = (steps.decode_terms(place, worker, batch, context) for batch in (0.0, 1.0))
     out: dict[str, tuple[float, ...] | float] = {name: (time, one[name] - time, 0.0, 0.0) for name, time in none.items()}

@@ -73,7 +73,7 @@ class Shape:
     """Largest number of GPUs among which the KV cache of a token can be divided; 1 for latent attention (MLA)."""
     longest: int
     """Context length of the model, in tokens; 0 if unknown."""
-    kept: RequestCache = _NOTHING
+    request_cache: RequestCache = _NOTHING
     """The memory that an engine needs for each request."""
     state: int = 0
     """Bytes of the states of linear attention that each step reads and writes for a request."""
@@ -228,7 +228,7 @@ def shape_of(name: str, config: Mapping[str, Any], precision: str) -> Shape:
         head_flops=2.0 * (read.vocabulary or 0) * read.hidden_size,
         attended=cache_entries(config, seen),
         cache_heads=1 if seen.kv_lora_rank else seen.kv_heads,
-        kept=request_cache(config, seen) or RequestCache(0),
+        request_cache=request_cache(config, seen) or RequestCache(0),
         state=linear_state(config),
         state_heads=seen.linear_heads or 1,
         longest=read.context_length or 0,

@@ -74,7 +74,7 @@ def _predicted(groups: Mapping[str, DescribedGroup], model: Model | None, hardwa
     found = trust(place, Role(1, workers[PREFILL_ROLE]), Role(1, workers[DECODE_ROLE]), load)
     if place.shape.estimated:
         raise PlanRefused(found.extrapolated)
-    bars: Mapping[str, Bar] = found.bars if {"tokens", "tpot"} <= found.bars.keys() else left_out(GPU, False)
+    bars: Mapping[str, Bar] = found.error_bars if {"tokens", "tpot"} <= found.error_bars.keys() else left_out(GPU, False)
     slower, paced = 1 + bars["tokens"].ninth, 1 / (1 - min(NEVER, bars["tpot"].ninth))
     return PlannedSpeeds(
         _prefill(place, workers[PREFILL_ROLE], load.prompt, slower),

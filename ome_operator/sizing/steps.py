@@ -71,11 +71,15 @@ class ServingStack:
             f"{phase}.{engine}.{mode}" + (f".{worker.kind}{worker.gpus}" if mode == PAIR else ""),
         )
 
-    def wait_keys(self, what: str, mode: str) -> tuple[str, ...]:
-        """Return the names of the constants whose product is the factor of a part of TTFT. `what` is the part: `fixed`,
-        `burst`, `queue` or `ranks`.
+    def wait_keys(self, description: str, mode: str) -> tuple[str, ...]:
+        """Return the names of the constants whose product is the factor of a part of TTFT. `description` is the part:
+        `fixed`, `burst`, `queue` or `ranks`.
         """
-        return f"{mode}.{what}", f"{mode}.{what}.{self.engine}", f"{mode}.{what}.{self.engine}.{self.version or 'any'}"
+        return (
+            f"{mode}.{description}",
+            f"{mode}.{description}.{self.engine}",
+            f"{mode}.{description}.{self.engine}.{self.version or 'any'}",
+        )
 
 
 def expected_expert_fraction(shape: Shape, tokens: float, slots: int = 0) -> float:
@@ -126,7 +130,7 @@ def decode_terms(place: ServingStack, worker: Worker, batch: float, context: flo
     shape, gpu, kind = place.shape, place.gpu, worker.kind
     rank, gpus = batch / worker.dp, worker.gpus
     reading, computing = attention_seconds(place, worker, context)
-    wire = gpu.wire(gpus)
+    wire = gpu.bandwidth_within(gpus)
     hop = HOP if gpus <= gpu.domain else FAR
     out = {
         "layer": shape.layers * LAYER,
@@ -291,7 +295,7 @@ def prefill_terms(place: ServingStack, worker: Worker, length: float, prompt: fl
     prompt.
     """
     shape, gpu, kind = place.shape, place.gpu, worker.kind
-    gpus, wire = worker.gpus, gpu.wire(worker.gpus)
+    gpus, wire = worker.gpus, gpu.bandwidth_within(worker.gpus)
     experts = shape.expert_layers * _elsewhere(shape, gpu, gpus) * (SENT + RETURNED) / gpus
     exchanged = 2 * shape.layers * RETURNED * (1 - 1 / gpus)
     sent = {"tp": exchanged, "dtp": exchanged, "dep": experts, "alone": 0.0}[kind]

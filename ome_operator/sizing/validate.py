@@ -52,7 +52,7 @@ class Report:
         return len(self.answered) + len(self.refused)
 
     @property
-    def beyond(self) -> list[str]:
+    def outliers(self) -> list[str]:
         """Ids of the rows whose predicted TPOT or throughput differs from the measured value by more than a factor of
         two.
         """

@@ -73,7 +73,7 @@ def _share(value: Any, title: str) -> float:
 def mean_load(loads: tuple[Load, ...]) -> Load:
     """Return a load with the mean lengths of all requests."""
     prompt = sum(load.share * load.prompt for load in loads)
-    read = sum(load.share * load.read for load in loads)
+    read = sum(load.share * load.computed_tokens for load in loads)
     return Load(prompt, sum(load.share * load.answer for load in loads), 1 - read / prompt)
 
 
@@ -85,27 +85,27 @@ def tokens(text: str) -> float:
     return number
 
 
-def seconds(text: str, default: str, what: str) -> float:
+def seconds(text: str, default: str, description: str) -> float:
     """Return the number of seconds for a text such as 2, 2s or 500ms. A number without a unit is in the unit `default`.
-    `what` is the name of the option for messages.
+    `description` is the name of the option for messages.
     """
-    number = _amount(text, {"": _SECONDS[default], **_SECONDS}, f"a time for {what}")
+    number = _amount(text, {"": _SECONDS[default], **_SECONDS}, f"a time for {description}")
     if number <= 0:
-        raise PlanRefused(f"{what} is {text}: write a number above 0.")
+        raise PlanRefused(f"{description} is {text}: write a number above 0.")
     return number
 
 
-def _amount(text: str, units: Mapping[str, float], what: str) -> float:
+def _amount(text: str, units: Mapping[str, float], description: str) -> float:
     found = _AMOUNT.fullmatch(text.strip())
     if found is None:
-        raise PlanRefused(f"{text!r} is not {what}: write a number such as 2000.")
+        raise PlanRefused(f"{text!r} is not {description}: write a number such as 2000.")
     if found[2] not in units:
         known = ", ".join(unit for unit in units if unit)
         raise PlanRefused(f"{text!r} has the unknown unit {found[2]}: the units are {known}.")
     try:
         number = float(found[1].replace("_", "").replace(",", "")) * units[found[2]]
     except ValueError:
-        raise PlanRefused(f"{text!r} is not {what}: write a number such as 2000.") from None
+        raise PlanRefused(f"{text!r} is not {description}: write a number such as 2000.") from None
     if not math.isfinite(number):
-        raise PlanRefused(f"{text!r} is not {what}: it is too large.")
+        raise PlanRefused(f"{text!r} is not {description}: it is too large.")
     return number

@@ -37,9 +37,9 @@ class CombinedSource:
         async for data in source.read(listing._replace(revision=revision), file, start, end):
             yield data
 
-    def suspect(self, file: RemoteFile) -> None:
+    def report_wrong_hash(self, file: RemoteFile) -> None:
         """Report to the source of a file that the file arrived with a wrong hash."""
-        (self._other if file.name in self._names else self._first).suspect(file)
+        (self._other if file.name in self._names else self._first).report_wrong_hash(file)
 
     async def close(self) -> None:
         """Close the connections of both sources."""

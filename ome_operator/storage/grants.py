@@ -31,7 +31,7 @@ class SecretGrant(BaseModel):
     """Permitted storage URIs. Each entry permits this URI and all URIs that continue it after a `/`. If there are no
     entries, all URIs are permitted."""
 
-    def covers(self, uri: str) -> bool:
+    def permits(self, uri: str) -> bool:
         """Return whether `uris` permits a single storage URI, which may contain a revision or a region.
 
         A URI with a component that clients or servers would rewrite is not covered, because it would be compared with the
@@ -98,7 +98,7 @@ class ModelGrant(NamedTuple):
                 f"{secret} is not allowed for namespace {self.namespace}: "
                 "an administrator can add it to agent.secrets[].namespaces"
             )
-        if not grant.covers(self.uri):
+        if not grant.permits(self.uri):
             raise RequestRefused(
                 f"{secret} is not allowed for {self.uri}: an administrator can add it to agent.secrets[].uris"
             )
@@ -133,7 +133,7 @@ class ModelGrant(NamedTuple):
                 "ask an administrator to add its host"
             )
 
-    def reach(self, address: str) -> HostRules:
+    def address_rules(self, address: str) -> HostRules:
         """Return which addresses may be contacted. The hosts in the chart's values may have any address, and for a
         cluster-scoped model also the host in `address`.
         """

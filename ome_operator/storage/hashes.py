@@ -29,12 +29,12 @@ class Hash(NamedTuple):
         return f"{self.algorithm}:{self.value}"
 
     @property
-    def called(self) -> str:
+    def algorithm_name(self) -> str:
         """The name of the algorithm in messages."""
         return _CALLED[self.algorithm.partition(":")[0]]
 
     @classmethod
-    def read(cls, text: str) -> "Hash":
+    def parse(cls, text: str) -> "Hash":
         """Parse a hash from the text that `str` returns."""
         algorithm, _, value = text.rpartition(":")
         return cls(algorithm, value)
@@ -69,7 +69,7 @@ class Checker:
                 self._crc = 0
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether all bytes were received and have the expected hash. Read it only when no more bytes will follow."""
         right = not self._hashes or any(hasher.hexdigest() == self._wanted.value for hasher in self._hashes)
         return self.count == self._size and right

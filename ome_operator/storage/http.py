@@ -65,7 +65,7 @@ class HttpSource:
         self._session: aiohttp.ClientSession | None = None
         self._reach = reach
 
-    def suspect(self, file: RemoteFile) -> None:
+    def report_wrong_hash(self, file: RemoteFile) -> None:
         """Do nothing, because there is no alternative source."""
 
     async def close(self) -> None:

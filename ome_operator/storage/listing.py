@@ -89,7 +89,7 @@ class Source(Protocol):
         end before `end`.
         """
 
-    def suspect(self, file: RemoteFile) -> None:
+    def report_wrong_hash(self, file: RemoteFile) -> None:
         """Receive the report that a file arrived with a wrong hash."""
 
     async def close(self) -> None:

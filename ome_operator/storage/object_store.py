@@ -139,7 +139,7 @@ class ObjectStore:
         for _ in range(2):
             checker, data = Checker(file.hash, file.size), await self._read_object(file)
             checker.update(data)
-            if checker.complete or data == before:
+            if checker.is_complete or data == before:
                 return data
             before = data
         raise SourceUnreachable(f"two reads of {sha256sums.NAME} returned different contents")
@@ -188,7 +188,7 @@ class ObjectStore:
         except Exception as error:
             raise self._error(error) from error
 
-    def suspect(self, file: RemoteFile) -> None:
+    def report_wrong_hash(self, file: RemoteFile) -> None:
         """Do nothing, because there is no alternative source."""
 
     async def close(self) -> None:

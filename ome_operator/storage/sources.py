@@ -83,7 +83,7 @@ def _reach(access: Access, endpoint: str) -> HostRules | None:
     if access.guard is None:
         return None
     chosen = {host(access.endpoint)} if access.endpoint else set()
-    reach = access.guard.reach(endpoint)
+    reach = access.guard.address_rules(endpoint)
     return reach._replace(hosts=reach.hosts | chosen)
 
 

@@ -106,9 +106,9 @@ def most_bytes(memory: int) -> int:
     return memory // _PLAIN
 
 
-def parsed(text: str | bytes, what: str, *, memory: int, take: Callable[[Any], T]) -> T:
-    """Decode an untrusted JSON text, pass the decoded value to the function `take`, and return what `take` returns. `what`
-    names the text in errors.
+def parsed(text: str | bytes, description: str, *, memory: int, take: Callable[[Any], T]) -> T:
+    """Decode an untrusted JSON text, pass the decoded value to the function `take`, and return what `take` returns.
+    `description` names the text in errors.
 
     The memory is estimated before the text is decoded. `take` should return only what is needed, because the limit does not
     cover a value that outlives the call. Raises TooLarge if more than `memory` bytes might be necessary, ValueError for a
@@ -118,12 +118,12 @@ def parsed(text: str | bytes, what: str, *, memory: int, take: Callable[[Any], T
     with PARSING:
         if (needed := memory_of(data)) > memory:
             raise TooLarge(
-                f"{what} may need {-(-needed // MIB)} MiB of memory, and at most {memory // MIB} MiB are permitted"
+                f"{description} may need {-(-needed // MIB)} MiB of memory, and at most {memory // MIB} MiB are permitted"
             )
         try:
             return take(json.loads(data))
         except RecursionError as error:
-            raise ValueError(f"{what} is nested too deep") from error
+            raise ValueError(f"{description} is nested too deep") from error
 
 
 def fast(text: bytes | msgspec.Raw, decode: Decode = EVERYTHING) -> Any:

@@ -40,7 +40,7 @@ not known."""
 class NamespacedSink(Sink, Protocol):
     """Receives the objects and events of watches, and is told which namespace they are about."""
 
-    def relisted(self, kind: str, namespace: str = "") -> None:
+    def handle_relist(self, kind: str, namespace: str = "") -> None:
         """Called when a list of this kind was repeated, so that objects may have been deleted unnoticed."""
 
     async def listed(self, kind: str, namespace: str = "") -> set[str]:
@@ -97,7 +97,7 @@ class NamespaceWatch:
         self._tasks = [group.create_task(self._begin(group, slots, done), name=f"list {self.namespace}")]
 
     @property
-    def opened(self) -> bool:
+    def is_open(self) -> bool:
         """Whether the namespace is watched or is about to be watched."""
         return bool(self._tasks)
 
@@ -111,7 +111,7 @@ class NamespaceWatch:
             await self.kopf.complete.wait()
         if self._before:  # deletions may have been missed while the namespace was not watched
             for kind in self._kinds:
-                self._sink.relisted(kind, self.namespace)
+                self._sink.handle_relist(kind, self.namespace)
         self._before = self.listed = True
         self._sink.namespace_listed(self.namespace)
         done()
@@ -126,17 +126,17 @@ class NamespaceWatch:
 
     # --- called by the watches of the namespace -----------------------------------------------------------------------
 
-    def seen(self, kind: str, body: Body) -> None:
+    def handle_object(self, kind: str, body: Body) -> None:
         """Deliver the current state of an object."""
-        self._sink.seen(kind, body)
+        self._sink.handle_object(kind, body)
 
-    def deleted(self, kind: str, body: Body) -> None:
+    def handle_deletion(self, kind: str, body: Body) -> None:
         """Deliver the deletion of an object."""
-        self._sink.deleted(kind, body)
+        self._sink.handle_deletion(kind, body)
 
-    def relisted(self, kind: str) -> None:
+    def handle_relist(self, kind: str) -> None:
         """Report that a list of this kind was repeated."""
-        self._sink.relisted(kind, self.namespace)
+        self._sink.handle_relist(kind, self.namespace)
 
 
 class Coverage:
@@ -196,10 +196,10 @@ class Coverage:
                 logger.warning("namespace %s is not watched: %s", name, why)
             if why:
                 self.absent[name] = why
-                if part.opened:
+                if part.is_open:
                     part.close()
                 self._done()
-            elif not part.opened and self._running:
+            elif not part.is_open and self._running:
                 self.absent.pop(name, None)
                 logger.info("watching namespace %s", name)
                 part.open(self._group, self._slots, self._done)
@@ -211,10 +211,10 @@ class Coverage:
 
     # --- kopf -------------------------------------------------------------------------------------------------------
 
-    def event(self, group: str, plural: str, what: str | None, body: Body) -> None:
-        """Deliver an event of kopf. `what` is the type of the event; None for an object of a list."""
+    def event(self, group: str, plural: str, description: str | None, body: Body) -> None:
+        """Deliver an event of kopf. `description` is the type of the event; None for an object of a list."""
         namespace = str((body.get("metadata") or {}).get("namespace") or "")
-        self._parts[namespace if namespace in self._parts else ""].kopf.event(group, plural, what, body)
+        self._parts[namespace if namespace in self._parts else ""].kopf.event(group, plural, description, body)
 
     def trace(self) -> aiohttp.TraceConfig:
         """Return a trace of the requests that kopf sends in a session."""
@@ -252,7 +252,7 @@ class Coverage:
         """
         found: dict[str, float] = {}
         for part in self._parts.values():
-            if part.opened:
+            if part.is_open:
                 for kind, at in (*part.informer.last_event.items(), *part.kopf.last_event.items()):
                     found[kind] = min(at, found.get(kind, time.monotonic()))
         return found
@@ -264,11 +264,11 @@ class Coverage:
         return sum(both, Counter())
 
     @property
-    def unread(self) -> Counter[str]:
+    def unparsed_counts(self) -> Counter[str]:
         """Kind -> number of objects and events that could not be parsed."""
         return sum((part.informer.unread for part in self._parts.values()), Counter())
 
     @property
-    def watched(self) -> dict[str, float]:
+    def watched_namespaces(self) -> dict[str, float]:
         """Configured namespace -> 1 while it is watched, else 0."""
         return {name: float(self._parts[name].listed) for name in self._names}

@@ -167,11 +167,11 @@ class Informer:
             return
         if api_version:
             item.setdefault("apiVersion", api_version)
-        self._sink.seen(watched.kind, item)
+        self._sink.handle_object(watched.kind, item)
 
     def _listed(self, kind: str, again: bool) -> None:
         if again:
-            self._sink.relisted(kind)
+            self._sink.handle_relist(kind)
         self._unlisted.discard(kind)
         if not self._unlisted:
             self.complete.set()
@@ -205,32 +205,32 @@ class Informer:
             return str(version)
         self.events[watched.kind] += 1
         if what == "DELETED":
-            self._sink.deleted(watched.kind, body)
+            self._sink.handle_deletion(watched.kind, body)
         elif what in ("ADDED", "MODIFIED"):
-            self._sink.seen(watched.kind, body)
+            self._sink.handle_object(watched.kind, body)
         else:
             logger.warning("the watch of %s delivered an event of an unknown type: %s", watched.plural, what)
         return str(version)
 
-    def _skip(self, watched: WatchedKind, why: str) -> str:
+    def _skip(self, watched: WatchedKind, reason: str) -> str:
         """Skip an unreadable event, which contains no version. Its content is lost, so the kind is listed again, unless
         it was listed for this reason within the last minute.
         """
-        self._cannot_read(watched, why)
+        self._cannot_read(watched, reason)
         before, now = self._unread_at.get(watched.kind, -HEALTHY_AFTER), time.monotonic()
         if now - before >= HEALTHY_AFTER:
             self._unread_at[watched.kind] = now
-            raise _Again(why)
+            raise _Again(reason)
         return ""
 
-    def _cannot_read(self, watched: WatchedKind, why: str) -> None:
+    def _cannot_read(self, watched: WatchedKind, reason: str) -> None:
         """Count an unreadable object or event, and log the first one of each kind."""
         self.unread[watched.kind] += 1
         if self.unread[watched.kind] == 1:
             logger.warning(
                 ("watching %s: %s; further unreadable items are not logged but counted by ome_watch_unread_total"),
                 watched.plural,
-                why,
+                reason,
             )
 
     # --- a request --------------------------------------------------------------------------------------------------

@@ -81,10 +81,10 @@ class KopfEvents:
         uid = str((body.get("metadata") or {}).get("uid"))
         if what == "DELETED":
             self._uids[kind].discard(uid)
-            self._sink.deleted(kind, body)
+            self._sink.handle_deletion(kind, body)
         else:
             self._uids[kind].add(uid)
-            self._sink.seen(kind, body)
+            self._sink.handle_object(kind, body)
 
     # --- completeness -------------------------------------------------------------------------------------------------
 
@@ -104,7 +104,7 @@ class KopfEvents:
             logger.warning("waiting: %s", why)
         if gone := before - there:
             delivered -= gone
-            self._sink.relisted(kind)  # the event may still arrive; the resync that follows removes the objects
+            self._sink.handle_relist(kind)  # the event may still arrive; the resync that follows removes the objects
 
     async def _all_delivered(self, kind: str, uids: set[str]) -> bool:
         """Return whether kopf has listed this kind and delivered all objects with these UIDs before the next list is due."""
@@ -125,7 +125,7 @@ class KopfEvents:
 
     # --- requests of kopf ---------------------------------------------------------------------------------------------
 
-    def begun(self, path: str, task: asyncio.Task[Any] | None) -> None:
+    def add_task(self, path: str, task: asyncio.Task[Any] | None) -> None:
         """Remember a task of kopf that sends a list or watch request."""
         if self._kind(path) and task is not None:
             self._watchers.add(task)
@@ -142,7 +142,7 @@ class KopfEvents:
     def _kind(self, path: str) -> str | None:
         return next((kind for tail, kind in self._paths.items() if path.endswith(tail)), None)
 
-    def answered(self, path: str, query: Mapping[str, str], content: aiohttp.StreamReader) -> None:
+    def process_response(self, path: str, query: Mapping[str, str], content: aiohttp.StreamReader) -> None:
         """Process a request of kopf that was answered with 200.
 
         An opened watch is no sign of life: kopf opens it again when it was silent, and a proxy between the operator and the
@@ -159,7 +159,7 @@ class KopfEvents:
         if "continue" not in query:
             self._lists[kind] += 1
             if self._lists[kind] > 1:
-                self._sink.relisted(kind)
+                self._sink.handle_relist(kind)
 
     def _note_bytes(self, kind: str) -> None:
         """Note whether the watch of a kind has received bytes since the last check."""
@@ -183,11 +183,11 @@ def trace_requests(watches: Sequence[KopfEvents]) -> aiohttp.TraceConfig:
     async def answered(_: aiohttp.ClientSession, __: object, request: aiohttp.TraceRequestEndParams) -> None:
         if request.response.status == 200:
             for events in watches:
-                events.answered(request.url.path, request.url.query, request.response.content)
+                events.process_response(request.url.path, request.url.query, request.response.content)
 
     async def begun(_: aiohttp.ClientSession, __: object, request: aiohttp.TraceRequestStartParams) -> None:
         for events in watches:
-            events.begun(request.url.path, asyncio.current_task())
+            events.add_task(request.url.path, asyncio.current_task())
 
     trace = aiohttp.TraceConfig()
     trace.on_request_start.append(begun)

@@ -34,13 +34,13 @@ class WatchedKind(NamedTuple):
 class Sink(Protocol):
     """Receives the objects of watches. No method may raise, block, or keep a reference to the body."""
 
-    def seen(self, kind: str, body: Body) -> None:
+    def handle_object(self, kind: str, body: Body) -> None:
         """Called when an object exists in this state. May be called repeatedly with the same state."""
 
-    def deleted(self, kind: str, body: Body) -> None:
+    def handle_deletion(self, kind: str, body: Body) -> None:
         """Called when an object was deleted."""
 
-    def relisted(self, kind: str) -> None:
+    def handle_relist(self, kind: str) -> None:
         """Called when a list of this kind was repeated. Objects that were delivered before may have been deleted since."""
 
 

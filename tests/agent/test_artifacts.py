@@ -98,7 +98,7 @@ def test_every_layer_is_a_file(node: Node) -> None:
     made = node.fetch("m/files:1")
     assert node.files == FILES and made.revision == digest
     assert all(one.hash.algorithm == "sha256" for one in made.files)
-    assert node.front.total == sum(map(len, FILES.values())), "every byte was downloaded once"
+    assert node.front.sent_bytes == sum(map(len, FILES.values())), "every byte was downloaded once"
 
 
 def test_a_revision_stays_what_it_was_when_the_tag_moves(node: Node) -> None:
@@ -155,10 +155,10 @@ def test_layers_that_are_files_may_share_a_directory_too(node: Node) -> None:
     assert node.files == FILES
     (node.store.root / WEIGHTS).unlink()
     node.store.mark_damaged()
-    before = node.front.total
+    before = node.front.sent_bytes
     node.fetch("m/raw:1")
     assert node.files == FILES
-    assert node.front.total - before == len(FILES[WEIGHTS]), "the other files are still on the disk"
+    assert node.front.sent_bytes - before == len(FILES[WEIGHTS]), "the other files are still on the disk"
 
 
 def test_fetch_unpacks_archives_next_to_plain_files(node: Node) -> None:
@@ -200,11 +200,11 @@ def test_a_file_beside_an_archive_with_the_same_file_is_said_in_either_order(tmp
     store.prepare(listing)
 
     def accept() -> None:
-        store.part(file).write_bytes(b"x")
-        store.accept(file, (0,))
+        store.partial_path(file).write_bytes(b"x")
+        store.store_verified(file, (0,))
 
     def unpack() -> None:
-        store.part(archive).write_bytes(b"x")
+        store.partial_path(archive).write_bytes(b"x")
         (store.files / "a").write_bytes(b"y")
         store.unpacked(archive, [VerifiedFile("a", 1, Hash("sha256", "other"), (0,))])
 
@@ -250,7 +250,7 @@ def test_a_token_that_is_worn_out_is_renewed(node: Node) -> None:
     node.front.scheme, node.front.uses = "bearer", 2
     node.fetch("m/tokens:1", username="puller", password="s3cret", files=1)
     assert node.files == FILES and node.front.refused > 1
-    assert node.front.total == sum(map(len, FILES.values()))
+    assert node.front.sent_bytes == sum(map(len, FILES.values()))
 
 
 @pytest.mark.parametrize("every", [2, 3])

@@ -56,7 +56,7 @@ class Given:
         await self.go.wait()
         yield self.data[start:end]
 
-    def suspect(self, file: RemoteFile) -> None:
+    def report_wrong_hash(self, file: RemoteFile) -> None:
         """Do nothing, because there is no other source."""
 
     async def close(self) -> None:
@@ -81,7 +81,7 @@ def fetching(
 @pytest.fixture
 def free(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Return a function that sets how many bytes of the disk are free beyond the margin that the agent leaves free."""
-    return lambda count: monkeypatch.setattr(Store, "free", lambda self: MARGIN + count)
+    return lambda count: monkeypatch.setattr(Store, "free_bytes", lambda self: MARGIN + count)
 
 
 def test_a_source_that_gives_too_little_loses_its_turn(node: Node) -> None:
@@ -242,7 +242,7 @@ async def test_namespaces_take_turns_in_an_agent(tmp_path: Path, monkeypatch: py
             body = yamls.model()
             metadata = {**body["metadata"], "uid": namespace, "namespace": namespace, "name": "m"}
             storage = {"storageUri": "hf://org/model", "path": f"{tmp_path}/m"}
-            agent.seen("BaseModel", {**body, "metadata": metadata, "spec": {"storage": storage}})
+            agent.handle_object("BaseModel", {**body, "metadata": metadata, "spec": {"storage": storage}})
         task = asyncio.create_task(agent.run(asyncio.Event()))
         try:
             async with asyncio.timeout(30):

@@ -115,7 +115,7 @@ def test_an_object_store_that_sends_wrong_bytes_is_found_out(node: Node) -> None
 
 
 def test_a_disk_that_is_too_small_is_a_sentence(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Store, "free", lambda self: 1024)
+    monkeypatch.setattr(Store, "free_bytes", lambda self: 1024)
     with pytest.raises(DownloadFailed, match="delete files there"):
         node.fetch()
     assert node.hub.total == 0

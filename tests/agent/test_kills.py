@@ -66,13 +66,13 @@ def on_disk(store: Store, files: dict[str, RemoteFile]) -> dict[str, list[tuple[
     """Return, for each file, the ranges of its bytes that are on the disk, verified or not. A range is its first byte and
     the byte after its last.
     """
-    found, proven = {}, store.journaled()
+    found, proven = {}, store.files_in_journal()
     for name, file in files.items():
         places = [folder / file.name for folder in (store.root, store.files)]
         whole = file.name in proven or any(one.is_file() and one.stat().st_size == file.size for one in places)
-        pieces = store.part(file).parent.glob(f"{store.part(file).name}.[0-9]*")
+        pieces = store.partial_path(file).parent.glob(f"{store.partial_path(file).name}.[0-9]*")
         spans = [(int(one.suffix[1:]), int(one.suffix[1:]) + file_size(one)) for one in pieces]
-        found[name] = [(0, file.size)] if whole else [(0, file_size(store.part(file))), *spans]
+        found[name] = [(0, file.size)] if whole else [(0, file_size(store.partial_path(file))), *spans]
     return found
 
 

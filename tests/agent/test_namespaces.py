@@ -35,7 +35,7 @@ async def test_a_hash_is_no_proof_of_possession(tmp_path: Path, hubs: tuple[Repo
         async with running(first):
             first.apply("BaseModel", "private", URI, f"{first.root}/private", namespace="team-b")
             first.apply("ClusterBaseModel", "shared", "hf://org/shared", f"{first.root}/shared")
-            await first.settled(private="Ready", shared="Ready")
+            await first.wait_for_states(private="Ready", shared="Ready")
             runner, port = await serve(PeerServer(first.settings.roots, "t"), "127.0.0.1", 0)
 
             async def found() -> list[str]:
@@ -51,13 +51,13 @@ async def test_a_hash_is_no_proof_of_possession(tmp_path: Path, hubs: tuple[Repo
                     storage = {"parameters": {"endpoint": liar.url}}
                     path = f"{node.root}/{name}"
                     node.apply("BaseModel", name, f"hf://org/{repo}", path, namespace="team-a", **storage)
-                await node.settled(thief="Failed", honest="Ready")
+                await node.wait_for_states(thief="Failed", honest="Ready")
                 if peers:  # The namespace that owns the model gets it from there.
                     storage = {"parameters": {"endpoint": liar.url}}
                     node.apply("BaseModel", "own", URI, f"{node.root}/own", namespace="team-b", **storage)
-                    await node.settled(own="Ready")
+                    await node.wait_for_states(own="Ready")
             await runner.cleanup()
-    assert not [files for files in node.fetched("team-a") if BIG in files]
+    assert not [files for files in node.downloaded_files("team-a") if BIG in files]
 
 
 @pytest.mark.parametrize("seen", [True, False], ids=["it was seen to be gone", "the agent was down meanwhile"])
@@ -71,7 +71,7 @@ async def test_a_namespace_that_was_made_again_gets_nothing_of_the_former(
     node, place = Node(tmp_path / "raid", real.url), tmp_path / "raid" / ".namespaces" / "team-a"
     async with running(node):
         node.apply("BaseModel", "private", URI, f"{node.root}/private", namespace="team-a")
-        await node.settled(private="Ready")
+        await node.wait_for_states(private="Ready")
         if seen:
             node.delete("BaseModel", "private", "team-a")
             node.spaces["team-a"] = None
@@ -81,11 +81,11 @@ async def test_a_namespace_that_was_made_again_gets_nothing_of_the_former(
         again.spaces["team-a"] = "another"
         async with running(again):
             again.apply("BaseModel", "private", URI, f"{node.root}/private", namespace="team-a")
-            await again.settled(private="Failed")
-            assert not again.said("private").get("directories")
+            await again.wait_for_states(private="Failed")
+            assert not again.reported_model("private").get("directories")
             (unused,) = again.record["unused"]
             assert "/.namespaces/.former/team-a.uid-of-team-a/" in unused["directory"] and "models" not in unused
-    assert not [files for files in node.fetched("team-a") if BIG in files]
+    assert not [files for files in node.downloaded_files("team-a") if BIG in files]
 
 
 async def test_what_cannot_be_told_about_a_namespace_takes_no_model_away(
@@ -98,7 +98,7 @@ async def test_what_cannot_be_told_about_a_namespace_takes_no_model_away(
     node = Node(tmp_path / "raid", real.url)
     async with running(node):
         node.apply("BaseModel", "first", URI, f"{node.root}/first", namespace="team-a")
-        await node.settled(first="Ready")
+        await node.wait_for_states(first="Ready")
     again = Node(tmp_path / "raid", real.url)
     silent = Transient("no answer", 500)
     again.api.answers |= {"get Namespace": silent}
@@ -107,7 +107,7 @@ async def test_what_cannot_be_told_about_a_namespace_takes_no_model_away(
         await asyncio.sleep(0.3)
         assert again.record == {}
         again.api.answers |= {"get Namespace": Forbidden("no such right", 403)}
-        await again.settled(first="Ready")
+        await again.wait_for_states(first="Ready")
 
 
 async def test_models_of_a_namespace_share_bytes_through_proven_hashes(
@@ -119,8 +119,8 @@ async def test_models_of_a_namespace_share_bytes_through_proven_hashes(
         node.apply("BaseModel", "first", URI, f"{node.root}/first", namespace="team-a")
         node.apply("BaseModel", "two", f"{URI}@v1", f"{node.root}/two", namespace="team-a")
         node.apply("BaseModel", "three", URI, f"{node.root}/three", namespace="team-a")
-        await node.settled(first="Ready", two="Ready", three="Ready")
-    assert node.fetched("team-a") == [GOOD] * 3
+        await node.wait_for_states(first="Ready", two="Ready", three="Ready")
+    assert node.downloaded_files("team-a") == [GOOD] * 3
     assert len([sent for sent in real.sent if sent.name == BIG]) <= 2, "downloads of the same URI wait for each other"
 
 
@@ -134,5 +134,5 @@ async def test_local_files_of_another_namespace_are_not_looked_at(tmp_path: Path
     (folder / "config.json").write_text('{"architectures": ["DeepseekV3ForCausalLM"]}')
     async with running(node):
         node.apply("BaseModel", "local", f"local://{folder}", str(folder), namespace="team-a")
-        await node.settled(local=state)
-        assert ("facts" in node.said("local")) is (state == "Ready")
+        await node.wait_for_states(local=state)
+        assert ("facts" in node.reported_model("local")) is (state == "Ready")

@@ -61,7 +61,7 @@ def test_a_new_process_goes_on_with_pieces(tmp_path: Path) -> None:
         with pytest.raises(DownloadFailed):
             one.fetch()
         proof = Hash("sha256", hashlib.sha256(hub.files[NAME]).hexdigest())
-        have = one.store.have(RemoteFile(NAME, SIZE, proof))
+        have = one.store.partial_bytes(RemoteFile(NAME, SIZE, proof))
         assert have > PIECE, "more than one piece has grown"
         hub.fault = lambda number, name: Answer()
         hub.sent.clear()

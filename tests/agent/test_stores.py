@@ -61,7 +61,7 @@ def test_it_goes_on_where_the_disk_ends(place: BucketPlace, tmp_path: Path) -> N
     listing = asyncio.run(open_bucket(f"{place.uri}/{PREFIX}", Access(place.parameters, place.secret)).listing(""))
     store.prepare(listing)
     have = 7_000_001
-    store.part(next(one for one in listing.files if one.name == BIG)).write_bytes(FILES[BIG][:have])
+    store.partial_path(next(one for one in listing.files if one.name == BIG)).write_bytes(FILES[BIG][:have])
     fetch(place, store, progress)
     assert (store.root / BIG).read_bytes() == FILES[BIG]
     assert progress.fetched == sum(map(len, FILES.values())) - have

@@ -27,11 +27,11 @@ async def test_s1a_a_tenant_that_comes_first_does_not_fill_the_directory_of_a_cl
     async with running(node):
         storage = {"parameters": {"endpoint": evil.url}}
         node.apply("BaseModel", "anything", URI, f"{path}/anything", namespace="team-a", **storage)
-        await node.settled(anything="Ready")
+        await node.wait_for_states(anything="Ready")
         node.apply("ClusterBaseModel", "kimi-k2", URI, f"{path}/Kimi-K2-Instruct")
-        await node.settled(kimi_k2="Ready")
+        await node.wait_for_states(kimi_k2="Ready")
     assert node.files("moonshotai/Kimi-K2-Instruct") == GOOD and real.asked() == {"org/model"}
-    assert node.fetched("team-a") == [EVIL]
+    assert node.downloaded_files("team-a") == [EVIL]
     assert not (node.root / "moonshotai/anything").exists(), "the model of a namespace has no link on the node"
 
 
@@ -43,15 +43,15 @@ async def test_s1b_another_pin_of_a_tenant_does_not_replace_files_that_pods_moun
     node = Node(tmp_path / "raid", real.url, policy=AgentPolicy(verify_every=0.2))
     async with running(node):
         node.apply("ClusterBaseModel", "victim", URI, f"{node.root}/victim")
-        await node.settled(victim="Ready")
+        await node.wait_for_states(victim="Ready")
         node.apply("ClusterBaseModel", "victim", URI, f"{node.root}/victim", pin=COMMIT)
         mounted = (node.root / "victim").resolve()
         before = {file.name: file.stat().st_ino for file in mounted.iterdir()}
         storage = {"parameters": {"endpoint": evil.url}}
         node.apply("BaseModel", "anything", URI, f"{node.root}/anything", namespace="team-a", pin=BAD, **storage)
-        await node.settled(anything="Ready", victim="Ready")
+        await node.wait_for_states(anything="Ready", victim="Ready")
         await asyncio.sleep(0.6)  # Every model is checked again.
-        assert node.said("victim")["revision"] == COMMIT and node.said("victim")["state"] == "Ready"
+        assert node.reported_model("victim")["revision"] == COMMIT and node.reported_model("victim")["state"] == "Ready"
     assert node.files("victim") == GOOD and (node.root / "victim").resolve() == mounted
     assert {file.name: file.stat().st_ino for file in mounted.iterdir()} == before, "nothing was written there"
 
@@ -81,13 +81,13 @@ async def test_two_models_of_one_source_that_were_pinned_apart_keep_their_own_fi
         node = Node(tmp_path / "raid", hub.url, policy=AgentPolicy(verify_every=0.2))
         async with running(node):
             node.apply(kind, "old", URI, f"{node.root}/old", pin=COMMIT, **where)
-            await node.settled(old="Ready")
+            await node.wait_for_states(old="Ready")
             first.set()
             node.apply(kind, "new", URI, f"{node.root}/new", pin=BAD, **where)
-            await node.settled(new="Ready", old="Ready")
+            await node.wait_for_states(new="Ready", old="Ready")
             await asyncio.sleep(0.6)
-            assert (node.said("old")["revision"], node.said("new")["revision"]) == (COMMIT, BAD)
-    places = node.fetched("team-a") if where else [node.files("old"), node.files("new")]
+            assert (node.reported_model("old")["revision"], node.reported_model("new")["revision"]) == (COMMIT, BAD)
+    places = node.downloaded_files("team-a") if where else [node.files("old"), node.files("new")]
     assert GOOD in places and later in places
 
 
@@ -102,9 +102,9 @@ async def test_s3_a_repository_whose_name_has_the_same_short_digest_is_another_m
         node = Node(tmp_path / "raid", hub.url)
         async with running(node):
             node.apply("BaseModel", "anything", f"hf://{found}", f"{node.root}/qwen/anything", namespace="team-a")
-            await node.settled(anything="Ready")
+            await node.wait_for_states(anything="Ready")
             node.apply("ClusterBaseModel", "qwen", f"hf://{wanted}", f"{node.root}/qwen/qwen")
-            await node.settled(qwen="Ready")
+            await node.wait_for_states(qwen="Ready")
     assert node.files("qwen/qwen") == good and hub.asked() == {found, wanted}
 
 
@@ -133,11 +133,11 @@ async def test_s10a_a_path_inside_of_what_agents_keep_is_refused(tmp_path: Path,
             storage = {"parameters": {"endpoint": evil.url}}
             path = f"{node.root}/.ome/{digest}.partial"
             node.apply("BaseModel", f"forger-{number}", "hf://evil/forger", path, namespace="team-a", **storage)
-        await node.settled(forger_0="Failed", forger_1="Failed")
-        assert "has the component .ome" in node.said("forger-0")["message"]
+        await node.wait_for_states(forger_0="Failed", forger_1="Failed")
+        assert "has the component .ome" in node.reported_model("forger-0")["message"]
         assert evil.asked() == set() and list(node.root.iterdir()) == []
         node.apply("ClusterBaseModel", "victim", URI, victim)
-        await node.settled(victim="Ready")
+        await node.wait_for_states(victim="Ready")
     assert node.files("victim") == GOOD
 
 
@@ -159,7 +159,7 @@ async def test_s10a_what_a_journal_says_counts_after_a_restart_when_the_bytes_do
             place.write_bytes(data)
     async with running(node):
         node.apply("ClusterBaseModel", "victim", URI, victim)
-        await node.settled(victim="Ready")
+        await node.wait_for_states(victim="Ready")
     assert node.files("victim") == GOOD
 
 
@@ -170,13 +170,13 @@ async def test_s10b_a_tenant_cannot_take_the_path_of_a_cluster_wide_model(
     node = Node(tmp_path / "raid", real.url)
     async with running(node):
         node.apply("ClusterBaseModel", "victim2", URI, f"{node.root}/v2")
-        await node.settled(victim2="Ready")
+        await node.wait_for_states(victim2="Ready")
         link = (node.root / "v2").readlink()
         storage = {"parameters": {"endpoint": evil.url}}
         node.apply("BaseModel", "squat", f"{URI}@v1", f"{node.root}/v2", namespace="team-a", **storage)
-        await node.settled(squat="Ready", victim2="Ready")
+        await node.wait_for_states(squat="Ready", victim2="Ready")
         await asyncio.sleep(0.2)
-        assert node.said("victim2")["state"] == "Ready"
+        assert node.reported_model("victim2")["state"] == "Ready"
     assert (node.root / "v2").readlink() == link and node.files("v2") == GOOD
 
 
@@ -190,12 +190,12 @@ async def test_s10c_nothing_is_laid_into_the_directory_of_another_model(
     node = Node(tmp_path / "raid", real.url)
     async with running(node):
         node.apply("ClusterBaseModel", "v2", URI, f"{node.root}/v2")
-        await node.settled(v2="Ready")
+        await node.wait_for_states(v2="Ready")
         where = {"namespace": "team-a"} if kind == "BaseModel" else {}
         storage = {"parameters": {"endpoint": evil.url}}
         node.apply(kind, "inside", f"{URI}@v1", f"{node.root}/v2/tokenizer", **where, **storage)
-        await node.settled(inside="Failed" if said else "Ready", v2="Ready")
-        assert said.replace("PATH", f"{node.root}/v2") in node.said("inside").get("message", "")
+        await node.wait_for_states(inside="Failed" if said else "Ready", v2="Ready")
+        assert said.replace("PATH", f"{node.root}/v2") in node.reported_model("inside").get("message", "")
     assert node.files("v2") == GOOD
     assert not [file for file in (node.root / "v2").resolve().rglob("*") if file.is_symlink() or file.name == ".ome"]
 
@@ -210,8 +210,8 @@ async def test_nothing_goes_through_a_link_below_a_root(tmp_path: Path, hubs: tu
     async with running(node):
         node.apply("ClusterBaseModel", "first", URI, f"{node.root}/linked/first")
         node.apply("BaseModel", "two", URI, f"{node.root}/two", namespace="team-a")
-        await node.settled(first="Failed", two="Failed")
-        assert all("is a symbolic link" in node.said(name)["message"] for name in ("first", "two"))
+        await node.wait_for_states(first="Failed", two="Failed")
+        assert all("is a symbolic link" in node.reported_model(name)["message"] for name in ("first", "two"))
     assert list(elsewhere.iterdir()) == []
 
 
@@ -222,14 +222,16 @@ async def test_a_root_may_be_a_link_and_must_not_become_another(tmp_path: Path, 
     node = Node(tmp_path / "raid", real.url, policy=AgentPolicy(verify_every=0.2))
     async with running(node):
         node.apply("ClusterBaseModel", "first", URI, f"{node.root}/first")
-        await node.settled(first="Ready")
+        await node.wait_for_states(first="Ready")
         (tmp_path / "raid").unlink()
-        await node.settled(first="Failed")
-        assert "does not exist or is not a directory: check that its disk is mounted" in node.said("first")["message"]
+        await node.wait_for_states(first="Failed")
+        assert (
+            "does not exist or is not a directory: check that its disk is mounted" in node.reported_model("first")["message"]
+        )
         (tmp_path / "other").mkdir()
         (tmp_path / "raid").symlink_to(tmp_path / "other")
         said = "is no longer the directory that it was when the agent started"
-        await until(lambda: said in node.said("first").get("message", ""))
+        await until(lambda: said in node.reported_model("first").get("message", ""))
     assert list((tmp_path / "other").iterdir()) == []
 
 
@@ -239,15 +241,15 @@ async def test_the_first_of_the_administrators_models_has_its_path(tmp_path: Pat
     async with running(node):
         node.apply("FineTunedWeight", "trained", f"{URI}@v1", f"{node.root}/a")
         node.apply("ClusterBaseModel", "b-older", URI, f"{node.root}/b")
-        await node.settled(trained="Ready", b_older="Ready")
+        await node.wait_for_states(trained="Ready", b_older="Ready")
         node.apply("ClusterBaseModel", "wins", URI, f"{node.root}/a")
         node.apply("ClusterBaseModel", "a-younger", f"{URI}@v1", f"{node.root}/b")
         node.apply("ClusterBaseModel", "alike", URI, f"{node.root}/b")
-        await node.settled(trained="Failed", wins="Ready", a_younger="Failed", b_older="Ready", alike="Ready")
-        assert "is in use by ClusterBaseModel wins" in node.said("trained")["message"]
-        assert (node.root / "b").readlink().name == node.said("b-older")["directories"][0]
+        await node.wait_for_states(trained="Failed", wins="Ready", a_younger="Failed", b_older="Ready", alike="Ready")
+        assert "is in use by ClusterBaseModel wins" in node.reported_model("trained")["message"]
+        assert (node.root / "b").readlink().name == node.reported_model("b-older")["directories"][0]
         node.delete("ClusterBaseModel", "b-older")
-        await node.settled(a_younger="Ready", alike="Failed")
+        await node.wait_for_states(a_younger="Ready", alike="Failed")
 
 
 async def test_a_directory_with_another_manifest_is_left_alone(tmp_path: Path, hubs: tuple[RepoHub, RepoHub]) -> None:
@@ -255,7 +257,7 @@ async def test_a_directory_with_another_manifest_is_left_alone(tmp_path: Path, h
     node = Node(tmp_path / "raid", real.url)
     async with running(node):
         node.apply("ClusterBaseModel", "first", URI, f"{node.root}/first")
-        await node.settled(first="Ready")
+        await node.wait_for_states(first="Ready")
     (manifest,) = (node.root / ".ome").glob("*.json")
     other = {"identity": {"uri": "hf://of/others", "name": "x"}}
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), **other}))
@@ -263,6 +265,6 @@ async def test_a_directory_with_another_manifest_is_left_alone(tmp_path: Path, h
     again = Node(tmp_path / "raid", real.url)
     async with running(again):
         again.apply("ClusterBaseModel", "first", URI, f"{node.root}/first")
-        await again.settled(first="Failed")
-        assert "names hf://of/others of x: move this directory" in again.said("first")["message"]
+        await again.wait_for_states(first="Failed")
+        assert "names hf://of/others of x: move this directory" in again.reported_model("first")["message"]
     assert {file.name: file.stat().st_ino for file in manifest.with_suffix("").iterdir()} == inodes

@@ -113,17 +113,17 @@ def test_a_revision_is_looked_up_before_a_download_has_its_turn(here: Here) -> N
     first node reports counts for all only if no second node reports another one in time.
     """
     work = Work(here.model(), here.settings)
-    asyncio.run(work.look())
+    asyncio.run(work.look_up_revision())
     report = work.report()
     assert (report.state, report.revision, here.hub.sent) == ("Updating", COMMIT, [])
     asyncio.run(work.run())
     here.hub.listings.clear()
     for quiet in (work, Work(here.model(pinned=COMMIT), here.settings), Work(here.local("m"), here.settings)):
-        asyncio.run(quiet.look())
+        asyncio.run(quiet.look_up_revision())
     assert here.hub.listings == [], "the revision is already known"
     here.hub.token = "another"
     failing = Work(here.model(f"{URI}@v1"), here.settings)
-    asyncio.run(failing.look())
+    asyncio.run(failing.look_up_revision())
     assert failing.report().state == "Updating", "the download reports the reason"
 
 

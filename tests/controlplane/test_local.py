@@ -33,7 +33,7 @@ def test_cluster_starts_restarts_api_server_and_is_removed(tmp_path: Path, monke
     cluster.apply(statefulset("a", 3))
     eventually("3 pods ready", lambda: ready(cluster, "a") == 3)
     cluster.stop("apiserver", signal.SIGKILL)
-    assert not cluster.ready()
+    assert not cluster.is_ready()
     cluster.start("apiserver")
     assert cluster.process("apiserver") is not None
     assert cluster.process("controller-manager") == processes.Process(
@@ -62,8 +62,8 @@ def test_a_new_cluster_takes_no_port_of_another(own: Cluster) -> None:
 
 def test_two_clusters_side_by_side(own: Cluster, cluster: Cluster) -> None:
     """Two clusters run at the same time, and do not affect each other."""
-    assert own.ready()
-    assert cluster.ready()
+    assert own.is_ready()
+    assert cluster.is_ready()
 
 
 def test_idle_simulated_nodes_send_no_writes(own: Cluster) -> None:
@@ -73,7 +73,7 @@ def test_idle_simulated_nodes_send_no_writes(own: Cluster) -> None:
     """
     mark = own.audit_mark()
     time.sleep(3.0)
-    assert [r for r in own.audit(mark) if r.writes and r.user == "kwok"] == []
+    assert [r for r in own.audit(mark) if r.is_write and r.user == "kwok"] == []
 
 
 def test_nodes_can_be_added_but_not_lost(own: Cluster) -> None:
@@ -91,7 +91,7 @@ def test_second_api_server_serves_the_same_objects(own: Cluster) -> None:
     own.stop(SECOND, signal.SIGKILL)
     with pytest.raises(ApiUnreachable):
         KubeApi.of(second, timeout=2.0).get("/readyz")
-    assert own.ready()
+    assert own.is_ready()
 
 
 def test_up_waits_for_what_another_up_started(own: Cluster) -> None:
@@ -99,8 +99,8 @@ def test_up_waits_for_what_another_up_started(own: Cluster) -> None:
     own.stop("apiserver", signal.SIGKILL)
     eventually("its port is free", lambda: ports.is_free(own.kept.ports["apiserver"]))
     processes.spawn(own.at, "apiserver", servers.command(own.at, own.kept, "apiserver"))
-    assert not own.ready()
-    assert Cluster.up("own").ready()
+    assert not own.is_ready()
+    assert Cluster.up("own").is_ready()
 
 
 def test_writes_fail_while_etcd_is_paused(own: Cluster) -> None:
@@ -247,7 +247,7 @@ def test_the_audit_log_tells_components_apart(own: Cluster) -> None:
     eventually("ready", lambda: ready(own, "counted") == 2)
     own.kubectl("delete", "statefulset", "counted")
     eventually("gone", lambda: pod(own, "counted-0") is None and pod(own, "counted-1") is None)
-    found = Counter((r.user, r.verb, r.resource, r.subresource) for r in own.audit(mark) if r.writes and r.code < 300)
+    found = Counter((r.user, r.verb, r.resource, r.subresource) for r in own.audit(mark) if r.is_write and r.code < 300)
     assert found["admin", "create", "statefulsets", ""] == 1
     assert found["system:kube-controller-manager", "create", "pods", ""] == 2
     assert found["system:kube-scheduler", "create", "pods", "binding"] == 2

@@ -24,7 +24,7 @@ def test_what_ended_by_itself_is_told_and_started_again(own: Cluster) -> None:
     assert told.stderr == "kwok, helper of cluster own do not run: `ome local up --name own` starts them.\n"
     assert told.stdout == f"{own.kubeconfig}\n"
     Cluster.up("own")
-    assert own.ended() == [] and (second := own.process("helper")) is not None and second.pid != first.pid
+    assert own.ended_processes() == [] and (second := own.process("helper")) is not None and second.pid != first.pid
     eventually("it says the same", lambda: own.log("helper").read_text() == "says this\nsays this\n")
     own.stop("helper")
     Cluster.up("own")

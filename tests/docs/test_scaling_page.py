@@ -33,9 +33,9 @@ def services() -> list[ReplicaPolicy]:
 def test_the_fragments_ask_for_what_their_sections_promise() -> None:
     hand, woken, hpa, kept, keda, followed = services()
     assert (followed.demand, followed.low, followed.high, followed.autoscaled) == (True, 1, 4, False)
-    assert (woken.low, woken.high, woken.scaled, woken.autoscaled) == (0, 4, True, False)
+    assert (woken.low, woken.high, woken.is_scaled, woken.autoscaled) == (0, 4, True, False)
     assert [one.node_scale_down for one in (hand, hpa, kept, keda)] == ["", "", "Forbid", ""]
-    assert [(one.low, one.high, one.scaled, one.autoscaled) for one in (hand, hpa, keda)] == [
+    assert [(one.low, one.high, one.is_scaled, one.autoscaled) for one in (hand, hpa, keda)] == [
         (1, 4, True, False), (1, 4, True, True), (1, 4, True, False),
     ]  # fmt: skip
     owner = meta.Owner("kimi-k2", "team", "u")

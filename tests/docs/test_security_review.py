@@ -37,7 +37,7 @@ def test_every_finding_is_there_once() -> None:
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id or row.what)
 def test_a_row_names_tests_that_exist(row: Row) -> None:
     assert row.what and row.now and (row.before or not row.id)
-    assert bool(row.tests) is not row.open, "only open rows may have no test"
+    assert bool(row.tests) is not row.is_open, "only open rows may have no test"
     for test in row.tests:
         path, _, name = test.partition("::")
         assert (ROOT / path).is_file() and name in standing(ROOT / path), test

@@ -89,6 +89,6 @@ def test_the_runtime_is_selected_because_both_state_the_same(left_out: str) -> N
     bodies[0]["spec"].pop(left_out, None)
     model, runtime, service = (ensure_valid(kind.parse(body)) for kind, body in zip(KINDS, bodies, strict=True))
     selection = select(service, profile_of(model), parts.deps(model, runtime))
-    assert (selection.best is not None) == (not left_out)
+    assert (selection.selected_runtime is not None) == (not left_out)
     if left_out:
         assert f"asks for {left_out}: " in selection.sentence(model.name)

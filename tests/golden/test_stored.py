@@ -106,7 +106,7 @@ def test_todays_operator_refuses_nothing_of_them(folder: Path) -> None:
     judged.edit(deps=replace(judged.deps, judge=Validator()))
     for each in (world, judged):
         settle(each)
-    assert stored(judged) == stored(world) and judged.alive() == world.alive()
+    assert stored(judged) == stored(world) and judged.living_pods() == world.living_pods()
     assert judged.condition("RolledOut") == world.condition("RolledOut")
 
 

@@ -68,7 +68,7 @@ def again(found: recording.Recording, name: str) -> dict[str, Any]:
     raw = recording.parse_json((HERE / name).read_bytes())
     for service, passes in found.services.items():
         for told, old in zip(raw["services"][service]["passes"], passes, strict=True):
-            told["decided"] = decision.decision_json(replay.decide_again(old.made, found.redacted > 0))
+            told["decided"] = decision.decision_json(replay.decide_again(old.replayed_pass, found.redacted > 0))
     return raw
 
 
@@ -102,7 +102,7 @@ RECOVERED = sorted(name for name, (times, lines) in MEANT.items() if times and "
 @pytest.mark.parametrize("name", RECOVERED)
 def test_a_service_with_another_group_stays_ready_while_a_group_is_recycled(name: str) -> None:
     found = recording.decode((HERE / f"{name}.json.gz").read_bytes())
-    decided = [old.then["status"]["conditions"] for old in found.services["team/svc"]]
+    decided = [old.recorded_decision["status"]["conditions"] for old in found.services["team/svc"]]
     told = [{each["type"]: each["status"] for each in conditions} for conditions in decided]
     assert {each["Ready"] for each in told} == {"True"}
     assert {each["Scaled"] for each in told} == {"True", "False"}
@@ -110,6 +110,9 @@ def test_a_service_with_another_group_stays_ready_while_a_group_is_recycled(name
 
 def test_a_recording_in_which_something_else_was_decided_is_told() -> None:
     found = recording.decode((HERE / "rank-evicted.json.gz").read_bytes())
-    passes = [old._replace(then={**old.then, "steps": ["delete Pod other"]}) for old in found.services["team/svc"]]
+    passes = [
+        old._replace(recorded_decision={**old.recorded_decision, "steps": ["delete Pod other"]})
+        for old in found.services["team/svc"]
+    ]
     told = [step.other for step in replay.replay(passes, False)]
     assert all("steps: no longer delete Pod other" in other for other in told)

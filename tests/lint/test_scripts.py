@@ -55,7 +55,7 @@ def test_a_script_that_may_be_right_is_no_error(name: str) -> None:
 def test_what_is_certain_is_checked() -> None:
     (subject,) = looked_at(with_script(SCRIPTS["exec"]))
     start = subject.roles[0].launch
-    assert start is not None and start.shell and start.whole("--tp-size") == 16
+    assert start is not None and start.shell and start.whole_number("--tp-size") == 16
     assert "flag-unknown: sglang 0.5.23 has no flag --no-such-flag" in errors(
         with_script(f"{SCRIPTS['exec']}; {START} --no-such-flag")
     )

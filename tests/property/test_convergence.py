@@ -26,7 +26,7 @@ def settled(shape: Shape, seed: int, strict: bool = False, lag: int = 0) -> Worl
 @given(shapes(), seeds, lags)
 def test_any_service_comes_up_from_nothing(shape: Shape, seed: int, lag: int) -> None:
     world = settled(shape, seed, strict=True, lag=lag)
-    assert len(world.alive()) == shape.pods
+    assert len(world.living_pods()) == shape.pods
     serves = shape.engines > 0
     assert world.condition("Ready")["status"] == str(serves)
     assert world.condition("RolledOut")["status"] == "True"
@@ -46,7 +46,7 @@ def test_any_service_becomes_any_other(old: Shape, new: Shape, seed: int, early:
     world.run(early)
     world.edit(new.service(), new.deps())
     world.settle()
-    assert len(world.alive()) == new.pods
+    assert len(world.living_pods()) == new.pods
     assert world.condition("Ready")["status"] == "True"
     fresh = settled(new, seed)
     wanted = {key: one.hash for key, one in fresh.children.items()}
@@ -71,4 +71,4 @@ def test_a_restart_of_the_operator_changes_nothing(shape: Shape, seed: int, rest
     world.settle()
     assert world.log == log
     assert {one.labels[keys.REVISION] for one in world.pods.values()} == {world.service.status["revision"]}
-    assert len(world.alive()) == shape.pods
+    assert len(world.living_pods()) == shape.pods

@@ -120,7 +120,7 @@ def test_a_service_has_no_groups_only_in_its_time_and_without_any_request(
     times = [NOW - KEPT + 10 * number for number in range(61)] if is_quiet else []
     calm = dict.fromkeys(("arrivals", "waiting", "running", "running_now", "requests", "ended", "errors", "in_flight"), 0)
     seen = tuple(DemandSample(at, **calm, prompt_tokens=0.0, output_tokens=0.0) for at in times) or seen
-    before = (fleet.prefill.exist, fleet.decode.exist, fleet.routers)
+    before = (fleet.prefill.existing_groups, fleet.decode.existing_groups, fleet.routers)
     task = DemandTask(APPLY, fleet, targets._replace(bounds=bounds, gpus=None), before, peaks=peaks, fits=True)
     made, after = follow(seen, task, state, NOW, lambda more: more)
     assert (made.prefill == 0) == (made.decode == 0) == (made.hold == "ScheduledZero")

@@ -121,7 +121,7 @@ def test_nothing_moves_until_the_thaw_and_then_all_ends_right(
     assert world.condition("Ready")["status"] == "True"
     assert world.condition("RolledOut")["status"] == "True"
     assert {item.labels[keys.REVISION] for item in world.pods.values()} == {world.service.status["revision"]}
-    assert story.shape.scaled or len(world.alive()) == story.shape.pods
+    assert story.shape.scaled or len(world.living_pods()) == story.shape.pods
 
 
 def groups(world: World) -> dict[str, dict[str, Any]]:
@@ -153,10 +153,10 @@ def test_leaders_that_serve_when_it_is_frozen_go_on_to_serve(shape: Shape, how: 
     assert draining(world)
     story.how = how
     story.tell()
-    before = world.alive()
+    before = world.living_pods()
     world.settle()
     assert not draining(world)
-    assert world.alive() == before and world.condition("Ready")["status"] == "True"
+    assert world.living_pods() == before and world.condition("Ready")["status"] == "True"
 
 
 def draining(world: World) -> list[str]:

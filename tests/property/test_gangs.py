@@ -146,7 +146,7 @@ class Cluster:
         blocked = is_contested(service.needs(service.wanted), [claim for claim in others if not claim.trying], self.nodes)
         seen, tries = service.seen(), service.record is not None and service.record.trying
         decision = advance(
-            service.record, seen, turn=told.granted.get(service.name), contested=blocked and (new or tries),
+            service.record, seen, turn=told.admitted.get(service.name), contested=blocked and (new or tries),
             timeout=TIMEOUT, now=self.now,
         )  # fmt: skip
         if new and not blocked:
@@ -214,12 +214,12 @@ class Cluster:
         """Record which services serve, and check how long gangs have been incomplete."""
         for service in self.alive():
             seen = service.seen()
-            if all(seen.bound[role] for role in service.wanted):
+            if all(seen.bound_groups[role] for role in service.wanted):
                 whole = {(pod.role, pod.group) for pod in service.pods if self._whole(service, pod.role, pod.group)}
                 service.served |= {group for group in whole if self.chance.random() < 0.7}
                 if service.bound_at is None and len({role for role, _ in service.served}) == len(service.wanted):
                     service.bound_at = self.second
-            if all(seen.bound[role] >= count for role, count in service.wanted.items()):
+            if all(seen.bound_groups[role] >= count for role, count in service.wanted.items()):
                 self.placed.setdefault(service.name, self.second)
             held = [pod for pod in service.pods if pod.node and (pod.role, pod.group) not in service.served]
             half = bool(held) and any(not pod.node for pod in service.pods)
@@ -343,6 +343,6 @@ def test_a_scale_up_that_finds_room_for_some_keeps_these() -> None:
     cluster = Cluster({f"n{at}": "a" for at in range(4)}, [service], 1)
     for _ in range(40):
         cluster.step()
-    assert service.seen().bound == {"prefill": 1, "decode": 3}
+    assert service.seen().bound_groups == {"prefill": 1, "decode": 3}
     assert len(service.pods) == 5, "the last pod has no node, and stays for node autoscalers to see"
     assert service.record is not None and service.record.trying and service.record.since == ""

@@ -54,7 +54,7 @@ def test_no_wait_lasts_and_nothing_is_removed_meanwhile(shape: Shape, seed: int,
         for _ in range(world.chance.randrange(12)):
             if world.chance.random() < 0.1:
                 world.restart()
-            if world.chance.random() < 0.1 and (alive := sorted(world.alive())):
+            if world.chance.random() < 0.1 and (alive := sorted(world.living_pods())):
                 world.lose(world.chance.choice(alive))
             world.run(1)
     began = world.now

@@ -51,7 +51,7 @@ def until(race: Race, what: str, done: Callable[[], bool], each: Callable[[], No
     """
     end = race.seconds + PATIENCE
     while not done():
-        assert race.seconds < end, f"never {what}: {race.whole()} {[race.groups(name) for name in race.worlds]}"
+        assert race.seconds < end, f"never {what}: {race.ready_services()} {[race.groups(name) for name in race.worlds]}"
         race.step()
         each()
 
@@ -59,14 +59,14 @@ def until(race: Race, what: str, done: Callable[[], bool], each: Callable[[], No
 def serving(shapes: dict[str, Shape], nodes: int, seed: int) -> Race:
     """Return a race in which all of the services serve."""
     race = Race(shapes, nodes, seed)
-    until(race, "ready", lambda: race.whole() == shapes.keys())
+    until(race, "ready", lambda: race.ready_services() == shapes.keys())
     return race
 
 
 def take(race: Race, names: list[str], count: int) -> None:
     """Remove `count` of the nodes in `names` from the cluster."""
     gone = random.Random(count).sample(names, count)
-    race.have({name: node for name, node in race.nodes.items() if name not in gone})
+    race.replace_nodes({name: node for name, node in race.nodes.items() if name not in gone})
 
 
 def used(race: Race, name: str) -> list[str]:
@@ -101,9 +101,9 @@ def test_only_the_groups_of_lost_nodes_move_and_what_is_left_is_used(
         assert {*held} <= {*used(race, "a")}
     else:
         until(race, "placed", lambda: len(race.groups("a")) == min(room, engines + decoders), look)
-        until(race, "serving", lambda: bool(race.serving("a")), look)
-    race.have(nodes)
-    until(race, "whole again", lambda: len(race.groups("a")) == engines + decoders and "a" in race.whole(), look)
+        until(race, "serving", lambda: bool(race.serving_pods("a")), look)
+    race.replace_nodes(nodes)
+    until(race, "whole again", lambda: len(race.groups("a")) == engines + decoders and "a" in race.ready_services(), look)
 
 
 @settings(max_examples=STORIES // 2)
@@ -116,15 +116,15 @@ def test_of_two_services_that_have_lost_ranks_one_serves_again(size: int, lost: 
     race = serving({"a": shape, "b": shape}, 4 * size, seed)
     nodes = race.nodes
     gone = {name for service in "ab" for name in random.Random(seed).sample(used(race, service), min(lost, size))}
-    race.have({name: node for name, node in nodes.items() if name not in gone})
+    race.replace_nodes({name: node for name, node in nodes.items() if name not in gone})
     for _ in range(3):
         race.step()
-    until(race, "serving", lambda: any(map(race.serving, race.worlds)))
+    until(race, "serving", lambda: any(map(race.serving_pods, race.worlds)))
     for _ in range(LONG):
         race.step()
-    assert any(map(race.serving, race.worlds)), "the service continues to serve"
-    race.have(nodes)
-    until(race, "both serve", lambda: len(race.whole()) == 2)
+    assert any(map(race.serving_pods, race.worlds)), "the service continues to serve"
+    race.replace_nodes(nodes)
+    until(race, "both serve", lambda: len(race.ready_services()) == 2)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -135,21 +135,21 @@ def test_who_serves_nobody_and_finds_no_node_gives_way_to_who_waits(seed: int) -
     small = Shape(size=1, engines=1, decoders=1, router=False)
     race = Race({"a": Shape(size=2, engines=1, decoders=1, router=False), "b": small}, 5, seed)
     later = race.worlds.pop("b")
-    until(race, "ready", lambda: race.whole() == {"a"})
+    until(race, "ready", lambda: race.ready_services() == {"a"})
     nodes = race.nodes
     take(race, used(race, "a"), 2)
     until(race, "it holds all", lambda: len(used(race, "a")) == 3)
     race.worlds["b"] = later
     later.edit(deps=replace(later.deps, nodes=race.nodes))
     later.now = race.worlds["a"].now
-    until(race, "the other serves", lambda: race.whole() == {"b"})
+    until(race, "the other serves", lambda: race.ready_services() == {"b"})
     assert used(race, "a") == []
-    race.have(nodes)
+    race.replace_nodes(nodes)
     for _ in range(20):
         race.step()
     assert race.worlds["a"].service.status["placement"], "the service waits for its admission, or tries to get nodes"
     race.delete("b")
-    until(race, "it serves again", lambda: "a" in race.whole())
+    until(race, "it serves again", lambda: "a" in race.ready_services())
 
 
 def test_pods_of_a_lost_group_stay_where_that_helps_nobody() -> None:
@@ -161,10 +161,10 @@ def test_pods_of_a_lost_group_stay_where_that_helps_nobody() -> None:
     take(race, used(race, "a"), 1)
     for _ in range(60):
         race.step()
-    before = race.worlds["a"].alive()
+    before = race.worlds["a"].living_pods()
     for _ in range(LONG):
         race.step()
-    assert race.worlds["a"].alive() == before and len(before) == 6
+    assert race.worlds["a"].living_pods() == before and len(before) == 6
     assert "placement" not in race.worlds["a"].service.status
 
 
@@ -174,7 +174,7 @@ def beside(shape: Shape, nodes: int, seed: int) -> tuple[Race, World, Callable[[
     """
     race = Race({"a": shape, "b": SMALL}, nodes, seed)
     later, world = race.worlds.pop("b"), race.worlds["a"]
-    until(race, "ready", lambda: race.whole() == {"a"})
+    until(race, "ready", lambda: race.ready_services() == {"a"})
 
     def comes() -> None:
         race.worlds["b"] = later
@@ -196,9 +196,9 @@ def test_a_group_that_serves_without_a_rank_stays(seed: int) -> None:
     shape = Engines(size=3, engines=2, router=False, lifecycle=(("toleratedLostRanks", 1),))
     race, world, comes = beside(shape, 6, seed)
     leader, gone = of(world, 1, 0).uid, {of(world, 0, 0).node, of(world, 1, 2).node}
-    race.have({name: node for name, node in race.nodes.items() if name not in gone})
+    race.replace_nodes({name: node for name, node in race.nodes.items() if name not in gone})
     comes()
-    until(race, "the other serves", lambda: "b" in race.whole())
+    until(race, "the other serves", lambda: "b" in race.ready_services())
     for _ in range(LONG):
         race.step()
         assert of(world, 1, 0).uid == leader and not of(world, 1, 0).deleting
@@ -211,7 +211,7 @@ def test_a_group_whose_leader_is_ready_stays() -> None:
     shape = Engines(size=3, engines=1, router=False, lifecycle=(("restartPolicy", "None"),))
     race, world, comes = beside(shape, 3, 1)
     worker, before = of(world, 0, 2), of(world, 0, 0).uid
-    race.have({name: node._replace(ready=name != worker.node) for name, node in race.nodes.items()})
+    race.replace_nodes({name: node._replace(ready=name != worker.node) for name, node in race.nodes.items()})
     worker.deleting, worker.ready, worker.left = True, False, 10**9
     comes()
     for _ in range(LONG):
@@ -234,7 +234,7 @@ def test_what_was_given_back_whole_serves_only_with_a_group_of_every_role() -> N
     world.turn = world.turn._replace(gives_way=asks.idle.goes)
     for _ in range(10):
         world.run(1)
-    assert not world.alive() and world.service.status["placement"]["anew"]
+    assert not world.living_pods() and world.service.status["placement"]["anew"]
     world.turn = world.turn._replace(gives_way=None, sure=True)
     world.run(1)
     world.turn = world.turn._replace(sure=None)
@@ -246,4 +246,4 @@ def test_what_was_given_back_whole_serves_only_with_a_group_of_every_role() -> N
     assert {role(pod): pod.ready for pod in world.pods.values()} == {"engine": False, "decoder": True}
     world.now += timedelta(seconds=TIMEOUT)
     world.run(5)
-    assert not world.alive()
+    assert not world.living_pods()

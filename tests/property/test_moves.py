@@ -164,13 +164,15 @@ def test_a_group_that_serves_is_torn_down_only_when_others_serve_or_the_service_
     shape = replace(shape, moves=())
     fleet, chance = serving(shape, spare=0, seed=seed), random.Random(seed)
     serves = {
-        uid for name, uid in fleet.world.alive().items() if fleet.world.pods[name].labels[keys.COMPONENT] != keys.ROUTER
+        uid
+        for name, uid in fleet.world.living_pods().items()
+        if fleet.world.pods[name].labels[keys.COMPONENT] != keys.ROUTER
     }
     for _ in range(LENGTH):
         if chance.random() < 0.3:
             (fleet.taint if chance.random() < 0.6 else fleet.untaint)(chance.choice(sorted(fleet.world.deps.nodes)))
         interrupted(fleet, chance)
-        assert serves <= set(fleet.world.alive().values())
+        assert serves <= set(fleet.world.living_pods().values())
     ends_whole(fleet)
 
 

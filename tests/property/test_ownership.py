@@ -125,10 +125,10 @@ def test_orphans_of_ours_are_adopted_and_no_pod_restarts(shape: Shape, seed: int
     """
     world = World(shape.service(), shape.deps(), seed)
     world.settle()
-    pods = world.alive()
+    pods = world.living_pods()
     made_anew(world)
     world.settle()
-    assert world.alive() == pods
+    assert world.living_pods() == pods
     assert {one.owner for one in world.children.values()} == {"another"}
     assert world.condition("Ready")["status"] == "True"
 
@@ -144,12 +144,12 @@ def test_a_scale_that_was_orphaned_counts_before_it_is_adopted(shape: Shape, see
     world.settle()
     world.children["RoleScale", "svc-engine"].manifest["spec"]["replicas"] = 2
     world.settle()
-    pods = world.alive()
+    pods = world.living_pods()
     made_anew(world)
     if lost:
         del world.children["RoleScale", "svc-engine"]
     world.settle()
-    assert world.alive() == pods and len(world.alive("engine")) == 2 * shape.size
+    assert world.living_pods() == pods and len(world.living_pods("engine")) == 2 * shape.size
 
 
 @STORY

@@ -203,7 +203,7 @@ def test_journal_parser_accepts_any_bytes(lines: list[bytes]) -> None:
         made = store.Store(Path(folder) / "m", "d")
         made.parts.mkdir(parents=True)
         (made.parts.parent / "journal").write_bytes(b"\n".join(lines))
-        made.proven()
+        made.verified_files()
 
 
 TENSOR = {"dtype": "BF16", "shape": [2, 3], "data_offsets": [0, 12]}

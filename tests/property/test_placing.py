@@ -30,18 +30,18 @@ def test_two_services_are_placed_as_a_whole_in_turn(size: int, seed: int, router
     """
     shape = Shape(size=size, engines=1, decoders=1, router=router)
     race = Race({"a": shape, "b": shape}, 3 * size, seed)
-    while not race.whole() and race.seconds < 600:
+    while not race.ready_services() and race.seconds < 600:
         race.step()
-    (first,) = race.whole()
+    (first,) = race.ready_services()
     second = "ab".replace(first, "")
     for _ in range(100):  # longer than a service may hold an incomplete gang
         race.step()
-    assert race.whole() == {first}
+    assert race.ready_services() == {first}
     assert race.worlds[second].service.status["placement"]["first"]
     race.delete(first)
-    while second not in race.whole() and race.seconds < 2000:
+    while second not in race.ready_services() and race.seconds < 2000:
         race.step()
-    assert second in race.whole()
+    assert second in race.ready_services()
 
 
 def test_the_sentence_of_who_waits() -> None:
@@ -51,7 +51,7 @@ def test_the_sentence_of_who_waits() -> None:
     while race.seconds < 300:
         race.step()
         said |= {world.condition("EngineReady").get("message", "") for world in race.worlds.values()}
-    (first,) = race.whole()
+    (first,) = race.ready_services()
     told = f"prefill waits for 4 nodes with 1 free GPU: 2 are free, 4 are held by {first}/"
     assert any(text.startswith(told) for text in said)
 
@@ -62,7 +62,7 @@ def test_who_waits_makes_nothing_and_a_freeze_keeps_what_is_stored(freeze: str) 
     world = World(shape.service(), change_deps(shape.deps(), nodes=Race({"a": shape}, 4, 1).nodes, gang_timeout=TIMEOUT), 1)
     world.healthy = lambda _: False
     world.run(5)
-    assert len(world.alive()) == 4 and world.service.status["placement"]["trying"]
+    assert len(world.living_pods()) == 4 and world.service.status["placement"]["trying"]
     for number, pod in enumerate(world.pods.values()):
         pod.node = f"n{number}" if number < 3 else ""
     if freeze:
@@ -71,9 +71,9 @@ def test_who_waits_makes_nothing_and_a_freeze_keeps_what_is_stored(freeze: str) 
     world.now += timedelta(seconds=61)
     world.run(10)
     if freeze:
-        assert len(world.alive()) == 4 and world.service.status["placement"] == before
+        assert len(world.living_pods()) == 4 and world.service.status["placement"] == before
         return
-    assert world.alive() == {} and world.service.status["placement"]["waiting"] == {"engine": 1, "decoder": 1}
+    assert world.living_pods() == {} and world.service.status["placement"]["waiting"] == {"engine": 1, "decoder": 1}
     assert world.condition("Ready")["reason"] == "WaitingForRoom"
 
 
@@ -91,9 +91,9 @@ def test_room_that_a_rollout_makes_is_promised_to_it() -> None:
     shape = Shape(size=2, engines=1, decoders=1, router=False)
     race = Race({"a": shape}, 4, 1)
     world = race.worlds["a"]
-    while not race.whole() and race.seconds < 300:
+    while not race.ready_services() and race.seconds < 300:
         race.step()
-    assert race.whole() == {"a"} and world.sync().claim is None
+    assert race.ready_services() == {"a"} and world.sync().claim is None
     for pod in world.pods.values():
         pod.deleting |= role(pod) == "engine"
     claim = world.sync().claim

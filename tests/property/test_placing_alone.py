@@ -27,7 +27,7 @@ def alone(nodes: int, placed: int, size: int = 2) -> World:
     )
     world.healthy = lambda _: False
     world.run(5)
-    assert len(world.alive()) == 2 * size
+    assert len(world.living_pods()) == 2 * size
     put(world, placed)
     return world
 
@@ -55,13 +55,13 @@ def test_pods_on_no_node_are_taken_back_only_for_others(rival: Claim | None) -> 
     these pods would take some of the nodes that become free.
     """
     world = alone(4, 0)
-    before = world.alive()
+    before = world.living_pods()
     later(world, 3600)
-    assert world.alive() == before
+    assert world.living_pods() == before
     world.turn = GangAdmission(rivals=(rival,) if rival else ())
     world.run(10)
     makes_way = rival is not None and (rival.serves or not rival.trying)
-    assert world.alive() == ({} if makes_way else before)
+    assert world.living_pods() == ({} if makes_way else before)
 
 
 @pytest.mark.parametrize("placed", [0, 3])
@@ -71,9 +71,9 @@ def test_who_is_frozen_keeps_nobody_from_nodes(placed: int) -> None:
     claim = world.sync().claim
     assert claim is not None and claim.trying
     world.edit(replace(world.service, annotations={keys.FREEZE: "me"}))
-    before = world.alive()
+    before = world.living_pods()
     later(world, 600)
-    assert world.sync().claim is None and world.alive() == before
+    assert world.sync().claim is None and world.living_pods() == before
     world.edit(replace(world.service, annotations={}))
     assert world.sync().claim is not None
 
@@ -81,13 +81,13 @@ def test_who_is_frozen_keeps_nobody_from_nodes(placed: int) -> None:
 def test_nodes_that_come_after_an_hour_have_their_time_from_the_first_on() -> None:
     world = alone(4, 0)
     later(world, 3600)
-    before = world.alive()
+    before = world.living_pods()
     put(world, 1)
     later(world, 50)
-    assert world.alive() == before
+    assert world.living_pods() == before
     put(world, 4)
     later(world, 3600)
-    assert world.alive() == before
+    assert world.living_pods() == before
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_nodes_that_come_after_an_hour_have_their_time_from_the_first_on() -> No
 def test_who_waits_looks_when_others_have_to_give_way_to_it(timeout: float, looks: list[float]) -> None:
     world = alone(4, 3)
     later(world, 120)
-    assert not world.alive(), "the service has released its nodes"
+    assert not world.living_pods(), "the service has released its nodes"
     world.edit(deps=change_deps(world.deps, gang_timeout=timeout))
     world.now = datetime.fromisoformat(world.service.status["placement"]["since"])
     found: list[float | None] = []
@@ -169,10 +169,10 @@ def test_a_further_group_is_given_back_alone_and_only_where_it_holds_a_node(rank
     further = [pod for pod in world.pods.values() if role(pod) == "engine" and pod.group == 1]
     for number, pod in enumerate(world.pods.values()):
         pod.node = "" if pod in further[ranks:] else f"n{number}"
-    before = world.alive().keys()
+    before = world.living_pods().keys()
     later(world, 600)
     gone = {pod.name for pod in further} if ranks else set()
-    assert world.alive().keys() == before - gone
+    assert world.living_pods().keys() == before - gone
 
 
 @pytest.mark.parametrize("beside", [(), (WAITS,)])
@@ -185,20 +185,20 @@ def test_an_upgrade_takes_nothing_from_what_serves(beside: tuple[Claim, ...]) ->
     lost = next(pod for pod in world.pods.values() if role(pod) == "decoder")
     lost.node, lost.ready = "", False
     world.healthy = lambda pod: pod is not lost
-    before = world.alive().keys() - {lost.name}
+    before = world.living_pods().keys() - {lost.name}
     world.turn = GangAdmission(rivals=beside)
     world.edit(deps=change_deps(world.deps, gang_timeout=TIMEOUT))
     later(world, 3600)
-    assert before <= world.alive().keys()
+    assert before <= world.living_pods().keys()
 
 
 def test_who_waits_has_its_pods_again_when_gangs_are_switched_off() -> None:
     world = alone(4, 3)
     later(world, 70)
-    assert world.alive() == {} and world.service.status["placement"]
+    assert world.living_pods() == {} and world.service.status["placement"]
     world.edit(deps=change_deps(world.deps, gang_timeout=0.0))
     world.run(5)
-    assert len(world.alive()) == 4 and not world.service.status.get("placement")
+    assert len(world.living_pods()) == 4 and not world.service.status.get("placement")
 
 
 def test_what_a_quota_said_is_told_while_it_waits() -> None:
@@ -210,6 +210,6 @@ def test_what_a_quota_said_is_told_while_it_waits() -> None:
     plain = world.observed
     world.observed = lambda: replace(plain(), failures={key: "exceeded quota: gpus"})  # type: ignore[method-assign]
     later(world, 70)
-    assert world.alive() == {}
+    assert world.living_pods() == {}
     said = world.condition("EngineReady")["message"]
     assert said.endswith("; at the last attempt, pods could not be created: exceeded quota: gpus")

@@ -37,10 +37,10 @@ def test_a_recording_decides_the_same(shape: Shape, other: Shape, story: list[st
             world.edit(deps=shape.deps(model=happens != "model", runtime=happens != "runtime"))
         recorder = PassRecorder(world.service, world.deps, world.observed())
         plan = sync(world.service, recorder.deps, recorder.observed, world.now)
-        kept.add(REF, recorder.finish(world.now, plan, around))
+        kept.add(REF, recorder.finish_pass(world.now, plan, around))
         world.carry_out(plan)
         world.step()
-    data = recording.to_json({"team/svc": kept.of(REF)}, "0", "", datetime(2026, 1, 1, tzinfo=UTC))
+    data = recording.to_json({"team/svc": kept.passes_of(REF)}, "0", "", datetime(2026, 1, 1, tzinfo=UTC))
     found = recording.decode(recording.encode(data, False))
     told = {step.number: step.other for step in replay.replay(found.services["team/svc"], False) if step.other}
     assert not told

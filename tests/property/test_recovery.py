@@ -62,8 +62,8 @@ were not observed."""
 def come_up(fleet: Fleet, passes: int = 1000) -> None:
     """Run reconciliations until every group serves and the status records it as ready."""
     for _ in range(passes):
-        fleet.operate()
-        if all(truth.ready and truth.together for truth in fleet.truths) and recorded(fleet):
+        fleet.reconcile_once()
+        if all(truth.ready and truth.common_start for truth in fleet.truths) and recorded(fleet):
             return
         fleet.step()
     raise AssertionError(f"not whole after {passes} passes: {fleet.truths} {fleet.stored}")
@@ -71,7 +71,7 @@ def come_up(fleet: Fleet, passes: int = 1000) -> None:
 
 def recorded(fleet: Fleet) -> bool:
     """Return whether the status records every group as ready, with its present ranks."""
-    now = {group.name: group.marks() for group in fleet.groups()}
+    now = {group.name: group.start_marks() for group in fleet.groups()}
     return all(one.phase == READY and one.members == now[name] for name, one in fleet.stored.items())
 
 
@@ -93,7 +93,7 @@ def test_whatever_happens_groups_come_back_and_what_serves_is_left_alone(
     for fault, passes, survives, stores in story:
         fleet.fail(*fault)
         for _ in range(passes):
-            fleet.operate(survives, stores)
+            fleet.reconcile_once(survives, stores)
             fleet.step()
     fleet.heal()
     come_up(fleet)
@@ -101,7 +101,7 @@ def test_whatever_happens_groups_come_back_and_what_serves_is_left_alone(
         assert record.recycles <= truth.failures
     starts = [one.members for one in fleet.stored.values()]
     for _ in range(30):
-        fleet.operate()
+        fleet.reconcile_once()
         fleet.step()
     assert [one.members for one in fleet.stored.values()] == starts, "recovered groups are left alone"
 
@@ -123,7 +123,7 @@ def test_one_failure_is_one_recycle_of_one_group(
     before = dict(fleet.stored)
     fleet.fail(0, rank, how, stubborn)
     for _ in range(40):
-        fleet.operate(survives if survives else 1)
+        fleet.reconcile_once(survives if survives else 1)
         fleet.step()
     come_up(fleet)
     hit, *others = fleet.stored.values()
@@ -152,7 +152,7 @@ def test_a_clock_that_jumps_makes_nothing_wait(sizes: list[int], story: list[Any
         fleet.jump(timedelta(hours=hours))
         fleet.fail(*fault[:3], stubborn=False)
         for _ in range(passes):
-            fleet.operate()
+            fleet.reconcile_once()
             fleet.step()
     fleet.heal()
     come_up(fleet)
@@ -184,7 +184,7 @@ def test_when_half_of_the_leaders_are_silent_none_is_recycled(groups: int, size:
     for number in range(groups):
         fleet.fail(number, steps, "silent", False)
     for _ in range(steps):
-        fleet.operate()
+        fleet.reconcile_once()
         fleet.step()
     come_up(fleet)
     assert not fleet.deleted
@@ -197,7 +197,7 @@ def test_none_means_that_nothing_is_ever_deleted(size: int, rank: int, how: str,
     come_up(fleet)
     fleet.fail(0, rank, how, True)
     for _ in range(100):
-        fleet.operate()
+        fleet.reconcile_once()
         fleet.step()
     assert not fleet.deleted
 
@@ -239,4 +239,4 @@ def test_lost_pods_take_their_group_and_no_other(shape: Shape, losses: list[tupl
 
 def engines(world: World) -> dict[str, str]:
     """Return name and UID of the pods of groups."""
-    return {name: uid for name, uid in world.alive().items() if world.pods[name].labels[keys.COMPONENT] != keys.ROUTER}
+    return {name: uid for name, uid in world.living_pods().items() if world.pods[name].labels[keys.COMPONENT] != keys.ROUTER}

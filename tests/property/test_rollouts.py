@@ -189,7 +189,7 @@ def test_nothing_goes_for_a_slice_that_has_no_place(
     world.turn = GangAdmission(sure=True)
     Scheduler(world)
     world.settle()
-    before = world.alive()
+    before = world.living_pods()
     capacity, keeper = Capacity(world, shape), Keeper(world, pods)
     wanted = change_deps(replace(shape, image="b").deps(), gang_timeout=gangs)
     asked = {ref: parts.simple(shape.size, decoder=True, image="b", nodeSelector={"gpu": "new"}) for ref in wanted.runtimes}
@@ -199,7 +199,7 @@ def test_nothing_goes_for_a_slice_that_has_no_place(
         world.edit(deps=replace(wanted, runtimes=asked, nodes=suitable(number, fit)))
         world.run(passes)
         if never:
-            assert world.alive() == before
+            assert world.living_pods() == before
         if restart:
             world.restart()
     keeper.suits = True
@@ -207,7 +207,7 @@ def test_nothing_goes_for_a_slice_that_has_no_place(
     world.settle()
     assert capacity.lowest >= capacity.least - 1e-9
     assert world.condition("RolledOut")["status"] == "True"
-    assert len(world.alive()) == shape.pods
+    assert len(world.living_pods()) == shape.pods
 
 
 def test_a_slice_that_comes_and_loses_all_its_leaders_comes_again() -> None:
@@ -249,7 +249,7 @@ def test_a_service_keeps_serving_while_it_is_rolled_out(shape: Shape, seed: int,
     world.settle()
     assert capacity.lowest >= capacity.least - 1e-9
     assert {one.labels[keys.REVISION] for one in world.pods.values()} == {world.service.status["revision"]}
-    assert len(world.alive()) == shape.pods
+    assert len(world.living_pods()) == shape.pods
 
 
 @settings(max_examples=300 if SOAK else 10)
@@ -274,9 +274,9 @@ def test_a_pause_in_the_middle_moves_nothing_and_keeps_serving(shape: Shape, see
     for role, count in ((keys.ENGINE, shape.engines), (keys.DECODER, shape.decoders)):
         assert sum(pod.ready for pod in world.pods.values() if pod.labels[keys.COMPONENT] == role) >= count * shape.size
     assert world.condition("Ready")["status"] == "True"
-    before = world.alive()
+    before = world.living_pods()
     world.run(10)
-    assert world.alive() == before
+    assert world.living_pods() == before
     world.edit(replace(paused, paused=False).service())
     world.settle()
     assert world.condition("RolledOut")["status"] == "True"

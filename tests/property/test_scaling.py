@@ -38,7 +38,7 @@ def test_scaling_touches_only_the_highest_groups(shape: Shape, changes: list[tup
     world = World(shape.service(), shape.deps(), seed)
     world.settle()
     world.lag = lag
-    before = world.alive("engine")
+    before = world.living_pods("engine")
     groups = {name: group_of(world, name) for name in before}
     lowest = shape.engines
     for engines, passes in changes:
@@ -46,7 +46,7 @@ def test_scaling_touches_only_the_highest_groups(shape: Shape, changes: list[tup
         world.edit(shape.service())
         world.run(passes)
     world.settle()
-    after = world.alive("engine")
+    after = world.living_pods("engine")
     assert len(after) == shape.engines * shape.size
     untouched = {name: uid for name, uid in before.items() if groups[name] < lowest}
     assert untouched.items() <= after.items()
@@ -66,7 +66,7 @@ def test_the_scale_object_decides_within_its_bounds(shape: Shape, wishes: list[i
         scale.manifest["spec"]["replicas"] = wish
         wanted = min(max(wish, shape.engines), shape.engines + 1)
         world.settle()
-        assert len(world.alive("engine")) == wanted * shape.size
+        assert len(world.living_pods("engine")) == wanted * shape.size
         assert scale.status["replicas"] == scale.status["readyReplicas"] == wanted
     assert scale.uid == world.children["RoleScale", "svc-engine"].uid
     assert not [line for line in world.log if "change" in line and "RoleScale" in line]

@@ -217,7 +217,7 @@ def test_more_accepted_draft_tokens_never_reduce_throughput(
 @given(places, lengths, st.floats(0.1, 0.89))
 def test_percentiles_of_ttft_are_in_order(place: ServingStack, load: Load, busy: float) -> None:
     pair = Pair(place, Role(1, Worker(8, 1, 1)), Role(8, Worker(8, 1, 1)), [load], shipped_constants())
-    state = pair.opened(pair.most * busy)
+    state = pair.open_loop_state(pair.most * busy)
     if state is not None and (half := state.ttft_percentile(0.5)) is not None:
         ninth, last = state.ttft_percentile(0.9), state.ttft_percentile(0.99)
         assert ninth is not None and last is not None and state.own <= half <= ninth <= last

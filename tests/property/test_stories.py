@@ -157,7 +157,7 @@ def test_what_works_stays_and_everything_heals(shape: Shape, events: list, seed:
     world.settle()
     assert world.condition("Ready")["status"] == "True"
     assert world.condition("RolledOut")["status"] == "True"
-    assert len(world.alive()) == story.shape.pods
+    assert len(world.living_pods()) == story.shape.pods
     assert {one.labels[keys.REVISION] for one in world.pods.values()} == {world.service.status["revision"]}
 
 
@@ -184,7 +184,7 @@ def test_a_closed_gate_leaves_every_pod_and_the_url_alone(old: Shape, new: Shape
     """While a fault forbids replacements, the same pods continue to serve at the URL, whatever shape the user requests."""
     world = World(old.service(), old.deps(), seed)
     world.settle()
-    pods, url, front = world.alive(), world.service.status["url"], world.children["Service", "svc"].manifest["spec"]
+    pods, url, front = world.living_pods(), world.service.status["url"], world.children["Service", "svc"].manifest["spec"]
     new = replace(new, engines=old.engines, decoders=new.decoders and (old.decoders or new.decoders))
     if old.decoders == 0 and new.decoders == 0 and old.router != new.router:
         new = replace(new, router=old.router)  # a change of the router alone creates no new revision
@@ -197,7 +197,7 @@ def test_a_closed_gate_leaves_every_pod_and_the_url_alone(old: Shape, new: Shape
     world.lag = lag
     story.tell()
     world.settle()
-    assert world.alive() == pods
+    assert world.living_pods() == pods
     assert world.service.status["url"] == url
     assert world.children["Service", "svc"].manifest["spec"] == front
     type_, reason = REASONS[cause]
@@ -206,7 +206,7 @@ def test_a_closed_gate_leaves_every_pod_and_the_url_alone(old: Shape, new: Shape
     story.heal()
     world.settle()
     assert world.condition("Ready")["status"] == "True"
-    assert len(world.alive()) == story.shape.pods
+    assert len(world.living_pods()) == story.shape.pods
 
 
 @STORY
@@ -234,9 +234,9 @@ def test_whenever_a_rollout_is_stopped_something_serves(shape: Shape, passes: in
     world.settle()
     assert world.condition("Ready")["status"] == "True"
     revisions = {one.labels[keys.REVISION] for one in world.pods.values()}
-    assert len(world.alive()) == shape.pods or (cause == "paused" and len(revisions) == 2)
-    assert len(world.alive("engine")) >= shape.engines * shape.size
-    assert len(world.alive("decoder")) >= shape.decoders * shape.size
+    assert len(world.living_pods()) == shape.pods or (cause == "paused" and len(revisions) == 2)
+    assert len(world.living_pods("engine")) >= shape.engines * shape.size
+    assert len(world.living_pods("decoder")) >= shape.decoders * shape.size
     story.heal()
     world.settle()
     assert world.condition("RolledOut")["status"] == "True"

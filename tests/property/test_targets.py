@@ -49,7 +49,7 @@ class History:
 
     def collect(self, aim: TargetRevision) -> None:
         """Apply the history limit in the worst case, by removing every revision that is not needed."""
-        self.numbers = {name: number for name, number in self.numbers.items() if name in aim.used}
+        self.numbers = {name: number for name, number in self.numbers.items() if name in aim.used_revisions}
 
     def edit(self, name: str) -> None:
         """Set the user's last edit."""

@@ -93,28 +93,32 @@ class Node:
         if kind == "FineTunedWeight":
             spec |= {"baseModelRef": {"name": "x"}, "modelType": "LoRA", "hyperParameters": {}}
         status = {"weights": {"uri": uri, "revision": pin}} if pin else {}
-        self.agent.seen(kind, {"apiVersion": API, "kind": kind, "metadata": metadata, "spec": spec, "status": status})
+        self.agent.handle_object(
+            kind, {"apiVersion": API, "kind": kind, "metadata": metadata, "spec": spec, "status": status}
+        )
 
     def delete(self, kind: str, name: str, namespace: str = "") -> None:
         """Delete the model."""
-        self.agent.deleted(kind, {"metadata": {"name": name, "uid": self._uids.pop((namespace, name))}})
+        self.agent.handle_deletion(kind, {"metadata": {"name": name, "uid": self._uids.pop((namespace, name))}})
 
-    def said(self, name: str) -> dict[str, Any]:
+    def reported_model(self, name: str) -> dict[str, Any]:
         """Return what the node's NodeModels object reports about the model with this name; {} if it reports nothing."""
         return next((item for item in self.record.get("models") or () if item["name"] == name), {})
 
-    async def settled(self, **states: str) -> None:
+    async def wait_for_states(self, **states: str) -> None:
         """Wait until the NodeModels object of the node reports these states, by the name of the model. An underscore in a
         name stands for a dash.
         """
-        await until(lambda: all(self.said(name.replace("_", "-")).get("state") == state for name, state in states.items()))
+        await until(
+            lambda: all(self.reported_model(name.replace("_", "-")).get("state") == state for name, state in states.items())
+        )
 
     def files(self, path: Path | str) -> dict[str, bytes]:
         """Return the files below a path of the node."""
         below = self.root / path
         return {str(file.relative_to(below)): file.read_bytes() for file in below.rglob("*") if file.is_file()}
 
-    def fetched(self, namespace: str) -> list[dict[str, bytes]]:
+    def downloaded_files(self, namespace: str) -> list[dict[str, bytes]]:
         """Return the files of every directory that was downloaded for a namespace."""
         home = self.root / ".namespaces" / namespace / ".ome"
         return [self.files(file) for file in sorted(home.iterdir()) if file.is_dir()] if home.is_dir() else []

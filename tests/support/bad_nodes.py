@@ -88,7 +88,7 @@ class FailingCluster:
         """Create the pods of a group again. The group gets its former nodes, except those that it has to avoid, and other
         free nodes for the rest. Without enough nodes, the group gets no node at all.
         """
-        avoided, taken = self.avoided.of(group.namespace), {name for each in self.groups for name in each.nodes}
+        avoided, taken = self.avoided.avoided_in(group.namespace), {name for each in self.groups for name in each.nodes}
         kept = [name for name in group.nodes if name not in avoided and name in self.nodes]
         free = [name for name in self.nodes if name not in taken and name not in avoided]
         self.chance.shuffle(free)
@@ -118,7 +118,7 @@ class FailingCluster:
         self.memory = remember(self.memory, found, groups, self.nodes, self.now + STEP)
         self.avoided = choose_avoided_nodes(self.memory, self.nodes, self.now + STEP)
         spaces = {group.namespace for group in self.groups}
-        self.most = max([self.most, *(len(self.avoided.of(space)) for space in spaces)])
+        self.most = max([self.most, *(len(self.avoided.avoided_in(space)) for space in spaces)])
 
     def restart(self) -> None:
         """Restart the operator: only what it stores in the statuses of NodeFaults survives."""

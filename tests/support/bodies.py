@@ -61,11 +61,11 @@ class Cluster:
 
         return Namespaced({"list_objects": listed, "get": got})
 
-    async def read(self, _: str, pod: str, container: str, wanted: LogWindow) -> Any:
+    async def read(self, _: str, pod: str, container: str, log_window: LogWindow) -> Any:
         """Return the log lines of a pod, as `Logs.lines` does."""
         if pod not in self.logs:
             raise NotFound(f'container "{container}" in pod "{pod}" is waiting to start: ContainerCreating', 404)
-        for text in self.logs[pod][-(wanted.tail or 100) :]:
+        for text in self.logs[pod][-(log_window.tail or 100) :]:
             yield LogLine("2026-01-01T00:00:00Z", text)
 
     async def page(self, _: str, pod: str, port: int, page: str) -> str:

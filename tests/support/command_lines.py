@@ -42,5 +42,5 @@ LINES = (
 def taken(words: list[str]) -> bool:
     """Return whether, according to the operator's data about SGLang, a flag accepts the words that follow it."""
     flag, equals, value = words[0].partition("=")
-    known_flag = command_line("sglang-0.5.23").find(flag)
+    known_flag = command_line("sglang-0.5.23").find_flag(flag)
     return known_flag is not None and not usage_error(known_flag, [value, *words[1:]] if equals else words[1:])

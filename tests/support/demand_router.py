@@ -78,7 +78,7 @@ def restart_hasty(rig: Rig) -> None:
     """
     rig.stop()
     rig.start("operator", "--router-watch=2", program=hasty_operator.__name__)
-    rig.leads()
+    rig.wait_for_leader()
 
 
 class Load:

@@ -122,7 +122,7 @@ class Demanded(World):
 
     def decoders(self) -> int:
         """Return the number of decode groups."""
-        return len(self.alive("decoder"))
+        return len(self.living_pods("decoder"))
 
     def write_scale(self, replicas: int) -> None:
         """Write a number into the RoleScale, as a user does."""

@@ -59,7 +59,7 @@ class _Killer:
 
     def judge(self, sent: Sent) -> Verdict:
         """Kill the operator at the n-th request, either before the request arrives or before it is answered."""
-        if not self._left or not (self._any or sent.writes):
+        if not self._left or not (self._any or sent.is_write):
             return None
         self._after -= 1
         if self._after:  # n is below zero while a strike waits for the response of its request
@@ -104,7 +104,7 @@ def errors(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
                 return None
             left -= 1
             field.struck()
-            return chance.choice(WRITE_FAULTS if sent.writes else READ_FAULTS)
+            return chance.choice(WRITE_FAULTS if sent.is_write else READ_FAULTS)
 
         with field.proxy.judging(judge):
             yield
@@ -117,8 +117,8 @@ def watches(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
     ways: tuple[Callable[[], None], ...] = (
         field.proxy.cut,
         field.proxy.expire,
-        lambda: field.proxy.hold(1.0),
-        lambda: field.proxy.hold(1.5, lose=True),
+        lambda: field.proxy.hold_events(1.0),
+        lambda: field.proxy.hold_events(1.5, lose=True),
     )
 
     @contextmanager
@@ -199,7 +199,7 @@ def frozen(field: Field, chance: random.Random) -> Disturb:
 
         def judge(sent: Sent) -> Verdict:
             nonlocal after, victim
-            after -= sent.writes
+            after -= sent.is_write
             if not victim and after <= 0:
                 victim = field.pid()
                 field.signal(signal.SIGSTOP)

@@ -37,10 +37,10 @@ def bodies() -> Iterator[tuple[ReasonRecord, str, dict[str, Any]]]:
         for type_ in record.of:
             if type_ == POD:
                 continue
-            status = True if record.good or type_ in WHEN_TRUE else None if record == "NodesUnknown" else False
+            status = True if record.is_good or type_ in WHEN_TRUE else None if record == "NodesUnknown" else False
             found = Condition(type_, status, record, "said")
             others = [found]
-            if type_ in (*COMPONENTS, "ModelReady", "RuntimeReady") and not record.good:
+            if type_ in (*COMPONENTS, "ModelReady", "RuntimeReady") and not record.is_good:
                 yield record, type_, body([found, Condition(READY, False, record, "said")])
             if type_ not in (READY, COMPLETE):
                 others.append(Condition(READY, True, Reason.SERVING, "it serves"))

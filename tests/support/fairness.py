@@ -144,12 +144,12 @@ class FairnessCluster:
         if self._decided[0] != self.second:
             self.book.review(self.now.timestamp())
             claims = self.book.claims.values()
-            self._decided = self.second, admit(claims, self.nodes, self.free(), self.now, TIMEOUT).granted
+            self._decided = self.second, admit(claims, self.nodes, self.free(), self.now, TIMEOUT).admitted
         return self._decided[1]
 
     def _pass(self, gang: Gang) -> None:
         """Reconcile a service."""
-        mine, now = self.book.standing(gang.ref, self.now.timestamp()), self.now.timestamp()
+        mine, now = self.book.standing_of(gang.ref, self.now.timestamp()), self.now.timestamp()
         waiting = [one for ref, one in self._waiting if ref != gang.ref and one.standing <= mine]
         tries = gang.record is not None and gang.record.trying
         new = gang.record is None and not gang.pods
@@ -171,7 +171,7 @@ class FairnessCluster:
         claim = (
             None if ending and gang.record is not None and not gang.record.trying else gang.claim(decision.failed, self.now)
         )
-        self.book.put(gang.ref, claim, now)
+        self.book.store_claim(gang.ref, claim, now)
         if gang.record is not None and not gang.record.trying:
             for pod in gang.pods:
                 pod.ends = pod.ends if pod.ends is not None else self.second + 1
@@ -221,7 +221,7 @@ class FairnessCluster:
     def delete(self, gang: Gang) -> None:
         """Delete a service as its user."""
         gang.gone, gang.pods = True, []
-        self.book.put(gang.ref, None, self.now.timestamp(), gone=True)
+        self.book.store_claim(gang.ref, None, self.now.timestamp(), gone=True)
 
     def _look(self) -> None:
         """Record for how long each gang has waited although it would have fitted. Check that no gang stays partly placed for

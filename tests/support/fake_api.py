@@ -75,7 +75,7 @@ class FakeApi(Client):
     async def get_metadata(self, kind: str, namespace: str, name: str) -> Manifest:
         return dict((await self._answer(Call("get_metadata", kind, name, namespace=namespace)))["metadata"])
 
-    async def served(self, api_version: str) -> frozenset[str]:
+    async def served_plurals(self, api_version: str) -> frozenset[str]:
         return frozenset(await self._answer(Call("served", api_version, "")))
 
     async def list_objects(

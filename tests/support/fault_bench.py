@@ -101,7 +101,7 @@ class Field:
         self.rig.stop()
         self.clock(0)
         self._start(self.rig.process, kubeconfig=self.proxy.kubeconfig(self._kubeconfig))
-        self.rig.leads()
+        self.rig.wait_for_leader()
 
     def stop(self) -> None:
         """Stop the proxy and the operator."""
@@ -163,20 +163,20 @@ class Field:
             self.quiet()
             wrong = difference(life.state(), self.right[-1])
             assert not wrong, f"the state changed after the last step, although it was correct then: {wrong}"
-            assert life.strangers() == life.theirs, "objects of other users changed"
+            assert life.foreign_versions() == life.theirs, "objects of other users changed"
         finally:
             for service in self.rig.all("InferenceService", namespace):
                 self.rig.delete("InferenceService", namespace, service["metadata"]["name"])
             self.rig.delete("Namespace", "", namespace)
 
     def _step(self, life: ScenarioRun, number: int, poke: Poke | None) -> None:
-        before, step = life.starts(), STEPS[number]
+        before, step = life.pod_starts(), STEPS[number]
         requests, writes = self.proxy.requests, self.proxy.writes
         self._struck = time.monotonic()
         step.act(life)
         right_at = self._learn(life, writes) if number == len(self.right) else self._wait_right(life, number, poke, writes)
         cost = Cost(right_at - self._struck, self.proxy.requests - requests, self.proxy.writes - writes)
-        after = life.starts()
+        after = life.pod_starts()
         lost = {place for place, start in before.items() if not step.concerns(place) and after.get(place) != start}
         assert not lost, f"{self._kind}, {step.name}: pods were replaced that the step does not concern: {lost}"
         if number == len(self.usual):

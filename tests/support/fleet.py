@@ -55,7 +55,7 @@ class Fleet:
         else:
             state = EditState.FAILED if name in self.failed else EditState.PENDING
             stand = EditStand(self.epoch, state, lacks=self.lacks.get(name))
-            self.said[name] = "" if begun else self.registry.ahead(name, {RUNTIME: self.epoch})
+            self.said[name] = "" if begun else self.registry.awaited_wave(name, {RUNTIME: self.epoch})
             if not self.said[name]:
                 self.begun.add(name)
                 begun = True
@@ -88,5 +88,5 @@ class Fleet:
         self.work()
 
     def told(self) -> dict[str, Any]:
-        found, self.again = self.registry.look(RUNTIME, {"kept": True})
+        found, self.again = self.registry.rollout_status(RUNTIME, {"kept": True})
         return dict(found or {})

@@ -192,16 +192,16 @@ class Hub:
 
 
 async def pour(
-    request: web.Request, response: web.StreamResponse, body: bytes | bytearray, cut: int | None, told: Sent, rate: float
+    request: web.Request, response: web.StreamResponse, body: bytes | bytearray, cut: int | None, sent: Sent, rate: float
 ) -> None:
-    """Send a body at `rate` bytes per second (0 for no limit), and add the number of sent bytes to `told`. If `cut` is not
+    """Send a body at `rate` bytes per second (0 for no limit), and add the number of sent bytes to `sent`. If `cut` is not
     None, the connection is closed after this number of bytes.
     """
     step = 64 * 1024
     for at in range(0, len(body), step):
         piece = bytes(body[at : at + step]) if cut is None else bytes(body[at : min(at + step, max(cut, 0))])
         if piece:
-            told.count += len(
+            sent.count += len(
                 piece
             )  # counted before it is sent, so that the count is complete when the client has the bytes
             await response.write(piece)

@@ -48,12 +48,12 @@ class Token:
         self._token = Path(config["users"][0]["user"]["tokenFile"]).read_text().strip()
 
     def send(
-        self, method: str, where: str, body: Any = None, content: str = "application/json", **headers: str
+        self, method: str, location: str, body: Any = None, content: str = "application/json", **headers: str
     ) -> tuple[int, str]:
         """Send a request. Return status and message of the response."""
         data = None if body is None else json.dumps(body).encode()
         told = {"Authorization": f"Bearer {self._token}", "Content-Type": content, **headers}
-        request = urllib.request.Request(self._server + where, data, told, method=method)
+        request = urllib.request.Request(self._server + location, data, told, method=method)
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=self._tls))
         try:
             with opener.open(request, timeout=10) as answer:

@@ -51,13 +51,13 @@ class Story:
         world = self.world
         ear = PassRecorder(world.service, world.deps, self.change(world.observed()))
         plan = sync(world.service, ear.deps, ear.observed, world.now)
-        self.kept.add(SERVICE, ear.finish(world.now, plan, self.around))
+        self.kept.add(SERVICE, ear.finish_pass(world.now, plan, self.around))
         return plan
 
-    def file(self, why: str) -> bytes:
+    def file(self, reason: str) -> bytes:
         """Return the content of the recording."""
-        passes = self.kept.of(SERVICE)
-        return recording.encode(recording.to_json({"team/svc": passes}, "0", why, datetime(2026, 1, 1, tzinfo=UTC)), True)
+        passes = self.kept.passes_of(SERVICE)
+        return recording.encode(recording.to_json({"team/svc": passes}, "0", reason, datetime(2026, 1, 1, tzinfo=UTC)), True)
 
     def leader(self, group: int = 0) -> str:
         """Return the name of the leader of an engine group."""
@@ -265,8 +265,8 @@ def _rank(how: str) -> Callable[[], Story]:
     return story
 
 
-def _changed(seen: Observed, uid: str, **facts: object) -> Observed:
-    return replace(seen, pods=tuple(pod._replace(**facts) if pod.uid == uid else pod for pod in seen.pods))
+def _changed(observed: Observed, uid: str, **facts: object) -> Observed:
+    return replace(observed, pods=tuple(pod._replace(**facts) if pod.uid == uid else pod for pod in observed.pods))
 
 
 def rank_deleted() -> Story:

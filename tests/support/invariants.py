@@ -69,49 +69,49 @@ def a_service_that_is_held_is_only_told_of(service: InferenceService, deps: Deps
     assert told == ["Observed" if observed else "Frozen"], "the condition Frozen does not report the freeze or observation"
 
 
-def a_change_meets_the_object_that_is_meant(key: Key, found: Live | None, uid: str) -> None:
+def a_change_meets_the_object_that_is_meant(key: Key, live: Live | None, uid: str) -> None:
     """Every change names the UID of its object, and an object with this UID exists. A change without a UID creates an
     object.
     """
     if uid:
-        assert found is not None, f"{key} was to be changed but does not exist"
-        assert found.uid == uid, f"{key} is a different object now"
+        assert live is not None, f"{key} was to be changed but does not exist"
+        assert live.uid == uid, f"{key} is a different object now"
 
 
-def nothing_is_written_while_it_goes(found: Live) -> None:
+def nothing_is_written_while_it_goes(live: Live) -> None:
     """An object that is being deleted is not written."""
-    assert not found.deleting, f"{found.key} is written while it is being deleted"
+    assert not live.deleting, f"{live.key} is written while it is being deleted"
 
 
-def a_stored_revision_never_changes(found: Live, new: Manifest) -> None:
+def a_stored_revision_never_changes(live: Live, new: Manifest) -> None:
     """The data of a ControllerRevision never change after it was stored, because running pods were created from them."""
-    if found.key[0] == "ControllerRevision":
-        assert found.manifest["data"] == new["data"], "the data of a revision must not change"
+    if live.key[0] == "ControllerRevision":
+        assert live.manifest["data"] == new["data"], "the data of a revision must not change"
 
 
-def nothing_of_a_stateful_set_changes(found: Live, new: Manifest) -> None:
+def nothing_of_a_stateful_set_changes(live: Live, new: Manifest) -> None:
     """The spec of an existing StatefulSet never changes, because a group has a fixed size. For another template or size,
     the operator creates another group, with StatefulSets of its own.
     """
-    if found.key[0] == "StatefulSet":
-        assert found.manifest["spec"] == new["spec"], f"{found.key}: a StatefulSet must not change"
+    if live.key[0] == "StatefulSet":
+        assert live.manifest["spec"] == new["spec"], f"{live.key}: a StatefulSet must not change"
 
 
-def the_selector_of_a_deployment_never_changes(found: Live, new: Manifest) -> None:
+def the_selector_of_a_deployment_never_changes(live: Live, new: Manifest) -> None:
     """The selector of a Deployment never changes. The API server refuses such a change, and every further write to the
     Deployment would fail.
     """
-    if found.key[0] == "Deployment":
-        assert found.manifest["spec"]["selector"] == new["spec"]["selector"], "selectors are immutable"
+    if live.key[0] == "Deployment":
+        assert live.manifest["spec"]["selector"] == new["spec"]["selector"], "selectors are immutable"
 
 
-def nothing_of_somebody_else_is_deleted(service: InferenceService, found: Live) -> None:
+def nothing_of_somebody_else_is_deleted(service: InferenceService, live: Live) -> None:
     """Only objects that the service owns, or that have no owner any more, are deleted."""
-    assert found.owner in ("", service.uid), f"{found.key} belongs to another owner and was deleted"
+    assert live.owner in ("", service.uid), f"{live.key} belongs to another owner and was deleted"
 
 
 def a_leader_that_routers_know_is_drained_before_it_stops(
-    pods: Iterable[LivePod], found: Live, now: datetime, roles: Collection[str] = (), empty: Collection[str] = ()
+    pods: Iterable[LivePod], live: Live, now: datetime, roles: Collection[str] = (), empty: Collection[str] = ()
 ) -> None:
     """A ready leader in a slice with a router is marked some time before it stops, so that it receives no new requests
     (decisions 9). Only a leader whose UID is in `empty` may stop at once, because all routers report that it has no
@@ -123,29 +123,29 @@ def a_leader_that_routers_know_is_drained_before_it_stops(
     When a whole slice is removed, its routers are removed first (decisions 6). The law is checked only if the reconciliation
     sees the current pods: in an older state a leader may not be ready yet, and then it needs no mark.
     """
-    if not _leads(found):
+    if not _leads(live):
         return
-    pods = [pod for pod in pods if pod.labels[keys.REVISION] == found.labels[keys.REVISION]]
+    pods = [pod for pod in pods if pod.labels[keys.REVISION] == live.labels[keys.REVISION]]
     routed = any(pod.labels[keys.COMPONENT] == keys.ROUTER for pod in pods)
     if {*roles} - _leading(pods):
         return
     for pod in pods:
-        mine = pod.workload_uid == found.uid and pod.labels[keys.COMPONENT] != keys.ROUTER
+        mine = pod.workload_uid == live.uid and pod.labels[keys.COMPONENT] != keys.ROUTER
         if routed and mine and pod.ready and not pod.deleting:
             assert pod.draining, f"{pod.name} is stopped before it is drained"
             assert pod.uid in empty or (now - datetime.fromisoformat(pod.draining)).total_seconds() >= NOTICE
 
 
-def leaders_go_before_their_workers(pods: Iterable[LivePod], found: Live, roles: Collection[str] = ()) -> None:
+def leaders_go_before_their_workers(pods: Iterable[LivePod], live: Live, roles: Collection[str] = ()) -> None:
     """The StatefulSet of a group's workers is deleted after the leader of this group is gone (decisions 9).
 
     If gangs release their nodes (docs/placement.md), a group is deleted at once if it cannot serve, because its leader is
     not ready, or because another of the `roles` of its slice has no ready leader.
     """
-    if found.key[0] != "StatefulSet" or _leads(found):
+    if live.key[0] != "StatefulSet" or _leads(live):
         return
-    pods = [pod for pod in pods if pod.labels[keys.REVISION] == found.labels[keys.REVISION]]
-    left = [pod for pod in pods if _same_group(pod.labels, found.labels) and keys.WORKER_INDEX in pod.labels]
+    pods = [pod for pod in pods if pod.labels[keys.REVISION] == live.labels[keys.REVISION]]
+    left = [pod for pod in pods if _same_group(pod.labels, live.labels) and keys.WORKER_INDEX in pod.labels]
     if roles:
         left = [] if {*roles} - _leading(pods) else [pod for pod in left if pod.ready]
     assert not left, f"workers of {[pod.name for pod in left]} are deleted before their leader"
@@ -174,9 +174,9 @@ def a_number_is_given_again_only_when_nothing_of_its_group_is_left(
     assert not left, f"{new['metadata']['name']} is created while {left} exist"
 
 
-def _leads(found: Live) -> bool:
+def _leads(live: Live) -> bool:
     """Return whether the object is the StatefulSet of a leader."""
-    return found.key[0] == "StatefulSet" and keys.WORKER_INDEX in found.labels
+    return live.key[0] == "StatefulSet" and keys.WORKER_INDEX in live.labels
 
 
 def _same_group(one: Mapping[str, str], other: Mapping[str, str]) -> bool:

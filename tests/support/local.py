@@ -14,11 +14,11 @@ from ome_local.kubeapi import ApiError, ApiUnreachable
 PODS = "/api/v1/namespaces/default/pods"
 
 
-def eventually(what: str, seen: Callable[[], bool], within_s: float = 30.0) -> None:
+def eventually(description: str, seen: Callable[[], bool], within_s: float = 30.0) -> None:
     """Poll until `seen` returns True; fail after the time limit."""
     until = time.monotonic() + within_s
     while not seen():
-        assert time.monotonic() < until, f"not within {within_s} s: {what}"
+        assert time.monotonic() < until, f"not within {within_s} s: {description}"
         time.sleep(0.1)
 
 

@@ -48,7 +48,7 @@ def wall() -> datetime:
     return datetime.now(UTC)
 
 
-def idle(service: InferenceService, deps: Deps, seen: Observed, now: datetime) -> Plan:
+def idle(service: InferenceService, deps: Deps, observed: Observed, now: datetime) -> Plan:
     """Return a plan without any write."""
     return Plan(status=dict(service.status))
 
@@ -100,14 +100,14 @@ async def leading(
         await session.close()
 
 
-async def until(what: str, holds: Callable[[], bool], seconds: float = 15.0) -> None:
-    """Poll until `holds` returns True. Fail with the description `what` after `seconds` seconds."""
+async def until(description: str, holds: Callable[[], bool], seconds: float = 15.0) -> None:
+    """Poll until `holds` returns True. Fail with the description `description` after `seconds` seconds."""
     try:
         async with asyncio.timeout(seconds):
             while not holds():  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
     except TimeoutError:
-        raise AssertionError(f"not within {seconds} s: {what}") from None
+        raise AssertionError(f"not within {seconds} s: {description}") from None
 
 
 def service(**spec: Any) -> dict[str, Any]:

@@ -116,7 +116,7 @@ class Rig:
 
     def see(self, kind: str, *bodies: Body) -> None:
         for body in bodies:
-            self.manager.seen(kind, body)
+            self.manager.handle_object(kind, body)
             metadata = body["metadata"]
             self.passed(kind, metadata["name"], metadata.get("namespace", ""))
 
@@ -125,10 +125,12 @@ class Rig:
         self.passed(kind, body["metadata"]["name"], body["metadata"].get("namespace", ""))
 
     def passed(self, kind: str, name: str, namespace: str = "") -> None:
-        self.manager._metrics_collector.passed(Ref(kind, namespace, name))
+        self.manager._metrics_collector.update_metrics(Ref(kind, namespace, name))
 
     def watch(self) -> None:
-        told: Any = SimpleNamespace(last_event={"Pod": 0.0}, events={"Pod": 1}, watched={"team": 1.0}, unread=Counter(Pod=1))
+        told: Any = SimpleNamespace(
+            last_event={"Pod": 0.0}, events={"Pod": 1}, watched_namespaces={"team": 1.0}, unparsed_counts=Counter(Pod=1)
+        )
         self.manager.watch_metrics(told)
 
     def text(self) -> str:
@@ -147,7 +149,7 @@ def everything() -> Rig:
     metrics.lags.observe(0.001)
     metrics.stalls.observe(0.3)
     for result in ("ok", "error"):
-        metrics.passed(SERVICE, result, 0.1)
+        metrics.record_pass(SERVICE, result, 0.1)
     for code in (0, 500):
         metrics.request("patch", "Service", code, 0.1)
     rig.watch()

@@ -47,16 +47,16 @@ class Fleet(Scheduler):
         super().__init__(world)
         self.shape = shape
 
-    def placed(self, pod: LivePod) -> bool:
+    def is_placed(self, pod: LivePod) -> bool:
         """Bind a pod that is on no node if a node accepts it, and return whether the pod may become ready. A router gets any
         ready node without taints, whether GPUs are free or not.
         """
         if pod.labels[keys.COMPONENT] == keys.ROUTER and not pod.node:
             nodes = self.world.deps.nodes.values()
             pod.node = next((one.name for one in nodes if one.ready and not one.taints), "")
-        return bool(pod.node) if pod.labels[keys.COMPONENT] == keys.ROUTER else super().placed(pod)
+        return bool(pod.node) if pod.labels[keys.COMPONENT] == keys.ROUTER else super().is_placed(pod)
 
-    def free(self, name: str) -> int:
+    def free_gpus(self, name: str) -> int:
         """Return the number of GPUs of a node that no engine uses. Routers need none."""
         mine = (pod for pod in self.world.pods.values() if pod.labels[keys.COMPONENT] != keys.ROUTER)
         return dict(self.world.deps.nodes[name].room)[GPU] - sum(pod.node == name for pod in mine)

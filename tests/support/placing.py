@@ -118,7 +118,7 @@ class Race:
                 self.gangs.report_claim(Ref("InferenceService", name, name), claim, world.now)
                 if claim is not None and claim.idle is not None:
                     asyncio.run(self.gangs.read_foreign_pods(claim))
-                served = self.serving(name)
+                served = self.serving_pods(name)
                 world.carry_out(plan)
                 if self.chance.random() < 0.2:
                     world.service = replace(world.service, status=status)  # the status could not be written
@@ -129,7 +129,7 @@ class Race:
             self.bind()
             world.now += timedelta(seconds=1)
         self.seconds += 1
-        self.look()
+        self.check_gangs()
 
     def bind(self) -> None:
         """Bind pending pods like the scheduler."""
@@ -140,7 +140,7 @@ class Race:
             free = [name for name in self.nodes if name not in {other.node for other in everybody}]
             pod.node = self.chance.choice(free) if free else ""
 
-    def serving(self, name: str) -> set[str]:
+    def serving_pods(self, name: str) -> set[str]:
         """Return the pods of groups that serve: complete groups, if each role of the service has such a group."""
         pods = [pod for pod in self.worlds[name].pods.values() if role(pod) != keys.ROUTER]
         ready = Counter((role(pod), pod.group) for pod in pods if pod.ready and not pod.deleting)
@@ -149,7 +149,7 @@ class Race:
             return set()
         return {pod.name for pod in pods if (role(pod), pod.group) in whole}
 
-    def look(self) -> None:
+    def check_gangs(self) -> None:
         """Check that each service holds an incomplete gang for at most two timeouts. Groups that have served before are left
         out.
         """
@@ -157,7 +157,7 @@ class Race:
             groups = world.service.status.get("groups") or ()
             served = {(group["component"], group["index"]) for group in groups if group["incarnation"]}
             pods = [pod for pod in world.pods.values() if role(pod) != keys.ROUTER]
-            mine = [pod for pod in pods if pod.name not in self.serving(name) and (role(pod), pod.group) not in served]
+            mine = [pod for pod in pods if pod.name not in self.serving_pods(name) and (role(pod), pod.group) not in served]
             if any(pod.node for pod in mine) and any(not pod.node for pod in mine):
                 since = self.half.setdefault(name, world.now)
                 # A step takes 11 seconds. A reconciliation may be that late, and so may the end of a pod.
@@ -165,7 +165,7 @@ class Race:
             else:
                 self.half.pop(name, None)
 
-    def have(self, nodes: dict[str, Node]) -> None:
+    def replace_nodes(self, nodes: dict[str, Node]) -> None:
         """Replace the cluster's nodes by these. Pods on nodes that no longer exist are deleted."""
         self.nodes = nodes
         for world in self.worlds.values():
@@ -182,7 +182,7 @@ class Race:
                 found.setdefault((role(pod), pod.group), set()).add(pod.uid)
         return {group: uids for group, uids in found.items() if len(uids) == self.shapes[name].size}
 
-    def whole(self) -> set[str]:
+    def ready_services(self) -> set[str]:
         """Return the services whose groups are all ready."""
         return {name for name, world in self.worlds.items() if world.condition("Scaled").get("status") == "True"}
 

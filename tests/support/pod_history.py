@@ -55,7 +55,7 @@ class Film:
         """
         return [_capacity(frame, wanted, size) for frame in self.frames(service)]
 
-    def most(self, service: str, component: str) -> int:
+    def most_groups(self, service: str, component: str) -> int:
         """Return the maximum number of groups of a component that existed at the same time."""
         return max(
             len({(one.revision, one.group) for one in frame.values() if one.component == component})

@@ -65,12 +65,12 @@ class Done(NamedTuple):
     log: str
 
     @property
-    def found(self) -> list[tuple[int, str]]:
+    def finding_names(self) -> list[tuple[int, str]]:
         """Return (rank, name of the check) of every finding in these results."""
         return sorted((each["rank"], each["check"]) for each in self.message["findings"])
 
     @property
-    def said(self) -> str:
+    def finding_messages(self) -> str:
         """Return the messages of all findings in these results."""
         return "; ".join(f"rank {each['rank']}: {each['said']}" for each in self.message["findings"])
 

@@ -65,9 +65,9 @@ class Prometheus:
         return found
 
 
-def poll_until(what: str, seen: Callable[[], T], within_s: float = 30.0, every_s: float = 0.2) -> T:
-    """Poll until `seen` returns a true value, and return that value. After the time limit, fail with the description `what`
-    and with the last value.
+def poll_until(description: str, seen: Callable[[], T], within_s: float = 30.0, every_s: float = 0.2) -> T:
+    """Poll until `seen` returns a true value, and return that value. After the time limit, fail with the description
+    `description` and with the last value.
     """
     end = time.monotonic() + within_s
     last: T | None = None
@@ -75,7 +75,7 @@ def poll_until(what: str, seen: Callable[[], T], within_s: float = 30.0, every_s
         if last := seen():
             return last
         time.sleep(every_s)
-    raise AssertionError(f"{what}: not within {within_s:.0f} s (last: {last!r})")
+    raise AssertionError(f"{description}: not within {within_s:.0f} s (last: {last!r})")
 
 
 @contextmanager

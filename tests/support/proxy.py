@@ -35,7 +35,7 @@ class Sent(NamedTuple):
     watch: bool
 
     @property
-    def writes(self) -> bool:
+    def is_write(self) -> bool:
         """Whether the request is a write. Requests for the Lease do not count, nor does the POST that only asks who the
         current user is.
         """
@@ -160,7 +160,7 @@ class Proxy:
         for pump in list(self._watches):
             self._loop.call_soon_threadsafe(pump.cancel)
 
-    def hold(self, seconds: float, lose: bool = False) -> None:
+    def hold_events(self, seconds: float, lose: bool = False) -> None:
         """Hold back the events of all watches for this number of seconds, and deliver them at once afterwards. With `lose`,
         drop them instead, and answer that the watches' resourceVersions are too old.
         """
@@ -191,7 +191,7 @@ class Proxy:
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         sent = Sent(request.method, request.raw_path, "watch=true" in request.query_string)
         self.requests += not sent.lease
-        self.writes += sent.writes
+        self.writes += sent.is_write
         verdict = next((one for judge in self._judges if (one := judge(sent)) is not None), None)
         if isinstance(verdict, Answer):
             return _refused(verdict)

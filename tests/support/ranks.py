@@ -63,7 +63,7 @@ class Truth:
     """Whether ranks whose start is lost wait forever instead of ending."""
 
     @property
-    def together(self) -> int:
+    def common_start(self) -> int:
         """Return the number of the start to which all ranks belong and in which all of them work; 0 if there is none."""
         starts = {one.start if one.works and not one.hung else 0 for one in self.ranks.values()}
         return starts.pop() if len(self.ranks) == self.size and len(starts) == 1 else 0
@@ -104,7 +104,7 @@ class Fleet:
             for rank, one in truth.ranks.items()
         ]  # fmt: skip
 
-    def operate(self, survives: int = 99, stores: bool = True) -> None:
+    def reconcile_once(self, survives: int = 99, stores: bool = True) -> None:
         """Run one reconciliation. The operator is killed after `survives` deletions, or before it stores its status."""
         groups = self.groups()
         steps, _ = advance_groups(groups, self.stored, self.policy, lambda _: False, self.now + self.off)
@@ -122,7 +122,7 @@ class Fleet:
     def _delete(self, group: Group, rank: int) -> None:
         truth, record = self.truths[group.number], self.stored[group.name]
         one = truth.ranks[rank]
-        assert not (truth.together and truth.ready), f"{group.name}-{rank} of a group that serves is deleted"
+        assert not (truth.common_start and truth.ready), f"{group.name}-{rank} of a group that serves is deleted"
         assert record.members[str(rank)] == start_mark(group.pods[rank]), "a pod that is newer than the record is deleted"
         self.deleted.append(one.uid)
         one.deleting, one.left, one.grace = True, min(one.left if one.deleting else 1.0, 1.0), 1
@@ -155,7 +155,7 @@ class Fleet:
             self._count += 1
             for one in waiting:
                 one.start = self._count
-        whole = bool(truth.together)
+        whole = bool(truth.common_start)
         if not whole and not truth.stubborn:
             for one in truth.ranks.values():
                 if one.start and one.works and not one.hung and self.chance.random() < 0.5:
@@ -187,7 +187,7 @@ class Fleet:
         if how == "silent":
             known = self.stored.get(f"g{number % len(self.truths)}")
             # An answer after the last silence was never stored: the two silences look like one, and may count as a hang.
-            silent = truth.ready or bool(truth.together)
+            silent = truth.ready or bool(truth.common_start)
             truth.failures += known is not None and known.phase == NOT_READY and silent
             truth.silence = 1 + rank
             return
@@ -207,7 +207,7 @@ class Fleet:
         for number, truth in enumerate(self.truths):
             known = self.stored.get(f"g{number}")
             # A jump ahead ends the wait for a silent leader: it cannot be distinguished from a hang (docs/faults.md).
-            silent = known is not None and known.phase == NOT_READY and truth.together and not truth.ready
+            silent = known is not None and known.phase == NOT_READY and truth.common_start and not truth.ready
             truth.failures += off > self.off and bool(silent)
         self.off = off
 

@@ -87,7 +87,7 @@ class Front:
         return self.url.removeprefix("http://")
 
     @property
-    def total(self) -> int:
+    def sent_bytes(self) -> int:
         """Return the bytes of blobs sent so far."""
         return sum(one.count for one in self.sent)
 

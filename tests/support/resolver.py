@@ -226,62 +226,62 @@ def _default(flag: str) -> str:
     return "" if default is None else str(default)
 
 
-def holding(name: str, wanted: Condition) -> list[str]:
+def holding(name: str, condition: Condition) -> list[str]:
     """Return command-line words with which a condition of requirements.yaml is true."""
     flag = FLAGS.get(name, name)
-    if wanted.kind in (data.OFF, data.ABSENT) or wanted.or_absent:
+    if condition.kind in (data.OFF, data.ABSENT) or condition.or_absent:
         return []
-    if wanted.kind == data.ON:
+    if condition.kind == data.ON:
         return [flag, *(LORA_SIZES if name == data.LORA else ())]
     if name == data.ARCHITECTURE:
-        return [] if ARCHITECTURE in wanted.words else _other_model(wanted)
-    if wanted.kind == data.GIVEN:
+        return [] if ARCHITECTURE in condition.words else _other_model(condition)
+    if condition.kind == data.GIVEN:
         return [f"{flag}={SAMPLES[flag]}"]
-    if wanted.kind == data.ONE_OF:
-        return [] if _default(flag) in wanted.words else [f"{flag}={wanted.words[0]}"]
-    if wanted.kind == data.NONE_OF:
-        other = _other(flag, wanted)
-        return [f"{flag}={other}"] if _default(flag) in ("", *wanted.words) and other else []
-    if wanted.kind == data.EQUALS:
-        return [f"{flag}={'8' if wanted.words == ('TP',) else '2'}"]
-    if wanted.kind == data.OTHER_THAN:
+    if condition.kind == data.ONE_OF:
+        return [] if _default(flag) in condition.words else [f"{flag}={condition.words[0]}"]
+    if condition.kind == data.NONE_OF:
+        other = _other(flag, condition)
+        return [f"{flag}={other}"] if _default(flag) in ("", *condition.words) and other else []
+    if condition.kind == data.EQUALS:
+        return [f"{flag}={'8' if condition.words == ('TP',) else '2'}"]
+    if condition.kind == data.OTHER_THAN:
         return [f"{flag}={SAMPLES[flag]}"]
-    return [f"{flag}={int(wanted.words[0]) + (wanted.kind == data.ABOVE)}"]
+    return [f"{flag}={int(condition.words[0]) + (condition.kind == data.ABOVE)}"]
 
 
-def breaking(name: str, wanted: Condition) -> list[str]:
+def breaking(name: str, condition: Condition) -> list[str]:
     """Return command-line words with which a condition of requirements.yaml is false."""
     flag = FLAGS.get(name, name)
-    if wanted.kind in (data.ON, data.GIVEN):
+    if condition.kind in (data.ON, data.GIVEN):
         return []
     if name == data.ARCHITECTURE:
-        return [] if ARCHITECTURE not in wanted.words else ["Qwen3-30B-A3B"]
-    if wanted.kind == data.OFF:
+        return [] if ARCHITECTURE not in condition.words else ["Qwen3-30B-A3B"]
+    if condition.kind == data.OFF:
         return [flag, *(LORA_SIZES if name == data.LORA else ())]
-    if wanted.kind == data.ABSENT:
+    if condition.kind == data.ABSENT:
         return [f"{flag}={SAMPLES[flag]}"]
-    if wanted.kind == data.ONE_OF:
-        other = _other(flag, wanted)
+    if condition.kind == data.ONE_OF:
+        other = _other(flag, condition)
         return [f"{flag}={other}"] if other else []
-    if wanted.kind == data.NONE_OF:
-        return [f"{flag}={wanted.words[0]}"]
-    if wanted.kind == data.EQUALS:
+    if condition.kind == data.NONE_OF:
+        return [f"{flag}={condition.words[0]}"]
+    if condition.kind == data.EQUALS:
         return []
-    if wanted.kind == data.OTHER_THAN:
-        return [f"{flag}={_default(wanted.words[0])}"]
-    step = {data.AT_LEAST: -1, data.AT_MOST: 1, data.ABOVE: 0}[wanted.kind]
-    return [f"{flag}={int(wanted.words[0]) + step}"]
+    if condition.kind == data.OTHER_THAN:
+        return [f"{flag}={_default(condition.words[0])}"]
+    step = {data.AT_LEAST: -1, data.AT_MOST: 1, data.ABOVE: 0}[condition.kind]
+    return [f"{flag}={int(condition.words[0]) + step}"]
 
 
 LORA_SIZES = ("--max-lora-rank=16", "--lora-target-modules=q_proj")
 
 
-def _other(flag: str, wanted: Condition) -> str:
-    return next((value for value in OTHER.get(flag, ()) if value not in wanted.words), "")
+def _other(flag: str, condition: Condition) -> str:
+    return next((value for value in OTHER.get(flag, ()) if value not in condition.words), "")
 
 
-def _other_model(wanted: Condition) -> list[str]:
-    return [OTHER_MODELS[name].rpartition("/")[2] for name in wanted.words if name in OTHER_MODELS][:1]
+def _other_model(condition: Condition) -> list[str]:
+    return [OTHER_MODELS[name].rpartition("/")[2] for name in condition.words if name in OTHER_MODELS][:1]
 
 
 def count_checks(folder: Path) -> dict[str, dict[str, int]]:

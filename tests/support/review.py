@@ -48,7 +48,7 @@ class Row(NamedTuple):
     """IDs of pytest, without parameters."""
 
     @property
-    def open(self) -> bool:
+    def is_open(self) -> bool:
         """Return whether a part of the finding is not covered by a test yet."""
         return self.now.startswith(OPEN)
 
@@ -66,7 +66,7 @@ def withstood_attempts() -> list[Row]:
 def page() -> str:
     """Return the text of the page."""
     rows, others = findings(), withstood_attempts()
-    still = [row.id for row in rows if row.open]
+    still = [row.id for row in rows if row.is_open]
     said = [HEAD, f"{len(rows)} attacks; open: {', '.join(still) or 'none'}."]
     for title, letter in (("S1 to S25", "S"), ("T1 to T19", "T"), ("U1 to U17", "U")):
         said += ["", f"## {title}", "", "| | threat | before | now | tests |", "|---|---|---|---|---|"]

@@ -136,9 +136,9 @@ class Rig:
         self.kubeconfig = self.cluster.keep_token("ome", "ome-operator")
         for kind, (group, _) in KINDS.items():
             if group.startswith("apis/ome.io/"):
-                self.wait(f"{kind} can be read", lambda kind=kind: self.stored(kind))
+                self.wait(f"{kind} can be read", lambda kind=kind: self.is_kind_stored(kind))
 
-    def stored(self, kind: str) -> bool:
+    def is_kind_stored(self, kind: str) -> bool:
         """Return whether the kind can be listed. For a moment, the storage of a newly defined kind answers 429."""
         try:
             self.api.get(path(kind))
@@ -181,7 +181,7 @@ class Rig:
         self.stop(number)
         self.start(program=program)
 
-    def leads(self) -> None:
+    def wait_for_leader(self) -> None:
         """Wait until the operator that was started last is the leader."""
         self.wait("the operator leads", lambda: probe_state(self.port) == "leading", 60)
 
@@ -243,10 +243,10 @@ class Rig:
             self.delete("Namespace", "", name)
 
     # --- waiting ----------------------------------------------------------------------------------------------------
-    def wait(self, what: str, holds: Callable[[], T], seconds: float = 30.0, *, often: bool = False) -> T:
+    def wait(self, description: str, holds: Callable[[], T], seconds: float = 30.0, *, often: bool = False) -> T:
         """Poll until `holds` returns a true value, at growing intervals, and return this value. Fails with the description
-        `what` after the time limit. If `often` is true, poll ten times a second, for tests in which each poll checks what
-        must never happen.
+        `description` after the time limit. If `often` is true, poll ten times a second, for tests in which each poll checks
+        what must never happen.
         """
         began = time.monotonic()
         end = began + seconds * PATIENCE
@@ -264,7 +264,7 @@ class Rig:
             time.sleep(0.1 if often else min(0.5, max(0.1, now - asked, (now - began) / 10)))
         log = self.cluster.log(self.process)
         tail = "\n".join(log.read_text().splitlines()[-15:]) if log.exists() else ""
-        raise AssertionError(f"{what}: not within {seconds:.0f} s (last: {seen!r})\noperator:\n{tail}")
+        raise AssertionError(f"{description}: not within {seconds:.0f} s (last: {seen!r})\noperator:\n{tail}")
 
     def condition(self, namespace: str, name: str, type_: str) -> Manifest:
         """Return a condition of a service; {} if the service or the condition does not exist."""
@@ -282,7 +282,9 @@ class Rig:
 
         return self.wait(f"{namespace}/{name} Ready", holds, seconds)
 
-    def says(self, namespace: str, name: str, type_: str, reason: str, words: str = "", seconds: float = 20.0) -> Manifest:
+    def wait_for_condition(
+        self, namespace: str, name: str, type_: str, reason: str, words: str = "", seconds: float = 20.0
+    ) -> Manifest:
         """Wait until the condition `type_` of a service is False and has this reason and the text `words` in its message,
         and return the condition.
         """
@@ -308,7 +310,7 @@ class Rig:
         sent = [each for each in self.cluster.audit(since) if each.user == USER and each.resource not in aside]
         return [each for each in sent if not probes(each)]
 
-    def quiet(self, seconds: float = 2.0, limit: float = 30.0) -> None:
+    def wait_until_quiet(self, seconds: float = 2.0, limit: float = 30.0) -> None:
         """Wait until the operator has written nothing for this number of seconds."""
         mark, writes = self.cluster.audit_mark(), 0
         began = wrote = time.monotonic()
@@ -316,6 +318,6 @@ class Rig:
             if time.monotonic() > began + limit:
                 raise AssertionError(f"the operator still writes after {limit:.0f} s")
             time.sleep(0.2)
-            now = sum(one.writes for one in self.requests(mark))
+            now = sum(one.is_write for one in self.requests(mark))
             if now > writes:
                 writes, wrote = now, time.monotonic()

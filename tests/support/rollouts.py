@@ -67,13 +67,13 @@ class Rollout:
     faults: float = 0.0
     """Probability with which a ready group fails in a step."""
 
-    def seen(self) -> dict[str, dict[str, GroupCounts]]:
+    def observed_counts(self) -> dict[str, dict[str, GroupCounts]]:
         """Return for each slice and role the counts of groups that the planner sees."""
         return {name: {role: one.groups() for role, one in roles.items()} for name, roles in self.slices.items()}
 
     def plan(self) -> dict[str, Share]:
         """Return the planner's decision, after a check that it keeps the bounds."""
-        seen = self.seen()
+        seen = self.observed_counts()
         said = (
             keep_groups(self.wanted, self.target, seen) if self.paused else step(self.wanted, self.target, seen, self.bounds)
         )
@@ -105,7 +105,7 @@ class Rollout:
 
     # --- what must hold -----------------------------------------------------------------------------------------------
 
-    def least(self) -> int:
+    def minimum_capacity(self) -> int:
         """Return the capacity that must stay available according to the weaker of the two bounds; WHOLE is the capacity of
         the complete service.
         """
@@ -131,18 +131,18 @@ class Rollout:
 
     def check(self, seen: Mapping[str, Mapping[str, GroupCounts]], said: Mapping[str, Share]) -> None:
         """Check a decision against the bounds before it is carried out."""
-        before = {name: {role: one.have for role, one in roles.items()} for name, roles in seen.items()}
+        before = {name: {role: one.existing for role, one in roles.items()} for name, roles in seen.items()}
         assert said.keys() == before.keys() | {self.target}
-        after, least = {name: said[name] for name in seen}, self.least()
+        after, least = {name: said[name] for name in seen}, self.minimum_capacity()
         kept = self.paired(after, seen) >= min(self.paired(before, seen), least)
         if len(seen.keys() - {self.target}) > 1:  # three revisions
             kept |= self.summed(after, seen) >= min(self.summed(before, seen), least)
-            stuck = all(all(one.ready) and one.have == one.left for roles in seen.values() for one in roles.values())
+            stuck = all(all(one.ready) and one.existing == one.left for roles in seen.values() for one in roles.values())
             self.broken += stuck and not kept
             kept |= stuck
         assert kept, f"capacity below {least / WHOLE:.2f}: {seen} -> {said}"
         for role, count in self.wanted.items():
-            grown = (max(0, said[name].get(role, 0) - roles[role].have) for name, roles in seen.items() if role in roles)
+            grown = (max(0, said[name].get(role, 0) - roles[role].existing) for name, roles in seen.items() if role in roles)
             left = sum(grown) + sum(roles[role].left for roles in seen.values() if role in roles)
             left += said[self.target][role] if self.target not in seen else 0
             held = sum(roles[role].left for roles in seen.values() if role in roles)
@@ -150,12 +150,12 @@ class Rollout:
             alone = not seen.keys() - {self.target}  # a lost group is created again while its pods still terminate
             assert alone or left <= max(held, most), f"{left} groups of {role} exist, {most} are allowed: {seen} -> {said}"
         for name, share in said.items():
-            whole = name not in seen or all(one.have for one in seen[name].values())
+            whole = name not in seen or all(one.existing for one in seen[name].values())
             both = len({bool(count) for count in share.values()}) == 1
             assert not whole or both, f"slice {name} keeps groups of one role and none of another: {seen} -> {said}"
 
     @property
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         """Return whether only the target slice exists, with all of its groups ready."""
         if self.slices.keys() != {self.target}:
             return False
@@ -167,7 +167,7 @@ class Rollout:
         must never fall, and those of other slices must never rise.
         """
         for number in range(steps):
-            if self.done:
+            if self.is_done:
                 return number
             before = {name: {role: len(one.order()) for role, one in roles.items()} for name, roles in self.slices.items()}
             self.act()
@@ -209,12 +209,12 @@ def story(chance: random.Random) -> tuple[int, int, int]:
     return edits, steps, one.broken
 
 
-def bounds(chance: random.Random, wanted: Share) -> Bounds:
+def bounds(chance: random.Random, share: Share) -> Bounds:
     """Return random bounds that a strategy can produce."""
     kind = chance.random()
     if kind < 0.1:
-        return Bounds({}, dict(wanted), alone=True)
+        return Bounds({}, dict(share), alone=True)
     if kind < 0.3:
-        return Bounds(dict(wanted), {}, whole=True)
-    surge = {role: chance.randint(0, min(count, 2)) for role, count in wanted.items()}
-    return Bounds(surge, {role: chance.randint(0 if surge[role] else 1, min(count, 3)) for role, count in wanted.items()})
+        return Bounds(dict(share), {}, whole=True)
+    surge = {role: chance.randint(0, min(count, 2)) for role, count in share.items()}
+    return Bounds(surge, {role: chance.randint(0 if surge[role] else 1, min(count, 3)) for role, count in share.items()})

@@ -94,8 +94,8 @@ def _route(objects: Mapping[Key, Live]) -> Live | None:
     return next((live for key, live in objects.items() if key[0] == "HTTPRoute"), None)
 
 
-def _service(found: Live) -> str:
-    return found.labels[keys.SERVICE]
+def _service(live: Live) -> str:
+    return live.labels[keys.SERVICE]
 
 
 def _whole(sets: Iterable[Live], role: str, pods: list[LivePod]) -> bool:

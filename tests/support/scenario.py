@@ -53,7 +53,7 @@ class ScenarioRun:
         rig.wait("the stranger's pods run", lambda: [_ready(one) for one in self._foreign("Pod")] == [True, True])
         rig.wait("their StatefulSet knows", lambda: self._foreign("StatefulSet")[0]["status"].get("readyReplicas") == 1)
         rig.wait("their budget is seen", lambda: "observedGeneration" in self._foreign("PodDisruptionBudget")[0]["status"])
-        self.theirs = self.strangers()
+        self.theirs = self.foreign_versions()
 
     # --- what there is ----------------------------------------------------------------------------------------------
     def state(self) -> State:
@@ -81,11 +81,11 @@ class ScenarioRun:
             out[_place(pod, out)] = pod
         return out
 
-    def starts(self) -> dict[PodPlace, str]:
+    def pod_starts(self) -> dict[PodPlace, str]:
         """Return place -> UID of the pod and number of its restarts, which differ after any restart."""
         return {place: pod["metadata"]["uid"] + _restarts(pod) for place, pod in self.pods().items()}
 
-    def strangers(self) -> dict[str, str]:
+    def foreign_versions(self) -> dict[str, str]:
         """Return the resourceVersions of the objects of other users, which the operator must not change."""
         found = ((kind, body["metadata"]) for kind in STRANGE for body in self._foreign(kind))
         return {f"{kind} {one['name']}": one["resourceVersion"] for kind, one in found}
@@ -114,7 +114,7 @@ class ScenarioRun:
         """Scale a role as an autoscaler does."""
         self.rig.patch("RoleScale", self.namespace, role, {"spec": {"replicas": replicas}})
 
-    def loses(self, kind: str, name: str) -> None:
+    def delete_object(self, kind: str, name: str) -> None:
         """Delete an object and what depends on it."""
         self.rig.delete(kind, self.namespace, name)
 
@@ -152,7 +152,7 @@ def _edit(life: ScenarioRun) -> None:
     life.edit("solo", engine={"runner": {"image": "engine:2"}})
     life.scale("pair-engine", 3)
     life.strike(exited, "split", "decoder", "0", "1")
-    life.loses("Pod", life.pod("calm", "router")["metadata"]["name"])
+    life.delete_object("Pod", life.pod("calm", "router")["metadata"]["name"])
 
 
 def _edit_another(life: ScenarioRun) -> None:
@@ -160,7 +160,7 @@ def _edit_another(life: ScenarioRun) -> None:
     life.scale("pair-engine", 2)
     life.strike(silent, "solo", "engine", "1", "0")
     # Pods of the service that is scaled down are left out: which group is removed would depend on the order of events.
-    life.loses("StatefulSet", life.pod("calm", "engine", rank="1")["metadata"]["ownerReferences"][0]["name"])
+    life.delete_object("StatefulSet", life.pod("calm", "engine", rank="1")["metadata"]["ownerReferences"][0]["name"])
 
 
 def _delete(life: ScenarioRun) -> None:

@@ -56,9 +56,9 @@ class Scheduler:
         self.world, self.gpus = world, gpus
         self._selectors: dict[str, Demand] = {}
         """The selector of each pod by its UID. A pod keeps it when its StatefulSet is deleted."""
-        world.healthy, world.scheduled = self.placed, True
+        world.healthy, world.scheduled = self.is_placed, True
 
-    def placed(self, pod: LivePod) -> bool:
+    def is_placed(self, pod: LivePod) -> bool:
         """Bind an engine pod that is on no node if a node can hold it, and return whether the pod may become ready. Routers
         need no node. A leader may become ready only when all ranks of its group are on nodes.
         """
@@ -74,14 +74,14 @@ class Scheduler:
         ranks = [pod for pod in self.world.pods.values() if workers and pod.workload_uid == workers.uid and pod.node]
         return workers is None or len(ranks) >= workers.manifest["spec"]["replicas"]
 
-    def free(self, name: str) -> int:
+    def free_gpus(self, name: str) -> int:
         """Return the number of GPUs of a node that no pod holds, including terminating pods."""
         used = sum(pod.node == name for pod in self.world.pods.values()) * self.gpus
         return dict(self.world.deps.nodes[name].room).get(GPU, 0) - used
 
     def _takes(self, name: str, pod: LivePod) -> bool:
         selector = self._selector(pod)
-        return self.free(name) >= self.gpus and may(selector, self.world.deps.nodes[name])
+        return self.free_gpus(name) >= self.gpus and may(selector, self.world.deps.nodes[name])
 
     def _selector(self, pod: LivePod) -> Demand:
         found = self.world.children.get(("StatefulSet", pod.workload))

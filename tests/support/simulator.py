@@ -340,7 +340,7 @@ class World:
                 self.now += timedelta(seconds=plan.requeue_after)
         raise AssertionError(f"not quiet after {passes} passes: {effects(plan)}\n{self.log[-20:]}")
 
-    def alive(self, component: str = "") -> dict[str, str]:
+    def living_pods(self, component: str = "") -> dict[str, str]:
         """Return name and UID of the pods that exist and are not terminating."""
         there = (pod for pod in self.pods.values() if not pod.deleting)
         return {pod.name: pod.uid for pod in there if component in ("", pod.labels[keys.COMPONENT])}

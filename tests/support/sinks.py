@@ -10,14 +10,14 @@ class Sink:
     def __init__(self) -> None:
         self.said: list[str] = []
 
-    def seen(self, kind: str, body: Mapping[str, Any]) -> None:
+    def handle_object(self, kind: str, body: Mapping[str, Any]) -> None:
         """Record that an object exists."""
         self.said.append(f"seen {body['metadata']['name']}")
 
-    def deleted(self, kind: str, body: Mapping[str, Any]) -> None:
+    def handle_deletion(self, kind: str, body: Mapping[str, Any]) -> None:
         """Record that an object was deleted."""
         self.said.append(f"deleted {body['metadata']['name']}")
 
-    def relisted(self, kind: str) -> None:
+    def handle_relist(self, kind: str) -> None:
         """Record that a complete list of objects has begun which is not the first."""
         self.said.append("relisted")

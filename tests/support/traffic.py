@@ -33,13 +33,13 @@ class Report:
     answers: list[Answer] = field(default_factory=list)
 
     @property
-    def failed(self) -> list[Answer]:
+    def failed_answers(self) -> list[Answer]:
         """Return the requests that failed, which are those without any token."""
         return [one for one in self.answers if one.error]
 
     def last_failure(self, since: float) -> float:
         """Return the seconds from the time `since` until the start of the last failed request; 0 if no request failed."""
-        return max((one.began - since for one in self.failed), default=0.0)
+        return max((one.began - since for one in self.failed_answers), default=0.0)
 
     def percentile(self, share: float) -> float:
         """Return the seconds within which this share of the successful requests was answered."""

@@ -57,13 +57,13 @@ class Stream:
         self.shown: dict[str, str] = {}
         """Section → its current HTML, as a page would show it."""
 
-    async def until(self, section: str, text: str) -> str:
+    async def wait_for_section(self, section: str, text: str) -> str:
         """Read events until the section contains this text, and return the HTML of the section."""
         while text not in self.shown.get(section, ""):
-            await self.look()
+            await self.wait_for_poll()
         return self.shown[section]
 
-    async def look(self) -> dict[str, Any]:
+    async def wait_for_poll(self) -> dict[str, Any]:
         """Read events until the page reports its next poll of the cluster, and return this report."""
         while True:
             async with asyncio.timeout(10):
@@ -79,8 +79,8 @@ class Stream:
 async def visit_ui(cluster: Cluster, namespace: str = "", fallback: str = "", enter: bool = True) -> AsyncIterator[Visitor]:
     api = cluster.api()
     looker = ClusterPoller(api, namespace, fallback)
-    site = ClusterSite(api, cluster.reads(), Feed(looker.look, pause=0.05), CommandBuilder(), "https://cluster.example")
-    await site.feed.once()
+    site = ClusterSite(api, cluster.reads(), Feed(looker.poll, pause=0.05), CommandBuilder(), "https://cluster.example")
+    await site.feed.poll_once()
     jar = aiohttp.CookieJar(unsafe=True)
     async with serve_site(site, 0) as address, aiohttp.ClientSession(cookie_jar=jar) as session:
         found = Visitor(session, address, site, api, looker)

@@ -18,7 +18,7 @@ class AvoidedNodes(NamedTuple):
         """Name of each avoided node -> by whom and why it is avoided, as a text for people."""
         return {name: str(status["avoided"]) for name, status in self.statuses.items()}
 
-    def of(self, namespace: str) -> set[str]:
+    def nodes_avoided_in(self, namespace: str) -> set[str]:
         """Return the names of the nodes on which no new groups of a namespace's services are placed."""
         return {name for name, status in self.statuses.items() if avoided_by(status, namespace)}
 

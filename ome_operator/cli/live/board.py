@@ -75,7 +75,7 @@ class ClusterState:
     """Plural name of a kind → why it could not be read."""
 
     @property
-    def late(self) -> tuple[str, ...]:
+    def late_operator_sentences(self) -> tuple[str, ...]:
         """The sentences that no operator works on some of the services (`Tree.late`), each once."""
         return tuple(dict.fromkeys(tree.late for tree in self.trees.values() if tree.late))
 
@@ -91,7 +91,7 @@ class ClusterPoller:
         """Class of operators → the sentence that no operator of the class works; "" if one does."""
         self._next = 0.0
 
-    async def look(self) -> ClusterState:
+    async def poll(self) -> ClusterState:
         """Return the current state. Raises KubeError if services cannot be read at all."""
         now = asyncio.get_running_loop().time()
         try:
@@ -116,7 +116,7 @@ class ClusterPoller:
             self._kept["ControllerRevision"] = await self._read("ControllerRevision")
         return board(datetime.now(UTC), self._namespace, services, self._kept, self._late)
 
-    def forget(self) -> None:
+    def discard_cached_kinds(self) -> None:
         """Read all kinds at the next poll."""
         self._next = 0.0
 

@@ -63,8 +63,8 @@ async def without_free_nodes(client: Client, asked: Needs, nodes: Mapping[str, N
     """
     uids = {pod.uid for pod in mine}
     others = ForeignPods(client, time.monotonic, lambda pod: (pod.get("metadata") or {}).get("uid") in uids)
-    await others.read(nodes_with_room(asked, nodes))
-    free = {name: subtract_held(node, others.on(name)) for name, node in nodes.items()}
+    await others.read_nodes(nodes_with_room(asked, nodes))
+    free = {name: subtract_held(node, others.requests_on(name)) for name, node in nodes.items()}
     return "" if has_capacity(asked, (), free) else without_capacity(asked, nodes, free, lambda _: ())
 
 

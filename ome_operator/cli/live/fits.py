@@ -52,7 +52,7 @@ async def services_that_fit(client: Client, given: Sequence[Manifest]) -> tuple[
         if not seen.workloads or not _resolved(service, after):  # else the workloads may be those of an older revision
             problems.append(f"{name}: {'; '.join(seen.problems) or 'it has no engine'}")
             continue
-        away = bad.of(resource.ref.namespace)
+        away = bad.nodes_avoided_in(resource.ref.namespace)
         nodes = {key: node for key, node in after.deps().nodes.items() if key not in away}
         found.append(_answer(resource.ref, seen, nodes, pods))
     return found, problems

@@ -75,7 +75,7 @@ def subjects(
         )
         told = without_cluster(problems, catalog, named)
         near = misspelled_references(_of_pods(looked_at), others)
-        yield replace(looked_at, problems=told, elsewhere=elsewhere, advice=advice, dangling=near)
+        yield replace(looked_at, problems=told, elsewhere=elsewhere, advice=advice, dangling_references=near)
     yield from _misplaced(cluster, named, models, versions)
     yield from _unfetched(cluster, named, versions)
     yield from _underived(cluster, named, refused, versions, catalog)
@@ -137,7 +137,7 @@ def _dangling(
     for which, each in found.items():
         told = tuple((one.field, without_cluster([one.sentence], catalog)[0]) for one in each)
         if told:
-            yield Subject("", name_of(which), (), None, (), versions, {}, dangling=told)
+            yield Subject("", name_of(which), (), None, (), versions, {}, dangling_references=told)
 
 
 def _misplaced(
@@ -249,7 +249,7 @@ async def on_a_cluster(client: "Client", namespace: str, name: str, versions: Ve
     there = await listed_around(client, (SERVICE, *CATALOG, *SHORT), [namespace])
     cluster = build_cluster([*there, *asked], model_agent=False)
     wanted = [kept.ref for kept in cluster.services() if name in ("", kept.ref.name)]
-    absent = not await client.served(RESOURCES["ScaledObject"].api_version)
+    absent = not await client.served_plurals(RESOURCES["ScaledObject"].api_version)
     return [replace(looked_at, keda_absent=absent) for looked_at in of_services(cluster, wanted, versions)]
 
 

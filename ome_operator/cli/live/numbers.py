@@ -27,7 +27,7 @@ class ServicesWithNumbers(NamedTuple):
     """Services with the metrics that their routers report."""
 
     services: list[ServiceWithNumbers]
-    troubles: dict[str, str]
+    missing_reports: dict[str, str]
     """UID of a ready router's pod -> why there is no report."""
 
 
@@ -54,5 +54,5 @@ async def read_service_numbers(
             ServiceWithNumbers(body, tree(body, observed), observed.pods, traffic(summarized.reports, observed.pods, now))
             for body, observed in found
         ],
-        summarized.troubles,
+        summarized.missing_reports,
     )

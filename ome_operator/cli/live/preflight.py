@@ -209,7 +209,7 @@ class PreflightRun:
             self._simulated = await read_simulated_nodes(self._client)
         return [
             each._replace(runs=False, over=True, why=NO_PROCESS)
-            if each.node in self._simulated and each.checked is None
+            if each.node in self._simulated and each.result is None
             else each
             for each in ranks
         ]

@@ -45,7 +45,7 @@ def record_pass(service: InferenceService, deps: Deps, observed: Observed, now: 
     if isinstance(outcome, Plan):
         observed = as_applied(outcome, observed)
     recorder = PassRecorder(service, deps, observed)
-    return recorder.finish(now, _outcome(service, recorder.deps, recorder.observed, now), SharedNodes())
+    return recorder.finish_pass(now, _outcome(service, recorder.deps, recorder.observed, now), SharedNodes())
 
 
 def _outcome(service: InferenceService, deps: Deps, observed: Observed, now: datetime) -> Plan | Exception:

@@ -36,8 +36,8 @@ async def advice(client: Client, after: TargetOutcome, service: InferenceService
         after.workloads, {role.component: role.groups for role in after.roles}, service.namespace, weights=True
     )
     pods = ForeignPods(client, time.monotonic, lambda _: False)
-    await pods.read(nodes_with_room(asked, nodes))
-    free = {name: subtract_held(nodes[name], pods.on(name)) for name in pods.known()}
+    await pods.read_nodes(nodes_with_room(asked, nodes))
+    free = {name: subtract_held(nodes[name], pods.requests_on(name)) for name in pods.recently_read_nodes()}
     if not has_capacity(asked, (), free):
         return ""
     try:

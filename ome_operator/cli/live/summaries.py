@@ -24,7 +24,7 @@ class Summaries(NamedTuple):
 
     reports: dict[str, RouterReport]
     """UID of a router's pod -> its report."""
-    troubles: dict[str, str]
+    missing_reports: dict[str, str]
     """UID of a ready router's pod -> why there is no report."""
 
 

@@ -46,4 +46,4 @@ class TrafficSamples:
             self.why = ""
             self.samples.append(row)
         else:
-            self.why = next(iter(summarized.troubles.values()), "the routers know nothing about requests yet")
+            self.why = next(iter(summarized.missing_reports.values()), "the routers know nothing about requests yet")

@@ -49,7 +49,7 @@ def ui(
         logs, pages = Logs(client.connection), PodPages(client.connection)
         looker = ClusterPoller(client, namespace, fallback=namespace_or_default(client, ""))
         where = f"{context} · {client.connection.server}" if context else client.connection.server
-        site = ClusterSite(client, PodReaders(logs.lines, pages.text), Feed(looker.look), shell, where)
+        site = ClusterSite(client, PodReaders(logs.lines, pages.text), Feed(looker.poll), shell, where)
         try:
             async with serve_site(site, port) as address:
                 print_result(f"ome ui: {address.open}")

@@ -43,7 +43,7 @@ class Feed:
         while True:
             self._asked.clear()
             started = asyncio.get_running_loop().time()
-            await self.once()
+            await self.poll_once()
             spent = asyncio.get_running_loop().time() - started
             await asyncio.sleep(max(self._pause, spent * SHARE))
             if not self.viewers:
@@ -51,7 +51,7 @@ class Feed:
                 await self._asked.wait()
                 self._paused = False
 
-    async def once(self) -> None:
+    async def poll_once(self) -> None:
         """Poll the cluster once. Every error is recorded in `problem` and does not end the feed."""
         try:
             self.board, self.problem, self.failed = await self._look(), "", None
@@ -80,9 +80,9 @@ class Feed:
         if paused:
             with suppress(TimeoutError):
                 async with asyncio.timeout(PATIENCE):
-                    await self.after(number)
+                    await self.wait_for_poll(number)
 
-    async def after(self, number: int) -> int:
+    async def wait_for_poll(self, number: int) -> int:
         """Wait until a poll newer than poll number `number` is complete, and return its number."""
         async with self._news:
             await self._news.wait_for(lambda: self.number > number)

@@ -75,11 +75,11 @@ class TokenGuard:
         mine = request.cookies.get(self.cookie, "")
         if session := self._session(request.query.get(TOKEN, ""), mine):
             return self._enter(request, session)
-        if not self.admits(request):
+        if not self.has_session(request):
             return error_response(401, "open the address that `ome ui` printed, which contains the access token")
         return await handler(request)
 
-    def admits(self, request: web.Request) -> bool:
+    def has_session(self, request: web.Request) -> bool:
         """Return whether the session of a request exists. It may end while the request is answered."""
         return request.cookies.get(self.cookie, "") in self._sessions
 

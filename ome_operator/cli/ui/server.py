@@ -71,7 +71,7 @@ class ClusterSite:
         app = web.Application(middlewares=[guard.middleware])
         for path, page in (("/", self._services), ("/nodes", self._nodes), ("/service/{namespace}/{name}", self._service)):
             app.router.add_get(path, self._whole(page))
-            app.router.add_get(f"/live{path}", self._live(page, guard.admits))
+            app.router.add_get(f"/live{path}", self._live(page, guard.has_session))
         app.router.add_get("/static/{file}", _static)
         return app
 
@@ -159,7 +159,7 @@ class ClusterSite:
                     yield news
             with suppress(TimeoutError):
                 async with asyncio.timeout(BEAT):
-                    number = await self.feed.after(number)
+                    number = await self.feed.wait_for_poll(number)
 
     def _news(self, page: Page, sent: dict[str, str]) -> Iterator[tuple[str, Any]]:
         """Yield each section that differs from the one sent before, and then the state of the last poll. `sent` is updated:

@@ -43,7 +43,7 @@ def services(board: ClusterState, shell: CommandBuilder) -> Iterator[Section]:
     rows = make_all_visible(rows)
     gpus = sum(row.gpus for row in rows)
     idle = sum(row.idle for row in rows)
-    yield from _operator(board.late)
+    yield from _operator(board.late_operator_sentences)
     yield Section("summary", {"counted": overview.count_states(rows), "services": len(rows), "gpus": gpus, "idle": idle})
     yield Section("waves", {"waves": make_all_visible(overview.active_waves(board.shared, shell))})
     words = {"broken": "act", "waiting": "on others"}
@@ -203,7 +203,7 @@ def _roles(tree: Tree, shell: CommandBuilder) -> Iterator[Data]:
 
 def _of_group(group: GroupView) -> State:
     found = [_of_rank(rank) for rank in group.ranks]
-    return min(found, key=lambda state: state.order, default=State.OFF)
+    return min(found, key=lambda state: state.sort_position, default=State.OFF)
 
 
 def _of_rank(rank: Rank) -> State:
@@ -284,7 +284,7 @@ def _actions(board: ClusterState, key: Key, shell: CommandBuilder) -> Iterator[A
 def nodes(board: ClusterState, shell: CommandBuilder) -> Iterator[Section]:
     """Yield the sections of the page of nodes and weights."""
     rows = make_all_visible(node_rows(board))
-    yield from _operator(board.late)
+    yield from _operator(board.late_operator_sentences)
     yield Section(
         "capacity",
         {

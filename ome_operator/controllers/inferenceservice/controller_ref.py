@@ -57,9 +57,9 @@ def claim_object(live: Mapping[str, Any], service: str, service_uid: str) -> Own
     return _taken(f"{what} belongs to {owner.get('kind')} {owner.get('name')}", service)
 
 
-def _taken(why: str, service: str) -> Ownership:
+def _taken(reason: str, service: str) -> Ownership:
     return Ownership(
-        refusal=Refusal(Reason.NAME_TAKEN, (f"{why}: delete or rename this object, or give {service} another name"))
+        refusal=Refusal(Reason.NAME_TAKEN, (f"{reason}: delete or rename this object, or give {service} another name"))
     )
 
 

@@ -21,7 +21,7 @@ class CountPace:
     def __init__(self, interval: float, a_second: float) -> None:
         self._interval, self._gap, self._last = interval, 1 / a_second, float("-inf")
 
-    def wait(self, memory: ServiceMemory, now: float, *, numbers: bool) -> float:
+    def seconds_until_write(self, memory: ServiceMemory, now: float, *, numbers: bool) -> float:
         """Return the seconds until this service may write its status; 0 or less means now. `numbers` is true if only numbers
         in messages differ (`only_numbers`).
 

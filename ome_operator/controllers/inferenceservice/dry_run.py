@@ -55,18 +55,18 @@ async def ask(client: Client, pods: PodDryRuns, execution: Execution, check: Che
     """
     memory, key = execution.memory, check.revision
     hash_ = "".join(managed_fields.digest(manifest) for manifest in check.manifests)
-    known = memory.checked.get(key)
+    known = memory.dry_runs.get(key)
     known = known if known is not None and known.hash == hash_ else None
-    if known is not None and memory.valid(known, execution.clock(), waits=True):
+    if known is not None and memory.is_valid(known, execution.clock(), waits=True):
         return
     try:
         result = await _result(client, pods, execution, check)
     except (TooMany, Transient) as error:
         if known is None or not known.why:
-            memory.checked.pop(key, None)  # an expired success
+            memory.dry_runs.pop(key, None)  # an expired success
             raise
         soon = execution.clock() + max(STEP, error.retry_after)
-        memory.checked[key] = known._replace(next=soon, unanswered=str(error))
+        memory.dry_runs[key] = known._replace(next=soon, unanswered=str(error))
     else:
         tries, now = known.tries + 1 if known is not None and known.why else 1, execution.clock()
         memory.store_check(key, DryRun(hash_, result.why, tries, now + retry_delay(tries), remark=result.remark, at=now))

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 class Result:
     """The result of executing a plan's effects."""
 
-    wrote: bool = False
+    has_written: bool = False
     """Whether an object was changed, so that another reconciliation has to process the change."""
     status_changed: bool = False
     """Whether an effect produced a new fact that changes the status. If possible, `sync` then runs again before the status
@@ -31,7 +31,7 @@ class Result:
     """The last temporary API error; None if there was none."""
     requeue_after: float | None = None
     """Maximum number of seconds until the next reconciliation; None for no limit."""
-    did: Deeds = field(default_factory=Deeds)
+    write_counts: Deeds = field(default_factory=Deeds)
     """The number of created and deleted objects, for the log."""
 
     def requeue_within(self, seconds: float) -> None:
@@ -41,11 +41,13 @@ class Result:
 
 @dataclass
 class Execution:
-    """The state of the execution of a service's plan. `tried` and `result` are shared by all plans of a reconciliation."""
+    """The state of the execution of a service's plan. `attempted_keys` and `result` are shared by all plans of a
+    reconciliation.
+    """
 
     service: Resource
     memory: ServiceMemory
-    tried: set[Key]
+    attempted_keys: set[Key]
     """Objects that this reconciliation has already attempted to write."""
     result: Result
     clock: Callable[[], float]
@@ -63,17 +65,17 @@ class Execution:
         """The namespace of the service and its objects."""
         return self.service.ref.namespace
 
-    def due(self, key: Key, hash_: str) -> bool:
+    def is_due(self, key: Key, hash_: str) -> bool:
         """Return whether a write should be attempted now. Each write is attempted at most once per reconciliation. A refused
         write is attempted again only after its pause, or if `hash_`, the digest of its content, has changed.
         """
-        if key in self.tried:
+        if key in self.attempted_keys:
             return False
         known = self.memory.refused.get(key)
         if known is not None and known.hash == hash_ and (wait := known.next - self.clock()) > 0:
             self.result.requeue_within(wait)
             return False
-        self.tried.add(key)
+        self.attempted_keys.add(key)
         return True
 
     def exceeds_quota(self, key: Key, hash_: str) -> bool:
@@ -83,23 +85,23 @@ class Execution:
         """
         if (refusal := self.full.get(key[0])) is None:
             return False
-        self.refuse(key, refusal, hash_)
+        self.record_refusal(key, refusal, hash_)
         return True
 
-    def refuse(self, key: Key, refusal: Refusal, hash_: str) -> None:
+    def record_refusal(self, key: Key, refusal: Refusal, hash_: str) -> None:
         """Store and log a refused write."""
         now, known = self.clock(), key[0] in self.full
         if QUOTA in refusal.message:
             self.full.setdefault(key[0], refusal)
-        if self.memory.refuse(key, refusal, hash_, now):
+        if self.memory.store_refusal(key, refusal, hash_, now):
             level = logging.DEBUG if known or journal.is_expected_refusal(refusal.message) else logging.WARNING
             logger.log(level, "%s/%s: %s %s: %s", self.namespace, self.service.ref.name, *key, refusal.message)
             self.result.status_changed = True
         self.result.requeue_within(self.memory.refused[key].next - now)
 
-    def accepted(self, key: Key, applied: ApplyResult, child: Child | None, *, new: bool) -> None:
+    def record_applied(self, key: Key, applied: ApplyResult, child: Child | None, *, new: bool) -> None:
         """Store an accepted apply. `child` is the stored object, or None for a kind that is not cached."""
-        self.result.did[journal.MADE, key[0]] += new
+        self.result.write_counts[journal.MADE, key[0]] += new
         if self.memory.refused.pop(key, None) is not None:
             self.result.status_changed = True
         if applied.warnings != self.memory.warnings.get(key, ()):

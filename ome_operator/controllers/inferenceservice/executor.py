@@ -61,7 +61,7 @@ class Executor:
         self._client, self._guard_delay, self._pods = client, guard_delay, pods
         self._handler, self._cluster = handler, handler.cache
 
-    async def effects(self, plan: Plan, execution: Execution) -> None:
+    async def execute_effects(self, plan: Plan, execution: Execution) -> None:
         """Execute all effects except the status and Events, in the plan's order."""
         for check in plan.check:
             await self._try(execution, dry_run.ask(self._client, self._pods, execution, check))
@@ -133,20 +133,20 @@ class Executor:
     async def _apply(self, execution: Execution, apply: Apply) -> None:
         # The hash contains the UID: a write that was refused for a foreign object is tried at once when the object is ours.
         key, hash_ = _key(apply.manifest), _hash(apply.manifest) + apply.uid
-        if not execution.due(key, hash_) or (not apply.uid and execution.exceeds_quota(key, hash_)):
+        if not execution.is_due(key, hash_) or (not apply.uid and execution.exceeds_quota(key, hash_)):
             return
         if await self._blocked(execution, apply.guard) or not await self._may_bind(execution, apply):
             return
         try:
             applied = await self._claimed(execution, apply, key, hash_)
         except REFUSED as error:
-            execution.refuse(key, Refusal(type(error).__name__, str(error)), hash_)
+            execution.record_refusal(key, Refusal(type(error).__name__, str(error)), hash_)
             return
         if applied is None:
             return
         child = self._handler.wrote(key[0], applied.body)
-        execution.result.wrote = True
-        execution.accepted(key, applied, child if isinstance(child, Child) else None, new=not apply.uid)
+        execution.result.has_written = True
+        execution.record_applied(key, applied, child if isinstance(child, Child) else None, new=not apply.uid)
 
     async def _may_bind(self, execution: Execution, apply: Apply) -> bool:
         """Return whether a RoleBinding may be applied: its Role, read live, belongs to the service. This is checked because
@@ -176,7 +176,7 @@ class Executor:
         live = await self._client.get(key[0], execution.namespace, key[1])
         claim = controller_ref.claim_object(live, execution.service.ref.name, execution.service.uid)
         if claim.refusal is not None:
-            execution.refuse(key, claim.refusal, hash_)
+            execution.record_refusal(key, claim.refusal, hash_)
             return None
         return await self._client.apply(apply.manifest, claim.uid)
 
@@ -189,7 +189,7 @@ class Executor:
         except NotFound:
             live = {}
         if live.get("metadata", {}).get("uid") == uid:
-            execution.refuse(key, refusal, hash_)
+            execution.record_refusal(key, refusal, hash_)
         else:
             self._handler.gone(key[0], uid)
             execution.result.requeue_within(self._guard_delay)
@@ -198,22 +198,22 @@ class Executor:
 
     async def _create(self, execution: Execution, create: Create) -> None:
         key, hash_ = _key(create.manifest), managed_fields.digest(create.manifest)
-        if not execution.due(key, hash_):
+        if not execution.is_due(key, hash_):
             return
         try:
             body = await self._client.create(create.manifest, keys.SCALE_MANAGER)
-            execution.result.wrote = True
+            execution.result.has_written = True
         except AlreadyExists:
             body = await self._client.get(key[0], execution.namespace, key[1])
             claim = controller_ref.scale(body, execution.service.ref.name, execution.service.uid)
             if claim.refusal is not None:
-                execution.refuse(key, claim.refusal, hash_)
+                execution.record_refusal(key, claim.refusal, hash_)
                 return
             if lacks := _lacks(body["metadata"], create.manifest["metadata"]):
                 body = await self._client.patch_merge(key[0], execution.namespace, key[1], claim.uid, {"metadata": lacks})
             execution.result.status_changed = True
         except REFUSED as error:
-            execution.refuse(key, Refusal(type(error).__name__, str(error)), hash_)
+            execution.record_refusal(key, Refusal(type(error).__name__, str(error)), hash_)
             return
         self._handler.wrote(key[0], body)
         execution.result.status_changed |= execution.memory.refused.pop(key, None) is not None
@@ -221,16 +221,16 @@ class Executor:
     async def _secret(self, execution: Execution, secret: EnsureSecret) -> None:
         """Create a Secret with new content. If a Secret of this name exists already, that is a success."""
         key, hash_, now = _key(secret.manifest), managed_fields.digest(secret.manifest), execution.clock()
-        if now < execution.memory.secrets.get(key[1], now) or not execution.due(key, hash_):
+        if now < execution.memory.secrets.get(key[1], now) or not execution.is_due(key, hash_):
             return
         try:
             data = secret_data.GENERATORS[secret.manifest["type"]]()
             await self._client.create({**secret.manifest, "stringData": data, "immutable": True})
-            execution.result.wrote = True
+            execution.result.has_written = True
         except AlreadyExists:
             pass
         except REFUSED as error:
-            execution.refuse(key, Refusal(type(error).__name__, str(error)), hash_)
+            execution.record_refusal(key, Refusal(type(error).__name__, str(error)), hash_)
             return
         execution.memory.secrets[key[1]] = now + SECRET_AGAIN
         execution.result.requeue_within(SECRET_AGAIN)
@@ -244,7 +244,7 @@ class Executor:
         applied = await self._client.apply(status.manifest, child.uid, subresource="status")
         written = self._handler.wrote(kind, applied.body)
         if isinstance(written, Child) and written.replicas != child.replicas:
-            execution.result.wrote = True  # somebody has just scaled, and that event will be stale
+            execution.result.has_written = True  # somebody has just scaled, and that event will be stale
 
     async def _patch(self, execution: Execution, patch: Patch, manager: str = "") -> None:
         where = patch.kind, execution.namespace, patch.name
@@ -254,11 +254,11 @@ class Executor:
             self._handler.gone(patch.kind, patch.uid)
             return
         self._handler.wrote(patch.kind, body)
-        execution.result.wrote = True
+        execution.result.has_written = True
 
     async def _delete(self, execution: Execution, delete: Delete) -> None:
         key = delete.kind, delete.name
-        if not execution.due(key, delete.uid) or await self._blocked(execution, delete.guard):
+        if not execution.is_due(key, delete.uid) or await self._blocked(execution, delete.guard):
             return
         try:
             body = await self._client.delete(delete.kind, execution.namespace, delete.name, delete.uid, delete.grace)
@@ -269,15 +269,15 @@ class Executor:
             await self._conflict(execution, key, delete.uid, Refusal(Reason.CONFLICT, str(error), delete.uid), delete.uid)
             return
         except REFUSED as error:
-            execution.refuse(key, Refusal(type(error).__name__, str(error), delete.uid), delete.uid)
+            execution.record_refusal(key, Refusal(type(error).__name__, str(error), delete.uid), delete.uid)
             return
         execution.result.status_changed |= execution.memory.refused.pop(key, None) is not None
         if (body.get("metadata") or {}).get("uid") == delete.uid:
             self._handler.wrote(delete.kind, body)  # terminating
         else:
             self._handler.gone(delete.kind, delete.uid)
-        execution.result.wrote = True
-        execution.result.did[DELETED, delete.kind] += 1
+        execution.result.has_written = True
+        execution.result.write_counts[DELETED, delete.kind] += 1
 
     async def _recycle(self, execution: Execution, recycle: GroupRecycle) -> None:
         if await guards.as_seen(self._client, self._handler, execution.namespace, recycle):
@@ -309,13 +309,13 @@ def _stages(applies: Iterable[Apply]) -> tuple[list[Apply], list[Apply]]:
     return first, later
 
 
-def _lacks(metadata: Manifest, wanted: Manifest) -> Manifest:
+def _lacks(metadata: Manifest, manifest: Manifest) -> Manifest:
     """Return the metadata that has to be added to an existing RoleScale so that it belongs to the service. Metadata can be
     missing because the owner was recreated with another UID, or because somebody removed labels.
     """
-    lacks = {} if from_api.controller(metadata) else {"ownerReferences": wanted["ownerReferences"]}
-    labelled = wanted["labels"].items() <= (metadata.get("labels") or {}).items()
-    return lacks if labelled else {**lacks, "labels": wanted["labels"]}
+    lacks = {} if from_api.controller(metadata) else {"ownerReferences": manifest["ownerReferences"]}
+    labelled = manifest["labels"].items() <= (metadata.get("labels") or {}).items()
+    return lacks if labelled else {**lacks, "labels": manifest["labels"]}
 
 
 def _settled(execution: Execution, secret: EnsureSecret) -> bool:

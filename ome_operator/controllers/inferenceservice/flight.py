@@ -53,12 +53,12 @@ class Flight:
         """Return a recorder for a reconciliation that begins; None if no recordings are kept."""
         return PassRecorder(service, deps, observed) if self._kept.most else None
 
-    def ended(self, ref: Ref, recorder: PassRecorder | None, now: datetime, outcome: Plan | Exception) -> None:
+    def record_outcome(self, ref: Ref, recorder: PassRecorder | None, now: datetime, outcome: Plan | Exception) -> None:
         """Store a reconciliation that ended with a plan or an error."""
         if recorder is None:
             return
         try:
-            self._kept.add(ref, recorder.finish(now, outcome, self._around))
+            self._kept.add(ref, recorder.finish_pass(now, outcome, self._around))
         except Exception:
             logger.exception("cannot record a reconciliation of %s/%s", ref.namespace, ref.name)
 
@@ -66,33 +66,33 @@ class Flight:
         """Forget a service that is gone."""
         self._kept.forget(ref)
 
-    def write(self, why: str, only: Ref | None = None) -> "asyncio.Task[Path | None]":
+    def write(self, reason: str, only: Ref | None = None) -> "asyncio.Task[Path | None]":
         """Begin to write a file with the recordings of the service `only`; None means all services. The task returns the
         path of the file. If there is an error, or too many files wait to be written, this is logged and the task returns
         None.
         """
         refs = self._kept.services()[::-1] if only is None else (only,)
-        kept = {ref: self._kept.of(ref) for ref in refs} if len(self._writes) < WAITING else None
-        task = asyncio.create_task(self._written(why, kept), name="recording")
+        kept = {ref: self._kept.passes_of(ref) for ref in refs} if len(self._writes) < WAITING else None
+        task = asyncio.create_task(self._written(reason, kept), name="recording")
         self._writes.add(task)
         task.add_done_callback(self._writes.discard)
         return task
 
-    async def _written(self, why: str, kept: Mapping[Ref, tuple[Pass, ...]] | None) -> Path | None:
+    async def _written(self, reason: str, kept: Mapping[Ref, tuple[Pass, ...]] | None) -> Path | None:
         """Write a file after all files that were requested earlier. `kept` is None if too many other files already wait."""
         if kept is None:
-            logger.warning("no recording for %s, because %d others wait to be written", why, WAITING)
+            logger.warning("no recording for %s, because %d others wait to be written", reason, WAITING)
             return None
         now = self._wall()
         path = self._folder / f"ome-recording-{now.strftime('%Y%m%dT%H%M%S%fZ')}.json.gz"
         try:
             async with self._writing, asyncio.timeout(SECONDS):
                 self._delete_oldest(path)
-                count = await _file(path, kept, recording.file_header(__version__, why, now))
+                count = await _file(path, kept, recording.file_header(__version__, reason, now))
         except Exception as error:
             logger.error("cannot write the recording %s: %s", path, str(error) or type(error).__name__)
             return None
-        logger.warning("recording of %d of %d services, for %s: %s", count, len(kept), why, path)
+        logger.warning("recording of %d of %d services, for %s: %s", count, len(kept), reason, path)
         return path
 
     def _delete_oldest(self, path: Path) -> None:

@@ -41,7 +41,7 @@ class ForeignReader:
         """(namespace, field of `Observed`) -> time and result of the last read."""
         self._lock = asyncio.Lock()
 
-    def known(self, namespace: str) -> dict[str, Any]:
+    def last_read_objects(self, namespace: str) -> dict[str, Any]:
         """Return the objects that were found at the last reads of a namespace, by the field of `Observed`."""
         return {field: self._read.get((namespace, field), (0.0, ()))[1] for field in _READ}
 

@@ -22,7 +22,7 @@ class PullCounts:
         else:
             self._active.pop(ref, None)
 
-    def others(self, ref: Ref) -> int:
+    def active_jobs_of_others(self, ref: Ref) -> int:
         """Return the number of active Jobs of all services except `ref`."""
         return sum(self._active.values()) - self._active.get(ref, 0)
 

@@ -132,7 +132,7 @@ class ServiceMemory:
     """Facts about one service, identified by its UID."""
 
     refused: dict[Key, RefusedWrite] = field(default_factory=dict)
-    checked: dict[str, DryRun] = field(default_factory=dict)
+    dry_runs: dict[str, DryRun] = field(default_factory=dict)
     """Revision and digest of what is checked -> the result of the dry run."""
     unanswered: dict[str, UnansweredDryRun] = field(default_factory=dict)
     """Revision and digest of what is checked -> the dry run of pods that has no result yet."""
@@ -148,7 +148,7 @@ class ServiceMemory:
     missing: dict[Key, float] = field(default_factory=dict)
     """Workload -> monotonic time since which the workload has had too few pods. The time is reset when their number
     grows."""
-    counts: dict[Key, int] = field(default_factory=dict)
+    pod_counts: dict[Key, int] = field(default_factory=dict)
     """Workload -> number of its pods when `missing` was set."""
     failures: dict[Key, str] = field(default_factory=dict)
     event_reads: dict[Key, tuple[int, float]] = field(default_factory=dict)
@@ -163,7 +163,7 @@ class ServiceMemory:
     cannot read Secrets."""
     events: dict[tuple[str, str], float] = field(default_factory=dict)
     """(reason, message) of an Event -> monotonic time when the Event was posted."""
-    bug: str = ""
+    last_bug: str = ""
     """The last unexpected error of `sync`, whose traceback is logged only once; "" if there was none."""
     status: Written = ("", "")
     """Digests of the status that was written last, and of the fields that the server stored for it."""
@@ -175,7 +175,7 @@ class ServiceMemory:
     """Whether a status that reports Ready has not been written yet, because the service's address or an RBAC right still has
     to be created."""
 
-    def refuse(self, key: Key, refusal: Refusal, hash_: str, now: float) -> bool:
+    def store_refusal(self, key: Key, refusal: Refusal, hash_: str, now: float) -> bool:
         """Store a refusal of a write whose content has the digest `hash_`. Return whether the refusal changes the status."""
         known = self.refused.get(key)
         tries = known.tries + 1 if known and known.hash == hash_ else 1
@@ -186,20 +186,20 @@ class ServiceMemory:
         """Return the refusals in the form of `Observed.refusals`."""
         return {key: write.reported for key, write in self.refused.items() if write.reported is not None}
 
-    def checks(self, now: float, *, waits: bool = False) -> dict[str, str]:
+    def valid_checks(self, now: float, *, waits: bool = False) -> dict[str, str]:
         """Return the results of dry runs and capacity checks in the form of `Observed.checks`. Expired results are left out,
         so that the checks are repeated.
 
         A passed dry run expires only while the service `waits` for other services or for nodes, because such a wait may last
         for days and no pod has been deleted yet. Once pods of the old revision are being deleted, the result stays valid.
         """
-        tried = {revision: run.message for revision, run in self.checked.items() if self.valid(run, now, waits=waits)}
+        tried = {revision: run.message for revision, run in self.dry_runs.items() if self.is_valid(run, now, waits=waits)}
         return (
             tried | self.second_copy | {asked: answer.why for asked, answer in self.capacity.items() if now < answer.until}
         )
 
     @staticmethod
-    def valid(run: DryRun, now: float, *, waits: bool) -> bool:
+    def is_valid(run: DryRun, now: float, *, waits: bool) -> bool:
         """Return whether the result of a dry run is valid. A refusal is valid until `run.next`. A success is valid for
         `PASS_KEPT` seconds while the service `waits`, and otherwise forever.
         """
@@ -209,20 +209,20 @@ class ServiceMemory:
         """Store the result of a dry run, and discard the results of all other dry runs. So if a revision becomes the target
         again later, it is checked again.
         """
-        self.checked, self.unanswered = {key: run}, {}
+        self.dry_runs, self.unanswered = {key: run}, {}
 
     def remarks(self) -> dict[str, str]:
         """Return the remarks about dry runs in the form of `Observed.remarks`."""
-        texts = {key: run.remark for key, run in self.checked.items()} | {
+        texts = {key: run.remark for key, run in self.dry_runs.items()} | {
             key: each.error for key, each in self.unanswered.items()
         }
         return {key.partition(".")[0]: text for key, text in texts.items() if text}
 
-    def store_capacity(self, key: str, why: str, now: float) -> None:
+    def store_capacity(self, key: str, reason: str, now: float) -> None:
         """Store the result of a capacity check, and discard older results of other groups or revisions."""
         tries = self.capacity[key].tries + 1 if key in self.capacity else 0
-        lasts = min(CAPACITY_KEPT * 2.0 ** min(tries, 10), CAPACITY_KEPT_LONGEST) if why else CAPACITY_KEPT
-        self.capacity = {key: CapacityAnswer(why, tries, now + lasts)}
+        lasts = min(CAPACITY_KEPT * 2.0 ** min(tries, 10), CAPACITY_KEPT_LONGEST) if reason else CAPACITY_KEPT
+        self.capacity = {key: CapacityAnswer(reason, tries, now + lasts)}
 
     def next_check(self, now: float) -> float | None:
         """Return the seconds until the next stored refusal expires; None if there is none.
@@ -230,11 +230,11 @@ class ServiceMemory:
         Every reconciliation calls this method, because the queue stores a single time for the next reconciliation of a
         service: the earliest requested time.
         """
-        dates = [run.next for run in self.checked.values() if run.why]
+        dates = [run.next for run in self.dry_runs.values() if run.why]
         dates += [answer.until for answer in self.capacity.values() if answer.why]
         return min((date - now for date in dates if date > now), default=None)
 
-    def free(self, key: Key) -> None:
+    def permit_retry(self, key: Key) -> None:
         """Permit an immediate attempt at a refused write, because an object of the same name has been deleted."""
         if (known := self.refused.get(key)) is not None:
             self.refused[key] = known._replace(next=float("-inf"))
@@ -251,8 +251,8 @@ class ServiceMemory:
             number = have[key]
             if child.deleting or number >= child.replicas:
                 self._forget(key)
-            elif key not in self.missing or number > self.counts.get(key, 0):
-                self.missing[key], self.counts[key] = now, number
+            elif key not in self.missing or number > self.pod_counts.get(key, 0):
+                self.missing[key], self.pod_counts[key] = now, number
         for key in [key for key in self.missing if key not in children]:
             self._forget(key)
         uids = {child.uid for child in children.values()}
@@ -261,7 +261,7 @@ class ServiceMemory:
 
     def _forget(self, key: Key) -> None:
         self.missing.pop(key, None)
-        self.counts.pop(key, None)
+        self.pod_counts.pop(key, None)
         self.failures.pop(key, None)
         self.event_reads.pop(key, None)
 
@@ -272,7 +272,7 @@ class Memories:
     def __init__(self) -> None:
         self._found: dict[Ref, tuple[str, ServiceMemory]] = {}
 
-    def of(self, resource: Resource) -> ServiceMemory:
+    def memory_of(self, resource: Resource) -> ServiceMemory:
         """Return the memory of a service. A new service with the name of a former service starts with an empty memory."""
         uid, memory = self._found.get(resource.ref, ("", ServiceMemory()))
         if uid != resource.uid:
@@ -290,4 +290,4 @@ class Memories:
         """
         _, memory = self._found.get(Ref(SERVICE, child.namespace, child.labels.get(keys.SERVICE) or ""), ("", None))
         if memory is not None:
-            memory.free((child.kind, child.name))
+            memory.permit_retry((child.kind, child.name))

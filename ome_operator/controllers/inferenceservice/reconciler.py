@@ -104,7 +104,7 @@ class InferenceServiceReconciler:
         if resource is None or resource.deleting:
             self._forget(ref)  # owner references delete its objects
             return True
-        memory = self._memories.of(resource)
+        memory = self._memories.memory_of(resource)
         result, tried = Result(), set[Key]()
         now, lasts = self._wall(), self._settings.policy.gang_timeout
         await autoscalers.read_scale_ups(self._scale_ups, self._cluster, resource, memory, now=now, lasts=lasts)
@@ -115,7 +115,7 @@ class InferenceServiceReconciler:
             if plan.look:
                 await self._check_capacity(ref, memory, plan, result)
             else:
-                await self._executor.effects(plan, Execution(resource, memory, tried, result, self._clock, anew))
+                await self._executor.execute_effects(plan, Execution(resource, memory, tried, result, self._clock, anew))
                 if plan.claim is not None:
                     await self._gangs.read_foreign_pods(plan.claim)
                 await self._inspect_missing_pods(resource, memory, plan, result)
@@ -129,7 +129,7 @@ class InferenceServiceReconciler:
                 return True
         await self._write_status(resource, memory, plan, result)
         self._requeue_after(ref, plan, result, memory)
-        return not memory.bug
+        return not memory.last_bug
 
     # --- planning -----------------------------------------------------------------------------------------------------
 
@@ -150,7 +150,7 @@ class InferenceServiceReconciler:
     def _plan(self, resource: Resource, memory: ServiceMemory, result: Result) -> Plan:
         now = self._wall()
         if isinstance(resource.parsed, Invalid):
-            memory.bug = ""
+            memory.last_bug = ""
             return self._refused(resource, Reason.INVALID_SPEC, resource.parsed.why, now)
         recorder = None
         try:
@@ -158,20 +158,20 @@ class InferenceServiceReconciler:
             if (recorder := self.flight.listen(resource.parsed, deps, observed)) is not None:
                 deps, observed = recorder.deps, recorder.observed
             plan = self._core.sync(resource.parsed, deps, observed, now)
-            self.flight.ended(resource.ref, recorder, now, plan)
+            self.flight.record_outcome(resource.ref, recorder, now, plan)
             self._report_plan(resource, plan)
             self._handler.waits_for_nodes(resource.ref, plan.nodes)
             self._gangs.report_claim(resource.ref, plan.claim, now, moves=plan.nodes)
         except Exception as error:
-            traceback = repr(error) != memory.bug
-            memory.bug = repr(error)
+            traceback = repr(error) != memory.last_bug
+            memory.last_bug = repr(error)
             logger.error("sync failed for %s/%s: %r", resource.ref.namespace, resource.ref.name, error, exc_info=traceback)
             result.error = KubeError(f"{type(error).__name__}: {error}")
-            self.flight.ended(resource.ref, recorder, now, error)
+            self.flight.record_outcome(resource.ref, recorder, now, error)
             if traceback and recorder is not None:
                 self.flight.write(f"InternalError: {error!r}", resource.ref)
             return self._refused(resource, Reason.INTERNAL_ERROR, status_writer.bug_message(error), now)
-        memory.bug = ""
+        memory.last_bug = ""
         return plan
 
     def _refused(self, resource: Resource, reason: ReasonRecord, why: str, now: datetime) -> Plan:
@@ -197,19 +197,19 @@ class InferenceServiceReconciler:
             pods=starts.with_failures(pods, memory.starting.reasons),
             refusals=memory.refusals(),
             accepted=memory.accepted,
-            checks=memory.checks(self._clock(), waits=rollout_waited(resource.status)),
+            checks=memory.valid_checks(self._clock(), waits=rollout_waited(resource.status)),
             remarks=memory.remarks(),
             failures=memory.failures,
             warnings=tuple(dict.fromkeys(text for texts in memory.warnings.values() for text in texts)),
-            **self._reports.about(pods),
+            **self._reports.observed_fields(pods),
             traffic=self._reports.traffic(resource),
             scaling=self._reports.scaling(resource),
             goes=self._reports.goes(resource),
             turn=turn._replace(coming=autoscalers.autoscaler_adds_nodes(resource, memory, now)),
             ahead=self._ahead(resource),
-            **self._foreign.known(ref.namespace),
+            **self._foreign.last_read_objects(ref.namespace),
             avoided=self._reports.avoided(ref.namespace),
-            pulls=self._pulls.others(ref),
+            pulls=self._pulls.active_jobs_of_others(ref),
             another=status_writer.co_writer(resource.writers, now, timedelta(seconds=self._settings.foreign_writer_pause)),
         )
 
@@ -224,7 +224,7 @@ class InferenceServiceReconciler:
         """Return a function that maps edits of shared objects to the wave for which the service has to wait, or to ""."""
         if self._replacing(resource):
             return lambda _: ""
-        return partial(self.waves.ahead, resource.ref)
+        return partial(self.waves.awaited_wave, resource.ref)
 
     def _report_plan(self, resource: Resource, plan: Plan) -> None:
         """Report this plan to the autoscaler, and to the progressive rollouts, because other services wait for this service.
@@ -258,7 +258,7 @@ class InferenceServiceReconciler:
         if not due:
             return
         try:
-            messages = await self._failures.of(resource.ref.namespace)
+            messages = await self._failures.values_by_uid(resource.ref.namespace)
         except KubeError as error:
             logger.info("cannot read events in %s: %s", resource.ref.namespace, error)
             return
@@ -281,7 +281,7 @@ class InferenceServiceReconciler:
         if memory.held_up or not status_writer.status_differs(resource, plan.status, memory.status):
             return  # objects that could not be created are tried again
         numbers = not plan.urgent and only_numbers(resource.status, plan.status)
-        wait = 0.0 if plan.urgent else self._counts.wait(memory, self._clock(), numbers=numbers)
+        wait = 0.0 if plan.urgent else self._counts.seconds_until_write(memory, self._clock(), numbers=numbers)
         if wait > 0:
             result.requeue_within(wait)
             return
@@ -320,14 +320,14 @@ class InferenceServiceReconciler:
                     await kube_events.post_event(self._client, resource, event, self._wall())
 
     def _log_deeds(self, ref: Ref, result: Result) -> None:
-        if deeds := journal.describe_writes(result.did):
+        if deeds := journal.describe_writes(result.write_counts):
             logger.info("%s/%s: %s", ref.namespace, ref.name, deeds)
-        result.did.clear()
+        result.write_counts.clear()
 
     # --- the next reconciliation --------------------------------------------------------------------------------------
 
     def _requeue_after(self, ref: Ref, plan: Plan, result: Result, memory: ServiceMemory) -> None:
-        if result.wrote or result.status_changed:
+        if result.has_written or result.status_changed:
             self._queue.add(ref, self._settings.child_delay, spaced=self._settings.child_spacing)
         # A status that is held back leaves its plan due at once: without a pause, it would be repeated all the time.
         soonest = self._settings.guard_delay if memory.held_up else 0.0
@@ -336,7 +336,7 @@ class InferenceServiceReconciler:
             logger.info("%s/%s: tried again in %.1f s: %s", ref.namespace, ref.name, delay, result.error)
             soonest = max(result.error.retry_after, self._settings.guard_delay)
         else:
-            self._queue.succeeded(ref)
+            self._queue.reset_backoff(ref)
         for after in (result.requeue_after, plan.requeue_after, memory.next_check(self._clock()), self._settings.resync):
             if after is not None:
                 self._queue.add(ref, max(after, soonest))

@@ -56,7 +56,7 @@ class Reports(NamedTuple):
     goes: Callable[[Resource], bool] = lambda _: False
     """Returns whether it was decided within the last `STALE` seconds that the service should have no groups."""
 
-    def about(self, pods: Iterable[Pod]) -> dict[str, Any]:
+    def observed_fields(self, pods: Iterable[Pod]) -> dict[str, Any]:
         """Return the reports about these pods, as fields of `Observed`."""
         names = ("strangers", "drains", "silences", "transfers", "starts", "arrivals")
         return {name: getattr(self, name)(pods) for name in names}

@@ -37,7 +37,7 @@ async def read_events(
     if known.at <= now:
         known = known._replace(tries=known.tries + 1, at=now + retry_delay(known.tries + 1))
         try:
-            reasons = await failures.of(namespace)
+            reasons = await failures.values_by_uid(namespace)
         except KubeError as error:
             logger.info("cannot read events in %s: %s", namespace, error)
         else:

@@ -43,7 +43,7 @@ async def read_scale_ups(
         return
     ref = resource.ref
     try:
-        found = await told.of(ref.namespace)
+        found = await told.values_by_uid(ref.namespace)
     except KubeError as error:
         logger.info("cannot read events in %s: %s", ref.namespace, error)
         return

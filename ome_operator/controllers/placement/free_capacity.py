@@ -34,7 +34,7 @@ class FreeCapacity:
     def nodes(self) -> Mapping[str, Node]:
         """Return the nodes with their free capacity. The mapping is valid until the next call."""
         now = self._cluster.deps().nodes
-        moved = self._cluster.occupancy.moved() | self._foreign.moved() | self._unknown
+        moved = self._cluster.occupancy.pop_changed_nodes() | self._foreign.pop_changed_nodes() | self._unknown
         self._unknown = set()
         if (
             now is not self._seen
@@ -50,12 +50,12 @@ class FreeCapacity:
         self.version += bool(moved)
         return self._free
 
-    def without(self, services: Iterable[Ref], *, foreign: bool) -> Mapping[str, Node]:
+    def nodes_without(self, services: Iterable[Ref], *, foreign: bool) -> Mapping[str, Node]:
         """Return the free capacity as it would be without the pods of these services. If `foreign` is False, foreign pods
         are left out, too.
         """
         free, nodes, but = self.nodes(), self._cluster.deps().nodes, {(ref.namespace, ref.name) for ref in services}
-        other = set() if foreign else self._foreign.known()
+        other = set() if foreign else self._foreign.recently_read_nodes()
         other |= {pod.node for each in but for pod in self._cluster.pods_of(*each)}
         return {
             **free,
@@ -63,22 +63,22 @@ class FreeCapacity:
         }
 
     def _held(self, node: str, but: Collection[tuple[str, str]] = (), foreign: bool = True) -> Mapping[str, int]:
-        held = Counter(self._foreign.on(node) if foreign else {})
-        for made, count in self._cluster.occupancy.on(node).items():
+        held = Counter(self._foreign.requests_on(node) if foreign else {})
+        for made, count in self._cluster.occupancy.pods_on(node).items():
             if (made.namespace, made.service) in but:
                 continue
             for resource, amount in self._asked(node, made):
                 held[resource] += amount * count
         return held
 
-    def _asked(self, node: str, made: PodOrigin) -> tuple[tuple[str, int], ...]:
+    def _asked(self, node: str, pod_origin: PodOrigin) -> tuple[tuple[str, int], ...]:
         """Return the requests of a pod, from the stored revision from which the pod was created; () if that revision
         cannot be read.
         """
         try:
-            data = revision_of_pods(self._cluster, made.namespace, made.service, made.revision)
-            role = roles_by_component(data).get(made.component)
-            workload = role and (role.leader if made.leads else role.worker)
+            data = revision_of_pods(self._cluster, pod_origin.namespace, pod_origin.service, pod_origin.revision)
+            role = roles_by_component(data).get(pod_origin.component)
+            workload = role and (role.leader if pod_origin.is_leader else role.worker)
             if workload:
                 return demand(workload["spec"]["template"], True).requests
         except (AttributeError, KeyError, TypeError, ValueError):

@@ -92,7 +92,7 @@ class Gangs:
     def _decide(self, ref: Ref, status: Mapping[str, Any], now: datetime) -> GangAdmission:
         everybody = self._claims.items()
         mine, waited = self._claims.get(ref), _waited(status)
-        worst = self._book.standing(ref, now.timestamp())
+        worst = self._book.standing_of(ref, now.timestamp())
         rivals = tuple(  # most claims of a large cluster fail the first conditions, which cost the least
             claim
             for other, claim in everybody
@@ -107,11 +107,11 @@ class Gangs:
         if mine.trying and (not mine.since or now.timestamp() - mine.since < self._timeout):
             return GangAdmission(rivals=rivals, held=held)
         found = self._decisions(now)
-        if mine.trying or not waited or mine.key not in found.granted:
+        if mine.trying or not waited or mine.key not in found.admitted:
             pressed = mine.trying and self._pressed(mine, now.timestamp())
             return GangAdmission(None, rivals, self._why(mine), held, pressed=pressed)
-        self._granted[ref] = waited, found.granted[mine.key]
-        return GangAdmission(found.granted[mine.key], rivals)
+        self._granted[ref] = waited, found.admitted[mine.key]
+        return GangAdmission(found.admitted[mine.key], rivals)
 
     def _pressed(self, mine: Claim, now: float) -> bool:
         """Return whether another gang of at least equal precedence is on no node, and would fit if all gangs whose placement
@@ -119,7 +119,7 @@ class Gangs:
         """
         asked = dict.fromkeys(claim.needs for claim in self._claims.values() if may_end_attempt(claim, mine))
         late = [ref for ref, claim in self._claims.items() if is_overdue(claim, now, self._timeout)]
-        free = self._capacity.without(late, foreign=True) if asked else {}
+        free = self._capacity.nodes_without(late, foreign=True) if asked else {}
         return any(has_capacity(needs, (), free) for needs in asked)
 
     def report_claim(self, ref: Ref, claim: Claim | None, now: datetime, *, moves: bool = False, gone: bool = False) -> None:
@@ -135,7 +135,7 @@ class Gangs:
             self._granted.pop(ref, None)
         if before is not None and (claim is None or claim.idle is None):
             self._read.pop(before.key, None)
-        if self._book.put(ref, claim, now.timestamp(), gone=gone):
+        if self._book.store_claim(ref, claim, now.timestamp(), gone=gone):
             self._changes += 1
             self.wake_next(ref)
             if claim is not None and _asks(claim) and not (before is not None and _asks(before)):
@@ -198,11 +198,11 @@ class Gangs:
         The result is used until the next read.
         """
         if claim.failed:
-            await self._foreign.read(nodes_with_room(claim.needs, self._capacity.nodes()))
+            await self._foreign.read_nodes(nodes_with_room(claim.needs, self._capacity.nodes()))
         elif claim.idle is not None:
-            known = self._foreign.known(2 * timing.RECHECK)
-            seem = nodes_with_room(claim.needs, self._capacity.without((), foreign=False))
-            await self._foreign.read(name for name in seem if name not in known)
+            known = self._foreign.recently_read_nodes(2 * timing.RECHECK)
+            seem = nodes_with_room(claim.needs, self._capacity.nodes_without((), foreign=False))
+            await self._foreign.read_nodes(name for name in seem if name not in known)
         if claim.idle is not None:
             self._read[claim.key] = claim.idle.goes
 
@@ -212,13 +212,13 @@ class Gangs:
 
         Foreign pods are read live even if a recent result is cached, because they may have terminated.
         """
-        free, second = self._capacity.without([ref], foreign=False), now.timestamp()
+        free, second = self._capacity.nodes_without([ref], foreign=False), now.timestamp()
         if self._has_capacity(ref, needs, free, second, foreign=False):
             seem = tuple(nodes_with_room(needs, free))
             for _ in range(READ_BATCHES):
-                more = await self._foreign.read(seem)
-                free = self._capacity.without([ref], foreign=True)
-                sure = {name: node for name, node in free.items() if name in self._foreign.known()}
+                more = await self._foreign.read_nodes(seem)
+                free = self._capacity.nodes_without([ref], foreign=True)
+                sure = {name: node for name, node in free.items() if name in self._foreign.recently_read_nodes()}
                 if not more or has_capacity(needs, (), sure):
                     break
             if self._has_capacity(ref, needs, free, second, foreign=True):
@@ -235,8 +235,8 @@ class Gangs:
         """
         free = self._capacity.nodes()
         if has_capacity(needs, (), free):
-            await self._foreign.read(tuple(nodes_with_room(needs, free)))
-            free, known = self._capacity.nodes(), self._foreign.known()
+            await self._foreign.read_nodes(tuple(nodes_with_room(needs, free)))
+            free, known = self._capacity.nodes(), self._foreign.recently_read_nodes()
             if has_capacity(needs, (), {name: node for name, node in free.items() if name in known}):
                 return ""
         return without_capacity(needs, self._cluster.deps().nodes, free, lambda _: ())
@@ -263,7 +263,7 @@ class Gangs:
         if not others:
             return True
         claims += [Claim(other.name, wanted, trying=True, serves=True) for other, wanted in others.items()]
-        return has_capacity(needs, claims, self._capacity.without([ref, *others], foreign=foreign))
+        return has_capacity(needs, claims, self._capacity.nodes_without([ref, *others], foreign=foreign))
 
     def _decisions(self, now: datetime) -> GangAdmissions:
         """Return the admission decisions, and wake the services that are admitted."""
@@ -276,7 +276,7 @@ class Gangs:
             self._book.review(now.timestamp())
             self._admissions = admit(self._claims.values(), self._cluster.deps().nodes, free, now, self._timeout)
             for ref, claim in self._claims.items():
-                if not claim.trying and claim.key in self._admissions.granted:
+                if not claim.trying and claim.key in self._admissions.admitted:
                     self._wake(ref)
         return self._admissions
 
@@ -314,7 +314,7 @@ class Gangs:
         attempt is ending, or "".
         """
         pods: Counter[tuple[str, str]] = Counter()
-        for made, count in self._cluster.occupancy.on(node).items():
+        for made, count in self._cluster.occupancy.pods_on(node).items():
             pods[made.namespace, made.service] += count
         return [self._called(space, name, mine) for (space, name), _ in pods.most_common()]
 

@@ -33,7 +33,7 @@ class NodesToAvoid(NamedTuple):
     """Maps each node whose faults are ignored to the reason. A node that reports an ignored fault may still be in
     `namespaces`, because services of a namespace failed there."""
 
-    def of(self, namespace: str) -> dict[str, str]:
+    def avoided_in(self, namespace: str) -> dict[str, str]:
         """Return all nodes that the services of a namespace avoid, each with the reason."""
         return {**self.everybody, **self.namespaces.get(namespace, {})}
 

@@ -73,33 +73,33 @@ def _report(text: str) -> BenchmarkReport | None:
 
 
 def benchmark_status(
-    job: BenchmarkJob, made: Child | None, pods: Iterable[Mapping[str, Any]], why: ReasonedMessage, now: datetime
+    job: BenchmarkJob, child: Child | None, pods: Iterable[Mapping[str, Any]], why: ReasonedMessage, now: datetime
 ) -> dict[str, Any]:
-    """Return the complete status of a BenchmarkJob. `made` is its Job; `pods` are the pods of this Job as JSON. `why` is the
-    reason why there is no Job, if there is none.
+    """Return the complete status of a BenchmarkJob. `child` is its Job; `pods` are the pods of this Job as JSON. `why` is
+    the reason why there is no Job, if there is none.
     """
     before = job.status
     if is_final(before):
         shared = {name: before[name] for name in _LASTING if before.get(name) is not None}
         ended = [condition for condition in before.get("conditions") or () if condition.get("type") == COMPLETE]
         return _whole(job, shared, ended, now)
-    if made is None and has_job(before):
+    if child is None and has_job(before):
         message = (
             "the Job of this BenchmarkJob was deleted before it ended: delete the BenchmarkJob and apply it again, "
             "or apply it under a new name"
         )
         return _ended(job, {"startedGeneration": before.get("startedGeneration")}, FAILED, Reason.JOB_DELETED, message, now)
-    if made is None:
+    if child is None:
         reason, message = why if why.reason else (Reason.CREATING, "the Job is about to be created")
         return _status(job, {"state": PENDING}, False, reason, message, now)
-    return _of_job(job, made, pod_progress(pods), why, now)
+    return _of_job(job, child, pod_progress(pods), why, now)
 
 
 _LASTING = ("state", "startTime", "completionTime", "failureMessage", "details", "startedGeneration", "report")
 
 
-def _of_job(job: BenchmarkJob, made: Child, progress: PodProgress, why: ReasonedMessage, now: datetime) -> dict[str, Any]:
-    content = made.content or {}
+def _of_job(job: BenchmarkJob, child: Child, progress: PodProgress, why: ReasonedMessage, now: datetime) -> dict[str, Any]:
+    content = child.content or {}
     status = content.get("status") or {}
     shared: dict[str, Any] = {"startedGeneration": content.get("generation") or job.generation}
     if started := status.get("startTime"):

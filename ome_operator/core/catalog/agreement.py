@@ -49,7 +49,7 @@ class ReportingNodes(NamedTuple):
     have a record but whose kubelets do not report. While the record of any agent is younger than `LONE_WAIT`, as in a new
     cluster, they also include nodes without a record."""
 
-    def decide(self, words: Mapping[str, str], waited: timedelta) -> str | None:
+    def confirmed_report(self, words: Mapping[str, str], waited: timedelta) -> str | None:
         """Return the report that is used, or None if none is confirmed yet. `words` maps nodes to their reports (a revision,
         or facts as JSON). `waited` is the time for which the report of a single node has waited for confirmation.
 
@@ -76,7 +76,7 @@ class AgreedReports(NamedTuple):
     """The condition NodesAgree; None if nothing is wrong."""
 
     @property
-    def unpinned(self) -> str:
+    def unpinned_reason(self) -> str:
         """The reason why no revision is used although nodes report one, or ""."""
         return self.condition.message if self.condition is not None and self.pin is None else ""
 
@@ -125,9 +125,9 @@ def agree_on_reports(
     stored = before.get("weights") or {}
     same_uri = stored.get("uri", uri) == uri
     revision = stored.get("revision") if stored.get("uri") == uri else None
-    revision = revision or _named_by(uri, revisions) or speakers.decide(revisions, waited)
+    revision = revision or _named_by(uri, revisions) or speakers.confirmed_report(revisions, waited)
     facts = {node: _word(held.facts) for node, held in holdings.items() if held.facts and _complete(held, uri, revision)}
-    fact = speakers.decide(facts, waited)
+    fact = speakers.confirmed_report(facts, waited)
     kept = before.get("facts") if same_uri else None
     condition = _about("revision", revisions, revision, since) or _about(
         "facts", facts, fact or (_word(kept) if kept else None), since
@@ -152,8 +152,8 @@ def _alone_since(status: Mapping[str, Any]) -> datetime | None:
     return None
 
 
-def _complete(held: NodeHolding, uri: str, revision: str | None) -> bool:
-    return held.state == keys.MODEL_READY and (held.uri, held.revision) == (uri, revision)
+def _complete(node_holding: NodeHolding, uri: str, revision: str | None) -> bool:
+    return node_holding.state == keys.MODEL_READY and (node_holding.uri, node_holding.revision) == (uri, revision)
 
 
 def _named_by(uri: str, revisions: Mapping[str, str]) -> str | None:
@@ -169,17 +169,18 @@ def _word(facts: Mapping[str, Any] | Manifest | None) -> str:
     return json.dumps(facts, sort_keys=True)
 
 
-def _about(what: str, words: Mapping[str, str], counts: str | None, since: datetime) -> cond.Condition | None:
-    """Return the condition about nodes whose reports differ. `words` maps nodes to their reports, and `what` is "revision"
-    or "facts". `counts` is the report that is used, or None. Return None if no node reports anything other than `counts`.
+def _about(description: str, words: Mapping[str, str], counts: str | None, since: datetime) -> cond.Condition | None:
+    """Return the condition about nodes whose reports differ. `words` maps nodes to their reports, and `description` is
+    "revision" or "facts". `counts` is the report that is used, or None. Return None if no node reports anything other than
+    `counts`.
     """
     holders = {word: sorted(node for node, other in words.items() if other == word) for word in set(words.values())}
     others = {word: nodes for word, nodes in holders.items() if word != counts}
     if not others:
         return None
-    reports = "; ".join(_report(what, *each) for each in sorted(others.items(), key=lambda item: item[1])[:NAMED])
+    reports = "; ".join(_report(description, *each) for each in sorted(others.items(), key=lambda item: item[1])[:NAMED])
     if counts is not None:
-        shown = f"revision {_short(counts)}" if what == "revision" else "the facts in the status"
+        shown = f"revision {_short(counts)}" if description == "revision" else "the facts in the status"
         return cond.Condition(NODES_AGREE, False, Reason.NODES_DISAGREE, f"{reports}; all nodes use {shown}")
     if len(holders) > 1 or any(len(nodes) > 1 for nodes in holders.values()):
         message = (
@@ -192,12 +193,12 @@ def _about(what: str, words: Mapping[str, str], counts: str | None, since: datet
     return cond.Condition(NODES_AGREE, None, Reason.UNCONFIRMED, message)
 
 
-def _report(what: str, word: str, nodes: Iterable[str]) -> str:
+def _report(description: str, word: str, nodes: Iterable[str]) -> str:
     names = [*nodes]
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     verb = "reports" if len(names) == 1 else "report"
     subject = f"{'node' if len(names) == 1 else 'nodes'} {', '.join(names[:NAMED])}{more}"
-    return f"{subject} {verb} {f'revision {_short(word)}' if what == 'revision' else 'other facts than other nodes'}"
+    return f"{subject} {verb} {f'revision {_short(word)}' if description == 'revision' else 'other facts than other nodes'}"
 
 
 def _short(revision: str) -> str:

@@ -56,7 +56,7 @@ def model_status(
     nodes_ready = nodes_ready or frozenset()
     speakers = witnesses or agreement.ReportingNodes(frozenset(holdings))
     verdict = agreement.agree_on_reports(uri, model.status, holdings, speakers, now)
-    condition, state = _model_ready(model, uri, len(nodes_ready), holdings, verdict.unpinned, agent, identity.digest)
+    condition, state = _model_ready(model, uri, len(nodes_ready), holdings, verdict.unpinned_reason, agent, identity.digest)
     if not known_nodes and condition.reason == Reason.ON_NO_NODE:
         label = node_label(model.kind, model.namespace, model.name)
         text = f"this operator reads no nodes (clusterWideKinds is false): pods wait for a node with the label {label}=Ready"

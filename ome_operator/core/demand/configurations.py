@@ -22,10 +22,10 @@ def bind_measurements(state: ScalingState, fleet: Fleet, now: float) -> ScalingS
         found, known = fleet.role(role).configurations, state.learned.configurations[place]
         if not found:
             continue
-        oldest, mixed = found[0], not all(one.agrees(other) for one, other in combinations(found, 2))
+        oldest, mixed = found[0], not all(one.is_equally_fast(other) for one, other in combinations(found, 2))
         if mixed:
             state = _since(state, place, now)
-        if known.agrees(oldest):
+        if known.is_equally_fast(oldest):
             here = Configuration(known.template or oldest.template, known.hardware or oldest.hardware)
             state = state._replace(learned=_named(state.learned, place, here))
         elif not mixed:
@@ -39,7 +39,7 @@ def _exchanged(state: ScalingState, place: int, present: Configuration) -> Scali
     again.
     """
     learned, former, role = state.learned, state.former, GROUPS[place]
-    back = former if former.configurations[place].agrees(present) else LearnedProperties()
+    back = former if former.configurations[place].is_equally_fast(present) else LearnedProperties()
     after = _named(with_speed(learned, back, role), place, present)
     if speed_of(learned, role) != speed_of(LearnedProperties(), role):
         former = _named(with_speed(former, learned, role), place, learned.configurations[place])

@@ -38,10 +38,10 @@ _FIELDS = {
 
 
 def add_to_days(
-    days: Sequence[DaySums], sample: DemandSample, fleet: Fleet, made: SizeDecision, seconds: float
+    days: Sequence[DaySums], sample: DemandSample, fleet: Fleet, size_decision: SizeDecision, seconds: float
 ) -> tuple[DaySums, ...]:
     """Return the sums of the days `days` after the last `seconds` seconds have been added to them. In this time, the service
-    had the load `sample`, the groups `fleet`, and the wanted size in `made`.
+    had the load `sample`, the groups `fleet`, and the wanted size in `size_decision`.
     """
     today = datetime.fromtimestamp(sample.at, UTC).strftime("%Y-%m-%d")
     last = days[-1] if days and days[-1].day == today else DaySums(today)
@@ -49,10 +49,11 @@ def add_to_days(
     hours = seconds / 3600
     judged = (sample.arrivals or 0.0) * seconds if sample.late is not None else 0.0
     met = judged * (1 - (sample.late or 0.0))
-    lacking = any(fleet.role(role).exist < made.of(role) for role in GROUPS)
+    lacking = any(fleet.role(role).existing_groups < size_decision.groups_of(role) for role in GROUPS)
     now = last._replace(
-        gpu_hours=last.gpu_hours + hours * sum(fleet.role(role).gpus * fleet.role(role).exist for role in GROUPS),
-        gpu_hours_wanted=last.gpu_hours_wanted + hours * sum(fleet.role(role).gpus * made.of(role) for role in GROUPS),
+        gpu_hours=last.gpu_hours + hours * sum(fleet.role(role).gpus * fleet.role(role).existing_groups for role in GROUPS),
+        gpu_hours_wanted=last.gpu_hours_wanted
+        + hours * sum(fleet.role(role).gpus * size_decision.groups_of(role) for role in GROUPS),
         requests=last.requests + judged,
         met=last.met + met,
         met_wanted=last.met_wanted + (judged if lacking else met),

@@ -60,7 +60,7 @@ def decide_size(
         known = state.learned.request is not None and planned.missing
         why = f"the lengths of requests or the speed of the groups are unknown{f': {planned.missing}' if known else ''}"
         return _groups_stay(targets, state, now, present, routers, HoldReason.UNMEASURED, why)
-    needs = demand.more(targets)
+    needs = demand.groups_to_add(targets)
     if None in needs:
         made, state = _groups_stay(
             targets, state, now, present, routers, *explain.explain_unmet_targets(demand, targets, needs)
@@ -138,7 +138,7 @@ def _sized(
     """Return the decision about a service whose targets can be met according to the estimate `demand`, and the state for the
     next decision. `routers` is the needed number of routers.
     """
-    present, needs = state.wanted or _present(fleet), demand.more(targets)
+    present, needs = state.wanted or _present(fleet), demand.groups_to_add(targets)
     need = limits.first_steps(needs, fleet, demand.stepwise)
     wanted, hold = limits.limit_groups(need, fleet, targets)
     if not hold and need != needs:
@@ -172,21 +172,21 @@ def _least(demand: DemandEstimate, fleet: Fleet, targets: Targets, present: Size
     """Return the numbers of prefill and decode groups that would be enough for the demand with a margin. For a role for
     which no number is known to be enough, return its present number.
     """
-    fewer = demand.fewer(targets)
+    fewer = demand.groups_with_margin(targets)
     enough, _ = limits.limit_groups(fewer, fleet, targets)
     found = [have if need is None else number for need, number, have in zip(fewer, enough, present, strict=False)]
     return found[0], found[1]
 
 
 def _groups_stay(
-    targets: Targets, state: ScalingState, now: float, present: Size, routers: int, hold: str, why: str
+    targets: Targets, state: ScalingState, now: float, present: Size, routers: int, hold: str, reason: str
 ) -> tuple[SizeDecision, ScalingState]:
     """Return a decision that does not change the numbers of groups. It may add routers, because their number depends only on
     the requests in flight.
     """
     size = (*present[:2], max(routers, present[2]))
     stays = size == present or at_cap(state, targets, now)
-    return keep_size(state, now, present, hold, why) if stays else change_size(state, now, size, hold, why)
+    return keep_size(state, now, present, hold, reason) if stays else change_size(state, now, size, hold, reason)
 
 
 def _lower_since(
@@ -216,21 +216,21 @@ def _smaller(state: ScalingState, present: Size, routers: int) -> Size:
 
 
 def _present(fleet: Fleet) -> Size:
-    return fleet.prefill.exist, fleet.decode.exist, fleet.routers
+    return fleet.prefill.existing_groups, fleet.decode.existing_groups, fleet.routers
 
 
-def change_size(state: ScalingState, now: float, size: Size, hold: str, why: str) -> tuple[SizeDecision, ScalingState]:
+def change_size(state: ScalingState, now: float, size: Size, hold: str, reason: str) -> tuple[SizeDecision, ScalingState]:
     """Return a decision that changes the size. It is recorded among the last decisions."""
-    made = SizeDecision(now, *size, hold, why)
+    made = SizeDecision(now, *size, hold, reason)
     changes = (*(at for at in state.changes if now - at < HOUR), now)[-CHANGES:]
     return made, state._replace(wanted=size, changed=now, changes=changes, last=_recorded(state.last, made))
 
 
-def keep_size(state: ScalingState, now: float, size: Size, hold: str, why: str) -> tuple[SizeDecision, ScalingState]:
+def keep_size(state: ScalingState, now: float, size: Size, hold: str, reason: str) -> tuple[SizeDecision, ScalingState]:
     """Return a decision that changes nothing. It is recorded among the last decisions if a reason of `LASTING` begins or
     ends with it.
     """
-    made, state = SizeDecision(now, *size, hold, why), state._replace(wanted=size)
+    made, state = SizeDecision(now, *size, hold, reason), state._replace(wanted=size)
     lasting = hold if hold in LASTING else ""
     before = state.last[-1].hold if state.last else None
     if before != lasting:
@@ -238,12 +238,12 @@ def keep_size(state: ScalingState, now: float, size: Size, hold: str, why: str) 
     return made, state
 
 
-def _recorded(last: Sequence[SizeDecision], made: SizeDecision) -> tuple[SizeDecision, ...]:
-    """Return the decisions `last` and after them `made`, at most `DECISIONS`. If there are more, the oldest one is removed,
-    with two exceptions: the last decision with a size other than the present size, to which `ome scale --undo` goes back,
-    and the decision after it. A decision in which a number is 0 is not considered for these exceptions.
+def _recorded(last: Sequence[SizeDecision], size_decision: SizeDecision) -> tuple[SizeDecision, ...]:
+    """Return the decisions `last` and after them `size_decision`, at most `DECISIONS`. If there are more, the oldest one is
+    removed, with two exceptions: the last decision with a size other than the present size, to which `ome scale --undo`
+    goes back, and the decision after it. A decision in which a number is 0 is not considered for these exceptions.
     """
-    every = (*last[-DECISIONS:], made)
+    every = (*last[-DECISIONS:], size_decision)
     if len(every) <= DECISIONS:
         return every
     sizes = {number: one.size for number, one in enumerate(every) if min(one.size) > 0}

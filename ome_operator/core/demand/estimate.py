@@ -98,7 +98,7 @@ class DemandEstimate(NamedTuple):
     stepwise: frozenset[str]
     """Roles of which only a first estimate is known, and no prediction. Their groups may be much faster, so at most as many
     groups are added as serve already (`limits.first_steps`)."""
-    passed: float = 0.0
+    prefill_rate: float = 0.0
     """Requests per second that prefill passes on to decode now."""
     room: int | None = None
     """Largest number of prefill groups for which the cluster has nodes; None if this is not known."""
@@ -107,7 +107,7 @@ class DemandEstimate(NamedTuple):
     there, or if the present number of requests is unknown."""
 
     @property
-    def most(self) -> float:
+    def largest_rate(self) -> float:
         """Arrivals per second for which groups are added: the larger of the present rate and the expected rate."""
         return max(self.forecast.now, self.forecast.ahead)
 
@@ -118,12 +118,12 @@ class DemandEstimate(NamedTuple):
         predicted = self.measured and curves.batch_within(self.curve, targets.tbt) < 1
         return self.measured if predicted else self.curve
 
-    def more(self, targets: Targets) -> NeededGroups:
+    def groups_to_add(self, targets: Targets) -> NeededGroups:
         """Return the numbers of groups that are needed to serve the demand and to work off the backlog in time. The backlog
         adds at most as many groups as serve now: a router does not move requests that wait, so only the groups that serve
         now work off the backlog, and further new groups cannot help them.
         """
-        prefill = self._prefill(targets, self.most, self.service, self.extra)
+        prefill = self._prefill(targets, self.largest_rate, self.service, self.extra)
         tokens, curve = self._passed_on(targets, prefill) * self.answer, self.curve_for(targets)
         decode = self._decode(targets, tokens, curve)
         limit = curves.batch_within(curve, targets.tbt)
@@ -131,11 +131,11 @@ class DemandEstimate(NamedTuple):
             decode = min(decode, queues.groups_until_full(tokens, limit, self.answer, self.filling))
         return NeededGroups(prefill, decode)
 
-    def fewer(self, targets: Targets) -> NeededGroups:
+    def groups_with_margin(self, targets: Targets) -> NeededGroups:
         """Return the numbers of groups that would be enough for the demand with a margin: they would also be enough if the
         estimate were too low by `CERTAIN` standard errors, and the demand grew by `MARGIN`.
         """
-        rate = (self.most + CERTAIN * self.forecast.error) * (1 + MARGIN)
+        rate = (self.largest_rate + CERTAIN * self.forecast.error) * (1 + MARGIN)
         decode = [self._decode(targets, rate * self.answer, curve) for curve in (self.measured or self.curve, self.curve)]
         enough = None if None in decode else max(number or 0 for number in decode)
         return NeededGroups(self._prefill(targets, rate, self.longest, 0.0), enough)
@@ -155,13 +155,13 @@ class DemandEstimate(NamedTuple):
         nodes permit fewer prefill groups, only these are counted, so these limits reduce the needed decode groups, too. If
         `prefill` is None, all requests reach decode.
         """
-        arrive = self.most + self.extra
+        arrive = self.largest_rate + self.extra
         if prefill is None:
             return arrive
         high, room = targets.bounds[PREFILL].high, self.room
         most = min(prefill, high if room is None else min(high, room))
         # The speed may be underestimated, but what is passed on now is known.
-        return min(arrive, max(most / self.service, self.passed if most < prefill else 0.0))
+        return min(arrive, max(most / self.service, self.prefill_rate if most < prefill else 0.0))
 
     def _decode(self, targets: Targets, tokens: float, curve: Curve) -> int | None:
         """Return the number of decode groups that are needed to generate `tokens` tokens per second."""
@@ -212,7 +212,7 @@ def estimate(
             for role, plan in ((PREFILL, planned.work), (DECODE, planned.curve))
             if basis[role] == Basis.FIRST and not plan
         ),
-        passed=samples[-1].requests or 0.0,
+        prefill_rate=samples[-1].requests or 0.0,
         room=fleet.prefill.room,
         filling=_filling(samples[-1], known, planned),
     )

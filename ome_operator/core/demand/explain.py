@@ -13,13 +13,15 @@ def explain_demand(demand: DemandEstimate, targets: Targets, need: NeededGroups)
     """Return the sentence about the demand of a service whose targets can be met. `need` contains the groups that the demand
     needs.
     """
-    ahead = "" if demand.forecast.kind == "steady" else f", and {demand.most:.1f} are expected when a new group serves"
+    ahead = (
+        "" if demand.forecast.kind == "steady" else f", and {demand.largest_rate:.1f} are expected when a new group serves"
+    )
     behind = f"; the oldest request has waited {demand.age:.0f} s" if demand.extra else ""
     batch = min(curves.batch_within(demand.curve_for(targets), targets.tbt), 1e6)
     serves, holds = (_SERVES[demand.basis[role]] for role in (PREFILL, DECODE))
     spare = sum(targets.bounds.get(role, GroupBounds(1, 1)).spare for role in GROUPS)
     kept = f", and {spare} spare" if spare else ""
-    step = "; this first step at most doubles the groups that serve" if need != demand.more(targets) else ""
+    step = "; this first step at most doubles the groups that serve" if need != demand.groups_to_add(targets) else ""
     return (
         f"{demand.forecast.now:.1f} requests/s arrive{ahead}{behind}; a prefill group serves {serves[0]}"
         f"{1 / demand.service:.2f} requests/s{serves[1]}, a decode group holds {holds[0]}{batch:.0f} requests of "

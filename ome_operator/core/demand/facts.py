@@ -96,7 +96,7 @@ class Configuration(NamedTuple):
     def __str__(self) -> str:
         return f"{self.template} {self.hardware}".rstrip()
 
-    def agrees(self, other: "Configuration") -> bool:
+    def is_equally_fast(self, other: "Configuration") -> bool:
         """Return whether groups of both configurations are equally fast. A part that is unknown in one configuration is
         assumed to be equal to that of the other.
         """
@@ -128,7 +128,7 @@ class RoleFleet(NamedTuple):
     oldest revision comes first. There are several during a rollout; () if there are no groups."""
 
     @property
-    def exist(self) -> int:
+    def existing_groups(self) -> int:
         """Number of groups that serve or are starting."""
         return self.ready + self.starting
 
@@ -157,7 +157,7 @@ class GroupBounds(NamedTuple):
     spare: int = 0
     """Number of groups to keep beyond those that the demand needs."""
 
-    def within(self, number: int) -> int:
+    def clamp(self, number: int) -> int:
         """Return the number that is nearest to `number` and not below the minimum or above the maximum."""
         return min(max(number, self.low), self.high)
 
@@ -230,7 +230,7 @@ class PlannedSpeeds(NamedTuple):
     """Roles whose speed here is not a prediction, but was measured on groups of the former configuration
     (`speeds.expected`)."""
 
-    def basis(self, role: str) -> Basis:
+    def basis_of(self, role: str) -> Basis:
         """Return how the speed of a role whose present groups were not measured is known: by a measurement of groups of the
         former configuration, or by a prediction of `ome plan`.
         """
@@ -290,7 +290,7 @@ class SizeDecision(NamedTuple):
         """The numbers of prefill groups, decode groups and routers."""
         return self.prefill, self.decode, self.routers
 
-    def of(self, role: str) -> int:
+    def groups_of(self, role: str) -> int:
         """Return the number of groups of the role `prefill` or `decode` in this size."""
         return self.prefill if role == PREFILL else self.decode
 

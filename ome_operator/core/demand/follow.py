@@ -56,8 +56,8 @@ def follow(
         return keep_size(state, now, before, HoldReason.UNHEARD, HOLDS[HoldReason.UNHEARD])
     targets = task.targets_at(now)
     made, after = decide_size(samples, task.fleet, targets, state, now, planned)
-    have = {role: task.fleet.role(role).exist for role in GROUPS}
-    more = {role: max(0, made.of(role) - have[role]) for role in GROUPS}
+    have = {role: task.fleet.role(role).existing_groups for role in GROUPS}
+    more = {role: max(0, made.groups_of(role) - have[role]) for role in GROUPS}
     grows = made.prefill > before[0] or made.decode > before[1]
     if task.fits or not grows or not any(more.values()):
         return made, after
@@ -92,5 +92,5 @@ def limit_last_size(state: ScalingState, task: DemandTask) -> ScalingState:
     bounds = [task.targets.bounds[role] for role in (PREFILL, DECODE, ROUTER)]
     last = state.wanted or task.asked
     size = zip((number or asked for number, asked in zip(last, task.asked, strict=True)), bounds, strict=True)
-    prefill, decode, routers = (bound.within(number) for number, bound in size)
+    prefill, decode, routers = (bound.clamp(number) for number, bound in size)
     return state._replace(wanted=(prefill, decode, routers))

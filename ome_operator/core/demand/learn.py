@@ -81,13 +81,13 @@ def _prefill(before: LearnedProperties, sample: DemandSample, planned: PlannedSp
     return before._replace(work=work, scale=scale, measured=min(before.measured + certain, MOST))
 
 
-def _proportional(seen: CompletedWork) -> PrefillWork:
-    """Return the time that a request occupies a prefill group, derived from the completed requests `seen`. The time is
-    proportional to the tokens of the prompt.
+def _proportional(completed_work: CompletedWork) -> PrefillWork:
+    """Return the time that a request occupies a prefill group, derived from the completed requests `completed_work`. The
+    time is proportional to the tokens of the prompt.
     """
-    if seen.tokens > 0:
-        return PrefillWork(0.0, seen.groups / seen.tokens)
-    return PrefillWork(seen.groups / seen.requests, 0.0)
+    if completed_work.tokens > 0:
+        return PrefillWork(0.0, completed_work.groups / completed_work.tokens)
+    return PrefillWork(completed_work.groups / completed_work.requests, 0.0)
 
 
 def _shown(
@@ -121,7 +121,7 @@ def _bound(sample: DemandSample, fleet: Fleet, on_time: Callable[[int, float], f
     """Return the mean number of prompt tokens of a request, and the longest time in seconds that such a request may occupy a
     prefill group so that it is in time; None if the length or the time is unknown.
     """
-    groups = fleet.role(PREFILL).exist
+    groups = fleet.role(PREFILL).existing_groups
     if not groups or not sample.requests or not sample.prompt_tokens:
         return None
     seconds = on_time(groups, sample.requests)

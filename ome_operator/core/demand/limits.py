@@ -94,4 +94,4 @@ def routers(samples: Sequence[DemandSample], targets: Targets, present: int) -> 
     bounds = targets.bounds.get(ROUTER, GroupBounds(present, present))
     flights = [one.in_flight for one in samples if one.in_flight is not None]
     asked = math.ceil(max(flights) / targets.in_flight_of_a_router) if targets.in_flight_of_a_router and flights else present
-    return bounds.within(asked)
+    return bounds.clamp(asked)

@@ -65,24 +65,29 @@ def is_idle(samples: Sequence[DemandSample], now: float) -> bool:
     return present == (0, 0, 0) and all(one.arrivals == 0 for one in samples if one.at >= now - KEPT)
 
 
-def removes_all_groups(task: DemandTask, made: SizeDecision) -> bool:
-    """Return whether the groups of the service still exist, and the decision `made` removes them now."""
-    return made.hold == HoldReason.SCHEDULED_ZERO and task.mode == APPLY and task.back is None
+def removes_all_groups(task: DemandTask, size_decision: SizeDecision) -> bool:
+    """Return whether the groups of the service still exist, and the decision `size_decision` removes them now."""
+    return size_decision.hold == HoldReason.SCHEDULED_ZERO and task.mode == APPLY and task.back is None
 
 
-def groups_to_apply(task: DemandTask, made: SizeDecision, state: ScalingState, before: Mapping[str, int]) -> dict[str, int]:
+def groups_to_apply(
+    task: DemandTask, size_decision: SizeDecision, state: ScalingState, before: Mapping[str, int]
+) -> dict[str, int]:
     """Return the numbers of groups, by component, that reconciliations have to use. `before` contains the numbers that they
-    use at present, and `state` is the state after the decision `made`.
+    use at present, and `state` is the state after the decision `size_decision`.
 
     A service whose groups the schedule removes keeps its numbers until the numbers of its RoleScales are 0. From then on, a
     number above 0 in a RoleScale wakes the service, and this number is used.
     """
-    numbers = {component: made.of(role) if role in GROUPS else made.routers for role, component in task.roles.items()}
-    if made.hold != HoldReason.SCHEDULED_ZERO or task.back is not None:
+    numbers = {
+        component: size_decision.groups_of(role) if role in GROUPS else size_decision.routers
+        for role, component in task.roles.items()
+    }
+    if size_decision.hold != HoldReason.SCHEDULED_ZERO or task.back is not None:
         return numbers
     asked = dict(zip((PREFILL, DECODE, ROUTER), task.asked, strict=True))
     have = {component: asked[role] for role, component in task.roles.items()}
-    return have if made.at == state.changed else {**have, **before}
+    return have if size_decision.at == state.changed else {**have, **before}
 
 
 def _size_back(task: DemandTask, now: float) -> tuple[int, int]:
@@ -91,5 +96,5 @@ def _size_back(task: DemandTask, now: float) -> tuple[int, int]:
     """
     targets = task.targets_at(now)
     last = dict(zip(GROUPS, task.back or (1, 1), strict=True))
-    size = {role: targets.bounds[role].within(max(1, last[role])) for role in GROUPS}
+    size = {role: targets.bounds[role].clamp(max(1, last[role])) for role in GROUPS}
     return limit_to_budget((size[PREFILL], size[DECODE]), task.fleet, targets)

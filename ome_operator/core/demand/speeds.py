@@ -25,7 +25,7 @@ def prefill(known: LearnedProperties, planned: PlannedSpeeds, tokens: float) -> 
     seen = measured_prefill_time(known, tokens)
     if planned.work is not None and not (known.work is not None and known.measured):
         plan = planned.work.seconds(1.0, tokens)
-        return (plan, planned.basis(PREFILL)) if seen is None or plan < seen else (seen, Basis.FIRST)
+        return (plan, planned.basis_of(PREFILL)) if seen is None or plan < seen else (seen, Basis.FIRST)
     if known.work is None or seen is None:
         return None
     return seen, Basis.MEASURED if known.measured else Basis.FIRST
@@ -45,7 +45,7 @@ def measured_prefill_time(known: LearnedProperties, tokens: float) -> float | No
 def decode_basis(known: LearnedProperties, planned: PlannedSpeeds) -> Basis:
     """Return how the speed of decode groups is known."""
     if not known.curve:
-        return planned.basis(DECODE)
+        return planned.basis_of(DECODE)
     return Basis.FIRST if len(known.curve) == 1 and not planned.curve else Basis.MEASURED
 
 

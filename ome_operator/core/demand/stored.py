@@ -107,11 +107,16 @@ def _pair(stored: Mapping[str, Any], one: str, two: str, divisor: float = 1) -> 
     return (first, second / divisor) if first and second else None
 
 
-def _decision(made: SizeDecision) -> Manifest:
-    out: Manifest = {"time": _time(made.at), "prefill": made.prefill, "decode": made.decode, "routers": made.routers}
-    if made.hold:
-        out["hold"] = str(made.hold)
-    out["why"] = made.why
+def _decision(size_decision: SizeDecision) -> Manifest:
+    out: Manifest = {
+        "time": _time(size_decision.at),
+        "prefill": size_decision.prefill,
+        "decode": size_decision.decode,
+        "routers": size_decision.routers,
+    }
+    if size_decision.hold:
+        out["hold"] = str(size_decision.hold)
+    out["why"] = size_decision.why
     return out
 
 

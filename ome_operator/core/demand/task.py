@@ -25,7 +25,7 @@ class PeakTime(NamedTuple):
     service may have no groups.
     """
 
-    def covers(self, now: datetime) -> bool:
+    def contains(self, now: datetime) -> bool:
         """Return whether a time, in UTC, is within the peak."""
         minute, day = now.hour * 60 + now.minute, now.weekday()
         if self.start < self.end:
@@ -80,7 +80,7 @@ class DemandTask(NamedTuple):
         the minimum of both roles is 0, in the schedule and in the bounds.
         """
         moment = datetime.fromtimestamp(now, UTC)
-        asked = [peak.minimum for peak in self.peaks if peak.covers(moment)]
+        asked = [peak.minimum for peak in self.peaks if peak.contains(moment)]
         return all(
             self.targets.bounds[role].low == 0 and {minimum[role] for minimum in asked if role in minimum} == {0}
             for role in GROUPS
@@ -91,7 +91,7 @@ class DemandTask(NamedTuple):
         moment = datetime.fromtimestamp(now, UTC)
         bounds = dict(self.targets.bounds)
         for peak in self.peaks:
-            for role in (role for role in GROUPS if peak.minimum.get(role) and peak.covers(moment)):
+            for role in (role for role in GROUPS if peak.minimum.get(role) and peak.contains(moment)):
                 low, high, spare = bounds[role]
                 bounds[role] = GroupBounds(min(max(low, peak.minimum[role]), high), high, spare)
         return self.targets._replace(bounds=bounds)

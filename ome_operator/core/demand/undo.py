@@ -73,5 +73,5 @@ def limit_to_bounds(size: Size, task: DemandTask) -> Size:
     ignored.
     """
     roles = zip((PREFILL, DECODE, ROUTER), size, strict=True)
-    prefill, decode, routers = (task.targets.bounds[role].within(number) for role, number in roles)
+    prefill, decode, routers = (task.targets.bounds[role].clamp(number) for role, number in roles)
     return (*limit_to_budget((prefill, decode), task.fleet, task.targets), routers)

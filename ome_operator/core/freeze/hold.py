@@ -23,7 +23,7 @@ _LONGEST = 200
 class Hold(NamedTuple):
     """A freeze or an observe mode that applies to an object, and how to end it."""
 
-    observed: bool
+    is_observe_mode: bool
     """True for observe mode: only statuses are written. False for a freeze."""
     sentence: str
     """A text that states which freezes and observe modes apply to the object, for example "frozen since
@@ -34,7 +34,7 @@ class Hold(NamedTuple):
     @property
     def reason(self) -> ReasonRecord:
         """The reason of the condition Frozen. If both modes apply, it is the reason of observe mode, which is stricter."""
-        return Reason.OBSERVED if self.observed else Reason.FROZEN
+        return Reason.OBSERVED if self.is_observe_mode else Reason.FROZEN
 
 
 def active_hold(
@@ -70,7 +70,7 @@ def active_hold(
     if not holds:
         return None
     sentences, ends = (dict.fromkeys(part) for part in ([item.sentence for item in holds], [item.ends for item in holds]))
-    return Hold(any(item.observed for item in holds), ", and ".join(sentences), ", and ".join(ends))
+    return Hold(any(item.is_observe_mode for item in holds), ", and ".join(sentences), ", and ".join(ends))
 
 
 def freeze_text(annotations: Mapping[str, str]) -> str:

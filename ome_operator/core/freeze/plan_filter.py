@@ -138,7 +138,7 @@ status is written in this mode."""
 
 def allowed_plan(plan: Plan, hold: Hold, snapshot: Snapshot) -> Plan:
     """Return the part of a plan that is carried out while `hold` applies."""
-    rules = OBSERVED if hold.observed else FROZEN
+    rules = OBSERVED if hold.is_observe_mode else FROZEN
     return Plan(**{name: rules[name](getattr(plan, name), snapshot) for name in _FIELDS if name in rules})
 
 
@@ -170,8 +170,8 @@ def _applies(items: Sequence[Apply]) -> Iterator[str]:
         yield from _many(verb, ((item.kind, item.manifest["metadata"]["name"]) for item in mine))
 
 
-def _deletions(items: Iterable[Delete], why: str = "") -> Iterator[str]:
-    yield from (word + why for word in _many("delete", ((item.kind, item.name) for item in items)))
+def _deletions(items: Iterable[Delete], reason: str = "") -> Iterator[str]:
+    yield from (word + reason for word in _many("delete", ((item.kind, item.name) for item in items)))
 
 
 def _marks(items: Sequence[Patch]) -> Iterator[str]:
@@ -295,7 +295,7 @@ def _unreachable(report: Report, hold: Hold, snapshot: Snapshot) -> tuple[Proble
     create it.
     """
     name = snapshot.service.name
-    if not hold.observed or not report.serves or snapshot.controlled("Service", name) is not None:
+    if not hold.is_observe_mode or not report.serves or snapshot.controlled("Service", name) is not None:
         return ()
     return (Problem(READY, hold.reason, f"{hold.sentence}; the Service {name} does not exist, and is not created now"),)
 
@@ -318,7 +318,7 @@ def _rolled_out(report: Report, hold: Hold, new: bool, snapshot: Snapshot) -> co
     if item is None or (item.status and not new):
         return item
     detail = item.message
-    if item.status or record_of(item.reason).moves:
+    if item.status or record_of(item.reason).is_in_progress:
         alone = not new and snapshot.slices.keys() == {report.revision}
         detail = f"revision {report.revision} {'is not complete' if alone else 'waits'}"
     return cond.Condition(ROLLED_OUT, False, hold.reason, f"{hold.sentence}; {detail}")

@@ -21,7 +21,7 @@ class LeavingCause(NamedTuple):
     node: str
     text: str
     """The cause as a text for people."""
-    requested: bool = False
+    is_requested: bool = False
     """Whether a person asked for the move. Such a move begins at once, because a request does not disappear by itself."""
     now: bool = False
     """Whether the group leaves without a replacement."""
@@ -33,7 +33,7 @@ class LeavingCause(NamedTuple):
         """The precedence of the cause: of several causes for the same pod, the cause with the greatest value applies. A
         request for a move without a replacement precedes any other request, and a request precedes a taint or a cordon.
         """
-        return self.now, self.requested
+        return self.now, self.is_requested
 
 
 NO_PRECEDENCE = (False, False)
@@ -100,9 +100,9 @@ def causes(
         asked = node_request(node.move, now) if node.move else None
         cause = of_node(node, tolerates, on_cordon=on_cordon)
         if asked is not None and created is not None and created < asked.at:
-            cause = LeavingCause(node.name, "ome move", requested=True, now=asked.now)
+            cause = LeavingCause(node.name, "ome move", is_requested=True, now=asked.now)
         elif pod.rank == 0 and created is not None and name in requests and created < requests[name]:
-            cause = LeavingCause(node.name, "ome move", requested=True, of_group=True)
+            cause = LeavingCause(node.name, "ome move", is_requested=True, of_group=True)
         before = found.get(name)
         if cause is not None and (before is None or cause.precedence > before.precedence):
             found[name] = cause
@@ -119,7 +119,7 @@ def to_exclude(
     A cordoned node that groups leave without replacements is not excluded either. If no other node is free, the new group
     has to wait until this node is back, and a group that was created with an exclusion would never use the node again.
     """
-    asked = {name: cause for name, cause in found.items() if cause.requested}
+    asked = {name: cause for name, cause in found.items() if cause.is_requested}
     back = {cause.node for cause in asked.values() if cause.now and is_cordoned(nodes[cause.node])}
     mine = ((pod, asked[member(pod)]) for pod in pods if member(pod) in asked and pod.node and not pod.deleting)
     leaves = {pod.node for pod, cause in mine if cause.of_group or pod.node == cause.node}

@@ -51,7 +51,7 @@ def _state(move: Move, facts: MoveFacts, policy: MovePolicy, first: WaitConditio
         waits=first.text or f"the groups of its role: {facts.unready}",
         # The message stays the same while one replacement without nodes takes the place of another.
         replacement=f"{thing} {move.replacement}" if move.replacement and not facts.lacks_nodes else "",
-        placed=not facts.lacks_nodes,
+        has_nodes=not facts.lacks_nodes,
         lacks=f"free nodes with {count(facts.gpus, 'GPU')}" if facts.gpus else "a node",
         goes=policy.goes,
     )
@@ -83,7 +83,7 @@ class Progress(NamedTuple):
     """What the phase `Waiting` waits for, worded so that it can follow "waits for"."""
     replacement: str
     """The word and the number, or the name, of the replacement; "" if it does not exist yet."""
-    placed: bool
+    has_nodes: bool
     """Whether the replacement does not lack nodes."""
     lacks: str
     """The nodes that the replacement lacks, worded so that it can follow "waits for"."""
@@ -108,7 +108,7 @@ def phase_sentence(move: Move, known: Progress) -> str:
             again = f"; the move is tried again at {known.until}" if known.until else ""
             return f"no replacement became ready, so the {known.thing} stays and serves{again}"
     who = f"its replacement, {known.replacement}," if known.replacement else "its replacement"
-    if known.placed:
+    if known.has_nodes:
         where = f" on {known.nodes}" if known.nodes else ""
         return f"{who} is starting{where}, and the {known.thing} leaves when it serves"
     ends = f"; at {known.until} the {known.thing} {'leaves without it' if known.goes else 'stays'}" if known.until else ""
@@ -119,7 +119,7 @@ def phase_end(move: Move, policy: MovePolicy, now: datetime) -> str:
     """Return the time at which the present phase of a move ends if nothing else happens before, in RFC 3339; "" if only an
     event ends it. The phase `Replacing` ends at this time only if the replacement has no nodes.
     """
-    limits = {Phase.SETTLING: SETTLE, Phase.REPLACING: policy.timeout, Phase.STAYING: policy.pause}
+    limits = {Phase.SETTLING: SETTLE, Phase.REPLACING: policy.timeout, Phase.STAYING: policy.retry_pause}
     if (seconds := limits.get(move.phase)) is None:
         return ""
     ends = now + timedelta(seconds=seconds - age(move.since, now))

@@ -43,7 +43,7 @@ class Moving(NamedTuple):
 
     revision: str = ""
     """Revision whose groups move; "" if no group moves."""
-    stored: tuple[dict[str, Any], ...] = ()
+    status_moves: tuple[dict[str, Any], ...] = ()
     """The new `status.moves`."""
     extra: Mapping[str, int] = MappingProxyType({})
     """Number of groups, or routers, to run in addition to the desired number, by component."""
@@ -58,7 +58,7 @@ class Moving(NamedTuple):
     excluded: Exclusion = ()
     """The nodes from which a person asked to move groups. New groups are not placed on them."""
     condition: Condition | None = None
-    asks: bool = False
+    depends_on_nodes: bool = False
     """Whether the decision depends on the state of nodes, so that a change of a node has to trigger a pass."""
     again: float | None = None
 
@@ -97,7 +97,7 @@ def decide_moves(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, froze
         return NO_MOVES
     before = parse_moves(snapshot.service.status)
     if len(step.keep) != 1 or snapshot.slices.keys() - set(step.keep):
-        return Moving(asks=True)  # a rollout replaces all groups anyway
+        return Moving(depends_on_nodes=True)  # a rollout replaces all groups anyway
     (revision,) = step.keep
     found = snapshot.slices.get(revision, Slice(revision, (), ()))
     roles = [*_groups(snapshot, intent, found, step), *_routers(snapshot, intent, found)]
@@ -155,7 +155,7 @@ def _moving(
     waits.append(until_requests(texts, snapshot.now))
     return Moving(
         revision=found.revision,
-        stored=format_moves(moves),
+        status_moves=format_moves(moves),
         extra=extra,
         goes=goes,
         leaving={
@@ -170,7 +170,7 @@ def _moving(
             first,
             snapshot.now,
         ),
-        asks=True,
+        depends_on_nodes=True,
         again=min((wait for wait in waits if wait is not None), default=None),
     )
 

@@ -48,11 +48,11 @@ class Move(NamedTuple):
     """Time in RFC 3339 at which the cause disappeared while the replacement was being created or was starting; "" while
     there is a cause."""
 
-    def to(self, phase: Phase, now: datetime, **changes: Any) -> "Move":
+    def in_phase(self, phase: Phase, now: datetime, **changes: Any) -> "Move":
         """Return the move in the phase `phase`, which begins now."""
         return self._replace(phase=phase, since=quantity.rfc3339(now), gone="", **changes)
 
-    def believed(self, now: datetime) -> "Move":
+    def without_future_times(self, now: datetime) -> "Move":
         """Return the move with `now` in place of times in the future, which exist only if a clock was set back."""
         text = quantity.rfc3339(now)
         late: dict[str, Any] = {name: text for name in ("since", "gone") if getattr(self, name) > text}

@@ -38,7 +38,7 @@ class MovePolicy(NamedTuple):
     the group stays on its node."""
 
     @property
-    def pause(self) -> float:
+    def retry_pause(self) -> float:
         """Seconds for which a group stays before its move is tried again."""
         return max(self.timeout, PAUSE)
 
@@ -90,11 +90,11 @@ def advance(move: Move | None, role: MovingRole, policy: MovePolicy, first: Wait
         move = None
     if move is None and (move := _next(role, now)) is None:
         return None
-    move, cause = move.believed(now), role.causes.get(move.member)
+    move, cause = move.without_future_times(now), role.causes.get(move.member)
     if cause is not None:
         move = move._replace(node=cause.node, cause=cause.text, gone="")
         if cause.now and move.phase is not Phase.LEAVING:
-            move = move.to(Phase.LEAVING, now, alone=True)
+            move = move.in_phase(Phase.LEAVING, now, alone=True)
     reached = _STEPS[move.phase](move, role, policy, first, now)
     if reached is None:
         return advance(None, role, policy, first, now)
@@ -142,48 +142,48 @@ def _settling(move: Move, role: MovingRole, policy: MovePolicy, first: WaitCondi
     cause = role.causes.get(move.member)
     if cause is None:
         return None
-    return move.to(Phase.WAITING, now) if cause.requested or age(move.since, now) >= SETTLE else move
+    return move.in_phase(Phase.WAITING, now) if cause.is_requested or age(move.since, now) >= SETTLE else move
 
 
 def _waiting(move: Move, role: MovingRole, policy: MovePolicy, first: WaitCondition, now: datetime) -> Move | None:
     if move.member not in role.causes:
         return None
-    return move if first.text or describe_readiness(move, role) else move.to(Phase.REPLACING, now)
+    return move if first.text or describe_readiness(move, role) else move.in_phase(Phase.REPLACING, now)
 
 
 def _replacing(move: Move, role: MovingRole, policy: MovePolicy, first: WaitCondition, now: datetime) -> Move | None:
     if first.ends:
-        return move.to(Phase.WAITING, now) if move.member in role.causes else None
+        return move.in_phase(Phase.WAITING, now) if move.member in role.causes else None
     if move.member not in role.causes:
         move = move if move.gone else move._replace(gone=quantity.rfc3339(now))
-        return move.to(Phase.RETURNED, now) if age(move.gone, now) >= SETTLE else move
+        return move.in_phase(Phase.RETURNED, now) if age(move.gone, now) >= SETTLE else move
     if first.text:
         return move
     if len(_others(role.joined, move)) >= role.wanted:
-        return move.to(Phase.LEAVING, now)
+        return move.in_phase(Phase.LEAVING, now)
     replacement, waited = _replacement(move, role), age(move.since, now)
     if replacement in role.failed or waited >= policy.timeout + START:
-        return move.to(Phase.STAYING, now)
+        return move.in_phase(Phase.STAYING, now)
     if replacement in role.placed or waited < policy.timeout:
         return move
-    return move.to(Phase.LEAVING, now, alone=True) if policy.goes else move.to(Phase.STAYING, now)
+    return move.in_phase(Phase.LEAVING, now, alone=True) if policy.goes else move.in_phase(Phase.STAYING, now)
 
 
 def _leaving(move: Move, role: MovingRole, policy: MovePolicy, first: WaitCondition, now: datetime) -> Move | None:
     serves = move.alone or len(_others(role.ready, move)) >= role.wanted
-    return move if serves or move.member not in role.existing else move.to(Phase.REPLACING, now)
+    return move if serves or move.member not in role.existing else move.in_phase(Phase.REPLACING, now)
 
 
 def _staying(move: Move, role: MovingRole, policy: MovePolicy, first: WaitCondition, now: datetime) -> Move | None:
     if move.member not in role.causes:
         return None
-    return move.to(Phase.WAITING, now) if age(move.since, now) >= policy.pause else move
+    return move.in_phase(Phase.WAITING, now) if age(move.since, now) >= policy.retry_pause else move
 
 
 def _returned(move: Move, role: MovingRole, policy: MovePolicy, first: WaitCondition, now: datetime) -> Move | None:
     cause = role.causes.get(move.member)
-    if cause is not None and cause.requested:
-        return move.to(Phase.WAITING, now)
+    if cause is not None and cause.is_requested:
+        return move.in_phase(Phase.WAITING, now)
     return None if age(move.since, now) >= PAUSE else move
 
 
@@ -234,7 +234,7 @@ def seconds_until_change(move: Move, role: MovingRole, policy: MovePolicy, now: 
     limits = {
         Phase.SETTLING: [SETTLE - passed],
         Phase.REPLACING: [SCHEDULED - passed, policy.timeout - passed, policy.timeout + START - passed],
-        Phase.STAYING: [policy.pause - passed],
+        Phase.STAYING: [policy.retry_pause - passed],
         Phase.RETURNED: [PAUSE - passed],
     }.get(move.phase, [])
     if move.gone:

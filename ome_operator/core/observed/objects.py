@@ -343,7 +343,7 @@ class Observed:
         deployments = {key: child.message for key, child in self.children.items() if child.kind == "Deployment"}
         return {**{key: message for key, message in deployments.items() if message}, **self.failures}
 
-    def intact(self, child: Child) -> bool:
+    def is_intact(self, child: Child) -> bool:
         """Return whether the fields of an object that the operator owns are unchanged since the last apply: equal to the
         applied manifest, or to the form in which the API server stored it.
         """

@@ -20,7 +20,7 @@ class Slice:
     pods: tuple[Pod, ...]
 
     @cached_property
-    def sets(self) -> Mapping[str, Sequence[Child]]:
+    def all_statefulsets(self) -> Mapping[str, Sequence[Child]]:
         """The StatefulSets by component, including those that are being deleted."""
         found: dict[str, list[Child]] = {}
         for child in self.workloads:

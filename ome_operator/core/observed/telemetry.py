@@ -85,7 +85,7 @@ class LeaderStart(NamedTuple):
     """Time at which a registry first read that its router had counted an answer of the leader to a request."""
 
     @property
-    def known(self) -> tuple[str, ...]:
+    def known_parts(self) -> tuple[str, ...]:
         """The names of the parts whose duration is known, and of the fields whose time is known."""
         return (*self.parts, *(name for name, at in zip(self._fields[1:], self[1:], strict=True) if at is not None))
 
@@ -202,10 +202,10 @@ def _leader(body: Any, now: float) -> tuple[str, LeaderReport]:
     )
 
 
-def _mark(part: Mapping[str, Any], name: str, what: str, *, needed: bool = True) -> str:
+def _mark(part: Mapping[str, Any], name: str, description: str, *, needed: bool = True) -> str:
     mark = part.get(name, None if needed else "")
     if not isinstance(mark, str) or len(mark) > 64:
-        raise UnusableSummary(f"{name} of {what} is not a text of at most 64 characters")
+        raise UnusableSummary(f"{name} of {description} is not a text of at most 64 characters")
     return mark
 
 
@@ -277,9 +277,9 @@ def _is_number(value: Any) -> bool:
     return (type(value) is float or type(value) is int) and 0 <= value <= LARGEST  # false for NaN and for true
 
 
-def _map(body: Any, what: str) -> Mapping[str, Any]:
+def _map(body: Any, description: str) -> Mapping[str, Any]:
     if not isinstance(body, dict):
-        raise UnusableSummary(f"{what} is not a map")
+        raise UnusableSummary(f"{description} is not a map")
     return body
 
 

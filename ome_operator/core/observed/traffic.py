@@ -132,21 +132,25 @@ def combine_leaders(leaders: Iterable[LeaderNumbers]) -> CombinedMetrics:
     )
 
 
-def by_role(found: ServiceNumbers) -> dict[str, CombinedMetrics]:
+def by_role(service_numbers: ServiceNumbers) -> dict[str, CombinedMetrics]:
     """Return the metrics of each role, sorted by the name of the role."""
-    roles = sorted({leader.role for leader in found.leaders.values()})
-    return {role: combine_leaders(leader for leader in found.leaders.values() if leader.role == role) for role in roles}
+    roles = sorted({leader.role for leader in service_numbers.leaders.values()})
+    return {
+        role: combine_leaders(leader for leader in service_numbers.leaders.values() if leader.role == role) for role in roles
+    }
 
 
-def client_metrics(found: ServiceNumbers) -> CombinedMetrics:
+def client_metrics(service_numbers: ServiceNumbers) -> CombinedMetrics:
     """Return the metrics of the service as its clients see them.
 
     With disaggregation, every request is processed by a prefill leader and by a decode leader, so only the metrics of decode
     leaders are combined. There are two exceptions: the requests per second are those that arrive at the routers, and the
     used share of the KV cache is the largest share of any leader, prefill leaders included.
     """
-    counted = combine_leaders(leader for leader in found.leaders.values() if leader.role != "prefill")
-    return counted._replace(requests=found.requests, cache_use=combine_leaders(found.leaders.values()).cache_use)
+    counted = combine_leaders(leader for leader in service_numbers.leaders.values() if leader.role != "prefill")
+    return counted._replace(
+        requests=service_numbers.requests, cache_use=combine_leaders(service_numbers.leaders.values()).cache_use
+    )
 
 
 def percentile(histograms: Iterable[Buckets], share: float) -> BucketBounds | None:

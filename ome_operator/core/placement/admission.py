@@ -34,7 +34,7 @@ NAMED = 3
 class GangAdmissions(NamedTuple):
     """The admission decision for each gang that waits for nodes."""
 
-    granted: Mapping[str, bool]
+    admitted: Mapping[str, bool]
     """Maps the key of the claim of each admitted gang to whether the gang fits on the nodes, as far as their free capacity
     is known."""
     waits: Mapping[str, str]
@@ -68,7 +68,7 @@ def admit(claims: Iterable[Claim], nodes: Nodes, free: Nodes, now: datetime, tim
     )
     granted, waits, passed, slot = dict[str, bool](), dict[str, str](), list[Claim](), may_speculate(now, timeout)
     for claim in waiting:
-        fit = room.takes(claim)
+        fit = room.fits_now(claim)
         held_up = fit and not slot and _behind(claim, passed, nodes)
         if fit and claim.rested and not held_up:
             granted[claim.key] = True
@@ -79,7 +79,7 @@ def admit(claims: Iterable[Claim], nodes: Nodes, free: Nodes, now: datetime, tim
         waits[claim.key] = _why(claim, fit and not held_up, room.reserved_by(claim) if first else (), keeper, granted)
     for claim in passed if slot else ():
         if _blind(claim, now) and not is_contested(claim.needs, room.attempts(claim), nodes):
-            granted[claim.key] = room.takes(claim)
+            granted[claim.key] = room.fits_now(claim)
             room.grant(claim)
             del waits[claim.key]
     return GangAdmissions(granted, waits)

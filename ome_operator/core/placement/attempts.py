@@ -50,7 +50,7 @@ class SeenGroups(NamedTuple):
     """The groups of a service as they are observed, counted by role."""
 
     wanted: Numbers
-    bound: Numbers
+    bound_groups: Numbers
     """Number of groups, by role, that have every rank on a node or that have served before."""
     served: Numbers
     """Number of groups, by role, that have served before, whether or not they are complete now. A failed placement attempt
@@ -172,7 +172,7 @@ def _missing(seen: SeenGroups) -> dict[str, int]:
 
 
 def _there(seen: SeenGroups, role: str) -> int:
-    return max(seen.bound.get(role, 0), seen.served.get(role, 0))
+    return max(seen.bound_groups.get(role, 0), seen.served.get(role, 0))
 
 
 def _founded(seen: SeenGroups) -> bool:

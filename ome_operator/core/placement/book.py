@@ -36,7 +36,7 @@ class ClaimBook:
         """The present claim of each service that has one."""
         return self._claims
 
-    def put(self, ref: Ref, claim: Claim | None, now: float, *, gone: bool = False) -> bool:
+    def store_claim(self, ref: Ref, claim: Claim | None, now: float, *, gone: bool = False) -> bool:
         """Store the present claim of a service, or None if the service has none. Return whether the claim has changed.
 
         `gone`: True if the service was deleted. The promise to its placement attempt then counts as wasted. Otherwise a user
@@ -55,10 +55,10 @@ class ClaimBook:
             self._waste(ref, claim, now)
         return before != claim
 
-    def standing(self, ref: Ref, now: float) -> Standing:
+    def standing_of(self, ref: Ref, now: float) -> Standing:
         """Return the standing of a service, whether or not it has a claim."""
         claim = self._claims.get(ref) or Claim(f"{ref.namespace}/{ref.name}", (), trying=False)
-        return self._shares.standing(claim, now, self._timeout())
+        return self._shares.standing_of(claim, now, self._timeout())
 
     def review(self, now: float) -> None:
         """Update the standing of all gangs. End the promises to services that already serve and that have not used the
@@ -73,14 +73,14 @@ class ClaimBook:
             elif claim.unused:
                 continue
             elif now - self._fits.setdefault(ref, now) >= self._timeout():
-                self._shares.charge(claim, self._timeout(), now, self._timeout())
+                self._shares.record_waste(claim, self._timeout(), now, self._timeout())
                 self._claims[ref] = claim._replace(unused=True)
         for ref, claim in self._claims.items():
-            if (standing := self._shares.standing(claim, now, self._timeout())) != claim.standing:
+            if (standing := self._shares.standing_of(claim, now, self._timeout())) != claim.standing:
                 self._claims[ref] = claim._replace(standing=standing)
 
     def _marked(self, ref: Ref, claim: Claim, before: Claim | None, now: float) -> Claim:
-        standing = self._shares.standing(claim, now, self._timeout())
+        standing = self._shares.standing_of(claim, now, self._timeout())
         if before is not None and before.serves and claim.serves and before.promise == claim.promise:
             return claim._replace(standing=standing, unused=before.unused)
         self._fits.pop(ref, None)
@@ -94,7 +94,7 @@ class ClaimBook:
             return
         self._counted[ref] = claim.since
         if claim.refused or self._there([claim])[claim.promise]:
-            self._shares.charge(claim, min(self._timeout(), max(0.0, now - claim.since)), now, self._timeout())
+            self._shares.record_waste(claim, min(self._timeout(), max(0.0, now - claim.since)), now, self._timeout())
 
     def _there(self, claims: Iterable[Claim]) -> Mapping[Needs, bool]:
         """Return, for the pods of each claim's promise, whether they fit on the free nodes if the other promises are

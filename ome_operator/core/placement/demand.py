@@ -35,7 +35,7 @@ class Expression(NamedTuple):
     operator: str
     values: tuple[str, ...]
 
-    def met(self, labels: Mapping[str, str]) -> bool:
+    def is_met(self, labels: Mapping[str, str]) -> bool:
         """Return whether the labels of a node meet the requirement. A requirement whose operator Kubernetes does not define
         (yet) is assumed to be met.
         """
@@ -67,14 +67,14 @@ class Term(NamedTuple):
     labels: tuple[Expression, ...]
     name: tuple[Expression, ...]
 
-    def met(self, name: str, labels: Mapping[str, str]) -> bool:
+    def is_met(self, name: str, labels: Mapping[str, str]) -> bool:
         """Return whether a node with the name `name` and the labels `labels` meets the term. A term without expressions
         matches no node.
         """
         for each in self.labels:  # a loop: called for each of thousands of nodes
-            if not each.met(labels):
+            if not each.is_met(labels):
                 return False
-        return bool(self.labels or self.name) and all(each.met({each.key: name}) for each in self.name)
+        return bool(self.labels or self.name) and all(each.is_met({each.key: name}) for each in self.name)
 
 
 class Toleration(NamedTuple):
@@ -85,7 +85,7 @@ class Toleration(NamedTuple):
     value: str
     effect: str
 
-    def tolerates(self, taint: Taint) -> bool:
+    def matches_taint(self, taint: Taint) -> bool:
         """Return whether the toleration matches this taint. A toleration whose operator Kubernetes does not define (yet) is
         assumed to match.
         """
@@ -116,7 +116,7 @@ class Demand(NamedTuple):
         """
         if self.tolerations is None or any(taint.key == name for name, _ in self.requests):
             return True
-        return any(each.tolerates(taint) for each in self.tolerations)
+        return any(each.matches_taint(taint) for each in self.tolerations)
 
     def without(self, nodes: Exclusion) -> "Demand":
         """Return the requirements of the same pod if it must not be placed on `nodes`
@@ -211,7 +211,7 @@ def _about(term: Mapping[str, Any], labels: Mapping[str, str], namespace: str) -
     unknown = any(term.get(name) for name in ("namespaceSelector", "matchLabelKeys", "mismatchLabelKeys"))
     if term.get("topologyKey") != _HOSTNAME or selector is None or unknown or namespace not in spaces:
         return False
-    return all(each.key not in _OF_A_POD and each.met(labels) for each in expressions(selector))
+    return all(each.key not in _OF_A_POD and each.is_met(labels) for each in expressions(selector))
 
 
 def expressions(selector: Mapping[str, Any]) -> list[Expression]:

@@ -59,7 +59,7 @@ class NodeSet:
         self.nodes, self._lasting = tuple(nodes.values()), lasting
         self._takes: dict[Demand, tuple[list[Node], Iterator[Node]]] = {}
 
-    def takes(self, demand: Demand) -> Iterator[Node]:
+    def accepting_nodes(self, demand: Demand) -> Iterator[Node]:
         """Yield the nodes that accept a pod with this demand, regardless of their capacity. The nodes are evaluated one
         by one, as the caller reads them.
         """
@@ -135,7 +135,7 @@ def _on_nodes_of_their_own(wanted: Sequence[Need], ground: NodeSet) -> bool:
     taken = set[str]()
     for need in wanted:
         left = need.pods
-        for node in (node for node in ground.takes(need.demand) if node.name not in taken):
+        for node in (node for node in ground.accepting_nodes(need.demand) if node.name not in taken):
             here = most_pods(need.demand.requests, node.room, 1 if need.alone else left)
             if here:
                 taken.add(node.name)
@@ -150,7 +150,7 @@ def _on_nodes_of_their_own(wanted: Sequence[Need], ground: NodeSet) -> bool:
 def _lacking(wanted: Sequence[Need], ground: NodeSet) -> list[Need]:
     """Return the needs that do not fit by themselves, or that do not fit together with other needs of the same demand."""
     for alike in (_merged(wanted, lambda need: need.components), _merged(wanted, lambda _: ())):
-        if found := [need for need in alike if pods_that_fit(need, ground.takes(need.demand)) < need.pods]:
+        if found := [need for need in alike if pods_that_fit(need, ground.accepting_nodes(need.demand)) < need.pods]:
             return found
     return []
 
@@ -165,7 +165,7 @@ def _beside(needs: Needs, wanted: Sequence[Need], ground: NodeSet) -> tuple[Unpl
     choice: dict[str, set[int]] = {}
     rooms = {}
     for number, need in enumerate(wanted):
-        for node in ground.takes(need.demand):
+        for node in ground.accepting_nodes(need.demand):
             choice.setdefault(node.name, set()).add(number)
             rooms[node.name] = node.room
     asked = {name for need in wanted for name, _ in need.demand.requests}

@@ -41,7 +41,7 @@ EMPTY: Groups = MappingProxyType({})
 class GangPlan(NamedTuple):
     """The decision about the gangs of a service in this pass."""
 
-    stored: Mapping[str, Any]
+    status_placement: Mapping[str, Any]
     """The new `status.placement`; {} if the service is placed completely."""
     withheld: Numbers
     """Number of desired groups by role that are not created for now."""
@@ -56,7 +56,7 @@ class GangPlan(NamedTuple):
     """Why pods could not be created in the last placement attempt; "" if they could be created."""
     held: str = ""
     """Which services hold nodes that pods without a node could take; "" if unknown."""
-    placed: Groups = EMPTY
+    placed_groups: Groups = EMPTY
     """Numbers, by role, of the groups that have served or are placed. If groups have to be removed, other groups are
     removed first."""
 
@@ -89,16 +89,16 @@ def decide_gangs(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, held:
     held_back = idle_nodes(snapshot, intent, roles, share, lost) if lost is not None else None
     gives_way = held_back is not None and admission.gives_way == held_back.goes
     if lost is not None and gives_way:
-        served = lost.stays
+        served = lost.groups_to_keep
     placed = _placed(roles, share, served, found)
     seen = _seen(roles, share, served, placed, found)
     if held or (before is not None and not before.trying and not any(share.values())):
         # A service that is frozen, or whose released pods are still terminating, must not be admitted: it makes no claim.
         placing = _placing(snapshot, intent, seen, served, Decision(before), {})
-        return placing._replace(placed=placed, claim=None)
+        return placing._replace(placed_groups=placed, claim=None)
     decision = _advanced(snapshot, intent, share, found, before, seen, timeout=timeout, gives_way=gives_way)
     placing = _placing(snapshot, intent, seen, served, decision, _unplaced(snapshot, intent))
-    placing = placing._replace(placed=placed, held=admission.held)
+    placing = placing._replace(placed_groups=placed, held=admission.held)
     if placing.claim is not None and placing.claim.trying and not placing.claim.serves:
         placing = placing._replace(claim=placing.claim._replace(missing=unplaced_needs(placing.claim.needs, found, placed)))
     return placing if lost is None or gives_way else _asking(placing, held_back, lost, admission)
@@ -308,7 +308,7 @@ def served_first(placing: GangPlan, component: str, order: tuple[int, ...]) -> t
     """Return the group numbers of `order`, sorted: groups that have served first, then other groups that are placed, then
     the rest. The order within these parts stays the same.
     """
-    served, placed = placing.served.get(component, ()), placing.placed.get(component, ())
+    served, placed = placing.served.get(component, ()), placing.placed_groups.get(component, ())
     return tuple(sorted(order, key=lambda number: (number not in served, number not in placed)))
 
 

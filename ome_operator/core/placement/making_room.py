@@ -39,13 +39,13 @@ def with_capacity(snapshot: Snapshot, intent: Intent, bounds: Bounds) -> Intent:
     """
     target, needs = intent.target, intent.fit.moves
     goes = bounds.alone or any(bounds.unavailable.values())
-    if not needs or not goes or intent.gate.reason or snapshot.started(target):
+    if not needs or not goes or intent.gate.reason or snapshot.has_engines(target):
         return intent
     key = f"{target}.room.{digest(repr(needs))}"
     answer = snapshot.observed.checks.get(key)
     if answer is None:
         gate = RolloutGate(Reason.CHECKING, f"revision {target}: checking the free capacity of the nodes that it needs")
-        return replace(intent, gate=gate, look=(CapacityCheck(key, needs),))
+        return replace(intent, gate=gate, capacity_checks=(CapacityCheck(key, needs),))
     if not answer:
         return intent
     anyway = f"to roll out the revision anyway, annotate the service: {keys.IGNORE_FIT}=true"

@@ -96,7 +96,7 @@ class _Taken(NamedTuple):
 
 def _taken(need: Need, ground: NodeSet, free: Nodes, holders: Holders) -> _Taken:
     places, lost, lacks, shared = 0, Counter[str](), Counter[str](), False
-    for node in ground.takes(need.demand):
+    for node in ground.accepting_nodes(need.demand):
         whole, here = _places(need, node), _places(need, free.get(node.name, node))
         shared |= whole > 1
         places += here

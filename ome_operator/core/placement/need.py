@@ -38,9 +38,9 @@ def node_accepts(demand: Demand, node: Node, lasting: bool) -> bool:
     """
     labels = node.labels
     for each in demand.selector:
-        if not each.met(labels):
+        if not each.is_met(labels):
             return False
-    if demand.terms and not any(term.met(node.name, labels) for term in demand.terms):
+    if demand.terms and not any(term.is_met(node.name, labels) for term in demand.terms):
         return False
     if not _open(demand, node, lasting):
         return False
@@ -79,7 +79,7 @@ class _Stage(NamedTuple):
     """Text that follows "no node" if no node meets the requirement."""
     one: str
     """Text that follows the number 1 if a single node meets the requirement."""
-    some: str
+    plural_text: str
     """Text that follows any other number of nodes that meet the requirement."""
     met: Callable[[Node], bool]
 
@@ -107,7 +107,7 @@ def _found(stage: _Stage, met: int, nodes: int, passed: str) -> str:
     """
     of = f"of the {nodes} nodes {passed}".rstrip()
     if met:
-        return f"{met} {of} {stage.one if met == 1 else stage.some}"
+        return f"{met} {of} {stage.one if met == 1 else stage.plural_text}"
     if passed and nodes > 1:
         return f"none {of} {stage.none}"
     return " ".join(word for word in ("no node", passed, stage.none) if word)
@@ -151,11 +151,11 @@ def _stages(demand: Demand, nodes: Sequence[Node], lasting: bool) -> Iterator[_S
 
 
 def _labelled(each: Expression, node: Node) -> bool:
-    return each.met(node.labels)
+    return each.is_met(node.labels)
 
 
 def _chosen(demand: Demand, node: Node) -> bool:
-    return any(term.met(node.name, node.labels) for term in demand.terms)
+    return any(term.is_met(node.name, node.labels) for term in demand.terms)
 
 
 def _untainted(taint: Taint, node: Node) -> bool:

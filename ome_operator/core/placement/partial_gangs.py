@@ -36,10 +36,10 @@ class Stranded(NamedTuple):
     goes: Groups
     """The groups to remove if another gang would be placed on their nodes; empty while no group has reached the time
     limit."""
-    stays: Groups
+    groups_to_keep: Groups
     """The groups that have served and are not in `goes`."""
     founded: bool
-    """Whether the service can serve with the groups in `stays`."""
+    """Whether the service can serve with the groups in `groups_to_keep`."""
     since: float
     """When the first of the groups that have reached the time limit lost its rank, in seconds since the epoch; 0.0 if
     there is no such group."""

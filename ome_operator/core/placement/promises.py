@@ -47,7 +47,7 @@ class _View(NamedTuple):
 
     promised: Needs
     ground: NodeSet
-    kept: NodeSet
+    unreserved_nodes: NodeSet
     """The nodes of `ground` without those that are kept free for another gang."""
     known: dict[tuple[Needs, bool], bool]
 
@@ -57,22 +57,22 @@ class Capacity:
     decision grants to gangs that wait.
     """
 
-    def __init__(self, left: Nodes, active: Sequence[Claim], keeper: Claim | None) -> None:
-        self._left, self._active, self._keeper = left, active, keeper
+    def __init__(self, nodes: Nodes, active: Sequence[Claim], keeper: Claim | None) -> None:
+        self._left, self._active, self._keeper = nodes, active, keeper
         self._new = [claim for claim in active if not (claim.first or claim.serves)]
         self._latest = max((claim.since for claim in self._new), default=0.0)
-        self._all = NodeSet(left)
-        self._others = self._all if keeper is None else NodeSet(unclaimed_nodes(left, [keeper]))
+        self._all = NodeSet(nodes)
+        self._others = self._all if keeper is None else NodeSet(unclaimed_nodes(nodes, [keeper]))
         self._views: dict[tuple[Standing, frozenset[str]], _View] = {}
         self._granted: Needs = ()
         self._next: Needs = ()
         """The pods of gangs that were admitted now, and of gangs that will be admitted when present attempts have ended."""
         self._begun, self._reserved = list[Claim](), dict[tuple[Needs, bool], bool]()
 
-    def takes(self, claim: Claim) -> bool:
+    def fits_now(self, claim: Claim) -> bool:
         """Return whether a gang fits now, next to all promises that take precedence over it (`_holds`)."""
         view, asked, mine = self._view(claim), without_role_names(claim.needs), claim is self._keeper
-        ground = view.ground if mine else view.kept
+        ground = view.ground if mine else view.unreserved_nodes
         if (asked, mine) not in view.known:
             fit = bool(ground.nodes) and all_fit(asked, ground)
             fit = fit and all_fit(combine_needs(merge_needs(combine_needs(view.promised, self._granted)), asked), ground)

@@ -33,7 +33,7 @@ class Usage(NamedTuple):
 class QuotaChange(NamedTuple):
     """The objects that a rollout creates and removes, each with their number."""
 
-    comes: tuple[tuple[Usage, int], ...] = ()
+    additional_usage: tuple[tuple[Usage, int], ...] = ()
     goes: tuple[tuple[Usage, int], ...] = ()
 
 

@@ -37,10 +37,10 @@ def giving_way(claims: Iterable[Claim], nodes: Nodes, now: float, patience: floa
     capacity = _FreeCapacity(unclaimed_nodes(nodes, blocked), taken, [*stranded, *waiting])
     stranded = [claim for claim in stranded if claim.idle and not _comes(claim.idle, capacity, now)]
     for claim in reversed(stranded):
-        if claim.idle and any(capacity.takes(unit, [claim]) for unit in claim.idle.units):
+        if claim.idle and any(capacity.fits_after_release(unit, [claim]) for unit in claim.idle.units):
             return frozenset({claim.key})
     for needs, claim in _wanting(stranded, waiting):
-        if not capacity.takes(needs):
+        if not capacity.fits_after_release(needs):
             holders = [other for other in reversed(stranded) if _may_release(other, claim, capacity)]
             if found := _least(needs, holders, capacity):
                 return found
@@ -51,7 +51,7 @@ def _comes(idle: IdleNodes, capacity: "_FreeCapacity", now: float) -> bool:
     """Return whether the ranks that a service has lost would find nodes without a release, as far as the free capacity is
     known. The result is always False when `timing.RECOVERY_EXPECTED` seconds have passed since the loss.
     """
-    return now - idle.since < timing.RECOVERY_EXPECTED and any(map(capacity.takes, idle.missing))
+    return now - idle.since < timing.RECOVERY_EXPECTED and any(map(capacity.fits_after_release, idle.missing))
 
 
 class _FreeCapacity:
@@ -63,7 +63,7 @@ class _FreeCapacity:
         self._nodes = with_capacity(nodes, asked) | {name: nodes[name] for name in held if name in nodes}
         self._taken = taken
 
-    def takes(self, needs: Needs, holders: Sequence[Claim] = ()) -> bool:
+    def fits_after_release(self, needs: Needs, holders: Sequence[Claim] = ()) -> bool:
         """Return whether the pods `needs` fit, next to the reserved capacity, once the services `holders` have released
         their nodes.
         """
@@ -108,7 +108,7 @@ def _may_release(holder: Claim, other: Claim, capacity: _FreeCapacity) -> bool:
         return False
     if other.idle is None or precedence_order(holder) > precedence_order(other):
         return True
-    return not any(capacity.takes(lack, [other]) for lack in holder.idle.missing)
+    return not any(capacity.fits_after_release(lack, [other]) for lack in holder.idle.missing)
 
 
 def _least(needs: Needs, holders: Sequence[Claim], capacity: _FreeCapacity) -> frozenset[str]:
@@ -116,13 +116,13 @@ def _least(needs: Needs, holders: Sequence[Claim], capacity: _FreeCapacity) -> f
     order of `holders`, and a service is left out if the nodes of the others suffice. The result is empty if the nodes of all
     services in `holders` together do not suffice.
     """
-    if not holders or not capacity.takes(needs, holders):
+    if not holders or not capacity.fits_after_release(needs, holders):
         return frozenset()
-    count = next(count for count in range(1, len(holders) + 1) if capacity.takes(needs, holders[:count]))
+    count = next(count for count in range(1, len(holders) + 1) if capacity.fits_after_release(needs, holders[:count]))
     found = list(holders[:count])
     for holder in holders[:count]:
         others = [other for other in found if other is not holder]
-        if others and capacity.takes(needs, others):
+        if others and capacity.fits_after_release(needs, others):
             found = others
     return frozenset(holder.key for holder in found)
 

@@ -38,11 +38,11 @@ def add_second_copy_advice(snapshot: Snapshot, intent: Intent, counts: ReplicaCo
     asked = revision_needs(roles, wanted, snapshot.service.namespace, weights=True, excluded=intent.fit.excluded)
     key = f"{target}.copy.{digest(repr(asked))}"
     answer = snapshot.observed.checks.get(key)
-    if answer is None and not snapshot.started(target):
+    if answer is None and not snapshot.has_engines(target):
         gate = RolloutGate(
             Reason.CHECKING, f"revision {target}: checking the free capacity for a second copy of the service"
         )
-        return replace(intent, gate=gate, look=(CapacityCheck(key, asked, second_copy=True),))
+        return replace(intent, gate=gate, capacity_checks=(CapacityCheck(key, asked, second_copy=True),))
     return replace(intent, advice=(*intent.advice, SENTENCE.format(target))) if answer == "" else intent
 
 
@@ -54,7 +54,7 @@ def _interrupts(
     Blue-green does not help if the revisions have different roles, because every strategy then removes the old pods first.
     The result is False if a queue or another scheduler places the pods, because it applies its own rules.
     """
-    if not (snapshot.deps.policy.sees_cluster and snapshot.deps.nodes and counts.bounds.interrupts(groups)):
+    if not (snapshot.deps.policy.sees_cluster and snapshot.deps.nodes and counts.bounds.interrupts_serving(groups)):
         return False
     others = [(intent.roles(name), found) for name, found in snapshot.slices.items() if name != intent.target]
     if not any(known.keys() == roles.keys() and has_ready_groups(known, found) for known, found in others):

@@ -23,14 +23,14 @@ class Shares:
         """Maps each key of `_accounts` to its wasted time in seconds, and to the time in seconds since the epoch at which
         the wasted time had this value."""
 
-    def charge(self, claim: Claim, seconds: float, now: float, timeout: float) -> None:
+    def record_waste(self, claim: Claim, seconds: float, now: float, timeout: float) -> None:
         """Record that capacity was promised to a gang for some seconds and was not used."""
         for account in _accounts(claim):
             self._wasted[account] = self._left(account, now) + seconds, now
         for account in [account for account in self._wasted if self._left(account, now) < UNIT / 2 * timeout]:
             del self._wasted[account]
 
-    def standing(self, claim: Claim, now: float, timeout: float) -> Standing:
+    def standing_of(self, claim: Claim, now: float, timeout: float) -> Standing:
         """Return the standing of a gang, which contains the wasted times of its namespace and of the gang itself, in units
         of `UNIT`.
         """

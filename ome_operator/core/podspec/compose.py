@@ -88,12 +88,12 @@ def compose(component: str, runtime: Mapping[str, Any], written: Mapping[str, An
     )
 
 
-def _read(stored: Mapping[str, Any] | None, component: str, where: str) -> Component:
+def _read(stored: Mapping[str, Any] | None, component: str, location: str) -> Component:
     """Parse a stored component. Raises ProblemError if the running code rejects what an older version stored."""
     try:
         return Component.model_validate(stored or {})
     except ValidationError as error:
-        message = combine_errors(error.errors(include_url=False), where).why
+        message = combine_errors(error.errors(include_url=False), location).why
         raise ProblemError(CONDITION[component], Reason.INVALID_POD, message) from error
 
 

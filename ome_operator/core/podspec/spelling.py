@@ -56,11 +56,11 @@ class _Field(NamedTuple):
     of: str = ""
     """Text in front of the path that names the object; "" for the service."""
 
-    def inside(self, name: str, value: Any) -> "_Field":
+    def pod_field(self, name: str, value: Any) -> "_Field":
         """Return a field of this field; both are part of a pod spec."""
         return self._replace(chain=(*self.chain, name), path=f"{self.path}.{name}", value=value)
 
-    def part(self, name: str, value: Spec) -> "_Field":
+    def object_part(self, name: str, value: Spec) -> "_Field":
         """Return a part of this part of an object; neither is in a pod spec."""
         return self._replace(path=f"{self.path}.{name}", value=value, above=(*self.above, type(value)))
 
@@ -70,7 +70,7 @@ class _Field(NamedTuple):
         return _known(pod_fields.type_at(self.chain[:-1]), self.above[-1] if len(self.chain) == 1 else None)
 
     @property
-    def fix(self) -> str:
+    def remedy(self) -> str:
         """What to do about the field: the name or the place that the user probably meant, in the words of `ome lint`."""
         name = self.chain[-1]
         if len(name) > LONGEST:
@@ -89,7 +89,7 @@ class _Field(NamedTuple):
         if self.chain[-1] in self.candidates:
             older = "in the Kubernetes version of this cluster: upgrade the cluster, or remove it"
             return f"{self.of}{self.path} is not a field of a pod {older}"
-        return f"{self.of}{self.path} is not a field of a pod: {self.fix}"
+        return f"{self.of}{self.path} is not a field of a pod: {self.remedy}"
 
 
 def misspelled_fields(service: InferenceService, runtime: Runtime | None) -> tuple[str, ...]:
@@ -106,7 +106,7 @@ def _misspelled(spec: ServiceSpec, runtime: Runtime | None) -> tuple[str, ...]:
     """
     fields = (field for field in _written(spec, runtime) if field.candidates)
     unknown = islice((field for field in fields if field.chain[-1] not in field.candidates), MOST)
-    return tuple(field.sentence for field in unknown if field.fix != pod_fields.REMOVE)
+    return tuple(field.sentence for field in unknown if field.remedy != pod_fields.REMOVE)
 
 
 def translate_errors(message: str, service: InferenceService, runtime: Runtime | None) -> str:
@@ -134,17 +134,21 @@ def _written(spec: ServiceSpec, runtime: Runtime | None) -> Iterator[_Field]:
     if runtime is not None and shared is not None:
         yield from _below(shared._replace(value=runtime.spec.pod))
         if runtime.spec.workers is not None:
-            workers = shared.part("workers", runtime.spec.workers)
+            workers = shared.object_part("workers", runtime.spec.workers)
             yield from _below(workers._replace(value=runtime.spec.workers.pod))
 
 
 def _component(component: Component | None, name: str, of: _Field) -> Iterator[_Field]:
     if component is None:
         return
-    whole = of.part(name, component)
+    whole = of.object_part(name, component)
     parts: tuple[tuple[Component | PodPart, _Field], ...] = (
         (component, whole),
-        *((part, whole.part(key, part)) for key in ("leader", "worker") if (part := getattr(component, key)) is not None),
+        *(
+            (part, whole.object_part(key, part))
+            for key in ("leader", "worker")
+            if (part := getattr(component, key)) is not None
+        ),
     )
     for part, place in parts:
         yield from _below(place._replace(value=part.pod))
@@ -157,6 +161,6 @@ def _below(where: _Field) -> Iterator[_Field]:
             yield from _below(where._replace(path=f"{where.path}[{number}]", value=entry))
     elif isinstance(where.value, Mapping) and not (where.chain and where.chain[-1] in FREE):
         for name, inner in where.value.items():
-            field = where.inside(str(name), inner)
+            field = where.pod_field(str(name), inner)
             yield field
             yield from _below(field)

@@ -46,49 +46,50 @@ _LEAVES = _TEXTS | _NUMBERS | _AMOUNTS | {"value"}
 _MAPS_OF_AMOUNTS = frozenset({"limits", "requests", "overhead"})
 
 
-def first_mistake(value: Any, where: str, field: str = "") -> str:
-    """Return a message about the first value of the wrong type in `value`, whose path is `where`; "" if all types are right.
+def first_mistake(value: Any, location: str, field: str = "") -> str:
+    """Return a message about the first value of the wrong type in `value`, whose path is `location`; "" if all types are
+    right.
 
     `field` is the name of the field that holds the value; "" for a pod spec or container itself.
     """
     if value is None:
         return ""
     if field in _ENTRIES:
-        return _wrong_entries(value, where, field)
+        return _wrong_entries(value, location, field)
     if field in _LISTS_OF_TEXTS:
         fine = isinstance(value, list) and all(isinstance(item, str | int | float) for item in value)
-        return "" if fine else f"{where} must be a list of strings"
+        return "" if fine else f"{location} must be a list of strings"
     if isinstance(value, Mapping) and field not in _LEAVES:
-        return _wrong_map(value, where, field)
+        return _wrong_map(value, location, field)
     if isinstance(value, list) and field not in _MAPS | _LEAVES:
-        return _first(first_mistake(item, f"{where}[{number}]") for number, item in enumerate(value))
-    return _wrong_one(value, where, field)
+        return _first(first_mistake(item, f"{location}[{number}]") for number, item in enumerate(value))
+    return _wrong_one(value, location, field)
 
 
-def _wrong_map(value: Mapping[str, Any], where: str, field: str) -> str:
+def _wrong_map(value: Mapping[str, Any], location: str, field: str) -> str:
     if field in _MAPS_OF_AMOUNTS:
-        return _first(_wrong_amount(amount, f"{where}.{name}") for name, amount in value.items() if amount is not None)
+        return _first(_wrong_amount(amount, f"{location}.{name}") for name, amount in value.items() if amount is not None)
     inside = () if field in FREE else value.items()
-    return _first(first_mistake(inner, f"{where}.{name}", _field(field, str(name))) for name, inner in inside)
+    return _first(first_mistake(inner, f"{location}.{name}", _field(field, str(name))) for name, inner in inside)
 
 
-def _wrong_one(value: Any, where: str, field: str) -> str:
+def _wrong_one(value: Any, location: str, field: str) -> str:
     """Return a message about a scalar value that has the wrong type; "" if its type is right."""
     if field in _MAPS:
-        return f"{where} must be a map"
+        return f"{location} must be a map"
     if field in _TEXTS and not isinstance(value, str):
-        return f"{where} is {as_yaml(value)}: write a string; put quotes around numbers, true and false"
+        return f"{location} is {as_yaml(value)}: write a string; put quotes around numbers, true and false"
     if field in _NUMBERS and quantity.whole_number(value) is None:
-        return f"{where} must be a whole number"
+        return f"{location} must be a whole number"
     if field == "value" and not isinstance(value, str | int | float):
-        return f"{where} is {as_yaml(value)}: write a string, a number, true or false"
-    return _wrong_amount(value, where) if field in _AMOUNTS else ""
+        return f"{location} is {as_yaml(value)}: write a string, a number, true or false"
+    return _wrong_amount(value, location) if field in _AMOUNTS else ""
 
 
-def _wrong_amount(value: Any, where: str) -> str:
+def _wrong_amount(value: Any, location: str) -> str:
     if quantity.is_valid(value):
         return ""
-    return f'{where} is {as_yaml(value)}: write an amount such as 8, "500m" or "80Gi"'
+    return f'{location} is {as_yaml(value)}: write an amount such as 8, "500m" or "80Gi"'
 
 
 def _field(parent: str, name: str) -> str:
@@ -96,14 +97,14 @@ def _field(parent: str, name: str) -> str:
     return f"{parent}.{name}" if f"{parent}.{name}" in _MAPS else name
 
 
-def _wrong_entries(value: Any, where: str, field: str) -> str:
+def _wrong_entries(value: Any, location: str, field: str) -> str:
     key = _ENTRIES[field]
     if not isinstance(value, list):
-        return f"{where} must be a list of maps{f', each with a {key}' if key else ''}"
+        return f"{location} must be a list of maps{f', each with a {key}' if key else ''}"
     for number, entry in enumerate(value):
         if not isinstance(entry, Mapping) or (key and entry.get(key) in (None, "")):
-            return f"{where}[{number}] must be a map with a {key}" if key else f"{where}[{number}] must be a map"
-    return _first(first_mistake(entry, f"{where}[{number}]") for number, entry in enumerate(value))
+            return f"{location}[{number}] must be a map with a {key}" if key else f"{location}[{number}] must be a map"
+    return _first(first_mistake(entry, f"{location}[{number}]") for number, entry in enumerate(value))
 
 
 def _first(sentences: Iterable[str]) -> str:

@@ -54,7 +54,7 @@ class Trial(NamedTuple):
     headless: Manifest
     """The headless Service that gives the pods their DNS names and owns them. Its deletion removes all pods."""
     pods: Mapping[RankKey, Manifest]
-    disaggregated: bool
+    is_disaggregated: bool
 
     @property
     def selector(self) -> str:
@@ -243,7 +243,7 @@ def _terms(term: Manifest, labels: Mapping[str, str], run: str, beside: bool) ->
     `beside` is True, also a term for pods of the service.
     """
     selector = term.get("labelSelector")
-    own = selector is not None and all(each.met(labels) for each in expressions(selector))
+    own = selector is not None and all(each.is_met(labels) for each in expressions(selector))
     if beside or not own:
         yield term
     if selector is None or not own:

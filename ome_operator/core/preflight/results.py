@@ -91,8 +91,8 @@ def has_begun(status: Body, name: str) -> bool:
     return bool(state.get("running") or state.get("terminated"))
 
 
-def _box(status: Body, where: str, name: str) -> Body:
-    return next((box for box in status.get(where) or () if box.get("name") == name), {})
+def _box(status: Body, location: str, name: str) -> Body:
+    return next((box for box in status.get(location) or () if box.get("name") == name), {})
 
 
 def _findings(message: str, code: Any) -> Iterator[PreflightFinding]:

@@ -55,12 +55,12 @@ def merge_findings(said: Mapping[int, CheckResult | None]) -> list[PreflightFind
     return [out[key] for key in sorted(out)]
 
 
-def line(found: PreflightFinding, node: str) -> str:
+def line(preflight_finding: PreflightFinding, node: str) -> str:
     """Return a line of text about a finding: its rank, the node of the rank (`node`, "" if unknown), the cause and the
     fix.
     """
-    where = f"rank {found.rank}" + (f" on node {node}" if node else "")
-    return f"{where}: {found._replace(rank=OWN).sentence}"
+    where = f"rank {preflight_finding.rank}" + (f" on node {node}" if node else "")
+    return f"{where}: {preflight_finding._replace(rank=OWN).sentence}"
 
 
 def _lines(members: list[Pod]) -> list[str]:

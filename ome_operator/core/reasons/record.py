@@ -30,7 +30,7 @@ class State(StrEnum):
     """Nothing is wrong."""
 
     @property
-    def order(self) -> int:
+    def sort_position(self) -> int:
         """The position of the state among all states. The worst state has the position 0."""
         return list(State).index(self)
 
@@ -139,7 +139,7 @@ class ReasonRecord(str):
         return str, (self.word,)
 
     @property
-    def good(self) -> bool:
+    def is_good(self) -> bool:
         """Whether a condition with the reason is in a good state and requires no action."""
         return self.state is State.READY
 
@@ -153,10 +153,10 @@ class ReasonRecord(str):
         """How kstatus interprets an object with a condition for the reason. kstatus also reads the condition Ready, and an
         object that is not Ready is never Current.
         """
-        unready = self.kstatus is Kstatus.CURRENT and not self.good and READY in self.of
+        unready = self.kstatus is Kstatus.CURRENT and not self.is_good and READY in self.of
         return Kstatus.IN_PROGRESS if unready else self.kstatus
 
     @property
-    def moves(self) -> bool:
+    def is_in_progress(self) -> bool:
         """Whether a rollout with the reason is in progress and waits for nothing external."""
         return self.stage is not None and self.state is State.STARTING

@@ -119,7 +119,7 @@ def _restored(snapshot: Snapshot, intent: Intent) -> Iterator[str]:
     copied from there.
     """
     name, namespace = snapshot.service.name, snapshot.service.namespace
-    for revision, place in snapshot.restored.items():
+    for revision, place in snapshot.restored_revisions.items():
         stored = names.revision_object(name, revision)
         yield (
             f"revision {revision} was restored from a backup of namespace {place}, and its pods would contact the ranks "
@@ -137,7 +137,9 @@ def _restored(snapshot: Snapshot, intent: Intent) -> Iterator[str]:
 def _former_pods(snapshot: Snapshot, far: tuple[RoleProgress, ...]) -> list[str]:
     """Return a sentence for each Deployment whose new pods are refused while its former pods serve."""
     failures = snapshot.observed.pod_failures
-    keys = (key for one in far if one.complete for key in one.role.workloads if key[0] == "Deployment" and failures.get(key))
+    keys = (
+        key for one in far if one.is_complete for key in one.role.workloads if key[0] == "Deployment" and failures.get(key)
+    )
     return [f"Deployment {key[1]} cannot create pods, and the pods that it has serve: {failures[key]}" for key in keys]
 
 
@@ -146,7 +148,7 @@ def _unmetered(snapshot: Snapshot, intent: Intent, far: tuple[RoleProgress, ...]
     have no metrics yet, so only complete roles are checked.
     """
     messages = []
-    for role in (one.role.component for one in far if one.complete):
+    for role in (one.role.component for one in far if one.is_complete):
         name, policy = names.component(intent.owner.name, role), intent.policies.get(role)
         if policy is None:  # the spec no longer has this component, and its pods are about to end
             continue

@@ -34,7 +34,7 @@ def configurations(decided: PassDecisions, component: str) -> tuple[Configuratio
     slices = decided.snapshot.slices
     built = {name: counts[component] for name, counts in decided.counts.built.items() if component in counts}
     serving = {name for name, counts in built.items() if any(counts.ready)}
-    chosen = serving or {name for name, counts in built.items() if counts.have}
+    chosen = serving or {name for name, counts in built.items() if counts.existing}
     found = (
         Configuration(_template(component, data), _hardware(decided, slices[name], roles_by_component(data)[component]))
         for name, data in decided.intent.data.items()

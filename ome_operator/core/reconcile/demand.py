@@ -115,7 +115,7 @@ def _bounds(decided: PassDecisions, role: str, policy: DemandPolicy | None) -> G
     """
     component = COMPONENT_OF[role]
     counts, present = decided.intent.policies.get(component), decided.intent.groups.get(component, 0)
-    if counts is None or not (counts.demand and counts.scaled) or is_overridden(decided.snapshot, component, counts):
+    if counts is None or not (counts.demand and counts.is_scaled) or is_overridden(decided.snapshot, component, counts):
         return GroupBounds(present, present)
     spare = getattr(policy.spare, component, None) if policy is not None and policy.spare is not None else None
     return GroupBounds(counts.low, counts.high, spare or 0)
@@ -126,7 +126,7 @@ def _fleet(decided: PassDecisions, role: str, sizes: Mapping[str, int]) -> RoleF
     left = 0
     for built in decided.counts.built.values():
         if component in built:
-            have, ready = have + built[component].have, ready + sum(built[component].ready)
+            have, ready = have + built[component].existing, ready + sum(built[component].ready)
             left += built[component].left
     marked = sum(bool(pod.draining) for pod in decided.snapshot.pods if pod.component == component and not pod.deleting)
     found = configurations(decided, component)

@@ -47,7 +47,7 @@ class Desired:
     secrets: tuple[EnsureSecret, ...]
     """The Secrets that pods may be waiting for, because these pods are not ready."""
     scale_status: tuple[ApplyStatus, ...]
-    complete: bool
+    is_complete: bool
     """False while an input of rendering is missing, or while a revision with other roles is kept. In this case nothing is
     pruned."""
     ports: Mapping[str, int]
@@ -74,7 +74,7 @@ def desired_objects(
     front = _front(snapshot, ports)
     lives_on = _lives_on(snapshot, intent, step)
     complete = bool(roles) and _readable(snapshot.service, intent) and not lives_on
-    scaled = {name: policy for name, policy in intent.policies.items() if policy.scaled and name in ports}
+    scaled = {name: policy for name, policy in intent.policies.items() if policy.is_scaled and name in ports}
     serves = serving.can_serve(snapshot.slices, snapshot.revisions, routed=True)
     answered = complete and front == keys.ROUTER and sidecars_answer(snapshot, intent, source, serves=serves)
     manifests = _shared(snapshot, intent, ports, front, answered) if complete else []
@@ -98,7 +98,7 @@ def desired_objects(
         create=_scales(snapshot, intent, scaled),
         secrets=(*pod_secrets.ssh_keys(snapshot, intent, step, held), *pod_secrets.router_keys(snapshot, intent, manifests)),
         scale_status=_scale_status(snapshot, intent, scaled, far),
-        complete=complete,
+        is_complete=complete,
         ports=ports,
         front=front,
         scales=frozenset(
@@ -126,7 +126,7 @@ def _lives_on(snapshot: Snapshot, intent: Intent, step: RolloutStep) -> bool:
     engine alone may have none). They stay unchanged until the revision is removed.
     """
     named = intent.policies.keys() - {keys.ROUTER}
-    return any(intent.roles(revision).keys() != named for revision in step.keep if snapshot.started(revision))
+    return any(intent.roles(revision).keys() != named for revision in step.keep if snapshot.has_engines(revision))
 
 
 def _shared(snapshot: Snapshot, intent: Intent, ports: Mapping[str, int], front: str, answered: bool) -> list[Manifest]:
@@ -196,7 +196,7 @@ def _held(snapshot: Snapshot, intent: Intent, step: RolloutStep, placing: GangPl
             order = drop_leaving(moving, revision, name, by_worth(name, role.size, found, moving.leaving.get(name, ())))
             if revision == intent.target and placing.withheld:
                 order = served_first(placing, name, order)
-            replaces = revision == step.grows(intent.target) and not moving.extra.get(name)
+            replaces = revision == step.replaced_revision(intent.target) and not moving.extra.get(name)
             goes = group_to_replace(snapshot, intent.fit.excluded, found, name, role) if replaces else ()
             wanted = pick_numbers(share[name], [number for number in order if number not in goes], used_numbers(name, found))
             known = found if revision != intent.target else without_gangs(placing, name, found)
@@ -229,7 +229,7 @@ def _routers(snapshot: Snapshot, intent: Intent, step: RolloutStep, counts: Repl
     """Return the number of router replicas of each kept revision. A revision that has to be complete before it serves has no
     router until it is complete.
     """
-    seen = {name: counts.seen.get(name, {}) for name in step.keep}
+    seen = {name: counts.observed_counts.get(name, {}) for name in step.keep}
     replicas = routers(intent.groups[keys.ROUTER], counts.wanted[step.keep[-1]], seen) if seen else {}
     more = {moving.revision: moving.extra.get(keys.ROUTER, 0)}
     return {
@@ -245,7 +245,7 @@ def _hidden(snapshot: Snapshot, intent: Intent, revision: str, counts: ReplicaCo
     if not counts.bounds.whole or revision != intent.target or not present.keys() - {revision}:
         return False
     has = revision in present and any(child.kind == "Deployment" for child in present[revision].workloads)
-    return not has and not counts.complete(revision)
+    return not has and not counts.is_complete(revision)
 
 
 def _engines(snapshot: Snapshot, intent: Intent, revision: str, held: Held) -> list[Manifest]:
@@ -338,8 +338,8 @@ def _scale_conditions(scale: Child, role: RoleProgress, now: datetime) -> list[d
     cause no further writes.
     """
     ready, wanted = min(role.ready_groups, role.role.groups), role.role.groups
-    reason = Reason.READY if role.complete else Reason.PROGRESSING
-    condition = cond.Condition(READY, role.complete, reason, f"{ready} of {wanted} groups are ready")
+    reason = Reason.READY if role.is_complete else Reason.PROGRESSING
+    condition = cond.Condition(READY, role.is_complete, reason, f"{ready} of {wanted} groups are ready")
     return cond.format_conditions([condition], (scale.content or {}).get("conditions") or (), scale.generation, now)
 
 

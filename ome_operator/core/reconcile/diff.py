@@ -42,7 +42,7 @@ def changes(snapshot: Snapshot, intent: Intent, step: RolloutStep, want: Desired
     """Return the plan that applies objects that differ, creates objects that are missing, and deletes objects that are
     not desired any more.
     """
-    unwanted = (*step.delete, *(_prune(snapshot, step, want) if want.complete else ()))
+    unwanted = (*step.delete, *(_prune(snapshot, step, want) if want.is_complete else ()))
     gone = allowed_deletions(snapshot, want.traffic, unwanted)
     waits = (gone.again, want.traffic.again if want.traffic else None, *(held.again for held in want.held.values()))
     return Plan(
@@ -59,7 +59,7 @@ def changes(snapshot: Snapshot, intent: Intent, step: RolloutStep, want: Desired
             *_fewer(snapshot, intent, want, placing),
             *_forgotten(snapshot, intent, step),
             *_strayed(snapshot),
-            *(delete for found in snapshot.unusable for delete in discard(found)),
+            *(delete for found in snapshot.unusable_slices for delete in discard(found)),
         ),
         requeue_after=min((wait for wait in waits if wait is not None), default=None),
     )
@@ -73,14 +73,14 @@ class ExclusiveRevision(NamedTuple):
     revision: str
     guard: Guard
 
-    def guards(self, manifest: Manifest) -> bool:
+    def is_guarded(self, manifest: Manifest) -> bool:
         """Return whether this manifest is a StatefulSet of the revision, so that its creation has to be guarded."""
         mine: bool = manifest["kind"] == "StatefulSet" and manifest["metadata"]["labels"][keys.REVISION] == self.revision
         return mine
 
 
 def _alone(snapshot: Snapshot, intent: Intent, step: RolloutStep) -> ExclusiveRevision | None:
-    others = len(snapshot.revisions) > 1 or len(snapshot.slices) > 1 or snapshot.unusable
+    others = len(snapshot.revisions) > 1 or len(snapshot.slices) > 1 or snapshot.unusable_slices
     if len(step.keep) != 1 or not step.alone or not others:
         return None
     (revision,) = step.keep
@@ -105,10 +105,10 @@ def _apply(snapshot: Snapshot, manifest: Manifest, alone: ExclusiveRevision | No
     if found is not None and found.deleting:
         return None  # its deletion event triggers the next pass
     if found is not None and found.owner == snapshot.service.uid and found.owned:
-        if found.hash == wanted and snapshot.observed.intact(found):
+        if found.hash == wanted and snapshot.observed.is_intact(found):
             return None
         return Apply(_hashed(manifest, wanted), found.uid, after=_role(manifest))
-    guard = alone.guard if alone is not None and alone.guards(manifest) else None
+    guard = alone.guard if alone is not None and alone.is_guarded(manifest) else None
     return Apply(_hashed(manifest, wanted), "", guard, _before(manifest))
 
 
@@ -151,7 +151,7 @@ def _scaled_down(snapshot: Snapshot, want: Desired) -> Iterator[Delete]:
     for (revision, component), held in want.held.items():
         if revision in snapshot.slices:
             found = snapshot.slices[revision]
-            abandoned = frozenset(pod.uid for pod in found.pods if snapshot.abandoned(pod))
+            abandoned = frozenset(pod.uid for pod in found.pods if snapshot.is_abandoned(pod))
             yield from remove_extra_groups(snapshot.service.name, component, held.numbers, found, abandoned)
 
 
@@ -196,8 +196,8 @@ def _strayed(snapshot: Snapshot) -> Iterator[Delete]:
 
 def _forgotten(snapshot: Snapshot, intent: Intent, step: RolloutStep) -> list[Delete]:
     """Return the deletions of stored revisions that are beyond the history limit and that nothing uses."""
-    present = (*snapshot.slices, *(found.revision for found in snapshot.unusable))
-    used = frozenset({*present, *step.keep}) | intent.aim.used | pinned_revisions(snapshot.service.spec)
+    present = (*snapshot.slices, *(found.revision for found in snapshot.unusable_slices))
+    used = frozenset({*present, *step.keep}) | intent.aim.used_revisions | pinned_revisions(snapshot.service.spec)
     return [
         Delete("ControllerRevision", revision.child.name, revision.child.uid)
         for revision in revisions_beyond_limit(snapshot.revisions, used, HISTORY)

@@ -61,10 +61,10 @@ def report(decided: PassDecisions, work: Plan) -> Report:
         rollout=rolled_out,
         reached=_reached(decided, whole=rolled_out is not None and bool(rolled_out.status)),
         hold=rollout.hold_fields(intent.target, decided.step, stored_hold(service.status), snapshot.now),
-        updated={role: groups.have for role, groups in decided.counts.built.get(intent.target, {}).items()},
+        updated={role: groups.existing for role, groups in decided.counts.built.get(intent.target, {}).items()},
         bounded=rollout.meets_bounds(intent.target, decided.counts),
         serves=_serves(snapshot, want),
-        clock=clock.stored,
+        clock=clock.status_fields,
         drift=resolved.drift,
         tokens=sync_tokens(service, done=intent.ledger.current),
         rejected=_rejected(decided),
@@ -72,9 +72,9 @@ def report(decided: PassDecisions, work: Plan) -> Report:
         component_urls=_urls(intent, want),
         groups=preflight_status.add_findings(decided.recovery.groups, checked),
         preflight=preflight_status.condition(checked),
-        placement=decided.placing.stored,
+        placement=decided.placing.status_placement,
         held=decided.placing.held,
-        moves=decided.moving.stored,
+        moves=decided.moving.status_moves,
         moved=decided.moving.condition,
         recovered=decided.recovery.condition,
         intact=_intact(snapshot, intent, want),
@@ -174,7 +174,7 @@ def _url(service: InferenceService, intent: Intent, want: Desired) -> str:
     """Return the URL of the service. While the URL cannot be computed (for example, because the runtime no longer
     exists), return the stored URL.
     """
-    if not want.complete and (before := service.status.get("url")):
+    if not want.is_complete and (before := service.status.get("url")):
         return str(before)
     return services.url(intent.owner, want.ports[want.front]) if want.ports else ""
 
@@ -205,7 +205,7 @@ def _model(intent: Intent) -> cond.Condition | None:
         label = " and ".join(f"{part.label}=Ready" for part in here.parts)
         text = f"{message} model {model.name}; its pods wait for a node with the label {label}"
         return cond.Condition(MODEL_READY, None, Reason.NODES_UNKNOWN, text)
-    if here.enough:
+    if here.has_enough_nodes:
         return cond.Condition(MODEL_READY, True, Reason.READY, here.sentence)
     message = f"{here.sentence}: pods wait until more nodes hold it; {here.remedy}"
     return cond.Condition(MODEL_READY, False, Reason.WAITING_FOR_NODES, message)
@@ -219,7 +219,7 @@ def _rollout(decided: PassDecisions) -> cond.Condition | None:
     want, clock = decided.want, decided.clock
     if not intent.target:
         return None
-    whole = bool(want.progress) and all(one.complete for one in want.progress)
+    whole = bool(want.progress) and all(one.is_complete for one in want.progress)
     if (rejection := intent.aim.rejection) is not None:
         waits = f": {step.message}" if step.message else ""
         comes = "serves" if whole and not waits else f"is being restored{waits}"
@@ -257,7 +257,7 @@ def _way_out(service: InferenceService, intent: Intent, clock: Clock) -> str:
 
 def _failure(service: InferenceService, intent: Intent, want: Desired) -> str:
     """Return why the rollout of the target revision failed."""
-    lacks = "; ".join(one.message for one in want.progress if not one.complete) or "not all of its pods are ready"
+    lacks = "; ".join(one.message for one in want.progress if not one.is_complete) or "not all of its pods are ready"
     limit = f"{progress_deadline.time_limit(service)} (spec.rollout.readyTimeout)"
     return f"revision {intent.target} has made no progress for {limit}: {lacks}"
 
@@ -272,7 +272,7 @@ def _rejected(decided: PassDecisions) -> tuple[Mapping[str, Any], ...]:
     if clock.left != 0 or not clock.back:
         return intent.aim.rejected
     failure = _failure(snapshot.service, intent, decided.want)
-    lacks = own_lack.waiting_since(snapshot, intent, clock, decided.placing.stored)
+    lacks = own_lack.waiting_since(snapshot, intent, clock, decided.placing.status_placement)
     return (*intent.aim.rejected, intent.aim.reject(Reason.PROGRESS_DEADLINE_EXCEEDED, failure, snapshot.now, lacks))
 
 
@@ -322,7 +322,7 @@ def _without_capacity(snapshot: Snapshot, intent: Intent, want: Desired) -> Iter
     """
     if any(has_started(found) for name, found in snapshot.slices.items() if name != intent.target):
         return
-    lacking = {one.role.component for one in want.progress if not one.complete}
+    lacking = {one.role.component for one in want.progress if not one.is_complete}
     for lack in intent.fit.lacks:
         for component in lack.components:
             if component in lacking:
@@ -333,7 +333,7 @@ def _waiting(placing: GangPlan, want: Desired) -> Iterator[Problem]:
     """Yield a problem for each role with groups that wait for nodes."""
     for each in want.progress:
         groups = placing.withheld.get(each.role.component, 0)
-        if groups and not each.complete:
+        if groups and not each.is_complete:
             why = placing.waits or "admission, because the service has just released nodes or others are ahead of it"
             of = f" ({groups} of {each.role.groups} groups)" if each.role.groups > 1 else ""
             before = f"; at the last attempt, pods could not be created: {placing.refused}" if placing.refused else ""

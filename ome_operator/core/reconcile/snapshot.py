@@ -30,16 +30,16 @@ class Snapshot:
     def slices(self) -> Mapping[str, Slice]:
         """The slice of each revision: its workloads and pods on the cluster. Pods of a former service of the same name are
         included, because they hold accelerators too. Copies of pods, and pods of other controllers, are not included.
-        Slices of `restored` revisions are left out.
+        Slices of `restored_revisions` revisions are left out.
         """
-        return {name: found for name, found in self._all_slices.items() if name not in self.restored}
+        return {name: found for name, found in self._all_slices.items() if name not in self.restored_revisions}
 
     @cached_property
     def _all_slices(self) -> Mapping[str, Slice]:
         return slices.slices(self.observed, self.service.uid)
 
     @cached_property
-    def restored(self) -> Mapping[str, str]:
+    def restored_revisions(self) -> Mapping[str, str]:
         """Maps each stored revision that was restored from a backup of another namespace to that namespace. These revisions
         are never used, and none of their pods may run, because the pods would contact the ranks of the original service.
         """
@@ -53,9 +53,9 @@ class Snapshot:
         return found is not None and any(child.owner == self.service.uid for child in found.workloads)
 
     @cached_property
-    def unusable(self) -> tuple[Slice, ...]:
-        """The existing objects of the revisions in `restored`."""
-        return tuple(found for name, found in self._all_slices.items() if name in self.restored)
+    def unusable_slices(self) -> tuple[Slice, ...]:
+        """The existing objects of the revisions in `restored_revisions`."""
+        return tuple(found for name, found in self._all_slices.items() if name in self.restored_revisions)
 
     @cached_property
     def pods(self) -> tuple[Pod, ...]:
@@ -72,11 +72,11 @@ class Snapshot:
         """The stored inputs of each revision, the oldest revision first."""
         return slices.inputs(self.revisions)
 
-    def started(self, revision: str) -> bool:
+    def has_engines(self, revision: str) -> bool:
         """Return whether a revision has engines on the cluster, or is about to get them."""
         return revision in self.slices and slices.has_started(self.slices[revision])
 
-    def lost(self, node: str) -> bool:
+    def is_node_lost(self, node: str) -> bool:
         """Return whether a node is gone or its kubelet does not report, so that the deletions of its pods are not
         confirmed.
 
@@ -86,11 +86,11 @@ class Snapshot:
             bool(node) and self.deps.policy.sees_cluster and (node not in self.deps.nodes or not self.deps.nodes[node].alive)
         )
 
-    def abandoned(self, pod: Pod) -> bool:
+    def is_abandoned(self, pod: Pod) -> bool:
         """Return whether a pod should have ended by now, but its node is lost and cannot confirm that it has."""
-        return pod.deleting and self.lost(pod.node) and quantity.moment(pod.ends, self.now) is not None
+        return pod.deleting and self.is_node_lost(pod.node) and quantity.moment(pod.ends, self.now) is not None
 
-    def made(self, revision: str) -> bool:
+    def has_statefulset(self, revision: str) -> bool:
         """Return whether a StatefulSet of a revision exists."""
         return revision in self.slices and any(one.kind == "StatefulSet" for one in self.slices[revision].workloads)
 

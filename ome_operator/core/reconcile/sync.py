@@ -68,21 +68,21 @@ def _left_alone(snapshot: Snapshot) -> Plan | None:
     return None
 
 
-def _worked_on(snapshot: Snapshot, as_written: InferenceService, held: Hold | None) -> Plan:
+def _worked_on(snapshot: Snapshot, as_written: InferenceService, hold: Hold | None) -> Plan:
     """Return the plan for a service. If the service is held (frozen or observed), the plan is reduced to the effects that
     may be carried out, and its status lists the others.
     """
-    decided = _decide(snapshot, as_written, frozen=held is not None)
+    decided = _decide(snapshot, as_written, frozen=hold is not None)
     work = _work(decided)
     found = report(decided, work)
-    if held is None:
+    if hold is None:
         return _with_status(decided, work, status(found))
-    plan = _with_status(decided, work, status(plan_filter.hold_report(found, held, snapshot)))
-    less = plan_filter.allowed_plan(plan, held, snapshot)
-    recycled = (f"recycle {group}" for group in decided.recovery.begun)
+    plan = _with_status(decided, work, status(plan_filter.hold_report(found, hold, snapshot)))
+    less = plan_filter.allowed_plan(plan, hold, snapshot)
+    recycled = (f"recycle {group}" for group in decided.recovery.recycled_groups)
     steps = [*_ways(snapshot, decided.intent), *plan_filter.suppressed_steps(plan, less), *recycled]
-    done = with_hold(less, snapshot.service.status, held, snapshot.service.generation, snapshot.now, steps)
-    return replace(done, urgent=decided.recovery.urgent or is_urgent(snapshot.service.status, done.status))
+    done = with_hold(less, snapshot.service.status, hold, snapshot.service.generation, snapshot.now, steps)
+    return replace(done, urgent=decided.recovery.is_urgent or is_urgent(snapshot.service.status, done.status))
 
 
 def _decide(snapshot: Snapshot, as_written: InferenceService, *, frozen: bool) -> PassDecisions:
@@ -133,20 +133,20 @@ def _work(decided: PassDecisions) -> Plan:
     return replace(
         written,
         check=intent.check,
-        look=intent.look,
+        look=intent.capacity_checks,
         apply_status=want.scale_status,
         patch=(*written.patch, *moving.patch),
         delete=(*written.delete, *recovery.delete, *moving.delete),
         scale=zero.wake_patches(snapshot, decided.zero, intent.groups) or by_schedule,
         recycle=recovery.recycle,
         pulls=intent.pulls.active,
-        nodes=intent.fit.asked or placing.claim is not None or moving.asks,
+        nodes=intent.fit.asked or placing.claim is not None or moving.depends_on_nodes,
         claim=placing.claim,
         demand=demand.task(decided),
         watch_failures=want.missing,
         requeue_after=_earliest(
             written.requeue_after,
-            decided.clock.again,
+            decided.clock.seconds_until_pass,
             recovery.again,
             placing.again,
             intent.fit.again,
@@ -167,13 +167,13 @@ def _with_status(decided: PassDecisions, work: Plan, new_status: dict[str, Any])
     failed = intent.aim.rejection is not None or decided.clock.left == 0 or _refused(new_status)
     earlier = snapshot.slices.keys() | shared_edits.whole_before(new_status)
     mistaken = _refused(new_status) and shared_edits.edited_itself(intent.aim.wish, earlier, intent.data)
-    lacks = own_lack.waiting_since(snapshot, intent, decided.clock, decided.placing.stored) if waits else None
+    lacks = own_lack.waiting_since(snapshot, intent, decided.clock, decided.placing.status_placement) if waits else None
     if lacks is None and intent.aim.rejection is not None:
         lacks = own_lack.when_rejected(intent.aim.rejection, snapshot.now)
     return replace(
         work,
         status=new_status,
-        urgent=recovery.urgent or is_urgent(before, new_status),
+        urgent=recovery.is_urgent or is_urgent(before, new_status),
         events=(*recovery.events, *events(before.get("conditions") or (), new_status["conditions"])),
         rolls=bool(waits) and (step.rolls or step.keep == (intent.target,)),
         stands=shared_edits.edit_states(
@@ -209,24 +209,26 @@ def _ways(snapshot: Snapshot, intent: Intent) -> Iterator[str]:
 def with_hold(
     plan: Plan,
     before: Mapping[str, Any],
-    held: Hold | None,
+    hold: Hold | None,
     generation: int,
     now: datetime,
     steps: Iterable[str] | None = None,
 ) -> Plan:
     """Return the plan with the condition Frozen in its status. The condition lists the `steps` that are not carried out.
 
-    `before` is the stored status. If `held` is None, the status has no condition Frozen.
+    `before` is the stored status. If `hold` is None, the status has no condition Frozen.
     """
-    new_status = plan_filter.with_frozen_condition(plan.status, before, held, steps, generation, now)
-    return replace(plan, status=new_status, events=() if held is not None and held.observed else plan.events)
+    new_status = plan_filter.with_frozen_condition(plan.status, before, hold, steps, generation, now)
+    return replace(plan, status=new_status, events=() if hold is not None and hold.is_observe_mode else plan.events)
 
 
 def _former(snapshot: Snapshot) -> str:
     """Return why the service must not be changed: an older version of the operator made its objects in a form that this
     version does not support. "" if there is no such object.
     """
-    found = {one.name for one in snapshot.revisions if revisions.is_former_format(one) and snapshot.made(one.name)}
+    found = {
+        one.name for one in snapshot.revisions if revisions.is_former_format(one) and snapshot.has_statefulset(one.name)
+    }
     found |= {name for name, present in snapshot.slices.items() if any(map(has_former_name, present.workloads))}
     if not found:
         return ""

@@ -35,35 +35,35 @@ class Group(NamedTuple):
         return self.pods.get(0)
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether every rank has a pod, and no pod has ended or is being deleted."""
         return len(self.pods) == self.size and not any(pod.deleting or pod.over for pod in self.pods.values())
 
     @property
-    def bound(self) -> bool:
+    def is_bound(self) -> bool:
         """Whether the group is complete and every pod is on a node."""
-        return self.complete and all(pod.node for pod in self.pods.values())
+        return self.is_complete and all(pod.node for pod in self.pods.values())
 
     @property
-    def held(self) -> bool:
+    def is_held_by_preflight(self) -> bool:
         """Whether the preflight check of a rank, in mode Require, prevents its engine from starting."""
         return any(pod.preflight is not None and pod.preflight.held for pod in self.pods.values())
 
     @property
-    def apart(self) -> bool:
+    def is_split_by_preflight(self) -> bool:
         """Whether a preflight check holds one rank while the engine of another rank runs. Engines can only join if they
         all start together.
         """
-        return self.held and any(pod.running for pod in self.pods.values())
+        return self.is_held_by_preflight and any(pod.running for pod in self.pods.values())
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         """Whether the group is complete and its leader is ready, so that its start can be recorded. The readiness of the
         other ranks does not matter, because it does not show whether they have joined.
         """
-        return self.complete and self.pods[0].ready
+        return self.is_complete and self.pods[0].ready
 
-    def marks(self) -> dict[str, str]:
+    def start_marks(self) -> dict[str, str]:
         """Return the mark (`record.mark`) of the present start of each existing pod, by rank."""
         return {str(rank): start_mark(pod) for rank, pod in sorted(self.pods.items())}
 
@@ -93,7 +93,7 @@ def view(group: Group, record: GroupRecord, spare: int = 0) -> StartComparison:
         recorded=tuple(pod for _, pod in sorted(recorded.items())),
         whole=0 in alive and len(alive) >= group.size - spare,
         ending=leader is not None and 0 in recorded and _finishes(leader) and len(alive) >= group.size - 1 - spare,
-        restarting=group.complete and all(pod.uid[:UID] == uid_of(record, rank) for rank, pod in group.pods.items()),
+        restarting=group.is_complete and all(pod.uid[:UID] == uid_of(record, rank) for rank, pod in group.pods.items()),
     )
 
 

@@ -77,7 +77,7 @@ def _message(record: GroupRecord, group: Group, policy: RecoveryPolicy, note: st
         return ReasonedMessage(Reason.NOT_READY, f"{title}: its leader's node {node} does not report")
     if note:
         return ReasonedMessage(Reason.NOT_READY, f"{title} {note}")
-    if record.phase == NOT_READY and record.members != group.marks():
+    if record.phase == NOT_READY and record.members != group.start_marks():
         return ReasonedMessage(Reason.NOT_READY, f"{title} is incomplete{cause}")
     if record.phase == NOT_READY:
         wait = f": it is recycled after {policy.hang:.0f} s in this state" if policy.recycles and not frozen else ""

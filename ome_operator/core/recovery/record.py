@@ -73,11 +73,11 @@ class GroupRecord:
     start: dict[str, Any] | None = None
     """The last start, in the format of `status.groups[].start`; None if it was not seen."""
 
-    def to(self, phase: str, now: datetime) -> "GroupRecord":
+    def in_phase(self, phase: str, now: datetime) -> "GroupRecord":
         """Return the record with the phase `phase`. `since` changes only if the phase changes."""
         return self if phase == self.phase and self.since else replace(self, phase=phase, since=quantity.rfc3339(now))
 
-    def believed(self, now: datetime) -> "GroupRecord":
+    def without_future_times(self, now: datetime) -> "GroupRecord":
         """Return the record with `now` in place of times in the future. A time is in the future if a clock was set back. A
         timeout that is measured from such a time would end too late.
         """

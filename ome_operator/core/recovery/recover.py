@@ -52,7 +52,7 @@ class RoleGroups(NamedTuple):
     size: int
     numbers: tuple[int, ...]
     """The numbers of these groups."""
-    stem: str
+    statefulset_prefix: str
     """Common prefix of the names of the StatefulSets of these groups."""
     scale: tuple[str, int] | None
     """Name and replicas of the RoleScale of the component; None if it has none."""
@@ -71,12 +71,12 @@ class Recovery:
     """Forced deletions of pods that stay Terminating on lost nodes."""
     events: tuple[Event, ...] = ()
     condition: Condition | None = None
-    urgent: bool = False
+    is_urgent: bool = False
     """Whether a recycle begins, or a group that was ready before has changed its phase. The status must then be written
     at once."""
     again: float | None = None
     """Seconds until the next pass if no event triggers a pass before; None if no pass is due."""
-    begun: tuple[str, ...] = ()
+    recycled_groups: tuple[str, ...] = ()
     """Names, in messages, of the groups whose recycle is announced in this pass."""
 
 
@@ -96,7 +96,7 @@ def recover(snapshot: Snapshot, intent: Intent, held: Held, *, frozen: bool = Fa
     found = {one.name: (one, role) for role in roles for one in _groups(snapshot, role)}
     groups = {name: group for name, (group, _) in found.items()}
     steps, systemic = _steps(groups, before, policies, snapshot)
-    force = _forced(snapshot.pods, policies, snapshot.lost, now)
+    force = _forced(snapshot.pods, policies, snapshot.is_node_lost, now)
     seen = {name: snapshot.observed.starts.get(group.leader.uid) for name, group in groups.items() if group.leader}
     after = {
         name: with_start(groups[name], before.get(name), with_expectation(step.record, before.values()), seen.get(name), now)
@@ -117,9 +117,9 @@ def recover(snapshot: Snapshot, intent: Intent, held: Held, *, frozen: bool = Fa
         delete=force.delete,
         events=() if frozen else tuple(messages.event(after[name], groups[name]) for name in begun),
         condition=messages.condition(after, groups, policies, [*systemic, *force.stuck], notes, frozen=frozen),
-        urgent=not frozen and (bool(begun) or any(_moved(before.get(name), one) for name, one in after.items())),
+        is_urgent=not frozen and (bool(begun) or any(_moved(before.get(name), one) for name, one in after.items())),
         again=min(waits, default=None),
-        begun=tuple(f"{groups[name].title} of revision {groups[name].revision}" for name in begun),
+        recycled_groups=tuple(f"{groups[name].title} of revision {groups[name].revision}" for name in begun),
     )
 
 
@@ -152,7 +152,7 @@ def _steps(
     for component in dict.fromkeys(one.component for one in groups.values()):
         mine = [one for one in groups.values() if one.component == component]
         silences = snapshot.observed.silences
-        made, systemic = advance_groups(mine, before, policies[component], snapshot.lost, snapshot.now, silences)
+        made, systemic = advance_groups(mine, before, policies[component], snapshot.is_node_lost, snapshot.now, silences)
         steps |= made
         messages += systemic
     return steps, messages
@@ -192,10 +192,10 @@ def _groups(snapshot: Snapshot, role: RoleGroups) -> list[Group]:
             for pod in members.values()
             if (found := sets[pod.uid]) and found.template and pod.template and pod.template != found.template
         ]
-        settled = all(observed.intact(found) for found in sets.values() if found is not None)
+        settled = all(observed.is_intact(found) for found in sets.values() if found is not None)
         out.append(
             Group(
-                name=names.leader_pod(role.stem, number),
+                name=names.leader_pod(role.statefulset_prefix, number),
                 component=role.component,
                 revision=role.revision,
                 number=number,
@@ -278,7 +278,7 @@ def scope(snapshot: Snapshot, intent: Intent, held: Held) -> list[RoleGroups]:
                 title=role_title(component, keys.DECODER in roles),
                 size=roles[component].size,
                 numbers=retained.numbers,
-                stem=names.object_prefix(intent.owner.name, component, revision),
+                statefulset_prefix=names.object_prefix(intent.owner.name, component, revision),
                 scale=(scale.name, scale.replicas) if scale is not None else None,
             )
         )

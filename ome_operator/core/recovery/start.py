@@ -54,9 +54,9 @@ DIGITS = 1
 
 
 def with_start(
-    group: Group, before: GroupRecord | None, record: GroupRecord, seen: LeaderStart | None, now: datetime
+    group: Group, before: GroupRecord | None, record: GroupRecord, leader_start: LeaderStart | None, now: datetime
 ) -> GroupRecord:
-    """Return the record with the last start of its group. `before` is the stored record, and `seen` the times of the
+    """Return the record with the last start of its group. `before` is the stored record, and `leader_start` the times of the
     leader's start that the registries have observed.
     """
     leader = group.leader
@@ -67,12 +67,12 @@ def with_start(
         return record if is_recorded else replace(record, start=None)
     if not is_recorded:
         found = _of_pods(group, leader)
-        return replace(record, start=None if found is None else _completed(found, leader, seen))
+        return replace(record, start=None if found is None else _completed(found, leader, leader_start))
     if not record.start:
         return record
-    if record.start.get("time") != leader.times.ready or seen is None:
+    if record.start.get("time") != leader.times.ready or leader_start is None:
         return record  # the leader was unready meanwhile, which is no start
-    return replace(record, start=_completed(record.start, leader, seen))
+    return replace(record, start=_completed(record.start, leader, leader_start))
 
 
 def with_expectation(record: GroupRecord, others: Iterable[GroupRecord]) -> GroupRecord:
@@ -130,19 +130,22 @@ def _slowest(name: str, found: Iterable[tuple[float | None, int]], size: int) ->
     return {"name": name, "seconds": _rounded(seconds)} | ({"rank": -rank} if size > 1 else {})
 
 
-def _completed(start: Mapping[str, Any], leader: Pod, seen: LeaderStart | None) -> dict[str, Any]:
+def _completed(start: Mapping[str, Any], leader: Pod, leader_start: LeaderStart | None) -> dict[str, Any]:
     """Return the start together with the parts that have become known since it was stored."""
     parts = {part["name"]: part for part in start["parts"]}
-    for name, seconds in _of_engine(leader, seen).items() if seen is not None else ():
+    for name, seconds in _of_engine(leader, leader_start).items() if leader_start is not None else ():
         if name not in parts and seconds is not None:
             parts[name] = {"name": name, "seconds": _rounded(seconds)}
     return {**start, "parts": [parts[name] for name in PARTS if name in parts]}
 
 
-def _of_engine(leader: Pod, seen: LeaderStart) -> dict[str, float | None]:
-    own, reported = seen.parts.get("own"), {name: seen.parts.get(name) for name in ("weights", "cache", "graphs")}
+def _of_engine(leader: Pod, leader_start: LeaderStart) -> dict[str, float | None]:
+    own, reported = (
+        leader_start.parts.get("own"),
+        {name: leader_start.parts.get(name) for name in ("weights", "cache", "graphs")},
+    )
     ready, nan = _seconds(leader.times.ready), float("nan")
-    answers, healthy, listed, succeeded = (nan if at is None else at for at in seen[1:])
+    answers, healthy, listed, succeeded = (nan if at is None else at for at in leader_start[1:])
     return {
         **reported,
         "imports": None if own is None else _part(_seconds(leader.times.began) + own, answers),

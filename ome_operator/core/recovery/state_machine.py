@@ -97,7 +97,7 @@ def advance(group: Group, record: GroupRecord, ground: GroupInputs) -> Transitio
     return _broken(group, _with_failure(group, record, ground), seen, ground)
 
 
-def _met(group: Group, record: GroupRecord, seen: StartComparison, spare: int) -> bool:
+def _met(group: Group, record: GroupRecord, start_comparison: StartComparison, spare: int) -> bool:
     """Return whether a leader other than the recorded leader is ready, so that a new start of the group is recorded. If the
     leader has probes, its readiness proves that every rank has joined it, including ranks whose start is the recorded one.
     The readiness of a leader without probes does not show whether such ranks have joined it.
@@ -107,7 +107,11 @@ def _met(group: Group, record: GroupRecord, seen: StartComparison, spare: int) -
     ready for the first time, its pods may come from any template, except for restored pods, which contact the ranks of
     another namespace.
     """
-    if not group.ready or group.pods[0] in seen.recorded or (seen.recorded and not group.pods[0].probed):
+    if (
+        not group.is_ready
+        or group.pods[0] in start_comparison.recorded
+        or (start_comparison.recorded and not group.pods[0].probed)
+    ):
         return False
     if sum(not pod.running for pod in group.pods.values()) > spare:
         return False  # the leader notices the end of a rank only some seconds later
@@ -116,11 +120,11 @@ def _met(group: Group, record: GroupRecord, seen: StartComparison, spare: int) -
     return group.settled and not _drifted(group, record)
 
 
-def _came_back(group: Group, record: GroupRecord, seen: StartComparison) -> bool:
+def _came_back(group: Group, record: GroupRecord, start_comparison: StartComparison) -> bool:
     """Return whether the pods of a group that was to be recycled serve after all, and were created from the template of
     their revision. For a start that was never ready, the readiness of the leader counts only if the leader has a probe.
     """
-    if not (seen.whole and group.ready):
+    if not (start_comparison.whole and group.is_ready):
         return False  # the leader may be gone already
     proven = bool(record.ready_since) or (group.settled and group.pods[0].probed)
     return proven and not _drifted(group, record)
@@ -136,12 +140,14 @@ def _with_failure(group: Group, record: GroupRecord, ground: GroupInputs) -> Gro
 
 
 def _recorded(group: Group, record: GroupRecord, now: datetime) -> GroupRecord:
-    """Return the record after a new start of the group. The caller has checked that the group is ready (`Group.ready`)."""
+    """Return the record after a new start of the group. The caller has checked that the group is ready
+    (`Group.is_ready`).
+    """
     return replace(
-        record.to(READY, now),
+        record.in_phase(READY, now),
         incarnation=record.incarnation + 1,
         ready_since=quantity.rfc3339(now),
-        members=group.marks(),
+        members=group.start_marks(),
         node=group.pods[0].node,
     )
 
@@ -150,12 +156,12 @@ def _watched(group: Group, record: GroupRecord, ground: GroupInputs) -> Transiti
     """Return the next state of a group that is never recycled, because its pods are left to the kubelet and the
     StatefulSets.
     """
-    if group.ready:
-        same = record.phase == READY and record.members == group.marks()
+    if group.is_ready:
+        same = record.phase == READY and record.members == group.start_marks()
         return Transition(record if same else _recorded(group, _with_failure(group, record, ground), ground.now))
-    if record.incarnation and group.bound:
-        return Transition(_with_failure(group, record, ground).to(NOT_READY, ground.now))
-    return Transition(_with_failure(group, record, ground).to(STARTING if group.bound else PENDING, ground.now))
+    if record.incarnation and group.is_bound:
+        return Transition(_with_failure(group, record, ground).in_phase(NOT_READY, ground.now))
+    return Transition(_with_failure(group, record, ground).in_phase(STARTING if group.is_bound else PENDING, ground.now))
 
 
 def _coming(group: Group, record: GroupRecord, ground: GroupInputs) -> Transition:
@@ -163,14 +169,14 @@ def _coming(group: Group, record: GroupRecord, ground: GroupInputs) -> Transitio
     if (record.incarnation or group.copied) and (strange := _drifted(group, record)):
         why = "it was created from a template that does not belong to the revision of the group"
         failure = {**group_failure(group, DRIFTED, why, ground.now), "podName": strange}
-        return _recycle(record, failure, ground, group.marks())
-    if not group.bound:
-        return Transition(record.to(PENDING, ground.now))
-    if group.held and not group.apart:  # no timeout: a restart would have the same result
-        return Transition(record.to(HELD, ground.now))
-    record = record.to(STARTING, ground.now)
+        return _recycle(record, failure, ground, group.start_marks())
+    if not group.is_bound:
+        return Transition(record.in_phase(PENDING, ground.now))
+    if group.is_held_by_preflight and not group.is_split_by_preflight:  # no timeout: a restart would have the same result
+        return Transition(record.in_phase(HELD, ground.now))
+    record = record.in_phase(STARTING, ground.now)
     limit, why = ground.policy.start, f"the group did not become ready within {ground.policy.start:.0f} s"
-    if group.apart:
+    if group.is_split_by_preflight:
         why = (
             "one rank waits in its preflight check while the engine of another rank runs, so they cannot connect to "
             "each other"
@@ -179,7 +185,7 @@ def _coming(group: Group, record: GroupRecord, ground: GroupInputs) -> Transitio
     left = limit - seconds_since(record.since, ground.now)
     if left > 0:
         return Transition(record, left)
-    return _recycle(record, start_failure(group, why, ground.now), ground, group.marks())
+    return _recycle(record, start_failure(group, why, ground.now), ground, group.start_marks())
 
 
 def _drifted(group: Group, record: GroupRecord) -> str:
@@ -198,18 +204,20 @@ def _whole(group: Group, record: GroupRecord, ground: GroupInputs) -> Transition
     it hangs.
     """
     now, policy = ground.now, ground.policy
-    if group.ready and not record.ready_since:
+    if group.is_ready and not record.ready_since:
         return Transition(_recorded(group, record, now))
     leader = group.pods[0]
     if leader.ready and not ground.is_silent:
         return _ready(_replaced(group, record, ground), now)
     if ground.lost(leader.node):
-        return Transition(record.to(NODE_LOST, now))
+        return Transition(record.in_phase(NODE_LOST, now))
     if ground.systemic:
-        return Transition(record.to(SYSTEMIC, now))  # the timeout of the group starts again when the systemic fault is over
+        return Transition(
+            record.in_phase(SYSTEMIC, now)
+        )  # the timeout of the group starts again when the systemic fault is over
     if leader.ready:
-        return _silent(group, record.to(SILENT, now), ground)
-    record = record.to(NOT_READY, now)
+        return _silent(group, record.in_phase(SILENT, now), ground)
+    record = record.in_phase(NOT_READY, now)
     if ground.silence is not None and ground.silence.is_paused:
         return Transition(record, RARE_TURN, "is not ready, because its token generation is paused, so it is not recycled")
     left = policy.hang - max(seconds_since(record.since, now), _silent_for(record, ground) if not _spared(ground) else 0.0)
@@ -261,7 +269,7 @@ def _ready(record: GroupRecord, now: datetime) -> Transition:
     counted as recycles in a row.
     """
     if record.phase != READY:
-        record = replace(record.to(READY, now), ready_since=quantity.rfc3339(now))
+        record = replace(record.in_phase(READY, now), ready_since=quantity.rfc3339(now))
     left = STABLE - seconds_since(record.ready_since, now)
     if not record.in_a_row:
         return Transition(record)
@@ -272,29 +280,29 @@ def _replaced(group: Group, record: GroupRecord, ground: GroupInputs) -> GroupRe
     """Return the record with the new starts of ranks that the engine survived losing, once these ranks are ready again."""
     if not ground.policy.spare:
         return record
-    back = {rank: one for rank, one in group.marks().items() if group.pods[int(rank)].ready}
+    back = {rank: one for rank, one in group.start_marks().items() if group.pods[int(rank)].ready}
     if record.members | back == record.members:
         return record
     return replace(_with_failure(group, record, ground), members={**record.members, **back})
 
 
-def _broken(group: Group, record: GroupRecord, seen: StartComparison, ground: GroupInputs) -> Transition:
+def _broken(group: Group, record: GroupRecord, start_comparison: StartComparison, ground: GroupInputs) -> Transition:
     """Return the next state of a group that has lost a part of its recorded start. The group is recycled unless it may
     still recover by itself.
     """
     now = ground.now
-    if seen.restarting:
-        record = record.to(RESTARTING, now)
+    if start_comparison.restarting:
+        record = record.in_phase(RESTARTING, now)
         left = ground.policy.self_heal - seconds_since(record.since, now)
         if left > 0:
             return Transition(record, left)
         # A leader without probes is Ready whether or not it has joined its ranks, so it is deleted with them.
-        if group.ready and group.pods[0] not in seen.recorded:
-            return _recycle(record, record.failure, ground, group.marks())
-    elif seen.ending and group.leader is not None:
+        if group.is_ready and group.pods[0] not in start_comparison.recorded:
+            return _recycle(record, record.failure, ground, group.start_marks())
+    elif start_comparison.ending and group.leader is not None:
         left = -seconds_since(group.leader.ends, now)
         if left > 0:
-            return Transition(record.to(NOT_READY, now), left)
+            return Transition(record.in_phase(NOT_READY, now), left)
     return _recycle(record, record.failure, ground)
 
 
@@ -309,12 +317,12 @@ def _recycle(
     now, record = ground.now, replace(record, failure=failure)
     gone = record if never_ready is None else replace(record, members=never_ready, ready_since="")
     if _exhausted(record, ground.policy):
-        return Transition(gone.to(FAILED, now))
+        return Transition(gone.in_phase(FAILED, now))
     if (left := recycle_pause(record.in_a_row) - seconds_since(record.recycled_at, now)) > 0:
         is_kept = record.phase in (STARTING, RESTARTING, SILENT)
-        return Transition(record if is_kept else record.to(NOT_READY, now), left)
+        return Transition(record if is_kept else record.in_phase(NOT_READY, now), left)
     gone = replace(gone, recycles=record.recycles + 1, in_a_row=record.in_a_row + 1, recycled_at=quantity.rfc3339(now))
-    return Transition(gone.to(RECYCLING, now))
+    return Transition(gone.in_phase(RECYCLING, now))
 
 
 def _exhausted(record: GroupRecord, policy: RecoveryPolicy) -> bool:

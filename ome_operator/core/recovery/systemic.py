@@ -40,13 +40,13 @@ def advance_groups(
     no probes, or whose token generation is paused, to the reports of the registries about this leader.
     """
     stored = {one.name: before.get(one.name) or _new(one) for one in groups}
-    records = {name: record.believed(now) for name, record in stored.items()}
+    records = {name: record.without_future_times(now) for name, record in stored.items()}
     stopped = {one.name: silences[one.leader.uid] for one in groups if one.leader and one.leader.uid in silences}
     down = [one for one in groups if _is_down(one, records[one.name], policy, stopped.get(one.name))]
     known = [one for one in groups if records[one.name].incarnation]
     systemic = len(down) > 1 and 2 * len(down) >= len(known)
     pending = any(_pending(one, now) for one in records.values())
-    serving = [one for one in groups if one.ready and one.name not in stopped]
+    serving = [one for one in groups if one.is_ready and one.name not in stopped]
     per_revision = Counter(one.revision for one in serving)
     answers = {one.name for one in serving}
     steps: dict[str, Transition] = {}

@@ -61,7 +61,7 @@ class RankContext(NamedTuple):
     context: Context
     composed: ComposedPods
     """The composed pods of the group. Its labels and annotations are those of the rank that is rendered."""
-    leads: bool
+    is_leader: bool
 
     @property
     def annotations(self) -> Mapping[str, str]:
@@ -81,7 +81,7 @@ that it gets, and returns it unchanged if the rank does not need the extension."
 
 def leader(context: Context, composed: ComposedPods) -> Manifest:
     """Return the pod template of rank 0."""
-    return _template(RankContext(context, composed, leads=True), composed.leader, {keys.WORKER_INDEX: "0"})
+    return _template(RankContext(context, composed, is_leader=True), composed.leader, {keys.WORKER_INDEX: "0"})
 
 
 def worker(context: Context, composed: ComposedPods) -> Manifest:
@@ -91,7 +91,7 @@ def worker(context: Context, composed: ComposedPods) -> Manifest:
     if composed.worker is None:
         raise ValueError("a group of a single pod has no workers")
     own = composed._replace(labels=composed.worker_labels, annotations=composed.worker_annotations)
-    return _template(RankContext(context, own, leads=False), composed.worker, {})
+    return _template(RankContext(context, own, is_leader=False), composed.worker, {})
 
 
 def traces_refusal(context: Context, composed: ComposedPods) -> str:
@@ -129,7 +129,7 @@ def _environment(pod: Manifest, rank: RankContext) -> Manifest:
     class.
     """
     context, composed = rank.context, rank.composed
-    group = _leader_env(context, composed) if rank.leads else _worker_env(context, composed)
+    group = _leader_env(context, composed) if rank.is_leader else _worker_env(context, composed)
     model = [
         {"name": "MODEL_PATH", "value": context.weights[0]["path"]},
         {"name": "PARALLELISM_SIZE", "value": str(_parallelism(context, composed))},
@@ -173,7 +173,7 @@ def _defaults(pod: Manifest, rank: RankContext) -> Manifest:
     spec = dict(pod)
     spec.setdefault("automountServiceAccountToken", False)
     spec.setdefault("enableServiceLinks", False)
-    if rank.composed.timeout and rank.leads:
+    if rank.composed.timeout and rank.is_leader:
         spec.setdefault("terminationGracePeriodSeconds", max(30, rank.composed.timeout + DRAIN_MARGIN))
     return {
         **spec,
@@ -182,7 +182,7 @@ def _defaults(pod: Manifest, rank: RankContext) -> Manifest:
 
 
 def _probes(pod: Manifest, rank: RankContext) -> Manifest:
-    return probes.with_probes(pod, port(pod["containers"][0]) if rank.leads else None)
+    return probes.with_probes(pod, port(pod["containers"][0]) if rank.is_leader else None)
 
 
 def _traces(pod: Manifest, rank: RankContext) -> Manifest:
@@ -196,13 +196,13 @@ def _traces(pod: Manifest, rank: RankContext) -> Manifest:
 
 def _compile_cache(pod: Manifest, rank: RankContext) -> Manifest:
     context, composed = rank.context, rank.composed
-    written = composed.leader if rank.leads else composed.worker
+    written = composed.leader if rank.is_leader else composed.worker
     if not context.caches or written is None:
         return pod
     main = command_line(written["containers"][0], context)
     command = [main.get(field) for field in ("image", "command", "args", "env")]
     settings = context.accelerator.get("env"), _parallelism(context, composed)
-    identity = [context.service, composed.component, rank.leads, composed.size, *command, *settings]
+    identity = [context.service, composed.component, rank.is_leader, composed.size, *command, *settings]
     directory = compile_caches.directory(context.caches, context.namespace, identity)
     return compile_caches.with_cache(pod, directory, port(rank.leader, 0))
 

@@ -22,7 +22,7 @@ class Groups(NamedTuple):
     """Port on which leaders serve HTTP."""
     pods: int
     """Pods per group."""
-    stem: str
+    statefulset_prefix: str
     """Prefix of the names of the role's StatefulSets. The registry accepts a pod as a worker only if a StatefulSet with
     this prefix owns the pod."""
 
@@ -99,7 +99,9 @@ def _container(owner: meta.Owner, revision: str, router: SglangRouter, settings:
     ]
     for role in settings.roles:
         kind = TYPES[role.component] if router.pd else "regular"
-        args.append(f"--role={role.component}:{kind}:{router.worker_port or role.port}:{role.pods}:{role.stem}")
+        args.append(
+            f"--role={role.component}:{kind}:{router.worker_port or role.port}:{role.pods}:{role.statefulset_prefix}"
+        )
     args += [f"--bootstrap-port={settings.bootstrap_port}"] if router.pd else []
     args += [f"--key={router.key}"] if router.key not in ("", router_key.REFERENCE) else []
     args += [f"--worker-key={router.worker_key}"] if router.worker_key else []

@@ -150,14 +150,14 @@ def replacement(above: Component | None, below: Component | None) -> Manifest:
     }
 
 
-def advice(router: Component | None, where: str) -> list[str]:
-    """Return a list with a sentence if the type of a router's `deploymentStrategy` is unknown, otherwise []. `where` is the
-    field path of the router.
+def advice(router: Component | None, location: str) -> list[str]:
+    """Return a list with a sentence if the type of a router's `deploymentStrategy` is unknown, otherwise []. `location` is
+    the field path of the router.
     """
     strategy = router.deployment_strategy if router is not None else None
     if strategy is None or strategy.type in (None, ROLLING, RECREATE):
         return []
-    return [f"{where}.deploymentStrategy.type {strategy.type} is unknown: write {ROLLING} or {RECREATE}"]
+    return [f"{location}.deploymentStrategy.type {strategy.type} is unknown: write {ROLLING} or {RECREATE}"]
 
 
 def split_cache_warning(composed: ComposedPods, replicas: int) -> list[str]:

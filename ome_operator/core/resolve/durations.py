@@ -19,10 +19,10 @@ WEEK = 7 * 86400.0
 class DurationLimits(NamedTuple):
     """The range of a duration in seconds, and what happens outside of it."""
 
-    least: float
+    minimum: float
     """Shortest duration that is used; 0 if every duration is used."""
     instead: str
-    """What is used instead of a duration that is shorter than `least`."""
+    """What is used instead of a duration that is shorter than `minimum`."""
     late: str
     """Beginning of a clause about a duration of more than a week, which ends with "more than a week has passed"; "" if such
     a duration is a usual choice."""
@@ -44,7 +44,7 @@ COOL_DOWN = DurationLimits(0.0, "", "no group is removed before")
 def usable_seconds(written: str | None, limits: DurationLimits) -> float | None:
     """Return the duration `written` in seconds; None if it is unset, or shorter than `limits.least`."""
     found = None if written is None else quantity.seconds(written)
-    return found if found is not None and found >= limits.least else None
+    return found if found is not None and found >= limits.minimum else None
 
 
 def advice(service: InferenceService, runtime: Runtime | None) -> tuple[str, ...]:
@@ -91,7 +91,7 @@ def _sentence(field: str, written: str | None, limits: DurationLimits) -> Iterat
     if written is None:
         return
     seconds = quantity.seconds(written)
-    if seconds < limits.least:
+    if seconds < limits.minimum:
         yield f"{field} is {written}, which is not used because it is too short: {limits.instead} is used, write 1s or more"
     elif seconds > WEEK and limits.late:
         yield f"{field} is {written}, so {limits.late} more than a week has passed: write 168h or less"

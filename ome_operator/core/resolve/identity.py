@@ -33,19 +33,19 @@ def equivalent(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
     return first == second
 
 
-def _align(left: Manifest, right: Manifest) -> None:
+def _align(manifest: Manifest, right: Manifest) -> None:
     """Remove differences without effect between the weights of two sets of inputs, in place: the source of weights if only
     one side contains it, and paths that differ only in their defaults (`_placed`).
 
     Earlier operators did not store the source of weights, and only model agents use the source.
     """
     for part, several in (("model", False), ("base", False), ("adapters", True)):
-        if not (part in left and part in right):
+        if not (part in manifest and part in right):
             continue
-        lists = [side[part] if several else [side[part]] for side in (left, right)]
+        lists = [side[part] if several else [side[part]] for side in (manifest, right)]
         lists[0] = [_placed(stored, new) for stored, new in zip(*lists, strict=False)] + lists[0][len(lists[1]) :]
         comparable = [(SOURCE in first) == (SOURCE in second) for first, second in zip(*lists, strict=False)]
-        for side, identities in zip((left, right), lists, strict=True):
+        for side, identities in zip((manifest, right), lists, strict=True):
             kept = [
                 weights if alike else _sourceless(weights) for weights, alike in zip(identities, comparable, strict=False)
             ]

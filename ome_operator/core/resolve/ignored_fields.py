@@ -89,15 +89,15 @@ def _ignored(kind: str, spec: Spec, annotations: Mapping[str, str], more: frozen
     return tuple(dict.fromkeys(sentences))
 
 
-def _labels(labels: Mapping[str, str], where: str) -> Iterator[str]:
+def _labels(labels: Mapping[str, str], location: str) -> Iterator[str]:
     for name in sorted(labels.keys() & LABELS_OF_OPERATOR):
-        yield _sentence(f"label {name}{where}", "the operator sets it on its pods")
+        yield _sentence(f"label {name}{location}", "the operator sets it on its pods")
 
 
-def _fields(value: Mapping[str, Any], tree: Tree, where: str) -> Iterator[str]:
+def _fields(value: Mapping[str, Any], tree: Tree, location: str) -> Iterator[str]:
     for name, below in tree.items():
         field = name.removesuffix("[]").removesuffix("{}")
-        present, path = value.get(field), f"{where}.{field}"
+        present, path = value.get(field), f"{location}.{field}"
         if not present:
             continue
         if isinstance(below, str):
@@ -117,12 +117,12 @@ def _fields(value: Mapping[str, Any], tree: Tree, where: str) -> Iterator[str]:
             yield from _fields(present, below, path)
 
 
-def _annotations(notes: Mapping[str, str], read: frozenset[str], where: str) -> Iterator[str]:
+def _annotations(notes: Mapping[str, str], read: frozenset[str], location: str) -> Iterator[str]:
     for name in sorted(notes):
         if OMES.match(name) and name not in read:
-            of_pods = "" if where else OF_PODS if any(name in known for known in READ_ON_PODS.values()) else ""
-            yield _sentence(f"annotation {name}{where}", of_pods or ANNOTATIONS.get(name, ""))
+            of_pods = "" if location else OF_PODS if any(name in known for known in READ_ON_PODS.values()) else ""
+            yield _sentence(f"annotation {name}{location}", of_pods or ANNOTATIONS.get(name, ""))
 
 
-def _sentence(what: str, hint: str) -> str:
-    return f"{what} has no effect" + (f": {hint}" if hint else "")
+def _sentence(description: str, hint: str) -> str:
+    return f"{description} has no effect" + (f": {hint}" if hint else "")

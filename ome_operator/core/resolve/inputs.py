@@ -276,8 +276,8 @@ def _chosen(
         return (kept,), None
     seen = profile_of(model, True, deps.well_known)
     selection = select(service, seen, deps)
-    if selection.best is not None:
-        return (selection.best,), None
+    if selection.selected_runtime is not None:
+        return (selection.selected_runtime,), None
     message = f"{selection.sentence(model.name)}{remedy_for_unknown_model(seen, deps)}"
     return (), Problem(RUNTIME_READY, Reason.NO_RUNTIME_FITS, message)
 
@@ -307,11 +307,11 @@ def _where(refs: tuple[Ref, ...], existing: Mapping[Ref, object]) -> str:
     return f"{ref.kind} {ref.name}" + (f" in namespace {ref.namespace}" if ref.namespace else "")
 
 
-def _not_read(where: str, service: InferenceService, kinds: _Kinds) -> str:
+def _not_read(location: str, service: InferenceService, kinds: _Kinds) -> str:
     """Return a message which states that the operator does not read cluster-wide objects, and that the user can create a
     namespaced object instead.
     """
-    return f"{where} is {NOT_READ}: apply a {kinds.here} of this name in namespace {service.namespace}"
+    return f"{location} is {NOT_READ}: apply a {kinds.here} of this name in namespace {service.namespace}"
 
 
 def _no_kind(part: str, kind: str | None, kinds: _Kinds) -> str:

@@ -51,7 +51,7 @@ class ReplicaPolicy(NamedTuple):
     that the class has decided, if any, and has at least `low` replicas (`intent.py`)."""
 
     @property
-    def scaled(self) -> bool:
+    def is_scaled(self) -> bool:
         """Whether the number of groups may be changed by something other than the spec."""
         return self.scaler in ("keda", "external") or (self.low < self.high and (self.demand or self.scaler in ("hpa", "")))
 

@@ -66,7 +66,7 @@ def applied_groups(snapshot: Snapshot, component: str) -> int | None:
 def demand_applies(service: InferenceService, policy: ReplicaPolicy) -> bool:
     """Return whether the numbers that the class Demand decides are applied to a component with this policy."""
     asked = demand_policy(service)
-    return policy.demand and policy.scaled and asked is not None and asked.mode == APPLY
+    return policy.demand and policy.is_scaled and asked is not None and asked.mode == APPLY
 
 
 def is_overridden(snapshot: Snapshot, component: str, policy: ReplicaPolicy) -> bool:
@@ -96,7 +96,12 @@ def kept_groups(snapshot: Snapshot, policies: Mapping[str, ReplicaPolicy], group
         if policy is not None and policy.unbounded:
             found[component] = number
             continue
-        if policy is None or not policy.scaled or demand_applies(snapshot.service, policy) or by_hand(snapshot, component):
+        if (
+            policy is None
+            or not policy.is_scaled
+            or demand_applies(snapshot.service, policy)
+            or by_hand(snapshot, component)
+        ):
             continue
         if scale is None or scale.deleting or scale.replicas != groups[component]:
             found[component] = number

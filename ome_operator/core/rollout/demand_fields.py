@@ -94,7 +94,7 @@ def advice(
                 f"spec.{name}.maxReplicas is not set, so the class Demand does not scale {name}: write "
                 f"spec.{name}.maxReplicas"
             )
-        elif not one.scaled:
+        elif not one.is_scaled:
             yield (
                 f"spec.{name} has the autoscaler class Demand, but its maxReplicas is not above its minReplicas, so its "
                 "number never changes: raise maxReplicas"
@@ -129,7 +129,7 @@ def _routers(policy: DemandPolicy, policies: Mapping[str, ReplicaPolicy]) -> Ite
     router = policies.get(keys.ROUTER)
     if router is None:
         return
-    if router.demand and router.scaled and policy.requests_per_router is None:
+    if router.demand and router.is_scaled and policy.requests_per_router is None:
         yield (
             f"spec.{keys.ROUTER} has the autoscaler class Demand, but the number of routers never changes without "
             f"{_FIELD}.requestsPerRouter: set it"
@@ -147,7 +147,7 @@ def _spare(policy: DemandPolicy, policies: Mapping[str, ReplicaPolicy]) -> Itera
     for name, groups in written.items():
         if not policies[name].demand:
             yield _unscaled(f"{_FIELD}.spare.{name}", name)
-        elif policies[name].scaled and groups + 1 >= policies[name].high:
+        elif policies[name].is_scaled and groups + 1 >= policies[name].high:
             yield (
                 f"{_FIELD}.spare.{name} is {groups}, but spec.{name}.maxReplicas is {policies[name].high}, so the service "
                 "always has the maximum: lower spare, or raise maxReplicas"
@@ -162,7 +162,7 @@ def _peak(field: str, peak: Peak, policies: Mapping[str, ReplicaPolicy]) -> Iter
     if not peak.minimum.dump():
         yield f"{field} is empty, so the time has no effect: write {field}.{keys.ENGINE}"
     written = {name: groups for name, groups in _numbers(peak.minimum).items() if groups and name in policies}
-    asked = {name: groups for name, groups in written.items() if policies[name].demand and policies[name].scaled}
+    asked = {name: groups for name, groups in written.items() if policies[name].demand and policies[name].is_scaled}
     for name, groups in written.items():
         if not policies[name].demand:
             yield _unscaled(f"{field}.{name}", name)

@@ -35,7 +35,7 @@ def with_dry_run(snapshot: Snapshot, intent: Intent) -> Intent:
     if not target or target not in intent.data or not others:
         return intent
     remark = snapshot.observed.remarks.get(target, "")
-    if intent.gate.reason or snapshot.started(target):
+    if intent.gate.reason or snapshot.has_engines(target):
         return _warned(intent, remark)
     router = _router(snapshot, intent, target)
     manifests = _workloads(intent, target)

@@ -123,9 +123,9 @@ def _replaced(snapshot: Snapshot, intent: Intent, counts: ReplicaCounts) -> Slic
     """
     bounds, others = counts.bounds, [found for name, found in snapshot.slices.items() if name != intent.target]
     ends = bounds.alone or any(bounds.unavailable.values())
-    if not intent.target or intent.gate.reason or intent.aim.named or snapshot.started(intent.target):
+    if not intent.target or intent.gate.reason or intent.aim.is_named or snapshot.has_engines(intent.target):
         return None
-    if counts.paused or not ends or len(others) != 1 or not counts.complete(others[0].revision):
+    if counts.paused or not ends or len(others) != 1 or not counts.is_complete(others[0].revision):
         return None
     (serving,) = others
     routed = any(child.kind == "Deployment" and not child.deleting for child in serving.workloads)

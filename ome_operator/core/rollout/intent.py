@@ -85,7 +85,7 @@ class Intent:
     """Sentences of the condition Advice about the answers of the API server to the dry run of the revision."""
     check: tuple[Check, ...] = ()
     """The dry run that the gate waits for; () if it waits for none."""
-    look: tuple[CapacityCheck, ...] = ()
+    capacity_checks: tuple[CapacityCheck, ...] = ()
     """The live read of free capacity that the gate waits for; () if it waits for none."""
     pulls: ImagePulls = NO_PULLS
 
@@ -128,7 +128,7 @@ def choose(snapshot: Snapshot, resolved: ResolvedService) -> Intent:
     refused = partial(validation.refusal, snapshot, owner, resolved)
     stored, policy = snapshot.revisions, snapshot.deps.policy
     defaults = Defaults(policy.preflight, compile_caches.root(policy))
-    directories, unusable = _directories(snapshot, resolved), snapshot.restored
+    directories, unusable = _directories(snapshot, resolved), snapshot.restored_revisions
     ledger = record(owner, resolved.inputs, stored, directories, resolved.labels, defaults, refused, unusable)
     aim = target.find_target(service, ledger.numbers)
     policies = _policies(service, resolved)
@@ -156,10 +156,10 @@ def choose(snapshot: Snapshot, resolved: ResolvedService) -> Intent:
     )
     if wanted is None:
         return intent
-    enough = intent.held is None or intent.held.enough
+    enough = intent.held is None or intent.held.has_enough_nodes
     fit = choose_exclusions(snapshot, ledger.data, aim.revision, groups, enough)
     intent = replace(intent, fit=fit, advice=(*intent.advice, *fit.advice, *_untraced(intent)))
-    if snapshot.started(aim.revision):
+    if snapshot.has_engines(aim.revision):
         return replace(intent, gate=_no_capacity(intent)) if fit.held else intent
     gate = _gate(snapshot, intent)
     return intent if gate is OPEN else replace(intent, gate=gate)
@@ -227,7 +227,7 @@ def _groups(snapshot: Snapshot, component: str, counts: ReplicaPolicy) -> int:
     A component of the class Demand without a maximum keeps the last number that the class has decided, and has at least
     minReplicas.
     """
-    if not counts.scaled:
+    if not counts.is_scaled:
         last = stored_groups(snapshot.service.status).get(component, 0) if counts.unbounded else 0
         return max(last, counts.low)
     asked = applied_groups(snapshot, component)
@@ -245,7 +245,7 @@ def _present(snapshot: Snapshot, component: str) -> int:
     the largest Deployment. The numbers are not added up over revisions, because during a rollout a group may exist in two
     revisions.
     """
-    slices = (*snapshot.slices.values(), *snapshot.unusable)
+    slices = (*snapshot.slices.values(), *snapshot.unusable_slices)
     if component == keys.ROUTER:
         workloads = (child for found in slices for child in found.workloads)
         return max((child.replicas for child in workloads if child.kind == "Deployment"), default=0)
@@ -285,7 +285,7 @@ def _gate(snapshot: Snapshot, intent: Intent) -> RolloutGate:
         return RolloutGate(Reason.PAUSED, f"revision {target} waits: spec.rollout.paused is true")
     if not snapshot.slices.keys() - {target}:
         return OPEN
-    if here is not None and not here.enough:
+    if here is not None and not here.has_enough_nodes:
         return RolloutGate(
             Reason.WAITING_FOR_MODEL, f"revision {target} waits for its weights: {here.sentence}; {here.remedy}"
         )
@@ -308,7 +308,7 @@ def _blocking(service: InferenceService, intent: Intent) -> tuple[Problem, ...]:
     rollback. Only the router is rendered from the present runtime. If the present configuration was refused, the preceding
     revision is the target, and the refusal does not block its rollout.
     """
-    if not intent.aim.named:
+    if not intent.aim.is_named:
         return tuple(problem for problem in intent.problems if problem.reason != Reason.CONFIGURATION_REFUSED)
     routerless = service.spec.router is not None and intent.router is None
     grave = {ROUTER_READY, RUNTIME_READY} if routerless else {ROUTER_READY}

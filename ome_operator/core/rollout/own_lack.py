@@ -40,7 +40,7 @@ def waiting_since(snapshot: Snapshot, intent: Intent, clock: Clock, placing: Map
     refused = any(QUOTA in why for key, why in snapshot.observed.failures.items() if key in keys)
     if not (homeless or refused or placing.get("waiting")) or not _asks_alike(snapshot, intent):
         return None
-    began = clock.stored.get("since") or placing.get("first")
+    began = clock.status_fields.get("since") or placing.get("first")
     return quantity.moment(began, snapshot.now) if began else None
 
 

@@ -23,7 +23,7 @@ of all routers equals its share of the requests. This number limits how exact th
 class GroupCounts(NamedTuple):
     """The numbers of groups of one role of one revision."""
 
-    have: int
+    existing: int
     """Number of existing groups, without the groups that are being deleted."""
     ready: tuple[bool, ...]
     """Whether each existing group is ready; the most valuable group comes first (group_numbers.py)."""
@@ -49,7 +49,7 @@ class Bounds(NamedTuple):
     alone: bool = False
     """Whether the target starts only after all objects of the groups of other revisions are gone."""
 
-    def interrupts(self, groups: Mapping[str, int]) -> bool:
+    def interrupts_serving(self, groups: Mapping[str, int]) -> bool:
         """Return whether all groups of a role are removed before new groups of the role serve. `groups` is the desired
         number of groups by role.
         """
@@ -67,13 +67,13 @@ class ReplicaCounts(NamedTuple):
     """The numbers of groups that each existing revision, and the target, would have if it were the only revision."""
     built: Mapping[str, Counts]
     """The numbers of existing groups of each revision. A group is ready when all of its pods are ready."""
-    seen: Mapping[str, Counts]
+    observed_counts: Mapping[str, Counts]
     """The numbers in `built`, except that a revision without any ready router has no ready group if the service has
     routers."""
     bounds: Bounds
     paused: bool = False
 
-    def complete(self, revision: str) -> bool:
+    def is_complete(self, revision: str) -> bool:
         """Return whether every desired group of a revision is ready."""
         counts = self.built.get(revision, {})
         return all(
@@ -82,107 +82,107 @@ class ReplicaCounts(NamedTuple):
         )
 
 
-def step(wanted: Share, target: str, seen: Mapping[str, Counts], bounds: Bounds) -> dict[str, Share]:
+def step(share: Share, target: str, seen: Mapping[str, Counts], bounds: Bounds) -> dict[str, Share]:
     """Return the number of groups of each revision and role after the next safe step towards the state in which only the
-    target exists. `wanted` is the desired number of groups by role, and `seen` are the counts of each revision. No step
+    target exists. `share` is the desired number of groups by role, and `seen` are the counts of each revision. No step
     removes all groups of one role of a revision and keeps groups of another role.
     """
     others = {name: counts for name, counts in seen.items() if name != target}
     mine = seen.get(target, {})
-    need = _need(capacity(mine, wanted), wanted, bounds)
-    least = {role: -(-need * count // _whole(wanted)) for role, count in wanted.items()}
-    kept = _without_slices(others, wanted, least)
-    fewer = _without_groups(kept, others, wanted, least)
-    if _could(fewer, mine, wanted, bounds) > _could(kept, mine, wanted, bounds):
+    need = _need(capacity(mine, share), share, bounds)
+    least = {role: -(-need * count // _whole(share)) for role, count in share.items()}
+    kept = _without_slices(others, share, least)
+    fewer = _without_groups(kept, others, share, least)
+    if _could(fewer, mine, share, bounds) > _could(kept, mine, share, bounds):
         kept = fewer
-    left = _left(others, wanted)
+    left = _left(others, share)
     if bounds.alone and any(one.left for counts in others.values() for one in counts.values()):
-        left = wanted
-    shares = {**kept, target: _grown(mine, wanted, _with_dying(left, mine, others), bounds.surge)}
-    return _freed(shares, target, seen, wanted) if len(others) > 1 else shares
+        left = share
+    shares = {**kept, target: _grown(mine, share, _with_dying(left, mine, others), bounds.surge)}
+    return _freed(shares, target, seen, share) if len(others) > 1 else shares
 
 
-def keep_groups(wanted: Share, first: str, seen: Mapping[str, Counts]) -> dict[str, Share]:
+def keep_groups(share: Share, first: str, seen: Mapping[str, Counts]) -> dict[str, Share]:
     """Return the number of groups of each revision and role while nothing may be replaced. The revisions keep their groups,
-    and the revision `first` gets the groups that are missing from the desired number `wanted`. `seen` are the counts of each
+    and the revision `first` gets the groups that are missing from the desired number `share`. `seen` are the counts of each
     revision.
     """
     others = {name: counts for name, counts in seen.items() if name != first}
     kept = {
-        name: {role: min(one.have, wanted.get(role, one.have)) for role, one in counts.items()}
+        name: {role: min(one.existing, share.get(role, one.existing)) for role, one in counts.items()}
         for name, counts in others.items()
     }
     mine = seen.get(first, {})
-    return {**kept, first: _grown(mine, wanted, _with_dying(_left(others, wanted), mine, others), {})}
+    return {**kept, first: _grown(mine, share, _with_dying(_left(others, share), mine, others), {})}
 
 
-def capacity(counts: Counts, wanted: Share) -> int:
+def capacity(counts: Counts, share: Share) -> int:
     """Return the capacity of a revision. All desired groups together have the capacity `_whole(wanted)`."""
-    unit = _whole(wanted)
-    shares = [sum(counts[role].ready) * unit // count if role in counts else 0 for role, count in wanted.items() if count]
+    unit = _whole(share)
+    shares = [sum(counts[role].ready) * unit // count if role in counts else 0 for role, count in share.items() if count]
     return min([unit, *shares]) if shares else 0
 
 
-def is_within_bounds(wanted: Share, seen: Mapping[str, Counts], bounds: Bounds) -> bool:
+def is_within_bounds(share: Share, seen: Mapping[str, Counts], bounds: Bounds) -> bool:
     """Return whether the capacities of all revisions in `seen` add up to at least the capacity that the bounds require.
-    `wanted` is the desired number of groups by role.
+    `share` is the desired number of groups by role.
     """
-    serves = sum(capacity(counts, wanted) for counts in seen.values())
-    return serves > 0 and serves >= _least(wanted, bounds)
+    serves = sum(capacity(counts, share) for counts in seen.values())
+    return serves > 0 and serves >= _least(share, bounds)
 
 
-def routers(replicas: int, wanted: Share, seen: Mapping[str, Counts]) -> dict[str, int]:
+def routers(replicas: int, share: Share, seen: Mapping[str, Counts]) -> dict[str, int]:
     """Return the number of router replicas of each revision in `seen`. `replicas` is the desired number of a single
-    revision, and `wanted` is the desired number of groups by role. Every router gets the same share of requests, so the
+    revision, and `share` is the desired number of groups by role. Every router gets the same share of requests, so the
     replicas are in proportion to the capacities of the revisions.
 
     A revision that does not serve yet has one router. If `replicas` is too small to express the shares, there are more
     routers while several revisions serve, up to `MOST_ROUTERS` for a revision.
     """
-    serves = {name: capacity(counts, wanted) for name, counts in seen.items()}
+    serves = {name: capacity(counts, share) for name, counts in seen.items()}
     serving = [one for one in serves.values() if one]
     if len(serving) < 2 or not replicas:
         return {name: replicas if one or not serving else min(replicas, 1) for name, one in serves.items()}
-    unit = _whole(wanted)
+    unit = _whole(share)
     return {name: max(1, -(-one * replicas // unit), min(one // min(serving), MOST_ROUTERS)) for name, one in serves.items()}
 
 
-def _whole(wanted: Share) -> int:
+def _whole(share: Share) -> int:
     """Return the capacity of all desired groups: the least common multiple of the desired group counts of all roles."""
-    return lcm(*(count for count in wanted.values() if count))
+    return lcm(*(count for count in share.values() if count))
 
 
-def _need(serves: int, wanted: Share, bounds: Bounds) -> int:
+def _need(serves: int, share: Share, bounds: Bounds) -> int:
     """Return the capacity that the revisions other than the target have to keep while the target has the capacity
     `serves`.
     """
     if bounds.whole:
-        return _whole(wanted) if serves < _whole(wanted) else 0
-    return max(0, _least(wanted, bounds) - serves)
+        return _whole(share) if serves < _whole(share) else 0
+    return max(0, _least(share, bounds) - serves)
 
 
-def _least(wanted: Share, bounds: Bounds) -> int:
+def _least(share: Share, bounds: Bounds) -> int:
     """Return the capacity that has to be kept according to the bounds. It is the minimum over the roles, because requests
     need all roles.
     """
-    missing = {role: min(count, bounds.unavailable.get(role, 0)) for role, count in wanted.items()}
-    return min(((count - missing[role]) * _whole(wanted) // count for role, count in wanted.items() if count), default=0)
+    missing = {role: min(count, bounds.unavailable.get(role, 0)) for role, count in share.items()}
+    return min(((count - missing[role]) * _whole(share) // count for role, count in share.items() if count), default=0)
 
 
-def _least_first(others: Mapping[str, Counts], wanted: Share) -> list[str]:
+def _least_first(others: Mapping[str, Counts], share: Share) -> list[str]:
     """Return the revisions other than the target in the order of their removal: the one with the least capacity first and,
     of revisions with equal capacities, the one with the fewest groups.
     """
-    has = {name: sum(one.have for one in counts.values()) for name, counts in others.items()}
-    return sorted(others, key=lambda name: (capacity(others[name], wanted), has[name], name))
+    has = {name: sum(one.existing for one in counts.values()) for name, counts in others.items()}
+    return sorted(others, key=lambda name: (capacity(others[name], share), has[name], name))
 
 
-def _without_slices(others: Mapping[str, Counts], wanted: Share, least: Share) -> dict[str, Share]:
+def _without_slices(others: Mapping[str, Counts], share: Share, least: Share) -> dict[str, Share]:
     """Return the number of groups that each of the revisions `others` keeps if every revision that is not necessary for the
     minimum `least` (groups by role) is removed completely.
     """
-    kept = {name: {role: one.have for role, one in counts.items()} for name, counts in others.items()}
-    for name in _least_first(others, wanted):
+    kept = {name: {role: one.existing for role, one in counts.items()} for name, counts in others.items()}
+    for name in _least_first(others, share):
         without = {**kept, name: dict.fromkeys(kept[name], 0)}
         if _spared(kept, without, others, least):
             kept = without
@@ -210,7 +210,7 @@ def _without_groups(
     return out
 
 
-def _freed(shares: dict[str, Share], target: str, seen: Mapping[str, Counts], wanted: Share) -> dict[str, Share]:
+def _freed(shares: dict[str, Share], target: str, seen: Mapping[str, Counts], share: Share) -> dict[str, Share]:
     """Return `shares`. If three revisions block each other permanently, return `shares` without the groups of the revision
     with the least capacity.
 
@@ -220,13 +220,13 @@ def _freed(shares: dict[str, Share], target: str, seen: Mapping[str, Counts], wa
     also removed while groups are not ready, if the step changes nothing and another revision has capacity.
     """
     changes = target not in seen and any(shares[target].values())
-    changes |= any(not one.have == one.left == shares[name][role] for name in seen for role, one in seen[name].items())
-    if changes or all(shares[target][role] >= count for role, count in wanted.items()):
+    changes |= any(not one.existing == one.left == shares[name][role] for name in seen for role, one in seen[name].items())
+    if changes or all(shares[target][role] >= count for role, count in share.items()):
         return shares
     others = {name: counts for name, counts in seen.items() if name != target}
-    least = _least_first(others, wanted)[0]
+    least = _least_first(others, share)[0]
     ready = all(all(one.ready) for counts in seen.values() for one in counts.values())
-    idle = not capacity(seen[least], wanted) and any(capacity(counts, wanted) for counts in seen.values())
+    idle = not capacity(seen[least], share) and any(capacity(counts, share) for counts in seen.values())
     return {**shares, least: dict.fromkeys(shares[least], 0)} if ready or idle else shares
 
 
@@ -250,17 +250,17 @@ def _spared(before: Mapping[str, Share], after: Mapping[str, Share], others: Map
     return True
 
 
-def _left(others: Mapping[str, Counts], wanted: Share) -> Share:
-    return {role: sum(counts[role].left for counts in others.values() if role in counts) for role in wanted}
+def _left(others: Mapping[str, Counts], share: Share) -> Share:
+    return {role: sum(counts[role].left for counts in others.values() if role in counts) for role in share}
 
 
-def _with_dying(left: Share, mine: Counts, others: Mapping[str, Counts]) -> Share:
+def _with_dying(share: Share, mine: Counts, others: Mapping[str, Counts]) -> Share:
     """Return the number of groups by role that hold accelerators besides the existing groups of the target. These are the
-    groups of other revisions (`left`) and, if other revisions exist, the terminating groups of the target. `mine` are the
+    groups of other revisions (`share`) and, if other revisions exist, the terminating groups of the target. `mine` are the
     counts of the target.
     """
-    dying = {role: one.left - one.have for role, one in mine.items()} if others else {}
-    return {role: count + dying.get(role, 0) for role, count in left.items()}
+    dying = {role: one.left - one.existing for role, one in mine.items()} if others else {}
+    return {role: count + dying.get(role, 0) for role, count in share.items()}
 
 
 def _number(kept: Mapping[str, Share], role: str) -> int:
@@ -275,7 +275,7 @@ def _grown(mine: Counts, wanted: Share, left: Share, surge: Mapping[str, int]) -
     """Return the number of groups by role to which a revision can grow: the desired number `wanted`, as far as the `surge`
     and the groups of other revisions (`left`) permit. A revision starts with a group of every role, or not at all.
     """
-    have = {role: min(count, mine[role].have if role in mine else 0) for role, count in wanted.items()}
+    have = {role: min(count, mine[role].existing if role in mine else 0) for role, count in wanted.items()}
     room = {role: count + surge.get(role, 0) - left[role] for role, count in wanted.items()}
     share = {role: max(have[role], min(count, room[role])) for role, count in wanted.items()}
     return share if all(share[role] for role, count in wanted.items() if count) else have

@@ -27,7 +27,7 @@ ROLLBACK = "Rollback"
 class Clock(NamedTuple):
     """The time for which a revision has made no progress."""
 
-    stored: dict[str, Any]
+    status_fields: dict[str, Any]
     """The fields `revision`, `readyPods` and `since`, as in the status; empty while the clock does not run."""
     left: float | None = None
     """Seconds until the deadline; 0 if the deadline has passed, so that the revision has failed; None while the clock does
@@ -37,7 +37,7 @@ class Clock(NamedTuple):
     exists."""
 
     @property
-    def again(self) -> float | None:
+    def seconds_until_pass(self) -> float | None:
         """Seconds until the next pass is needed: at the deadline, or 0 if a stored rejection must take effect; None if
         never.
         """
@@ -54,7 +54,7 @@ def clock(snapshot: Snapshot, aim: TargetRevision) -> Clock:
     service, now = snapshot.service, snapshot.now
     rollout = service.spec.rollout
     paused = rollout is not None and bool(rollout.paused)
-    if paused or not snapshot.started(aim.revision) or aim.revision in whole_before(service.status):
+    if paused or not snapshot.has_engines(aim.revision) or aim.revision in whole_before(service.status):
         return STOPPED
     ready, wanted = count(snapshot.slices[aim.revision])
     if ready >= wanted:

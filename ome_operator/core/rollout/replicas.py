@@ -32,7 +32,7 @@ def _wanted(revision: str, intent: Intent, counts: Counts) -> Share:
     its existing groups.
     """
     roles = intent.roles(revision)
-    unnamed = {role: counts[role].have if role in counts else 1 for role in roles}
+    unnamed = {role: counts[role].existing if role in counts else 1 for role in roles}
     # in a fixed order, because people read it
     return {role: intent.groups.get(role, unnamed[role]) for role in (keys.ENGINE, keys.DECODER) if role in roles}
 
@@ -42,7 +42,7 @@ def _router(one: Slice) -> bool:
 
 
 def _dark(counts: Counts) -> Counts:
-    return {role: one._replace(ready=(False,) * one.have) for role, one in counts.items()}
+    return {role: one._replace(ready=(False,) * one.existing) for role, one in counts.items()}
 
 
 def _counts(one: Slice, intent: Intent) -> Counts:

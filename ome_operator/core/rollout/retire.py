@@ -52,7 +52,8 @@ def retire_revision(service: str, slice_: Slice) -> Retirement:
 
 
 def discard(slice_: Slice) -> tuple[Delete, ...]:
-    """Return the deletions, in a single step, of all objects of a revision that must not run at all (`Snapshot.restored`).
+    """Return the deletions, in a single step, of all objects of a revision that must not run at all
+    (`Snapshot.restored_revisions`).
 
     Pods of controllers other than the workloads in `slice_` are not deleted here: the pods of a router, which belong to a
     ReplicaSet, end with its Deployment.
@@ -77,11 +78,11 @@ def _deletes(children: Iterable[Child], guard: Guard | NodeLost | None = None) -
     return tuple(Delete(child.kind, child.name, child.uid, guard=guard) for child in children if not child.deleting)
 
 
-def _gone(what: str, revision: str, pods: list[Pod]) -> str:
+def _gone(description: str, revision: str, pods: list[Pod]) -> str:
     where = sorted({pod.node for pod in pods if pod.node})
     place = f" on {', '.join(where[:3])}{' …' if len(where) > 3 else ''}" if where else ""
     number = f", {count(len(pods), 'pod')}{place}" if pods else ""
-    return f"old {what} (revision {revision}{number})"
+    return f"old {description} (revision {revision}{number})"
 
 
 def remove_extra_groups(

@@ -52,7 +52,7 @@ def record(
     is missing), no revision is stored.
 
     `directories`, `labels` and `defaults` are passed to `workloads`. `refused` is called only for new revisions, never for
-    stored revisions. `unusable` are the names of revisions that are kept, but never used (`Snapshot.restored`).
+    stored revisions. `unusable` are the names of revisions that are kept, but never used (`Snapshot.restored_revisions`).
     """
     usable = [one for one in known if not is_former_format(one) and one.name not in unusable]
     data: dict[str, Mapping[str, Any]] = {one.name: one.data for one in usable}

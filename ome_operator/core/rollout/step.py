@@ -46,7 +46,7 @@ class RolloutStep:
         """The revisions whose StatefulSets this pass writes, the target last."""
         return tuple(self.groups)
 
-    def grows(self, target: str) -> str:
+    def replaced_revision(self, target: str) -> str:
         """Return the revision whose groups get replacements if they have to leave their nodes; "" if there is none.
 
         Groups of a revision that a rollout removes get no replacements. The number of groups that such a revision keeps
@@ -91,7 +91,11 @@ def decide_step(
         return replace(_waiting(others, gate, numbers), reason=Reason.WAITING_FOR_TURN, message=ahead, rolls=True)
     wanted = numbers.wanted[target]
     halt = RolloutGate(Reason.PAUSED, "spec.rollout.paused is true") if numbers.paused else gate
-    shares = keep_groups(wanted, target, numbers.seen) if halt.reason else step(wanted, target, numbers.seen, numbers.bounds)
+    shares = (
+        keep_groups(wanted, target, numbers.observed_counts)
+        if halt.reason
+        else step(wanted, target, numbers.observed_counts, numbers.bounds)
+    )
     return _rolling(service, target, others, running, shares, numbers, halt)
 
 
@@ -121,7 +125,7 @@ def _rolling(
     waits = [step.waits_for for step in going if step.waits_for]
     begins = any(shares[target].values()) and not (numbers.bounds.alone and waits)
     # Terminating groups of the target hold its capacity, and are removed only while it is reconciled.
-    ending = any(groups.left > groups.have for groups in numbers.built.get(target, {}).values())
+    ending = any(groups.left > groups.existing for groups in numbers.built.get(target, {}).values())
     if running or begins or ending or not (kept or waits):
         kept[target] = shares[target]
     alone = not running and len(kept) == 1 and not any(numbers.bounds.surge.values())
@@ -165,8 +169,12 @@ def _waiting(others: list[Slice], gate: RolloutGate, numbers: ReplicaCounts) -> 
         run = sorted((one for one in others if one.workloads), key=lambda one: (len(one.workloads), one.revision))[-1:]
     if not run:
         return RolloutStep({}, held=True)
-    first = max(run, key=lambda one: (sum(each.have for each in numbers.seen[one.revision].values()), one.revision)).revision
-    shares = keep_groups(numbers.wanted[first], first, {one.revision: numbers.seen[one.revision] for one in others})
+    first = max(
+        run, key=lambda one: (sum(each.existing for each in numbers.observed_counts[one.revision].values()), one.revision)
+    ).revision
+    shares = keep_groups(
+        numbers.wanted[first], first, {one.revision: numbers.observed_counts[one.revision] for one in others}
+    )
     kept = {one.revision: shares[one.revision] for one in run if one.revision != first}
     return RolloutStep({**kept, first: shares[first]}, alone=not kept, held=True)
 
@@ -176,7 +184,9 @@ def _no_more(revision: str, numbers: ReplicaCounts) -> Share:
     both the group and its replacement exist. If both counted, each pass would create another replacement.
     """
     wanted = numbers.wanted[revision]
-    return {role: min(each.have, wanted.get(role, each.have)) for role, each in numbers.seen[revision].items()}
+    return {
+        role: min(each.existing, wanted.get(role, each.existing)) for role, each in numbers.observed_counts[revision].items()
+    }
 
 
 def _alone(target: str, begun: bool, gate: RolloutGate, numbers: ReplicaCounts) -> RolloutStep:

@@ -59,14 +59,14 @@ def _named(block: Rollout | RolloutGroup) -> Strategy | None:
     return _rolling(block.rolling_update, f"{where}.rollingUpdate") if block.rolling_update is not None else None
 
 
-def _rolling(bounds: RollingUpdate | DeploymentUpdate, where: str) -> Strategy:
+def _rolling(bounds: RollingUpdate | DeploymentUpdate, location: str) -> Strategy:
     surge, missing = bounds.max_surge, bounds.max_unavailable
     default, written = Strategy(), {"maxSurge": surge, "maxUnavailable": missing}
     return Strategy(
         surge=default.surge if surge is None else surge,
         unavailable=default.unavailable if missing is None else missing,
         advice=tuple(
-            f'{where}.{name} {value} is more than 100 %: write "100%" for all groups'
+            f'{location}.{name} {value} is more than 100 %: write "100%" for all groups'
             for name, value in written.items()
             if value is not None and share_of(value, 100, up=True) > 100 and str(value).endswith("%")
         ),

@@ -43,14 +43,14 @@ class TargetRevision(NamedTuple):
         return None if self.revision == self.wish else _of(self.wish, self.rejected)
 
     @property
-    def named(self) -> bool:
+    def is_named(self) -> bool:
         """Whether the target is a named stored revision, which does not depend on the present spec and inputs: it is
         pinned, or it is restored after a rejection.
         """
         return bool(self.pin) or self.revision != self.wish
 
     @property
-    def used(self) -> frozenset[str]:
+    def used_revisions(self) -> frozenset[str]:
         """Revisions that a later decision may need. They are kept regardless of the history limit."""
         return frozenset({self.revision, self.wish, self.back, *(one["revision"] for one in self.rejected)} - {""})
 

@@ -79,16 +79,16 @@ def weigh_revisions(snapshot: Snapshot, step: RolloutStep, counts: ReplicaCounts
     return TrafficSplit(weights, serving, again)
 
 
-def allowed_deletions(snapshot: Snapshot, wanted: TrafficSplit | None, deletes: Iterable[Delete]) -> AllowedDeletions:
+def allowed_deletions(snapshot: Snapshot, traffic_split: TrafficSplit | None, deletes: Iterable[Delete]) -> AllowedDeletions:
     """Return those of the deletions `deletes` that can be made without breaking a request that comes through the HTTPRoute.
-    `wanted` is the desired traffic split; None if no HTTPRoute is wanted.
+    `traffic_split` is the desired traffic split; None if no HTTPRoute is wanted.
 
     The router of a revision that can answer requests is removed when the HTTPRoute has sent requests elsewhere for `NOTICE`
     seconds. It is also removed, although the HTTPRoute still sends requests to it, if no other revision can answer requests
     now or within `SETTLED` seconds. The Service of a revision is removed when the HTTPRoute no longer names it.
     """
     stored = snapshot.controlled("HTTPRoute", snapshot.service.name)
-    if wanted is None or stored is None or stored.deleting or stored.content is None:
+    if traffic_split is None or stored is None or stored.deleting or stored.content is None:
         return AllowedDeletions(tuple(deletes))
     named: Mapping[str, int] = stored.content["weights"]
     left = NOTICE - route.seconds_since(stored.content["changed"], snapshot.now)
@@ -96,9 +96,9 @@ def allowed_deletions(snapshot: Snapshot, wanted: TrafficSplit | None, deletes: 
     for delete in deletes:
         if delete.kind == "Service" and delete.name in named:
             continue
-        can = delete.kind == "Deployment" and delete.name in wanted.serving
-        leads = wanted.weights.get(delete.name)
-        if can and (wanted.again is not None if leads else named.get(delete.name) or left > 0):
+        can = delete.kind == "Deployment" and delete.name in traffic_split.serving
+        leads = traffic_split.weights.get(delete.name)
+        if can and (traffic_split.again is not None if leads else named.get(delete.name) or left > 0):
             waits = True
             continue
         out.append(delete)
@@ -147,7 +147,7 @@ def _capacity(snapshot: Snapshot, counts: ReplicaCounts, revision: str) -> int:
     """Return the capacity of a revision for requests; 0 if no router is ready."""
     if not _ready(_routers(snapshot, revision)):
         return 0
-    return capacity(counts.seen.get(revision, {}), counts.wanted.get(revision, {}))
+    return capacity(counts.observed_counts.get(revision, {}), counts.wanted.get(revision, {}))
 
 
 def _deployed(snapshot: Snapshot, revision: str) -> bool:

@@ -46,13 +46,13 @@ class Selection:
     violations first.
     """
 
-    fitting: tuple[Candidate, ...]
+    candidates: tuple[Candidate, ...]
     excluded: tuple[Candidate, ...]
 
     @property
-    def best(self) -> Ref | None:
+    def selected_runtime(self) -> Ref | None:
         """The selected runtime, or None."""
-        return self.fitting[0].ref if self.fitting else None
+        return self.candidates[0].ref if self.candidates else None
 
     def sentence(self, model: str, field: str = "spec.runtime.name") -> str:
         """Return a bounded message about why no runtime matches: the closest candidates with their violations, and the

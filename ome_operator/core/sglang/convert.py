@@ -64,7 +64,7 @@ def _service(short: Serving, deps: Deps) -> tuple[Manifest | None, ReasonedMessa
             return None, ReasonedMessage(Reason.INVALID_SPEC, first.why)
         seen = profile_of(model, True, deps.well_known)
         selection = select(first, seen, deps)
-        chosen = deps.runtimes[selection.best] if selection.best else None
+        chosen = deps.runtimes[selection.selected_runtime] if selection.selected_runtime else None
         if not isinstance(chosen, Runtime):
             sentence = f"{selection.sentence(model.name, 'spec.runtime')}{remedy_for_unknown_model(seen, deps)}"
             return None, ReasonedMessage(Reason.NO_RUNTIME_FITS, _misspelt(short, deps) or sentence)

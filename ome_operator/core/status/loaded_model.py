@@ -27,7 +27,7 @@ def loaded_model(
         return {"transitionStatus": "InvalidSpec"} if invalid else {}
     total = sum(role.role.groups for role in engines)
     failed = [group for group in groups if group.get("phase") in FAILED]
-    complete = all(role.complete for role in engines)
+    complete = all(role.is_complete for role in engines)
     serving = complete or all(role.ready_groups for role in engines)
     target = _target(total, complete, bool(failed), any(pod.node for pod in pods if pod.component != keys.ROUTER))
     out: dict[str, Any] = {

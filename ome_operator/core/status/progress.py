@@ -36,19 +36,19 @@ class RoleProgress(NamedTuple):
     """Number of desired pods that do not exist."""
 
     @property
-    def wanted(self) -> int:
+    def desired_pods(self) -> int:
         """Number of pods that the role should have."""
         return self.role.groups * self.role.size
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether every pod of every desired group is ready."""
         return self.ready_groups >= self.role.groups
 
     @property
     def counts(self) -> str:
         """The number of ready pods and the number of desired pods, as "ready/desired"."""
-        return f"{min(self.ready_pods, self.wanted)}/{self.wanted}"
+        return f"{min(self.ready_pods, self.desired_pods)}/{self.desired_pods}"
 
 
 def progress(role: RoleProgressSpec, pods: Iterable[Pod], failures: Mapping[tuple[str, str], str]) -> RoleProgress:

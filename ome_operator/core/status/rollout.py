@@ -33,7 +33,7 @@ def _old(role: str, target: str, decision: RolloutStep, numbers: ReplicaCounts) 
     """
     kept = {name: share for name, share in decision.groups.items() if name != target and role in share}
     groups = [numbers.built[name][role] for name in kept]
-    have, wanted = sum(group.have for group in groups), sum(share[role] for share in kept.values())
+    have, wanted = sum(group.existing for group in groups), sum(share[role] for share in kept.values())
     left, ready = sum(group.left for group in groups), sum(sum(group.ready) for group in groups)
     going = [f"draining ({have - wanted})"] if have > wanted else [f"ending ({left - have})"] if left > have else []
     return [*going, *([f"{ready}/{have} ready"] if ready < have else [])]
@@ -53,7 +53,9 @@ def meets_bounds(target: str, numbers: ReplicaCounts) -> bool | None:
     """Return whether the revisions that have groups together have at least the serving capacity that the bounds of the
     rollout require; None if only one revision has groups.
     """
-    existing = {name: counts for name, counts in numbers.seen.items() if any(group.have for group in counts.values())}
+    existing = {
+        name: counts for name, counts in numbers.observed_counts.items() if any(group.existing for group in counts.values())
+    }
     if len(existing) < 2 or target not in numbers.wanted:
         return None
     return is_within_bounds(numbers.wanted[target], existing, numbers.bounds)

@@ -204,7 +204,9 @@ def _conditions(report: Report) -> list[cond.Condition]:
         out[RUNTIME_READY] = cond.Condition(RUNTIME_READY, True, Reason.FOUND, f"runtime {report.runtime}")
     for progress in report.progress:
         name = CONDITION[progress.role.component]
-        out[name] = cond.Condition(name, progress.complete, progress.reason, f"{progress.message}{_held(progress, report)}")
+        out[name] = cond.Condition(
+            name, progress.is_complete, progress.reason, f"{progress.message}{_held(progress, report)}"
+        )
     for name, problems in by_condition.items():
         if name != READY:
             message = "; ".join(dict.fromkeys(problem.message for problem in problems))
@@ -264,7 +266,7 @@ def _scaled(report: Report, causes: list[cond.Condition]) -> cond.Condition:
     """Return the condition Scaled. It is True if every desired group is ready. If two revisions exist, it is True if as many
     groups are ready as the rollout's bounds require. `causes` explain why groups are missing.
     """
-    complete = all(progress.complete for progress in report.progress) if report.bounded is None else report.bounded
+    complete = all(progress.is_complete for progress in report.progress) if report.bounded is None else report.bounded
     if complete or not causes:
         within = "as many groups are ready as the rollout requires" if report.bounded else "every desired group is ready"
         return cond.Condition(SCALED, True, Reason.COMPLETE, within)
@@ -305,7 +307,7 @@ def _unready(report: Report, others: Mapping[str, cond.Condition]) -> list[cond.
     rollout = others.get(ROLLED_OUT)
     if rollout is not None and rollout.reason == Reason.PROGRESS_DEADLINE_EXCEEDED:
         return [rollout]
-    return [others[CONDITION[progress.role.component]] for progress in report.progress if not progress.complete]
+    return [others[CONDITION[progress.role.component]] for progress in report.progress if not progress.is_complete]
 
 
 _URGENT = ("url", "revision", "runtime", "observedGeneration", "rejected", "placement", "zero", "scaling", "moves")

@@ -28,10 +28,10 @@ CHANGE = 0.2
 """Share of the larger value by which a number must have changed to be written before `REPEAT`."""
 
 
-def traffic_status(found: ServiceNumbers, now: datetime) -> dict[str, Any] | None:
+def traffic_status(service_numbers: ServiceNumbers, now: datetime) -> dict[str, Any] | None:
     """Return `status.traffic`; None if nothing is known about the service. Unknown metrics are left out."""
-    service = client_metrics(found)
-    roles = {name: fields for name, numbers in by_role(found).items() if (fields := _role(numbers))}
+    service = client_metrics(service_numbers)
+    roles = {name: fields for name, numbers in by_role(service_numbers).items() if (fields := _role(numbers))}
     fields = {
         "requestsPerSecond": service.requests,
         "promptTokensPerSecond": service.prompt_tokens,
@@ -46,8 +46,8 @@ def traffic_status(found: ServiceNumbers, now: datetime) -> dict[str, Any] | Non
         return None
     return {
         "time": quantity.rfc3339(now),
-        "routers": found.routers,
-        "routersHeard": found.routers_heard,
+        "routers": service_numbers.routers,
+        "routersHeard": service_numbers.routers_heard,
         **out,
     }
 

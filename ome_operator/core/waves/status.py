@@ -29,7 +29,7 @@ class StateCounts(NamedTuple):
     a node come first."""
 
     @property
-    def total(self) -> int:
+    def total_services(self) -> int:
         """The number of services in all states."""
         return self.done + self.rolling + self.waiting + len(self.failed)
 
@@ -43,7 +43,7 @@ def status(generation: int, turn: CurrentWave, tally: StateCounts) -> dict[str, 
         "wave": turn.wave,
         "waves": turn.of,
         "size": turn.size,
-        "services": tally.total,
+        "services": tally.total_services,
         "done": tally.done,
         "rolling": tally.rolling,
         "waiting": tally.waiting,
@@ -61,7 +61,7 @@ def _named(services: Iterable[Ref]) -> list[dict[str, str]]:
 def _state(turn: CurrentWave, tally: StateCounts) -> str:
     if tally.failed:
         return STOPPED
-    if tally.done == tally.total:
+    if tally.done == tally.total_services:
         return COMPLETE
     return ROLLING if turn.until is None else BAKING
 

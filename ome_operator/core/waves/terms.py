@@ -45,7 +45,7 @@ class CurrentWave(NamedTuple):
     until: datetime | None = None
     """When the bake time of this wave ends; None while the wave is not complete, and for the last wave."""
 
-    def again(self, now: datetime) -> float | None:
+    def seconds_until_next_wave(self, now: datetime) -> float | None:
         """Return the seconds until the bake time ends and the next wave begins; None if no bake time is running."""
         return None if self.until is None else max(0.0, (self.until - now).total_seconds())
 

@@ -17,7 +17,7 @@ class LocalWeights(NamedTuple):
     """Description of the weights for messages: "model tiny", "fine-tuned weight poet"."""
     label: str
     """Key of the label that a node must have with the value `Ready`."""
-    have: int
+    ready_nodes: int
     """Number of ready nodes on which the label has the value `Ready`."""
     fetched: bool
     """Whether agents download the weights and set the label."""
@@ -33,7 +33,7 @@ class LocalWeights(NamedTuple):
 class Availability(NamedTuple):
     """The number of nodes that have all weights of a revision, compared with the number that is required."""
 
-    have: int
+    ready_nodes: int
     """Number of ready nodes that have all of the weights."""
     need: int
     """Smallest number of nodes on which the groups can run."""
@@ -45,18 +45,18 @@ class Availability(NamedTuple):
     """Whether the operator reads nodes. If it does not, the count is unknown and nothing waits for the weights."""
 
     @property
-    def enough(self) -> bool:
+    def has_enough_nodes(self) -> bool:
         """Whether enough nodes have the weights for every group."""
-        return self.everywhere or not self.known or self.have >= self.need
+        return self.everywhere or not self.known or self.ready_nodes >= self.need
 
     @property
     def sentence(self) -> str:
         """A message with the number of nodes. If there are too few nodes, it names the weights that are on too few nodes."""
         if short := self._short:
-            titles = " and ".join(f"{part.title} on {count(part.have, 'node')}" for part in short)
+            titles = " and ".join(f"{part.title} on {count(part.ready_nodes, 'node')}" for part in short)
             return f"{titles}, {self.need} needed"
         titles = " and ".join(part.title for part in self.parts) + (" together" if len(self.parts) > 1 else "")
-        return f"{titles} on {count(self.have, 'node')}, {self.need} needed"
+        return f"{titles} on {count(self.ready_nodes, 'node')}, {self.need} needed"
 
     @property
     def remedy(self) -> str:
@@ -74,7 +74,7 @@ class Availability(NamedTuple):
             f"agents set the label {' and '.join(f'{part.label}=Ready' for part in parts)} on nodes that have the files"
         )
         message += "".join(f"; {part.by_name} does not count for this revision" for part in parts if part.by_name)
-        if any(not part.have for part in parts):
+        if any(not part.ready_nodes for part in parts):
             message += f". {SILENT_AGENTS}"
         return message
 
@@ -83,7 +83,7 @@ class Availability(NamedTuple):
         """Those weights that are on too few nodes; () if each of the weights is on enough nodes, even if these are not the
         same nodes.
         """
-        return () if self.enough else tuple(part for part in self.parts if part.have < self.need)
+        return () if self.has_enough_nodes else tuple(part for part in self.parts if part.ready_nodes < self.need)
 
 
 def availability(

@@ -36,32 +36,32 @@ def needs_agent(model: AnyModel) -> bool:
     return agents_can_download(uri) or uri.startswith(LOCAL)
 
 
-def _term(term: Mapping[str, Any], node: str, labels: Mapping[str, str], where: str) -> bool:
+def _term(term: Mapping[str, Any], node: str, labels: Mapping[str, str], location: str) -> bool:
     """Return whether a term of a node affinity matches. Every part of the term is evaluated, so that all nodes report the
-    same error for an invalid field. `where` is the path of the term in messages.
+    same error for an invalid field. `location` is the path of the term in messages.
     """
     candidates = {"matchExpressions": labels, "matchFields": {"metadata.name": node}}
-    parts = {part: _maps(term.get(part), f"{where}.{part}") for part in candidates}
+    parts = {part: _maps(term.get(part), f"{location}.{part}") for part in candidates}
     matched = [
-        _matches(item, candidates[part], f"{where}.{part}[{at}]")
+        _matches(item, candidates[part], f"{location}.{part}[{at}]")
         for part, some in parts.items()
         for at, item in enumerate(some)
     ]
     return all(matched)
 
 
-def _maps(value: Any, where: str) -> Sequence[Mapping[str, Any]]:
+def _maps(value: Any, location: str) -> Sequence[Mapping[str, Any]]:
     if not isinstance(value or [], list) or not all(isinstance(item, Mapping) for item in value or ()):
-        raise UnreadableSelection(f"{where} must be a list of maps")
+        raise UnreadableSelection(f"{location} must be a list of maps")
     return value or ()
 
 
-def _matches(item: Mapping[str, Any], values: Mapping[str, str], where: str) -> bool:
+def _matches(item: Mapping[str, Any], values: Mapping[str, str], location: str) -> bool:
     expected, operator = item.get("values") or [], item.get("operator")
     if not isinstance(item.get("key") or "", str):
-        raise UnreadableSelection(f"{where}.key must be a string")
+        raise UnreadableSelection(f"{location}.key must be a string")
     if not isinstance(expected, list) or not all(isinstance(each, str) for each in expected):
-        raise UnreadableSelection(f"{where}.values must be a list of strings: put quotes around numbers, true and false")
+        raise UnreadableSelection(f"{location}.values must be a list of strings: put quotes around numbers, true and false")
     value = values.get(item.get("key") or "")
     if operator == "In":
         return value in expected

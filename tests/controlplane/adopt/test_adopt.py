@@ -52,7 +52,7 @@ class Adopting:
         marker = f"marker-{mark}"
         rig.get("Namespace", "", marker)  # Audit events are in order, but are written after the responses.
         rig.wait("the marker", lambda: any(one.name == marker for one in self.cluster.audit(mark)))
-        mine = [one for one in self.cluster.audit(mark) if one.user == self.user and one.writes]
+        mine = [one for one in self.cluster.audit(mark) if one.user == self.user and one.is_write]
         mine = [one for one in mine if one.resource != "subjectaccessreviews"]  # a review, which stores nothing
         return [f"{one.verb} {one.resource}/{one.name}" for one in mine], said
 
@@ -232,7 +232,7 @@ def test_a_service_changes_hands_when_its_new_pods_are_ready(rig: Rig, adopt: Ad
     assert left & {"kimi-engine", "kimi-router"} == set() and len(left) == 1
     budgets = rig.all("PodDisruptionBudget", SPACE)
     assert {one["metadata"]["labels"].get("ome.io/managed-by") for one in budgets} == {"ome-operator"}
-    rig.quiet()
+    rig.wait_until_quiet()
     for words in ((), ("service", "--all")):
         wrote, said = adopt.writes(*words)
         assert wrote == [], said
@@ -245,7 +245,7 @@ def test_without_room_for_both_the_old_pods_go_first(rig: Rig, adopt: Adopting) 
     ome.write(rig.cluster, *ome.children(service, "engine", "router", groups=16, gpus=8))
     rig.wait("old pods", lambda: len(rig.all("Pod", SPACE, "ome.io/inferenceservice=large")) == 17)
     rig.start()
-    rig.says(SPACE, "large", "EngineReady", "Unschedulable", "Insufficient nvidia.com/gpu")
+    rig.wait_for_condition(SPACE, "large", "EngineReady", "Unschedulable", "Insufficient nvidia.com/gpu")
     said = adopt("service", f"{SPACE}/large", "--timeout", "1", code=1)
     assert "Insufficient nvidia.com/gpu" in said and "pass --replace to remove the old pods first" in said
     assert rig.get("Deployment", SPACE, "large-engine") is not None

@@ -64,7 +64,7 @@ class Bed:
         options = ("--gang-timeout", "5", *more, "--metrics-port", metrics)
         env = {"TMPDIR": str(self.folder)}  # the directory in which the flight recorder writes bugs
         self.rig.start("operator", *options, program=program, kubeconfig=kubeconfig, env=env)
-        self.rig.leads()
+        self.rig.wait_for_leader()
         self.rig.wait("Prometheus has asked it", lambda: self.asked.ask("ome_leader == 1"))
 
     def namespace(self) -> str:

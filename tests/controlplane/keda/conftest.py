@@ -33,7 +33,7 @@ def rig() -> Iterator[Rig]:
         made.create(yamls.model())
         made.create(yamls.runtime("one", gpus=1, router=False))
         made.start("operator", "--keda")
-        made.leads()
+        made.wait_for_leader()
         yield made
 
 

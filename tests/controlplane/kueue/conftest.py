@@ -32,7 +32,7 @@ def rig() -> Iterator[Rig]:
         made.create(yamls.model())
         made.create(yamls.runtime("split", size=2, gpus=8, decoder=True, router=False))
         made.start("operator", "--gang-timeout", "1")
-        made.leads()
+        made.wait_for_leader()
         yield made
 
 

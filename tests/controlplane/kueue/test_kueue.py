@@ -65,7 +65,9 @@ def test_prefill_without_decode_is_released_until_both_can_be_admitted(rig: Rig,
     rig.create(service(namespace))
     (alone,) = rig.wait("one role is admitted", lambda: admitted(rig, namespace), 60)
     condition = {keys.ENGINE: "EngineReady", keys.DECODER: "DecoderReady"}[alone]
-    rig.says(namespace, "kimi", condition, "WaitingForRoom", "its queue: Kueue admitted only some of the pods", 60)
+    rig.wait_for_condition(
+        namespace, "kimi", condition, "WaitingForRoom", "its queue: Kueue admitted only some of the pods", 60
+    )
     rig.wait("its quota is free", lambda: not groups(rig, namespace) and not queues.reserved_gpus(rig, namespace), 60)
     queues.resize(rig, namespace, 32)
     wait_serves(rig, namespace, 2, 200)

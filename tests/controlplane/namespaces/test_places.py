@@ -70,7 +70,7 @@ def used(rig: Rig, since: int) -> tuple[set[Right], set[Right]]:
 def hold_the_agents_directory(rig: Rig) -> None:
     """Label nodes as if agents had reported that the nodes hold the model. A service reports such nodes in its status."""
     rig.create(yamls.service("team-a", "names-it", "w-pairs"))
-    told = rig.says("team-a", "names-it", "ModelReady", "WaitingForNodes", "agents set the label")
+    told = rig.wait_for_condition("team-a", "names-it", "ModelReady", "WaitingForNodes", "agents set the label")
     label = re.search(r"the label (\S+)=Ready", told["message"])
     assert label is not None
     rig.cluster.kubectl("label", "nodes", "--all", f"{label[1]}=Ready")
@@ -87,7 +87,7 @@ def test_with_a_cluster_role_for_cluster_wide_kinds(rig: Rig) -> None:
     hold_the_agents_directory(rig)
     live_through_everything(rig, "team-a")
     look_at_every_kind(rig, "team-a")
-    rig.quiet()
+    rig.wait_until_quiet()
     outside, inside = used(rig, mark)
     of_cluster, of_teams = rights(rig, *values)
     assert sorted(outside ^ of_cluster) == []
@@ -112,7 +112,9 @@ def test_operator_without_cluster_role_reports_node_state_as_unknown(rig: Rig) -
     assert (told["status"], told["reason"]) == ("Unknown", "NodesUnknown")
     assert "models.ome.io/team-a.basemodel.tiny=Ready" in told["message"]
     rig.create(yamls.service("team-b", "far", "w-pairs"))
-    rig.says("team-b", "far", "ModelReady", "BaseModelNotFound", "apply a BaseModel of this name in namespace team-b")
+    rig.wait_for_condition(
+        "team-b", "far", "ModelReady", "BaseModelNotFound", "apply a BaseModel of this name in namespace team-b"
+    )
     measure(rig, "team-a")
     serving = {"apiVersion": "sglang.ai/v1", "kind": "Serving", "metadata": {"name": "short", "namespace": "team-a"}}
     rig.cluster.apply({**serving, "spec": {"baseModel": "tiny", "runtime": "w-pairs"}})
@@ -122,12 +124,12 @@ def test_operator_without_cluster_role_reports_node_state_as_unknown(rig: Rig) -
     hard = {"spec": {"hard": {"pods": "0"}}}
     rig.create({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "w", "namespace": "team-a"}, **hard})
     rig.create(yamls.service("team-a", "starved", "w-pairs"))
-    rig.says("team-a", "starved", "EngineReady", "PodsRefused", "exceeded quota")
+    rig.wait_for_condition("team-a", "starved", "EngineReady", "PodsRefused", "exceeded quota")
     rig.delete("ResourceQuota", "team-a", "w")
     for kind in ("basemodel/tiny", "servingruntime/w-pairs"):
         asked_for = ("get", "-n", "team-a", kind, "-o", "jsonpath={.status.conditions[0].type}")
         rig.wait(f"status of {kind}", lambda words=asked_for: rig.cluster.kubectl(*words) == "Ready")
-    rig.quiet()
+    rig.wait_until_quiet()
     outside, inside = used(rig, mark)
     of_cluster, of_teams = rights(rig, *values)
     assert of_cluster == outside == set()
@@ -179,7 +181,7 @@ def writers(rig: Rig, since: int) -> dict[tuple[str, str], set[str]]:
     for each in rig.cluster.audit(since):
         aside = ("leases", "selfsubjectreviews")
         if (
-            each.writes
+            each.is_write
             and each.user.startswith("system:serviceaccount:ome:")
             and each.resource not in aside
             and not probes(each)
@@ -213,11 +215,11 @@ def test_two_operators_of_two_classes_do_not_meet(rig: Rig) -> None:
     for name in ("plain", "theirs"):
         rig.ready("team-a", name, 60)
     rig.create(yamls.service("team-a", "stranger", "private"))
-    rig.says("team-a", "stranger", "RuntimeReady", "RuntimeNotFound")
+    rig.wait_for_condition("team-a", "stranger", "RuntimeReady", "RuntimeNotFound")
     rig.delete("InferenceService", "team-a", "stranger")
     asked_for = ("get", "clusterservingruntime", "private", "-o", "jsonpath={.status.conditions[0].type}")
     rig.wait("its status", lambda: rig.cluster.kubectl(*asked_for) != "")
-    rig.quiet()
+    rig.wait_until_quiet()
     wrote = writers(rig, mark)
     assert {name: users for name, users in wrote.items() if len(users) > 1} == {}
     assert wrote["team-a", "plain"] == wrote["", "w-pairs"] == {"ome-operator"}
@@ -240,7 +242,7 @@ def test_another_operator_of_the_same_class_elsewhere_is_said(rig: Rig) -> None:
     """
     rig.install()
     rig.start("operator")
-    rig.leads()
+    rig.wait_for_leader()
     rig.start("second", "--namespace-of-lease", "team-b", kubeconfig=rig.cluster.kubeconfig)
     said = rig.cluster.log("second")
 
@@ -263,11 +265,11 @@ def test_another_operator_of_the_same_class_elsewhere_is_said(rig: Rig) -> None:
 def test_claims_of_operators_without_a_cluster_role_meet_in_a_namespace(watch: str, rig: Rig) -> None:
     rig.install("watchNamespaces={team-a,team-b}", "clusterWideKinds=false")
     rig.start("operator", "--no-cluster-wide-kinds", "--watch-namespace", "team-a")
-    rig.leads()
+    rig.wait_for_leader()
     rig.wait("its claim", lambda: "ome-operator-claim" in rig.cluster.kubectl("get", "leases", "-n", "team-a"))
     more = ("--no-cluster-wide-kinds", "--watch-namespace", watch, "--namespace-of-lease", "team-b")
     rig.start("second", *more, kubeconfig=rig.cluster.kubeconfig)
-    rig.leads()
+    rig.wait_for_leader()
     met = 'ome_rivals{namespace="team-a"} 1.0'
     if watch == "team-a":
         rig.wait("it is said", lambda: met in page(rig))

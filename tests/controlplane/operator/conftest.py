@@ -61,7 +61,7 @@ def stage(installed: Rig) -> Iterator[Rig]:
         installed.create(body)
     if not installed.cluster.process("operator"):
         installed.start()
-    installed.leads()
+    installed.wait_for_leader()
     yield installed
     for body in drains.runtimes():
         installed.delete("ClusterServingRuntime", "", body["metadata"]["name"])

@@ -61,7 +61,7 @@ def test_a_group_leaves_the_node_on_which_it_failed_three_times(rig: Rig, namesp
         elif restarts == 2:
             rig.wait("two failures are stored", lambda: failures() == 2, 40)
             rig.restart()
-            rig.leads()
+            rig.wait_for_leader()
 
     def moved() -> Manifest:
         found = engine(rig, namespace)
@@ -77,7 +77,7 @@ def test_a_group_leaves_the_node_on_which_it_failed_three_times(rig: Rig, namesp
 
     # The excluded node is remembered after a restart of the operator, until a user forgives it.
     rig.restart()
-    rig.leads()
+    rig.wait_for_leader()
     rig.patch("InferenceService", namespace, "svc", {"spec": {"engine": {"minReplicas": 2}}})
     rig.wait("two groups", lambda: len(rig.all("Pod", namespace, "component=engine")) == 2)
     assert bad not in {each["spec"].get("nodeName") for each in rig.all("Pod", namespace, "component=engine")}

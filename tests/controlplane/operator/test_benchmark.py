@@ -59,12 +59,12 @@ def test_it_waits_for_its_service_and_runs_once(rig: Rig, empty: str) -> None:
     assert (status["report"]["requests"], status["report"]["ttft"]) == (10, "12.0")
     assert status["startTime"] and status["completionTime"]
     (job,) = rig.all("Job", empty)
-    rig.quiet()
+    rig.wait_until_quiet()
     mark = rig.cluster.audit_mark()
     rig.restart()
-    rig.leads()
-    rig.quiet()
-    assert [one for one in rig.requests(mark) if one.writes] == [], "a restarted operator writes nothing"
+    rig.wait_for_leader()
+    rig.wait_until_quiet()
+    assert [one for one in rig.requests(mark) if one.is_write] == [], "a restarted operator writes nothing"
     rig.delete("Job", empty, job["metadata"]["name"])
     rig.patch("BenchmarkJob", empty, "speed", {"spec": {"numConcurrency": [2]}})
 

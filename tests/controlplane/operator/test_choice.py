@@ -85,10 +85,10 @@ def asked(rig: Rig, *words: str) -> tuple[int, str]:
 def test_the_best_runtime_is_chosen_once(rig: Rig, namespace: str, model: str, tmp_path: Path) -> None:
     rig.cluster.apply(runtime("other", namespace, modelArchitecture="LlamaForCausalLM"))
     rig.create(open_service(namespace, model))
-    rig.says(namespace, "open", "RuntimeReady", "NoRuntimeFits", "asks for")
+    rig.wait_for_condition(namespace, "open", "RuntimeReady", "NoRuntimeFits", "asks for")
     learned(rig, model)
     words = "it is for architecture LlamaForCausalLM, but the model has DeepseekV3ForCausalLM"
-    rig.says(namespace, "open", "RuntimeReady", "NoRuntimeFits", words)
+    rig.wait_for_condition(namespace, "open", "RuntimeReady", "NoRuntimeFits", words)
     code, text = explained(rig, tmp_path, open_service(namespace, model))
     assert code == 1 and f"excluded ServingRuntime other\n           {words}" in text and "nothing fits" in text
     rig.cluster.apply(runtime("mine", namespace))
@@ -100,14 +100,14 @@ def test_the_best_runtime_is_chosen_once(rig: Rig, namespace: str, model: str, t
     rig.wait("the runtime knows its user", lambda: rig.cluster.kubectl(*asked) == "open")
     pods = {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace)}
     rig.cluster.apply(runtime("better", namespace, priority=9))
-    rig.quiet()
+    rig.wait_until_quiet()
     rig.restart()
-    rig.leads()
-    rig.quiet()
+    rig.wait_for_leader()
+    rig.wait_until_quiet()
     assert {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace)} == pods
     assert rig.cluster.kubectl(*asked) == "open"
     rig.cluster.kubectl("delete", "-n", namespace, "servingruntime", "mine")
-    rig.says(namespace, "open", "RuntimeReady", "RuntimeNotFound", "which was selected for this service")
+    rig.wait_for_condition(namespace, "open", "RuntimeReady", "RuntimeNotFound", "which was selected for this service")
     assert rig.condition(namespace, "open", "Ready")["status"] == "True"
     assert {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace)} == pods
 
@@ -182,7 +182,7 @@ def test_weights_that_were_trained_know_their_services(rig: Rig, namespace: str,
     weight = f"weight-{namespace}"
     edit = {"spec": {"model": {"fineTunedWeights": [weight]}}}
     rig.patch("InferenceService", namespace, "open", edit)
-    rig.says(namespace, "open", "ModelReady", "FineTunedWeightNotFound")
+    rig.wait_for_condition(namespace, "open", "ModelReady", "FineTunedWeightNotFound")
     storage = {"storageUri": "hf://test/poet", "path": "/weights/poet"}
     spec = {"baseModelRef": {"name": model}, "modelType": "LoRA", "storage": storage, "hyperParameters": {}}
     body = {"apiVersion": yamls.API, "kind": "FineTunedWeight", "metadata": {"name": weight}, "spec": spec}

@@ -49,7 +49,7 @@ def test_deeply_nested_service_does_not_stop_the_operator(rig: Rig, namespace: s
         rig.ready(namespace, "another")
         assert rig.cluster.process("operator") == process
         rig.restart()
-        rig.leads()
+        rig.wait_for_leader()
         rig.cluster.kubectl("delete", "inferenceservice", "another", "-n", namespace)
         rig.create(yamls.service(namespace, "afterwards", runtime, "engine"))
         rig.ready(namespace, "afterwards")

@@ -112,7 +112,7 @@ def test_a_burst_is_followed_as_far_as_the_mode_permits(follow: Callable[..., Fo
     assert learned["configurations"].keys() == {"prefill", "decode"}
     # Without numbers from the router, nothing changes.
     here.router.page = None
-    rig.says(namespace, SERVICE, "FollowsDemand", "DemandUnknown", seconds=90)
+    rig.wait_for_condition(namespace, SERVICE, "FollowsDemand", "DemandUnknown", seconds=90)
     here.arrivals = CALM
     time.sleep(LASTS)
     assert here.size() == (3, 2)
@@ -136,7 +136,7 @@ def test_a_number_that_somebody_sets_wins_until_it_is_resumed_or_a_wake(follow: 
     here.by_hand(2)
     rig.wait("the number counts", lambda: here.size() == (1, 2), 30)
     assert writers(here.scale()) == {"kubectl"}
-    rig.says(namespace, SERVICE, "FollowsDemand", "ScaledByHand", seconds=90)
+    rig.wait_for_condition(namespace, SERVICE, "FollowsDemand", "ScaledByHand", seconds=90)
     assert f"RoleScale {SERVICE}-decoder was set by hand" in here.shown()
     assert "is created again" in here.shown("--resume")
     rig.wait("it is new", lambda: (here.scale().get("metadata") or {}).get("generation") == 1, 30)
@@ -196,7 +196,7 @@ def test_nothing_is_added_while_it_is_frozen_or_paused_or_without_nodes(follow: 
     assert here.size() == (1, 1)
     here.edit(rollout={"paused": False})
     rig.wait("there is room for one more", lambda: sum(here.size()) == 3 and here.hold() == "NoRoom", 120)
-    rig.says(namespace, SERVICE, "FollowsDemand", "DemandUnmet", "no nodes", seconds=30)
+    rig.wait_for_condition(namespace, SERVICE, "FollowsDemand", "DemandUnmet", "no nodes", seconds=30)
     made = {one["metadata"]["uid"] for one in rig.all("StatefulSet", namespace)}
     time.sleep(LASTS)
     assert {one["metadata"]["uid"] for one in rig.all("StatefulSet", namespace)} == made

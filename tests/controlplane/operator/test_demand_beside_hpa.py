@@ -61,7 +61,9 @@ def test_the_number_of_an_autoscaler_of_a_user_applies_and_both_are_named(here: 
     hpa(here, "RoleScale", f"{SERVICE}-decoder", "ome.io/v1beta1")
     rig.wait("its number applies", lambda: here.size() == (1, 2), 90)
     assert writers(here.scale()) == {HPA}, "one writer"
-    rig.says(namespace, SERVICE, "FollowsDemand", "ScaledByHand", f"HorizontalPodAutoscaler {MINE}", seconds=60)
+    rig.wait_for_condition(
+        namespace, SERVICE, "FollowsDemand", "ScaledByHand", f"HorizontalPodAutoscaler {MINE}", seconds=60
+    )
     rig.wait("both are named", lambda: f"{MINE} and the class Demand both scale decoder" in advice(here), 60)
     assert f"RoleScale {SERVICE}-decoder was written by a HorizontalPodAutoscaler" in here.shown()
     # Without the HorizontalPodAutoscaler, its last number applies until the demand is resumed.

@@ -41,7 +41,7 @@ def test_the_size_before_a_decision_stays_until_it_is_resumed(here: Followed) ->
     here.rig.wait("more groups are wanted and exist", lambda: here.size() == here.wanted() == (2, 2), 200)
     assert "goes back to 1 prefill and 1 decode groups" in here.shown("--undo")
     here.rig.wait("the former size", lambda: here.size() == (1, 1), 120)
-    here.rig.says(here.namespace, SERVICE, "FollowsDemand", "DemandUndone", seconds=60)
+    here.rig.wait_for_condition(here.namespace, SERVICE, "FollowsDemand", "DemandUndone", seconds=60)
     time.sleep(LASTS)
     assert here.size() == (1, 1) and here.hold() == "Undone"
     again = CliRunner().invoke(
@@ -67,7 +67,7 @@ def test_a_schedule_brings_a_service_to_zero_and_back(here: Followed) -> None:
     assert here.size() == (1, 1), "requests keep the service"
     here.arrivals, here.in_flight = 0, 0
     rig.wait("no group", lambda: here.size() == (0, 0), 240)
-    rig.says(namespace, SERVICE, "Ready", "ScaledToZero", seconds=60)
+    rig.wait_for_condition(namespace, SERVICE, "Ready", "ScaledToZero", seconds=60)
     assert {here.scale(component)["spec"]["replicas"] for component in (keys.ENGINE, keys.DECODER)} == {0}
     time.sleep(LASTS)
     assert here.size() == (0, 0) and here.hold() == "ScheduledZero"

@@ -91,6 +91,6 @@ def test_routers_are_added_for_requests_in_flight_before_any_group_is_measured(
     assert (writers(after), writers(deployment(here))) == ({keys.SCALE_MANAGER}, {keys.MANAGER})
     # If one router does not answer, the number of requests is unknown, and the number of routers stays.
     routers[1].page = None
-    rig.says(here.namespace, SERVICE, "FollowsDemand", "DemandUnknown", seconds=60)
+    rig.wait_for_condition(here.namespace, SERVICE, "FollowsDemand", "DemandUnknown", seconds=60)
     assert deployment(here)["spec"]["replicas"] == 3
     tables[f"routers of the class Demand, with the times of {hasty_operator.__name__}"] = seconds

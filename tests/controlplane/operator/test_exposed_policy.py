@@ -114,7 +114,7 @@ def exposed(installed: Rig, request: pytest.FixtureRequest) -> Iterator[tuple[Ri
     """Yield the cluster with the chart's rights and policies for one kind, and the kind."""
     rig, kind = installed, str(request.param)
     rig.cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(yamls.route_crd()))
-    rig.wait("HTTPRoutes can be stored", lambda: rig.stored("HTTPRoute"))
+    rig.wait("HTTPRoutes can be stored", lambda: rig.is_kind_stored("HTTPRoute"))
     rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})
     rig.install(f"exposure.kind={kind}", *VALUES)
     token = Token(rig.kubeconfig)

@@ -34,7 +34,7 @@ def objects(rig: Rig, namespace: str, service: str) -> set[tuple[str, str]]:
 
 def test_ready_waits_for_the_last_pod(rig: Rig, namespace: str) -> None:
     rig.create(yamls.service(namespace, "slow", "f-single", **SLOW))
-    rig.says(namespace, "slow", "EngineReady", "Progressing", "engine 0/1: 1 pod starting")
+    rig.wait_for_condition(namespace, "slow", "EngineReady", "Progressing", "engine 0/1: 1 pod starting")
     rig.wait("router", lambda: rig.condition(namespace, "slow", "RouterReady").get("status") == "True")
     assert rig.condition(namespace, "slow", "Ready")["status"] == "False"
     rig.ready(namespace, "slow")
@@ -45,7 +45,7 @@ def test_an_image_that_cannot_be_pulled_and_a_crash_are_told(rig: Rig, namespace
     rig.cluster.set_stages(stages.never_ready(labels, message="no such tag"))
     try:
         rig.create(yamls.service(namespace, "pull", "f-single"))
-        told = rig.says(namespace, "pull", "EngineReady", "ImagePullBackOff", "no such tag")
+        told = rig.wait_for_condition(namespace, "pull", "EngineReady", "ImagePullBackOff", "no such tag")
         assert told["message"].startswith("engine 0/1: 1 pod cannot pull")
     finally:
         rig.cluster.set_stages()
@@ -53,7 +53,7 @@ def test_an_image_that_cannot_be_pulled_and_a_crash_are_told(rig: Rig, namespace
     rig.cluster.set_stages(stages.crash(labels, exit_code=137, reason="OOMKilled", message="out of memory", after_s=1))
     try:
         rig.create(yamls.service(namespace, "crash", "f-single"))
-        rig.says(namespace, "crash", "EngineReady", "CrashLoopBackOff", "137")
+        rig.wait_for_condition(namespace, "crash", "EngineReady", "CrashLoopBackOff", "137")
     finally:
         rig.cluster.set_stages()
 
@@ -66,7 +66,7 @@ def test_the_next_slice_waits_for_pods_that_end_slowly(rig: Rig, namespace: str,
         rig.create(yamls.service(namespace, "tail", "f-pairs", "engine", "decoder", "router"))
         old = rig.ready(namespace, "tail")["status"]["revision"]
         rig.patch("InferenceService", namespace, "tail", {"spec": {"engine": {"runner": {"image": "engine:2"}}}})
-        rig.says(namespace, "tail", "RolledOut", "RetiringOldSlice", old)
+        rig.wait_for_condition(namespace, "tail", "RolledOut", "RetiringOldSlice", old)
         if kill:
             rig.restart()
         mixed = []
@@ -118,7 +118,7 @@ def test_the_api_server_is_killed_while_things_change(rig: Rig, namespace: str) 
         time.monotonic() - killed > 5
     ):  # On a busy machine, an operator that cannot renew its Lease for 10 s exits and is restarted.
         rig.restart()
-        rig.leads()
+        rig.wait_for_leader()
     rig.ready(namespace, "born", 60)
     rig.patch("InferenceService", namespace, "born", {"spec": {"engine": {"minReplicas": 2}}})
     rig.wait("scaled", lambda: rig.condition(namespace, "born", "EngineReady").get("message") == "engine 2/2 pods ready", 40)

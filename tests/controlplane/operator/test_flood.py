@@ -147,7 +147,7 @@ def test_large_services_of_one_namespace_delay_no_other(rig: Rig, namespace: str
             body["spec"]["engine"] = {"runner": {"name": "main", "image": "i", "args": words}}
             rig.create(body)
         for number in range(LARGE_SERVICES):
-            rig.says(namespace, f"large{number}", "Ready", "InvalidSpec", "move large values", 60)
+            rig.wait_for_condition(namespace, f"large{number}", "Ready", "InvalidSpec", "move large values", 60)
         peak = memory(rig)
         rig.restart()
         slow = edit(rig, other, "engine:large")

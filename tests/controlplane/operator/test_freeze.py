@@ -49,7 +49,9 @@ def ome(rig: Rig, *words: str) -> str:
 
 def written(rig: Rig, mark: int, namespace: str) -> list[tuple[str, str, str]]:
     """Return what the operator wrote in a namespace since a mark, without dry runs: verb, resource, name."""
-    found = [item for item in rig.requests(mark) if item.writes and item.namespace == namespace and "dryRun" not in item.uri]
+    found = [
+        item for item in rig.requests(mark) if item.is_write and item.namespace == namespace and "dryRun" not in item.uri
+    ]
     return [(item.verb, what(item), item.name) for item in found]
 
 
@@ -90,7 +92,7 @@ def test_a_rollout_stands_still_and_goes_on_to_the_last_edit(rig: Rig, namespace
     assert len({item["metadata"]["labels"]["ome.io/revision"] for item in rig.all("Pod", namespace)}) == 2
 
     rig.restart()
-    rig.leads()
+    rig.wait_for_leader()
     image(rig, namespace, "engine:3")
     rig.patch("RoleScale", namespace, f"{NAME}-engine", {"spec": {"replicas": 4}})
     says(
@@ -102,7 +104,7 @@ def test_a_rollout_stands_still_and_goes_on_to_the_last_edit(rig: Rig, namespace
         "store revision ",
         f"`ome thaw {NAME} -n {namespace}` ends the",
     )
-    rig.quiet()
+    rig.wait_until_quiet()
     assert alive(rig, namespace) == before
     assert {resource for _, resource, _ in written(rig, mark, namespace)} <= TOLD
     assert (rig.get("RoleScale", namespace, f"{NAME}-engine") or {})["spec"]["replicas"] == 4
@@ -117,7 +119,7 @@ def test_a_rollout_stands_still_and_goes_on_to_the_last_edit(rig: Rig, namespace
     assert not frozen(rig, namespace)
     engines = rig.all("Pod", namespace, "component=engine")
     assert {item["spec"]["containers"][0]["image"] for item in engines} == {"engine:3"} and len(engines) == 4
-    rig.quiet()
+    rig.wait_until_quiet()
 
 
 def image(rig: Rig, namespace: str, name: str) -> None:
@@ -143,7 +145,7 @@ def ready_of_another(rig: Rig, namespace: str, old: str) -> bool:
 def settle_pods(rig: Rig, namespace: str) -> None:
     """Wait until no pod is terminating, so that pods deleted before the freeze are gone."""
     rig.wait("no pod ends", lambda: len(alive(rig, namespace)) == len(rig.all("Pod", namespace)), 60)
-    rig.quiet()
+    rig.wait_until_quiet()
 
 
 def test_a_recycle_stands_still_and_ends_after_the_thaw(rig: Rig, namespace: str) -> None:
@@ -171,8 +173,8 @@ def test_a_recycle_stands_still_and_ends_after_the_thaw(rig: Rig, namespace: str
     assert told["engine", 0]["phase"] == "Recycling"
     mark = rig.cluster.audit_mark()
     rig.restart()
-    rig.leads()
-    rig.quiet(4.0)
+    rig.wait_for_leader()
+    rig.wait_until_quiet(4.0)
     assert uids(pods(rig, namespace)["engine", 0]) == new and groups(rig, namespace) == told
     assert {resource for _, resource, _ in written(rig, mark, namespace)} <= TOLD
     says(
@@ -199,7 +201,7 @@ def test_a_group_that_fails_while_frozen_is_recycled_after_the_thaw(rig: Rig, na
     lost = pods(rig, namespace)["engine", 1][1]["metadata"]["name"]
     rig.delete("Pod", namespace, lost)
     says(rig, namespace, "would recycle engine group 1 of revision")
-    rig.quiet(4.0)
+    rig.wait_until_quiet(4.0)
     now = alive(rig, namespace)
     assert now.keys() == before.keys() and [name for name in now if now[name] != before[name]] == [lost]
     assert "GroupRecycled" not in {item["reason"] for item in rig.all("Event", namespace)}
@@ -219,7 +221,7 @@ def test_nothing_is_created_while_all_is_frozen(rig: Rig, namespace: str) -> Non
     assert rig.condition(namespace, NAME, "Ready")["reason"] == "Frozen"
     rig.cluster.kubectl("delete", "lease", "ome-operator", "-n", "ome")
     rig.wait("a new Lease", lambda: keys.FREEZE in rig.cluster.kubectl("get", "leases", "-n", "ome", "-o", "yaml"))
-    rig.quiet(3.0)
+    rig.wait_until_quiet(3.0)
     assert {resource for _, resource, _ in written(rig, mark, namespace)} == {"inferenceservices/status", "events"}
     assert not rig.all("StatefulSet", namespace) and not rig.all("Pod", namespace)
     # Users may delete their services at any time.
@@ -260,10 +262,10 @@ def test_an_observer_writes_nothing_but_what_it_would_do(rig: Rig, namespace: st
     rig.start("operator", *words)
     try:
         says(rig, namespace, "observed (", "would store revision ", "4 Services", "2 StatefulSets", "Deployment", "Role")
-        rig.quiet(3.0)
-        here = [item for item in rig.requests(mark) if item.writes and item.namespace in ("", namespace)]
+        rig.wait_until_quiet(3.0)
+        here = [item for item in rig.requests(mark) if item.is_write and item.namespace in ("", namespace)]
         assert {(item.verb, what(item)) for item in here if item.namespace} == {("patch", "inferenceservices/status")}
-        assert how != "all" or all(item.subresource == "status" for item in rig.requests(mark) if item.writes)
+        assert how != "all" or all(item.subresource == "status" for item in rig.requests(mark) if item.is_write)
         for kind in ("StatefulSet", "Deployment", "Service", "Pod", "ControllerRevision", "Role", "Event", "RoleScale"):
             assert rig.all(kind, namespace) == [], kind
         assert frozen(rig, namespace)["reason"] == "Observed"

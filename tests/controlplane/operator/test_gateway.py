@@ -22,14 +22,14 @@ EXPOSED = ("--expose=HTTPRoute", "--expose-domain=models.example.com", "--gatewa
 def exposed(rig: Rig) -> Iterator[Rig]:
     """Yield the cluster with an operator that creates HTTPRoutes; the usual operator runs again afterwards."""
     rig.cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(yamls.route_crd()))
-    rig.wait("HTTPRoutes can be stored", lambda: rig.stored("HTTPRoute"))
+    rig.wait("HTTPRoutes can be stored", lambda: rig.is_kind_stored("HTTPRoute"))
     rig.stop()
     rig.start("operator", *EXPOSED, kubeconfig=rig.cluster.kubeconfig)
-    rig.leads()
+    rig.wait_for_leader()
     yield rig
     rig.stop()
     rig.start()
-    rig.leads()
+    rig.wait_for_leader()
 
 
 def weights(rig: Rig, namespace: str) -> dict[str, int]:
@@ -102,7 +102,7 @@ def test_requests_follow_the_slices_and_none_is_sent_to_where_nobody_is(exposed:
     (second,) = weights(rig, namespace)
     assert rig.get("Service", namespace, second)
     rig.wait("the Service of the old slice goes", lambda: rig.get("Service", namespace, first) is None)
-    rig.quiet()
+    rig.wait_until_quiet()
     nothing_is_left_of_it(rig, namespace, second)
 
 

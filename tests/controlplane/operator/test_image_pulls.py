@@ -30,7 +30,7 @@ def pulls(installed: Rig) -> Iterator[Rig]:
     installed.stop()
     installed.install("rollout.imagePulls=2", "rollout.imagePullTimeout=60")
     installed.start("operator", "--image-pulls=2", "--image-pull-timeout=60")
-    installed.leads()
+    installed.wait_for_leader()
     yield installed
     installed.cluster.set_stages()
     installed.stop()
@@ -73,9 +73,9 @@ def test_groups_serve_until_their_nodes_have_the_image(pulls: Rig, empty: str, c
     assert len(before) == 3
     patch = {"spec": {"engineConfig": {"runner": {**yamls.container(gpus=8), "image": "engine:2"}}}}
     rig.patch("ClusterServingRuntime", "", f"rt-{empty}", patch)
-    rig.says(empty, "svc", "RolledOut", "PullingImages", "0 of 3 images are on the nodes")
+    rig.wait_for_condition(empty, "svc", "RolledOut", "PullingImages", "0 of 3 images are on the nodes")
     rig.wait("two Jobs", lambda: len(rig.all("Job", empty)) == 2)
-    rig.quiet()
+    rig.wait_until_quiet()
     jobs = rig.all("Job", empty)
     assert len(jobs) == 2 and {node(job) for job in jobs} < set(before.values())
     assert engines(rig, empty) == before, "the groups serve meanwhile"

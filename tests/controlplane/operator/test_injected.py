@@ -69,19 +69,19 @@ def test_objects_that_every_kind_of_webhook_changes(rig: Rig, injector: Injector
     """The objects that webhooks of every kind change stay as they are while nothing else changes, after a restart of the
     operator, and during a rollout.
     """
-    rig.quiet()
+    rig.wait_until_quiet()
     assert all(injector.changed.values()), injector.changed
     before = {mode: _alive(rig, namespace) for mode, namespace in injected.items()}
     mark = rig.cluster.audit_mark()
     time.sleep(REST_S)
-    assert not [one for one in rig.requests(mark) if one.writes], "nothing is written at rest"
+    assert not [one for one in rig.requests(mark) if one.is_write], "nothing is written at rest"
 
     mark = rig.cluster.audit_mark()
     rig.restart()
-    rig.leads()
-    rig.quiet(5)
+    rig.wait_for_leader()
+    rig.wait_until_quiet(5)
     for mode, namespace in injected.items():
-        written = [one for one in rig.requests(mark) if one.writes and one.namespace == namespace]
+        written = [one for one in rig.requests(mark) if one.is_write and one.namespace == namespace]
         assert len(written) <= LATE_WRITES.get(mode, 0), (mode, written)
         assert _alive(rig, namespace) == before[mode], f"{mode}: nothing restarted"
 
@@ -96,4 +96,4 @@ def test_objects_that_every_kind_of_webhook_changes(rig: Rig, injector: Injector
             90,
         )
         rig.ready(namespace, "s", 90)
-    rig.quiet()
+    rig.wait_until_quiet()

@@ -64,22 +64,22 @@ class TestLife:
     def test_a_second_pass_and_a_restart_write_nothing(self, rig: Rig, namespace: str) -> None:
         rig.create(yamls.service(namespace, "calm", "pairs", "engine", "decoder", "router"))
         rig.ready(namespace, "calm")
-        rig.quiet()
+        rig.wait_until_quiet()
         mark = rig.cluster.audit_mark()
         rig.patch("InferenceService", namespace, "calm", {"metadata": {"annotations": {"note": "a"}}})
         rig.restart(signal.SIGTERM, "ome_operator")  # The sets of addresses are stored in another order.
-        rig.leads()
-        rig.quiet(5)
+        rig.wait_for_leader()
+        rig.wait_until_quiet(5)
         sent = rig.requests(mark)
-        assert [(one.verb, one.resource, one.name) for one in sent if one.writes] == []
+        assert [(one.verb, one.resource, one.name) for one in sent if one.is_write] == []
         assert {one.verb for one in sent if one.resource} == {"list", "watch"}  # apart from requests of API discovery
 
     def test_writes_above_the_objects_stay_in_the_budget(self, rig: Rig, namespace: str) -> None:
         mark = rig.cluster.audit_mark()
         rig.create(yamls.service(namespace, "frugal", "single"))
         rig.ready(namespace, "frugal")
-        rig.quiet()
-        sent = [one for one in rig.requests(mark) if one.writes and one.namespace == namespace]
+        rig.wait_until_quiet()
+        sent = [one for one in rig.requests(mark) if one.is_write and one.namespace == namespace]
         statuses = [one for one in sent if one.subresource == "status"]
         objects = {(one.resource, one.name) for one in sent if one.subresource != "status"}
         assert len(sent) - len(objects) <= 3, sorted((one.verb, one.resource, one.name, one.subresource) for one in sent)
@@ -210,7 +210,7 @@ class TestLife:
     def test_deleted_service_leaves_no_objects(self, rig: Rig, namespace: str) -> None:
         rig.create(yamls.service(namespace, "gone", "pairs", "engine", "decoder", "router"))
         rig.ready(namespace, "gone")
-        rig.quiet()
+        rig.wait_until_quiet()
         mark = rig.cluster.audit_mark()
         rig.delete("InferenceService", namespace, "gone")
         kinds = (
@@ -218,7 +218,7 @@ class TestLife:
             "ControllerRevision",
         )  # fmt: skip
         rig.wait("everything gone", lambda: not any(rig.all(kind, namespace) for kind in kinds), 40)
-        assert [one for one in rig.requests(mark) if one.writes and one.namespace == namespace] == []
+        assert [one for one in rig.requests(mark) if one.is_write and one.namespace == namespace] == []
 
     def test_deleted_and_applied_again_at_once(self, rig: Rig, namespace: str) -> None:
         body = yamls.service(namespace, "phoenix", "single")
@@ -234,7 +234,7 @@ class TestLife:
         body = yamls.service(namespace, "orphan", "single")
         rig.create(body)
         rig.ready(namespace, "orphan")
-        rig.quiet()
+        rig.wait_until_quiet()
         pods = {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace, "component=engine")}
         rig.delete("InferenceService", namespace, "orphan", propagationPolicy="Orphan")
         rig.wait("deleted", lambda: rig.get("InferenceService", namespace, "orphan") is None)

@@ -187,7 +187,7 @@ def test_what_is_wrong_is_explained_down_to_the_nodes(kimi: Rig, namespace: str)
     body["metadata"] = {"name": "big", "namespace": namespace}
     body["spec"]["engine"] = {"minReplicas": 9}  # 36 nodes of 16
     rig.create(body)
-    rig.says(namespace, "big", "EngineReady", "DoesNotFit", "prefill needs 36 nodes")
+    rig.wait_for_condition(namespace, "big", "EngineReady", "DoesNotFit", "prefill needs 36 nodes")
     rig.wait("the scheduler has looked", lambda: "Insufficient" in ome(rig, "explain", "big", "-n", namespace).stdout)
     told = ome(rig, "explain", "big", "-n", namespace)
     assert told.exit_code == 1

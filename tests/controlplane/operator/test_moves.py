@@ -147,7 +147,7 @@ def drained(rig: Rig, name: str, row: Row, watch: GroupWatch) -> Outcome:
         if name == "no-spare-stays":
             said += stays(rig, where, drain, names[0], row.role)
         elif name == "no-spare-goes":
-            said.append(rig.says(where, NAME, "Moved", "NoSpareNodes", seconds=60)["message"])
+            said.append(rig.wait_for_condition(where, NAME, "Moved", "NoSpareNodes", seconds=60)["message"])
         seconds = drain.ended(LIMIT * PATIENCE)
     finally:
         drain.stop()
@@ -169,8 +169,8 @@ def stays(rig: Rig, where: str, drain: Drain, node: str, role: str) -> list[str]
     the messages of the condition Moved, and then the output of `ome move --now`.
     """
     before = {pod["metadata"]["uid"] for pod in drains.pods_of(rig, where, role)}
-    said = [rig.says(where, NAME, "Moved", "NoSpareNodes", seconds=60)["message"]]
-    said.append(rig.says(where, NAME, "Moved", "MoveTimedOut", seconds=60)["message"])
+    said = [rig.wait_for_condition(where, NAME, "Moved", "NoSpareNodes", seconds=60)["message"]]
+    said.append(rig.wait_for_condition(where, NAME, "Moved", "MoveTimedOut", seconds=60)["message"])
     rig.wait("no replacement is left", lambda: len(drains.numbers(rig, where, role)) == 1)
     assert {pod["metadata"]["uid"] for pod in drains.pods_of(rig, where, role)} == before and drain.running
     return [*said, drains.ome(rig, "move", "--now", node)]
@@ -252,7 +252,7 @@ def test_an_operator_that_is_killed_in_each_phase_moves_the_group_once(stage: Ri
             for phase in ("Settling", "Replacing", "Leaving"):
                 rig.wait(phase, lambda phase=phase: drains.phase(rig, where, row.role) == phase, 60, often=True)
                 rig.restart(signal.SIGKILL)
-                rig.leads()
+                rig.wait_for_leader()
             seconds = drain.ended(LIMIT * PATIENCE)
         finally:
             drain.stop()
@@ -282,6 +282,6 @@ def test_without_an_operator_deleted_budgets_let_the_drain_go_on(stage: Rig, rig
     finally:
         drain.stop()
         rig.start()
-        rig.leads()
+        rig.wait_for_leader()
     rig.clear(where)
     rig.delete("Namespace", "", where)

@@ -136,11 +136,11 @@ def itself(rig: Rig, name: str) -> None:
     assert "engine/0 leaves its nodes when a replacement serves elsewhere" in drains.ome(
         rig, "move", NAME, "engine/0", "-n", where
     )
-    said = rig.says(where, NAME, "Moved", "NoSpareNodes", seconds=40)["message"]
+    said = rig.wait_for_condition(where, NAME, "Moved", "NoSpareNodes", seconds=40)["message"]
     assert "waits for free nodes with 4 GPUs" in said, said
     again = drains.ome(rig, "move", NAME, "engine/0", "-n", where)
     assert "engine/0 moves already (Replacing)" in again
-    rig.says(where, NAME, "Moved", "MoveTimedOut", seconds=90)
+    rig.wait_for_condition(where, NAME, "Moved", "MoveTimedOut", seconds=90)
     rig.wait("only the group is left", lambda: drains.uids(rig, where) == before)
 
 
@@ -182,9 +182,9 @@ def crossed(rig: Rig, name: str, leave: Callable[[str], None], stay: Callable[[]
     for where in both:
         leave(where)
     for where in both:
-        rig.says(where, NAME, "Moved", "NoSpareNodes", "waits for free nodes with 8 GPUs", seconds=40)
+        rig.wait_for_condition(where, NAME, "Moved", "NoSpareNodes", "waits for free nodes with 8 GPUs", seconds=40)
     for where in both:
-        rig.says(where, NAME, "Moved", "MoveTimedOut", seconds=60)
+        rig.wait_for_condition(where, NAME, "Moved", "MoveTimedOut", seconds=60)
     stay()
     rig.wait("only the groups are left", lambda: [drains.uids(rig, where) for where in both] == before)
     rig.clear(other)

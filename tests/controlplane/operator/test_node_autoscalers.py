@@ -31,9 +31,9 @@ def test_running_pods_are_annotated_and_not_restarted(rig: Rig, namespace: str, 
     assert len(pods) == 3 and annotated({})
     rig.patch("InferenceService", namespace, "kept", {"spec": {"engine": {"nodeScaleDown": "Forbid"}}})
     rig.wait("both annotations on both ranks", lambda: annotated(FORBIDDEN))
-    rig.quiet()
+    rig.wait_until_quiet()
     rig.patch("InferenceService", namespace, "kept", {"spec": {"engine": {"nodeScaleDown": None}}})
     rig.wait("they are removed", lambda: annotated({}))
-    rig.quiet()
+    rig.wait_until_quiet()
     assert {one["metadata"]["uid"] for one in rig.all("Pod", namespace)} == pods
     assert len({one["metadata"]["labels"]["ome.io/revision"] for one in rig.all("Pod", namespace)}) == 1

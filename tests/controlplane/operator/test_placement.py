@@ -46,7 +46,7 @@ def test_two_services_that_want_the_same_nodes_do_not_hold_half_each(gangs: Rig,
     assert bound(gangs, namespace, first) == 12
     gangs.wait("the other has given back", lambda: bound(gangs, namespace, other) == 0, 60)
     held = f"prefill waits for 12 nodes with 8 free GPUs: 4 are free, 12 are held by {namespace}/{first}, which is serving"
-    gangs.says(namespace, other, "EngineReady", "WaitingForRoom", held, 40)
+    gangs.wait_for_condition(namespace, other, "EngineReady", "WaitingForRoom", held, 40)
     assert whole(gangs, namespace, names) == [first], "pods of a serving service are never removed"
     gangs.delete("InferenceService", namespace, first)
     gangs.ready(namespace, other, 120)
@@ -63,7 +63,7 @@ def test_who_holds_the_nodes_is_told_before_a_pod_has_a_node(gangs: Rig, namespa
     gangs.ready(namespace, "one", 120)
     gangs.create(yamls.service(namespace, "two", runtime, "engine"))
     held = f"of the nodes that its pods could take, 16 are held by {namespace}/one, which is serving"
-    gangs.says(namespace, "two", "EngineReady", "Unschedulable", held, 60)
+    gangs.wait_for_condition(namespace, "two", "EngineReady", "Unschedulable", held, 60)
     gangs.delete("InferenceService", namespace, "one")
     gangs.ready(namespace, "two", 120)
     gangs.delete("ClusterServingRuntime", "", runtime)
@@ -125,7 +125,7 @@ def test_nothing_is_torn_down_for_nodes_that_are_not_there(rig: Rig, namespace: 
     rig.ready(namespace, "kimi", 60)
     before = {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace)}
     rig.patch("InferenceService", namespace, "kimi", {"spec": {"engine": {"nodeSelector": {POOL: "b"}}}})
-    told = rig.says(
+    told = rig.wait_for_condition(
         namespace, "kimi", "RolledOut", "DoesNotFit", f"engine needs 2 nodes with {POOL}=b: no node has this label"
     )
     assert "the serving revision stays" in told["message"]
@@ -154,7 +154,7 @@ def test_what_strangers_hold_is_read_where_a_try_failed(gangs: Rig, namespace: s
     gangs.create(yamls.runtime(runtime, size=12, gpus=8, router=False))
     gangs.create(yamls.service(namespace, "kimi", runtime, "engine"))
     said = "engine waits for 12 nodes with 8 free GPUs: 10 are free, 6 are held by others"
-    gangs.says(namespace, "kimi", "EngineReady", "WaitingForRoom", said, 60)
+    gangs.wait_for_condition(namespace, "kimi", "EngineReady", "WaitingForRoom", said, 60)
     assert bound(gangs, namespace, "kimi") == 0
     for at in range(6):
         gangs.delete("Pod", namespace, f"stranger-{at}", gracePeriodSeconds=0)
@@ -179,7 +179,7 @@ def test_nothing_is_torn_down_for_nodes_that_others_hold(rig: Rig, namespace: st
     before = {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace, ours)}
     rig.patch("InferenceService", namespace, "kimi", {"spec": {"engine": {"nodeSelector": {POOL: "moves"}}}})
     free = "engine needs 2 nodes with 8 free GPUs: 1 is free, 1 is held by others"
-    told = rig.says(namespace, "kimi", "RolledOut", "WaitingForRoom", free)
+    told = rig.wait_for_condition(namespace, "kimi", "RolledOut", "WaitingForRoom", free)
     assert "the serving revision stays" in told["message"]
     pods = rig.all("Pod", namespace, ours)
     assert {pod["metadata"]["uid"] for pod in pods} == before and all(map(is_ready, pods))

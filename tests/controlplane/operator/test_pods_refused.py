@@ -50,7 +50,7 @@ def edit(rig: Rig, namespace: str, component: str, image: str = OTHER, **more: A
 
 def serves(rig: Rig, namespace: str, before: set[str]) -> None:
     """Check that no pod was removed, and that the service is Ready."""
-    rig.quiet()
+    rig.wait_until_quiet()
     assert before <= uids(rig, namespace), "all pods that served still serve"
     assert rig.condition(namespace, "s", "Ready")["status"] == "True"
 
@@ -101,7 +101,7 @@ def test_images_that_are_not_allowed(served: Rig, namespace: str, component: str
     """An edit to an image that is not allowed leaves all pods of the old slice serving. An allowed image is rolled out."""
     rig, before = served, uids(served, namespace)
     edit(rig, namespace, component)
-    told = rig.says(namespace, "s", "RolledOut", "DryRunRefused", NOT_ALLOWED)
+    told = rig.wait_for_condition(namespace, "s", "RolledOut", "DryRunRefused", NOT_ALLOWED)
     assert f"was refused by the API server: {title} pod: pods " in told["message"]
     serves(rig, namespace, before)
     edit(rig, namespace, component, "engine:2")
@@ -117,7 +117,7 @@ def test_a_router_that_is_not_allowed(served: Rig, namespace: str) -> None:
     edit(rig, namespace, "router")
     serves(rig, namespace, before)
     edit(rig, namespace, "engine", "engine:2")
-    told = rig.says(namespace, "s", "RolledOut", "DryRunRefused", NOT_ALLOWED)
+    told = rig.wait_for_condition(namespace, "s", "RolledOut", "DryRunRefused", NOT_ALLOWED)
     assert "was refused by the API server: router pod: pods " in told["message"]
     serves(rig, namespace, before)
     edit(rig, namespace, "router", "router:2")
@@ -130,7 +130,7 @@ def test_a_policy_that_is_gone_again(served: Rig, namespace: str, policy: str) -
     """
     rig, before = served, uids(served, namespace)
     edit(rig, namespace, "decoder")
-    rig.says(namespace, "s", "RolledOut", "DryRunRefused", NOT_ALLOWED)
+    rig.wait_for_condition(namespace, "s", "RolledOut", "DryRunRefused", NOT_ALLOWED)
     for kind in ("validatingadmissionpolicybinding", "validatingadmissionpolicy"):
         rig.cluster.kubectl("delete", kind, policy)
     rolled(rig, namespace, before)
@@ -147,7 +147,7 @@ def test_a_policy_that_is_gone_again(served: Rig, namespace: str, policy: str) -
 def test_names_that_only_pods_look_up(served: Rig, namespace: str, field: str, words: str) -> None:
     rig, before = served, uids(served, namespace)
     rig.patch("InferenceService", namespace, "s", {"spec": {"engine": {field: "absent"}}})
-    rig.says(namespace, "s", "RolledOut", "DryRunRefused", words)
+    rig.wait_for_condition(namespace, "s", "RolledOut", "DryRunRefused", words)
     serves(rig, namespace, before)
 
 
@@ -158,7 +158,9 @@ def test_edit_refused_by_limit_range_is_reported_and_old_pods_stay(served: Rig, 
         {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l", "namespace": namespace}, "spec": limits}
     )
     edit(rig, namespace, "decoder", "engine:2", resources={"requests": {"cpu": "4"}, "limits": {"cpu": "4"}})
-    rig.says(namespace, "s", "RolledOut", "DryRunRefused", "maximum cpu usage per Container is 2, but limit is 4")
+    rig.wait_for_condition(
+        namespace, "s", "RolledOut", "DryRunRefused", "maximum cpu usage per Container is 2, but limit is 4"
+    )
     serves(rig, namespace, before)
 
 
@@ -200,7 +202,7 @@ def test_a_quota_that_is_too_small_for_the_new_pods(served: Rig, namespace: str)
         "ResourceQuota q: the new revision needs 56 requests.nvidia.com/gpu, and 40 would be available (hard 40, used 32, "
         "of which the old revision releases 32)"
     )
-    rig.says(namespace, "s", "RolledOut", "DryRunRefused", needs)
+    rig.wait_for_condition(namespace, "s", "RolledOut", "DryRunRefused", needs)
     serves(rig, namespace, before)
     quota(rig, namespace, **{"requests.nvidia.com_gpu": "56"})
     rig.wait("it rolls", lambda: len(now := uids(rig, namespace)) == 8 and not now & before, 90)
@@ -229,7 +231,7 @@ def test_pod_security_and_an_edit_that_violates_more(served: Rig, namespace: str
     rig.patch("Namespace", "", namespace, {"metadata": {"labels": {ENFORCE: "baseline"}}})
     rig.patch("InferenceService", namespace, "s", {"spec": {"decoder": {"hostNetwork": True}}})
     words = 'violates PodSecurity "baseline:latest": host namespaces (hostNetwork=true), hostPath volumes'
-    rig.says(namespace, "s", "RolledOut", "DryRunRefused", words)
+    rig.wait_for_condition(namespace, "s", "RolledOut", "DryRunRefused", words)
     serves(rig, namespace, before)
 
 
@@ -251,7 +253,7 @@ def test_a_webhook_that_does_not_answer(served: Rig, namespace: str) -> None:
     try:
         rig.wait("it is called", lambda: "failed calling webhook" in dry_run(rig, namespace, "i"))
         edit(rig, namespace, "decoder", "engine:2")
-        rig.says(
+        rig.wait_for_condition(
             namespace, "s", "RolledOut", "Checking", 'no answer yet: Internal error occurred: failed calling webhook "pods'
         )
         assert before <= uids(rig, namespace)
@@ -264,7 +266,7 @@ def anew(rig: Rig) -> None:
     """Restart the operator, so that it tests its admission policy for pods at once."""
     rig.stop()
     rig.start()
-    rig.leads()
+    rig.wait_for_leader()
 
 
 def unchecked(rig: Rig, namespace: str, image: str, words: str) -> None:

@@ -126,7 +126,7 @@ def test_an_operator_says_whether_the_policies_bind_it(rig: Rig) -> None:
             rig.stop()
             begun = log.stat().st_size
             rig.start(kubeconfig=kubeconfig)
-            rig.leads()
+            rig.wait_for_leader()
             rig.wait("policies are tried", lambda binds=binds: counted(rig, "binds") == binds)
             assert (counted(rig, "absent"), counted(rig, "unknown")) == (absent, 0.0)
             assert words in log.read_bytes()[begun:].decode()
@@ -142,7 +142,7 @@ def test_an_operator_says_whether_the_policies_bind_it(rig: Rig) -> None:
     finally:
         rig.stop()
         rig.start()
-        rig.leads()
+        rig.wait_for_leader()
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_a_webhook_that_does_not_answer_is_told(rig: Rig, namespace: str) -> Non
     try:
         rig.wait("the webhook is asked", lambda: "down.ome.test" in tried(rig, namespace, *service_of_any, by=()))
         rig.create(yamls.service(namespace, "s", "hooked"))
-        rig.says(namespace, "s", "Ready", "ServerError", 'failed calling webhook "down.ome.test"')
+        rig.wait_for_condition(namespace, "s", "Ready", "ServerError", 'failed calling webhook "down.ome.test"')
     finally:
         rig.cluster.kubectl("delete", "validatingwebhookconfiguration", "down.ome.test")
     rig.ready(namespace, "s")

@@ -131,7 +131,7 @@ def gangs(rig: Rig) -> Iterator[Rig]:
     """Yield the cluster with an operator that releases the nodes of partial gangs."""
     rig.stop()
     rig.start("operator", "--gang-timeout", str(TIMEOUT))
-    rig.leads()
+    rig.wait_for_leader()
     yield rig
     rig.stop()
     rig.start()
@@ -230,7 +230,7 @@ class Race:
         """
         self.rig.stop(signal.SIGKILL)
         self.rig.start("operator", "--gang-timeout", str(TIMEOUT))
-        self.rig.leads()
+        self.rig.wait_for_leader()
         self._since.clear()
 
 

@@ -46,7 +46,7 @@ def live_through_everything(rig: Rig, namespace: str) -> None:
     for number in range(12):
         edit = {"rollout": {"paused": True}, "engine": {"runner": {"image": f"engine:{number}"}}}
         rig.patch("InferenceService", namespace, "role", {"spec": edit})
-        rig.quiet(0.5)
+        rig.wait_until_quiet(0.5)
 
     def kept() -> int:
         owners = [one["metadata"]["ownerReferences"][0]["kind"] for one in rig.all("ControllerRevision", namespace)]
@@ -98,7 +98,7 @@ def look_at_every_kind(rig: Rig, namespace: str) -> None:
     hard = {"spec": {"hard": {"pods": "0"}}}
     rig.create({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "w", "namespace": namespace}, **hard})
     rig.create(yamls.service(namespace, "starved", "w-pairs"))
-    rig.says(namespace, "starved", "EngineReady", "PodsRefused", "exceeded quota")
+    rig.wait_for_condition(namespace, "starved", "EngineReady", "PodsRefused", "exceeded quota")
     for kind in ("basemodel/w-base", "servingruntime/w-runtime"):
         asked = ("get", "-n", namespace, kind, "-o", "jsonpath={.status.conditions[*].type}")
         rig.wait(f"status of {kind}", lambda asked=asked: "Ready" in rig.cluster.kubectl(*asked).split())
@@ -165,7 +165,7 @@ def forget_what_led_here(rig: Rig, namespace: str) -> None:
     `none` now.
     """
     rig.cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(yamls.route_crd()))
-    rig.wait("HTTPRoutes can be stored", lambda: rig.stored("HTTPRoute"))
+    rig.wait("HTTPRoutes can be stored", lambda: rig.is_kind_stored("HTTPRoute"))
     service = rig.get("InferenceService", namespace, "role") or {}
     owner = {"apiVersion": yamls.API, "kind": "InferenceService", "name": "role", "uid": service["metadata"]["uid"]}
     labels = {"ome.io/managed-by": "ome-operator", "ome.io/inferenceservice": "role"}
@@ -188,7 +188,7 @@ def test_the_role_is_what_the_operator_needs_and_no_more(rig: Rig, namespace: st
     allow_a_removal(rig)
     forget_what_led_here(rig, namespace)
     rig.delete("ClusterServingRuntime", "", "w-pairs")
-    rig.quiet()
+    rig.wait_until_quiet()
     sent = asked(rig)
     used = {what(one) for one in sent}
     # An apply that creates an object is logged as a patch with status 201, and needs both verbs.

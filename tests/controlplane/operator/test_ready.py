@@ -44,7 +44,7 @@ def short(rig: Rig, namespace: str, reason: str) -> None:
     """Wait until the condition Scaled reports missing groups with this reason, and check that all other conditions are those
     of a service that serves.
     """
-    rig.says(namespace, NAME, "Scaled", reason)
+    rig.wait_for_condition(namespace, NAME, "Scaled", reason)
     url = f"http://{NAME}.{namespace}.svc.cluster.local:8080"
     shown = ome(rig, "status", NAME, "-n", namespace)
     assert url in shown and reason in shown
@@ -60,7 +60,7 @@ def test_a_second_prefill_group_that_no_node_can_hold_takes_nothing_from_the_fir
     before = ready(rig, namespace)
     rig.patch("InferenceService", namespace, NAME, {"spec": {"engine": {"minReplicas": 2}}})
     short(rig, namespace, "DoesNotFit")
-    rig.quiet()
+    rig.wait_until_quiet()
     assert ready(rig, namespace) == before
     rig.patch("InferenceService", namespace, NAME, {"spec": {"engine": {"minReplicas": 1}}})
     rig.ready(namespace, NAME, 60)

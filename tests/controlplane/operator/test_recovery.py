@@ -119,7 +119,7 @@ def test_each_failure_is_one_recycle_of_one_group(rig: Rig, namespace: str) -> N
     events = [one["message"] for one in rig.all("Event", namespace) if one["reason"] == "GroupRecycled"]
     assert len(events) == len(FAULTS) == len(set(events)), events
     assert rig.condition(namespace, NAME, "Recovered")["status"] == "True"
-    rig.quiet()
+    rig.wait_until_quiet()
 
 
 def gone(fault: Fault, before: dict[int, Manifest]) -> set[str]:
@@ -242,7 +242,7 @@ def test_a_lost_node_costs_the_groups_on_it_one_recycle(
     for key, members in now.items():
         assert not hit & {key} or not set(uids(members).values()) & set(uids(before[key]).values()), "whole groups"
         assert key in hit or uids(members) == uids(before[key]), "a group on other nodes"
-    rig.quiet()
+    rig.wait_until_quiet()
 
 
 @pytest.mark.parametrize("down", [False, True], ids=["operator-runs", "operator-down"])
@@ -272,7 +272,7 @@ def test_ranks_of_a_template_that_a_stranger_changed_are_made_again(
         rig.wait("the group is back, as it should be", well, 60)
     assert uids(pods(rig, namespace)["engine", 1]) == uids(before["engine", 1])
     assert not set(uids(pods(rig, namespace)["engine", 0]).values()) & set(uids(before["engine", 0]).values())
-    rig.quiet()
+    rig.wait_until_quiet()
 
 
 @pytest.mark.parametrize(
@@ -303,14 +303,14 @@ def test_a_stateful_set_that_somebody_deletes_costs_its_own_group_alone(
         assert all(uids(now[key]) == uids(before[key]) for key in before if key[1] != number), "groups that nobody touched"
         pairs = {(left, leader) for left in numbers for leader in (True, False)}
         assert set(stateful_sets(rig, namespace)) == pairs
-    rig.quiet()
+    rig.wait_until_quiet()
 
 
 def test_a_leader_that_somebody_scales_to_two_has_a_single_pod_again(rig: Rig, namespace: str) -> None:
     """A leader's StatefulSet that is scaled to two gets one pod again. No group is recycled for a pod that is no rank."""
     rig.create(yamls.service(namespace, NAME, "r-pairs", "engine", engine={"minReplicas": 2, "lifecycle": QUICK}))
     settled(rig, namespace)
-    rig.quiet()
+    rig.wait_until_quiet()
     before, told = named(rig, namespace), groups(rig, namespace)
     leader = stateful_sets(rig, namespace)[0, True]
     mark = rig.cluster.audit_mark()
@@ -322,10 +322,10 @@ def test_a_leader_that_somebody_scales_to_two_has_a_single_pod_again(rig: Rig, n
         return found["spec"]["replicas"] == 1 and same and named(rig, namespace) == before
 
     rig.wait("its single pod is left", put_back)
-    rig.quiet()
+    rig.wait_until_quiet()
     assert put_back()
     assert groups(rig, namespace) == told
-    assert [sent.verb for sent in rig.requests(mark) if sent.writes and sent.resource == "statefulsets"] == ["patch"]
+    assert [sent.verb for sent in rig.requests(mark) if sent.is_write and sent.resource == "statefulsets"] == ["patch"]
 
 
 def stateful_sets(rig: Rig, namespace: str) -> dict[tuple[int, bool], str]:

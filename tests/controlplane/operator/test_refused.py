@@ -40,7 +40,7 @@ def test_an_edit_that_would_end_every_engine_leaves_what_serves_alone(rig: Rig, 
     rig.ready(namespace, "kimi", 60)
     before = uids(rig, namespace)
     edit(rig, name, BAD)
-    told = rig.says(namespace, "kimi", "RolledOut", "ConfigurationRefused", SAYS)
+    told = rig.wait_for_condition(namespace, "kimi", "RolledOut", "ConfigurationRefused", SAYS)
     assert "write --moe-a2a-backend deepep" in told["message"] and f"{IGNORE}: flag-removed" in told["message"]
     rig.patch("InferenceService", namespace, "kimi", {"spec": {"engine": {"minReplicas": 2, "maxReplicas": 2}}})
     rig.wait("two groups", lambda: len(uids(rig, namespace)) == 2 and all(map(is_ready, rig.all("Pod", namespace))), 60)
@@ -56,7 +56,7 @@ def test_a_new_service_makes_nothing_until_the_flag_is_mended(rig: Rig, namespac
     name = f"refused-{namespace}"
     rig.create(runtime(name, BAD))
     rig.create(yamls.service(namespace, "kimi", name, "engine"))
-    rig.says(namespace, "kimi", "Ready", "ConfigurationRefused", SAYS)
+    rig.wait_for_condition(namespace, "kimi", "Ready", "ConfigurationRefused", SAYS)
     assert rig.all("StatefulSet", namespace) == [] and rig.all("ControllerRevision", namespace) == []
     edit(rig, name, GOOD)
     rig.ready(namespace, "kimi", 60)

@@ -73,7 +73,7 @@ def late(rig: Rig, namespace: str) -> Any:
     def after(kind: str) -> None:
         if kind == "InferenceService":
             rig.wait("the operator's scales", lambda: len(scales(rig, namespace)) == 2, 20)
-            rig.quiet()
+            rig.wait_until_quiet()
 
     return after
 
@@ -88,7 +88,7 @@ def test_a_copy_contacts_no_rank_of_the_original(
     restore(rig, saved, other, without=without, after=late(rig, other) if slow else lambda _: None)
     rig.wait("no address of the original", lambda: contacted(running(rig, other)) == {other}, 120)
     rig.ready(other, "s", 120)
-    rig.quiet()
+    rig.wait_until_quiet()
     pods = running(rig, other)
     assert contacted(pods) == {other} and len(pods) == 6
     assert scales(rig, other) == {"s-engine": 2, "s-decoder": 1}
@@ -111,7 +111,7 @@ def test_the_number_of_groups_survives_a_restore_into_the_same_namespace(
     restore(rig, saved, namespace, after=late(rig, namespace) if slow else lambda _: None)
     made = uids(running(rig, namespace))
     rig.ready(namespace, "s", 120)
-    rig.quiet()
+    rig.wait_until_quiet()
     assert scales(rig, namespace) == {"s-engine": 2, "s-decoder": 1}
     assert running(rig, namespace).keys() == restored and uids(running(rig, namespace)) == made, "no pod was restarted"
     assert "restored from a backup" not in rig.condition(namespace, "s", "Advice").get("message", "")

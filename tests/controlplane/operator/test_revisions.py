@@ -62,7 +62,7 @@ def test_history_undo_restart_and_pause(rig: Rig, namespace: str, single: str) -
     first = rig.ready(namespace, "one")["status"]["revision"]
     ome(rig, namespace, "pause", "one")
     rig.patch("InferenceService", namespace, "one", {"spec": {"engine": {"runner": {"image": "engine:2"}}}})
-    rig.says(namespace, "one", "RolledOut", "Paused", "spec.rollout.paused")
+    rig.wait_for_condition(namespace, "one", "RolledOut", "Paused", "spec.rollout.paused")
     assert runs(rig, namespace) == ["engine:1"]
     assert "nothing is rolled out until `ome resume one" in ome(rig, namespace, "undo", "one", "--off")
     ome(rig, namespace, "resume", "one")
@@ -80,7 +80,7 @@ def test_history_undo_restart_and_pause(rig: Rig, namespace: str, single: str) -
     rig.wait("the restart is recorded", lambda: "spec.rollout.restartedAt added" in ome(rig, namespace, "history", "one"))
     assert runs(rig, namespace) == ["engine:1"]
     rig.patch("InferenceService", namespace, "one", {"spec": {"rollout": {"revision": "nonsense"}}})
-    rig.says(namespace, "one", "RolledOut", "RevisionNotFound", first)
+    rig.wait_for_condition(namespace, "one", "RolledOut", "RevisionNotFound", first)
     assert runs(rig, namespace) == ["engine:1"]
 
 
@@ -103,7 +103,7 @@ def test_a_slice_that_never_becomes_ready_gives_way(rig: Rig, namespace: str, si
     rig.patch("InferenceService", namespace, "one", {"spec": {"engine": never}})
     rig.wait("the clock runs", lambda: status(rig, namespace).get("progress"), 30)
     rig.restart()  # some time passes while no operator runs
-    rig.says(namespace, "one", "RolledOut", "RolledBack", "4s (spec.rollout.readyTimeout): engine 0/1", 30)
+    rig.wait_for_condition(namespace, "one", "RolledOut", "RolledBack", "4s (spec.rollout.readyTimeout): engine 0/1", 30)
     rig.ready(namespace, "one", 40)
     assert templates(rig, namespace) == before
     rig.wait("what was rejected is gone", lambda: status(rig, namespace)["revision"] == first, 40)
@@ -114,8 +114,8 @@ def test_a_slice_that_never_becomes_ready_gives_way(rig: Rig, namespace: str, si
     assert events and "ome retry one" in events[0]["message"]
     pods = {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace, "component=engine")}
     rig.restart()
-    rig.leads()
-    rig.quiet(3)
+    rig.wait_for_leader()
+    rig.wait_until_quiet(3)
     assert {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace, "component=engine")} == pods, "it is tried only once"
     said = ome(rig, namespace, "retry", "one")
     assert f"tries revision {rejected['revision']} again" in said

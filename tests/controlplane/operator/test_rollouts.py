@@ -105,7 +105,7 @@ def out(rig: Rig, namespace: str, name: str, old: str) -> bool:
 
 def resume(rig: Rig, namespace: str, name: str) -> None:
     """Check that the paused rollout has not proceeded and both slices serve, then resume it."""
-    rig.says(namespace, name, "RolledOut", "Paused", "prefill 1/3 new, decode 1/3 new")
+    rig.wait_for_condition(namespace, name, "RolledOut", "Paused", "prefill 1/3 new, decode 1/3 new")
     assert rig.condition(namespace, name, "Ready")["status"] == "True"
     (gate,) = {one["rolloutHold"]["gate"] for one in status(rig, namespace, name)["components"].values()}
     assert gate == "Paused"
@@ -149,12 +149,12 @@ def test_every_strategy_keeps_its_bounds_while_operators_come_and_go(rig: Rig, n
             resume(rig, namespace, name)
             rig.wait(f"{name} rolled out", lambda name=name: out(rig, namespace, name, old[name]), PATIENCE_S)
         rig.restart(signal.SIGTERM)
-        rig.quiet()
+        rig.wait_until_quiet()
     for name, case in CASES.items():
         wanted = {"engine": case.prefill, "decoder": case.decode}
         lowest = min(film.capacity(name, wanted, case.size)[-1:] + whole(film, name, wanted, case.size))
         print(f"{name}: at least {lowest:.2f} of the capacity ({case.least:.2f} promised), at most", end=" ")
-        most = film.most(name, "engine"), film.most(name, "decoder")
+        most = film.most_groups(name, "engine"), film.most_groups(name, "decoder")
         print(f"{most[0]} prefill and {most[1]} decode groups")
         assert lowest >= case.least - 1e-9 and most <= case.most, name
         assert images(film, name, "engine")[-1] == {"engine:3" if name == "again" else "engine:2"}

@@ -185,7 +185,7 @@ def rights_of_a_role_with_the_name_of_a_routers(tenant: Tenant) -> None:
     body["spec"]["engine"] = {}
     assert tenant.makes(body) == ""
     tenant.told("InferenceService", "dep", "NameTaken", "Role dep-router")
-    tenant.rig.quiet()
+    tenant.rig.wait_until_quiet()
     assert tenant.rig.get("RoleBinding", MINE, "dep-router") is None
     assert not may_bind(tenant)
     assert (tenant.rig.get("Role", MINE, "dep-router") or {})["rules"] == before["rules"]
@@ -201,7 +201,7 @@ def rights_of_a_role_that_comes_after_the_binding(tenant: Tenant) -> None:
     rig.api.request("DELETE", where)
     rig.create(of("Role", "late-router", MINE, rules=POWERFUL))
     rig.start()
-    rig.leads()
+    rig.wait_for_leader()
     rig.wait("the binding is gone", lambda: rig.get("RoleBinding", MINE, "late-router") is None)
     assert not may_bind(tenant)
 

@@ -26,12 +26,14 @@ def single(rig: Rig, namespace: str) -> Any:
 def test_service_becomes_ready_if_its_model_and_runtime_are_applied_later(rig: Rig, namespace: str) -> None:
     name = f"late-{namespace}"
     rig.create(yamls.service(namespace, "late", name, model=name))
-    rig.says(namespace, "late", "ModelReady", "BaseModelNotFound", f"ClusterBaseModel {name} does not exist")
-    rig.says(namespace, "late", "RuntimeReady", "RuntimeNotFound", f"ClusterServingRuntime {name} does not exist")
+    rig.wait_for_condition(namespace, "late", "ModelReady", "BaseModelNotFound", f"ClusterBaseModel {name} does not exist")
+    rig.wait_for_condition(
+        namespace, "late", "RuntimeReady", "RuntimeNotFound", f"ClusterServingRuntime {name} does not exist"
+    )
     assert rig.condition(namespace, "late", "Ready")["status"] == "False"
     rig.create(yamls.runtime(name))
     rig.create(yamls.model(name))
-    rig.says(namespace, "late", "ModelReady", "WaitingForNodes", "0 nodes")
+    rig.wait_for_condition(namespace, "late", "ModelReady", "WaitingForNodes", "0 nodes")
     for node in rig.all("Node", "")[:2]:
         labels = {f"models.ome.io/clusterbasemodel.{name}": "Ready"}
         rig.patch("Node", "", node["metadata"]["name"], {"metadata": {"labels": labels}})
@@ -47,8 +49,8 @@ def test_a_vanished_runtime_takes_nothing_down(rig: Rig, namespace: str) -> None
     rig.ready(namespace, "brief")
     pods = {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace)}
     rig.delete("ClusterServingRuntime", "", name)
-    rig.says(namespace, "brief", "RuntimeReady", "RuntimeNotFound")
-    rig.quiet()
+    rig.wait_for_condition(namespace, "brief", "RuntimeReady", "RuntimeNotFound")
+    rig.wait_until_quiet()
     assert {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace)} == pods
     assert rig.condition(namespace, "brief", "Ready")["status"] == "True"
     rig.create(yamls.runtime(name))
@@ -66,7 +68,7 @@ def test_a_name_that_is_taken(rig: Rig, namespace: str, single: str) -> None:
     }
     made = rig.create(stranger)
     rig.create(yamls.service(namespace, "taken", single))
-    told = rig.says(namespace, "taken", "Ready", "NameTaken", "Service taken")
+    told = rig.wait_for_condition(namespace, "taken", "Ready", "NameTaken", "Service taken")
     assert "delete or rename this object" in told["message"]
     now = rig.get("Service", namespace, "taken")
     assert now is not None and now["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
@@ -78,7 +80,7 @@ def test_pods_that_no_node_can_take(rig: Rig, namespace: str) -> None:
     name = f"greedy-{namespace}"
     rig.create(yamls.runtime(name, gpus=9, router=False))
     rig.create(yamls.service(namespace, "greedy", name, "engine"))
-    told = rig.says(
+    told = rig.wait_for_condition(
         namespace, "greedy", "EngineReady", "DoesNotFit", "9 nvidia.com/gpu: no node has as much; the maximum is 8"
     )
     assert told["message"].startswith("engine needs 1 node with ")
@@ -95,7 +97,7 @@ def test_pods_that_were_never_created(rig: Rig, namespace: str, single: str) -> 
     }
     rig.create(quota)
     rig.create(yamls.service(namespace, "quota", single))
-    told = rig.says(namespace, "quota", "EngineReady", "PodsRefused", "exceeded quota: none", 30)
+    told = rig.wait_for_condition(namespace, "quota", "EngineReady", "PodsRefused", "exceeded quota: none", 30)
     assert told["message"].startswith("engine 0/1: 1 pod cannot be created")
     rig.delete("ResourceQuota", namespace, "none")
     rig.ready(namespace, "quota", 120)
@@ -103,7 +105,9 @@ def test_pods_that_were_never_created(rig: Rig, namespace: str, single: str) -> 
 
 def test_a_router_whose_pods_are_refused_says_why(rig: Rig, namespace: str, single: str) -> None:
     rig.create(yamls.service(namespace, "refused", single, router={"priorityClassName": "missing"}))
-    told = rig.says(namespace, "refused", "RouterReady", "PodsRefused", "no PriorityClass with name missing", 30)
+    told = rig.wait_for_condition(
+        namespace, "refused", "RouterReady", "PodsRefused", "no PriorityClass with name missing", 30
+    )
     assert told["message"].startswith("router 0/1: 1 pod cannot be created")
     rig.patch("InferenceService", namespace, "refused", {"spec": {"router": {"priorityClassName": None}}})
     rig.ready(namespace, "refused", 60)
@@ -130,7 +134,7 @@ def test_a_refused_dry_run_keeps_what_works(rig: Rig, namespace: str, single: st
     pods = {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace)}
     bad = {"engine": {"runner": {"imagePullPolicy": "Sometimes"}}}
     rig.patch("InferenceService", namespace, "typo", {"spec": bad})
-    rig.says(namespace, "typo", "RolledOut", "DryRunRefused", "imagePullPolicy")
+    rig.wait_for_condition(namespace, "typo", "RolledOut", "DryRunRefused", "imagePullPolicy")
     assert rig.condition(namespace, "typo", "Ready")["status"] == "True"
     assert {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace)} == pods
     rig.patch("InferenceService", namespace, "typo", {"spec": {"engine": {"runner": {"imagePullPolicy": "Always"}}}})
@@ -142,7 +146,7 @@ def test_a_refused_dry_run_keeps_what_works(rig: Rig, namespace: str, single: st
 def test_a_first_apply_that_is_refused(rig: Rig, namespace: str, single: str) -> None:
     bad = {"runner": {"imagePullPolicy": "Sometimes"}}
     rig.create(yamls.service(namespace, "bad", single, engine=bad))
-    rig.says(namespace, "bad", "EngineReady", "Invalid", "imagePullPolicy")
+    rig.wait_for_condition(namespace, "bad", "EngineReady", "Invalid", "imagePullPolicy")
     rig.patch("InferenceService", namespace, "bad", {"spec": {"engine": {"runner": None}}})
     rig.ready(namespace, "bad")
 
@@ -153,12 +157,16 @@ def test_a_slip_of_the_pen_is_told_with_the_field_that_was_meant(rig: Rig, names
     """
     meant = "did you mean minReplicas?"
     rig.create(yamls.service(namespace, "new", single, engine={"minReplica": 2}))
-    rig.says(namespace, "new", "EngineReady", "InvalidPod", f"spec.engine.minReplica is not a field of a pod: {meant}")
+    rig.wait_for_condition(
+        namespace, "new", "EngineReady", "InvalidPod", f"spec.engine.minReplica is not a field of a pod: {meant}"
+    )
     rig.patch("InferenceService", namespace, "new", {"spec": {"engine": {"minReplica": None}}})
     rig.ready(namespace, "new")
     pods = {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace, "component=engine")}
     rig.patch("InferenceService", namespace, "new", {"spec": {"engine": {"runner": {"envs": []}, "minReplica": 2}}})
-    rig.says(namespace, "new", "RolledOut", "DryRunRefused", "did you mean")  # the API server names only one field
+    rig.wait_for_condition(
+        namespace, "new", "RolledOut", "DryRunRefused", "did you mean"
+    )  # the API server names only one field
     told = rig.condition(namespace, "new", "Advice")["message"]
     assert f"spec.engine.minReplica is not a field of a pod: {meant}" in told
     assert "spec.engine.runner.envs is not a field of a pod: did you mean env?" in told
@@ -182,7 +190,7 @@ def test_a_deletion_that_is_always_refused(rig: Rig, namespace: str, single: str
         rig.start(kubeconfig=proxy.kubeconfig(tmp_path / "kubeconfig"))
         with proxy.judging(judge):
             rig.patch("InferenceService", namespace, "stuck", {"spec": {"router": None}})
-            told = rig.says(namespace, "stuck", "RolledOut", "Conflict", "cannot be deleted: by a test")
+            told = rig.wait_for_condition(namespace, "stuck", "RolledOut", "Conflict", "cannot be deleted: by a test")
             assert told["message"].startswith("Deployment stuck-router-")
             assert rig.condition(namespace, "stuck", "Ready")["status"] == "True"
             rig.wait("it is tried later", lambda: len(asked) > 4)
@@ -197,7 +205,7 @@ def test_a_deletion_that_is_always_refused(rig: Rig, namespace: str, single: str
 def test_a_stranger_edits_and_deletes_children(rig: Rig, namespace: str, single: str) -> None:
     rig.create(yamls.service(namespace, "drift", single))
     rig.ready(namespace, "drift")
-    rig.quiet()
+    rig.wait_until_quiet()
     rig.patch("Service", namespace, "drift", {"spec": {"selector": {"component": "nothing"}}})
     front = lambda: (rig.get("Service", namespace, "drift") or {}).get("spec", {}).get("selector", {})  # noqa: E731
     rig.wait("selector restored", lambda: front().get("component") == "router")
@@ -268,7 +276,9 @@ def test_a_runtime_edit_that_works_for_nobody_stops_at_its_first_service(rig: Ri
     other = "two" if waiting == "one" else "one"
     rig.wait("the other comes up", lambda: rolled(rig, namespace, other) == "Progressing", 40)
     rig.restart()  # the order of the services is the same after a restart of the operator
-    rig.says(namespace, str(waiting), "RolledOut", "WaitingForTurn", f"wave 2 of 2 of ClusterServingRuntime {single}")
+    rig.wait_for_condition(
+        namespace, str(waiting), "RolledOut", "WaitingForTurn", f"wave 2 of 2 of ClusterServingRuntime {single}"
+    )
     rig.wait("the runtime says so", lambda: waves(rig, single).get("rolling") == 1)
     assert rig.condition(namespace, str(waiting), "Ready")["status"] == "True"
     rig.patch("ClusterServingRuntime", "", single, {"spec": {"engineConfig": {"annotations": None}}})

@@ -168,7 +168,7 @@ async def test_of_a_kind_that_is_not_served_nothing_is_said(client: Client, kind
         await client.delete(kind, "default", "absent", ABSENT)
     with pytest.raises(NotServed):
         await client.list_objects(kind)
-    assert await client.served(RESOURCES[kind].api_version) == frozenset()
+    assert await client.served_plurals(RESOURCES[kind].api_version) == frozenset()
 
 
 async def test_a_status_of_what_is_absent_is_told_so(client: Client) -> None:
@@ -226,5 +226,5 @@ async def test_lists_have_pages_and_metadata_only(client: Client) -> None:
 
 
 async def test_served_plurals_lists_kinds_of_group_version(client: Client) -> None:
-    assert "inferenceservices" in await client.served(keys.API_VERSION)
-    assert await client.served("nobody.io/v1") == frozenset()
+    assert "inferenceservices" in await client.served_plurals(keys.API_VERSION)
+    assert await client.served_plurals("nobody.io/v1") == frozenset()

@@ -136,9 +136,9 @@ async def test_second_candidate_leads_after_lease_expires(client: Client) -> Non
         return Election(client, ElectionSettings("default", "contest", name, duration=2, renew=1.9, retry=0.2), now)
 
     a, b = candidate("a"), candidate("b")
-    await a.acquire()
-    holding = asyncio.create_task(a.hold())
-    waiting = asyncio.create_task(b.acquire())
+    await a.acquire_lease()
+    holding = asyncio.create_task(a.hold_lease())
+    waiting = asyncio.create_task(b.acquire_lease())
     await asyncio.sleep(3)
     assert not waiting.done(), "b must not lead while a renews the Lease"
     assert not holding.done()
@@ -147,9 +147,9 @@ async def test_second_candidate_leads_after_lease_expires(client: Client) -> Non
     await asyncio.wait_for(waiting, 5)
     assert time.monotonic() - began > 1, "b leads only after the duration of the Lease is over"
     with pytest.raises(LeadershipLost):
-        await asyncio.wait_for(a.hold(), 5)
+        await asyncio.wait_for(a.hold_lease(), 5)
     await b.release()
-    await asyncio.wait_for(candidate("c").acquire(), 1)
+    await asyncio.wait_for(candidate("c").acquire_lease(), 1)
 
 
 @pytest.mark.parametrize("crd", ["benchmarkjobs", "rolescales"], ids=["which kopf watches", "which we watch"])

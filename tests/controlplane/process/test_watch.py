@@ -50,15 +50,15 @@ class Deleting:
         self._cluster, self._doomed = cluster, doomed
         self.told: list[str] = []
 
-    def seen(self, kind: str, body: Mapping[str, Any]) -> None:
+    def handle_object(self, kind: str, body: Mapping[str, Any]) -> None:
         if not self.told:
             self._cluster.kubectl("delete", kind, "-n", "default", *self._doomed)
         self.told.append(f"seen {body['metadata']['name']}")
 
-    def deleted(self, kind: str, body: Mapping[str, Any]) -> None:
+    def handle_deletion(self, kind: str, body: Mapping[str, Any]) -> None:
         self.told.append(f"deleted {body['metadata']['name']}")
 
-    def relisted(self, kind: str) -> None:
+    def handle_relist(self, kind: str) -> None:
         self.told.append("relisted")
 
 
@@ -116,6 +116,6 @@ users: [{{name: u, user: {{tokenFile: {token}}}}}]
     try:
         fresh = await asyncio.to_thread(cluster.kubectl, "create", "token", "default", "-n", "default")
         token.write_text(fresh + "\n")
-        assert await client.served("apps/v1"), "after the answer 401 the client read the token file again"
+        assert await client.served_plurals("apps/v1"), "after the answer 401 the client read the token file again"
     finally:
         await client.close()

@@ -46,9 +46,9 @@ def test_no_pod_restarts_and_edits_go_on() -> None:
             rig.api = rig.cluster.api()
             if rig.cluster.process("operator") is None:  # it ended after ten seconds without a server
                 rig.start()
-            rig.leads()
+            rig.wait_for_leader()
             assert rig.api.get("/version")["gitVersion"] == f"v{version}"
-            rig.quiet()
+            rig.wait_until_quiet()
             assert pods(rig) == before, version
             bounds = {"minReplicas": groups, "maxReplicas": groups}
             rig.patch("InferenceService", NAMESPACE, "scaled", {"spec": {"engine": bounds}})

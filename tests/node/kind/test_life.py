@@ -55,7 +55,7 @@ def test_simulated_nodes_stay_ready_and_real_pods_find_names(home: Path, steps: 
     with steps.measure("ome local up of a kind cluster that is up"):
         assert Cluster.up("life").real_nodes == (real,)
     subprocess.run(["docker", "stop", "--time", "5", real], check=True, capture_output=True)
-    assert not cluster.ready()
+    assert not cluster.is_ready()
     with steps.measure("ome local up of a kind cluster that Docker had stopped"):
         Cluster.up("life")
     time.sleep(max(0.0, began + SILENCE_S - time.monotonic()))
@@ -87,7 +87,7 @@ def test_interrupted_and_beside_another_home(
     assert life.containers(first) and not first.kubeconfig.exists()
     with steps.measure("ome local up after an interrupted one"):
         cluster = Cluster.up("half")
-    assert cluster.ready()
+    assert cluster.is_ready()
 
     monkeypatch.setenv("OME_LOCAL_HOME", str(tmp_path))
     second = layout.layout("half")
@@ -96,7 +96,7 @@ def test_interrupted_and_beside_another_home(
     lifecycle.down(second)
     assert life.containers(second) == []
     monkeypatch.setenv("OME_LOCAL_HOME", str(home))
-    assert cluster.ready()
+    assert cluster.is_ready()
     assert life.containers(first) == [config.control_plane(first)]
 
 

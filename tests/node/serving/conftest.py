@@ -120,7 +120,7 @@ def hasty(serving: Rig) -> Iterator[Rig]:
     config = serving.cluster.keep_token("ome", "ome-operator")
     words = (f"--sidecar-image={REFERENCES['operator']}", f"--tools-image={REFERENCES['agent']}", "--router-watch=5")
     serving.start("operator", *words, program=hasty_operator.__name__, kubeconfig=config)
-    serving.leads()
+    serving.wait_for_leader()
     yield serving
     serving.stop()
     serving.cluster.kubectl("scale", "-n", "ome", "deployment/ome-operator", "--replicas=1")

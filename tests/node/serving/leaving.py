@@ -69,12 +69,12 @@ async def under_traffic(url: str, happens: Callable[[], float]) -> Traffic:
     """
     async with stream_of(url, SHORT_PER_S, WITHIN_S) as short, stream_of(url, LONG_PER_S, WITHIN_S, **LONG) as long:
         await asyncio.sleep(CALM_S)
-        assert not short.failed, short.failed[0].error
+        assert not short.failed_answers, short.failed_answers[0].error
         began = time.monotonic()
         try:
             seconds = await asyncio.to_thread(happens)
         except Exception as error:
-            failed = [*short.failed, *long.failed]
+            failed = [*short.failed_answers, *long.failed_answers]
             error.add_note(f"{len(failed)} requests had failed until then: {[one.error for one in failed[:3]]}")
             raise
         ended = time.monotonic()

@@ -105,9 +105,9 @@ async def test_a_burst_brings_a_second_prefill_group(service: Decoders, tables: 
     tables.setdefault(HEADING, []).extend([
         f"from the first burst, which is also the measurement, until the decision  {decided:>6.1f} s",
         f"from the same burst until the router sends requests to the second group  {served:>6.1f} s",
-        f"{len(report.failed)} of {len(report.answers)} requests failed; {learned.get('why')}",
+        f"{len(report.failed_answers)} of {len(report.answers)} requests failed; {learned.get('why')}",
     ])  # fmt: skip
-    assert not report.failed, report.failed[0].error
+    assert not report.failed_answers, report.failed_answers[0].error
 
 
 @pytest.mark.timeout(600, func_only=True)
@@ -119,6 +119,6 @@ async def test_the_end_of_the_burst_takes_it_back(service: Decoders, hasty: Rig,
         await asyncio.sleep(5)
     tables.setdefault(HEADING, []).extend([
         f"from the end of the burst until a group less is wanted, with the times of {HASTY}  {decided:.1f} s",
-        f"until it is gone  {gone:.1f} s; {len(report.failed)} of {len(report.answers)} requests failed",
+        f"until it is gone  {gone:.1f} s; {len(report.failed_answers)} of {len(report.answers)} requests failed",
     ])  # fmt: skip
-    assert not report.failed, report.failed[0].error
+    assert not report.failed_answers, report.failed_answers[0].error

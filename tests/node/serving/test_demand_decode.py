@@ -99,7 +99,7 @@ async def test_a_burst_of_long_answers_adds_a_second_decode_group(service: Decod
         decided = await after(began, "a second group is wanted", DECIDED_WITHIN_S, lambda: wanted(service) == 2)
         served = await after(began, "the router lists both", SERVED_WITHIN_S, lambda: len(service.listed()) == 2)
         await asyncio.sleep(5)
-    failed, sent = [*first.failed, *second.failed], len(first.answers) + len(second.answers)
+    failed, sent = [*first.failed_answers, *second.failed_answers], len(first.answers) + len(second.answers)
     tables.setdefault(HEADING, []).extend([
         f"time between tokens during the first burst {between * 1000:.0f} ms; the target is {target['timeBetweenTokens']}",
         f"from the second burst until the decision  {decided:>6.1f} s",
@@ -121,7 +121,7 @@ async def test_the_second_decode_group_is_removed_after_the_burst(service: Decod
         decided = await after(began, "one group is enough", BACK_WITHIN_S, lambda: wanted(service) == 1)
         gone = await after(began, "one group exists", BACK_WITHIN_S, lambda: len(service.leaders("decoder")) == 1)
         await asyncio.sleep(5)
-    failed, sent = [*few.failed, *calm.failed], len(few.answers) + len(calm.answers)
+    failed, sent = [*few.failed_answers, *calm.failed_answers], len(few.answers) + len(calm.answers)
     tables.setdefault(HEADING, []).extend([
         f"from the end of the load until a group less is wanted, with the times of {HASTY}  {decided:.1f} s",
         f"until it is gone  {gone:.1f} s; {len(failed)} of {sent} requests failed",

@@ -121,7 +121,7 @@ async def under_traffic(rig: Rig, url: str, fault: Callable[..., None], *words: 
     """
     async with stream_of(url, PER_SECOND) as report:
         await asyncio.sleep(CALM_S)
-        assert not report.failed, report.failed[0].error
+        assert not report.failed_answers, report.failed_answers[0].error
         began = time.monotonic()
         await asyncio.to_thread(fault, rig, *words)
         await asyncio.sleep(OUT_WITHIN_S)
@@ -138,7 +138,7 @@ async def tell(rig: Rig, url: str, steps: Steps, with_what: str) -> None:
         pod = await asyncio.to_thread(leader, rig, one.component)
         ended = url_of((await asyncio.to_thread(ready_leaders, rig))[pod])
         report, began = await under_traffic(rig, url, one.happens, pod)
-        counts = f"{len(report.failed):>8} of {len(report.answers)} requests failed"
+        counts = f"{len(report.failed_answers):>8} of {len(report.answers)} requests failed"
         steps.note(f"{one.what}, {with_what}", f"{counts}, the last of them began after {report.last_failure(began):.1f} s")
         if with_what == "registry":
             await asyncio.to_thread(listed_are_ready, rig)
@@ -215,6 +215,6 @@ async def test_a_group_that_is_scaled_away_loses_no_request(serving: Rig, double
         await asyncio.to_thread(serving.wait, "two leaders", lambda: len(leaders(serving)) == 2, 150)
         took = time.monotonic() - began
         await asyncio.sleep(CALM_S)
-    counts = f"{len(report.failed):>8} of {len(report.answers)} requests failed"
+    counts = f"{len(report.failed_answers):>8} of {len(report.answers)} requests failed"
     steps.note("one group of each role removed by scaling down", f"{counts}, gone after {took:.0f} s")
-    assert not report.failed, report.failed[0].error
+    assert not report.failed_answers, report.failed_answers[0].error

@@ -110,7 +110,7 @@ async def test_replaced_router_lists_ready_workers_and_restarts_no_engine(
             assert time.monotonic() < began + 120, report.answers[-1]
             await asyncio.sleep(0.2)
         await asyncio.sleep(CALM_S)
-    counts = f"{len(report.failed):>8} of {len(report.answers)} requests failed"
+    counts = f"{len(report.failed_answers):>8} of {len(report.answers)} requests failed"
     steps.note(what, f"{counts}, the last of them began after {report.last_failure(began):.1f} s")
     assert engines(serving) == before
     listed_are_ready(serving)

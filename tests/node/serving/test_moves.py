@@ -183,9 +183,13 @@ def stays(rig: Rig, node: str) -> float:
     """
     began, before = time.monotonic(), drains.uids(rig, NAME, "decoder")
     with leaving.tainted(rig, node), leaving.closed(rig, node), leaving.drained(rig, node) as (drain,):
-        waits = rig.says(NAME, NAME, "Moved", "NoSpareNodes", f"leaves node {node}", seconds=SAID_WITHIN_S)["message"]
+        waits = rig.wait_for_condition(NAME, NAME, "Moved", "NoSpareNodes", f"leaves node {node}", seconds=SAID_WITHIN_S)[
+            "message"
+        ]
         assert "its replacement waits for a node; at " in waits and waits.endswith("the group stays"), waits
-        ended = rig.says(NAME, NAME, "Moved", "MoveTimedOut", f"leaves node {node}", seconds=SAID_WITHIN_S)["message"]
+        ended = rig.wait_for_condition(NAME, NAME, "Moved", "MoveTimedOut", f"leaves node {node}", seconds=SAID_WITHIN_S)[
+            "message"
+        ]
         seconds = time.monotonic() - began
         assert "no replacement became ready, so the group stays and serves; the move is tried again at " in ended, ended
         assert f"`ome move --now {node}` moves it without a replacement" in ended, ended
@@ -215,10 +219,12 @@ def goes(service: Decoders, node: str) -> float:
     began, before = time.monotonic(), {"decoder": drains.uids(rig, NAME, "decoder")}
     with leaving.tainted(rig, node), leaving.drained(rig, node) as (drain,):
         with leaving.closed(rig, node):
-            waits = rig.says(NAME, NAME, "Moved", "NoSpareNodes", f"leaves node {node}", seconds=SAID_WITHIN_S)["message"]
+            waits = rig.wait_for_condition(
+                NAME, NAME, "Moved", "NoSpareNodes", f"leaves node {node}", seconds=SAID_WITHIN_S
+            )["message"]
             assert "its replacement waits for a node; at " in waits and waits.endswith("the group leaves without it"), waits
             alone = "it is removed without a replacement when its requests have ended"
-            rig.says(NAME, NAME, "Moved", "Moving", alone, seconds=SAID_WITHIN_S)
+            rig.wait_for_condition(NAME, NAME, "Moved", "Moving", alone, seconds=SAID_WITHIN_S)
             drain.ended(MOVED_WITHIN_S)
         rig.wait("another group exists elsewhere", lambda: leaving.left(rig, before), MOVED_WITHIN_S)
         leaving.complete(service)

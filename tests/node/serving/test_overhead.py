@@ -49,7 +49,7 @@ async def test_request_overhead_of_router_is_measured(
         ("direct", await burst(urls[1], count, concurrency, urls[:1], **meet)),
         ("router, again", await burst(tiny, count, concurrency)),
     ):
-        assert not report.failed, report.failed[0].error
+        assert not report.failed_answers, report.failed_answers[0].error
         steps.note(f"{count} requests, {concurrency} at a time, {name}", figures(report))
 
 

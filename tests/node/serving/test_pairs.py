@@ -80,7 +80,7 @@ async def test_a_decode_that_the_prefill_cannot_reach_is_out_until_it_can(
             await asyncio.to_thread(decoders.mend, prefill)
         back = await after(mended, "back", BACK_WITHIN_S, lambda: pair.lists(bad))
         await asyncio.sleep(CALM_S)
-    lost = f"{len(report.failed)} of {len(report.answers)} requests failed"
+    lost = f"{len(report.failed_answers)} of {len(report.answers)} requests failed"
     said = f"out {out:5.1f} s   good tokens {first_good(report, began):5.1f} s   listed again {back:5.1f} s   {lost}"
     tables.setdefault(HEADING, []).append(f"{what:<24}{said}")
     if pairs or happens is not decoders.cut:

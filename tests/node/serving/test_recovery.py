@@ -62,7 +62,7 @@ def send(rig: Rig, pod: str, signal: str) -> None:
 
 def first_good(report: Report, since: float) -> float:
     """Return the seconds from the fault until the first answer after the last failed request."""
-    last = max((one.began for one in report.failed), default=since)
+    last = max((one.began for one in report.failed_answers), default=since)
     good = (one.began + one.seconds for one in report.answers if not one.error and one.began > last)
     return min(good, default=0.0) - since
 
@@ -89,7 +89,7 @@ async def test_group_serves_again_after_rank_is_killed_or_hangs(
     pod = pod_of(serving, component, rank)
     async with stream_of(groups, PER_SECOND) as report:
         await asyncio.sleep(CALM_S)
-        assert not report.failed, report.failed[0].error
+        assert not report.failed_answers, report.failed_answers[0].error
         began = time.monotonic()
         await asyncio.to_thread(send, serving, pod, signal)
         await asyncio.to_thread(serving.wait, "the group is back", lambda: back(serving, before), HEALED_WITHIN_S)
@@ -99,7 +99,7 @@ async def test_group_serves_again_after_rank_is_killed_or_hangs(
         await asyncio.sleep(CALM_S)
     after = group(serving, component)
     recycles = after.get("recycles", 0) - before.get("recycles", 0)
-    lost = f"{len(report.failed)} of {len(report.answers)} requests failed"
+    lost = f"{len(report.failed_answers)} of {len(report.answers)} requests failed"
     what = f"{signal} of rank {rank} of {'prefill' if component == 'engine' else 'decode'}"
     steps.note(what, f"{first_good(report, began):>8.1f} s until good tokens   {recycles} recycles   {lost}")
     assert recycles <= 1 and after["incarnation"] == before["incarnation"] + 1

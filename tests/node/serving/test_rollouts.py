@@ -110,10 +110,10 @@ async def under_traffic(rig: Rig, url: str, steps: Steps, what: str, strategy: d
             await asyncio.sleep(CALM_S)
     every = film.capacity(TINY, wanted)
     lowest = min(every[next(number for number, one in enumerate(every) if one >= 1.0) :])
-    failed = f"{len(report.failed)} of {len(report.answers)} requests failed"
+    failed = f"{len(report.failed_answers)} of {len(report.answers)} requests failed"
     mixed = f"{len(lists.strangers)} strangers in {lists.looks} lists of routers"
     steps.note(what, f"{took:>8.1f} s; {failed}; p99 {report.percentile(0.99):.1f} s; {mixed}; at least {lowest:.2f} served")
-    assert not report.failed, [one.error for one in report.failed[:3]]
+    assert not report.failed_answers, [one.error for one in report.failed_answers[:3]]
     assert len({router for router, _ in lists.seen}) == 2 and not lists.strangers
     assert lowest >= (0.5 if groups > 1 else 1.0)
 

@@ -127,7 +127,7 @@ async def test_an_engine_that_stops_is_out_of_the_router_and_recycled(
         print(said)
         back = await after(began, "two decode leaders", BACK_WITHIN_S, lambda: service.has(2))
         await asyncio.sleep(CALM_S)
-    lost = f"{len(report.failed)} of {len(report.answers)} requests failed"
+    lost = f"{len(report.failed_answers)} of {len(report.answers)} requests failed"
     said += f"   good tokens {first_good(report, began):5.1f} s   both serve {back:6.1f} s   {lost}"
     tables.setdefault(HEADING, []).append(said)
     assert out < OUT_WITHIN_S and decided < limit.decided_within, said
@@ -152,7 +152,7 @@ async def test_an_engine_that_continues_is_listed_again_and_not_recycled(
         await asyncio.to_thread(send, leader, fault.title, signal.SIGCONT)
         back = await after(continued, "listed again", 60.0, lambda: service.lists(leader))
         await asyncio.sleep(CALM_S)
-    lost = f"{len(report.failed)} of {len(report.answers)} requests failed"
+    lost = f"{len(report.failed_answers)} of {len(report.answers)} requests failed"
     said = f"out {out:5.1f} s   listed again {back:5.1f} s after SIGCONT   {lost}"
     print(said)
     tables.setdefault(HEADING, []).append(f"{fault.what + ', then SIGCONT':<51}{said}")

@@ -73,7 +73,7 @@ async def fires_and_clears(
         await asyncio.to_thread(end)
         clears = await seen("nothing fires any more", lambda: not asked.alerts())
         await seen("both decode leaders are listed", lambda: service.has(2))
-    lost = f"{len(report.failed)} of {len(report.answers)} requests failed"
+    lost = f"{len(report.failed_answers)} of {len(report.answers)} requests failed"
     took = f"divided by {BY} {fires:>6.0f} s to fire {clears:>6.0f} s to clear   {lost}   {phases}"
     tables.setdefault("silent engines and broken links, and alerts", []).append(f"{alert:<28}{took}")
     print(took)

@@ -149,7 +149,7 @@ async def restart(rig: Rig, name: str, what: str) -> Start:
             while not await asyncio.to_thread(over, rig, name, before, leaders, what):
                 assert time.monotonic() < clock + WITHIN_S, groups(rig, name)
                 await asyncio.sleep(0.5)
-        failed = max((one.began for one in report.failed), default=clock)
+        failed = max((one.began for one in report.failed_answers), default=clock)
         tokens = min(one.began + one.seconds for one in report.answers if not one.error and one.began > failed)
         return seen(rig, name, timeline, began, began + tokens - clock)
 

@@ -49,7 +49,9 @@ def test_a_model_whose_directory_is_not_there(serving: Rig, place: str) -> None:
     kubelet reports this only in an Event; the status of the pod stays at ContainerCreating.
     """
     serving.create(yamls.service(place, "absent", "ends", "engine", model="nope"))
-    told = serving.says(place, "absent", "EngineReady", "FailedMount", "/var/lib/ome/models/nope is not a directory", 60)
+    told = serving.wait_for_condition(
+        place, "absent", "EngineReady", "FailedMount", "/var/lib/ome/models/nope is not a directory", 60
+    )
     assert "1 pod cannot mount a volume" in told["message"]
     assert serving.condition(place, "absent", "Ready")["reason"] == "FailedMount"
     serving.delete("InferenceService", place, "absent")

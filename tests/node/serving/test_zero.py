@@ -80,8 +80,8 @@ async def test_scaling_to_zero_loses_no_request_that_was_accepted(serving: Rig, 
         await asyncio.sleep(CALM_S)
     with steps.measure("scaled to zero: no pod of an engine is left"):
         serving.wait("no engine", lambda: groups(serving) == 0, 120)
-    broken = [answer.error for answer in report.failed if not answer.error.startswith("503 ")]
-    sent, failed = len(report.answers), len(report.failed)
+    broken = [answer.error for answer in report.failed_answers if not answer.error.startswith("503 ")]
+    sent, failed = len(report.answers), len(report.failed_answers)
     steps.note("scaled to zero: the registry answers", f"{took:>8.1f} s  {failed} of {sent} requests got 503")
     assert not broken, f"requests were lost: {broken[:5]}"
 

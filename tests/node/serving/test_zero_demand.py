@@ -53,7 +53,7 @@ def test_a_service_without_requests_goes_to_zero_and_a_request_brings_it_back(
     hasty.wait("no engine", lambda: groups(hasty) == 0, 300)
     empty = time.monotonic() - began
     hasty.wait("the registry answers", lambda: answered(scheduled), 60)
-    hasty.says(NAME, NAME, "Ready", "ScaledToZero", seconds=60)
+    hasty.wait_for_condition(NAME, NAME, "Ready", "ScaledToZero", seconds=60)
     time.sleep(25)  # requests of the last 20 s would bring the service back
     assert groups(hasty) == 0, "health checks are no requests"
     began = time.monotonic()

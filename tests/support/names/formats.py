@@ -87,7 +87,7 @@ def recordings() -> Iterator[str]:
 
 def disks() -> Iterator[str]:
     """Yield the keys of manifests and journals that agents keep on nodes, and the keys of their records."""
-    proven = manifest.VerifiedFile("a", 1, Hash.read("sha256:" + "0" * 64), (1,), ("b",))
+    proven = manifest.VerifiedFile("a", 1, Hash.parse("sha256:" + "0" * 64), (1,), ("b",))
     held = manifest.Manifest("hf://a/b", "1", (proven,), "now", ("a",), ("/a",), {"source": "a"})
     yield from (f"manifest {name}" for name in held.dump())
     yield from (f"journal {name}" for name in manifest.dump_file(proven))

@@ -115,11 +115,11 @@ def _today(row: Row) -> str:
     chosen = words.chosen_engine(row.command)
     newest = engine(chosen.name)
     line = newest.command_line
-    known = line.find(name)
+    known = line.find_flag(name)
     better = replacements(newest.name).get(name) or (known.deprecated if known is not None else "")
     if better and (known is None or known.deprecated):
         return f"{newest.name} {newest.version}: {better}"
-    gone = known is None and chosen.command_line.find(name) is not None
+    gone = known is None and chosen.command_line.find_flag(name) is not None
     return f"{newest.name} {newest.version} has no such flag" if gone else ""
 
 

@@ -76,7 +76,7 @@ def _known(generate: str, name: str, values: list[str]) -> str:
     if not name.startswith("--"):
         return ""
     engine = words.chosen_engine(generate)
-    known = engine.command_line.find(name)
+    known = engine.command_line.find_flag(name)
     if known is None:
         return f"{engine.name} {engine.version} has no {name}"
     return f"{name} takes no value" if (known.takes == SWITCH) == bool(values) else ""

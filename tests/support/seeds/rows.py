@@ -110,7 +110,7 @@ def _ran(argument: Mapping[str, Any]) -> bool:
     if not name.startswith("--"):
         return name in _run_words()
     engine = words.chosen_engine(argument["generate"])
-    known = engine.command_line.find(name)
+    known = engine.command_line.find_flag(name)
     names = {name, *((known.name, *known.aliases) if known is not None else ())}
     return engine.name == "sglang" and bool(names & _run_words())
 

@@ -196,7 +196,7 @@ async def test_whoever_may_not_ask_takes_every_deployment_for_omes() -> None:
 def test_no_line_moves_the_cursor() -> None:
     lines = list[str]()
     steps = StepReporter(lines.append, dry_run=True)
-    for tell in (steps.fine, steps.note, steps.leave):
+    for tell in (steps.report_unchanged, steps.report_note, steps.report_open_problem):
         tell("spec.\x1b[2J\rdone   remove webhook\n")
     assert len(lines) == 3 and all(line.isprintable() for line in lines)
 

@@ -14,13 +14,13 @@ A, B = RemoteFile("a", 100, Hash("sha256", "aa")), RemoteFile("b", 300, Hash("sh
 
 def test_what_is_proven_is_not_fetched_and_what_is_begun_goes_on() -> None:
     todo = plan_download(make_listing([A, B]), {"a": VerifiedFile("a", 100, A.hash, ())}, lambda _: 120)
-    assert [(one.file.name, one.have) for one in todo.fetch] == [("b", 120)]
-    assert (todo.left, todo.total) == (180, 400)
+    assert [(one.file.name, one.bytes_on_disk) for one in todo.fetch] == [("b", 120)]
+    assert (todo.bytes_left, todo.total) == (180, 400)
 
 
 def test_a_file_of_another_hash_is_fetched_again() -> None:
     todo = plan_download(make_listing([A]), {"a": VerifiedFile("a", 100, Hash("sha256", "other"), ())}, lambda _: 0)
-    assert todo.left == 100
+    assert todo.bytes_left == 100
 
 
 def test_the_largest_file_comes_first() -> None:
@@ -43,10 +43,12 @@ def test_two_models_do_not_count_on_the_same_room(tmp_path: Path) -> None:
     progress.start("c1", 8 * 1024**3, 1024**3, 3)
     mine, others = tmp_path / "mine", tmp_path / "others"
     with room.reserve(others, 1, progress):
-        assert room.free(mine, 1, 10 * 1024**3) == 10 * 1024**3 - MARGIN - 7 * 1024**3
-        assert room.free(mine, 2, 10 * 1024**3) == 10 * 1024**3 - MARGIN, "another disk"
-        assert room.free(others, 1, 10 * 1024**3) == 10 * 1024**3 - MARGIN, "a model's own reservation is not subtracted"
-    assert room.free(mine, 1, 10 * 1024**3) == 10 * 1024**3 - MARGIN
+        assert room.available_bytes(mine, 1, 10 * 1024**3) == 10 * 1024**3 - MARGIN - 7 * 1024**3
+        assert room.available_bytes(mine, 2, 10 * 1024**3) == 10 * 1024**3 - MARGIN, "another disk"
+        assert room.available_bytes(others, 1, 10 * 1024**3) == 10 * 1024**3 - MARGIN, (
+            "a model's own reservation is not subtracted"
+        )
+    assert room.available_bytes(mine, 1, 10 * 1024**3) == 10 * 1024**3 - MARGIN
 
 
 def test_a_namespace_has_its_share_of_a_disk() -> None:

@@ -48,9 +48,9 @@ async def test_models_are_gone_that_a_list_does_not_show_and_that_were_there_bef
         return []
 
     agent = Agent(AgentSettings(node="n"), FakeApi({"list_metadata": listed}))
-    agent.seen("ClusterBaseModel", model("old"))
-    agent.seen("ClusterBaseModel", model("unread", storage=3))
-    agent.seen("BaseModel", model("of another kind"))
+    agent.handle_object("ClusterBaseModel", model("old"))
+    agent.handle_object("ClusterBaseModel", model("unread", storage=3))
+    agent.handle_object("BaseModel", model("of another kind"))
     await agent._audit.check("ClusterBaseModel")
     assert (agent._models.keys(), agent._unparsed.keys()) == ({"new", "of another kind"}, set())
 
@@ -82,8 +82,8 @@ async def test_a_model_that_breaks_the_agent_is_failed_and_the_others_go_on(case
     (tmp_path / "good").mkdir()
     (tmp_path / "good/config.json").write_text("{}")
     good = {"storageUri": f"local://{tmp_path}/good", "path": f"{tmp_path}/good"}
-    agent.seen("BaseModel", model("bad", storage={"storageUri": "hf://a/b", **storage}))
-    agent.seen("ClusterBaseModel", model("good", storage=good))
+    agent.handle_object("BaseModel", model("bad", storage={"storageUri": "hf://a/b", **storage}))
+    agent.handle_object("ClusterBaseModel", model("good", storage=good))
     complete.set()
     running = asyncio.create_task(agent.run(complete))
     try:
@@ -97,7 +97,7 @@ async def test_a_model_that_breaks_the_agent_is_failed_and_the_others_go_on(case
     assert states["ClusterBaseModel"] == ("Ready", "")
     state, message = states["BaseModel"]
     assert (state, said in message) == ("Failed", True), message
-    assert not agent._unused_directories.offers
+    assert not agent._unused_directories.has_offer
 
 
 @pytest.mark.parametrize(
@@ -108,10 +108,10 @@ def test_a_body_that_nobody_can_read_costs_itself(body: dict[str, Any]) -> None:
     because it does not know to which directories the unreadable model refers.
     """
     agent = Agent(AgentSettings(node="n"), FakeApi({}))
-    agent.seen("BaseModel", body)
-    agent.seen("ClusterBaseModel", model("m"))
+    agent.handle_object("BaseModel", body)
+    agent.handle_object("ClusterBaseModel", model("m"))
     assert (len(agent._unparsed), set(agent._models)) == (1, {"m"})
-    agent.deleted("BaseModel", body)
+    agent.handle_deletion("BaseModel", body)
     assert not agent._unparsed
 
 
@@ -121,19 +121,19 @@ async def test_nothing_is_offered_while_a_model_cannot_be_read(tmp_path: Path) -
     """
     (tmp_path / ".ome" / ("0" * 32)).mkdir(parents=True)
     agent = Agent(AgentSettings(node="n", roots=(str(tmp_path),), policy=AgentPolicy(remove_after=1e-9)), server())
-    agent.seen("BaseModel", {"metadata": {"uid": "u"}, "spec": 5})
+    agent.handle_object("BaseModel", {"metadata": {"uid": "u"}, "spec": 5})
     assert agent._unparsed
     for _ in range(2):
         await agent._report()
         await asyncio.sleep(0.01)
-        assert not agent._unused_directories.offers
+        assert not agent._unused_directories.has_offer
     agent._broken = {"u": "the agent failed"}
-    agent.deleted("BaseModel", {"metadata": {"uid": "u"}})
+    agent.handle_deletion("BaseModel", {"metadata": {"uid": "u"}})
     await agent._report()
-    assert not agent._unused_directories.offers
+    assert not agent._unused_directories.has_offer
     agent._broken = {}
     await agent._report()
-    assert agent._unused_directories.offers
+    assert agent._unused_directories.has_offer
 
 
 def test_models_beyond_the_number_of_a_namespace_are_no_work(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_models_beyond_the_number_of_a_namespace_are_no_work(tmp_path: Path) -> 
         metadata = {"namespace": namespace, "name": name, "creationTimestamp": f"2026-01-0{day}T00:00:00Z"}
         one = model(f"{namespace}-{name}", storage={"storageUri": f"hf://a/{name}", "path": f"{tmp_path}/{name}"})
         body = {**one, "metadata": {**one["metadata"], **metadata}}
-        agent.seen(kind, body)
+        agent.handle_object(kind, body)
         return body
 
     def wanted() -> set[str]:
@@ -159,7 +159,7 @@ def test_models_beyond_the_number_of_a_namespace_are_no_work(tmp_path: Path) -> 
         seen("ClusterBaseModel", "", f"wide{day}", day)
     wide = {f"-wide{day}" for day in (7, 8, 9)}
     assert wanted() == {"team-first", "team-second", "quiet-late", *wide}
-    agent.deleted("BaseModel", first)
+    agent.handle_deletion("BaseModel", first)
     assert wanted() == {"team-second", "team-third", "quiet-late", *wide}
 
 
@@ -167,8 +167,8 @@ async def test_models_that_cannot_be_listed_keep_nobody_from_telling() -> None:
     told, complete = asyncio.Event(), asyncio.Event()
     failing = {"get": node("n"), "list_metadata": Transient("etcdserver: request timed out", 500)}
     agent = Agent(AgentSettings(node="n", roots=()), FakeApi({**failing, "apply": lambda _: told.set()}))
-    agent.seen("ClusterBaseModel", model("m"))
-    agent.relisted("ClusterBaseModel")
+    agent.handle_object("ClusterBaseModel", model("m"))
+    agent.handle_relist("ClusterBaseModel")
     complete.set()
     running = asyncio.create_task(agent.run(complete))
     try:
@@ -211,13 +211,15 @@ async def test_three_hundred_models_with_all_that_their_authors_may_write(
         nobody = {"endpoint": "http://127.0.0.1:9"}
         long = {"storageUri": f"hf://a/{'u' * 1980}{number:03}", "path": path, "parameters": nobody}
         made = model(f"u{number}", storage=long)
-        agent.seen("BaseModel", {**made, "metadata": {**made["metadata"], "name": f"m-{number}", "namespace": "team-a"}})
-    agent.seen("BaseModel", model("longer", storage={"storageUri": "hf://a/b", "path": "/p" * 1900}))
+        agent.handle_object(
+            "BaseModel", {**made, "metadata": {**made["metadata"], "name": f"m-{number}", "namespace": "team-a"}}
+        )
+    agent.handle_object("BaseModel", model("longer", storage={"storageUri": "hf://a/b", "path": "/p" * 1900}))
     assert "longer" in agent._unparsed
     (tmp_path / "good").mkdir()
     (tmp_path / "good/config.json").write_text("{}")
     good = {"storageUri": f"local://{tmp_path}/good", "path": f"{tmp_path}/good"}
-    agent.seen("ClusterBaseModel", model("good", storage=good))
+    agent.handle_object("ClusterBaseModel", model("good", storage=good))
 
     def told() -> dict[str, Any]:
         return (api.bodies("apply") or [{"status": {}}])[-1]["status"]
@@ -247,12 +249,14 @@ async def test_a_record_that_is_refused_is_sent_ever_less_often_and_the_work_goe
     for name in ("good", "later"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text("{}")
-    agent.seen("ClusterBaseModel", model("good", storage={"storageUri": "local:///x", "path": f"{tmp_path}/good"}))
+    agent.handle_object("ClusterBaseModel", model("good", storage={"storageUri": "local:///x", "path": f"{tmp_path}/good"}))
     began = asyncio.get_running_loop().time()
 
     def over() -> bool:
         if len(api.bodies("apply")) >= 2 and "later" not in agent._models:
-            agent.seen("ClusterBaseModel", model("later", storage={"storageUri": "local:///y", "path": f"{tmp_path}/later"}))
+            agent.handle_object(
+                "ClusterBaseModel", model("later", storage={"storageUri": "local:///y", "path": f"{tmp_path}/later"})
+            )
         return asyncio.get_running_loop().time() - began > 1.0
 
     await settled(agent, over)

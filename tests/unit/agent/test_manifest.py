@@ -42,11 +42,11 @@ def test_a_manifest_that_would_not_be_read_again_is_not_published(tmp_path: Path
     file = RemoteFile("a", 1, Hash("sha256", "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"))
     listing = Listing("r", (file,))
     made.prepare(listing)
-    made.part(file).write_bytes(b"a")
-    made.accept(file, (0,))
+    made.partial_path(file).write_bytes(b"a")
+    made.store_verified(file, (0,))
     with pytest.raises(RequestRefused, match="the names of its files are too long for the manifest"):
         made.publish("hf://org/model", listing, "2026-01-01T00:00:00Z")
-    assert made.manifest() is None and made.proven().keys() == {"a"}, "the downloaded file is kept"
+    assert made.manifest() is None and made.verified_files().keys() == {"a"}, "the downloaded file is kept"
 
 
 def test_what_takes_too_much_memory_is_no_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

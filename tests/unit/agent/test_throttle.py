@@ -7,11 +7,11 @@ from ome_operator.agent.throttle import Throttle
 def test_who_takes_more_than_there_is_waits() -> None:
     now = 0.0
     throttle = Throttle(100, lambda: now)
-    assert throttle.wait(50) == 0.5
-    assert throttle.wait(50) == 1.0, "bytes of other downloads count"
+    assert throttle.seconds_until_allowed(50) == 0.5
+    assert throttle.seconds_until_allowed(50) == 1.0, "bytes of other downloads count"
     now = 10.0
-    assert throttle.wait(50) == 0.5, "unused bandwidth does not accumulate"
-    assert Throttle(0).wait(10**12) == 0.0
+    assert throttle.seconds_until_allowed(50) == 0.5, "unused bandwidth does not accumulate"
+    assert Throttle(0).seconds_until_allowed(10**12) == 0.0
 
 
 def test_speed_and_rest_are_those_of_late() -> None:

@@ -50,9 +50,9 @@ class Clocked:
     async def says(self, seconds: float = 0.0, offer: bool = True, also: str = "") -> list[dict[str, Any]]:
         """Let this many seconds pass, and return the entries of the node's record."""
         self.now += seconds
-        self.it.changed()
+        self.it.mark_outdated()
         await self.it.scan()
-        return self.it.unused({*self._named, also}, offer=offer)
+        return self.it.unused_record({*self._named, also}, offer=offer)
 
 
 def test_what_is_on_a_disk(home: Path) -> None:
@@ -85,7 +85,7 @@ async def test_the_default_is_to_keep(home: Path) -> None:
     (said,) = await clocked.says()
     assert said["directory"] == str(home / OLD) and said["models"] == [LABEL]
     (said,) = await clocked.says(1e9)
-    assert "offer" not in said and not clocked.it.offers
+    assert "offer" not in said and not clocked.it.has_offer
 
 
 async def test_it_is_offered_after_a_while_without_a_name(home: Path) -> None:

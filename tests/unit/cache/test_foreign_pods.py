@@ -27,26 +27,26 @@ def test_an_answer_counts_for_five_minutes_and_is_not_read_again_in_the_same_mom
     clock = [1000.0]
     api = FakeApi({"list_objects Pod": [pod("theirs", 8)]})
     foreign = ForeignPods(api, lambda: clock[0], lambda _: False)
-    asyncio.run(foreign.read(["n1"]))
+    asyncio.run(foreign.read_nodes(["n1"]))
     assert [call.selector for call in api.calls] == ["spec.nodeName=n1"]
-    assert foreign.moved() == {"n1"} and foreign.on("n1")[GPU] == 8 and foreign.on("n2") == {}
-    asyncio.run(foreign.read(["n1"]))
+    assert foreign.pop_changed_nodes() == {"n1"} and foreign.requests_on("n1")[GPU] == 8 and foreign.requests_on("n2") == {}
+    asyncio.run(foreign.read_nodes(["n1"]))
     assert len(api.calls) == 1
     clock[0] += FRESH + 1
-    asyncio.run(foreign.read(["n1"]))
-    assert len(api.calls) == 2 and foreign.moved() == {"n1"}
+    asyncio.run(foreign.read_nodes(["n1"]))
+    assert len(api.calls) == 2 and foreign.pop_changed_nodes() == {"n1"}
     clock[0] += KEPT + 1
-    assert foreign.moved() == {"n1"} and foreign.on("n1") == {} and foreign.moved() == set()
+    assert foreign.pop_changed_nodes() == {"n1"} and foreign.requests_on("n1") == {} and foreign.pop_changed_nodes() == set()
 
 
 def test_a_try_costs_no_more_than_so_many_reads_and_a_refusal_costs_the_answer_alone() -> None:
     api = FakeApi({"list_objects Pod": []})
     foreign = ForeignPods(api, lambda: 1000.0, lambda _: False)
-    asyncio.run(foreign.read(f"n{at}" for at in range(5000)))
+    asyncio.run(foreign.read_nodes(f"n{at}" for at in range(5000)))
     assert len(api.calls) == MOST
-    asyncio.run(foreign.read(f"n{at}" for at in range(5000)))
+    asyncio.run(foreign.read_nodes(f"n{at}" for at in range(5000)))
     assert len(api.calls) == 2 * MOST, "the next hundred nodes"
     refused = FakeApi({"list_objects Pod": Forbidden("no")})
     foreign = ForeignPods(refused, lambda: 1000.0, lambda _: False)
-    asyncio.run(foreign.read(["n1", "n2"]))
-    assert len(refused.calls) == 1 and foreign.on("n1") == {}
+    asyncio.run(foreign.read_nodes(["n1", "n2"]))
+    assert len(refused.calls) == 1 and foreign.requests_on("n1") == {}

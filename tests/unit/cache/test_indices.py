@@ -42,7 +42,7 @@ def test_a_label_leads_to_the_models_that_it_is_about(models: list[Any], removed
         index.remove(ref)
     for kind, name, directory in models:
         label = names.revision_label(*kind, name, directory) if directory else names.model_label(*kind, name)
-        assert set(index.of(label)) == {ref for ref in refs[removed:] if label_names_model(label, ref)}
+        assert set(index.models_of_label(label)) == {ref for ref in refs[removed:] if label_names_model(label, ref)}
 
 
 EVENTS = st.lists(

@@ -45,16 +45,16 @@ def test_it_is_what_a_walk_finds(changes: list[Any]) -> None:
         before, after = known.pop(name, None), places
         if after is not None:
             known[name] = after
-        index.noted(None if before is None else revision(before), None if after is None else revision(after))
+        index.update_revision(None if before is None else revision(before), None if after is None else revision(after))
     mounted = {place for places in known.values() for place in host_directories(pod(places))}
     for asked in ASKED:
-        assert index.reached(asked) == any_inside(mounted, asked)
+        assert index.is_mounted(asked) == any_inside(mounted, asked)
 
 
 def test_what_no_operator_stores_mounts_nothing_and_breaks_nothing() -> None:
     index = MountIndex()
     for data in ({"workloads": []}, {"workloads": {"engine": {"leader": {"spec": 1}}}}, {"workloads": {"engine": None}}, []):
         odd = revision([])._replace(content={"data": data})
-        index.noted(None, odd)
-        index.noted(odd, None)
-    assert not index.reached(["/"])
+        index.update_revision(None, odd)
+        index.update_revision(odd, None)
+    assert not index.is_mounted(["/"])

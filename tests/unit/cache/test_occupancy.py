@@ -36,7 +36,7 @@ def test_it_is_what_a_walk_finds(states: list[Any]) -> None:
         occupancy.pod(before, known.get(name))
     for node in ("n1", "n2"):
         there = [each for each in known.values() if each.node == node and not each.over and each.component != keys.ROUTER]
-        assert occupancy.on(node) == Counter(
+        assert occupancy.pods_on(node) == Counter(
             PodOrigin("team", "svc", "r1", each.component, each.rank == 0) for each in there
         )
 
@@ -44,12 +44,12 @@ def test_it_is_what_a_walk_finds(states: list[Any]) -> None:
 def test_only_nodes_where_something_moved_are_looked_at_again() -> None:
     occupancy, first = Occupancy(), pod("a", node="n1")
     occupancy.pod(None, first)
-    assert occupancy.moved() == {"n1"}
+    assert occupancy.pop_changed_nodes() == {"n1"}
     occupancy.pod(first, first._replace(ready=False, restarts=3))
     occupancy.pod(None, pod("b", node="", component="engine"))
-    assert occupancy.moved() == set()
+    assert occupancy.pop_changed_nodes() == set()
     occupancy.pod(first, None)
-    assert occupancy.moved() == {"n1"} and occupancy.on("n1") == {}
+    assert occupancy.pop_changed_nodes() == {"n1"} and occupancy.pods_on("n1") == {}
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_pod_of_which_an_event_is_on_its_way_is_no_stranger(
     """
     cluster = ClusterCache(Deps())
     for name, role in (("known", "engine"), ("router", keys.ROUTER)):
-        cluster.pods.see(pod(name, component=role)._replace(uid=name))
+        cluster.pods.store_watched(pod(name, component=role)._replace(uid=name))
     labels = {keys.MANAGED_BY: manager, keys.COMPONENT: component, keys.SERVICE: "svc", keys.REVISION: "r1"}
     owner = {"kind": "StatefulSet", "name": f"svc-{component}-r1-0", "uid": "x", "controller": True}
     metadata = {"uid": uid or "new", "name": f"svc-{component}-r1-0-0", "namespace": "team", "labels": labels}

@@ -58,7 +58,7 @@ READERS = {
     "cli/rollout.py _find": BY_OWNER + "stored",
     "cli/scale.py _found": BY_OWNER + "the UID of the service",
     "controllers/bad_nodes.py _concerned": BY_WORKLOAD + "pods_of",
-    "controllers/bad_nodes.py look": BY_WORKLOAD + "pods_of",
+    "controllers/bad_nodes.py evaluate": BY_WORKLOAD + "pods_of",
     "controllers/benchmarkjob.py reconcile_resource": BY_OWNER
     + "the label with which Jobs mark pods has the UID of the Job",
     "controllers/conflicting_operators.py _listed": OTHERS + "Leases of operators",
@@ -75,7 +75,7 @@ READERS = {
     "controllers/manager.py listed": OTHERS + "UIDs for the comparison with the cache, which has all objects with the label",
     "controllers/metrics_collector.py _service": BY_WORKLOAD + "pods_of",
     "controllers/placement/autoscalers.py read_scale_ups": BY_WORKLOAD + "pods_of",
-    "controllers/placement/free_capacity.py without": BY_WORKLOAD + "pods_of",
+    "controllers/placement/free_capacity.py nodes_without": BY_WORKLOAD + "pods_of",
     "controllers/placement/gangs.py _held_by": BY_WORKLOAD + "pods_of",
     "controllers/prefetching.py starting_directories": BY_WORKLOAD + "pods_of",
     "controllers/start.py scaled_objects": OTHERS + "only asks whether the operator may list the kind",

@@ -26,7 +26,7 @@ LABEL = "ome.io/operator-class"
 )
 def test_of_what_is_for_others_an_operator_knows_nothing(kind: str, label: str | None, none: bool, blue: bool) -> None:
     body = {"metadata": {"labels": {LABEL: label}} if label else {}}
-    assert (Scope().knows(kind, body), Scope(operator_class="blue").knows(kind, body)) == (none, blue)
+    assert (Scope().covers_object(kind, body), Scope(operator_class="blue").covers_object(kind, body)) == (none, blue)
 
 
 def test_it_writes_only_what_is_its_own() -> None:

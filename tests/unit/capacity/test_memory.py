@@ -38,9 +38,9 @@ def test_weights_of_rank_equal_sum_computed_by_hand() -> None:
     found = needed(ParallelShape(tp=96, attention_dp=96, ep=96, redundant=96))
     assert found.routed == K2.weights.routed / 96
     assert found.copies == found.routed / 4
-    assert found.rest == K2.weights.rest
-    assert found.weights == found.routed + found.copies + found.rest
-    assert found.needed == found.weights + 70_272 * FEWEST_TOKENS
+    assert found.other_weights == K2.weights.rest
+    assert found.weights == found.routed + found.copies + found.other_weights
+    assert found.reserved_share_bytes == found.weights + 70_272 * FEWEST_TOKENS
 
 
 def test_stages_of_a_pipeline_share_layers() -> None:
@@ -71,7 +71,7 @@ def test_what_is_kept_beside_weights_and_cache() -> None:
     decode = EngineOptions(stage=DECODE, graph_batch=480, all_to_all="deepep", deepep_mode="low_latency")
     found = needed(wide, decode)
     assert (found.activations / GIB, found.graphs, found.deepep) == (3.0, 480 * 2 * 2**20, 2 * GIB)
-    assert found.beside == found.activations + found.graphs + found.deepep
+    assert found.unreserved_share_bytes == found.activations + found.graphs + found.deepep
     for less in (decode._replace(stage=PREFILL), decode._replace(deepep_mode="normal"), decode._replace(graph_batch=0)):
         assert needed(wide, less).graphs == needed(wide, less).deepep == 0
     assert needed(ParallelShape(tp=8), EngineOptions(chunk=32768)).activations == 32768 * 1.5 * 2**20
@@ -80,12 +80,12 @@ def test_what_is_kept_beside_weights_and_cache() -> None:
 def test_cache_tokens_follow_from_free_memory() -> None:
     found = needed(ParallelShape(tp=16))
     assert found.cache_tokens(found.weights - 1) == 0
-    assert found.cache_tokens(found.needed) == FEWEST_TOKENS
+    assert found.cache_tokens(found.reserved_share_bytes) == FEWEST_TOKENS
     assert found._replace(cache_per_token=0).cache_tokens(1e12) == 0
 
 
 def test_parts_are_named_and_empty_parts_left_out() -> None:
-    found = Memory(routed=2 * GIB, copies=0, rest=GIB, cache_per_token=0, activations=GIB, graphs=0, deepep=0)
+    found = Memory(routed=2 * GIB, copies=0, other_weights=GIB, cache_per_token=0, activations=GIB, graphs=0, deepep=0)
     assert in_gib(found.needed_parts) == "routed experts 2.0, everything else 1.0"
     assert in_gib(found.beside_parts) == "activations 1.0"
 

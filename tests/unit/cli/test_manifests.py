@@ -57,7 +57,7 @@ def test_a_document_that_is_no_object_is_named_and_not_checked(text: str, tmp_pa
     (tmp_path / "patch.yaml").write_text(text)
     found = read_files([tmp_path], "team")
     assert ([one["metadata"]["name"] for one in found.objects], found.refused) == (["tiny"], ())
-    assert found.skipped == (f"a document without kind in {tmp_path / 'patch.yaml'}",)
+    assert found.unchecked == (f"a document without kind in {tmp_path / 'patch.yaml'}",)
 
 
 @pytest.mark.parametrize("more", [{}, {"apiVersion": "v1"}, {"kind": "ClusterBaseModl"}])

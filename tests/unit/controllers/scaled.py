@@ -86,7 +86,7 @@ class Follower:
         """Return the value of `status.scaling`."""
         service = self.handler.cache.find(REF)
         assert service is not None
-        return self.scaler.of(service) or {}
+        return self.scaler.scaling_status(service) or {}
 
 
 STORED = {"mode": "Apply", "applied": {"engine": 2, "decoder": 1}, **to_status(state())}

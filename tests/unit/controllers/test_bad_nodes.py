@@ -93,7 +93,7 @@ class Case:
             self.now += timedelta(seconds=100)
             self.group.ended = {0: self.now.timestamp()}
             self.handler.seen("Pod", ended(self.group))
-            await self.nodes.look()
+            await self.nodes.evaluate()
 
 
 async def test_a_node_is_avoided_and_stored_after_three_failures() -> None:
@@ -103,14 +103,14 @@ async def test_a_node_is_avoided_and_stored_after_three_failures() -> None:
     await case.fail()
     assert case.stored.verbs() == [], "a single failure is not worth an object"
     await case.fail(2)
-    assert case.nodes.of("team").keys() == {"n0"} and not case.nodes.of("others")
+    assert case.nodes.avoided_nodes("team").keys() == {"n0"} and not case.nodes.avoided_nodes("others")
     status = case.stored.objects["n0"]["status"]
     assert status["avoided"].startswith("by services of team: engine of team/svc failed there 3 times")
     assert [each["namespace"] for each in status["avoidedBy"]] == ["team"]
     assert status["faults"][0]["count"] == 3
     assert case.called == [Ref("InferenceService", "team", "svc")], "its service is reconciled"
     case.stored.verbs()
-    await case.nodes.look()
+    await case.nodes.evaluate()
     assert case.stored.verbs() == ["list_objects"], "nothing has changed"
 
 
@@ -123,7 +123,7 @@ async def test_a_restart_keeps_the_memory_and_counts_nothing_again() -> None:
     again.handler.seen("Pod", ended(again.group))
     case.stored.verbs()
     await again.nodes.load()
-    assert again.nodes.of("team").keys() == {"n0"}
+    assert again.nodes.avoided_nodes("team").keys() == {"n0"}
     assert case.stored.verbs() == ["list_objects"]
     assert case.stored.objects["n0"]["status"]["faults"][0]["count"] == 3
 
@@ -138,31 +138,31 @@ async def test_a_person_forgives_a_node(how: str) -> None:
     else:
         case.stored.objects["n0"]["metadata"]["annotations"] = {keys.FORGIVEN: format_time(case.now.timestamp())}
     case.called.clear()
-    await case.nodes.look()
-    assert not case.nodes.of("team")
+    await case.nodes.evaluate()
+    assert not case.nodes.avoided_nodes("team")
     assert case.called == [Ref("InferenceService", "team", "svc")]
     await case.fail(2)
-    assert not case.nodes.of("team")
+    assert not case.nodes.avoided_nodes("team")
     await case.fail()
-    assert case.nodes.of("team").keys() == {"n0"}, "it fails again"
+    assert case.nodes.avoided_nodes("team").keys() == {"n0"}, "it fails again"
 
 
 async def test_a_forgiveness_in_the_future_does_not_last() -> None:
     case = Case()
     await case.fail(3)
     case.stored.objects["n0"]["metadata"]["annotations"] = {keys.FORGIVEN: "2999-01-01T00:00:00Z"}
-    await case.nodes.look()
+    await case.nodes.evaluate()
     del case.stored.objects["n0"]["metadata"]["annotations"]
     await case.fail(3)
-    assert case.nodes.of("team").keys() == {"n0"}
+    assert case.nodes.avoided_nodes("team").keys() == {"n0"}
 
 
 async def test_the_object_goes_when_nothing_is_remembered() -> None:
     case = Case()
     await case.fail(3)
     case.now += timedelta(hours=24)
-    await case.nodes.look()
-    assert case.stored.objects == {} and not case.nodes.of("team")
+    await case.nodes.evaluate()
+    assert case.stored.objects == {} and not case.nodes.avoided_nodes("team")
 
 
 @pytest.mark.parametrize("settled", [{"frozen": "2026-11-24T15:40:00Z by alice"}, {"observe": True}])
@@ -170,20 +170,20 @@ async def test_nothing_is_recorded_while_everything_is_held(settled: dict[str, A
     case = Case()
     case.cache._index.deps = change_deps(case.cache._index.deps, **settled)
     await case.fail(4)
-    assert case.stored.verbs() == [] and not case.nodes.of("team")
+    assert case.stored.verbs() == [] and not case.nodes.avoided_nodes("team")
 
 
 async def test_an_operator_that_shares_the_cluster_stores_nothing() -> None:
     case = Case(stores=False)
     await case.nodes.load()
     await case.fail(3)
-    assert case.nodes.of("team") and case.stored.verbs() == []
+    assert case.nodes.avoided_nodes("team") and case.stored.verbs() == []
 
 
 async def test_switched_off_it_remembers_and_avoids_nothing() -> None:
     case = Case(acts=False)
     await case.fail(3)
-    assert "n0" in case.stored.objects and case.nodes.of("team") == {}
+    assert "n0" in case.stored.objects and case.nodes.avoided_nodes("team") == {}
 
 
 async def test_few_objects_are_written_at_once() -> None:
@@ -195,18 +195,18 @@ async def test_few_objects_are_written_at_once() -> None:
     await case.nodes.load()
     case.now += timedelta(seconds=301)
     for looks in (1, 2, 3, 4):
-        await case.nodes.look()
+        await case.nodes.evaluate()
         assert len(case.stored.objects) == min(3 * WRITES, looks * WRITES)
-    assert not case.nodes.of("team"), "a fault that all nodes report is ignored"
+    assert not case.nodes.avoided_nodes("team"), "a fault that all nodes report is ignored"
 
 
 async def test_a_refused_write_is_repeated() -> None:
     case = Case()
     case.stored.api.answers["apply NodeFaults"] = KubeError("no")
     await case.fail(3)
-    assert case.nodes.of("team") and not case.stored.objects
+    assert case.nodes.avoided_nodes("team") and not case.stored.objects
     case.stored.api.answers["apply NodeFaults"] = case.stored._apply
-    await case.nodes.look()
+    await case.nodes.evaluate()
     assert "n0" in case.stored.objects
 
 
@@ -220,13 +220,13 @@ async def test_a_field_that_an_older_crd_drops_is_not_written_again_and_again() 
 
     case.stored.api.answers["apply NodeFaults/status"] = pruned
     await case.fail(3)
-    assert case.nodes.of("team")
+    assert case.nodes.avoided_nodes("team")
     case.stored.verbs()
     for _ in range(3):
-        await case.nodes.look()
+        await case.nodes.evaluate()
     assert not [verb for verb in case.stored.verbs() if verb.startswith("apply")]
     case.stored.objects["n0"]["status"] = {**case.stored.objects["n0"]["status"], "avoided": "by nobody"}
-    await case.nodes.look()
+    await case.nodes.evaluate()
     assert [verb for verb in case.stored.verbs() if verb.startswith("apply")] == ["apply n0"]
 
 
@@ -235,10 +235,10 @@ async def test_a_memory_that_cannot_be_read_stops_nothing() -> None:
     works = case.stored.api.answers["list_objects NodeFaults"]
     case.stored.api.answers["list_objects NodeFaults"] = KubeError("no")
     await case.nodes.load()
-    assert case.nodes.of("team") == {}
+    assert case.nodes.avoided_nodes("team") == {}
     case.stored.api.answers["list_objects NodeFaults"] = works
     await case.fail(3)
-    assert case.nodes.of("team").keys() == {"n0"}
+    assert case.nodes.avoided_nodes("team").keys() == {"n0"}
 
 
 async def test_a_service_that_is_created_during_a_look_does_not_stop_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,5 +250,5 @@ async def test_a_service_that_is_created_during_a_look_does_not_stop_it(monkeypa
         case.handler.seen("InferenceService", {"metadata": metadata, "spec": {"engine": {}}})
 
     monkeypatch.setattr(bad_nodes.PACER, "yield_if_due", create)
-    await case.nodes.look()
+    await case.nodes.evaluate()
     assert len(case.cache.services()) == 2

@@ -201,7 +201,7 @@ async def test_sentences_that_alternate_cause_one_write_a_minute(monkeypatch: py
     async def alternates(*_: Any) -> PlannedSpeeds:
         return PlannedSpeeds(missing=f"why {next(asked) % 2}")
 
-    monkeypatch.setattr(here.scaler._planner, "of", alternates)
+    monkeypatch.setattr(here.scaler._planner, "predict", alternates)
     await here.wait(300)
     here.news.clear()
     await here.wait(605)
@@ -211,7 +211,7 @@ async def test_sentences_that_alternate_cause_one_write_a_minute(monkeypatch: py
     async def settles(*_: Any) -> PlannedSpeeds:
         return PlannedSpeeds(missing="why 2")
 
-    monkeypatch.setattr(here.scaler._planner, "of", settles)
+    monkeypatch.setattr(here.scaler._planner, "predict", settles)
     await here.wait(2 * PAUSE)
     assert here.field()["why"].endswith("why 2") and len(here.news) == 1
 
@@ -254,7 +254,7 @@ async def test_what_was_read_while_the_planner_worked_is_used(monkeypatch: pytes
         here.now += timedelta(seconds=0.5)
         return NO_PLAN
 
-    monkeypatch.setattr(here.scaler._planner, "of", slow)
+    monkeypatch.setattr(here.scaler._planner, "predict", slow)
     await here.wait(60)
     assert here.field().get("hold", "") != "Unknown"
     assert None not in [one.arrivals for one in here.scaler._followed["svc"].samples[-5:]]
@@ -275,7 +275,7 @@ async def test_a_service_that_goes_while_the_planner_works_is_left_alone(gone: s
         here.scaler.report(Ref(SERVICE, "ns", "a"), None)
         return NO_PLAN
 
-    monkeypatch.setattr(here.scaler._planner, "of", slow)
+    monkeypatch.setattr(here.scaler._planner, "predict", slow)
     here.rate, before = 40.0, len(here.scaler._followed["svc"].samples)
     here.now += timedelta(seconds=PERIOD)
     await here.scaler.decide_all()

@@ -50,7 +50,7 @@ async def test_groups_that_a_namespace_never_creates_keep_no_nodes_from_others()
         await here.scaler.decide_all()
         found = here.handler.cache.find(victim)
         assert found is not None
-        if (here.scaler.of(found) or {}).get("applied", {}).get("engine", 0) > 5:
+        if (here.scaler.scaling_status(found) or {}).get("applied", {}).get("engine", 0) > 5:
             break
         waited += PERIOD
     assert waited <= 180

@@ -35,22 +35,22 @@ async def test_a_decision_to_go_lasts_twenty_seconds_and_asks_for_a_pass_until_i
     here.rate = 0.0
     service = here.handler.cache.services()[0]
     await here.wait(KEPT + FIRST - 60, peaks=(NIGHT,), targets=LOW)
-    assert not here.scaler.goes(service)
+    assert not here.scaler.scales_to_zero(service)
     await here.wait(120)
     here.news.clear()
     await here.wait(30)
-    assert here.scaler.goes(service) and here.news == [REF] * 3, "nothing else changes"
-    assert not here.restarted().goes(service), "another process has decided nothing yet"
+    assert here.scaler.scales_to_zero(service) and here.news == [REF] * 3, "nothing else changes"
+    assert not here.restarted().scales_to_zero(service), "another process has decided nothing yet"
     here.now += timedelta(seconds=STALE + 1)
-    assert not here.scaler.goes(service)
+    assert not here.scaler.scales_to_zero(service)
     await here.wait(20, asked=(0, 0, 1), fleet=NOTHING, back=(2, 1))
     here.news.clear()
     await here.wait(30)
-    assert not here.scaler.goes(service) and not here.news, "it is at zero"
+    assert not here.scaler.scales_to_zero(service) and not here.news, "it is at zero"
     here = Follower(scaling=BEFORE)
     here.rate = 0.0
     await here.wait(KEPT + FIRST + 60, peaks=(NIGHT,), targets=LOW, mode=RECOMMEND)
-    assert here.field()["hold"] == "ScheduledZero" and not here.scaler.goes(here.handler.cache.services()[0])
+    assert here.field()["hold"] == "ScheduledZero" and not here.scaler.scales_to_zero(here.handler.cache.services()[0])
 
 
 async def test_a_wake_counts_although_nothing_was_decided_since() -> None:

@@ -17,29 +17,36 @@ async def test_a_flood_of_events_is_read_in_part() -> None:
     about = {"type": "Warning", "reason": "FailedCreate", "message": "no", "lastTimestamp": NOW.isoformat()}
     flood = [{**about, "involvedObject": {"uid": f"u{number}"}} for number in range(10 * SOME)]
     reader = create_failures(FakeApi({"list_objects Event": flood}), lambda: 0.0, lambda: NOW)
-    assert len(await reader.of("tenant")) == SOME
+    assert len(await reader.values_by_uid("tenant")) == SOME
 
 
 async def test_a_flood_of_budgets_is_read_in_part() -> None:
     flood = [{"metadata": {"name": f"b{number}", "namespace": "tenant"}, "spec": {}} for number in range(10 * SOME)]
     reader = ForeignReader(FakeApi({"list_objects PodDisruptionBudget": flood}), lambda: 0.0)
     await reader.refresh("tenant", SERVES)
-    assert len(reader.known("tenant")["budgets"]) == SOME
+    assert len(reader.last_read_objects("tenant")["budgets"]) == SOME
 
 
 async def test_autoscalers_are_read_only_for_the_class_demand_and_a_failed_read_keeps_the_last_result() -> None:
     hpa = {"metadata": {"name": "mine"}, "spec": {"scaleTargetRef": {"kind": "RoleScale", "name": "svc-decoder"}}}
     api, now = FakeApi({"list_objects HorizontalPodAutoscaler": [hpa], "list_objects PodDisruptionBudget": []}), [0.0]
     reader = ForeignReader(api, lambda: now[0])
-    assert not await reader.refresh("tenant", SERVES) and reader.known("tenant") == {"budgets": (), "autoscalers": ()}
+    assert not await reader.refresh("tenant", SERVES) and reader.last_read_objects("tenant") == {
+        "budgets": (),
+        "autoscalers": (),
+    }
     assert await reader.refresh("tenant", SERVES, demand=True)
-    assert [one.target for one in reader.known("tenant")["autoscalers"]] == [("RoleScale", "svc-decoder")]
+    assert [one.target for one in reader.last_read_objects("tenant")["autoscalers"]] == [("RoleScale", "svc-decoder")]
     api.answers["list_objects HorizontalPodAutoscaler"] = NotFound("no")
     now[0] = 11.0
-    assert not await reader.refresh("tenant", SERVES, demand=True) and reader.known("tenant")["autoscalers"], "kept"
+    assert not await reader.refresh("tenant", SERVES, demand=True) and reader.last_read_objects("tenant")["autoscalers"], (
+        "kept"
+    )
     api.answers["list_objects HorizontalPodAutoscaler"] = []
     now[0] = 16.0
-    assert not await reader.refresh("tenant", SERVES, demand=True) and reader.known("tenant")["autoscalers"], "too early"
+    assert not await reader.refresh("tenant", SERVES, demand=True) and reader.last_read_objects("tenant")["autoscalers"], (
+        "too early"
+    )
     now[0] = 22.0
-    assert await reader.refresh("tenant", SERVES, demand=True) and not reader.known("tenant")["autoscalers"]
-    assert reader.known("other") == {"budgets": (), "autoscalers": ()}
+    assert await reader.refresh("tenant", SERVES, demand=True) and not reader.last_read_objects("tenant")["autoscalers"]
+    assert reader.last_read_objects("other") == {"budgets": (), "autoscalers": ()}

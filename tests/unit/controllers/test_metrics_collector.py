@@ -23,7 +23,7 @@ def rig(**settings: Any) -> Rig:
 
 def test_services_that_had_no_pass_yet_are_counted() -> None:
     made = rig()
-    made.manager.seen(SERVICE, service())
+    made.manager.handle_object(SERVICE, service())
     assert made.samples()['ome_services{ready="Unknown",reason="Other"}'] == 1
     made.passed(SERVICE, "svc", "team")
     assert sum(value for name, value in made.samples().items() if name.startswith("ome_services{")) == 1

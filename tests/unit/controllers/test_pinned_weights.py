@@ -50,9 +50,9 @@ async def test_records_are_looked_at_when_a_revision_was_pinned(lose: bool) -> N
     made: Any = CatalogReconciler
     passes = made(cluster, api, queue, 60.0, makers.wall, Core(model_status=lambda *_, **_more: PINNED))
     await passes.reconcile(MODEL)
-    assert queue.depth == (0 if lose else 1)
+    assert queue.due_count == (0 if lose else 1)
     if lose:
         api.answers["apply"] = makers.storing(body)
-        passes.differs = lambda *_: False  # the event of the write has arrived
+        passes.status_differs = lambda *_: False  # the event of the write has arrived
         await passes.reconcile(MODEL)
-        assert queue.depth == 1
+        assert queue.due_count == 1

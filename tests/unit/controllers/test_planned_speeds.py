@@ -100,23 +100,23 @@ def planner(**inputs: Any) -> SpeedPlanner:
 
 
 async def test_the_real_planner_knows_this_service() -> None:
-    found = await planner().of(REF, TASK, (8000.0, 1000.0))
+    found = await planner().predict(REF, TASK, (8000.0, 1000.0))
     assert found.missing == "" and found.work is not None and len(found.curve) > 10
 
 
 async def test_a_revision_is_planned_once_for_each_class_of_lengths(calls: list[Any]) -> None:
     here = planner()
     for prompt in (6000.0, 7000.0, 8000.0, 7900.0):
-        await here.of(REF, TASK, (prompt, 1000.0))
+        await here.predict(REF, TASK, (prompt, 1000.0))
     assert calls == [("tiny", {"b200"}, (8192.0, 1024.0))]
-    await here.of(REF, TASK, (8200.0, 1000.0))
-    await here.of(REF, TASK._replace(revision="r2"), (8000.0, 1000.0))
+    await here.predict(REF, TASK, (8200.0, 1000.0))
+    await here.predict(REF, TASK._replace(revision="r2"), (8000.0, 1000.0))
     assert len(calls) == 3
 
 
 async def test_without_lengths_or_a_revision_nothing_is_planned(calls: list[Any]) -> None:
     for task, lengths in ((TASK, None), (TASK, (0.0, 10.0)), (TASK._replace(revision=""), (10.0, 10.0))):
-        assert await planner().of(REF, task, lengths) == NO_PLAN
+        assert await planner().predict(REF, task, lengths) == NO_PLAN
     assert not calls
 
 
@@ -125,7 +125,7 @@ async def test_without_lengths_or_a_revision_nothing_is_planned(calls: list[Any]
     [({}, {"b200"}), ({"engine": {"class": "nvidia-h200"}, "decoder": {"class": "nvidia-h200"}}, {"h200"})],
 )
 async def test_the_gpus_are_those_of_the_service_or_of_the_nodes(classes: Any, hardware: set[str], calls: list[Any]) -> None:
-    await planner(accelerator=classes).of(REF, TASK, (10.0, 10.0))
+    await planner(accelerator=classes).predict(REF, TASK, (10.0, 10.0))
     assert calls[0][1] == hardware
 
 
@@ -145,7 +145,7 @@ async def test_an_error_of_the_planner_is_no_prediction_and_is_logged_once(
 ) -> None:
     with caplog.at_level(logging.ERROR):
         for _ in range(3):
-            found = await failing.of(REF, TASK, (10.0, 10.0))
+            found = await failing.predict(REF, TASK, (10.0, 10.0))
             assert found.work is None and found.missing.startswith("`ome plan` failed")
     assert len(caplog.records) == 1
 
@@ -155,7 +155,7 @@ async def test_a_revision_that_somebody_else_wrote_stops_nothing(caplog: pytest.
     cluster.data = {"inputs": 3, "workloads": {"engine": "x"}}
     here = SpeedPlanner(cluster)  # type: ignore[arg-type]
     for _ in range(3):
-        assert (await here.of(REF, TASK, (10.0, 10.0))).missing.startswith("`ome plan` failed with ")
+        assert (await here.predict(REF, TASK, (10.0, 10.0))).missing.startswith("`ome plan` failed with ")
     assert len(caplog.records) == 1
 
 
@@ -176,12 +176,12 @@ async def test_the_nodes_are_searched_once_a_round_for_each_class(calls: list[An
     cluster.known = replace(cluster.known, nodes=nodes)
     here = SpeedPlanner(cluster)  # type: ignore[arg-type]
     for ref in services:
-        await here.of(ref, TASK, (10.0, 10.0))
+        await here.predict(ref, TASK, (10.0, 10.0))
     assert nodes.searches == len(CLASSES) and calls[0][1] == {"b200"}
     nodes["n"] = nodes["n"]._replace(labels={"product": "h200"})
     here.begin_round(services)
     for ref in services:
-        await here.of(ref, TASK, (10.0, 10.0))
+        await here.predict(ref, TASK, (10.0, 10.0))
     assert nodes.searches == 2 * len(CLASSES) and calls[-1][1] == {"h200"}
 
 
@@ -193,16 +193,16 @@ async def test_two_predictions_of_each_service_are_kept_however_many_services_th
     for lengths in ((10.0, 10.0), (100.0, 10.0)) * 2:
         here.begin_round(services)
         for ref in services:
-            await here.of(ref, TASK, lengths)
+            await here.predict(ref, TASK, lengths)
     assert len(calls) == 2 * len(services)
     for prompt in (1000.0, 2000.0, 4000.0):
-        await here.of(services[0], TASK, (prompt, 10.0))
+        await here.predict(services[0], TASK, (prompt, 10.0))
     assert len(here._kept[services[0]]) == KEPT
 
 
 async def test_services_that_are_gone_leave_nothing(failing: SpeedPlanner, caplog: pytest.LogCaptureFixture) -> None:
     for prompt in (10.0, 100.0, 1000.0, 10000.0):
-        await failing.of(REF, TASK, (prompt, 10.0))
+        await failing.predict(REF, TASK, (prompt, 10.0))
     assert len(failing._kept[REF]) == KEPT and len(caplog.records) == 1
     failing.begin_round([])
     assert not failing._kept and not failing._failed

@@ -61,7 +61,7 @@ async def test_the_answer_to_a_dry_run_shows_whether_the_policy_binds(
     answer: KubeError | None, state: str, words: str
 ) -> None:
     pods, api, _ = made(answer)
-    assert (await pods.look()).state == state
+    assert (await pods.check_policy()).state == state
     why = await pods.why_not()
     assert words in why and bool(why) == bool(words)
     sent = [call for call in api.calls if call.verb == "create"]
@@ -91,11 +91,11 @@ async def test_services_that_ask_at_the_same_time_share_a_test() -> None:
 @pytest.mark.parametrize("kind", ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"])
 async def test_what_is_read_must_bind_as_well(kind: str) -> None:
     pods, api, _ = made(DENIED, **{f"get {kind}": NotFound("gone", 404)})
-    assert (await pods.look()).state == "absent"
+    assert (await pods.check_policy()).state == "absent"
     api.answers[f"get {kind}"] = Forbidden("an older chart", 403)
-    assert (await pods.look()).state == "binds"
+    assert (await pods.check_policy()).state == "binds"
     api.answers[f"get {kind}"] = DOWN
-    assert (await pods.look()).state == "unknown"
+    assert (await pods.check_policy()).state == "unknown"
 
 
 async def test_an_operator_of_some_namespaces_reads_no_policy() -> None:
@@ -128,5 +128,5 @@ async def test_the_metric_counts_the_policy_only_if_there_is_a_right_to_bind() -
     for answer, found in ((DENIED, "binds"), (None, "absent"), (NO_RIGHT, None)):
         answers = {"apply": DOWN, "list_objects Node": [], "create SelfSubjectReview": DOWN, "create Pod": answer, **READ}
         policies = Policies(FakeApi(answers), EVERYWHERE, "home", "ome-operator", 600.0)
-        await policies.look()
+        await policies.check_policies()
         assert policies.found.get(NAME) == found

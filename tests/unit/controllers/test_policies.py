@@ -50,7 +50,7 @@ async def looked(apply: Any, **answers: Any) -> tuple[Policies, str]:
     made, metrics = Policies(FakeApi(answers), EVERYWHERE, "home", "ome-operator", 600.0), Metrics()
     made.watch_metrics(metrics)
     assert "ome_admission_policies{" not in await metrics.page(), "nothing is known yet"
-    await made.look()
+    await made.check_policies()
     return made, await metrics.page()
 
 
@@ -74,7 +74,7 @@ async def test_what_is_accepted_is_told_once_with_the_user(caplog: pytest.LogCap
     assert said.levelname == "WARNING"
     assert "do not apply to this operator: ome-operator, ome-operator-objects" in said.getMessage()
     assert "As kubernetes-admin it may write" in said.getMessage()
-    await made.look()
+    await made.check_policies()
     assert len(caplog.records) == 1
 
 
@@ -86,7 +86,7 @@ async def test_one_policy_that_is_deleted_later_is_told(caplog: pytest.LogCaptur
 
     made, _ = await looked(answer)
     gone.add("Node")
-    await made.look()
+    await made.check_policies()
     assert made.found["ome-operator-nodes"] == "absent"
     assert "do not apply to this operator: ome-operator-nodes. As" in caplog.text
 
@@ -193,5 +193,5 @@ async def test_policies_that_the_chart_does_not_have_are_not_missed() -> None:
 async def test_without_rights_on_what_is_cluster_wide_none_is_read() -> None:
     api = FakeApi({"apply": Forbidden("no", 403)})
     made = Policies(api, Scope(("team-a",), cluster_kinds=False), "home", "ome-operator", 600.0)
-    await made.look()
+    await made.check_policies()
     assert BINDINGS not in made.found

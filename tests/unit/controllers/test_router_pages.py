@@ -102,13 +102,13 @@ async def test_a_router_is_asked_every_thirty_seconds_at_most(registry: Registry
     for status in (200, 500, 403, 500, 500):
         registry.answers(summary(), status=status)
         await registry.walk()
-        assert registry.telemetry._known["u"].due - loop.time() == pytest.approx(PROXY_INTERVAL, abs=1)
+        assert registry.telemetry._known["u"].due_at - loop.time() == pytest.approx(PROXY_INTERVAL, abs=1)
     asked = len(registry.asked)
     for _ in range(3):
         await registry.telemetry._begin(registry.through)
         await asyncio.sleep(0.01)
     assert len(registry.asked) == asked
-    first = [registry.telemetry._new(pod(uid=f"u{each}"), 0.0, registry.through.spread).due for each in range(200)]
+    first = [registry.telemetry._new(pod(uid=f"u{each}"), 0.0, registry.through.spread).due_at for each in range(200)]
     assert min(first) < 3 and 27 < max(first) <= PROXY_INTERVAL
 
 

@@ -40,11 +40,11 @@ BLUE = {"ome.io/operator-class": "blue"}
 
 def test_a_service_that_gets_another_class_is_forgotten_and_nothing_is_done() -> None:
     made, api = manager()
-    made.seen("InferenceService", service())
+    made.handle_object("InferenceService", service())
     assert made.cluster.find(REF) is not None
-    made.seen("InferenceService", service(version=2, **BLUE))
+    made.handle_object("InferenceService", service(version=2, **BLUE))
     assert made.cluster.find(REF) is None
-    made.seen("InferenceService", service(version=3))
+    made.handle_object("InferenceService", service(version=3))
     assert made.cluster.find(REF) is not None, "the namespace can return"
     assert api.calls == []
 
@@ -61,7 +61,7 @@ async def test_passes_of_a_namespace_begin_when_it_is_whole_and_end_when_it_is_a
         return True
 
     monkeypatch.setattr(made._services, "reconcile", reconcile)
-    made.seen("InferenceService", service())
+    made.handle_object("InferenceService", service())
     await made._pass(REF)
     assert passes == []
     made.namespace_listed("a")
@@ -87,7 +87,7 @@ async def test_a_bug_of_ours_is_a_failed_pass_and_what_the_api_server_refuses_is
     api = FakeApi({"apply": KubeError("the server is away", 503)})
     metrics = Metrics()
     made = Manager(Settings(), replace(CORE, sync=sync), api, metrics, lambda: datetime.now(UTC), KINDS)
-    made.seen("InferenceService", service())
+    made.handle_object("InferenceService", service())
 
     async def counted() -> dict[str, float]:
         await made._pass(REF)
@@ -104,7 +104,7 @@ async def test_a_bug_of_ours_is_a_failed_pass_and_what_the_api_server_refuses_is
 def test_an_audit_looks_only_where_lists_can_be_asked_for() -> None:
     made, _ = manager(watch_namespaces=("a", "b"))
     for namespace in ("a", "b"):
-        made.seen("InferenceService", service(namespace))
+        made.handle_object("InferenceService", service(namespace))
     made.namespace_listed("a")
     assert made._known(ResyncScope("InferenceService", "a")) == {"of-a"}
     assert made._known(ResyncScope("InferenceService", "b")) == set()
@@ -115,14 +115,14 @@ def test_a_service_of_an_absent_namespace_holds_up_nobody() -> None:
     middle of a rollout for which they wait.
     """
     made, _ = manager(watch_namespaces=("a", "b"))
-    made.seen("InferenceService", service())
+    made.handle_object("InferenceService", service())
     waves, runtime, epoch = made._services.waves, Ref("ClusterServingRuntime", "", "rt"), Epoch("u", 2)
     other, waits = Ref("InferenceService", "b", "svc"), {runtime: EditStand(epoch, EditState.PENDING)}
     waves.report(REF, waits, asks=True, begun=True)
     waves.report(other, waits, asks=True, begun=False)
-    assert waves.ahead(other, {runtime: epoch})
+    assert waves.awaited_wave(other, {runtime: epoch})
     made.namespace_unwatched("a")
-    assert waves.ahead(other, {runtime: epoch}) == ""
+    assert waves.awaited_wave(other, {runtime: epoch}) == ""
 
 
 async def test_nobody_begins_with_a_shared_edit_before_what_is_watched_was_looked_at(
@@ -140,7 +140,7 @@ async def test_nobody_begins_with_a_shared_edit_before_what_is_watched_was_looke
     monkeypatch.setattr(made._demand, "run", ended)
     monkeypatch.setattr(garbage_collection, "collect_periodically", ended)
     for namespace in ("a", "b"):
-        made.seen("InferenceService", service(namespace))
+        made.handle_object("InferenceService", service(namespace))
     made.namespace_listed("a")
     await made.run()
     assert made._services.waves._unseen == {REF}
@@ -162,16 +162,16 @@ def child(version: int = 1) -> dict[str, Any]:
 
 def test_a_child_that_vanishes_frees_its_name_for_the_next_pass() -> None:
     made, _ = manager()
-    made.seen("InferenceService", service())
+    made.handle_object("InferenceService", service())
     resource = made.cluster.find(REF)
     assert resource is not None
-    memory = made._services._memories.of(resource)
+    memory = made._services._memories.memory_of(resource)
     key = "StatefulSet", "w"
     for _ in range(9):
-        memory.refuse(key, Refusal("NameTaken", "another has it"), "hash", 0.0)
-    made.seen("StatefulSet", child())
+        memory.store_refusal(key, Refusal("NameTaken", "another has it"), "hash", 0.0)
+    made.handle_object("StatefulSet", child())
     assert memory.refused[key].next > 0
-    made.deleted("StatefulSet", child(2))
+    made.handle_deletion("StatefulSet", child(2))
     assert memory.refused[key].next == -math.inf
 
 
@@ -183,7 +183,7 @@ def test_a_pod_that_leaves_its_node_wakes_a_service_that_waits_for_nodes(monkeyp
         Ref("InferenceService", "a", "waits"), Claim("a/waits", (), trying=False), datetime(2026, 1, 1, tzinfo=UTC)
     )
     pod = {**child(), "kind": "Pod", "spec": {"nodeName": "n", "containers": []}, "status": {}}
-    made.seen("Pod", pod)
+    made.handle_object("Pod", pod)
     assert woken == []
-    made.deleted("Pod", pod)
+    made.handle_deletion("Pod", pod)
     assert woken == ["waits"]

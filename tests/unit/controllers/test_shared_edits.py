@@ -46,14 +46,14 @@ class RecordingManager:
 
     def gone(self) -> None:
         """Delete the runtime."""
-        self.manager.deleted(RUNTIME.kind, {"metadata": {"uid": f"{RUNTIME.name}-first", "resourceVersion": "1000"}})
+        self.manager.handle_deletion(RUNTIME.kind, {"metadata": {"uid": f"{RUNTIME.name}-first", "resourceVersion": "1000"}})
         self._uid = "second"
 
     def _see(self, kind: str, body: yamls.Manifest, generation: int = 1) -> None:
         self._version += 1
         name = body["metadata"]["name"]
         body["metadata"] |= {"uid": f"{name}-{self._uid}", "resourceVersion": str(self._version), "generation": generation}
-        self.manager.seen(kind, body)
+        self.manager.handle_object(kind, body)
 
     async def _pass(self, ref: Ref) -> bool:
         runtime = self.manager.cluster.find(RUNTIME)

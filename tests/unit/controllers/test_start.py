@@ -22,7 +22,7 @@ class Cluster:
         self.calls: list[str] = []
         self._served, self._forbidden = served, forbidden
 
-    async def served(self, version: str) -> frozenset[str]:
+    async def served_plurals(self, version: str) -> frozenset[str]:
         assert version == "keda.sh/v1alpha1"
         return frozenset({"scaledobjects"}) if self._served else frozenset()
 

@@ -218,7 +218,7 @@ async def test_a_router_that_fails_again_and_again_is_asked_less_often(registry:
     dues = []
     for _ in range(SLOW_AFTER + 1):
         await registry.walk()
-        dues.append(registry.telemetry._known["u"].due - asyncio.get_running_loop().time())
+        dues.append(registry.telemetry._known["u"].due_at - asyncio.get_running_loop().time())
     assert [round(due) for due in dues] == [5, 5, 30, 30]
     registry.answers(summary())
     await registry.walk()

@@ -64,7 +64,7 @@ def test_a_failed_service_that_is_tried_again_goes_at_once_and_another_edit_star
     fleet.failed.add(first)
     fleet.begun.clear()  # the service was rolled back
     fleet.registry.report(first, {RUNTIME: EditStand(fleet.epoch, EditState.FAILED)}, asks=True, begun=False)
-    assert fleet.registry.ahead(first, {RUNTIME: fleet.epoch}) == ""
+    assert fleet.registry.awaited_wave(first, {RUNTIME: fleet.epoch}) == ""
     fleet.edit()
     fleet.hear_all()
     assert len(fleet.begun) == 1
@@ -216,7 +216,7 @@ def test_two_edits_at_a_time_are_waited_for_in_the_first_and_counted_in_both() -
 
     def hear(name: Ref) -> str:
         pending = {RUNTIME: fleet.epoch, MODEL: other}
-        said = fleet.registry.ahead(name, pending)
+        said = fleet.registry.awaited_wave(name, pending)
         stands = {ref: EditStand(epoch, EditState.PENDING) for ref, epoch in pending.items()}
         fleet.registry.report(name, stands, asks=True, begun=not said)
         return said
@@ -226,7 +226,7 @@ def test_two_edits_at_a_time_are_waited_for_in_the_first_and_counted_in_both() -
     assert all("wave" in hear(name) for name in names)
     (first,) = fleet.called
     assert hear(first) == ""
-    found, _ = fleet.registry.look(MODEL, None)
+    found, _ = fleet.registry.rollout_status(MODEL, None)
     assert found is not None and (found["rolling"], found["waiting"]) == (1, 4)
     assert len(fleet.called) == 1
 

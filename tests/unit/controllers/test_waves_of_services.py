@@ -52,7 +52,7 @@ class Member(World):
 
     def sync(self) -> Plan:
         waves = self.fleet.waves
-        ahead = (lambda _: "") if self.begun else partial(waves.ahead, self.ref)
+        ahead = (lambda _: "") if self.begun else partial(waves.awaited_wave, self.ref)
         plan = sync(self.service, self.deps, replace(self.observed(), ahead=ahead), self.now)
         waves.report(self.ref, plan.stands, asks=plan.rolls or bool(plan.check), begun=self.begun)
         return plan
@@ -69,7 +69,7 @@ class Services:
         for member in self.members:
             member.settle()
         self.now = max(member.now for member in self.members)
-        self.waves.look(RUNTIME, None)
+        self.waves.rollout_status(RUNTIME, None)
 
     def restart_with(self, members: Any) -> None:
         self.waves = WaveRegistry(lambda _: TERMS, lambda: self.now, lambda _: None, lambda _: None)
@@ -92,7 +92,7 @@ class Services:
             member.carry_out(member.sync())
             member.step()
         self.now += timedelta(seconds=10)
-        self.told, _ = self.waves.look(RUNTIME, None)
+        self.told, _ = self.waves.rollout_status(RUNTIME, None)
         return {member.ref for member in self.members if image in member.image}
 
     def proven(self) -> list[datetime]:

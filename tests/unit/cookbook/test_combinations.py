@@ -81,7 +81,7 @@ def problems(line: Any, args: list[str]) -> list[str]:
     """Return the flags that a version does not have, or has deprecated."""
     found = []
     for flag, value in flags(args).items():
-        known = line.find(flag)
+        known = line.find_flag(flag)
         if known is None or known.deprecated:
             found.append(flag)
             continue

@@ -96,11 +96,11 @@ def test_a_service_is_complete_when_it_is_ready_and_scaled() -> None:
         scaled: service_metrics.service_figures(status(ready, condition("Scaled", scaled, since=late)), (), {})
         for scaled in ("True", "False")
     }
-    assert (found["True"].complete, found["True"].complete_at) == (True, late), "not since the first group served"
-    assert (found["False"].complete, found["False"].complete_at, found["False"].ready[0]) == (False, "", "True")
+    assert (found["True"].is_complete, found["True"].complete_at) == (True, late), "not since the first group served"
+    assert (found["False"].is_complete, found["False"].complete_at, found["False"].ready[0]) == (False, "", "True")
     alone = service_metrics.service_figures(status(ready), (), {})
-    assert (alone.complete, alone.complete_at) == (True, early), "a service without pods has no condition Scaled"
-    assert not service_metrics.service_figures(status(condition("Ready", "False"), condition("Scaled")), (), {}).complete
+    assert (alone.is_complete, alone.complete_at) == (True, early), "a service without pods has no condition Scaled"
+    assert not service_metrics.service_figures(status(condition("Ready", "False"), condition("Scaled")), (), {}).is_complete
 
 
 @pytest.mark.parametrize(("moment", "seconds"), [("", 0), ("never", 0), ("2026-01-01T13:00:00Z", 0)])

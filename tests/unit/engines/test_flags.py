@@ -27,7 +27,9 @@ def newest() -> CommandLine:
 
 def test_flag_file_of_every_version_is_read() -> None:
     names = [
-        f"{engine}-{version}" for engine in ("sglang", "vllm", "sglang-router") for version in packaged_versions().of(engine)
+        f"{engine}-{version}"
+        for engine in ("sglang", "vllm", "sglang-router")
+        for version in packaged_versions().versions_of(engine)
     ]
     assert {"sglang-0.4.9.post2", NEWEST, "vllm-0.32.0", "sglang-router-0.3.2"} <= {*names}
     assert all(len(command_line(name).flags) > 90 for name in names)
@@ -36,11 +38,13 @@ def test_flag_file_of_every_version_is_read() -> None:
 
 
 def test_versions_of_an_engine_are_not_those_of_its_router() -> None:
-    assert packaged_versions().of("sglang") == ("0.4.9.post2", "0.5.6.post1", "0.5.23")
-    assert packaged_versions().of("sglang-router") == ("0.3.2",)
-    assert packaged_versions().nearest("sglang", "") == packaged_versions().nearest("sglang", "0.6") == "0.5.23"
-    assert packaged_versions().nearest("sglang", "0.4.8.post1") == "0.4.9.post2"
-    assert packaged_versions().nearest("llama.cpp", "1") == ""
+    assert packaged_versions().versions_of("sglang") == ("0.4.9.post2", "0.5.6.post1", "0.5.23")
+    assert packaged_versions().versions_of("sglang-router") == ("0.3.2",)
+    assert (
+        packaged_versions().nearest_version("sglang", "") == packaged_versions().nearest_version("sglang", "0.6") == "0.5.23"
+    )
+    assert packaged_versions().nearest_version("sglang", "0.4.8.post1") == "0.4.9.post2"
+    assert packaged_versions().nearest_version("llama.cpp", "1") == ""
 
 
 @pytest.mark.parametrize(
@@ -57,13 +61,13 @@ def test_versions_of_an_engine_are_not_those_of_its_router() -> None:
     ],
 )
 def test_word_is_resolved_to_flag_or_unique_prefix(newest: CommandLine, word: str, name: str | None) -> None:
-    found = newest.find(word)
+    found = newest.find_flag(word)
     assert (found.name if found else None) == name
 
 
 def test_some_programs_take_no_abbreviations() -> None:
     line = command_line("tensorrt-llm-1.2.1")
-    assert line.find("--tp_size") and not line.find("--tp_siz")
+    assert line.find_flag("--tp_size") and not line.find_flag("--tp_siz")
 
 
 @pytest.mark.parametrize(
@@ -90,7 +94,7 @@ def test_some_programs_take_no_abbreviations() -> None:
     ],
 )
 def test_what_stands_behind_a_flag(newest: CommandLine, flag: str, words: list[str], said: str) -> None:
-    found = newest.find(flag)
+    found = newest.find_flag(flag)
     assert found is not None
     assert usage_error(found, words) == said
 
@@ -105,10 +109,12 @@ def test_what_the_parser_says_of_a_flag(newest: CommandLine) -> None:
 
 
 def test_where_a_flag_is_gone() -> None:
-    assert packaged_versions().elsewhere("sglang", "--enable-deepep-moe") == ("0.4.9.post2",)
-    assert packaged_versions().elsewhere("sglang", "--moe-a2a-backend") == ("0.5.6.post1", "0.5.23")
+    assert packaged_versions().versions_with_flag("sglang", "--enable-deepep-moe") == ("0.4.9.post2",)
+    assert packaged_versions().versions_with_flag("sglang", "--moe-a2a-backend") == ("0.5.6.post1", "0.5.23")
     assert (
-        packaged_versions().elsewhere("sglang", "--nonsense") == packaged_versions().elsewhere("llama.cpp", "--port") == ()
+        packaged_versions().versions_with_flag("sglang", "--nonsense")
+        == packaged_versions().versions_with_flag("llama.cpp", "--port")
+        == ()
     )
 
 
@@ -116,20 +122,22 @@ def test_what_replaces_a_flag_is_itself_a_flag(newest: CommandLine) -> None:
     hints = replacements("sglang")
     assert hints["--enable-deepep-moe"] == "--moe-a2a-backend deepep"
     for old, new in hints.items():
-        assert (known := newest.find(old)) is None or known.deprecated, old
-        assert newest.find(new.split()[0]) is not None, new
-        assert packaged_versions().elsewhere("sglang", old), old
+        assert (known := newest.find_flag(old)) is None or known.deprecated, old
+        assert newest.find_flag(new.split()[0]) is not None, new
+        assert packaged_versions().versions_with_flag("sglang", old), old
     assert replacements("llama.cpp") == {}
 
 
 @pytest.mark.parametrize(("engine", "other"), [("sglang", "vllm"), ("vllm", "sglang")])
 def test_a_flag_of_another_engine_is_translated_to_a_flag(engine: str, other: str) -> None:
-    lines = {name: packaged_versions().get(f"{name}-{packaged_versions().of(name)[-1]}") for name in (engine, other)}
+    lines = {
+        name: packaged_versions().get(f"{name}-{packaged_versions().versions_of(name)[-1]}") for name in (engine, other)
+    }
     here, there = lines[engine], lines[other]
     assert here is not None and there is not None and len(translations(engine)) > 10
     for flag, same in translations(engine).items():
-        assert there.find(flag) is not None and here.find(flag) is None, flag
-        assert not same.startswith("--") or here.find(same.split()[0]) is not None, same
+        assert there.find_flag(flag) is not None and here.find_flag(flag) is None, flag
+        assert not same.startswith("--") or here.find_flag(same.split()[0]) is not None, same
     assert translations("llama.cpp") == {}
 
 
@@ -137,8 +145,8 @@ def test_a_folder_of_the_users_own(tmp_path: Path) -> None:
     (tmp_path / "sglang-0.9.json").write_text(json.dumps({"flags": {"--x": {"takes": "value", "aliases": ["--y"]}}}))
     (tmp_path / "sglang-0.5.23.yaml").write_text("flags: {--z: [a, b]}\n")
     own = Versions(tmp_path)
-    assert own.of("sglang") == ("0.4.9.post2", "0.5.6.post1", "0.5.23", "0.9")
-    assert (line := own.get("sglang-0.9")) and line.find("--y") == Flag("--x", "value", aliases=("--y",))
+    assert own.versions_of("sglang") == ("0.4.9.post2", "0.5.6.post1", "0.5.23", "0.9")
+    assert (line := own.get("sglang-0.9")) and line.find_flag("--y") == Flag("--x", "value", aliases=("--y",))
     assert (line := own.get("sglang-0.5.23")) and line.flags == {"--z": Flag("--z", "value", choices=("a", "b"))}
     assert own.get("sglang-7") is None
 

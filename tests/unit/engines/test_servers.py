@@ -10,11 +10,11 @@ from ome_operator.engines.servers import Server, known_servers, server, strategy
 def test_a_data_file_is_all_that_an_engine_needs(one: Server) -> None:
     for start in one.starts:
         assert server({"command": ["/bin/bash", "-c", f"exec {' '.join(start)} --port 1"]}) == one
-    lines = [command_line(f"{one.name}-{version}") for version in packaged_versions().of(one.name)]
+    lines = [command_line(f"{one.name}-{version}") for version in packaged_versions().versions_of(one.name)]
     assert lines, "the flags of at least one version are known"
     assert all(set(one.adapters) <= line.flags.keys() for line in lines)
     said = [flag for kind in one.parallel.values() for flag in kind]
-    assert [flag for flag in said if all(line.find(flag) is None for line in lines)] == [], "argparse also accepts --tp"
+    assert [flag for flag in said if all(line.find_flag(flag) is None for line in lines)] == [], "argparse also accepts --tp"
 
 
 def test_adapters_are_named_as_the_engine_wants_them() -> None:

@@ -73,7 +73,7 @@ def test_what_the_user_wrote_stays() -> None:
 
 def test_what_a_version_takes_is_known_where_those_around_it_agree() -> None:
     def takes(version: str) -> bool | None:
-        return packaged_versions().takes("sglang", version, ("--enable-trace", "--otlp-traces-endpoint"))
+        return packaged_versions().accepts_flags("sglang", version, ("--enable-trace", "--otlp-traces-endpoint"))
 
     found = {version: takes(version) for version in ("", "0.4.8", "0.4.9.post2", "0.5.5", "0.5.6.post1", "0.5.9", "0.5.24")}
     assert found == {

@@ -85,7 +85,7 @@ async def test_a_404_without_words_of_an_api_server_says_what_was_asked_for() ->
 
 async def test_a_kind_that_is_not_installed_has_no_objects() -> None:
     async with answering("404 page not found\n") as client:
-        assert await client.served("sglang.ai/v1") == frozenset()
+        assert await client.served_plurals("sglang.ai/v1") == frozenset()
         assert await list_all(client, ("Serving",), "team") == []
         with pytest.raises(errors.NotServed):
             await client.list_objects("Serving", "team")

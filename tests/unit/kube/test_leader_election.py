@@ -29,11 +29,11 @@ def test_ours_and_free_ones_are_taken_at_once() -> None:
 
 def test_anothers_is_taken_when_it_has_not_changed_for_its_duration() -> None:
     seen = LeaseObservation()
-    seen.note(lease("other", "1"), 100.0)
-    seen.note(lease("other", "1"), 110.0)
+    seen.record_lease(lease("other", "1"), 100.0)
+    seen.record_lease(lease("other", "1"), 110.0)
     assert not may_take(lease("other"), seen, "me", 114.9)
     assert may_take(lease("other"), seen, "me", 115.0)
-    seen.note(lease("other", "2"), 114.0)
+    seen.record_lease(lease("other", "2"), 114.0)
     assert not may_take(lease("other"), seen, "me", 128.0)
 
 
@@ -71,13 +71,13 @@ async def test_an_operator_that_was_frozen_past_its_lease_sends_no_write() -> No
     """
     now = 100.0
     election = Election(Server(), SETTINGS, lambda: NOW, clock=lambda: now)
-    client = Client(Connection(None), may_write=election.leads)
+    client = Client(Connection(None), may_write=election.is_leader)
     with pytest.raises(Transient, match="not sent"):
         await client.delete("Pod", "ns", "p", "uid")
-    await election.acquire()
-    assert election.leads()
+    await election.acquire_lease()
+    assert election.is_leader()
     now += SETTINGS.renew
-    assert not election.leads()
+    assert not election.is_leader()
     with pytest.raises(Transient, match="not sent"):
         await client.create({"kind": "Pod", "metadata": {"namespace": "ns", "name": "p"}})
     await client.close()
@@ -89,11 +89,11 @@ async def test_a_conflict_and_a_failing_read_lose_no_lease() -> None:
     """
     server = Server()
     election = Election(server, SETTINGS, lambda: NOW, clock=lambda: 100.0)
-    await election.acquire()
+    await election.acquire_lease()
     server.errors = [Conflict("it has changed", 409), Transient("no answer"), Conflict("it has changed", 409)]
     with pytest.raises(Transient):
         await election._try()
-    assert await election._try() and election.leads()
+    assert await election._try() and election.is_leader()
 
 
 async def test_a_renewal_that_hangs_leaves_time_for_another() -> None:
@@ -111,11 +111,11 @@ async def test_a_renewal_that_hangs_leaves_time_for_another() -> None:
 
     settings = ElectionSettings("ns", "lease", "me", duration=0.75, renew=0.5, retry=0.1)
     election = Election(server, settings, lambda: datetime.now(UTC))
-    await election.acquire()
+    await election.acquire_lease()
     server.update = hangs_once  # type: ignore[method-assign]
-    holding = asyncio.create_task(election.hold())
+    holding = asyncio.create_task(election.hold_lease())
     await asyncio.sleep(1.2)
-    assert hung.is_set() and not holding.done() and election.leads()
+    assert hung.is_set() and not holding.done() and election.is_leader()
     holding.cancel()
     await asyncio.gather(holding, return_exceptions=True)
 
@@ -133,7 +133,7 @@ async def test_a_lease_that_was_deleted_comes_back_with_what_people_wrote_on_it(
 
     server.create = create  # type: ignore[method-assign]
     election = Election(server, SETTINGS, lambda: NOW, clock=lambda: 100.0)
-    await election.acquire()
+    await election.acquire_lease()
     server.errors = [NotFound("gone", 404)]
     assert await election._try()
     assert [body["metadata"]["annotations"] for body in made] == [{"ome.io/freeze": "true"}]

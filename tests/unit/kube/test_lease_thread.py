@@ -38,12 +38,12 @@ async def test_the_lease_is_renewed_while_the_loop_stands_still() -> None:
     server, thread = Counting(5), LeaseThread()
     try:
         election = Election(server, QUICK, lambda: NOW)
-        await thread.run(election.acquire())
-        holding = asyncio.create_task(thread.hold(election, 10.0))
+        await thread.run(election.acquire_lease())
+        holding = asyncio.create_task(thread.hold_lease(election, 10.0))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert server.renewed.wait(30), "the event loop is blocked meanwhile"
-        assert election.leads() and not holding.done()
+        assert election.is_leader() and not holding.done()
         holding.cancel()
     finally:
         await thread.close()
@@ -63,12 +63,12 @@ async def test_nothing_is_renewed_for_a_loop_that_does_not_answer() -> None:
 
     settings = ElectionSettings("ns", "lease", "me", duration=0.003, renew=10.0, retry=0.001)
     election = Election(server, settings, lambda: NOW, clock=lambda: now, works=works)
-    client = Client(Connection(None), may_write=election.leads)
-    await election.acquire()
+    client = Client(Connection(None), may_write=election.is_leader)
+    await election.acquire_lease()
     answers, renewals = False, server.left
     with pytest.raises(LeadershipLost, match="does not respond"):
-        await election.hold()
-    assert server.left == renewals and not election.leads() and now >= 110.0
+        await election.hold_lease()
+    assert server.left == renewals and not election.is_leader() and now >= 110.0
     answers = True
     with pytest.raises(Transient, match="not sent"):
         await client.delete("Pod", "ns", "p", "uid")
@@ -95,22 +95,22 @@ async def test_a_loop_that_answers_again_in_time_is_renewed_for() -> None:
     server.update = update  # type: ignore[method-assign]
     settings = ElectionSettings("ns", "lease", "me", duration=0.003, renew=10.0, retry=0.001)
     election = Election(server, settings, lambda: NOW, clock=lambda: now, works=works)
-    await election.acquire()
+    await election.acquire_lease()
     with pytest.raises(Enough):
-        await election.hold()
+        await election.hold_lease()
 
 
 async def test_a_thread_that_says_nothing_any_more_is_a_lost_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease_thread, "CHECK", 0.01)
 
     class Dead(Election):
-        async def hold(self) -> None:
+        async def hold_lease(self) -> None:
             await asyncio.Future()
 
     thread = LeaseThread()
     try:
         with pytest.raises(LeadershipLost, match="thread"):
-            await thread.hold(Dead(Server(), QUICK, lambda: NOW), 0.03)
+            await thread.hold_lease(Dead(Server(), QUICK, lambda: NOW), 0.03)
     finally:
         await thread.close()
 
@@ -119,14 +119,14 @@ async def test_what_ends_the_holding_ends_it_there_and_errors_come_over() -> Non
     thread, ended = LeaseThread(), threading.Event()
 
     class Waiting(Election):
-        async def hold(self) -> None:
+        async def hold_lease(self) -> None:
             try:
                 await asyncio.Future()
             finally:
                 ended.set()
 
     class Failing(Election):
-        async def hold(self) -> None:
+        async def hold_lease(self) -> None:
             raise LeadershipLost("another operator holds the Lease")
 
     closed = threading.Event()
@@ -135,11 +135,11 @@ async def test_what_ends_the_holding_ends_it_there_and_errors_come_over() -> Non
         closed.set()
 
     thread.stack.push_async_callback(close)
-    holding = asyncio.create_task(thread.hold(Waiting(Server(), QUICK, lambda: NOW), 10.0))
+    holding = asyncio.create_task(thread.hold_lease(Waiting(Server(), QUICK, lambda: NOW), 10.0))
     await asyncio.sleep(0.05)
     holding.cancel()
     assert await asyncio.to_thread(ended.wait, 30)
     with pytest.raises(LeadershipLost, match="another operator"):
-        await thread.hold(Failing(Server(), QUICK, lambda: NOW), 10.0)
+        await thread.hold_lease(Failing(Server(), QUICK, lambda: NOW), 10.0)
     await thread.close()
     assert closed.is_set() and not thread._thread.is_alive()

@@ -347,4 +347,4 @@ def test_a_service_keeps_its_size(name: str) -> None:
     if reason:
         world.decide(60)
     told = world.condition("FollowsDemand")
-    assert (world.decoders(), len(world.alive("engine")), told["reason"] if told else "") == (2, 1, reason)
+    assert (world.decoders(), len(world.living_pods("engine")), told["reason"] if told else "") == (2, 1, reason)

@@ -50,14 +50,14 @@ def test_every_flag_with_a_range_exists_and_its_default_is_in_the_range() -> Non
     for engine, ranges in {**RANGES, "sglang-router": {**RANGES["sglang-router"], **router}}.items():
         lines = [
             line
-            for version in packaged_versions().of(engine)
+            for version in packaged_versions().versions_of(engine)
             if (line := packaged_versions().get(f"{engine}-{version}")) is not None
         ]
         for name, valid in ranges.items():
             flags = [line.flags[name] for line in lines if name in line.flags]
             assert flags, f"no version of {engine} has {name}"
             defaults = [flag.default for flag in flags if isinstance(flag.default, int | float)]
-            assert all(map(valid.holds, defaults)), name
+            assert all(map(valid.contains, defaults)), name
 
 
 def sidecar(**fields: Any) -> list[Body]:

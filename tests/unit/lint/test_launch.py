@@ -49,24 +49,24 @@ def test_arguments_are_read_as_the_version_reads_them() -> None:
     start = started(
         ["--tp", "16", "--attention-data-parallel-size=4", "--no-enable-tf32-matmul", "--context-length", "128k"]
     )
-    assert (start.engine, start.version, start.whole("--tp-size"), start.whole("--attn-dp-size")) == (
+    assert (start.engine, start.version, start.whole_number("--tp-size"), start.whole_number("--attn-dp-size")) == (
         "sglang",
         "0.5.23",
         16,
         4,
     )
-    assert start.whole("--context-length") == 128_000
-    assert start.whole("--pp-size") == 1 and start.whole("--page-size") is None, "defaults of the version"
-    assert not start.on("--enable-tf32-matmul") and start.given("--enable-tf32-matmul")
+    assert start.whole_number("--context-length") == 128_000
+    assert start.whole_number("--pp-size") == 1 and start.whole_number("--page-size") is None, "defaults of the version"
+    assert not start.is_on("--enable-tf32-matmul") and start.last_argument("--enable-tf32-matmul")
     assert start.variable("SGLANG_DISAGGREGATION_WAITING_TIMEOUT") == "300"
     old = started(["--ep", "4"], image="sglang:v0.5.6.post1")
-    assert old.whole("--ep-size") == 4, "another name for the same"
+    assert old.whole_number("--ep-size") == 4, "another name for the same"
 
 
 def test_variables_are_filled_in_where_they_are_known() -> None:
     env = [{"name": "N", "value": "8"}, {"name": "RANK", "valueFrom": {}}, {"name": "T", "value": "$(N)"}]
     start = started(["--tp-size=$(N)", "--node-rank=$(RANK)", "--nnodes=$(GONE)"], env=env)
-    assert start.whole("--tp-size") == 8 and start.whole("--node-rank") is None
+    assert start.whole_number("--tp-size") == 8 and start.whole_number("--node-rank") is None
     assert start.names == {"N", "RANK", "T"} and start.env["T"] == "8"
     assert references(start.words) == {"RANK", "GONE"}
     assert references(["$$(X)"]) == frozenset()
@@ -92,7 +92,7 @@ def test_variables_are_filled_in_where_they_are_known() -> None:
 )
 def test_shell_script_arguments_are_read(command: list[str], args: list[str], engine: str, tp: int | None) -> None:
     start = started(args, command, env=[{"name": "N", "value": "4"}])
-    assert (start.engine, start.whole("--tp-size")) == (engine, tp)
+    assert (start.engine, start.whole_number("--tp-size")) == (engine, tp)
 
 
 @pytest.mark.parametrize("script", ["sglang serve --tp 'open", 'sglang serve --api-key "open --tp 2'])

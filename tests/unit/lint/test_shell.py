@@ -40,7 +40,7 @@ def test_a_shell_makes_the_same_of_it(script: str, tmp_path: Path) -> None:
     subprocess.run(["bash", "-c", program], env={**KNOWN, "PATH": os.environ["PATH"]}, cwd=tmp_path, check=False, timeout=20)
     there = [tuple(part.splitlines()) for part in log.read_text().split("--\n") if part]
     assert there and [found.words for found in of_p(script)] == there
-    assert all(found.certain and not found.loose for found in of_p(script))
+    assert all(found.is_certain and not found.loose for found in of_p(script))
 
 
 @pytest.mark.parametrize("script", UNKNOWN)
@@ -53,7 +53,7 @@ def test_what_only_a_shell_can_compute_stays_unknown(script: str) -> None:
 @pytest.mark.parametrize("script", UNSURE)
 def test_a_command_that_may_not_run_is_marked(script: str) -> None:
     found = of_p(script)
-    assert found and not any(each.certain for each in found)
+    assert found and not any(each.is_certain for each in found)
 
 
 @pytest.mark.parametrize("script", ["p --config <(echo 'a: b') x", "p a>(cat) x", "p $(cat <(echo b)) x"])

@@ -16,8 +16,8 @@ def schedule(share: float = 1.0, runs: float = 100, **others: object) -> Schedul
 def run(s: Schedule[str], now: float, seconds: float = 0.0) -> str | None:
     """Run the next key that is due to its end, and return it; None if no key is due."""
     if (key := s.pop(now)) is not None:
-        s.spent(now, seconds)
-        s.done(key)
+        s.record_run(now, seconds)
+        s.finish(key)
     return key
 
 
@@ -37,7 +37,7 @@ def test_an_edit_during_the_run_of_a_key_is_another_run() -> None:
     assert s.pop(0.0) == "a1"
     s.add_shared("a1", 0.0)
     assert (s.pop(1.0), s.next_due()) == (None, None), "not before the present run ends"
-    s.done("a1")
+    s.finish("a1")
     assert (run(s, 1.0), run(s, 1.0)) == ("a1", None)
 
 
@@ -62,11 +62,11 @@ def test_a_run_sees_every_edit_before_it() -> None:
     s = schedule()
     s.add("a1", 0.0)
     s.add_shared("a1", 0.0)
-    assert (s.ready(0.0), run(s, 0.0), run(s, 0.0)) == (1, "a1", None)
+    assert (s.due_count(0.0), run(s, 0.0), run(s, 0.0)) == (1, "a1", None)
     s.add("a1", 0.0, 600.0)
     s.add_shared("a1", 1.0)
-    assert (s.ready(1.0), s.late(3.0), run(s, 1.0)) == (1, 2.0, "a1")
-    assert (s.next_due(), s.ready(700.0)) == (None, 0), "that run also replaces the later one"
+    assert (s.due_count(1.0), s.longest_wait(3.0), run(s, 1.0)) == (1, 2.0, "a1")
+    assert (s.next_due(), s.due_count(700.0)) == (None, 0), "that run also replaces the later one"
 
 
 def test_while_others_have_work_it_is_a_share_of_the_time() -> None:
@@ -90,12 +90,12 @@ def test_while_nobody_else_has_work_it_is_all_of_the_time() -> None:
         s.add_shared(f"a{number}", 0.0)
     s.add("b1", 0.0)
     assert (s.pop(0.0), s.pop(0.0)) == ("a0", "b1")
-    s.done("a0")
-    s.spent(0.0, 0.0)
+    s.finish("a0")
+    s.record_run(0.0, 0.0)
     now = 5.0
     assert run(s, now, 0.006) == "a1"
     assert s.next_due() == pytest.approx(now + 0.024), "b1 is still running"
-    s.done("b1")
+    s.finish("b1")
     now += IDLE_S
     for _ in range(100):
         assert run(s, now, 0.006) is not None
@@ -104,9 +104,9 @@ def test_while_nobody_else_has_work_it_is_all_of_the_time() -> None:
 
 def test_a_share_counts_what_was_spent_beyond_a_slice() -> None:
     share = TimeShare(0.25, 0.01)
-    share.spent(0.0, 0.006, alone=False)
+    share.record_run(0.0, 0.006, alone=False)
     assert share.again == 0.0
-    share.spent(1.0, 0.024, alone=False)
+    share.record_run(1.0, 0.024, alone=False)
     assert share.again == pytest.approx(1.09)
 
 
@@ -120,7 +120,7 @@ def test_only_so_many_at_once() -> None:
     assert (s.pop(0.0), s.pop(0.0), s.pop(0.0), s.next_due()) == ("a1", "a2", None, None)
     s.add("b1", 0.0)
     assert s.pop(0.0) == "b1"
-    s.done("a1")
+    s.finish("a1")
     assert s.pop(0.0) == "a3"
 
 
@@ -132,9 +132,9 @@ def test_long_runs_are_counted_together() -> None:
     s.add_shared("c1", 0.0)
     s.add_shared("short1", 0.0)
     assert s.pop(0.0) == "short1", "a group whose next run is long delays no other group"
-    s.done("b1")
+    s.finish("b1")
     assert s.pop(0.0) == "a1"
-    s.done("a1")
+    s.finish("a1")
     assert s.pop(0.0) == "c1"
 
 
@@ -171,19 +171,19 @@ def test_each_key_that_is_dirty_has_a_run_after_that(steps: list[tuple[str, int,
             s.forget(key)
             dirty.discard(key)
         elif what == "done" and busy:
-            s.done(busy.pop(0))
+            s.finish(busy.pop(0))
         elif what == "pop" and (got := s.pop(now)) is not None:
-            s.spent(now, 0.01)
+            s.record_run(now, 0.01)
             dirty.remove(got)
             busy.append(got)
             assert busy.count(got) == 1
     for key in busy:
-        s.done(key)
+        s.finish(key)
     while (due := s.next_due()) is not None:
         now = max(now, due)
         key = s.pop(now)
         assert key is not None, "a due key can be taken, or the loop would spin"
-        s.spent(now, 0.01)
+        s.record_run(now, 0.01)
         dirty.remove(key)
-        s.done(key)
+        s.finish(key)
     assert dirty == set()

@@ -21,7 +21,7 @@ async def ended(life: ProcessLife, error: BaseException | None, name: str = "wat
 
     task = asyncio.create_task(work(), name=name)
     await asyncio.wait([task])
-    life.ended(task)
+    life.stop_after_task(task)
 
 
 def test_probes_report_the_state_until_the_process_dies() -> None:
@@ -30,7 +30,7 @@ def test_probes_report_the_state_until_the_process_dies() -> None:
     life.enter("listing", ready=False)
     assert (life.health(), life.readiness()) == ((True, "ok"), (False, "listing"))
     life.enter(LEADING, ready=True)
-    life.die("watch", None)
+    life.record_failure("watch", None)
     assert (life.health(), life.readiness()) == ((False, "watch: ended"), (False, "leading"))
 
 
@@ -61,5 +61,5 @@ def test_the_cause_of_an_error_is_part_of_the_reason() -> None:
     try:
         raise LostError("cannot watch") from OSError("no route")
     except LostError as error:
-        life.die("start", error)
+        life.record_failure("start", error)
     assert life.dead == "start: cannot watch (no route)"

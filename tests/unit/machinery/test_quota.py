@@ -20,16 +20,16 @@ def test_each_change_tells_who_crossed_the_border(changes: list[tuple[int, str, 
     for number, group, day in changes:
         key = str(number)
         if key in there:
-            told = quota.gone(key)
+            told = quota.remove_member(key)
             del there[key]
         else:
             there[key] = group, Entry(f"2026-01-0{day}", key, key)
-            told = quota.see(*there[key])
-            assert quota.see(*there[key]) == []
+            told = quota.update_member(*there[key])
+            assert quota.update_member(*there[key]) == []
         before, beyond = beyond, set()
         for name in "ab":
             members = sorted(entry for each, entry in there.values() if each == name)
             beyond |= {entry.key for entry in members[most:]} if most else set()
-        assert {item for item in there if quota.beyond(item)} == beyond
+        assert {item for item in there if quota.is_beyond_limit(item)} == beyond
         crossed = {item for item in before ^ beyond if item in there and item != key}
         assert set(told) == crossed and len(told) <= 1

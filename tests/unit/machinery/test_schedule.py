@@ -23,7 +23,7 @@ def test_add_returns_when_the_key_is_due_because_of_it() -> None:
     assert s.add("a", 0.0, 10.0) == s.add("a", 0.0, 11.0) == math.inf, "the key is due by then anyway"
     assert s.add("a", 0.0, 1.0) == 1.0
     assert s.pop(1.0) == "a" and s.add("a", 1.0) == math.inf, "the key is due when its reconciliation ends"
-    s.done("a")
+    s.finish("a")
     assert s.pop(1.0) == "a"
 
 
@@ -35,7 +35,7 @@ def test_schedule_keeps_earliest_time_of_key() -> None:
     assert s.next_due() == 1.0
     assert s.pop(0.9) is None
     assert s.pop(1.0) == "a"
-    s.done("a")
+    s.finish("a")
     assert s.pop(100.0) is None, "that run also replaces the later ones"
 
 
@@ -45,11 +45,11 @@ def test_a_busy_key_is_not_handed_out_and_runs_once_more_afterwards() -> None:
     assert s.pop(0.0) == "a"
     s.add("a", 0.0)
     s.add("a", 0.0)
-    assert (s.pop(1.0), s.next_due(), s.busy) == (None, None, 1)
-    s.done("a")
+    assert (s.pop(1.0), s.next_due(), s.busy_count) == (None, None, 1)
+    s.finish("a")
     assert s.pop(1.0) == "a"
-    s.done("a")
-    assert (s.pop(1.0), s.busy, len(s)) == (None, 0, 0)
+    s.finish("a")
+    assert (s.pop(1.0), s.busy_count, len(s)) == (None, 0, 0)
 
 
 def test_keys_come_in_the_order_of_their_times() -> None:
@@ -58,7 +58,7 @@ def test_keys_come_in_the_order_of_their_times() -> None:
     s.add("soon", 0.0, 1.0)
     s.add("now", 0.0)
     assert [s.pop(5.0), s.pop(5.0), s.pop(5.0)] == ["now", "soon", "late"]
-    assert s.ready(5.0) == 0
+    assert s.due_count(5.0) == 0
 
 
 def test_spaced_wishes_keep_a_distance_from_the_last_run_but_edits_do_not() -> None:
@@ -66,7 +66,7 @@ def test_spaced_wishes_keep_a_distance_from_the_last_run_but_edits_do_not() -> N
     s.add("a", 10.0, 1.0, spaced=4.0)
     assert s.next_due() == 11.0, "the first run needs no delay"
     assert s.pop(11.0) == "a"
-    s.done("a")
+    s.finish("a")
     s.add("a", 12.0, 1.0, spaced=4.0)
     assert s.next_due() == 15.0
     s.add("a", 12.0)
@@ -108,15 +108,15 @@ def test_only_so_many_long_runs_go_at_once_and_short_ones_do_not_wait_for_them()
     for key in "abc":
         s.add(key, 0.0)
     assert (s.pop(0.0), s.pop(0.0), s.pop(0.0)) == ("a", "b", None)
-    assert (s.next_due(), s.ready(0.0)) == (None, 1), "no key before a run ends"
+    assert (s.next_due(), s.due_count(0.0)) == (None, 1), "no key before a run ends"
     made.add("a")
-    s.done("a")
+    s.finish("a")
     s.add("a", 0.0)
     assert (s.pop(0.0), s.pop(0.0)) == ("a", "c"), "a run of a, which is short, does not count as a long one"
     s.add("d", 0.0)
-    s.done("a")
+    s.finish("a")
     assert s.pop(0.0) is None
-    s.done("b")
+    s.finish("b")
     assert s.pop(0.0) == "d"
 
 
@@ -145,9 +145,9 @@ def test_a_group_whose_long_runs_have_no_room_keeps_nobody_waiting() -> None:
         s.add(key, 0.0)
     assert [s.pop(0.0), s.pop(0.0), s.pop(0.0)] == ["a1", "c1", None]
     assert s.next_due() is None
-    s.done("a1")
+    s.finish("a1")
     assert (s.pop(0.0), s.pop(0.0)) == ("b1", None), "the next group, and not the same group again"
-    s.done("b1")
+    s.finish("b1")
     assert s.pop(0.0) == "a2"
 
 
@@ -171,7 +171,7 @@ def test_it_gives_what_is_due_and_nothing_else(steps: list[tuple[str, int, int]]
             s.forget(key)
             due.pop(key, None)
         elif what == "done" and busy:
-            s.done(busy.pop(0))
+            s.finish(busy.pop(0))
         elif what == "pop":
             now += after
             got = s.pop(now)

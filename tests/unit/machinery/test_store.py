@@ -21,44 +21,44 @@ def make() -> Store[Thing, str]:
 
 def test_a_change_is_news_and_a_new_version_of_the_same_is_not() -> None:
     s = make()
-    assert s.see(Thing("u", 1, value="a"))
-    assert not s.see(Thing("u", 2, value="a")), "the status of an autoscaler changes every 15 s"
-    assert s.see(Thing("u", 3, value="b"))
+    assert s.store_watched(Thing("u", 1, value="a"))
+    assert not s.store_watched(Thing("u", 2, value="a")), "the status of an autoscaler changes every 15 s"
+    assert s.store_watched(Thing("u", 3, value="b"))
     assert s.get("u") == Thing("u", 3, value="b")
 
 
 def test_our_write_counts_until_the_watch_has_caught_up() -> None:
     s = make()
-    s.see(Thing("u", 1, value="old"))
-    assert s.wrote(Thing("u", 5, value="new"))
-    assert not s.see(Thing("u", 3, value="between"))
+    s.store_watched(Thing("u", 1, value="old"))
+    assert s.store_written(Thing("u", 5, value="new"))
+    assert not s.store_watched(Thing("u", 3, value="between"))
     assert s.get("u") == Thing("u", 5, value="new")
-    assert s.stale("u", 5), "the event of the operator's own write need not be read"
-    assert not s.see(Thing("u", 5, value="new"))
-    assert s.see(Thing("u", 7, value="theirs"))
+    assert s.is_stale("u", 5), "the event of the operator's own write need not be read"
+    assert not s.store_watched(Thing("u", 5, value="new"))
+    assert s.store_watched(Thing("u", 7, value="theirs"))
 
 
 def test_an_answer_that_comes_after_the_event_changes_nothing() -> None:
     s = make()
-    s.see(Thing("u", 7, value="newer"))
-    assert not s.wrote(Thing("u", 5, value="ours"))
+    s.store_watched(Thing("u", 7, value="newer"))
+    assert not s.store_written(Thing("u", 5, value="ours"))
     assert s.get("u") == Thing("u", 7, value="newer")
 
 
 def test_without_a_write_of_ours_the_watch_is_believed_even_with_a_lower_version() -> None:
     s = make()
-    s.see(Thing("u", 100, value="a"))
-    assert s.see(Thing("u", 4, value="b")), "etcd was restored from a backup"
+    s.store_watched(Thing("u", 100, value="a"))
+    assert s.store_watched(Thing("u", 4, value="b")), "etcd was restored from a backup"
 
 
 def test_no_stale_event_or_answer_brings_back_what_is_gone() -> None:
     s = make()
-    s.see(Thing("u", 1))
-    assert s.gone("u", 4) == Thing("u", 1)
-    assert not s.see(Thing("u", 2))
-    assert not s.wrote(Thing("u", 3))
-    assert (s.get("u"), list(s), s.gone("u")) == (None, [], None)
-    assert not s.see(Thing("u", 4)), "a second report without a version forgets nothing"
+    s.store_watched(Thing("u", 1))
+    assert s.remove_deleted("u", 4) == Thing("u", 1)
+    assert not s.store_watched(Thing("u", 2))
+    assert not s.store_written(Thing("u", 3))
+    assert (s.get("u"), list(s), s.remove_deleted("u")) == (None, [], None)
+    assert not s.store_watched(Thing("u", 4)), "a second report without a version forgets nothing"
 
 
 def test_a_label_that_was_taken_off_and_put_on_again() -> None:
@@ -66,39 +66,39 @@ def test_a_label_that_was_taken_off_and_put_on_again() -> None:
     again, its next version is accepted.
     """
     s = make()
-    s.see(Thing("u", 1))
-    s.gone("u", 4)
-    s.wrote(Thing("u", 5))
+    s.store_watched(Thing("u", 1))
+    s.remove_deleted("u", 4)
+    s.store_written(Thing("u", 5))
     assert s.get("u") == Thing("u", 5)
-    s.gone("u", 6)
-    assert s.see(Thing("u", 7))
+    s.remove_deleted("u", 6)
+    assert s.store_watched(Thing("u", 7))
 
 
 def test_store_groups_follow_changed_owner() -> None:
     s = make()
-    s.see(Thing("u", 1, owner="a"))
-    s.see(Thing("v", 1, owner="a"))
-    s.see(Thing("u", 2, owner="b"))
+    s.store_watched(Thing("u", 1, owner="a"))
+    s.store_watched(Thing("v", 1, owner="a"))
+    s.store_watched(Thing("u", 2, owner="b"))
     assert {one.uid for one in s.group("a")} == {"v"}
     assert {one.uid for one in s.group("b")} == {"u"}
-    s.gone("v")
+    s.remove_deleted("v")
     assert (list(s.group("a")), list(s.groups()), s.uids(), len(s)) == ([], ["b"], {"u"}, 1)
 
 
 def test_the_memory_of_the_dead_is_bounded() -> None:
     s = make()
     for number in range(store.TOMBSTONES + 10):
-        s.gone(str(number), 5)
-    assert not s.stale("0", 1)
-    assert s.stale(str(store.TOMBSTONES), 1)
+        s.remove_deleted(str(number), 5)
+    assert not s.is_stale("0", 1)
+    assert s.is_stale(str(store.TOMBSTONES), 1)
 
 
 def test_what_is_long_gone_is_forgotten_and_what_went_lately_is_not() -> None:
     now = 0.0
     s: Store[Thing, str] = Store(lambda thing: thing.owner, lambda a, b: a == b, clock=lambda: now)
-    s.gone("old", 5)
+    s.remove_deleted("old", 5)
     now = store.TOMBSTONE_SECONDS - 1
-    s.gone("young", 5)
+    s.remove_deleted("young", 5)
     now = store.TOMBSTONE_SECONDS + 1
     s.tidy()
-    assert not s.stale("old", 4) and s.stale("young", 4)
+    assert not s.is_stale("old", 4) and s.is_stale("young", 4)

@@ -32,9 +32,9 @@ def test_slots_are_bounded_and_whoever_waits_longest_follows(steps: list[tuple[i
         if comes:
             if owner not in held and owner not in waiting:
                 held.add(owner) if len(held) < most else waiting.append(owner)
-            assert slots.holds(owner) == (owner in held)
+            assert slots.has_slot(owner) == (owner in held)
         else:
-            follows = slots.leave(owner)
+            follows = slots.remove_owner(owner)
             if owner in held:
                 held.remove(owner)
                 assert follows == (waiting[0] if waiting else None)
@@ -43,7 +43,7 @@ def test_slots_are_bounded_and_whoever_waits_longest_follows(steps: list[tuple[i
             else:
                 assert follows is None
                 waiting = [each for each in waiting if each != owner]
-        assert slots.waiting == len(waiting) and len(held) <= most
+        assert slots.queued_count == len(waiting) and len(held) <= most
 
 
 OWNERS = st.tuples(st.sampled_from("abc"), st.integers(0, 6))
@@ -56,13 +56,13 @@ def test_no_group_takes_the_slots_of_others(steps: list[tuple[tuple[str, int], b
     for owner, comes in steps:
         if comes:
             there[owner] = None
-            held = held | {owner} if slots.holds(owner) else held - {owner}
-            held -= {slots.displaced()}  # type: ignore[arg-type]
+            held = held | {owner} if slots.has_slot(owner) else held - {owner}
+            held -= {slots.pop_displaced()}  # type: ignore[arg-type]
         else:
             there.pop(owner, None)
-            held = (held - {owner}) | {each for each in [slots.leave(owner)] if each is not None}
+            held = (held - {owner}) | {each for each in [slots.remove_owner(owner)] if each is not None}
         count = Counter(group for group, _ in held)
-        assert len(held) == min(most, len(there)) and slots.waiting == len(there) - len(held) and held <= there.keys()
+        assert len(held) == min(most, len(there)) and slots.queued_count == len(there) - len(held) and held <= there.keys()
         for group, _ in there.keys() - held:
             assert max(count.values(), default=0) <= count[group] + 1, "a waiting member would make it less even"
-        assert slots.displaced() is None
+        assert slots.pop_displaced() is None

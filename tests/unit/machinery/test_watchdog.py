@@ -45,16 +45,16 @@ class Loop:
 @pytest.mark.parametrize("naps", [0, 1, 2])
 def test_a_loop_that_answers_soon_is_not_told(naps: int) -> None:
     loop = Loop(naps)
-    loop.dog.look()
+    loop.dog.probe_loop()
     assert (loop.stalls, loop.deaths, loop.dog.silent) == ([], [], 0.0)
     assert naps * PROBE_INTERVAL <= STALL_SECONDS
 
 
 def test_a_stall_is_told_with_what_ran_most_of_it() -> None:
     loop = Loop(20)
-    loop.dog.look()
+    loop.dog.probe_loop()
     (stall,) = loop.stalls
-    assert (stall.seconds, stall.cpu, stall.where) == (pytest.approx(1.0), pytest.approx(0.5), "long")
+    assert (stall.seconds, stall.cpu, stall.stack) == (pytest.approx(1.0), pytest.approx(0.5), "long")
     assert stall.garbage == pytest.approx(0.25)
     assert str(stall) == "1.00 s (0.50 s of CPU, 0.25 s of garbage collection) in long"
     assert loop.silences[-1] == pytest.approx(1.0) and loop.dog.silent == 0.0
@@ -63,7 +63,7 @@ def test_a_stall_is_told_with_what_ran_most_of_it() -> None:
 
 def test_a_loop_that_is_silent_for_too_long_ends_its_process_once() -> None:
     loop = Loop(2000)
-    loop.dog.look()
+    loop.dog.probe_loop()
     (death,) = loop.deaths
     assert death.seconds == pytest.approx(60.0, abs=2 * PROBE_INTERVAL)
 
@@ -73,7 +73,7 @@ def test_a_process_that_was_frozen_for_minutes_is_not_dead() -> None:
     so it has not observed that the loop failed to respond.
     """
     loop = Loop(3, nap=100.0)
-    loop.dog.look()
+    loop.dog.probe_loop()
     assert not loop.deaths and max(loop.silences) < 1.0
     assert loop.stalls[0].seconds == 300.0
 
@@ -93,7 +93,7 @@ async def test_a_blocked_loop_is_seen_by_a_real_thread() -> None:
     finally:
         end()
     assert not [each for each in gc.callbacks if isinstance(each, CollectionTime)], "it has stopped counting"
-    assert "test_a_blocked_loop_is_seen_by_a_real_thread" in stalls[0].where
+    assert "test_a_blocked_loop_is_seen_by_a_real_thread" in stalls[0].stack
     assert stalls[0].cpu < stalls[0].seconds, "the loop waited, and used no CPU time"
 
 

@@ -45,10 +45,10 @@ async def test_one_run_per_key_and_so_many_keys_at_once() -> None:
     await turn()
     q.add("a")
     await turn()
-    assert (running, q.busy) == ({"a", "b"}, 2)
+    assert (running, q.busy_count) == ({"a", "b"}, 2)
     gate.set()
     await turn()
-    assert (running, most, q.depth) == (set(), 2, 0)
+    assert (running, most, q.due_count) == (set(), 2, 0)
     task.cancel()
 
 
@@ -89,11 +89,11 @@ async def test_runs_that_can_wait_rest_while_others_have_work() -> None:
     for number in range(5):
         q.add_shared(f"a{number}")
     await turn()
-    assert (done, q.depth) == (["a0"], 4)
+    assert (done, q.due_count) == (["a0"], 4)
     clock.now += 0.024  # a pause of four times that
     q.add_shared("a4")
     await turn()
-    assert (done, q.depth) == (["a0", "a1"], 3)
+    assert (done, q.due_count) == (["a0", "a1"], 3)
     gate.set()
     await turn()
     clock.now += 60.0
@@ -162,7 +162,7 @@ async def test_the_dispatcher_wakes_only_for_a_key_that_is_due_earlier(monkeypat
 def test_retries_double_until_a_success() -> None:
     q, _ = queue()
     assert [q.retry("a"), q.retry("a"), q.retry("a"), q.retry("b")] == [1.0, 2.0, 4.0, 1.0]
-    q.succeeded("a")
+    q.reset_backoff("a")
     assert q.retry("a") == 1.0
     assert q.retry("a", at_least=30.0) == 30.0
 

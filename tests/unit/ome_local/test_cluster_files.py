@@ -296,7 +296,7 @@ class TestAudit:
             ("watch", "ResponseComplete"),
             ("list", "ResponseComplete"),
         )) + '{"verb": "cre')  # fmt: skip
-        assert [(r.verb, r.writes) for r in audit_log.read(log)] == [("create", True), ("watch", False), ("list", False)]
+        assert [(r.verb, r.is_write) for r in audit_log.read(log)] == [("create", True), ("watch", False), ("list", False)]
         mark = audit_log.log_position(log)
         assert list(audit_log.read(log, mark)) == []
         with log.open("a") as file:

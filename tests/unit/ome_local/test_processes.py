@@ -30,7 +30,7 @@ def test_a_process_is_found_until_it_ends(at: Layout) -> None:
     assert processes.find_process(at, "nap") == process
     assert os.getsid(process.pid) == process.pid, "it has its own session, so Ctrl+C on the terminal does not reach it"
     processes.stop_process(at, "nap")
-    assert not process.alive()
+    assert not process.is_running()
     assert processes.names(at) == []
 
 
@@ -48,7 +48,7 @@ def test_a_process_is_found_whose_starter_was_killed_before_it_could_remember_it
     process = processes.spawn(at, "nap", ["sleep", "1000"])
     early = at.run / ".nap.early"
     while not (early.exists() and early.read_text()):  # the shell creates the file before it writes the process id
-        assert process.alive()
+        assert process.is_running()
     (at.run / "nap.pid").unlink()
     assert processes.find_process(at, "nap") == process
     with subprocess.Popen(["sleep", "1000"]) as stranger:
@@ -96,7 +96,7 @@ def test_names_with_spaces_and_parentheses(at: Layout, tmp_path: Path) -> None:
     program.symlink_to("/bin/sleep")
     process = processes.spawn(at, "odd", [str(program), "1000"])
     assert process.started.isdigit()
-    assert process.alive()
+    assert process.is_running()
 
 
 def test_one_that_ignores_sigterm_is_killed(at: Layout) -> None:
@@ -104,9 +104,9 @@ def test_one_that_ignores_sigterm_is_killed(at: Layout) -> None:
     words = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(99)"
     process = processes.spawn(at, "stubborn", [sys.executable, "-c", words])
     while "up" not in processes.last_words(at, "stubborn"):
-        assert process.alive()
+        assert process.is_running()
     processes.stop_process(at, "stubborn", grace_s=0.1)
-    assert not process.alive()
+    assert not process.is_running()
 
 
 def test_a_frozen_one_is_ended(at: Layout) -> None:
@@ -114,7 +114,7 @@ def test_a_frozen_one_is_ended(at: Layout) -> None:
     process = processes.spawn(at, "frozen", ["sleep", "1000"])
     process.signal(signal.SIGSTOP)
     processes.stop_process(at, "frozen", grace_s=5.0)
-    assert not process.alive()
+    assert not process.is_running()
 
 
 def test_all_are_ended_also_forgotten_ones_and_their_children(at: Layout, tmp_path: Path) -> None:
@@ -127,9 +127,9 @@ def test_all_are_ended_also_forgotten_ones_and_their_children(at: Layout, tmp_pa
     lost = processes.spawn(at, "lost", ["sh", "-c", "sleep 1000 & wait"])
     (at.run / "lost.pid").unlink()
     processes.end_all(at, 0.2)
-    assert not lost.alive()
+    assert not lost.is_running()
     assert processes.processes_of_cluster(at) == []
-    assert foreign.alive()
+    assert foreign.is_running()
     processes.end_all(other, 0.2)
 
 

@@ -42,9 +42,9 @@ def test_each_part_has_a_row(clock: Clock) -> None:
     about the whole run.
     """
     board = ProgressBoard(NEEDS, clock)
-    with board.part("packages"):
+    with board.run_part("packages"):
         clock.now += 4.2
-    with board.part("programs") as row:
+    with board.run_part("programs") as row:
         clock.now += 61
         row.steps += ["building etcd from source"]
         assert [" ".join(line.split()) for line in drawn(board)] == [
@@ -58,7 +58,7 @@ def test_each_part_has_a_row(clock: Clock) -> None:
 
 def test_failed_part_is_marked_on_screen(clock: Clock) -> None:
     board = ProgressBoard(NEEDS, clock)
-    with pytest.raises(ZeroDivisionError), board.part("packages"):
+    with pytest.raises(ZeroDivisionError), board.run_part("packages"):
         clock.now += 3
         raise ZeroDivisionError
     clock.now += 1000
@@ -70,7 +70,7 @@ def test_the_screen_keeps_its_height(clock: Clock) -> None:
     that wraps would move all other rows.
     """
     board = ProgressBoard(NEEDS, clock)
-    with board.part("programs") as row:
+    with board.run_part("programs") as row:
         row.words = "kube-apiserver, " * 20 + "\nand more"
         lines = drawn(board, width=60)
     assert len(lines) == len(NEEDS) + 1
@@ -82,7 +82,7 @@ def test_words_of_a_part_win_over_its_steps(clock: Clock) -> None:
     runs.
     """
     board = ProgressBoard(NEEDS, clock)
-    with board.part("operator") as row:
+    with board.run_part("operator") as row:
         row.steps.append("kubectl apply")
         row.words = "prefill 2/4"
         assert board.lines()[3].detail == "prefill 2/4"
@@ -90,7 +90,7 @@ def test_words_of_a_part_win_over_its_steps(clock: Clock) -> None:
 
 def test_a_line_says_what_is_left(clock: Clock) -> None:
     board = ProgressBoard(NEEDS, clock)
-    with board.part("programs") as row:
+    with board.run_part("programs") as row:
         clock.now += 90
         row.steps.append("building etcd")
         assert board.summary() == "1 min 30 s: programs (1 min 30 s, building etcd); left: packages, cluster, operator"
@@ -101,7 +101,7 @@ class TestWithoutTerminal:
 
     def test_a_line_for_each_part_that_is_done(self, clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
         board = ProgressBoard(NEEDS, clock)
-        with screen.show_board(board), board.part("programs") as row:
+        with screen.show_board(board), board.run_part("programs") as row:
             clock.now += 75
             row.words = "11 of them"
         assert capsys.readouterr().err.splitlines() == ["1 min 15 s: ✓ programs in 1 min 15 s, 11 of them"]
@@ -109,7 +109,7 @@ class TestWithoutTerminal:
     def test_now_and_then_what_is_left(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         monkeypatch.setattr(screen, "EVERY_S", 0.05)
         board = ProgressBoard(NEEDS, Clock())
-        with screen.show_board(board), board.part("programs"):
+        with screen.show_board(board), board.run_part("programs"):
             until = time.monotonic() + 10
             told = ""
             while "left: packages, cluster, operator" not in told and time.monotonic() < until:
@@ -122,7 +122,7 @@ class TestWithoutTerminal:
         repeat the time.
         """
         board = ProgressBoard(NEEDS, Clock())
-        with screen.show_board(board), board.part("programs") as row:
+        with screen.show_board(board), board.run_part("programs") as row:
             with step("building etcd", quiet_below=0.0) as more:
                 assert row.steps == ["building etcd"]
                 more.append("26 MB")
@@ -149,7 +149,7 @@ def test_on_a_terminal_there_is_one_screen(monkeypatch: pytest.MonkeyPatch) -> N
     board = ProgressBoard(NEEDS, Clock())
     with screen.show_board(board):
         assert screen.is_live()
-        with board.part("programs"), step("building etcd", quiet_below=0.0):
+        with board.run_part("programs"), step("building etcd", quiet_below=0.0):
             print_progress("There is no verified release of etcd.")
             print("  kubectl apply -f model.yaml")
     assert not screen.is_shown()

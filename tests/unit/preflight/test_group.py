@@ -24,7 +24,7 @@ def words(of: Group) -> tuple[str, ...]:
 def test_a_healthy_group_is_silent(tmp_path: Path) -> None:
     of = group(31)
     found = run_checks(tmp_path, 3, of, words=words(of), mode="Require")
-    assert [(each.code, each.found) for each in found] == [(0, [])] * 3, [each.log for each in found]
+    assert [(each.code, each.finding_names) for each in found] == [(0, [])] * 3, [each.log for each in found]
     assert max(each.message["seconds"] for each in found) < 15
 
 
@@ -37,7 +37,7 @@ def test_ranks_that_come_later_are_waited_for(tmp_path: Path) -> None:
     time.sleep(1)
     late = start(tmp_path, 2, 3, of, mode="Require", seconds=40)
     found = [wait_for_check(tmp_path, rank, process) for rank, process in ((0, leader), (1, early), (2, late))]
-    assert [(each.code, each.found) for each in found] == [(0, [])] * 3, [each.log for each in found]
+    assert [(each.code, each.finding_names) for each in found] == [(0, [])] * 3, [each.log for each in found]
 
 
 def test_a_rank_that_never_starts_ends_all_others(tmp_path: Path) -> None:
@@ -45,33 +45,33 @@ def test_a_rank_that_never_starts_ends_all_others(tmp_path: Path) -> None:
     begun = time.monotonic()
     found = run_checks(tmp_path, 4, of, {3: None}, mode="Require")  # type: ignore[dict-item]
     # On a busy machine, the copy of another rank may be slow enough to be reported before.
-    but_slow = [(each.code, [(rank, what) for rank, what in each.found if what != "copy"]) for each in found]
+    but_slow = [(each.code, [(rank, what) for rank, what in each.finding_names if what != "copy"]) for each in found]
     assert but_slow == [(1, [(3, "absent")])] * 3
-    assert all("rank 3 did not connect within 2 s" in each.said for each in found)
+    assert all("rank 3 did not connect within 2 s" in each.finding_messages for each in found)
     assert time.monotonic() - begun < 25
 
 
 def test_a_leader_that_never_starts(tmp_path: Path) -> None:
     of = group(34)
     found = run_checks(tmp_path, 2, of, {0: None}, mode="Require")  # type: ignore[dict-item]
-    assert [(each.code, each.found) for each in found] == [(1, [(0, "absent")])]
-    assert f"port {of.port} of {of.host(0)}: refused" in found[0].said
+    assert [(each.code, each.finding_names) for each in found] == [(1, [(0, "absent")])]
+    assert f"port {of.port} of {of.host(0)}: refused" in found[0].finding_messages
 
 
 def test_what_a_rank_finds_on_its_node_holds_the_others_too(tmp_path: Path) -> None:
     of = group(35)
     found = run_checks(tmp_path, 3, of, {1: {"shm": 16 << 20}}, mode="Require")
-    assert [(each.code, each.found) for each in found] == [(1, [(1, "shm")])] * 3
+    assert [(each.code, each.finding_names) for each in found] == [(1, [(1, "shm")])] * 3
     warned = run_checks(tmp_path, 3, group(35), {1: {"shm": 16 << 20}})
-    assert [(each.code, each.found) for each in warned] == [(0, [(1, "shm")])] * 3
+    assert [(each.code, each.finding_names) for each in warned] == [(0, [(1, "shm")])] * 3
 
 
 def test_a_port_that_the_engine_needs_is_taken(tmp_path: Path) -> None:
     of = group(36)
     with socket.create_server((of.host(0), of.http)):
         found = run_checks(tmp_path, 2, of, words=words(of))
-    assert [each.found for each in found] == [[(0, "ports")]] * 2
-    assert f"port {of.http}, which the engine will use, is already in use" in found[1].said
+    assert [each.finding_names for each in found] == [[(0, "ports")]] * 2
+    assert f"port {of.http}, which the engine will use, is already in use" in found[1].finding_messages
 
 
 def test_a_rank_that_nobody_reaches(tmp_path: Path) -> None:
@@ -80,22 +80,22 @@ def test_a_rank_that_nobody_reaches(tmp_path: Path) -> None:
     """
     of = group(37)
     found = run_checks(tmp_path, 3, of, {2: {"bind": "127.37.9.9"}})
-    assert [each.found for each in found] == [[(2, "reach")]] * 3, found[0].said
-    assert "no other rank can connect to it at port" in found[0].said and "refused" in found[0].said
+    assert [each.finding_names for each in found] == [[(2, "reach")]] * 3, found[0].finding_messages
+    assert "no other rank can connect to it at port" in found[0].finding_messages and "refused" in found[0].finding_messages
 
 
 def test_a_rank_that_reaches_only_rank_0(tmp_path: Path) -> None:
     of = group(38)
     found = run_checks(tmp_path, 3, of, {2: {"worker": "127.38.8.%d"}})
-    assert [each.found for each in found] == [[(1, "reach")]] * 3
-    assert "rank 2 cannot connect to it" in found[0].said
+    assert [each.finding_names for each in found] == [[(1, "reach")]] * 3
+    assert "rank 2 cannot connect to it" in found[0].finding_messages
 
 
 def test_a_name_that_does_not_resolve(tmp_path: Path) -> None:
     of = group(39)
     found = run_checks(tmp_path, 2, of, {0: {"worker": "rank-%d.invalid"}})
-    assert [each.found for each in found] == [[(1, "names")]] * 2
-    assert "rank-1.invalid does not resolve" in found[1].said
+    assert [each.finding_names for each in found] == [[(1, "names")]] * 2
+    assert "rank-1.invalid does not resolve" in found[1].finding_messages
 
 
 def test_restarted_rank_does_not_wait_for_running_group(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_restarted_rank_does_not_wait_for_running_group(tmp_path: Path) -> None:
     of = group(40)
     with socket.create_server((of.host(0), of.http)):
         found = wait_for_check(tmp_path, 1, start(tmp_path, 1, 2, of, words=words(of), mode="Require", seconds=40))
-    assert (found.code, found.found) == (0, [])
+    assert (found.code, found.finding_names) == (0, [])
 
 
 def test_a_rank_that_comes_late_takes_no_check_for_an_engine(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_rank_that_comes_late_takes_no_check_for_an_engine(tmp_path: Path) -> 
     of = group(46)
     held = Ports(of.host(0), [of.http])
     found = wait_for_check(tmp_path, 1, start(tmp_path, 1, 2, of, words=words(of), mode="Require"))
-    assert held.open and (found.code, found.found) == (1, [(0, "absent")])
+    assert held.open and (found.code, found.finding_names) == (1, [(0, "absent")])
 
 
 def test_strangers_at_the_meeting_are_not_heard(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_strangers_at_the_meeting_are_not_heard(tmp_path: Path) -> None:
     finally:
         over.set()
         thread.join()
-    assert [(each.code, each.found) for each in found] == [(0, [])] * 2, [each.log for each in found]
+    assert [(each.code, each.finding_names) for each in found] == [(0, [])] * 2, [each.log for each in found]
 
 
 def test_a_rank_that_dies_in_between_is_named(tmp_path: Path) -> None:
@@ -152,8 +152,8 @@ def test_a_rank_that_dies_in_between_is_named(tmp_path: Path) -> None:
             time.sleep(0.05)
         line.sendall(json.dumps({"rank": 2, "ports": [1], "clock": time.time(), "left": 29.0}).encode() + b"\n")
     found = [wait_for_check(tmp_path, rank, process) for rank, process in ((0, leader), (1, other))]
-    assert [each.found for each in found] == [[(2, "meeting"), (2, "reach")]] * 2
-    assert "it ended before the check was complete" in found[0].said
+    assert [each.finding_names for each in found] == [[(2, "meeting"), (2, "reach")]] * 2
+    assert "it ended before the check was complete" in found[0].finding_messages
 
 
 def test_a_network_that_swallows_what_is_large() -> None:
@@ -171,7 +171,7 @@ def test_a_network_that_swallows_what_is_large() -> None:
 def test_collective_check_succeeds_between_all_ranks(tmp_path: Path) -> None:
     env = fake_torch(tmp_path)
     found = run_checks(tmp_path, 2, group(43), env=env, isolated=False, mode="Require")
-    assert [(each.code, each.found) for each in found] == [(0, [])] * 2, [each.log for each in found]
+    assert [(each.code, each.finding_names) for each in found] == [(0, [])] * 2, [each.log for each in found]
     assert "noise of gloo" in found[0].log, "what NCCL says is in the log"
 
 
@@ -181,7 +181,7 @@ def test_torch_whose_library_leaves_half_a_line(tmp_path: Path) -> None:
     """
     noise = r"print(end='', flush=True); os.write(2, b'OME {half\nNCCL INFO no end of line')"
     found = run_checks(tmp_path, 2, group(46), env=fake_torch(tmp_path, noise), isolated=False)
-    assert [each.found for each in found] == [[]] * 2, [each.log for each in found]
+    assert [each.finding_names for each in found] == [[]] * 2, [each.log for each in found]
     assert "NCCL INFO no end of line\nOME {" in found[0].log
 
 
@@ -198,17 +198,19 @@ def test_failed_collective_is_a_finding_of_all_ranks(tmp_path: Path, how: str, w
     env = fake_torch(tmp_path, how)
     begun = time.monotonic()
     found = run_checks(tmp_path, 2, group(44), env=env, isolated=False)
-    assert [each.found for each in found] == [[(0, "collective"), (1, "collective")]] * 2, [each.log for each in found]
-    assert words in found[0].said and time.monotonic() - begun < 35
+    assert [each.finding_names for each in found] == [[(0, "collective"), (1, "collective")]] * 2, [
+        each.log for each in found
+    ]
+    assert words in found[0].finding_messages and time.monotonic() - begun < 35
 
 
 def test_torch_that_cannot_be_loaded_everywhere_is_not_waited_for(tmp_path: Path) -> None:
     env = fake_torch(tmp_path)
     found = run_checks(tmp_path, 2, group(45), {0: {"env": env}}, isolated=False)
-    assert [each.found for each in found] == [[]] * 2, [each.log for each in found]
+    assert [each.finding_names for each in found] == [[]] * 2, [each.log for each in found]
 
 
 def test_a_single_gpu_proves_its_own_torch(tmp_path: Path) -> None:
     env = fake_torch(tmp_path, "raise RuntimeError('CUDA error: out of memory')")
     found = wait_for_check(tmp_path, 0, start(tmp_path, env=env, isolated=False, gpus=1))
-    assert (0, "collective") in found.found and "CUDA error" in found.said
+    assert (0, "collective") in found.finding_names and "CUDA error" in found.finding_messages

@@ -38,8 +38,8 @@ def test_a_healthy_rank_is_silent(tmp_path: Path) -> None:
     env = {"NCCL_IB_HCA": "mlx5", "NCCL_SOCKET_IFNAME": "eth", "NCCL_IB_GID_INDEX": "3", "CUDA_VERSION": "12.8.1"}
     args = (f"--model-path={model}", f"--disaggregation-ib-device={MANY}", "--served-model-name=/not/a/path")
     found = alone(tmp_path, *args, env=env, mode="Require", gpus=8, hugepages={"2Mi": 1 << 30}, shm=1 << 30, limits={})
-    few = "files may be open" in found.said  # of this machine
-    assert (found.found, found.code) == (([(0, "nofile")], 1) if few else ([], 0)), found.said
+    few = "files may be open" in found.finding_messages  # of this machine
+    assert (found.finding_names, found.code) == (([(0, "nofile")], 1) if few else ([], 0)), found.finding_messages
     assert found.message["seconds"] < 15
 
 
@@ -48,8 +48,10 @@ def test_what_an_init_container_would_fetch_is_not_missed_where_none_ran(tmp_pat
     min(model.glob("*.safetensors")).unlink()
     args = (f"--model-path={model}", "--tokenizer-path=/cache/tokenizer", "--chat-template=/cached")
     found = alone(tmp_path, *args, fetched=[str(tmp_path / "model"), "/cache"])
-    assert found.found == [(0, "paths")] and "/cached, which" in found.said, "the name of a folder is no prefix of a word"
-    assert {check for _, check in alone(tmp_path, *args).found} == {"paths", "weights"}
+    assert found.finding_names == [(0, "paths")] and "/cached, which" in found.finding_messages, (
+        "the name of a folder is no prefix of a word"
+    )
+    assert {check for _, check in alone(tmp_path, *args).finding_names} == {"paths", "weights"}
 
 
 @pytest.mark.parametrize(
@@ -74,7 +76,7 @@ def test_what_arguments_and_variables_name_is_looked_for(
 ) -> None:
     rdma(tmp_path, link="Ethernet")
     found = alone(tmp_path, *args, env=env)
-    assert found.found == [(0, check)] and words in found.said
+    assert found.finding_names == [(0, check)] and words in found.finding_messages
     assert found.message["findings"][0]["fix"] and found.code == 0, "the engine starts in mode Warn"
 
 
@@ -82,7 +84,7 @@ def test_an_image_with_the_packages_for_traces_is_silent(tmp_path: Path) -> None
     for name in ("sdk", "exporter/otlp/proto/grpc", "exporter/otlp/proto/http"):
         write(tmp_path, f"lib/opentelemetry/{name}/__init__.py", "")
     env = {"PYTHONPATH": str(tmp_path / "lib")}
-    assert alone(tmp_path / "pod", "--enable-trace", env=env, isolated=False).found == []
+    assert alone(tmp_path / "pod", "--enable-trace", env=env, isolated=False).finding_names == []
 
 
 @pytest.mark.parametrize(
@@ -97,7 +99,7 @@ def test_an_image_with_the_packages_for_traces_is_silent(tmp_path: Path) -> None
 )
 def test_lists_of_which_a_part_is_enough_are_no_finding(tmp_path: Path, env: dict[str, str]) -> None:
     rdma(tmp_path)
-    assert alone(tmp_path, "--dump-path=/made/later", "--chat-template=llama", env=env).found == []
+    assert alone(tmp_path, "--dump-path=/made/later", "--chat-template=llama", env=env).finding_names == []
 
 
 @pytest.mark.parametrize(
@@ -111,14 +113,14 @@ def test_lists_of_which_a_part_is_enough_are_no_finding(tmp_path: Path, env: dic
 def test_inactive_rdma_link_is_a_finding(tmp_path: Path, second: dict[str, Any], words: str) -> None:
     rdma(tmp_path, **second)
     found = alone(tmp_path, f"--disaggregation-ib-device={MANY}", mode="Require")
-    assert found.found == [(0, "links")] and words in found.said and found.code == 1
+    assert found.finding_names == [(0, "links")] and words in found.finding_messages and found.code == 1
 
 
 def test_a_device_that_the_container_may_not_open(tmp_path: Path) -> None:
     at = rdma(tmp_path)
     (at / "dev/infiniband/uverbs1").unlink()
     found = alone(tmp_path, f"--disaggregation-ib-device={MANY}")
-    assert found.found == [(0, "devices")] and "/dev/infiniband/uverbs1 of mlx5_1" in found.said
+    assert found.finding_names == [(0, "devices")] and "/dev/infiniband/uverbs1 of mlx5_1" in found.finding_messages
 
 
 def test_a_file_of_the_weights_that_is_cut_short(tmp_path: Path) -> None:
@@ -128,22 +130,22 @@ def test_a_file_of_the_weights_that_is_cut_short(tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes()[:-10])
     (model / "model-3-of-3.safetensors").unlink()
     found = alone(tmp_path, env={"MODEL_PATH": str(model)})
-    assert found.found == [(0, "weights"), (0, "weights")]
-    assert f"{file} has {whole - 10} bytes, but its header requires {whole}" in found.said
-    assert "model-3-of-3.safetensors is not a complete file" in found.said
+    assert found.finding_names == [(0, "weights"), (0, "weights")]
+    assert f"{file} has {whole - 10} bytes, but its header requires {whole}" in found.finding_messages
+    assert "model-3-of-3.safetensors is not a complete file" in found.finding_messages
 
 
 @pytest.mark.parametrize("text", [b"", b"\xff" * 7, b"\xff" * 40, b"\x02\0\0\0\0\0\0\0[]", b"\x04\0\0\0\0\0\0\0null"])
 def test_invalid_weight_file_is_a_finding(tmp_path: Path, text: bytes) -> None:
     model = weights(tmp_path / "model")
     (model / "model-1-of-2.safetensors").write_bytes(text)
-    assert alone(tmp_path, f"--model={model}").found == [(0, "weights")]
+    assert alone(tmp_path, f"--model={model}").finding_names == [(0, "weights")]
 
 
 def test_an_index_that_cannot_be_read(tmp_path: Path) -> None:
     model = weights(tmp_path / "model")
     (model / "model.safetensors.index.json").write_text("[1")
-    assert "cannot be read" in alone(tmp_path, f"--model-path={model}").said
+    assert "cannot be read" in alone(tmp_path, f"--model-path={model}").finding_messages
 
 
 def test_low_process_limits_are_findings(tmp_path: Path) -> None:
@@ -151,18 +153,18 @@ def test_low_process_limits_are_findings(tmp_path: Path) -> None:
     write(at, "proc/self/status", "CapEff:\t0000000000000000\n")
     few = {resource.RLIMIT_NOFILE: 1024, resource.RLIMIT_MEMLOCK: 65536}
     found = alone(tmp_path, f"--disaggregation-ib-device={MANY}", limits=few)
-    assert found.found == [(0, "memlock"), (0, "nofile")]
+    assert found.finding_names == [(0, "memlock"), (0, "nofile")]
     assert (
-        "at most 1024 files may be open, but 4096 are needed" in found.said
-        and "64 KiB of memory may be locked" in found.said
+        "at most 1024 files may be open, but 4096 are needed" in found.finding_messages
+        and "64 KiB of memory may be locked" in found.finding_messages
     )
 
 
 def test_shared_memory_and_huge_pages(tmp_path: Path) -> None:
     found = alone(tmp_path, shm=16 << 20, hugepages={"2Mi": 1 << 30})
-    assert found.found == [(0, "hugepages"), (0, "shm")]
-    assert "/dev/shm has 16 MiB, but 64 MiB are needed" in found.said
-    assert "1024 MiB of hugepages-2Mi were requested, but the node has no such pages" in found.said
+    assert found.finding_names == [(0, "hugepages"), (0, "shm")]
+    assert "/dev/shm has 16 MiB, but 64 MiB are needed" in found.finding_messages
+    assert "1024 MiB of hugepages-2Mi were requested, but the node has no such pages" in found.finding_messages
 
 
 def test_missing_gpus_and_old_driver_are_findings(tmp_path: Path) -> None:
@@ -172,9 +174,9 @@ def test_missing_gpus_and_old_driver_are_findings(tmp_path: Path) -> None:
     write(at, "dev/nvidiactl", "")
     write(at, "proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  470.82.01  Release")
     found = alone(tmp_path, env={"CUDA_VERSION": "12.6.1"}, gpus=8, shm=1 << 30)
-    assert {check for _, check in found.found} - {"nofile"} == {"gpus", "driver"}
-    assert "GPUs visible: 7, requested: 8" in found.said
-    assert "driver 470 of the node is older than 525, which CUDA 12.6.1 of the image needs" in found.said
+    assert {check for _, check in found.finding_names} - {"nofile"} == {"gpus", "driver"}
+    assert "GPUs visible: 7, requested: 8" in found.finding_messages
+    assert "driver 470 of the node is older than 525, which CUDA 12.6.1 of the image needs" in found.finding_messages
 
 
 @pytest.mark.parametrize(
@@ -192,7 +194,7 @@ def test_gpus_as_their_own_tool_lists_them(tmp_path: Path, lines: str, asked: in
     tool.chmod(0o755)
     path = f"{tmp_path}:{os.environ['PATH']}"
     found = alone(tmp_path, env={"PATH": path}, gpus=asked, root="", shm=1 << 30)
-    assert ((0, "gpus") in found.found) is bool(words) and words in found.said
+    assert ((0, "gpus") in found.finding_names) is bool(words) and words in found.finding_messages
 
 
 def test_words_of_a_shell_line() -> None:
@@ -217,7 +219,7 @@ def test_a_check_that_cannot_read_what_it_was_told(tmp_path: Path) -> None:
     """If the check cannot read its configuration, it reports invalid input. It stops the engine only in mode Require."""
     for mode, code in (("Warn", 0), ("Require", 1)):
         found = run(tmp_path, mode=mode, size="many")
-        assert found.code == code and "the check itself failed: ValueError" in found.said
+        assert found.code == code and "the check itself failed: ValueError" in found.finding_messages
         assert "Traceback" not in found.log
 
 

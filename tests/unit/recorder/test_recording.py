@@ -67,12 +67,12 @@ def test_what_routers_report_about_draining_leaders_is_kept_and_older_files_have
     saw = told["services"][NAME]["passes"][0]["saw"]
     assert "drains" not in saw
     (services,) = recording.decode(json.dumps(told).encode()).services.values()
-    assert not any(each.made.observed.drains for each in services)
+    assert not any(each.replayed_pass.observed.drains for each in services)
     saw["drains"] = {"u": [{"router": "r", "at": 5.5, "requests": 3}, {"router": "s", "at": 6.0, "empty_readings": 2}]}
     (services,) = recording.decode(json.dumps(told).encode()).services.values()
     reports = {"u": (DrainReport("r", 5.5, 3), DrainReport("s", 6.0, None, 2))}
-    assert [each.made.observed.drains for each in services] == [reports] * len(services)
-    assert sections.tables(services[0].made)["drains"] == saw["drains"]
+    assert [each.replayed_pass.observed.drains for each in services] == [reports] * len(services)
+    assert sections.tables(services[0].replayed_pass)["drains"] == saw["drains"]
     saw["drains"] = {"u": [{"router": "r"}]}
     assert "drains.u[0] has no at" in sentence(json.dumps(told).encode())
 
@@ -83,8 +83,8 @@ def test_what_routers_report_about_silent_leaders_is_kept() -> None:
     saw["silences"] = {"u": {"since": 5.5, "requests_fail": True, "hold": "no"}, "v": {"since": None}}
     (services,) = recording.decode(json.dumps(told).encode()).services.values()
     found = {"u": Silence(5.5, True, "no"), "v": Silence(None)}
-    assert [each.made.observed.silences for each in services] == [found] * len(services)
-    assert sections.tables(services[0].made)["silences"] == saw["silences"]
+    assert [each.replayed_pass.observed.silences for each in services] == [found] * len(services)
+    assert sections.tables(services[0].replayed_pass)["silences"] == saw["silences"]
 
 
 def test_the_traffic_that_a_pass_put_into_the_status_is_kept() -> None:
@@ -92,8 +92,8 @@ def test_the_traffic_that_a_pass_put_into_the_status_is_kept() -> None:
     facts = told["services"][NAME]["passes"][0]["saw"]["told"]
     facts["traffic"] = {"time": "2026-01-01T00:00:00Z", "requestsPerSecond": 2.5}
     (services,) = recording.decode(json.dumps(told).encode()).services.values()
-    assert services[0].made.observed.traffic == facts["traffic"]
-    assert sections.tables(services[0].made)["told"]["traffic"] == facts["traffic"]
+    assert services[0].replayed_pass.observed.traffic == facts["traffic"]
+    assert sections.tables(services[0].replayed_pass)["told"]["traffic"] == facts["traffic"]
     facts["traffic"] = [1]
     assert "told.traffic is not a map" in sentence(json.dumps(told).encode())
 
@@ -180,5 +180,5 @@ def test_what_routers_report_about_failing_transfers_is_kept() -> None:
     saw["transfers"] = {"u": [{"prefill": "a", "decode": "b", "probes": 20, "failed": 14, "decode_works_with": "c"}]}
     (services,) = recording.decode(json.dumps(told).encode()).services.values()
     found = {"u": (FailingPair("a", "b", 20, 14, "", "c"),)}
-    assert [each.made.observed.transfers for each in services] == [found] * len(services)
-    assert sections.tables(services[0].made)["transfers"] == saw["transfers"]
+    assert [each.replayed_pass.observed.transfers for each in services] == [found] * len(services)
+    assert sections.tables(services[0].replayed_pass)["transfers"] == saw["transfers"]

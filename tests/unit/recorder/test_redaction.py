@@ -67,7 +67,7 @@ def passes() -> list[Pass]:
         seen = told(world.observed()) if number > 3 else world.observed()
         recorder = PassRecorder(world.service, world.deps, seen)
         plan = sync(world.service, recorder.deps, recorder.observed, world.now)
-        made.append(recorder.finish(world.now, plan, SharedNodes()))
+        made.append(recorder.finish_pass(world.now, plan, SharedNodes()))
         world.carry_out(plan)
         world.step()
     return made
@@ -101,8 +101,8 @@ def test_what_is_redacted_is_decided_as_it_was() -> None:
 def test_equal_values_stay_equal_and_others_stay_others() -> None:
     redaction = Redaction()
     value = [{"name": "A", "value": "x1"}, {"name": "B", "value": "x1"}, {"name": "C", "value": "x2"}]
-    redaction.find(value)
-    first, second, third = (item["value"] for item in redaction.replaced(value))
+    redaction.collect_values(value)
+    first, second, third = (item["value"] for item in redaction.replace_values(value))
     assert first == second != third
     assert {first, second, third}.isdisjoint({"x1", "x2"})
 
@@ -119,13 +119,13 @@ def test_equal_values_stay_equal_and_others_stay_others() -> None:
 )
 def test_what_is_no_secret_stays(plain: Any) -> None:
     redaction = Redaction()
-    redaction.find(plain)
-    assert redaction.replaced(plain) == plain
+    redaction.collect_values(plain)
+    assert redaction.replace_values(plain) == plain
 
 
 def test_a_name_that_is_also_the_value_of_a_variable_stays_a_name() -> None:
     redaction = Redaction(["kimi-k2-instruct-engine"])
     value = {"env": [{"name": "WHO", "value": "kimi-k2-instruct"}], "message": "pod kimi-k2-instruct-engine-0 ends"}
-    redaction.find(value)
-    assert redaction.replaced(value)["message"] == value["message"]
-    assert redaction.replaced(value)["env"][0]["value"] != "kimi-k2-instruct"
+    redaction.collect_values(value)
+    assert redaction.replace_values(value)["message"] == value["message"]
+    assert redaction.replace_values(value)["env"][0]["value"] != "kimi-k2-instruct"

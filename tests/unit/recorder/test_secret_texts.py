@@ -86,8 +86,8 @@ VALUES: dict[str, Any] = {
 @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
 def test_nothing_of_a_secret_is_left(value: Any) -> None:
     redaction = Redaction(["svc", "team"])
-    redaction.find(value)
-    left = str(redaction.replaced(value))
+    redaction.collect_values(value)
+    left = str(redaction.replace_values(value))
     encoded = base64.b64encode(KEY.encode()).decode()[:10]
     assert "redacted-" in left
     assert [part for part in (KEY, "hunter", "Zx9", encoded) if part in left] == []
@@ -119,8 +119,8 @@ def test_nothing_of_a_secret_is_left(value: Any) -> None:
 )
 def test_what_decisions_need_is_left(plain: Any) -> None:
     redaction = Redaction(["svc", "team"])
-    redaction.find(plain)
-    assert redaction.replaced(plain) == plain
+    redaction.collect_values(plain)
+    assert redaction.replace_values(plain) == plain
 
 
 PARTS = (
@@ -149,8 +149,8 @@ def _seconds(begin: str, part: str) -> float:
     for length in (LENGTH // 4, LENGTH):
         redaction, began = Redaction(), time.process_time()
         value = {"env": [{"name": "A", "value": "Zx9-hunter_Q7"}], "message": begin + part * (length // len(part))}
-        redaction.find(value)
-        redaction.replaced(value)
+        redaction.collect_values(value)
+        redaction.replace_values(value)
         took = time.process_time() - began
         if took * (LENGTH / length) ** 2 < 1:
             break

@@ -32,14 +32,14 @@ def made(number: int, uid: str = "u", seen: Observed = SEEN) -> Pass:
     pods = (first._replace(version=number, message=f"{number:>05}", reason="Starting", ready=False), *others)
     service, now = replace(WORLD.service, uid=uid), WORLD.now + timedelta(seconds=number)
     recorder = PassRecorder(service, WORLD.deps, replace(seen, pods=pods))
-    return recorder.finish(now, sync(service, recorder.deps, recorder.observed, now), AROUND)
+    return recorder.finish_pass(now, sync(service, recorder.deps, recorder.observed, now), AROUND)
 
 
 def test_the_last_passes_of_a_service_are_kept_in_their_order() -> None:
     kept = Recorder(2**30)
     for number in range(PASSES + 5):
         kept.add(ref(0), made(number))
-    assert [found.observed.pods[0].version for found in kept.of(ref(0))] == list(range(5, PASSES + 5))
+    assert [found.observed.pods[0].version for found in kept.passes_of(ref(0))] == list(range(5, PASSES + 5))
 
 
 def test_passes_that_see_and_decide_the_same_are_a_single_pass() -> None:
@@ -48,7 +48,7 @@ def test_passes_that_see_and_decide_the_same_are_a_single_pass() -> None:
         kept.add(ref(0), made(1)._replace(now=WORLD.now))
     later = made(1)._replace(now=WORLD.now + timedelta(seconds=9))
     kept.add(ref(0), later)
-    (found,) = kept.of(ref(0))
+    (found,) = kept.passes_of(ref(0))
     assert (found.times, found.now) == (4, later.now)
 
 
@@ -56,7 +56,7 @@ def test_another_service_of_the_name_begins_anew_and_a_service_that_is_gone_is_f
     kept = Recorder(2**30)
     kept.add(ref(0), made(1))
     kept.add(ref(0), made(2, "other"))
-    assert [found.service.uid for found in kept.of(ref(0))] == ["other"]
+    assert [found.service.uid for found in kept.passes_of(ref(0))] == ["other"]
     kept.forget(ref(0))
     assert (len(kept), kept.bytes, kept.services()) == (0, 0, ())
 
@@ -68,8 +68,8 @@ def test_the_bytes_over_all_services_are_bounded_and_who_has_most_loses_first() 
     for number in range(100):
         kept.add(ref(99), passes[number])
         assert kept.bytes <= 600_000
-    assert len(kept.of(ref(99))) > 2
-    assert all(len(kept.of(ref(quiet))) == 1 for quiet in range(10)), "a busy service takes nothing from the others"
+    assert len(kept.passes_of(ref(99))) > 2
+    assert all(len(kept.passes_of(ref(quiet))) == 1 for quiet in range(10)), "a busy service takes nothing from the others"
     for number, each in enumerate(passes):
         kept.add(ref(number), each)
         assert kept.bytes <= 600_000
@@ -88,15 +88,15 @@ def test_a_table_of_nodes_counts_once_for_all_services_and_goes_with_the_last() 
 
     def looked() -> Pass:
         recorder = PassRecorder(WORLD.service, deps, SEEN)
-        return recorder.finish(WORLD.now, sync(WORLD.service, recorder.deps, recorder.observed, WORLD.now), around)
+        return recorder.finish_pass(WORLD.now, sync(WORLD.service, recorder.deps, recorder.observed, WORLD.now), around)
 
     kept.add(ref(0), looked())
     first = kept.bytes
     kept.add(ref(1), looked())
     assert kept.bytes - first < 10_000 < first
-    assert kept.of(ref(0))[0].deps.nodes is kept.of(ref(1))[0].deps.nodes
+    assert kept.passes_of(ref(0))[0].deps.nodes is kept.passes_of(ref(1))[0].deps.nodes
     nodes["n0"] = nodes["n0"]._replace(version=2)
-    assert kept.of(ref(0))[0].deps.nodes["n0"].version == 1, "what the operator changes is copied"
+    assert kept.passes_of(ref(0))[0].deps.nodes["n0"].version == 1, "what the operator changes is copied"
     for number in range(2):
         kept.forget(ref(number))
     assert kept.bytes == 0
@@ -113,7 +113,7 @@ def test_nodes_are_written_where_a_pass_rests_on_them(waits: bool) -> None:
     service = replace(WORLD.service, status={**WORLD.service.status, **(stored if waits else {})})
     on = tuple(pod._replace(node=f"n{number % 2}") for number, pod in enumerate(SEEN.pods))
     recorder = PassRecorder(service, deps, replace(SEEN, pods=on))
-    found = recorder.finish(WORLD.now, sync(service, recorder.deps, recorder.observed, WORLD.now), SharedNodes())
+    found = recorder.finish_pass(WORLD.now, sync(service, recorder.deps, recorder.observed, WORLD.now), SharedNodes())
     assert relevant_nodes(found).keys() == (nodes.keys() if waits else {"n0", "n1"})
 
 

@@ -48,7 +48,7 @@ def test_every_reason_of_the_condition_has_one_alert_or_an_exemption() -> None:
     assert alarmed.keys() | {*map(str, QUIET)} == CONDITIONS.keys()
     assert not alarmed.keys() & {*map(str, QUIET)}
     assert {len(names) for names in alarmed.values()} == {1}
-    assert all(not CONDITIONS[reason].good for reason in alarmed)
+    assert all(not CONDITIONS[reason].is_good for reason in alarmed)
 
 
 def test_every_reason_of_a_decision_leads_to_an_alert_or_an_exemption() -> None:
@@ -68,7 +68,7 @@ def test_an_exemption_names_existing_alerts(why: str) -> None:
 @pytest.mark.parametrize("hold", [*map(str, HoldReason), "", "Elsewhere"])
 def test_groups_that_are_kept_are_counted_by_their_reason_in_the_mode_apply(hold: str) -> None:
     def surplus(mode: str) -> str:
-        return service_metrics.service_figures({"scaling": {"mode": mode, "hold": hold}}, (), {}).surplus
+        return service_metrics.service_figures({"scaling": {"mode": mode, "hold": hold}}, (), {}).surplus_reason
 
     assert surplus(APPLY) == (hold if hold in SURPLUS else "")
     assert surplus(RECOMMEND) == ""

@@ -65,7 +65,7 @@ def test_the_plan_of_decode_is_about_that_of_the_planner() -> None:
 
 def _error(row: Row, figure: str) -> float:
     """Return the error that nine of ten similar rows do not exceed in a figure."""
-    return trust(row.place, row.prefill, row.decode, Load(8000, 1000)).bars[figure].ninth
+    return trust(row.place, row.prefill, row.decode, Load(8000, 1000)).error_bars[figure].ninth
 
 
 def test_the_measured_service_knows_the_time_of_the_row() -> None:

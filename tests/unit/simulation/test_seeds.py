@@ -16,7 +16,7 @@ def test_equal_sizes_have_the_ratio_one(tmp_path: Path) -> None:
     file = tmp_path / "load.csv"
     file.write_text("seconds,rate,prompt,answer\n300,1,8000,100\n")
     found = seed_outcome(str(file), 1)
-    assert found.ratios == (1.0, 1.0, 1.0) and found.good == found.oracle_good == 1.0 and found.backlog == 0.0
+    assert found.ratios == (1.0, 1.0, 1.0) and found.share_on_time == found.oracle_good == 1.0 and found.backlog == 0.0
 
 
 def test_an_oracle_may_learn_the_lengths_late() -> None:

@@ -25,7 +25,7 @@ from ome_operator.simulation.traces import RequestKind, Trace
 def test_a_request_alone_takes_its_service_times() -> None:
     trace = traces.constant(3000.0, 0.01)
     result = run_simulation(trace, FixedController((1, 1)), (1, 1))
-    assert result.good == 1.0
+    assert result.share_on_time == 1.0
     assert result.gpu_hours == pytest.approx(2 * 8 * 3000 / 3600)
 
 
@@ -64,7 +64,7 @@ def test_a_removed_group_ends_its_requests_first() -> None:
         return (2, 2) if now < 300 else (2, 1)
 
     result = run_simulation(traces.constant(600.0, 4.0), shrinks, (2, 2))
-    assert result.requests == len(result.late) and result.good > GOOD
+    assert result.requests == len(result.late) and result.share_on_time > GOOD
 
 
 def test_an_equal_seed_gives_an_equal_result() -> None:
@@ -82,7 +82,7 @@ def test_the_decision_follows_the_load_for_less_than_the_peak(name: str) -> None
     trace = SHORT[name]
     result = run_simulation(trace, OperatorController(trace), needed_groups(trace, 0.0, trace.rate(0.0)))
     most = peak(trace)
-    assert result.good > (GOOD if name == "sinusoid" else 0.75)  # of a step of 10 minutes, two starts are late
+    assert result.share_on_time > (GOOD if name == "sinusoid" else 0.75)  # of a step of 10 minutes, two starts are late
     assert result.gpu_hours < 0.92 * sum(most) * 8 * trace.seconds / 3600
 
 
@@ -116,7 +116,7 @@ def test_an_oracle_with_the_rules_of_removal_adds_at_once_and_removes_one_by_one
 @pytest.mark.parametrize("rate", [2.0, 4.0, 6.0, 9.6, 14.0])
 def test_a_constant_load_is_no_reason_to_go_back_and_forth(rate: float) -> None:
     trace = traces.constant(3600.0, rate)
-    assert run_simulation(trace, OperatorController(trace), needed_groups(trace, 0.0, rate)).turns() == 0
+    assert run_simulation(trace, OperatorController(trace), needed_groups(trace, 0.0, rate)).reversal_count() == 0
 
 
 def test_vanished_metrics_do_not_change_size() -> None:
@@ -124,7 +124,7 @@ def test_vanished_metrics_do_not_change_size() -> None:
     first = needed_groups(trace, 0.0, 10.0)
     ours = OperatorController(trace)
     result = run_simulation(trace, ours, first)
-    assert len(result.changes) == 1 and result.good > GOOD
+    assert len(result.changes) == 1 and result.share_on_time > GOOD
     assert {one.hold for one in ours.decisions} >= {"Unknown", "Unmeasured"}
 
 
@@ -181,7 +181,7 @@ def test_the_oracle_is_the_cheapest_that_is_good_enough() -> None:
 
 def test_turns_count_changes_of_one_role_that_go_back() -> None:
     sizes = ((0.0, 1, 1), (1.0, 2, 1), (2.0, 2, 2), (3.0, 1, 2), (4.0, 1, 3))
-    assert SimulationResult(1, 1.0, 1.0, sizes, ()).turns() == 1
+    assert SimulationResult(1, 1.0, 1.0, sizes, ()).reversal_count() == 1
 
 
 def test_the_needed_size_meets_the_target_by_theory() -> None:

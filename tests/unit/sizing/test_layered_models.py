@@ -47,7 +47,7 @@ def test_a_model_by_its_name_has_the_sizes_of_its_file(name: str) -> None:
     found = shape(name, "bf16")
     assert found.facts.parameters == pytest.approx(file.facts.parameters, abs=12_096 if "Step" in name else 0)
     assert found.facts.active_parameters == pytest.approx(file.facts.active_parameters, abs=12_096 if "Step" in name else 0)
-    assert (found.attended, found.kept, found.longest) == (file.attended, file.kept, file.longest)
+    assert (found.attended, found.request_cache, found.longest) == (file.attended, file.request_cache, file.longest)
 
 
 @pytest.mark.parametrize(
@@ -93,8 +93,8 @@ def test_a_decode_step_reads_and_writes_the_states() -> None:
     qwen = named("Qwen/Qwen3.5-397B-A17B")
     place = ServingStack(qwen, gpu("b200"), "sglang")
     short = decode_terms(place, TP8, 1, 0)["cache"]
-    assert short * gpu("b200").bandwidth == pytest.approx(2 * qwen.kept.state / 8)
-    assert named("openai/gpt-oss-120b").kept.state == 0
+    assert short * gpu("b200").bandwidth == pytest.approx(2 * qwen.request_cache.state / 8)
+    assert named("openai/gpt-oss-120b").request_cache.state == 0
 
 
 def test_windows_and_states_leave_space_for_fewer_requests() -> None:

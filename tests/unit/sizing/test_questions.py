@@ -106,7 +106,7 @@ def test_errors_are_those_of_fits_without_what_a_case_lacks(
     assert found.basis.endswith(f"without the rows of its {without}")
     assert bool(found.extrapolated) == (without != "deployment")
     if " or " in without:
-        for name, bar in found.bars.items():
+        for name, bar in found.error_bars.items():
             assert bar.ninth >= max(left_out_here(kind, name) for kind in (GPU, MODEL))
 
 

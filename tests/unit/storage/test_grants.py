@@ -250,7 +250,7 @@ def test_a_refused_network_is_not_connected_to(host: str, listener: socket.socke
 
     model = ModelGrant(Trust(refused_addresses=refused), "team-a", "", "hf://a/b")
     with pytest.raises(aiohttp.ClientError):
-        asyncio.run(ask(model.reach("https://huggingface.co")))
+        asyncio.run(ask(model.address_rules("https://huggingface.co")))
     with pytest.raises(TimeoutError):
         listener.accept()
 

@@ -191,13 +191,13 @@ class Process:
     async def _listed(self, kind: str) -> set[str]:
         return self.there.get(kind, set())
 
-    def seen(self, kind: str, body: Mapping[str, Any]) -> None:
+    def handle_object(self, kind: str, body: Mapping[str, Any]) -> None:
         self.said.append(f"seen {body['metadata']['name']}")
 
-    def deleted(self, kind: str, body: Mapping[str, Any]) -> None:
+    def handle_deletion(self, kind: str, body: Mapping[str, Any]) -> None:
         self.said.append(f"deleted {body['metadata']['name']}")
 
-    def relisted(self, kind: str) -> None:
+    def handle_relist(self, kind: str) -> None:
         self.said.append(f"relisted {kind}")
 
 

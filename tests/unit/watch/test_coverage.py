@@ -29,7 +29,7 @@ def kinds(namespace: str) -> list[WatchedKind]:
 class Manager(Sink):
     """The sink of all namespaces. It records which of them are completely listed."""
 
-    def relisted(self, kind: str, namespace: str = "") -> None:
+    def handle_relist(self, kind: str, namespace: str = "") -> None:
         self.said.append(f"relisted {kind} in {namespace}")
 
     async def listed(self, kind: str, namespace: str = "") -> set[str]:
@@ -96,7 +96,7 @@ async def test_a_namespace_that_is_absent_holds_up_nobody(caplog: pytest.LogCapt
     async with covered(cluster, "a", "b") as (made, manager):
         await made.complete.wait()
         assert set(manager.said) == {"seen nodes", "whole", "seen namespaces.a.pods", "whole a"}
-        assert made.watched == {"a": 1.0, "b": 0.0}
+        assert made.watched_namespaces == {"a": 1.0, "b": 0.0}
         await asyncio.sleep(0.2)
     assert not [path for path in cluster.asked if "/b/" in path], "no request is sent for it"
     assert [said.message for said in caplog.records if said.levelname == "WARNING"] == [
@@ -122,11 +122,11 @@ async def test_it_is_watched_when_it_comes_and_again_when_it_comes_again() -> No
     async with covered(cluster, "a", "b") as (made, manager):
         await made.complete.wait()
         cluster.there.add("b")
-        await until(lambda: made.watched["b"])
+        await until(lambda: made.watched_namespaces["b"])
         assert manager.said[-2:] == ["seen namespaces.b.pods", "whole b"]
         cluster.there.remove("b")
         await until(lambda: manager.said[-1] == "away b")
-        assert made.watched == {"a": 1.0, "b": 0.0}
+        assert made.watched_namespaces == {"a": 1.0, "b": 0.0}
         cluster.there.add("b")
         await until(lambda: manager.said[-1] == "whole b")
         # Deletions in the meantime were not reported: an audit finds them.
@@ -140,7 +140,7 @@ async def test_while_nobody_answers_nothing_is_given_up() -> None:
         await made.complete.wait()
         cluster.there, cluster.down = set(), True
         await asyncio.sleep(0.2)
-        assert made.watched == {"a": 1.0}
+        assert made.watched_namespaces == {"a": 1.0}
         cluster.there, cluster.down = {"a"}, False
         await asyncio.sleep(0.2)
         assert "away a" not in manager.said

@@ -75,14 +75,14 @@ def test_a_watch_that_is_opened_again_and_tells_nothing_gives_no_sign_of_life(mo
     monkeypatch.setattr(kopf_events, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     made = KopfEvents(ALL, Process("", ALL), lambda _: asyncio.sleep(0, set()), interval=1.0)
     watches: list[Any] = [SimpleNamespace(total_bytes=0) for _ in range(3)]
-    made.answered(SERVICES, {}, watches[0])
+    made.process_response(SERVICES, {}, watches[0])
     for clock[0], content in zip((10.0, 80.0, 150.0), watches, strict=True):
-        made.answered(SERVICES, {"watch": "true"}, content)
+        made.process_response(SERVICES, {"watch": "true"}, content)
     assert made.last_event[kind] == 0.0
     watches[2].total_bytes, clock[0] = 7, 160.0
     assert made.last_event[kind] == 160.0
     watches[2].total_bytes, clock[0] = 9, 170.0
-    made.answered(SERVICES, {"watch": "true"}, watches[0])
+    made.process_response(SERVICES, {"watch": "true"}, watches[0])
     clock[0] = 180.0
     assert made.last_event[kind] == 170.0, "an event right before the next watch counts"
 

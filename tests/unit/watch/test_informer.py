@@ -262,7 +262,7 @@ async def test_the_loop_answers_while_a_long_page_is_told(monkeypatch: pytest.Mo
     told, turns, now = 0, list[int](), 0.0
 
     class Slow(Sink):
-        def seen(self, kind: str, body: Any) -> None:
+        def handle_object(self, kind: str, body: Any) -> None:
             nonlocal told, now
             told, now = told + 1, now + 0.004
 

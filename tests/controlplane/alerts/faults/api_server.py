@@ -70,7 +70,7 @@ def again(every_s: float, do: Callable[[int], object]) -> Iterator[None]:
 def _(bed: Bed) -> Iterator[None]:
     """The API server answers every write with 500 while the operator has to write the statuses of 100 new models."""
     proxy = proxied(bed)
-    with proxy.judging(lambda sent: Answer(500, "InternalError") if sent.writes else None):
+    with proxy.judging(lambda sent: Answer(500, "InternalError") if sent.is_write else None):
         models(bed, 100)
         yield
 

@@ -17,7 +17,7 @@ def _(bed: Bed) -> Iterator[None]:
     """The operator has a bug: reconciliations of a service raise an unexpected exception."""
     namespace = served(bed, name=RAISES)
     bed.operate(program=PROGRAM)
-    bed.rig.says(namespace, RAISES, "Ready", "InternalError")
+    bed.rig.wait_for_condition(namespace, RAISES, "Ready", "InternalError")
     yield
     bed.operate()
     bed.rig.ready(namespace, RAISES, 60)

@@ -31,7 +31,7 @@ def followed(bed: Bed, reason: str, **demand: Any) -> str:
     spec: dict[str, Any] = {"decoder": {**DEMAND, "maxReplicas": 2}, "scalingPolicy": {"demand": {**TARGETS, **demand}}}
     bed.rig.create(yamls.service(namespace, SERVICE, namespace, "engine", "decoder", "router", **spec))
     bed.rig.ready(namespace, SERVICE, 60)
-    bed.rig.says(namespace, SERVICE, "FollowsDemand", reason, seconds=60)
+    bed.rig.wait_for_condition(namespace, SERVICE, "FollowsDemand", reason, seconds=60)
     return namespace
 
 
@@ -70,7 +70,7 @@ def _(bed: Bed) -> Iterator[None]:
     roles = {role: {**DEMAND, "maxReplicas": 1} for role in ("engine", "decoder")}
     with loaded(bed, **roles, scalingPolicy={"demand": TARGETS}) as here:
         here.arrivals = BURST
-        bed.rig.says(here.namespace, SERVICE, "FollowsDemand", "DemandUnmet", "maximum", seconds=200)
+        bed.rig.wait_for_condition(here.namespace, SERVICE, "FollowsDemand", "DemandUnmet", "maximum", seconds=200)
         yield
 
 
@@ -89,7 +89,7 @@ def _(bed: Bed) -> Iterator[None]:
     """
     namespace = followed(bed, "DemandUnknown", mode="Apply")
     bed.rig.cluster.kubectl("scale", "-n", namespace, f"rolescale/{SERVICE}-decoder", "--replicas=2")
-    bed.rig.says(namespace, SERVICE, "FollowsDemand", "ScaledByHand", seconds=30)
+    bed.rig.wait_for_condition(namespace, SERVICE, "FollowsDemand", "ScaledByHand", seconds=30)
     yield
     bed.rig.delete("RoleScale", namespace, f"{SERVICE}-decoder")  # as `ome scale --resume` does
     another_class(bed, namespace)

@@ -69,7 +69,7 @@ def _(bed: Bed) -> Iterator[None]:
     """The API server refuses the objects of a new revision of a service, while the old revision continues to serve."""
     namespace = served(bed)
     edit(bed, namespace, runner={"imagePullPolicy": "Sometimes"})
-    bed.rig.says(namespace, SERVICE, "RolledOut", "DryRunRefused", "imagePullPolicy")
+    bed.rig.wait_for_condition(namespace, SERVICE, "RolledOut", "DryRunRefused", "imagePullPolicy")
     yield
     edit(bed, namespace, runner={"imagePullPolicy": "Always"})
     bed.rig.wait("it rolls", lambda: bed.rig.condition(namespace, SERVICE, "RolledOut").get("status") == "True", 60)
@@ -176,7 +176,7 @@ def _(bed: Bed) -> Iterator[None]:
     engine = {"nodeSelector": {label: "moves"}}
     namespace = served(bed, gpus=8, engine=engine, moves={"timeout": "1h"})
     ome(bed.rig, "move", SERVICE, "engine/0", "-n", namespace)
-    bed.rig.says(namespace, SERVICE, "Moved", "NoSpareNodes")
+    bed.rig.wait_for_condition(namespace, SERVICE, "Moved", "NoSpareNodes")
     yield
     bed.rig.cluster.kubectl("label", "node", second, f"{label}=moves")
     bed.rig.wait("it moved", lambda: not bed.rig.condition(namespace, SERVICE, "Moved"), 120)
@@ -264,7 +264,7 @@ def _(bed: Bed) -> Iterator[None]:
         "leaders": [{"id": mark, "role": role, "state": "serving", "listed": True} for role, mark in marks.items()],
     }  # fmt: skip
     with reporting(bed, router):
-        bed.rig.says(namespace, SERVICE, "TransfersWork", "TransfersFail", "20 of 20 probes failed")
+        bed.rig.wait_for_condition(namespace, SERVICE, "TransfersWork", "TransfersFail", "20 of 20 probes failed")
         yield
         Registry.body = {**Registry.body, "pairs": []}
         bed.rig.wait("the pair works", lambda: not bed.rig.condition(namespace, SERVICE, "TransfersWork"), 60)

@@ -94,8 +94,8 @@ class Browser:
 async def looking(cluster: Cluster, size: Any = WIDE, scheme: str = "light", **more: Any) -> AsyncIterator[Browser]:
     api = cluster.api()
     looker = ClusterPoller(api, "")
-    site = ClusterSite(api, cluster.reads(), Feed(looker.look, pause=0.2), CommandBuilder(), "https://k8s.example:6443")
-    await site.feed.once()
+    site = ClusterSite(api, cluster.reads(), Feed(looker.poll, pause=0.2), CommandBuilder(), "https://k8s.example:6443")
+    await site.feed.poll_once()
     async with serve_site(site, 0) as address, playwright.async_playwright() as engine:
         window = await engine.chromium.launch(executable_path=program(), args=["--no-sandbox"])
         context = await window.new_context(viewport=size, color_scheme=scheme, locale="en-GB", **more)

@@ -30,13 +30,13 @@ async def test_what_a_browser_is_started_with_lets_in_a_single_browser(caplog: p
         assert [(await visitor.get(path))[0] for _ in range(2)] == [200, 200], "the same browser may go back"
         assert (await visitor.get("/"))[0] == 200 and not caplog.text
         async with visitor.stream("/") as stream:
-            await stream.look()
+            await stream.wait_for_poll()
             async with aiohttp.ClientSession() as another, another.get(visitor.ticket) as answer:
                 assert answer.status == 401
             assert "used the address of the started browser a second time" in caplog.text
             with pytest.raises(ValueError, match="Expecting value"):  # the stream has ended, so there is no JSON
                 while True:
-                    await stream.look()
+                    await stream.wait_for_poll()
         assert (await visitor.get("/"))[0] == (await visitor.get(path))[0] == 401
         await visitor.enter()
         assert (await visitor.get("/"))[0] == 200, "the printed address still works"

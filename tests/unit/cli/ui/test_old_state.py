@@ -33,7 +33,7 @@ async def test_the_first_page_after_a_pause_shows_the_present_state() -> None:
         await paused(visitor)
         cluster.vanish("code")
         async with visitor.stream("/") as stream:
-            await stream.look()
+            await stream.wait_for_poll()
             assert "qwen3-coder" not in stream.shown["services"]
 
 
@@ -64,9 +64,9 @@ async def test_a_dead_operator_is_named_and_a_dead_service_is_not_ready() -> Non
             assert (await visitor.page(path)).count(said) == 1, path
         assert re.search(r'id="r-search/embedder" class="starting".*?<b>Outdated</b>', await visitor.page("/"), re.DOTALL)
         lease["renewTime"] = datetime.now(UTC).isoformat()
-        visitor.looker.forget()
+        visitor.looker.discard_cached_kinds()
         async with visitor.stream("/") as stream:
-            await stream.look()
-            while "operator" in (await stream.look())["sections"]:
+            await stream.wait_for_poll()
+            while "operator" in (await stream.wait_for_poll())["sections"]:
                 pass
             assert "Outdated" not in stream.shown["services"]

@@ -47,7 +47,7 @@ async def test_the_worst_service_stands_first_with_its_rank_and_reason() -> None
 
 async def test_a_service_has_its_chain_its_last_words_and_what_to_type() -> None:
     async with visit_ui(console.fleet(hostile=False)) as visitor, visitor.stream(KIMI) as stream:
-        left = await stream.until("left", "memory_pool.py")
+        left = await stream.wait_for_section("left", "memory_pool.py")
         right = stream.shown["right"]
     chain = re.findall(r'<span class="k">(\w+)</span><span class="v">([^<]+)', left)
     assert [kind for kind, _ in chain[:7]] == ["service", "revision", "role", "group", "rank", "node", "reason"]
@@ -86,9 +86,9 @@ async def test_what_users_write_is_text(path: str) -> None:
     """
     async with visit_ui(console.fleet(kimi=False)) as visitor, visitor.stream(path) as stream:
         whole = await visitor.page(path)
-        await stream.look()
+        await stream.wait_for_poll()
         await asyncio.sleep(0.1)
-        await stream.look()
+        await stream.wait_for_poll()
         parts = "".join(stream.shown.values())
     assert "&lt;script&gt;" in whole and "&lt;script&gt;" in parts, "the text is shown"
     for text in (whole, parts):
@@ -128,26 +128,26 @@ async def test_commands_of_hostile_names_are_quoted() -> None:
 async def test_only_what_changed_is_sent_again() -> None:
     cluster = console.fleet(hostile=False)
     async with visit_ui(cluster) as visitor, visitor.stream("/") as stream:
-        await stream.look()
+        await stream.wait_for_poll()
         assert set(stream.shown) == {"summary", "waves", "services", "rights"}
         stream.shown.clear()
-        await stream.look()
+        await stream.wait_for_poll()
         assert stream.shown == {}
         cluster.objects["ClusterServingRuntime"][0]["status"]["rollout"]["done"] = 5
-        visitor.looker.forget()
-        await stream.look()
-        await stream.look()
+        visitor.looker.discard_cached_kinds()
+        await stream.wait_for_poll()
+        await stream.wait_for_poll()
         assert set(stream.shown) == {"waves"} and "5 have the edit" in stream.shown["waves"]
 
 
 async def test_a_namespace_that_vanishes_while_it_is_looked_at() -> None:
     cluster = console.fleet(hostile=False)
     async with visit_ui(cluster) as visitor, visitor.stream(KIMI) as stream:
-        looked = await stream.look()
+        looked = await stream.wait_for_poll()
         assert looked["sections"] == ["head", "left", "right", "plots", "rights"]
         cluster.vanish("kimi-k2-instruct")
         while looked["sections"] != ["missing"]:
-            looked = await stream.look()
+            looked = await stream.wait_for_poll()
         assert "There is no InferenceService kimi-k2-instruct in namespace kimi-k2-instruct" in stream.shown["missing"]
         assert looked["problem"] == ""
         assert (await visitor.get(KIMI))[0] == 404
@@ -157,26 +157,26 @@ async def test_a_namespace_that_vanishes_while_it_is_looked_at() -> None:
 async def test_a_cluster_that_does_not_answer_keeps_the_last_view() -> None:
     cluster = console.fleet(hostile=False)
     async with visit_ui(cluster) as visitor, visitor.stream("/") as stream:
-        before = (await stream.look())["at"]
+        before = (await stream.wait_for_poll())["at"]
         cluster.refused["InferenceService"] = Transient("connection refused <b>")
-        looked = await stream.look()
+        looked = await stream.wait_for_poll()
         while not looked["problem"]:
-            looked = await stream.look()
+            looked = await stream.wait_for_poll()
         assert looked["problem"] == "connection refused <b>" and looked["at"] >= before
         assert "kimi-k2-instruct" in await visitor.page("/") and "refused &lt;b&gt;" in await visitor.page("/")
         cluster.refused.clear()
         while looked["problem"]:
-            looked = await stream.look()
+            looked = await stream.wait_for_poll()
 
 
 async def test_a_body_that_nobody_expected_ends_nothing() -> None:
     cluster = console.fleet(kimi=False, hostile=False)
     async with visit_ui(cluster) as visitor, visitor.stream("/") as stream:
-        await stream.look()
+        await stream.wait_for_poll()
         cluster.objects["Pod"][0]["metadata"] = "no map"  # type: ignore[assignment]
-        looked = await stream.look()
+        looked = await stream.wait_for_poll()
         while not looked["problem"]:
-            looked = await stream.look()
+            looked = await stream.wait_for_poll()
         assert "qwen3-coder" in await visitor.page("/")
 
 
@@ -189,7 +189,7 @@ async def test_a_kubeconfig_without_rights_gets_sentences() -> None:
         assert "You may not read controllerrevisions, nodes" in await visitor.page("/")
         assert "Nodes cannot be read" in await visitor.page("/nodes") and "decode 0" in await visitor.page("/nodes")
         async with visitor.stream(KIMI) as stream:
-            await stream.until("left", "Events cannot be read: Event is forbidden")
+            await stream.wait_for_section("left", "Events cannot be read: Event is forbidden")
 
 
 async def test_who_may_read_a_single_namespace_sees_that() -> None:
@@ -201,10 +201,10 @@ async def test_who_may_read_a_single_namespace_sees_that() -> None:
         return everything(call) if call.namespace == "code" else Forbidden("services at the cluster scope", 403)
 
     api.answers["list_objects"] = only
-    board = await ClusterPoller(api, "", fallback="code").look()
+    board = await ClusterPoller(api, "", fallback="code").poll()
     assert [name for _, name in board.trees] == ["qwen3-coder"] and board.namespace == "code"
     with pytest.raises(Forbidden):
-        await ClusterPoller(api, "", fallback="chat").look()
+        await ClusterPoller(api, "", fallback="chat").poll()
 
 
 async def test_without_any_rights_the_page_says_so() -> None:
@@ -225,7 +225,7 @@ async def test_it_writes_nothing_and_looks_only_while_somebody_does() -> None:
     async with visit_ui(console.fleet(hostile=False)) as visitor:
         async with visitor.stream(KIMI) as stream:
             for _ in range(3):
-                await stream.look()
+                await stream.wait_for_poll()
 
         async def nobody() -> bool:
             return visitor.site.feed.viewers == 0
@@ -246,7 +246,7 @@ async def test_what_changes_seldom_is_read_seldom() -> None:
     api = cluster.api()
     looker = ClusterPoller(api, "")
     for _ in range(5):
-        await looker.look()
+        await looker.poll()
     # The pods of the agents are read as seldom as nodes.
     assert (api.kinds("list_objects").count("Pod"), api.kinds("list_objects").count("Node")) == (6, 1)
 
@@ -261,7 +261,7 @@ async def test_traffic_is_plotted_where_rights_reach(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(server, "FRESH", 0.0)
     cluster = hear(console.fleet(hostile=False))
     async with visit_ui(cluster) as visitor, visitor.stream("/service/code/qwen3-coder") as stream:
-        await stream.until("plots", "<polyline")
+        await stream.wait_for_section("plots", "<polyline")
         assert "Tokens generated <b>" in stream.shown["plots"] and "<b>0.4-0.6s</b>" in stream.shown["plots"]
 
 
@@ -296,7 +296,7 @@ async def test_where_metrics_cannot_be_read_a_sentence_says_so(answer: Exception
     if answer is not None:
         cluster.summaries = dict.fromkeys(hear(cluster).summaries, answer)
     async with visit_ui(cluster) as visitor, visitor.stream("/service/code/qwen3-coder") as stream:
-        await stream.until("plots", said)
+        await stream.wait_for_section("plots", said)
         assert "<svg" not in stream.shown["plots"] and "<i>" not in stream.shown["plots"]
 
 

@@ -33,7 +33,7 @@ async def test_what_could_not_be_deleted_is_gone_only_where_it_is_not_there(has_
     there = {"metadata": {"uid": has_the_name}} if has_the_name else NotFound("gone", 404)
     api, execution = FakeApi({"delete": MODIFIED, "get": there}), makers.execution()
     cluster = makers.cluster(STAYS)
-    await makers.executor(api, cluster).effects(DELETE, execution)
+    await makers.executor(api, cluster).execute_effects(DELETE, execution)
     assert cluster.cache.uids("StatefulSet") == known
     assert execution.result.requeue_after == 1.0, "the next pass tries again"
 
@@ -54,7 +54,7 @@ class Retried:
     async def passed(self) -> Result:
         """Run a pass, set the time to the time of the next one, and return the result."""
         execution = makers.execution(self.memory, lambda: self.now)
-        await self._executor.effects(self._plan, execution)
+        await self._executor.execute_effects(self._plan, execution)
         self.now += execution.result.requeue_after or 0.0
         return execution.result
 

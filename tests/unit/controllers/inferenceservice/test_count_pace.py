@@ -20,11 +20,11 @@ def written(services: int, seconds: int) -> dict[int, list[float]]:
     due = dict.fromkeys(range(services), 0.0)
     while (now := min(due.values())) < seconds:
         number = min(due, key=lambda each: due[each])
-        wait = pace.wait(memories[number], now, numbers=True)
+        wait = pace.seconds_until_write(memories[number], now, numbers=True)
         if wait <= 0:
             found[number].append(now)
             memories[number].status_at, memories[number].status_turn = now, None
-            wait = pace.wait(memories[number], now, numbers=True)
+            wait = pace.seconds_until_write(memories[number], now, numbers=True)
         due[number] = max(now + wait, now + 1e-9)
     return found
 
@@ -45,10 +45,10 @@ def test_a_hundred_fill_the_rate_and_more_do_not_exceed_it(services: int) -> Non
 def test_what_is_more_than_numbers_waits_for_its_own_interval_alone() -> None:
     pace, fresh = CountPace(INTERVAL, RATE), ServiceMemory(status_at=99.0)
     for _ in range(1000):
-        pace.wait(ServiceMemory(), 100.0, numbers=True)
-    assert pace.wait(fresh, 100.0, numbers=False) == 9.0
-    assert pace.wait(ServiceMemory(), 100.0, numbers=False) <= 0
-    assert pace.wait(ServiceMemory(), 100.0, numbers=True) == pytest.approx(100.0)
+        pace.seconds_until_write(ServiceMemory(), 100.0, numbers=True)
+    assert pace.seconds_until_write(fresh, 100.0, numbers=False) == 9.0
+    assert pace.seconds_until_write(ServiceMemory(), 100.0, numbers=False) <= 0
+    assert pace.seconds_until_write(ServiceMemory(), 100.0, numbers=True) == pytest.approx(100.0)
 
 
 def test_counts_that_come_and_go_take_a_single_turn() -> None:
@@ -56,10 +56,10 @@ def test_counts_that_come_and_go_take_a_single_turn() -> None:
     does not take a second slot either, because slots would be assigned faster than they are used.
     """
     pace, flapping = CountPace(INTERVAL, RATE), ServiceMemory()
-    pace.wait(ServiceMemory(), 100.0, numbers=True)
-    waits = [pace.wait(flapping, 100.0, numbers=True) for _ in range(50)]
+    pace.seconds_until_write(ServiceMemory(), 100.0, numbers=True)
+    waits = [pace.seconds_until_write(flapping, 100.0, numbers=True) for _ in range(50)]
     assert set(waits) == {waits[0]} and 0 < waits[0] <= 0.11
-    assert pace.wait(ServiceMemory(), 100.0, numbers=True) <= 0.21
+    assert pace.seconds_until_write(ServiceMemory(), 100.0, numbers=True) <= 0.21
 
 
 def test_who_could_not_write_for_long_has_no_turn_left() -> None:
@@ -68,8 +68,8 @@ def test_who_could_not_write_for_long_has_no_turn_left() -> None:
     """
     pace, memories = CountPace(INTERVAL, RATE), [ServiceMemory() for _ in range(100)]
     for memory in memories:
-        pace.wait(memory, 100.0, numbers=True)
-    assert sum(pace.wait(memory, 200.0, numbers=True) <= 0 for memory in memories) == 1
+        pace.seconds_until_write(memory, 100.0, numbers=True)
+    assert sum(pace.seconds_until_write(memory, 200.0, numbers=True) <= 0 for memory in memories) == 1
 
 
 def status(message: str, **more: Any) -> dict[str, Any]:

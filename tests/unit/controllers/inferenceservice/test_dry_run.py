@@ -63,7 +63,7 @@ class Bench:
         except KubeError as error:
             self.execution.result.error = error
         memory = self.execution.memory
-        return memory.checks(self.now).get(KEY), memory.remarks().get("r2", "")
+        return memory.valid_checks(self.now).get(KEY), memory.remarks().get("r2", "")
 
     @property
     def asked(self) -> list[str]:
@@ -198,7 +198,7 @@ async def test_a_success_is_asked_for_again_after_a_long_wait() -> None:
     memory = bench.execution.memory
     await bench.ask()
     bench.now = PASS_KEPT
-    assert memory.checks(bench.now) == {KEY: ""} and memory.checks(bench.now, waits=True) == {}
+    assert memory.valid_checks(bench.now) == {KEY: ""} and memory.valid_checks(bench.now, waits=True) == {}
     bench.answers["new"] = DOWN
     assert await bench.ask() == (None, str(DOWN)), "a result from minutes ago no longer counts"
     bench.answers["new"] = NO
@@ -212,7 +212,7 @@ async def test_a_revision_that_is_wanted_again_is_checked_again() -> None:
     bench = Bench({})
     await bench.ask()
     await dry_run.ask(bench.api, bench.pods, bench.execution, Check("r3.abc", (SET,), (QUESTION,)))
-    assert bench.execution.memory.checks(bench.now) == {"r3.abc": ""}
+    assert bench.execution.memory.valid_checks(bench.now) == {"r3.abc": ""}
     bench.answers["new"] = NO
     assert (await bench.ask())[0] == f"decode leader pod: {NO}"
 
@@ -233,7 +233,7 @@ async def test_another_question_about_the_same_revision_replaces_the_first() -> 
     await bench.ask()
     check = Check("r2.def", (SET,), (QUESTION._replace(pod=pod("mended")),))
     await dry_run.ask(bench.api, bench.pods, bench.execution, check)
-    assert bench.execution.memory.checks(0.0) == {"r2.def": ""} and bench.execution.memory.remarks() == {}
+    assert bench.execution.memory.valid_checks(0.0) == {"r2.def": ""} and bench.execution.memory.remarks() == {}
 
 
 # --- rights and quotas --------------------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ async def test_an_internal_error_is_written_once_with_what_led_to_it(tmp_path: P
     (found,) = await files(made, tmp_path)
     assert "InternalError" in found.why
     (only,) = found.services["ns/svc"]
-    assert only.then == {"error": "ValueError: no such thing"}
+    assert only.recorded_decision == {"error": "ValueError: no such thing"}
 
 
 async def test_all_services_are_written_when_somebody_asks(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ async def test_a_recorder_that_breaks_ends_no_pass(tmp_path: Path, monkeypatch: 
     def heard(*_: Any) -> Any:
         raise RuntimeError("recorder")
 
-    monkeypatch.setattr(PassRecorder, "finish", heard)
+    monkeypatch.setattr(PassRecorder, "finish_pass", heard)
     made = reconciler(lambda *_: Plan(status={"conditions": [{"type": "Ready", "status": "True"}]}), tmp_path)
     await made.reconcile(SERVICE)
     assert made.flight.bytes == 0

@@ -19,14 +19,18 @@ def test_a_service_counts_the_jobs_of_all_others() -> None:
     counts = PullCounts()
     counts.report(SERVICE, 2)
     counts.report(OTHER, 3)
-    assert (counts.others(SERVICE), counts.others(OTHER), counts.others(THIRD)) == (3, 2, 5)
+    assert (
+        counts.active_jobs_of_others(SERVICE),
+        counts.active_jobs_of_others(OTHER),
+        counts.active_jobs_of_others(THIRD),
+    ) == (3, 2, 5)
     counts.report(OTHER, 1)
-    assert counts.others(SERVICE) == 1
+    assert counts.active_jobs_of_others(SERVICE) == 1
     counts.report(OTHER, 0)
     counts.forget(THIRD)
-    assert counts.others(SERVICE) == 0 and counts.others(THIRD) == 2
+    assert counts.active_jobs_of_others(SERVICE) == 0 and counts.active_jobs_of_others(THIRD) == 2
     counts.forget(SERVICE)
-    assert counts.others(THIRD) == 0
+    assert counts.active_jobs_of_others(THIRD) == 0
 
 
 def job() -> dict[str, Any]:

@@ -52,8 +52,8 @@ async def test_only_what_is_new_was_made_and_what_is_gone_deleted() -> None:
         status={},
     )
     running = makers.execution()
-    await makers.executor(FakeApi({"delete": {"metadata": {}}}), makers.cluster()).effects(plan, running)
-    assert journal.describe_writes(running.result.did) == "deleted 1 Deployment"
+    await makers.executor(FakeApi({"delete": {"metadata": {}}}), makers.cluster()).execute_effects(plan, running)
+    assert journal.describe_writes(running.result.write_counts) == "deleted 1 Deployment"
 
 
 @pytest.mark.parametrize(
@@ -68,5 +68,5 @@ def test_a_namespace_that_is_deleted_is_no_warning(message: str, level: int, cap
     and until then each of its objects is refused.
     """
     caplog.set_level(logging.DEBUG)
-    makers.execution().refuse(("Service", "svc"), Refusal("Forbidden", message), "hash")
+    makers.execution().record_refusal(("Service", "svc"), Refusal("Forbidden", message), "hash")
     assert [record.levelno for record in caplog.records] == [level]

@@ -26,13 +26,13 @@ def test_pauses_double_up_to_five_minutes() -> None:
 def test_a_refusal_is_news_once_and_pauses_longer_each_time() -> None:
     memory = ServiceMemory()
     no = Refusal("Invalid", "no")
-    assert memory.refuse(KEY, no, "h", 0.0)
+    assert memory.store_refusal(KEY, no, "h", 0.0)
     for now in (5.0, 10.0, 15.0, 20.0):
-        assert not memory.refuse(KEY, no, "h", now)
+        assert not memory.store_refusal(KEY, no, "h", now)
     assert memory.refused[KEY].next == 30.0
-    assert memory.refuse(KEY, Refusal("Invalid", "still no"), "other", 30.0)
+    assert memory.store_refusal(KEY, Refusal("Invalid", "still no"), "other", 30.0)
     assert memory.refused[KEY].next == 35.0, "for another manifest, the time starts again"
-    memory.free(KEY)
+    memory.permit_retry(KEY)
     assert memory.refused[KEY].next < 0
     assert memory.refusals() == {KEY: Refusal("Invalid", "still no")}
 
@@ -40,7 +40,7 @@ def test_a_refusal_is_news_once_and_pauses_longer_each_time() -> None:
 def test_waiting_for_a_name_is_asked_steadily() -> None:
     memory = ServiceMemory()
     for now in (0.0, 5.0, 10.0):
-        memory.refuse(KEY, Refusal("Waiting", "soon"), "h", now)
+        memory.store_refusal(KEY, Refusal("Waiting", "soon"), "h", now)
     assert memory.refused[KEY].next == 15.0
 
 
@@ -90,14 +90,16 @@ def test_what_was_found_of_nodes_is_true_for_seconds() -> None:
     for _ in range(5):
         memory.store_capacity("r1", "taken", now)
         lasted.append(memory.next_check(now) or 0.0)
-        assert memory.checks(now + lasted[-1] - 1) == {"r1": "taken"}
+        assert memory.valid_checks(now + lasted[-1] - 1) == {"r1": "taken"}
         now += lasted[-1]
-        assert memory.checks(now) == {} and memory.next_check(now) is None
+        assert memory.valid_checks(now) == {} and memory.next_check(now) is None
     assert lasted == [10.0, 20.0, 40.0, 60.0, 60.0]
     memory.store_capacity("r1", "", now)
-    assert memory.checks(now + 9) == {"r1": ""} and memory.checks(now + 10) == {} and memory.next_check(now) is None
+    assert (
+        memory.valid_checks(now + 9) == {"r1": ""} and memory.valid_checks(now + 10) == {} and memory.next_check(now) is None
+    )
     memory.store_capacity("r2", "taken", now)
-    assert memory.checks(now) == {"r2": "taken"}
+    assert memory.valid_checks(now) == {"r2": "taken"}
 
 
 @pytest.mark.parametrize(

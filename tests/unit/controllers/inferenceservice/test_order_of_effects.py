@@ -29,7 +29,7 @@ async def kinds(*apply: str, gone: bool = False) -> tuple[list[str], Result]:
     refuses = {"apply ControllerRevision": Conflict("another UID", 409), "get": NotFound("gone", 404)} if gone else {}
     api, execution = FakeApi(refuses), makers.execution()
     plan = Plan(first=(Apply(manifest("ControllerRevision"), "old"),), apply=wants(*apply))
-    await makers.executor(api, makers.cluster()).effects(plan, execution)
+    await makers.executor(api, makers.cluster()).execute_effects(plan, execution)
     return api.kinds("apply"), execution.result
 
 
@@ -48,7 +48,7 @@ async def test_nothing_is_stamped_from_a_revision_of_somebody_else() -> None:
     former["metadata"] |= {"uid": "x", "resourceVersion": "4", "ownerReferences": [{**makers.OWNER, "uid": "former"}]}
     api, cluster = FakeApi({"apply ControllerRevision": former, "get": former}), makers.cluster()
     plan = Plan(first=(Apply(manifest("ControllerRevision"), ""),), apply=wants("StatefulSet"))
-    await makers.executor(api, cluster).effects(plan, makers.execution())
+    await makers.executor(api, cluster).execute_effects(plan, makers.execution())
     assert "StatefulSet" not in api.kinds("apply")
 
 
@@ -72,7 +72,7 @@ async def test_a_binding_comes_when_its_role_is_stored(refused: tuple[str, ...],
     plan = bound()
     answers = {f"apply {kind}": Forbidden("no", 403) for kind in refused}
     api = FakeApi({**answers, "get Role": plan.apply[1].manifest})
-    await makers.executor(api, makers.cluster()).effects(plan, makers.execution())
+    await makers.executor(api, makers.cluster()).execute_effects(plan, makers.execution())
     assert api.kinds("apply") == order
 
 
@@ -95,6 +95,6 @@ async def test_a_role_that_is_not_ours_by_uid_and_content_is_never_bound(live: A
     by name, so it grants the rights of whatever Role has the name when a request is authorized.
     """
     api, execution = FakeApi({"get Role": live}), makers.execution()
-    await makers.executor(api, makers.cluster()).effects(bound(uid=uid), execution)
+    await makers.executor(api, makers.cluster()).execute_effects(bound(uid=uid), execution)
     assert api.kinds("apply") == ["Role"], "the Role is the operator's own in the cache, but not in the API server"
     assert execution.result.requeue_after == 1.0

@@ -73,9 +73,9 @@ async def test_what_is_due_at_once_waits_where_its_status_cannot_be_written() ->
     await made.reconcile(SERVICE)
     assert api.kinds("apply") == ["InferenceService"]
     now = 29.0
-    assert queue.depth == 0
+    assert queue.due_count == 0
     now = 30.0
-    assert queue.depth == 1
+    assert queue.due_count == 1
 
 
 async def test_nothing_is_carried_out_before_it_is_known_what_is_free() -> None:
@@ -137,8 +137,8 @@ async def test_a_pod_of_a_namespace_that_is_not_watched_is_a_strangers() -> None
     metadata = [{**pod, "uid": space, "namespace": space} for space in ("ns", "other")]
     api.answers["list_objects Pod"] = [{"metadata": each, "spec": {"containers": [box]}} for each in metadata]
     foreign = services._gangs._foreign
-    await foreign.read(["n1"])
-    assert foreign.on("n1")["nvidia.com/gpu"] == 2
+    await foreign.read_nodes(["n1"])
+    assert foreign.requests_on("n1")["nvidia.com/gpu"] == 2
 
 
 @pytest.mark.parametrize("rests", [True, False])

@@ -31,7 +31,7 @@ async def carried_out(plan: Plan, stored: dict[str, Any], *seen: dict[str, Any])
     api, cluster, execution = FakeApi({"apply": stored, "get": stored}), makers.cluster(*seen), makers.execution()
     api.answers["create"] = AlreadyExists("it exists", 409)
     api.answers["patch_merge"] = lambda call: {**stored, "metadata": {**stored["metadata"], **call.body["metadata"]}}
-    await makers.executor(api, cluster).effects(plan, execution)
+    await makers.executor(api, cluster).execute_effects(plan, execution)
     return execution.result, cluster.cache.children_of("ns", "svc")
 
 
@@ -42,7 +42,7 @@ async def test_replicas_that_came_with_the_answer_are_looked_at(replicas: int, a
     """
     plan = Plan(apply_status=(ApplyStatus(scale(5, 1, 1)),))
     outcome, _ = await carried_out(plan, scale(7, replicas, 1), scale(5, 1))
-    assert outcome.wrote is again
+    assert outcome.has_written is again
 
 
 @pytest.mark.parametrize("lost", [{}, {"labels": {}}, {"ownerReferences": []}], ids=["nothing", "labels", "owner"])
@@ -67,6 +67,8 @@ async def test_a_wake_writes_the_number_of_groups_as_the_writer_of_the_creation(
     api.patch_merge = patch_merge  # type: ignore[method-assign]
     cluster = makers.cluster(scale(7, 0))
     body = {"metadata": {"resourceVersion": "7"}, "spec": {"replicas": 2}}
-    await makers.executor(api, cluster).effects(Plan(scale=(Patch("RoleScale", "svc-engine", "u", body),)), execution)
-    assert managers == [keys.SCALE_MANAGER] and execution.result.wrote
+    await makers.executor(api, cluster).execute_effects(
+        Plan(scale=(Patch("RoleScale", "svc-engine", "u", body),)), execution
+    )
+    assert managers == [keys.SCALE_MANAGER] and execution.result.has_written
     assert cluster.cache.children_of("ns", "svc")["RoleScale", "svc-engine"].replicas == 2

@@ -29,14 +29,14 @@ async def passes(api: FakeApi, memory: ServiceMemory, *times: float, workloads: 
     for now in times:
         execution = makers.execution(memory, lambda now=now: now)  # type: ignore[misc]
         plan = Plan(ensure_secret=(EnsureSecret(SECRET),), apply=workloads)
-        await makers.executor(api, makers.cluster()).effects(plan, execution)
+        await makers.executor(api, makers.cluster()).execute_effects(plan, execution)
     return execution.result
 
 
 async def test_keys_are_in_what_is_sent_and_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     api = server()
-    assert (await passes(api, ServiceMemory(), 0.0)).wrote
+    assert (await passes(api, ServiceMemory(), 0.0)).has_written
     (sent,) = api.bodies("create")
     assert sent["immutable"] is True and "PRIVATE KEY" in sent["stringData"]["id_ed25519"]
     assert "PRIVATE" not in caplog.text and SECRET is not None and "stringData" not in SECRET
@@ -51,7 +51,7 @@ async def test_a_routers_key_is_new_each_time_and_in_no_log(caplog: pytest.LogCa
     for _ in range(2):
         api = server()
         execution = makers.execution(ServiceMemory(), lambda: 0.0)
-        await makers.executor(api, makers.cluster()).effects(Plan(ensure_secret=(EnsureSecret(made),)), execution)
+        await makers.executor(api, makers.cluster()).execute_effects(Plan(ensure_secret=(EnsureSecret(made),)), execution)
         sent += api.bodies("create")
     first, second = (one["stringData"]["key"] for one in sent)
     assert first != second and len(first) == 64 and set(first) <= set("0123456789abcdef")
@@ -62,7 +62,7 @@ async def test_a_routers_key_is_new_each_time_and_in_no_log(caplog: pytest.LogCa
 async def test_one_that_exists_is_success_and_is_asked_for_again_after_a_while() -> None:
     api, memory = server(AlreadyExists("there is one", 409)), ServiceMemory()
     outcome = await passes(api, memory, 0.0, 1.0, SECRET_AGAIN - 1)
-    assert len(api.calls) == 1 and not outcome.wrote and outcome.error is None
+    assert len(api.calls) == 1 and not outcome.has_written and outcome.error is None
     await passes(api, memory, SECRET_AGAIN + 1)
     assert len(api.calls) == 2, "it may belong to a previous service, and be deleted with it"
 

@@ -57,7 +57,7 @@ def answers(refused: dict[str, KubeError] | None = None, **more: Any) -> FakeApi
 async def applied(api: FakeApi, plan: Plan, *seen: dict[str, Any]) -> tuple[list[str], Execution]:
     """Carry out the plan with these known objects, and return the names of the applied objects in order."""
     execution = makers.execution()
-    await makers.executor(api, makers.cluster(*seen)).effects(plan, execution)
+    await makers.executor(api, makers.cluster(*seen)).execute_effects(plan, execution)
     return [call.name for call in api.calls if call.verb == "apply"], execution
 
 
@@ -95,17 +95,19 @@ async def test_a_quota_that_is_exceeded_is_asked_a_few_times_and_not_for_every_g
 
     api, now = FakeApi({"apply": apply}), 0.0
     execution, handler = makers.execution(clock=lambda: now), makers.cluster()
-    await makers.executor(api, handler).effects(Plan(apply=pairs(range(1000))), execution)
+    await makers.executor(api, handler).execute_effects(Plan(apply=pairs(range(1000))), execution)
     assert len(api.calls) <= 4 + executor.AT_ONCE
     assert len(execution.memory.refused) == 1000 and execution.result.status_changed, "996 leaders, and workers of 4"
     assert len([each for each in caplog.messages if "exceeded quota" in each]) <= executor.AT_ONCE
     left, later = Plan(apply=pairs(range(4, 1000))), makers.execution(execution.memory, lambda: now)
     api.calls.clear()
-    await makers.executor(api, handler).effects(left, later)
+    await makers.executor(api, handler).execute_effects(left, later)
     assert api.kinds("apply") == [], "until the delay is over"
     now, gone = 3600.0, there.pop()
-    await makers.executor(api, handler).effects(left, later := makers.execution(execution.memory, lambda: now))
-    assert len(there) == 4 and gone not in there and later.result.wrote, "after the delay, an object that fits is created"
+    await makers.executor(api, handler).execute_effects(left, later := makers.execution(execution.memory, lambda: now))
+    assert len(there) == 4 and gone not in there and later.result.has_written, (
+        "after the delay, an object that fits is created"
+    )
     assert len(api.calls) <= 4 + executor.AT_ONCE
 
 
@@ -226,7 +228,7 @@ async def test_other_guards_are_asked_for_themselves() -> None:
     ]
     deletes = tuple(Delete("Pod", f"p{number}", f"u{number}", guard=guard) for number, guard in enumerate(guards))
     api = FakeApi({"list_objects": lambda call: [POD] if call.selector == "group=1" else [], "delete": {}})
-    await makers.executor(api, makers.cluster()).effects(Plan(delete=deletes), makers.execution())
+    await makers.executor(api, makers.cluster()).execute_effects(Plan(delete=deletes), makers.execution())
     assert sorted(api.kinds("list_objects")) == ["Node", "Pod", "Pod", "Pod"]
     assert sorted(call.name for call in api.calls if call.verb == "delete") == ["p0", "p4", "p5"]
 

@@ -82,7 +82,7 @@ async def test_the_first_begins_when_both_were_looked_at_and_the_second_when_it_
     assert B not in rig.woken
     rig.now += timedelta(minutes=5)
     rig.woken.clear()
-    rig.passes.waves.look(RUNTIME, None)
+    rig.passes.waves.rollout_status(RUNTIME, None)
     assert rig.woken == [B] and await rig.look(B) == ""
 
 

@@ -115,7 +115,7 @@ async def test_what_strangers_hold_counts_besides() -> None:
     foreign = ForeignPods(FakeApi({"list_objects Pod": [{"spec": {"containers": [box]}}]}), lambda: 1000.0, lambda _: False)
     made = room(known, foreign)
     known.occupancy.pod(None, pod("l", node="n1"))
-    await foreign.read(["n1"])
+    await foreign.read_nodes(["n1"])
     assert free(made) == {"n1": 1, "n2": 8}
 
 
@@ -139,8 +139,8 @@ async def test_what_is_free_without_the_pods_of_a_service() -> None:
     known.occupancy.pod(None, other)
     known.pods = [mine]
     assert free(made) == {"n1": 4, "n2": 8}
-    await foreign.read(["n1", "n2"])
+    await foreign.read_nodes(["n1", "n2"])
     for foreign, left in ((True, {"n1": 5, "n2": 7}), (False, {"n1": 6, "n2": 8})):
-        without = made.without([Ref("InferenceService", mine.namespace, mine.service)], foreign=foreign)
+        without = made.nodes_without([Ref("InferenceService", mine.namespace, mine.service)], foreign=foreign)
         assert {name: dict(node.room)[GPU] for name, node in without.items()} == left
     assert free(made) == {"n1": 3, "n2": 7}, "nothing is changed"

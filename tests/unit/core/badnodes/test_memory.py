@@ -48,9 +48,9 @@ def test_three_failures_blame_a_node() -> None:
         memory = after(*failures("n1", times))
         assert blamed_nodes(memory) == ([(ROLE, "n1")] if times >= FAILURES else [])
         found = choose_avoided_nodes(memory, nodes(), T + 1000)
-        assert found.of("team").keys() == ({"n1"} if times >= FAILURES else set())
-        assert not found.of("elsewhere")
-    assert found.of("team")["n1"] == "engine of team/svc failed there 5 times, last with Error: it died"
+        assert found.avoided_in("team").keys() == ({"n1"} if times >= FAILURES else set())
+        assert not found.avoided_in("elsewhere")
+    assert found.avoided_in("team")["n1"] == "engine of team/svc failed there 5 times, last with Error: it died"
 
 
 @pytest.mark.parametrize(
@@ -105,11 +105,11 @@ def test_a_nodes_own_fault_concerns_everybody_once_it_lasts() -> None:
 def test_no_more_than_a_tenth_is_avoided_and_the_first_stay() -> None:
     signs = [sign for at in range(10) for sign in failures(f"n{at}", 3, ROLE._replace(service=f"s{at}"), T + at)]
     found = choose_avoided_nodes(after(*signs), nodes(30), T + 1000)
-    assert found.of("team").keys() == {"n0", "n1", "n2"}
+    assert found.avoided_in("team").keys() == {"n0", "n1", "n2"}
     assert found.ignored.keys() == {f"n{at}" for at in range(3, 10)}
     assert "the limit of avoided nodes" in found.ignored["n9"]
     few = nodes(5)
-    assert choose_avoided_nodes(after(*signs, nodes=few), few, T + 1000).of("team").keys() == {"n0"}, (
+    assert choose_avoided_nodes(after(*signs, nodes=few), few, T + 1000).avoided_in("team").keys() == {"n0"}, (
         "at least one node may be avoided"
     )
 
@@ -117,7 +117,7 @@ def test_no_more_than_a_tenth_is_avoided_and_the_first_stay() -> None:
 def test_only_nodes_with_gpus_are_counted_where_there_are_some() -> None:
     there = {**nodes(10), **{f"cpu{at}": node(f"cpu{at}")._replace(gpus=0) for at in range(90)}}
     signs = [sign for at in range(5) for sign in failures(f"n{at}", 3, ROLE._replace(service=f"s{at}"), T + at)]
-    assert choose_avoided_nodes(after(*signs, nodes=there), there, T + 1000).of("team").keys() == {"n0"}
+    assert choose_avoided_nodes(after(*signs, nodes=there), there, T + 1000).avoided_in("team").keys() == {"n0"}
 
 
 def test_what_everybody_avoids_counts_for_a_namespace_too() -> None:
@@ -138,8 +138,8 @@ def test_a_monitor_that_is_wrong_on_many_nodes_hides_no_failures_of_services(rep
     signs = [sign for role in (ROLE, OTHER)[:spaces] for sign in failures("n1", 9, role)]
     memory = after(*signs, nodes=there, memory=after(nodes=there, now=T))
     found = choose_avoided_nodes(memory, there, T + 1000)
-    assert "n1" in found.of("team")
-    assert ("n1" in found.of("elsewhere")) == (spaces == 2 or 1 < reporting <= 3)
+    assert "n1" in found.avoided_in("team")
+    assert ("n1" in found.avoided_in("elsewhere")) == (spaces == 2 or 1 < reporting <= 3)
     assert ("n1" in found.ignored) == (spaces == 1 and reporting > 3)
     assert len(found.ignored) == (reporting - (spaces == 2) if reporting > 3 else 0)
 
@@ -152,7 +152,7 @@ def test_a_fault_that_too_many_nodes_report_displaces_no_failures_from_the_recor
     memory = after(*failures("n1", 3), nodes=there)
     for now in (T + 1010, T + 1020, T + 2000):
         memory = after(memory=memory, nodes=there, now=now)
-        assert memory.keys() == {"n1"} and choose_avoided_nodes(memory, there, now).of("team").keys() == {"n1"}
+        assert memory.keys() == {"n1"} and choose_avoided_nodes(memory, there, now).avoided_in("team").keys() == {"n1"}
     few = dict(list(there.items())[:NODES])
     assert after(nodes=few).keys() == few.keys(), "a fault of fewer nodes is remembered"
 
@@ -195,9 +195,9 @@ def test_a_forgiven_node_begins_again() -> None:
     memory["n1"] = memory["n1"]._replace(forgiven=T + 1001)
     later = after(*failures("n1", 3), memory=memory, nodes=there, now=T + 1002)
     assert [fault.kind for fault in later["n1"].faults] == ["KernelDeadlock"], "a fault that the node still reports is kept"
-    assert not choose_avoided_nodes(later, there, T + 5000).of("team"), "the failures were reset"
+    assert not choose_avoided_nodes(later, there, T + 5000).avoided_in("team"), "the failures were reset"
     again = after(*failures("n1", 3, begin=T + 2000), memory=later, nodes=there, now=T + 3000)
-    assert choose_avoided_nodes(again, there, T + 3000).of("team").keys() == {"n1"}
+    assert choose_avoided_nodes(again, there, T + 3000).avoided_in("team").keys() == {"n1"}
 
 
 def test_another_node_of_the_same_name_begins_without_faults() -> None:

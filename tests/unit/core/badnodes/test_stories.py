@@ -37,7 +37,7 @@ def test_a_node_that_kills_its_group_each_time_is_avoided_after_three_failures(s
         if made.chance.random() < 0.1:
             made.restart()
         if group.failures.count(bad) < FAILURES:
-            assert bad not in made.avoided.of("team0"), "too early"
+            assert bad not in made.avoided.avoided_in("team0"), "too early"
     assert group.failures.count(bad) == FAILURES
     assert made.avoided.namespaces["team0"].keys() == {bad}
     assert not made.avoided.everybody
@@ -54,10 +54,10 @@ def test_a_service_that_fails_on_every_node_blames_none_in_the_end(seed: int) ->
     made.add("team1", "fine", groups=2, size=1)
     for _ in range(2 * HOUR):
         made.step({}, frozenset({"broken"}))
-        assert len(made.avoided.of("team0")) <= 1
-        assert not made.avoided.of("team1")
+        assert len(made.avoided.avoided_in("team0")) <= 1
+        assert not made.avoided.avoided_in("team1")
     assert len(made.groups[0].failures) > 20
-    assert not made.avoided.of("team0")
+    assert not made.avoided.avoided_in("team0")
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -91,5 +91,5 @@ def test_a_tenant_that_ends_its_own_containers_takes_no_node_from_others(seed: i
         made.step({name: chance for name, chance in mine.items() if name not in others})
         assert not made.avoided.everybody
         assert not made.avoided.namespaces.keys() - {"evil"}
-        assert len(made.avoided.of("evil")) <= limit(made)
+        assert len(made.avoided.avoided_in("evil")) <= limit(made)
     assert made.memory, "the operator has seen its failures"

@@ -75,7 +75,7 @@ def test_two_nodes_that_disagree_decide_nothing_and_are_named(names: tuple[str, 
     found = judged({honest: held(), evil: held(EVIL)}, speakers, alone(60))
     assert found.pin is None and found.condition is not None and found.condition.status is False
     assert COMMIT in found.condition.message and EVIL in found.condition.message
-    assert "; no report is used until two nodes agree. " in found.unpinned
+    assert "; no report is used until two nodes agree. " in found.unpinned_reason
 
 
 def test_a_cluster_of_one_node_needs_no_second() -> None:

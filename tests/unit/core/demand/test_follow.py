@@ -49,7 +49,7 @@ def never(_: Mapping[str, int]) -> Mapping[str, int]:
     ],
 )
 def test_a_peak_covers_its_times_also_over_midnight(days: set[int], start: int, end: int, at: str, covered: bool) -> None:
-    assert PeakTime(frozenset(days), start, end, {}).covers(datetime.fromisoformat(at).replace(tzinfo=UTC)) is covered
+    assert PeakTime(frozenset(days), start, end, {}).contains(datetime.fromisoformat(at).replace(tzinfo=UTC)) is covered
 
 
 def test_a_peak_adds_groups_before_the_demand_does_and_never_beyond_the_maximum() -> None:

@@ -53,7 +53,7 @@ def test_freeze_of_lease_holds_all_services() -> None:
 )
 def test_observe_setting_holds_service(deps: Deps, notes: dict[str, str], word: str) -> None:
     item = held(deps, **notes)
-    assert item is not None and item.observed and word in item.sentence and item.reason == "Observed"
+    assert item is not None and item.is_observe_mode and word in item.sentence and item.reason == "Observed"
 
 
 def test_another_namespace_is_none_of_ours() -> None:

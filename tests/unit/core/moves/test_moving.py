@@ -208,7 +208,7 @@ def test_a_taint_that_flaps_every_5_s_moves_nothing() -> None:
 
 def test_a_slow_flap_costs_one_start_in_five_minutes() -> None:
     fleet = serving(PAIR, spare=2)
-    fleet.world.healthy = lambda pod: False if pod.group else fleet.placed(pod)  # no replacement serves
+    fleet.world.healthy = lambda pod: False if pod.group else fleet.is_placed(pod)  # no replacement serves
     gone, starts = min(fleet.nodes_of("decoder", 0)), []
     begun = False
     for turn in range(240):
@@ -226,7 +226,7 @@ def test_a_node_that_comes_back_keeps_its_group() -> None:
     fleet = serving(PAIR, spare=2)
     gone = min(fleet.nodes_of("decoder", 0))
     group = {pod.uid for pod in fleet.world.pods.values() if pod.labels[keys.COMPONENT] == "decoder"}
-    fleet.world.healthy = lambda pod: False if pod.group else fleet.placed(pod)
+    fleet.world.healthy = lambda pod: False if pod.group else fleet.is_placed(pod)
     fleet.taint(gone)
     fleet.until("begun", lambda: len(fleet.groups("decoder")) == 2, whole=True)
     fleet.untaint(gone)
@@ -284,14 +284,14 @@ def test_a_freeze_holds_every_phase(phase: str) -> None:
 def test_a_group_that_is_not_ready_comes_first() -> None:
     fleet = serving(Movable(size=1, engines=3, router=False), spare=2)
     sick = {name for name, pod in fleet.world.pods.items() if pod.group == 2}
-    fleet.world.healthy = lambda pod: pod.group != 2 and fleet.placed(pod)
+    fleet.world.healthy = lambda pod: pod.group != 2 and fleet.is_placed(pod)
     for name in sick:
         fleet.world.lose(name)
     fleet.taint(min(fleet.nodes_of("engine", 0)))
     fleet.run(20)
     assert fleet.moves()["engine"]["phase"] == "Waiting"
     assert "2 of 3 ready" in said(fleet)[1]
-    fleet.world.healthy = fleet.placed
+    fleet.world.healthy = fleet.is_placed
     fleet.until(
         "moved", lambda: not fleet.moves() and fleet.whole() and 0 not in {each for _, each in fleet.groups("engine")}
     )
@@ -301,7 +301,7 @@ def test_scaling_down_in_the_middle_removes_the_group_on_the_leaving_node() -> N
     shape = Movable(size=1, engines=3, router=False)
     fleet = serving(shape, spare=1)
     gone = min(fleet.nodes_of("engine", 0))
-    fleet.world.healthy = lambda pod: pod.group < 3 and fleet.placed(pod)
+    fleet.world.healthy = lambda pod: pod.group < 3 and fleet.is_placed(pod)
     fleet.taint(gone)
     fleet.until("begun", lambda: len(fleet.groups("engine")) == 4)
     fleet.shape = replace(shape, engines=2)

@@ -26,7 +26,7 @@ from ome_operator.quantity import rfc3339
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TAINT, ASKED, URGENT = (
     LeavingCause("n0", "taint x"),
-    LeavingCause("n0", "ome move", requested=True),
+    LeavingCause("n0", "ome move", is_requested=True),
     LeavingCause("n0", "ome move", True, True),
 )
 POLICY, GO = MovePolicy(600.0), MovePolicy(600.0, goes=True)

@@ -181,7 +181,7 @@ def test_the_start_of_a_leader_has_its_parts_and_moments() -> None:
     start = {"own": 30, "weights": 12.5, "cache": 0, "other": 3, "healthyFor": 4.0, "listedFor": 3, "succeededFor": 1}
     found = parse(with_start(start), "s", NOW).leaders["m"].start
     assert found == LeaderStart({"own": 30.0, "weights": 12.5}, None, NOW - 4, NOW - 3, NOW - 1)
-    assert found is not None and found.known == ("own", "weights", "healthy_at", "listed_at", "succeeded_at")
+    assert found is not None and found.known_parts == ("own", "weights", "healthy_at", "listed_at", "succeeded_at")
 
 
 def test_a_registry_of_the_version_before_reports_no_first_answer() -> None:

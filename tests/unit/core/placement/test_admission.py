@@ -37,7 +37,7 @@ def claim(key: str, pods: int, pool: str = "", **facts: Any) -> Claim:
 
 
 def granted(*claims: Claim, on: dict[str, Node], free: dict[str, Node] | None = None) -> dict[str, bool]:
-    return dict(admit(claims, on, on if free is None else free, NOW, 60.0).granted)
+    return dict(admit(claims, on, on if free is None else free, NOW, 60.0).admitted)
 
 
 def test_the_priority_of_pods_goes_before_age() -> None:
@@ -94,7 +94,7 @@ def test_blind_tries_of_other_nodes_do_not_wait_for_each_other() -> None:
 def test_waiting_gang_gets_reason() -> None:
     on = nodes(a=4)
     rested = admit([claim("a", 2, rested=False)], on, on, NOW, 60.0)
-    assert rested.granted == {} and "although capacity seemed sufficient" in rested.waits["a"]
+    assert rested.admitted == {} and "although capacity seemed sufficient" in rested.waits["a"]
     assert admit([claim("a", 3, first=1.0), claim("b", 3, first=2.0)], on, on, NOW, 60.0).waits == {
         "b": "a is being placed first"
     }
@@ -120,7 +120,7 @@ def test_a_thousand_that_wait_for_the_same_are_a_single_question(monkeypatch: An
     monkeypatch.setattr(module, "all_fit", lambda *given: (asked.append(1), fits(*given))[1])
     on = nodes(a=20)
     told = admit([claim(f"s{at}", 30, first=float(at)) for at in range(1000)], on, on, NOW, 60.0)
-    assert not told.granted and len(told.waits) == 1000 and len(asked) <= 5
+    assert not told.admitted and len(told.waits) == 1000 and len(asked) <= 5
 
 
 def test_what_a_node_that_lies_about_its_room_has_left_is_never_below_nothing() -> None:

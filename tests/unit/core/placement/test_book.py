@@ -40,21 +40,21 @@ def waits(before: Claim, since: float, *, failed: bool = True) -> Claim:
 
 def test_an_attempt_that_failed_beside_free_nodes_is_wasted_once() -> None:
     cluster = Cluster(4)
-    cluster.book.put(A, tries(4), NOW)
+    cluster.book.store_claim(A, tries(4), NOW)
     for _ in range(3):  # the pass is repeated until the status is written
-        cluster.book.put(A, waits(tries(4), NOW + 60), NOW + 60)
-        cluster.book.put(A, tries(4), NOW + 60)
-    assert cluster.book.standing(A, NOW + 60) == (4, 4)
-    assert cluster.book.standing(Ref("InferenceService", "team-a", "other"), NOW + 60) == (4, 0)
-    assert cluster.book.standing(B, NOW + 60) == GOOD
-    assert cluster.book.standing(A, NOW + 60 + 4 * timing.MEMORY.total_seconds()) == GOOD
+        cluster.book.store_claim(A, waits(tries(4), NOW + 60), NOW + 60)
+        cluster.book.store_claim(A, tries(4), NOW + 60)
+    assert cluster.book.standing_of(A, NOW + 60) == (4, 4)
+    assert cluster.book.standing_of(Ref("InferenceService", "team-a", "other"), NOW + 60) == (4, 0)
+    assert cluster.book.standing_of(B, NOW + 60) == GOOD
+    assert cluster.book.standing_of(A, NOW + 60 + 4 * timing.MEMORY.total_seconds()) == GOOD
 
 
 def test_who_found_too_few_nodes_wastes_nothing() -> None:
     cluster = Cluster(3)
-    cluster.book.put(A, tries(4), NOW)
-    cluster.book.put(A, waits(tries(4), NOW + 60), NOW + 60)
-    assert cluster.book.standing(A, NOW + 60) == GOOD
+    cluster.book.store_claim(A, tries(4), NOW)
+    cluster.book.store_claim(A, waits(tries(4), NOW + 60), NOW + 60)
+    assert cluster.book.standing_of(A, NOW + 60) == GOOD
 
 
 def test_the_pods_that_lack_a_node_are_compared_with_the_free_nodes() -> None:
@@ -63,24 +63,24 @@ def test_the_pods_that_lack_a_node_are_compared_with_the_free_nodes() -> None:
     """
     cluster = Cluster(2)
     half = tries(4)._replace(missing=needs(2))
-    cluster.book.put(A, half, NOW)
-    cluster.book.put(A, waits(half, NOW + 60), NOW + 60)
-    assert cluster.book.standing(A, NOW + 60) > GOOD
+    cluster.book.store_claim(A, half, NOW)
+    cluster.book.store_claim(A, waits(half, NOW + 60), NOW + 60)
+    assert cluster.book.standing_of(A, NOW + 60) > GOOD
 
 
 def test_whose_pods_are_refused_wastes_the_promise_whatever_is_free() -> None:
     cluster = Cluster(0)
-    cluster.book.put(A, tries(4)._replace(refused=True), NOW)
+    cluster.book.store_claim(A, tries(4)._replace(refused=True), NOW)
     assert not keeps_promise(cluster.book.claims[A], NOW + 1, TIMEOUT), "and none from then on"
-    cluster.book.put(A, waits(tries(4), NOW + 60), NOW + 60)
-    assert cluster.book.standing(A, NOW + 60) > GOOD
+    cluster.book.store_claim(A, waits(tries(4), NOW + 60), NOW + 60)
+    assert cluster.book.standing_of(A, NOW + 60) > GOOD
 
 
 def test_an_attempt_of_twenty_minutes_counts_after_the_usual_time() -> None:
     cluster = Cluster(4)
     for second in range(0, 1200, 30):
-        cluster.book.put(A, tries(4), NOW + second)
-        assert (cluster.book.standing(A, NOW + second) > GOOD) == (60 <= second < 940)
+        cluster.book.store_claim(A, tries(4), NOW + second)
+        assert (cluster.book.standing_of(A, NOW + second) > GOOD) == (60 <= second < 940)
 
 
 def test_who_deletes_a_service_before_its_attempt_ends_gains_nothing() -> None:
@@ -90,17 +90,17 @@ def test_who_deletes_a_service_before_its_attempt_ends_gains_nothing() -> None:
     cluster = Cluster(4)
     for at in range(2):
         ref = Ref("InferenceService", "team-a", f"a{at}")
-        cluster.book.put(ref, tries(4, NOW + 50 * at, ref), NOW + 50 * at)
-        cluster.book.put(ref, None, NOW + 50 * at + 50, gone=True)
-    assert cluster.book.standing(A, NOW + 100)[0] >= 5
+        cluster.book.store_claim(ref, tries(4, NOW + 50 * at, ref), NOW + 50 * at)
+        cluster.book.store_claim(ref, None, NOW + 50 * at + 50, gone=True)
+    assert cluster.book.standing_of(A, NOW + 100)[0] >= 5
     edited = Cluster(4)
-    edited.book.put(A, tries(4), NOW)
-    edited.book.put(A, tries(4, NOW + 50), NOW + 50)
-    assert edited.book.standing(A, NOW + 50) > GOOD
+    edited.book.store_claim(A, tries(4), NOW)
+    edited.book.store_claim(A, tries(4, NOW + 50), NOW + 50)
+    assert edited.book.standing_of(A, NOW + 50) > GOOD
     placed = Cluster(4)
-    placed.book.put(A, tries(4), NOW)
-    placed.book.put(A, None, NOW + 50)
-    assert placed.book.standing(A, NOW + 50) == GOOD
+    placed.book.store_claim(A, tries(4), NOW)
+    placed.book.store_claim(A, None, NOW + 50)
+    assert placed.book.standing_of(A, NOW + 50) == GOOD
 
 
 def test_room_that_a_rollout_made_and_did_not_take_is_promised_no_longer() -> None:
@@ -110,21 +110,21 @@ def test_room_that_a_rollout_made_and_did_not_take_is_promised_no_longer() -> No
     cluster = Cluster(4)
     serves = tries(2)._replace(serves=True, since=0.0)
     for second in (0, 30, 59):
-        cluster.book.put(A, serves, NOW + second)
+        cluster.book.store_claim(A, serves, NOW + second)
         cluster.book.review(NOW + second)
         assert keeps_promise(cluster.book.claims[A], NOW + second, TIMEOUT)
     cluster.book.review(NOW + 60)
-    cluster.book.put(A, serves, NOW + 61)
+    cluster.book.store_claim(A, serves, NOW + 61)
     assert not keeps_promise(cluster.book.claims[A], NOW + 61, TIMEOUT)
-    assert cluster.book.standing(Ref("InferenceService", "team-a", "other"), NOW + 61) == GOOD, "others may start"
-    cluster.book.put(A, serves._replace(needs=needs(1)), NOW + 62)
+    assert cluster.book.standing_of(Ref("InferenceService", "team-a", "other"), NOW + 61) == GOOD, "others may start"
+    cluster.book.store_claim(A, serves._replace(needs=needs(1)), NOW + 62)
     assert keeps_promise(cluster.book.claims[A], NOW + 62, TIMEOUT), "a group was placed"
 
 
 def test_room_that_is_not_there_is_kept_for_a_service_that_serves_until_it_comes_back() -> None:
     cluster = Cluster(0)
     serves = tries(2)._replace(serves=True, since=0.0)
-    cluster.book.put(A, serves, NOW)
+    cluster.book.store_claim(A, serves, NOW)
     for second in range(0, 3600, 60):
         cluster.book.review(NOW + second)
     cluster.have(2)
@@ -136,7 +136,7 @@ def granted(*claims: Claim, free: int, second: float = 0.0) -> set[str]:
     """Return which gangs are admitted if this number of the four nodes is free."""
     all_nodes = nodes(a=4)
     left: dict[str, Node] = {name: all_nodes[name] for name in list(all_nodes)[:free]}
-    return {*admit(claims, all_nodes, left, datetime.fromtimestamp(NOW + second, UTC), TIMEOUT).granted}
+    return {*admit(claims, all_nodes, left, datetime.fromtimestamp(NOW + second, UTC), TIMEOUT).admitted}
 
 
 def wait(key: str, pods: int, first: float = NOW, **facts: object) -> Claim:

@@ -64,7 +64,7 @@ def test_an_edit_without_nodes_leaves_the_old_slice_as_it_is() -> None:
     an Event, and the status states which revision has been waiting since when.
     """
     world = serving()
-    pods = world.alive()
+    pods = world.living_pods()
     moved(world)
     plan = world.sync()
     status, reason, message = said(plan, "RolledOut")
@@ -76,7 +76,7 @@ def test_an_edit_without_nodes_leaves_the_old_slice_as_it_is() -> None:
     assert plan.status["components"]["decoder"]["rolloutHold"]["gate"] == "DoesNotFit"
     assert said(plan, "Ready")[0] == said(plan, "DecoderReady")[0] == "True"
     world.settle()
-    assert world.alive() == pods
+    assert world.living_pods() == pods
 
 
 def test_a_node_that_comes_lets_it_go_on() -> None:

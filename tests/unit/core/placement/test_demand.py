@@ -39,14 +39,14 @@ def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_node_expression_supports_every_operator(operator: str, key: str, values: tuple[str, ...], met: bool) -> None:
-    assert Expression(key, operator, values).met(LABELS) is met
+    assert Expression(key, operator, values).is_met(LABELS) is met
 
 
 def test_terms_are_alternatives_and_an_empty_term_is_met_by_none() -> None:
     found = demand(template(affinity=affinity({"matchFields": [expression("metadata.name", "In", "n1")]}, {})), True)
     first, empty = found.terms
-    assert first.met("n1", {}) and not first.met("n2", {})
-    assert not empty.met("n1", LABELS)
+    assert first.is_met("n1", {}) and not first.is_met("n2", {})
+    assert not empty.is_met("n1", LABELS)
 
 
 def test_labels_of_weights_are_left_out_where_the_gate_of_the_model_asks() -> None:
@@ -70,7 +70,7 @@ def test_labels_of_weights_are_left_out_where_the_gate_of_the_model_asks() -> No
     ],
 )  # fmt: skip
 def test_toleration_matches_taint(toleration: Toleration, tolerates: bool) -> None:
-    assert toleration.tolerates(Taint("gpu", "yes", "NoSchedule")) is tolerates
+    assert toleration.matches_taint(Taint("gpu", "yes", "NoSchedule")) is tolerates
 
 
 def test_a_taint_named_like_a_resource_keeps_nobody_away_who_asks_for_it() -> None:

@@ -105,7 +105,7 @@ def test_a_further_group_that_becomes_ready_during_a_freeze_counts_as_served(hol
     frozen(fleet, "")
     fleet.run(30)
     assert sets <= existing_sets(fleet)
-    assert recycles or (fleet.world.alive()[leader.name] == leader.uid and leader.ready and not leader.draining)
+    assert recycles or (fleet.world.living_pods()[leader.name] == leader.uid and leader.ready and not leader.draining)
 
 
 @pytest.mark.parametrize("hold", ["", "look"])
@@ -114,7 +114,7 @@ def test_a_service_that_first_serves_during_a_freeze_counts_as_served(hold: str)
     makes no difference: no group is released like a group of a service that has never served.
     """
     fleet = Fleet(shape := Movable(2, 1, 1, router=True), spare=0, seed=1)
-    fleet.until("created", lambda: len(fleet.world.alive(keys.ENGINE)) == shape.size)
+    fleet.until("created", lambda: len(fleet.world.living_pods(keys.ENGINE)) == shape.size)
     assert fleet.world.service.status["placement"]["anew"]
     frozen(fleet, hold)
     fleet.until("ready", lambda: all(map(fleet.serving, (keys.ENGINE, keys.DECODER))))

@@ -47,11 +47,11 @@ def test_new_groups_take_other_nodes() -> None:
 def test_a_group_keeps_the_nodes_with_which_it_was_created() -> None:
     one = world(8, ("n0",))
     one.settle()
-    there, pods = where(one), one.alive()
+    there, pods = where(one), one.living_pods()
     for avoided in ((), ("n1",), ("n5", "n6")):
         one.avoided = dict.fromkeys(avoided, "is avoided")
         one.settle()
-        assert (excluded(one), where(one), one.alive()) == ({0: "n0", 1: "n0"}, there, pods)
+        assert (excluded(one), where(one), one.living_pods()) == ({0: "n0", 1: "n0"}, there, pods)
 
 
 def test_a_group_that_is_added_excludes_what_is_avoided_then() -> None:

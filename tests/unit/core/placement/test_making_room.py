@@ -27,14 +27,14 @@ def with_other_nodes(shape: Shape = SHAPE) -> World:
 
 def test_nodes_that_others_hold_leave_the_old_slice_as_it_is() -> None:
     world = with_other_nodes()
-    pods, asked = world.alive(), list[Needs]()
+    pods, asked = world.living_pods(), list[Needs]()
     world.room = lambda needs: asked.append(needs) or TAKEN  # type: ignore[func-returns-value]
     moved(world)
     plan = world.sync()
     assert said(plan, "RolledOut")[:2] == ("False", "Checking") and plan.check and not plan.look, "checked last"
     world.settle()
     assert [(need.title, need.pods) for need in asked[-1]] == [("prefill", 2), ("prefill", 2), ("decode", 2), ("decode", 2)]
-    assert world.alive() == pods
+    assert world.living_pods() == pods
     plan = world.sync()
     status, reason, message = said(plan, "RolledOut")
     revision = plan.status["revision"].rpartition("→")[2]
@@ -85,9 +85,9 @@ def test_more_of_its_own_nodes_is_asked_for() -> None:
     written = SHAPE.service().spec.model_dump(by_alias=True, exclude_none=True)
     written["decoder"] |= {"runner": {"name": "engine", "resources": {"requests": {"cpu": "48"}}}}
     world.edit(parts.service(written))
-    pods = world.alive()
+    pods = world.living_pods()
     world.settle()
-    assert world.condition("RolledOut")["reason"] == "WaitingForRoom" and world.alive() == pods
+    assert world.condition("RolledOut")["reason"] == "WaitingForRoom" and world.living_pods() == pods
 
 
 @pytest.mark.parametrize("strategy", ["surge", "blueGreen"])
@@ -195,18 +195,18 @@ def test_a_frozen_service_that_waits_for_capacity_says_the_same_with_every_pass(
     thaw, the rollout continues.
     """
     world = waiting_for_capacity()
-    pods = world.alive()
+    pods = world.living_pods()
     world.edit(replace(world.service, annotations={keys.FREEZE: "drill"}))
     plan = world.settle()
     assert said(plan, "RolledOut")[1] == "Frozen" and not making_room.waited_for_capacity(plan.status)
-    assert plan.status["components"]["decoder"]["rolloutHold"]["gate"] == "Frozen" and world.alive() == pods
+    assert plan.status["components"]["decoder"]["rolloutHold"]["gate"] == "Frozen" and world.living_pods() == pods
     world.edit(replace(world.service, annotations={}))
     world.may_roll = True
     plan = world.settle()
     assert (
         said(plan, "RolledOut")[1] == "WaitingForRoom"
         and making_room.waited_for_capacity(plan.status)
-        and world.alive() == pods
+        and world.living_pods() == pods
     )
     world.room, world.checks = lambda _: "", _asked_anew(world)
     world.settle()
@@ -220,14 +220,14 @@ def test_room_that_is_lost_half_way(begun: bool) -> None:
     """
     shape = replace(SHAPE, size=1, engines=4, decoders=4)
     world = with_other_nodes(shape)
-    before = world.alive()
+    before = world.living_pods()
     _decoders_elsewhere(world, shape)
-    while not (_new(world) if begun else len(world.alive()) < len(before)):
+    while not (_new(world) if begun else len(world.living_pods()) < len(before)):
         world.run(1)
     world.room, world.checks = lambda _: TAKEN, _asked_anew(world)
     world.settle()
     assert world.condition("RolledOut")["reason"] == ("Complete" if begun else "WaitingForRoom")
-    assert len(world.alive()) == 9 and bool(_new(world)) == begun
+    assert len(world.living_pods()) == 9 and bool(_new(world)) == begun
 
 
 @pytest.mark.parametrize("strategy", ["", "recreate"])
@@ -249,12 +249,12 @@ def test_a_pod_that_happens_to_end_is_no_reason_not_to_look() -> None:
     shape = replace(SHAPE, size=1, engines=4, decoders=4, strategy="recreate")
     world = with_other_nodes(shape)
     world.room = lambda _: TAKEN
-    world.lose(next(name for name in world.alive(keys.DECODER)))
-    pods = world.alive()
+    world.lose(next(name for name in world.living_pods(keys.DECODER)))
+    pods = world.living_pods()
     _decoders_elsewhere(world, shape)
     world.settle()
     assert world.condition("RolledOut")["reason"] == "WaitingForRoom"
-    assert pods.items() <= world.alive().items()
+    assert pods.items() <= world.living_pods().items()
 
 
 def _asked_anew(world: World) -> dict[str, str]:

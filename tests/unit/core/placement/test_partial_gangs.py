@@ -145,7 +145,7 @@ def test_odd_words_of_others_in_the_status_stop_nothing(group: dict[str, object]
 def test_who_serves_stays_whatever_its_number(
     served: tuple[int, ...], placed: tuple[int, ...], order: tuple[int, ...]
 ) -> None:
-    told = PLACED._replace(served={"engine": frozenset(served)}, placed={"engine": frozenset(placed)})
+    told = PLACED._replace(served={"engine": frozenset(served)}, placed_groups={"engine": frozenset(placed)})
     assert served_first(told, "engine", (0, 1, 2)) == order
 
 
@@ -160,10 +160,10 @@ def test_the_groups_that_are_named_are_those_that_go() -> None:
     stay = {pod.uid for pod in world.pods.values() if (role(pod), pod.group) != ("engine", 0)}
     world.turn = world.turn._replace(gives_way=frozenset({("engine", 1)}))
     world.run(2)
-    assert len(world.alive()) == 6, "a decision about other groups has no effect"
+    assert len(world.living_pods()) == 6, "a decision about other groups has no effect"
     world.turn = world.turn._replace(gives_way=found.goes)
     world.run(4)
-    assert {*world.alive().values()} == stay and world.service.status["placement"]["waiting"] == {"engine": 1}
+    assert {*world.living_pods().values()} == stay and world.service.status["placement"]["waiting"] == {"engine": 1}
     assert not world.service.status["placement"]["anew"]
 
 

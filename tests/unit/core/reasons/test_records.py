@@ -44,7 +44,7 @@ def test_reason_record_has_conditions_meaning_and_remedy(name: str, record: Reas
     """
     assert name == re.sub(r"(?<=[a-z])(?=[A-Z])", "_", record.word).upper()
     assert record.of and set(record.of) <= {*ORDER, ANOTHER, COMPLETE, NODES_AGREE, POD}
-    assert record.meaning and (record.good or record.remedy)
+    assert record.meaning and (record.is_good or record.remedy)
     assert not record.router_remedy or record.printed
     assert all("|" not in text and "\n" not in text for text in (record.meaning, record.remedy, record.see))
 
@@ -64,7 +64,7 @@ def test_values_of_reason_record_are_consistent(name: str, record: ReasonRecord)
     warning Event is not Current, and a good reason is Current.
     """
     assert isinstance(record.kstatus, Kstatus)
-    if record.good:
+    if record.is_good:
         assert record.kstatus is Kstatus.CURRENT
         assert not (record.passing or record.loud or record.printed or record.stage)
     if record.passing or record.on_its_way or record.state in (State.STARTING, State.HELD):
@@ -97,7 +97,7 @@ def test_a_reason_is_its_word_where_it_is_written() -> None:
 def test_a_word_of_kubernetes_without_a_record_calls_for_a_person() -> None:
     unknown = record_of("OutOfcpu")
     assert unknown == "OutOfcpu" and unknown.state is State.BROKEN and unknown.gravity == ORDINARY
-    assert not (unknown.passing or unknown.loud or unknown.passes or unknown.moves or unknown.stage)
+    assert not (unknown.passing or unknown.loud or unknown.passes or unknown.is_in_progress or unknown.stage)
 
 
 def test_the_gravest_reasons_come_first() -> None:
@@ -115,8 +115,8 @@ def test_every_stage_of_a_rollout_but_the_first_has_reasons_that_stop_there() ->
     condition RolledOut means that the inputs are not valid.
     """
     assert {record.stage for record in REASONS.values()} - {None} == set(RolloutStage) - {RolloutStage.VALID}
-    assert [stage.number for stage in RolloutStage] == [*range(len(RolloutStage))] and State.BROKEN.order == 0
-    moves = {str(record) for record in REASONS.values() if record.moves}
+    assert [stage.number for stage in RolloutStage] == [*range(len(RolloutStage))] and State.BROKEN.sort_position == 0
+    moves = {str(record) for record in REASONS.values() if record.is_in_progress}
     assert moves == {"Checking", "Progressing", "PullingImages", "RollingOut", "RetiringOldSlice"}
 
 

@@ -264,7 +264,7 @@ def test_a_group_that_fails_before_the_first_decision_is_not_given_up() -> None:
     world = Demanded(**spec("Apply", role={"minReplicas": 1, "maxReplicas": 9}))
     world.children["RoleScale", "svc-decoder"].manifest["spec"]["replicas"] = 3  # as it was created
     world.settle()
-    lost = next(name for name in world.alive("decoder"))
+    lost = next(name for name in world.living_pods("decoder"))
     world.lose(lost)
     task = world.sync().demand
     assert task is not None and task.asked[1] == 3

@@ -94,7 +94,7 @@ def test_no_group_is_removed_while_another_recovers_and_groups_are_still_added()
     world.children["RoleScale", "svc-decoder"].manifest["spec"]["replicas"] = 3  # as it was created
     world.settle()
     world.decide()
-    world.lose(next(iter(world.alive("decoder"))))
+    world.lose(next(iter(world.living_pods("decoder"))))
     seen = set[str]()
     for _ in range(40):
         plan = world.sync()

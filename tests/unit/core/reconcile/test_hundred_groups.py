@@ -62,7 +62,7 @@ class Fleet(World):
     def groups(self) -> dict[int, dict[str, str]]:
         """Return the UIDs of the engine's pods by name, for each group number."""
         found: dict[int, dict[str, str]] = {}
-        for name, uid in self.alive("engine").items():
+        for name, uid in self.living_pods("engine").items():
             found.setdefault(int(self.pods[name].labels[keys.GROUP_INDEX]), {})[name] = uid
         return found
 

@@ -22,7 +22,7 @@ def test_a_pass_bears_any_duration(text: str) -> None:
     world = Demanded(**found)
     world.decide()
     world.settle()
-    assert world.alive("engine") and world.alive("decoder")
+    assert world.living_pods("engine") and world.living_pods("decoder")
     said = world.condition("Advice").get("message", "") if world.condition("Advice") else ""
     assert ("hangTimeout" in said) == (text != "5s"), said
     assert (f"spec.scalingPolicy.demand.coolDown is {text}" in said) == (text in ("99999999999h", LONG)), said

@@ -18,4 +18,4 @@ def test_a_pass_decides_about_pods_whose_component_is_gone(gone: dict[str, int])
     world.edit(after.service(), deps=after.deps())
     world.sync()
     world.settle()
-    assert len(world.alive()) == after.pods
+    assert len(world.living_pods()) == after.pods

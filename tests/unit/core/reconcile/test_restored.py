@@ -100,7 +100,7 @@ def test_objects_that_the_backup_restores_later_are_deleted_as_well() -> None:
     world.run(10)
     world.children |= late
     world.settle()
-    assert old not in sets(world) and len(world.alive("engine")) == 4
+    assert old not in sets(world) and len(world.living_pods("engine")) == 4
 
 
 def test_what_serves_under_an_older_operator_is_not_restarted() -> None:
@@ -110,13 +110,13 @@ def test_what_serves_under_an_older_operator_is_not_restarted() -> None:
     world = settled(Shape(size=2))
     (old,) = sets(world)
     world.service = replace(world.service, namespace="copy")
-    pods = world.alive("engine")
+    pods = world.living_pods("engine")
     world.settle()
-    assert sets(world) == {old} and world.alive("engine") == pods
+    assert sets(world) == {old} and world.living_pods("engine") == pods
     assert f"revision {old} was made in namespace team, and its pods contact the ranks there" in advice(world)
     world.children["ControllerRevision", f"svc-{old}"].owner = ""  # somebody removed the owner
     world.settle()
-    assert world.alive("engine") == pods
+    assert world.living_pods("engine") == pods
 
 
 def test_a_revision_with_an_address_that_a_user_wrote_is_not_taken_for_a_copy() -> None:
@@ -125,10 +125,10 @@ def test_a_revision_with_an_address_that_a_user_wrote_is_not_taken_for_a_copy() 
     world = World(service, Shape(size=1, router=False).deps(), 3)
     world.settle()
     (old,) = sets(world)
-    pods = world.alive()
+    pods = world.living_pods()
     restored(world)
     world.settle()
-    assert sets(world) == {old} and len(world.alive()) == len(pods)
+    assert sets(world) == {old} and len(world.living_pods()) == len(pods)
 
 
 @pytest.mark.parametrize("namespace", ["team", "copy"])
@@ -151,7 +151,7 @@ def test_the_number_of_groups_survives_a_restore(namespace: str, pods: bool) -> 
         world.pods.clear()
     world.settle()
     assert world.children[scale].manifest["spec"]["replicas"] == 2
-    assert len(world.alive("engine")) == 4
+    assert len(world.living_pods("engine")) == 4
 
 
 def test_a_new_role_scale_stays_within_its_bounds() -> None:
@@ -160,7 +160,7 @@ def test_a_new_role_scale_stays_within_its_bounds() -> None:
     world.edit(scaled.service())
     world.settle()
     assert world.children["RoleScale", "svc-engine"].manifest["spec"]["replicas"] == 2
-    assert len(world.alive()) == 2
+    assert len(world.living_pods()) == 2
 
 
 def test_a_role_without_groups_begins_with_its_minimum() -> None:

@@ -42,7 +42,7 @@ class Sleeper(Demanded):
 
     def numbers(self) -> tuple[int, int]:
         """Return the numbers of the prefill and of the decode groups."""
-        return len(self.alive("engine")), len(self.alive("decoder"))
+        return len(self.living_pods("engine")), len(self.living_pods("decoder"))
 
     def scales(self) -> tuple[int, int]:
         """Return the numbers in the RoleScales of prefill and decode."""

@@ -27,12 +27,12 @@ def test_slices_have_every_pod_and_what_counts_is_our_own() -> None:
     found = snapshot(ours(LEADERS), ours(WORKERS))
     assert list(found.slices) == ["r0", "r1"]
     assert [one.name for one in found.pods] == ["mine"]
-    assert found.started("r1") and not found.started("r0") and not found.started("never")
+    assert found.has_engines("r1") and not found.has_engines("r0") and not found.has_engines("never")
 
 
 def test_a_revision_is_made_while_any_stateful_set_of_it_is_left() -> None:
-    assert snapshot(ours(WORKERS)).made("r1") and not snapshot(ours(ROUTER), ours(BUDGET)).made("r1")
-    assert not snapshot(ours(LEADERS)).made("r0"), "pods alone do not make a revision"
+    assert snapshot(ours(WORKERS)).has_statefulset("r1") and not snapshot(ours(ROUTER), ours(BUDGET)).has_statefulset("r1")
+    assert not snapshot(ours(LEADERS)).has_statefulset("r0"), "pods alone do not make a revision"
 
 
 def test_revisions_and_their_inputs_stand_in_their_order() -> None:

@@ -78,10 +78,10 @@ def test_wrong_shapes_in_a_pod_spec_are_a_condition() -> None:
 
 def test_a_router_that_cannot_be_made_leaves_the_one_that_runs() -> None:
     world = settled(Shape())
-    pods, url = world.alive(), world.service.status["url"]
+    pods, url = world.living_pods(), world.service.status["url"]
     world.edit(parts.service(engine={}, router={"runner": {"args": "--x"}}))
     world.settle()
-    assert (world.alive(), world.service.status["url"]) == (pods, url)
+    assert (world.living_pods(), world.service.status["url"]) == (pods, url)
     assert world.condition("RouterReady")["reason"] == "InvalidPod"
 
 
@@ -110,7 +110,7 @@ def test_repairs_go_on_while_the_runtime_is_gone() -> None:
     lost = world.children.pop(key)
     world.settle()
     assert world.children[key].hash == lost.hash
-    assert len(world.alive()) == shape.pods
+    assert len(world.living_pods()) == shape.pods
 
 
 def test_a_group_whose_leaders_set_is_deleted_is_replaced_from_what_is_stored() -> None:
@@ -126,7 +126,7 @@ def test_a_group_whose_leaders_set_is_deleted_is_replaced_from_what_is_stored() 
     for lost, new in zip((leader, worker), pair, strict=True):
         text = json.dumps(lost.manifest["spec"]).replace(f'"{keys.GROUP_INDEX}": "0"', f'"{keys.GROUP_INDEX}": "1"')
         assert json.loads(text) == new.manifest["spec"]
-    assert len(world.alive()) == shape.pods
+    assert len(world.living_pods()) == shape.pods
 
 
 def test_drift_is_repaired_and_what_the_server_rewrites_is_not_drift() -> None:
@@ -275,7 +275,7 @@ def test_zero_replicas_of_a_router_and_of_engines() -> None:
     for engine, router in (({"minReplicas": 0}, {}), ({}, {"minReplicas": 0})):
         world = World(parts.service(engine=engine, router=router), Shape(size=1).deps(), 1)
         world.settle()
-        assert len(world.alive()) == 1
+        assert len(world.living_pods()) == 1
         assert conditions(world.sync())["Ready"] == ("False", "ScaledToZero")
 
 

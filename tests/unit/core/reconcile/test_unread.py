@@ -48,8 +48,8 @@ def test_no_pod_is_taken_for_one_of_a_lost_node() -> None:
     terminating pod by force.
     """
     service, observed = Shape().service(), Observed()
-    assert Snapshot(service, Deps(), observed, START).lost("n")
-    assert not Snapshot(service, unread(Deps()), observed, START).lost("n")
+    assert Snapshot(service, Deps(), observed, START).is_node_lost("n")
+    assert not Snapshot(service, unread(Deps()), observed, START).is_node_lost("n")
 
 
 @pytest.mark.parametrize(
@@ -91,6 +91,6 @@ def test_a_runtime_is_chosen_as_if_accelerators_were_there() -> None:
     service = parts.service({"model": {"name": "tiny"}, "engine": {}})
     deps = parts.deps(parts.model(modelFormat={"name": "safetensors"}), runtime)
     seen = profile_of(next(iter(deps.models.values())), True, deps.well_known)  # type: ignore[arg-type]
-    assert select(service, seen, deps).best is None
-    chosen = select(service, seen, unread(deps)).best
+    assert select(service, seen, deps).selected_runtime is None
+    chosen = select(service, seen, unread(deps)).selected_runtime
     assert chosen is not None and chosen.name == "only"

@@ -93,7 +93,7 @@ def step(one: World, seconds: float = 5) -> Plan:
 def at_zero(one: ZeroWorld) -> ZeroWorld:
     scale(one, 0)
     one.settle()
-    assert answered(one) and not one.alive("engine")
+    assert answered(one) and not one.living_pods("engine")
     return one
 
 
@@ -108,7 +108,7 @@ def test_the_service_leads_to_registries_only_while_no_engine_gets_requests(deco
         step(one)
         assert not (could and answered(one)), "a request would get 503 although an engine could serve it"
     one.settle()
-    assert answered(one) and len(one.alive("router")) == 2 and one.condition("Ready")["reason"] == "ScaledToZero"
+    assert answered(one) and len(one.living_pods("router")) == 2 and one.condition("Ready")["reason"] == "ScaledToZero"
     scale(one, 1)
     for _ in range(60):
         could = can_serve(one)
@@ -122,7 +122,7 @@ def test_one_role_at_zero_is_enough() -> None:
     one = world()
     one.children["RoleScale", "svc-decoder"].manifest["spec"]["replicas"] = 0
     one.settle()
-    assert answered(one) and len(one.alive("engine")) == 2
+    assert answered(one) and len(one.living_pods("engine")) == 2
 
 
 def test_without_a_registry_the_service_stays_as_it_is() -> None:
@@ -187,13 +187,13 @@ def test_an_autoscaler_that_goes_back_to_zero_at_once_stops_no_start() -> None:
     scale(one, 0)
     for _ in range(25):
         step(one)
-    assert len(one.alive("engine")) == 2 and one.condition("Ready")["status"] == "True"
+    assert len(one.living_pods("engine")) == 2 and one.condition("Ready")["status"] == "True"
     said = sync(one.service, one.deps, one.observed(), one.now).status["conditions"]
     advice = next(told["message"] for told in said if told["type"] == "Advice")
     assert "RoleScale svc-engine asks for 0 groups, and 2 are kept until" in advice
     one.now += timedelta(seconds=900)
     one.settle()
-    assert answered(one) and not one.alive("engine") and asked(one) == {"engine": 0, "decoder": 0}
+    assert answered(one) and not one.living_pods("engine") and asked(one) == {"engine": 0, "decoder": 0}
 
 
 @pytest.mark.parametrize("note", [keys.FREEZE, keys.OBSERVE])

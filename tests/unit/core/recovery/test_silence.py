@@ -98,7 +98,7 @@ def test_the_last_leader_is_recycled_if_requests_fail() -> None:
 def test_a_leader_whose_only_neighbour_is_not_ready_is_the_last() -> None:
     alone = [groups()[0], *groups(3)[1:]]
     down = [alone[0], unready(alone[1]), unready(alone[2])]
-    known = {**RECORDS, "g-1": RECORDS["g-1"].to(rec.STARTING, NOW), "g-2": RECORDS["g-2"].to(rec.STARTING, NOW)}
+    known = {**RECORDS, "g-1": RECORDS["g-1"].in_phase(rec.STARTING, NOW), "g-2": RECORDS["g-2"].in_phase(rec.STARTING, NOW)}
     assert "no other group of its role works" in go(down, SINCE + 60, known).note
 
 
@@ -121,7 +121,7 @@ def test_half_of_a_role_is_a_fault_that_recycles_nobody() -> None:
 
 def test_a_silent_leader_that_is_not_ready_has_waited_since_its_silence() -> None:
     down = [unready(groups()[0]), groups()[1]]
-    before = {**RECORDS, "g-0": RECORDS["g-0"].to(rec.NOT_READY, NOW + timedelta(seconds=SINCE + 55))}
+    before = {**RECORDS, "g-0": RECORDS["g-0"].in_phase(rec.NOT_READY, NOW + timedelta(seconds=SINCE + 55))}
     assert go(down, SINCE + 59, before).record.phase == rec.NOT_READY
     assert go(down, SINCE + 60, before).record.phase == rec.RECYCLING
     observed = PLAIN._replace(silence=False)

@@ -140,7 +140,7 @@ def test_parts_are_added_when_they_become_known_and_never_change() -> None:
 def test_an_interruption_of_readiness_is_no_start() -> None:
     first = with_start(group(pod()), BEFORE, RECORD, None, T0 + timedelta(seconds=61))
     assert with_start(group(pod(ready=200)), first, first, SEEN, T0 + timedelta(seconds=201)) == first
-    unready = RECORD.to(NOT_READY, T0)
+    unready = RECORD.in_phase(NOT_READY, T0)
     assert with_start(group(pod()), BEFORE, unready, SEEN, T0 + timedelta(seconds=61)) == unready
 
 

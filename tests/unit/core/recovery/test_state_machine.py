@@ -127,7 +127,7 @@ def test_a_leader_without_a_probe_goes_with_its_group_when_ranks_did_not_start_a
     waits = go(mixed, too_early).record
     assert waits.phase == rec.RESTARTING
     record = go(mixed, waits, later=60).record
-    assert (record.phase, record.members) == (rec.RECYCLING, mixed.marks())
+    assert (record.phase, record.members) == (rec.RECYCLING, mixed.start_marks())
     assert go(mixed, record, later=61).record == record, "its readiness does not matter"
     older = go(group(pod(0), pod(1, restarts=2)), replace(waits, since=rfc3339(NOW)), later=60).record
     assert (older.phase, older.members) == (rec.RECYCLING, too_early.members), "a rank that is newer than the record stays"
@@ -206,7 +206,7 @@ def test_what_happens_before_a_group_was_ready_is_its_boot() -> None:
     step = go(booting, NEW)
     assert (step.record.phase, step.record.failure, step.again) == (rec.STARTING, None, PLAIN.start)
     late = go(booting, step.record, later=PLAIN.start).record
-    assert (late.phase, late.members) == (rec.RECYCLING, booting.marks())
+    assert (late.phase, late.members) == (rec.RECYCLING, booting.start_marks())
     assert late.failure and late.failure["exitCode"] == 1, "the last termination is more exact than the time limit"
     assert go(group(pod(0, node="", ready=False), pod(1, node="")), NEW, later=99999).record.phase == rec.PENDING
 
@@ -216,13 +216,13 @@ def test_a_group_that_gets_ready_while_it_is_to_be_recycled_for_being_late_is_re
     assert late.phase == rec.RECYCLING
     assert go(WHOLE, late, later=99999).record == late, "a running container proves nothing"
     record = go(group(pod(0, probed=True), pod(1)), late, later=99999).record
-    assert (record.phase, record.incarnation, record.members) == (rec.READY, 1, WHOLE.marks())
+    assert (record.phase, record.incarnation, record.members) == (rec.READY, 1, WHOLE.start_marks())
 
 
 def test_pods_of_a_drifted_template_go_with_their_group() -> None:
     new = group(pod(0, "0new"), pod(1, "1new"), drifted=frozenset({"1new"}))
     record = go(new, replace(READY, phase=rec.STARTING)).record
-    assert (record.phase, record.members) == (rec.RECYCLING, new.marks())
+    assert (record.phase, record.members) == (rec.RECYCLING, new.start_marks())
     assert record.failure and record.failure["reason"] == "TemplateDrift"
     assert go(new, record).record == record, "the readiness of its leader does not matter"
     same = WHOLE._replace(drifted=frozenset({pod(1).uid}))
@@ -274,9 +274,9 @@ def test_a_record_survives_the_status() -> None:
 def test_a_clock_that_was_set_back_begins_every_wait_anew() -> None:
     ahead = rfc3339(NOW + timedelta(hours=1))
     record = replace(READY, since=ahead, ready_since=ahead, recycled_at=ahead)
-    now = record.believed(NOW)
+    now = record.without_future_times(NOW)
     assert (now.since, now.ready_since, now.recycled_at) == (rfc3339(NOW),) * 3
-    assert now.believed(NOW) is now and READY.believed(NOW) is READY
+    assert now.without_future_times(NOW) is now and READY.without_future_times(NOW) is READY
 
 
 def held(*running: bool, **more: Any) -> Group:
@@ -325,7 +325,7 @@ def test_restored_pods_that_contact_another_namespace_go_before_their_first_star
     assert go(WHOLE._replace(drifted=both), NEW).record.incarnation == 1
     copied = WHOLE._replace(drifted=both, copied=True)
     record = go(copied, NEW).record
-    assert (record.phase, record.incarnation, record.members) == (rec.RECYCLING, 0, WHOLE.marks())
+    assert (record.phase, record.incarnation, record.members) == (rec.RECYCLING, 0, WHOLE.start_marks())
     assert record.failure and record.failure["reason"] == "TemplateDrift"
     unsettled = go(copied._replace(drifted=frozenset(), settled=False), NEW).record
     assert (unsettled.phase, unsettled.incarnation) == (rec.STARTING, 0), "its StatefulSet would create the same pods"

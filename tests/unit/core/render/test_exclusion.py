@@ -68,7 +68,7 @@ def test_the_demand_without_nodes_is_that_of_the_stamped_pod(terms: list[dict[st
     for name in ("n1", "n2", "n7", "n8"):
         for labels in ({"zone": "b"}, {}):
             here = plain.without(("n1", "n2"))
-            said, wanted = (any(term.met(name, labels) for term in each.terms) for each in (here, stamped))
+            said, wanted = (any(term.is_met(name, labels) for term in each.terms) for each in (here, stamped))
             assert said == wanted, (name, labels)
             assert not (said and name in ("n1", "n2"))
 

@@ -60,7 +60,7 @@ def test_a_lifecycle_is_safe_and_what_is_odd_is_said(name: str, text: str) -> No
     service = parts.service(engine={"lifecycle": {name: text}})
     found, said = policy(service, None, "engine"), list(durations.advice(service, None))
     assert found.hang >= 1 and found.start >= 1 and 0 <= found.self_heal <= quantity.LONGEST
-    odd = text not in ("5s", *(["0s", "1ns"] if not durations.LIFECYCLE[name].least else []))
+    odd = text not in ("5s", *(["0s", "1ns"] if not durations.LIFECYCLE[name].minimum else []))
     assert [one.startswith(f"spec.engine.lifecycle.{name} is {text}") for one in said] == [True] * odd
     if text == "0s":
         assert (found.hang, found.start) == (HANG, START)

@@ -72,7 +72,7 @@ def test_with_agents_lora_weights_have_directories_of_their_own() -> None:
     spec = data["workloads"]["engine"]["leader"]["spec"]["template"]["spec"]
     assert [one["hostPath"]["path"] for one in spec["volumes"]] == [f"/models/.ome/{MODEL_DIR}", f"/weights/.ome/{LORA_DIR}"]
     assert [one["mountPath"] for one in spec["containers"][0]["volumeMounts"]] == ["/models/tiny", "/weights/poet"]
-    assert choice.held is not None and choice.held.have == 1, "only b has the model and the weights"
+    assert choice.held is not None and choice.held.ready_nodes == 1, "only b has the model and the weights"
 
 
 MODEL_DIR, LORA_DIR = (weights(one).digest for one in (parts.model(), weight()))

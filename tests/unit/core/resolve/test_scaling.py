@@ -100,11 +100,11 @@ def test_a_claim_needs_no_node_and_another_namespaces_is_refused() -> None:
 )
 def test_availability_counts_nodes_that_groups_need(groups: list[tuple[int, int]], need: int) -> None:
     found = availability([identity("hf://a/b")], groups, parts.deps(parts.model(), nodes=4))
-    assert (found.have, found.need, found.enough) == (4, need, need <= 4)
+    assert (found.ready_nodes, found.need, found.has_enough_nodes) == (4, need, need <= 4)
 
 
 def test_weights_on_claim_are_available_on_all_nodes() -> None:
-    assert availability([identity("pvc://weights")], [(9, 9)], parts.deps()).enough
+    assert availability([identity("pvc://weights")], [(9, 9)], parts.deps()).has_enough_nodes
 
 
 def counts(above: dict[str, Any], below: dict[str, Any] | None = None, scaler: str = "") -> Any:
@@ -115,7 +115,7 @@ def counts(above: dict[str, Any], below: dict[str, Any] | None = None, scaler: s
 
 def test_one_group_and_no_autoscaler_unless_asked_for() -> None:
     found = counts({})
-    assert (found.low, found.high, found.scaled, found.scaler) == (1, 1, False, "")
+    assert (found.low, found.high, found.is_scaled, found.scaler) == (1, 1, False, "")
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_a_budget_of_the_service_replaces_the_runtimes_whichever_kind_it_is() ->
 )
 def test_an_autoscaler_wants_a_class_or_a_metric_that_it_can_read(engine: Any, scaled: bool, autoscaled: bool) -> None:
     found = counts(engine)
-    assert (found.scaled, found.autoscaled) == (scaled, autoscaled)
+    assert (found.is_scaled, found.autoscaled) == (scaled, autoscaled)
 
 
 def test_the_annotation_of_ome_is_a_class() -> None:
@@ -164,8 +164,8 @@ def test_the_annotation_of_ome_is_a_class() -> None:
 
 
 def test_scaler_depends_on_policy_and_default() -> None:
-    assert counts({"maxReplicas": 2}).scaled
-    assert not counts({"maxReplicas": 2, "autoscaler": {"class": "None"}}).scaled
-    assert counts({"autoscaler": {"class": "External"}}).scaled
+    assert counts({"maxReplicas": 2}).is_scaled
+    assert not counts({"maxReplicas": 2, "autoscaler": {"class": "None"}}).is_scaled
+    assert counts({"autoscaler": {"class": "External"}}).is_scaled
     assert counts({}, None, "keda").scaler == "keda"
     assert counts({"autoscaler": {"class": "HPA"}}, None, "keda").scaler == "hpa"

@@ -89,12 +89,12 @@ def test_a_router_that_is_new_has_no_account_yet() -> None:
 
 def test_a_refusal_keeps_what_serves_and_another_router_is_another_question() -> None:
     world = serving()
-    pods = world.alive()
+    pods = world.living_pods()
     world.verdict = lambda _: "router pod: no"
     edited(world, replace(SHAPE, image="b"))
     key = check(world).revision
     world.settle()
-    assert world.alive() == pods
+    assert world.living_pods() == pods
     assert condition(world.sync(), "RolledOut")[0] == "DryRunRefused"
     spec = {**world.service.spec.model_dump(by_alias=True, exclude_none=True), "router": {"labels": {"a": "b"}}}
     world.edit(replace(world.service, spec=type(world.service.spec).model_validate(spec)))

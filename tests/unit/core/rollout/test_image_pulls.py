@@ -34,11 +34,11 @@ def pulling(shape: Shape = SHAPE) -> PullingWorld:
 
 def _while_all_serve(world: PullingWorld) -> Iterator[None]:
     """Run passes until a pod of the service ends."""
-    pods = world.alive()
+    pods = world.living_pods()
     for _ in range(200):
         yield
         world.run(1)
-        if world.alive() != pods:
+        if world.living_pods() != pods:
             return
     pytest.fail("the rollout does not begin")
 
@@ -49,10 +49,10 @@ def advice(world: PullingWorld) -> str:
 
 def test_the_groups_serve_until_every_node_has_the_image() -> None:
     world = serving(SHAPE)
-    pods, occupied = world.alive(), {pod.node for pod in world.pods.values() if pod.node}
+    pods, occupied = world.living_pods(), {pod.node for pod in world.pods.values() if pod.node}
     world.rolls_to(AFTER)
     while not world.jobs() or world.condition("RolledOut")["reason"] == "PullingImages":
-        assert world.alive() == pods
+        assert world.living_pods() == pods
         assert world.condition("Ready")["status"] == "True"
         world.run(1)
     assert {node(live.manifest) for live in world.jobs()} == occupied and len(occupied) == PODS
@@ -230,13 +230,13 @@ def test_a_service_keeps_its_turn_while_it_pulls_and_pulls_nothing_before() -> N
 
 def test_a_restart_of_the_operator_neither_pulls_again_nor_waits_longer() -> None:
     world = pulling()
-    pods, began = world.alive(), world.now
+    pods, began = world.living_pods(), world.now
     names = {live.key for live in world.jobs()}
     for _ in _while_all_serve(world):
         if world.chance.random() < 0.2:
             world.restart()  # the next pass repeats the dry run
         assert {live.key for live in world.jobs()} == names
-    assert world.alive() != pods and world.now - began < timedelta(seconds=TIMEOUT + 60)
+    assert world.living_pods() != pods and world.now - began < timedelta(seconds=TIMEOUT + 60)
 
 
 def test_only_nodes_that_take_the_new_pods_get_the_image() -> None:

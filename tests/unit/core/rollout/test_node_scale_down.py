@@ -36,12 +36,12 @@ def test_it_is_off_unless_somebody_asks_for_it() -> None:
 
 def test_a_change_restarts_no_pod_and_makes_no_revision() -> None:
     found = world()
-    pods, revisions = found.alive(), sets(found)
+    pods, revisions = found.living_pods(), sets(found)
     for value, wanted in (("Forbid", MARKED), ("Allow", {}), ("Forbid", MARKED)):
         found.edit(parts.service(engine={"nodeScaleDown": value}, router={}))
         found.settle()
         assert notes(found, "engine") == [wanted, wanted], value
-        assert found.alive() == pods and sets(found) == revisions
+        assert found.living_pods() == pods and sets(found) == revisions
         assert len([key for key in found.children if key[0] == "ControllerRevision"]) == 1
 
 

@@ -86,16 +86,16 @@ def test_new_inputs_are_recorded_while_pinned_or_paused() -> None:
         world.edit(shape.service(), Shape(image="b").deps())
         world.settle()
         assert numbers(world) == [1, 2]
-        assert len(world.alive()) == Shape().pods
+        assert len(world.living_pods()) == Shape().pods
 
 
 def test_a_revision_that_is_too_large_is_refused_and_the_old_one_lives_on() -> None:
     world = rolled("a")
-    pods = world.alive()
+    pods = world.living_pods()
     template = "x" * (revisions.SIZE_LIMIT + 1)
     engine = {"runner": {"args": [template]}}
     world.edit(parts.service(engine=engine, router={}))
     world.settle()
     assert world.condition("EngineReady")["reason"] == "RevisionTooLarge"
-    assert world.alive() == pods
+    assert world.living_pods() == pods
     assert numbers(world) == [1]

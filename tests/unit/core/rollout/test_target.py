@@ -47,8 +47,8 @@ def test_the_pin_or_the_newest_unless_it_was_rejected(aim: TargetRevision, revis
 
 
 def test_only_what_is_taken_from_the_store_does_not_depend_on_today() -> None:
-    assert not to().named and not to("x").named
-    assert to("b").named and to("c").named and to(rejected=(FAILED,)).named
+    assert not to().is_named and not to("x").is_named
+    assert to("b").is_named and to("c").is_named and to(rejected=(FAILED,)).is_named
 
 
 def test_an_unknown_pin_is_told_with_what_is_kept() -> None:
@@ -63,8 +63,8 @@ def test_rejections_end_with_an_edit_or_a_request_and_not_by_themselves() -> Non
 
 
 def test_whatever_may_be_named_later_is_kept() -> None:
-    assert to("b", rejected=(FAILED,)).used == {"a", "b", "c"}
-    assert to(whole="").used == {"c"}
+    assert to("b", rejected=(FAILED,)).used_revisions == {"a", "b", "c"}
+    assert to(whole="").used_revisions == {"c"}
 
 
 # --- complete passes ---------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ IGNORES = {keys.LINT_IGNORE: "flag-removed"}
 
 def test_what_would_end_on_every_gpu_is_not_rolled_out_and_what_serves_goes_on() -> None:
     found = world(GOOD)
-    pods, url = found.alive(), found.service.status["url"]
+    pods, url = found.living_pods(), found.service.status["url"]
     edited(found, BAD)
     said = found.condition("RolledOut")
     assert refused(found) and said["status"] == "False"
@@ -36,7 +36,7 @@ def test_what_would_end_on_every_gpu_is_not_rolled_out_and_what_serves_goes_on()
     assert "write --moe-a2a-backend deepep" in said["message"], "the message contains the fix"
     assert "ClusterServingRuntime rt: spec.engineConfig.runner.args" in said["message"], "the message contains the field"
     assert f"{keys.LINT_IGNORE}: flag-removed" in said["message"], "the message contains the alternative"
-    assert found.alive() == pods and revisions(found) == 1
+    assert found.living_pods() == pods and revisions(found) == 1
     assert found.condition("Ready")["status"] == "True" and found.service.status["url"] == url
 
 
@@ -54,7 +54,7 @@ def test_it_is_told_by_an_event() -> None:
 
 def test_a_new_service_makes_nothing_and_says_why() -> None:
     found = world(BAD)
-    assert found.alive() == {} and revisions(found) == 0
+    assert found.living_pods() == {} and revisions(found) == 0
     ready = found.condition("Ready")
     assert ready["reason"] == "ConfigurationRefused" and "--enable-deepep-moe" in ready["message"]
     edited(found, GOOD)
@@ -94,12 +94,12 @@ def test_scaling_and_recovery_of_what_serves_go_on_while_an_edit_is_refused() ->
     found = edited(world(GOOD), BAD)
     found.edit(service(3))
     found.settle()
-    assert refused(found) and len(found.alive("engine")) == 3
-    lost = next(iter(found.alive("engine")))
-    before = found.alive()[lost]
+    assert refused(found) and len(found.living_pods("engine")) == 3
+    lost = next(iter(found.living_pods("engine")))
+    before = found.living_pods()[lost]
     found.lose(lost)
     found.settle()
-    assert len(found.alive("engine")) == 3 and found.alive().get(lost) != before
+    assert len(found.living_pods("engine")) == 3 and found.living_pods().get(lost) != before
     assert found.condition("Ready")["status"] == "True"
 
 
@@ -107,11 +107,11 @@ def test_what_was_scaled_to_zero_comes_back_while_an_edit_is_refused() -> None:
     found = world(GOOD)
     found.edit(service(0))
     found.settle()
-    assert found.alive("engine") == {}
+    assert found.living_pods("engine") == {}
     edited(found, BAD)
     found.edit(service(1))
     found.settle()
-    assert refused(found) and len(found.alive("engine")) == 1
+    assert refused(found) and len(found.living_pods("engine")) == 1
 
 
 def test_a_repair_is_never_refused() -> None:
@@ -191,8 +191,8 @@ def test_whatever_comes_no_pod_ever_starts_with_what_was_refused(seed: int) -> N
         elif step == "scale":
             groups = chance.randint(1, 3)
             found.edit(service(groups))
-        elif step == "lose" and found.alive():
-            found.lose(chance.choice(sorted(found.alive())))
+        elif step == "lose" and found.living_pods():
+            found.lose(chance.choice(sorted(found.living_pods())))
         else:
             judge = Validator()
             found.edit(deps=replace(found.deps, judge=judge))
@@ -200,7 +200,7 @@ def test_whatever_comes_no_pod_ever_starts_with_what_was_refused(seed: int) -> N
         stored = [str(one.manifest) for (kind, _), one in found.children.items() if kind == "ControllerRevision"]
         assert not [word for word in ENDS for data in stored if word in data]
     found.settle()
-    assert len(found.alive("engine")) == groups and found.condition("Ready")["status"] == "True"
+    assert len(found.living_pods("engine")) == groups and found.condition("Ready")["status"] == "True"
 
 
 def test_hostile_words_move_no_cursor() -> None:

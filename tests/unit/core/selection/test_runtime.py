@@ -56,14 +56,14 @@ def choice(*runtimes: Runtime, model: Model | None = None, **spec: Any) -> Selec
 
 def best(*runtimes: Runtime, **spec: Any) -> str:
     """Return the name of the chosen runtime."""
-    found = choice(*runtimes, **spec).best
+    found = choice(*runtimes, **spec).selected_runtime
     return found.name if found else ""
 
 
 def why(runtime: Runtime, **more: Any) -> tuple[str, ...]:
     """Return the reasons why the runtime is excluded."""
     found = choice(runtime, **more)
-    assert found.best is None
+    assert found.selected_runtime is None
     return found.excluded[0].violations
 
 
@@ -155,14 +155,14 @@ def test_accelerators_that_do_not_exist_exclude() -> None:
     named = {"acceleratorSelector": {"acceleratorClass": "b200"}}
     assert why(runtime, **named) == ("it is for accelerators h200, but the service names b200",)
     fits = select(unnamed(), profile_of(parts.model(**MODEL)), parts.deps(runtime, parts.accelerator("h200")))
-    assert fits.best is not None
+    assert fits.selected_runtime is not None
 
 
 def test_facts_of_the_files_count_where_the_spec_is_silent() -> None:
     bare = parts.model()
     facts = {"architecture": "DeepseekV3ForCausalLM", "quantization": {"name": "fp8"}, "framework": {"name": "transformers"}}
-    assert not choice(candidate("one"), model=bare).best
-    assert choice(candidate("one"), model=replace(bare, status={"facts": facts})).best
+    assert not choice(candidate("one"), model=bare).selected_runtime
+    assert choice(candidate("one"), model=replace(bare, status={"facts": facts})).selected_runtime
 
 
 def test_of_a_well_known_model_it_need_not_be_written_what_it_is() -> None:
@@ -300,7 +300,7 @@ def test_the_order_is_total_and_everybody_excluded_has_a_reason(runtimes: list[R
     found = choice(*refs.values())
     assert found == choice(*mixed)
     assert all(one.violations for one in found.excluded)
-    assert len(found.fitting) + len(found.excluded) == sum(ref.namespace in ("", "team") for ref in refs)
+    assert len(found.candidates) + len(found.excluded) == sum(ref.namespace in ("", "team") for ref in refs)
     lengths = [len(one.violations) for one in found.excluded]
     assert lengths == sorted(lengths)
 

@@ -36,13 +36,13 @@ def waiting(number: int, reason: str, message: str = "") -> Pod:
 
 def test_progress_of_ready_role_is_complete() -> None:
     found = seen(role(2, 3), *group(0, 3), *group(1, 3))
-    assert (found.complete, found.ready_groups, found.counts, found.reason) == (True, 2, "6/6", "Ready")
+    assert (found.is_complete, found.ready_groups, found.counts, found.reason) == (True, 2, "6/6", "Ready")
     assert found.message == "decode 6/6 pods ready"
 
 
 def test_ready_pods_of_half_groups_do_not_serve() -> None:
     found = seen(role(2, 3), *group(0, 3, ready=2), *group(1, 3, ready=2))
-    assert (found.complete, found.ready_groups, found.counts) == (False, 0, "4/6")
+    assert (found.is_complete, found.ready_groups, found.counts) == (False, 0, "4/6")
 
 
 def test_groups_of_two_slices_are_not_put_together() -> None:
@@ -52,7 +52,7 @@ def test_groups_of_two_slices_are_not_put_together() -> None:
 
 def test_groups_of_one_count_over_all_slices() -> None:
     found = seen(role(2, 1), *group(0, 1), *group(0, 1, revision="r2"))
-    assert (found.complete, found.counts) == (True, "2/2")
+    assert (found.is_complete, found.counts) == (True, "2/2")
 
 
 def test_pods_that_go_do_not_count() -> None:
@@ -69,7 +69,7 @@ def test_another_roles_pods_are_not_counted() -> None:
 
 
 def test_role_with_zero_groups_is_complete() -> None:
-    assert seen(role(0, 4)).complete
+    assert seen(role(0, 4)).is_complete
 
 
 def test_progress_quotes_scheduler_message() -> None:

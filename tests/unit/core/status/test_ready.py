@@ -47,7 +47,7 @@ OF_OTHER_KINDS = {each.word for each in vars(CatalogReasons).values() if isinsta
 
 
 def test_every_reason_that_ready_can_have_by_itself_says_why_nothing_serves() -> None:
-    own = {word for word, record in REASONS.items() if READY in record.of and not record.good}
+    own = {word for word, record in REASONS.items() if READY in record.of and not record.is_good}
     assert own == STANDS_IN_READY.keys() | OF_OTHER_KINDS and all(STANDS_IN_READY.values())
 
 
@@ -55,7 +55,7 @@ CARRIED = [
     pytest.param(record, type_, id=f"{record.word}-{type_}")
     for record in REASONS.values()
     for type_ in record.of
-    if type_ in ORDER and type_ != READY and not record.good
+    if type_ in ORDER and type_ != READY and not record.is_good
 ]
 
 

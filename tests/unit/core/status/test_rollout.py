@@ -29,7 +29,7 @@ def test_what_is_new_and_what_goes() -> None:
 
 def test_what_is_broken_in_the_old_slice_may_hold_everything_up() -> None:
     seen = {"old": {"engine": some(2, 1), "decoder": GroupCounts(3, (True,) * 3, 4)}}
-    numbers = NUMBERS._replace(built=seen, seen=seen)
+    numbers = NUMBERS._replace(built=seen, observed_counts=seen)
     decision = RolloutStep({"old": {"engine": 2, "decoder": 3}}, reason="RollingOut")
     assert (
         progress_message("new", decision, numbers)
@@ -62,7 +62,9 @@ def test_a_hold_keeps_its_time_while_its_gate_is_the_same() -> None:
 
 def test_scaled_through_a_rollout_that_keeps_its_bounds() -> None:
     assert meets_bounds("new", NUMBERS) is True
-    dark = {role: some(one.have, 0) for role, one in OLD.items()}
-    assert meets_bounds("new", NUMBERS._replace(seen={"old": dark, "new": NEW})) is True, "the limit is half of it"
-    assert meets_bounds("new", NUMBERS._replace(seen={"old": dark, "new": dark})) is False
-    assert meets_bounds("new", NUMBERS._replace(seen={"old": OLD})) is None
+    dark = {role: some(one.existing, 0) for role, one in OLD.items()}
+    assert meets_bounds("new", NUMBERS._replace(observed_counts={"old": dark, "new": NEW})) is True, (
+        "the limit is half of it"
+    )
+    assert meets_bounds("new", NUMBERS._replace(observed_counts={"old": dark, "new": dark})) is False
+    assert meets_bounds("new", NUMBERS._replace(observed_counts={"old": OLD})) is None

@@ -77,9 +77,9 @@ def test_wave_limits_number_of_services_that_begin(
 
 def test_a_wave_bakes_from_its_last_service_on() -> None:
     found = present_wave(USUAL, 200, ago(*[20.0] * 9, 2), 0, 0, NOW)
-    assert found is not None and found.until == NOW + timedelta(minutes=3) and found.again(NOW) == 180
+    assert found is not None and found.until == NOW + timedelta(minutes=3) and found.seconds_until_next_wave(NOW) == 180
     found = present_wave(USUAL, 200, ago(*[20.0] * 9, 5), 0, 0, NOW)
-    assert found is not None and found.until is None and found.again(NOW) is None
+    assert found is not None and found.until is None and found.seconds_until_next_wave(NOW) is None
     assert present_wave(USUAL._replace(bake=0.0), 200, [NOW], 0, 0, NOW) == (2, 4, 10, 9, None)
 
 

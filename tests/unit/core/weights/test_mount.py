@@ -57,7 +57,7 @@ def test_what_is_fetched_for_a_namespace_lies_in_its_part_of_the_root() -> None:
     assert made.mount["mountPath"] == OWN["path"], "the path in the container has not changed"
     label = revision_label("BaseModel", "team-a", "tiny", weights_digest(OWN))
     assert made.affinity == {"key": label, "operator": "In", "values": ["Ready"]}
-    assert availability([OWN], [(1, 2)], Deps(holders={label: frozenset({"a", "b"})}), [where]).have == 2
+    assert availability([OWN], [(1, 2)], Deps(holders={label: frozenset({"a", "b"})}), [where]).ready_nodes == 2
     assert host_directories({"volumes": [made.volume]}) == {where}
 
 
@@ -130,8 +130,8 @@ def test_files_of_another_repository_belong_to_what_a_model_is() -> None:
 
 def test_nodes_are_counted_by_the_label_that_pods_require() -> None:
     deps = Deps(holders={WHOLE: frozenset({"a", "b"}), "models.ome.io/clusterbasemodel.tiny": frozenset({"c"})})
-    assert availability([IDENTITY], [(1, 2)], deps, [DIGEST]).have == 2
-    assert availability([IDENTITY], [(1, 2)], deps).have == 1
+    assert availability([IDENTITY], [(1, 2)], deps, [DIGEST]).ready_nodes == 2
+    assert availability([IDENTITY], [(1, 2)], deps).ready_nodes == 1
 
 
 def chosen(agents: bool, before: Observed | None = None) -> Intent:

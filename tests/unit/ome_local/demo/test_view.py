@@ -54,7 +54,7 @@ def test_view_shows_counts_while_service_starts() -> None:
     assert lines[0] == "✓ model    k2"
     assert lines[2] == "… prefill  2/4  why EngineReady"
     assert seen.why == "why Ready"
-    assert seen.missing() == ["runtime rt", "prefill 2/4", "decode 0/12", "router -"]
+    assert seen.missing_items() == ["runtime rt", "prefill 2/4", "decode 0/12", "router -"]
 
 
 def test_a_sentence_does_not_repeat_its_line() -> None:
@@ -68,7 +68,7 @@ def test_view_of_ready_service_ticks_all_lines() -> None:
     """If the service is ready, all lines have a tick, and nothing is shown as missing."""
     seen = view(service(GOOD, engine="4/4", decoder="12/12", router="1/1"))
     assert seen.ready
-    assert seen.missing() == []
+    assert seen.missing_items() == []
     assert str(seen.lines[3]) == "✓ decode   12/12"
 
 

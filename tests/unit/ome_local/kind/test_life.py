@@ -78,7 +78,7 @@ def test_a_cluster_that_somebody_deleted_is_made_anew(at: Layout, fakes: Fakes) 
     (fakes.here / "clusters").write_text("")
     old = processes.spawn(at, "kwok", ["sleep", "1000"])
     life.start(at, 0)
-    assert not old.alive()
+    assert not old.is_running()
     assert [line.split()[1] for line in fakes.asked()] == ["create", "create"]
 
 
@@ -131,7 +131,7 @@ def test_without_kind_nothing_is_removed(at: Layout, fakes: Fakes, monkeypatch: 
         UserError, match=r"Cluster mine runs in Docker and .* there is no `kind` in PATH, so nothing was removed"
     ):
         lifecycle.down(at)
-    assert running.alive()
+    assert running.is_running()
     assert spec.load(at) is not None
     processes.end_all(at)
 
