@@ -60,7 +60,7 @@ def _with_nodes() -> tuple[ClusterCache, EventHandler]:
     cache = ClusterCache(Deps())
     handler = EventHandler(cache, lambda *_: None, lambda _: (), lambda _: ())
     for number in range(NODES):
-        handler.seen(NODE, CROWD.node(number))
+        handler.handle_observed(NODE, CROWD.node(number))
     return cache, handler
 
 
@@ -68,12 +68,12 @@ async def _looks() -> tuple[float, float, int]:
     now, (cache, handler) = START, _with_nodes()
     nodes = sorted(cache.deps().nodes)
     for number in range(SERVICES):
-        handler.seen(SERVICE, CROWD.service(number))
+        handler.handle_observed(SERVICE, CROWD.service(number))
     services = [resource.ref for resource in cache.services()]
     assert len(nodes) == NODES and len(services) == SERVICES
     for number in range(SERVICES * PODS):
         ref = services[number // PODS]
-        handler.seen("Pod", _pod(ref.namespace, ref.name, number, nodes[number % NODES], 0, now))
+        handler.handle_observed("Pod", _pod(ref.namespace, ref.name, number, nodes[number % NODES], 0, now))
     memory = BadNodes(cache, Client.__new__(Client), lambda _: None, lambda: now, acts=True, stores=False)
     await memory.evaluate()
     quiet, loud = list[float](), list[float]()
@@ -82,7 +82,7 @@ async def _looks() -> tuple[float, float, int]:
         quiet.append(await _cpu(memory))
         for number in range(FAILURES):
             ref = services[number // PODS]
-            handler.seen("Pod", _pod(ref.namespace, ref.name, number, nodes[number], restarts, now))
+            handler.handle_observed("Pod", _pod(ref.namespace, ref.name, number, nodes[number], restarts, now))
         loud.append(await _cpu(memory))
     return statistics.median(quiet), statistics.median(loud), memory.failure_count
 

@@ -65,18 +65,20 @@ def _service(cluster: ClusterCache, number: int) -> None:
     """Put a service with its Deployment and pods into the cache."""
     name, namespace = f"s{number}", f"n{number % NAMESPACES}"
     about = {"namespace": namespace, "resourceVersion": "1"}
-    cluster.seen(SERVICE, {"metadata": {**about, "name": name, "uid": name}, "spec": {}})
+    cluster.store_observed(SERVICE, {"metadata": {**about, "name": name, "uid": name}, "spec": {}})
     labels = {**meta.labels(name, revision="r1"), keys.COMPONENT: keys.ROUTER}
     owner = {"apiVersion": keys.API_VERSION, "kind": SERVICE, "name": name, "uid": name, "controller": True}
     workload = f"{name}-router-r1"
     deployment = {**about, "name": workload, "uid": workload, "labels": labels, "ownerReferences": [owner]}
-    cluster.seen("Deployment", {"metadata": deployment})
+    cluster.store_observed("Deployment", {"metadata": deployment})
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"{workload}-5f4d", "uid": "x", "controller": True}
     pod = {**about, "name": workload, "uid": f"{name}-r", "labels": labels, "ownerReferences": [owner]}
-    cluster.seen("Pod", {"metadata": pod, "status": {"podIP": _address(number)}})
+    cluster.store_observed("Pod", {"metadata": pod, "status": {"podIP": _address(number)}})
     for rank in range(PODS):
         labels = {**meta.labels(name, keys.ENGINE, "r1"), keys.GROUP_INDEX: str(rank)}
-        cluster.seen("Pod", {"metadata": {**about, "name": f"{name}-{rank}", "uid": f"{name}-{rank}", "labels": labels}})
+        cluster.store_observed(
+            "Pod", {"metadata": {**about, "name": f"{name}-{rank}", "uid": f"{name}-{rank}", "labels": labels}}
+        )
 
 
 def _address(number: int) -> str:

@@ -69,8 +69,8 @@ async def _beat(longest: list[float]) -> None:
 def _nodes(cluster: ClusterCache) -> list[Ref]:
     crowd = Crowd(NODES)
     for number in range(NODES.nodes):
-        cluster.seen(NODE, crowd.node(number))
-        cluster.seen(RECORD, crowd.record(number, 10**9))
+        cluster.store_observed(NODE, crowd.node(number))
+        cluster.store_observed(RECORD, crowd.record(number, 10**9))
     return [Ref(RECORD, "", name) for name in cluster.records.groups()]
 
 

@@ -136,7 +136,7 @@ class _Fleet(Client):
         self._dirty: dict[Ref, None] = {}
         self.cluster = ClusterCache(Deps())
         self.handler = EventHandler(self.cluster, self._note, CORE.models_of, CORE.runtimes_of)
-        self.deleted = lambda kind, body: self.handler.gone(kind, body["metadata"]["uid"])
+        self.handle_deletion = lambda kind, body: self.handler.handle_deleted(kind, body["metadata"]["uid"])
         self._queue: WorkQueue[Ref] = WorkQueue(workers=1, first=1.0, last=9.0, jitter=lambda: 0.5)
         self._catalog = CatalogReconciler(self.handler, self, self._queue, 600.0, lambda: NOW)
         self._records = NodeModelsReconciler(self.handler, self, self._queue, 600.0)
@@ -146,7 +146,7 @@ class _Fleet(Client):
         self._lines: dict[str, asyncio.Queue[bytes]] = {}
 
     def _note(self, ref: Ref, haste: Urgency) -> None:
-        self._dirty.update(dict.fromkeys(self.handler.concerned(ref) if haste == Urgency.SHARED else (ref,)))
+        self._dirty.update(dict.fromkeys(self.handler.services_concerned_by(ref) if haste == Urgency.SHARED else (ref,)))
 
     # --- the API server ---------------------------------------------------------------------------------------------
 
@@ -168,7 +168,9 @@ class _Fleet(Client):
         """
         self.largest = max(self.largest, len(encoded(manifest.get("status") or {})))
         kind, metadata = manifest["kind"], manifest["metadata"]
-        found = self.cluster.find(Ref(kind, metadata.get("namespace", ""), metadata["name"])) if subresource else None
+        found = (
+            self.cluster.find_resource(Ref(kind, metadata.get("namespace", ""), metadata["name"])) if subresource else None
+        )
         if found is None:
             return ApplyResult(manifest, ())
         stored = {"uid": found.uid, "generation": found.generation, "resourceVersion": str(found.version + 1)}
@@ -238,7 +240,7 @@ class _Fleet(Client):
 
     async def _service(self, ref: Ref) -> None:
         """Run a pass of a service, if it exists. After its first pass, all of its objects exist and are ready."""
-        if (found := self.cluster.find(ref)) is None:
+        if (found := self.cluster.find_resource(ref)) is None:
             return
         memoize.resize(len(self.cluster.resources[SERVICE]))
         observed = self._observed.get(ref, Observed())
@@ -251,9 +253,9 @@ class _Fleet(Client):
 
     # --- the sink -----------------------------------------------------------------------------------------------------
 
-    def seen(self, kind: str, body: Any) -> None:
+    def handle_object(self, kind: str, body: Any) -> None:
         """Record that an object exists."""
-        self.handler.seen(kind, body)
+        self.handler.handle_observed(kind, body)
 
 
 class Answer:

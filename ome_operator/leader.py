@@ -128,5 +128,5 @@ class Leader:
             self._settings.policy.exposure.kind,
             places=self._settings.watch_namespaces or ("",),
             owns=self._manager.acts_on_service,
-            held=lambda: self._manager.cluster.held() is not None,
+            held=lambda: self._manager.cluster.global_hold() is not None,
         )

@@ -99,7 +99,7 @@ class ClusterCache:
 
     # --- changes ----------------------------------------------------------------------------------------------------
 
-    def seen(self, kind: str, body: Mapping[str, Any]) -> FactChange | None:
+    def store_observed(self, kind: str, body: Mapping[str, Any]) -> FactChange | None:
         """Store an object that a watch delivered, and return the change. Return None if nothing is stored, because the
         stored version is not older than `body`, or because the object has been deleted already.
         """
@@ -116,7 +116,7 @@ class ClusterCache:
             old, new, matters, self._requoted(self.quota.update_member(new.ref.namespace, Entry(created, new.ref.name, uid)))
         )
 
-    def gone(self, kind: str, uid: str, version: int = 0) -> FactChange | None:
+    def remove_deleted(self, kind: str, uid: str, version: int = 0) -> FactChange | None:
         """Remove an object that does not exist any more, or that has lost the operator's label. `version` is the
         resourceVersion of the event; 0 if it is unknown. Return the change, or None if nothing was removed.
         """
@@ -131,7 +131,7 @@ class ClusterCache:
         self._owned.forget(uid)
         return FactChange(old, None, True, self._requoted(self.quota.remove_member(uid)) if kind == BASE_MODEL else ())
 
-    def wrote(self, kind: str, body: Manifest) -> FactChange | None:
+    def store_written(self, kind: str, body: Manifest) -> FactChange | None:
         """Store the server's answer to a write or a live read of the operator, so that later reconciliations see the new
         state before the watch delivers it. Return the change, or None for kinds whose answers are not stored.
         """
@@ -160,7 +160,7 @@ class ClusterCache:
         moved = {ref for label in self._index.moved() for ref in self._index.models.models_of_label(label)}
         found = []
         for ref in sorted(moved - self._announced):
-            resource = self.find(ref)
+            resource = self.find_resource(ref)
             if resource is not None and not self.quota.is_beyond_limit(resource.uid):
                 found.append(ref)
         self._announced.update(found)
@@ -185,7 +185,7 @@ class ClusterCache:
         """Return the references to all objects in a namespace that are reconciled."""
         return [each.ref for store in self.resources.values() for each in store if each.ref.namespace == namespace]
 
-    def find(self, ref: Ref) -> Resource | None:
+    def find_resource(self, ref: Ref) -> Resource | None:
         """Return the object that a reference names, or None. If an older object of the same name is still terminating,
         return the newest object.
         """
@@ -241,7 +241,7 @@ class ClusterCache:
         """
         return self._index.benchmarks(kind, namespace, name)
 
-    def unmade(self) -> Iterable[Ref]:
+    def servings_without_address(self) -> Iterable[Ref]:
         """Return the Servings whose status has no address yet, because the InferenceService is missing or unreachable."""
         return self._index.unmade
 
@@ -262,15 +262,15 @@ class ClusterCache:
     def deps(self) -> Deps:
         """Return the catalog and the nodes, after all edits since the last call. Callers must not keep the result."""
         for ref in self._edited:
-            found = self.find(ref)
-            self._index.refer(ref, None if found is None else self.beyond(found) or found.parsed)
+            found = self.find_resource(ref)
+            self._index.refer(ref, None if found is None else self.over_limit(found) or found.parsed)
         self._edited.clear()
         self._announced.clear()
         return self._index.current_deps()
 
     def terms(self, ref: Ref, default: WaveTerms) -> WaveTerms:
         """Return the rollout terms of a shared object, which determine the waves in which its edits reach services."""
-        resource = self.find(ref)
+        resource = self.find_resource(ref)
         return default if resource is None else wave_terms.terms(resource.annotations, default)[0]
 
     def active_hold(self, resource: Resource) -> Hold | None:
@@ -280,7 +280,7 @@ class ClusterCache:
         notes = resource.annotations if resource.ref.kind == SERVICE else {}
         return active_hold(self._index.deps, resource.ref.namespace, resource.ref.name, notes)
 
-    def held(self) -> Hold | None:
+    def global_hold(self) -> Hold | None:
         """Return the freeze or observe mode that applies to all objects, or None."""
         return active_hold(self._index.deps, "")
 
@@ -327,10 +327,10 @@ class ClusterCache:
         if resource.ref.kind in HELD:
             if new is not None:
                 self._index.models.add(new.ref)
-            elif self.find(resource.ref) is None:
+            elif self.find_resource(resource.ref) is None:
                 self._index.models.remove(resource.ref)
 
-    def beyond(self, resource: Resource) -> Invalid | None:
+    def over_limit(self, resource: Resource) -> Invalid | None:
         """Return the reason why a model is not reconciled because its namespace has too many models, or None. The message
         is the same for all models of the namespace that are beyond the quota.
         """

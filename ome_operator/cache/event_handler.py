@@ -73,9 +73,9 @@ class EventHandler:
 
     # --- called by the watch ------------------------------------------------------------------------------------------
 
-    def seen(self, kind: str, body: Mapping[str, Any]) -> None:
+    def handle_observed(self, kind: str, body: Mapping[str, Any]) -> None:
         """Process the current state of an object, as a watch delivered it."""
-        change = self.cache.seen(kind, body)
+        change = self.cache.store_observed(kind, body)
         if change is None:
             return
         if change.matters:
@@ -92,9 +92,9 @@ class EventHandler:
                 self._resource_changed(old, new)
         self._requoted(change)
 
-    def gone(self, kind: str, uid: str, version: int = 0) -> None:
+    def handle_deleted(self, kind: str, uid: str, version: int = 0) -> None:
         """Process the deletion of an object, or the loss of the operator's label."""
-        change = self.cache.gone(kind, uid, version)
+        change = self.cache.remove_deleted(kind, uid, version)
         if change is None:
             return
         lost = change.former_fact
@@ -112,7 +112,7 @@ class EventHandler:
             self._record_changed(lost, None)
         else:
             # A new object of the same name may have been delivered before the old object's deletion.
-            self._resource_changed(lost, self.cache.find(lost.ref))
+            self._resource_changed(lost, self.cache.find_resource(lost.ref))
         self._requoted(change)
 
     def freeze(self, frozen: str) -> None:
@@ -141,23 +141,23 @@ class EventHandler:
         """Return the services that refer to an object."""
         return self._referrers.services_referring_to(ref)
 
-    def concerned(self, ref: Ref) -> tuple[Ref, ...]:
+    def services_concerned_by(self, ref: Ref) -> tuple[Ref, ...]:
         """Return the services that have to be reconciled after an edit of this object."""
         if ref.kind in ACCELERATORS:
             return tuple(each.ref for each in self.cache.services())
         return self._referrers.services_concerned_by(ref)
 
-    def used(self, ref: Ref) -> bool:
+    def is_referenced(self, ref: Ref) -> bool:
         """Return whether a service refers to an object."""
         return bool(self._referrers.services_referring_to(ref))
 
     # --- answers to the operator's own writes -------------------------------------------------------------------------
 
-    def wrote(self, kind: str, body: Manifest) -> Child | Pod | Resource | None:
+    def handle_written(self, kind: str, body: Manifest) -> Child | Pod | Resource | None:
         """Store the server's answer to a write or a live read, so that later reconciliations see the new state before the
         watch delivers it. Return the stored fact, or None for kinds whose answers are not stored.
         """
-        change = self.cache.wrote(kind, body)
+        change = self.cache.store_written(kind, body)
         if change is None:
             return None
         old, new = change.former_fact, change.new
@@ -255,9 +255,9 @@ class EventHandler:
         if ref.kind == MODELS[0]:
             keys.append(Ref(SHORT_MODEL, "", ref.name))
         if edit and ref.kind in CATALOG:
-            keys += self.cache.unmade()
+            keys += self.cache.servings_without_address()
         for key in keys:
-            if self.cache.find(key) is not None:
+            if self.cache.find_resource(key) is not None:
                 self._enqueue(key, Urgency.SOON)
 
     def _record_changed(self, old: NodeRecord | None, new: NodeRecord | None) -> None:

@@ -15,7 +15,7 @@ from ome_operator.core.render.statefulsets import StoredRole, roles_by_component
 
 def owned_children(cluster: ClusterCache, kind: str, service: Ref) -> Iterator[Child]:
     """Yield the children of a kind that the service of this name controls now, or may adopt."""
-    found = cluster.find(service)
+    found = cluster.find_resource(service)
     if found is not None:
         group = cluster.children[kind].group((service.namespace, service.name))
         yield from (child for child in group if controlled_or_adoptable(child, found.uid))

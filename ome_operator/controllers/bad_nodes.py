@@ -91,7 +91,7 @@ class BadNodes:
         store what has changed. While all services are frozen or observed, nothing is recorded or decided.
         """
         nodes = self._cluster.deps().nodes
-        if not nodes or self._cluster.held() is not None:
+        if not nodes or self._cluster.global_hold() is not None:
             return
         if self._stores and (self._stored or not self._loaded):
             await self._read()
@@ -107,7 +107,7 @@ class BadNodes:
             found += new
             groups += ready_groups(pods)
             await PACER.yield_if_due()
-        self._counted = {ref: each for ref, each in self._counted.items() if self._cluster.find(ref) is not None}
+        self._counted = {ref: each for ref, each in self._counted.items() if self._cluster.find_resource(ref) is not None}
         self._memory = remember(self._memory, found, groups, nodes, now)
         self._decided(choose_avoided_nodes(self._memory, nodes, now))
         if self._stores:

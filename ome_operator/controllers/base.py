@@ -83,7 +83,7 @@ class StatusReconciler(ABC):
 
     async def reconcile(self, ref: Ref) -> bool:
         """Reconcile the object with this key. Return True if there was no unexpected error; a KubeError is expected."""
-        resource = self._cluster.find(ref)
+        resource = self._cluster.find_resource(ref)
         if resource is None or resource.deleting:
             self.forget(ref)
             return True

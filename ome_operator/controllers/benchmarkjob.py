@@ -106,12 +106,12 @@ class BenchmarkJobReconciler(StatusReconciler):
             body = found[0]  # the watch has not reported it yet
         except (errors.Invalid, errors.Forbidden) as error:
             return None, ReasonedMessage(type(error).__name__, str(error))
-        made = self._handler.wrote(JOB, body)
+        made = self._handler.handle_written(JOB, body)
         return (made if isinstance(made, Child) else None), NOTHING
 
     def _service(self, resource: Resource) -> InferenceService | Invalid | None:
         named = resource.parsed.spec.endpoint.inference_service
-        found = self._cluster.find(Ref(SERVICE, named.namespace, named.name)) if named else None
+        found = self._cluster.find_resource(Ref(SERVICE, named.namespace, named.name)) if named else None
         return found.parsed if found is not None and not found.deleting else None
 
 

@@ -100,7 +100,7 @@ class CatalogReconciler(StatusReconciler):
         now, ref, core = self._wall(), resource.ref, self._core
         if isinstance(resource.parsed, Invalid):
             return self._refused(resource, Reason.INVALID_SPEC, resource.parsed.why)
-        if (beyond := self._cluster.beyond(resource)) is not None:
+        if (beyond := self._cluster.over_limit(resource)) is not None:
             return self._refused(resource, Reason.TOO_MANY_MODELS, beyond.why)
         users = tuple(f"{user.namespace}/{user.name}" for user in self._handler.users(ref))
         deps = self._cluster.deps()

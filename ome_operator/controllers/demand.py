@@ -134,7 +134,7 @@ class DemandScaler:
             self._tasks.pop(ref, None)
             return
         self._tasks[ref] = task
-        service = self._cluster.find(ref)
+        service = self._cluster.find_resource(ref)
         followed = self._followed.get(service.uid) if service is not None else None
         if followed is not None and followed.stored_status is not None and "applied" in followed.stored_status:
             numbers = stored_groups({"scaling": followed.stored_status})
@@ -161,7 +161,7 @@ class DemandScaler:
         self._planner.begin_round(self._tasks.keys())
         self._counted.clear()
         for ref, asked in sorted(self._tasks.items(), key=lambda each: (-each[1].priority, each[0])):
-            service = self._cluster.find(ref)
+            service = self._cluster.find_resource(ref)
             if service is None or service.deleting:
                 self._tasks.pop(ref, None)
                 continue
@@ -171,7 +171,7 @@ class DemandScaler:
             self._followed[uid] = followed
             planned = await self._planner.predict(ref, asked, followed.state.learned.request)
             # While the planner works, routers are read and services change. Nothing is awaited from here on.
-            service, task, now = self._cluster.find(ref), self._tasks.get(ref), self._wall()
+            service, task, now = self._cluster.find_resource(ref), self._tasks.get(ref), self._wall()
             if service is None or service.uid != uid or service.deleting or task is None:
                 continue
             try:

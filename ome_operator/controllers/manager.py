@@ -157,7 +157,7 @@ class Manager:
             self._places(""),
             known=self._known,
             listed=lambda place: self.listed(*place),
-            gone=lambda place, uid: self._handler.gone(place.kind, uid),
+            gone=lambda place, uid: self._handler.handle_deleted(place.kind, uid),
             queue=WorkQueue(workers=1, first=5.0, last=60.0, jitter=random.random),
             interval=settings.audit_interval,
             debounce=settings.audit_debounce,
@@ -172,7 +172,7 @@ class Manager:
                 if self.cluster.resources[kind].get(from_api.uid(body)) is not None:  # it had this operator's class before
                     self.handle_deletion(kind, body)
                 return
-            self._handler.seen(kind, body)
+            self._handler.handle_observed(kind, body)
         except Exception:
             self._unread[kind] += 1
             logger.exception("cannot process a %s: %s", kind, (body.get("metadata") or {}).get("name"))
@@ -180,7 +180,7 @@ class Manager:
     def handle_deletion(self, kind: str, body: Body) -> None:
         """Process the deletion of an object."""
         try:
-            self._handler.gone(kind, from_api.uid(body), from_api.version(body))
+            self._handler.handle_deleted(kind, from_api.uid(body), from_api.version(body))
         except Exception:  # the next resync of its kind removes it
             logger.exception("cannot process a deleted %s", kind)
 
@@ -243,10 +243,10 @@ class Manager:
 
     async def _enqueue_concerned(self, ref: Ref) -> None:
         """Enqueue the services that an edited shared object concerns."""
-        for service in self._handler.concerned(ref):
+        for service in self._handler.services_concerned_by(ref):
             self._queue.add_shared(service)
             await PACER.yield_if_due()
-        if self.cluster.find(ref) is None:
+        if self.cluster.find_resource(ref) is None:
             self._edits.forget(ref)
 
     async def listed(self, kind: str, namespace: str = "") -> set[str]:

@@ -81,7 +81,7 @@ class MetricsCollector:
     # --- after reconciliations ----------------------------------------------------------------------------------------
 
     def _service(self, ref: Ref) -> None:
-        resource = self._cluster.find(ref)
+        resource = self._cluster.find_resource(ref)
         if resource is None:
             self._figures.pop(ref, None)
             self._sums.replace(ref, {})

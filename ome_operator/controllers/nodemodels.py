@@ -50,14 +50,14 @@ class NodeModelsReconciler:
         if record is None or resource is None or not self._scope.labels_nodes:
             self._queue.forget(ref)
             return True
-        held = self._cluster.held()
+        held = self._cluster.global_hold()
         if (
             held is not None and held.is_observe_mode
         ):  # leaving observe mode takes a new process, which begins with all records
             self._queue.forget(ref)
             return True
         wanted = labels_to_apply(
-            resource, node_models.labels(record.holdings, self._pins(record), record.unused, self._handler.used)
+            resource, node_models.labels(record.holdings, self._pins(record), record.unused, self._handler.is_referenced)
         )
         try:
             if labels_differ(resource, wanted):
@@ -88,7 +88,7 @@ class NodeModelsReconciler:
         """Return the URI and the revision to which the operator has pinned the weights of each model in the record."""
         found = {}
         for ref in (holding.ref for holding in record.holdings if holding.ref.kind in HELD):
-            resource = self._cluster.find(ref)
+            resource = self._cluster.find_resource(ref)
             if resource is not None and (weights := resource.status.get("weights")):
                 found[ref] = agreement.Pin(weights.get("uri") or "", weights.get("revision") or "")
         return found

@@ -38,13 +38,13 @@ class SglangReconciler(StatusReconciler):
         target = (
             Ref(MODELS[0], "", resource.ref.name) if resource.ref.kind == SHORT_MODEL else Ref(SERVICE, *resource.ref[1:])
         )
-        made, why = self._cluster.find(target), NOTHING
+        made, why = self._cluster.find_resource(target), NOTHING
         if made is not None and made.owner != resource.uid:
             if resource.ref.kind != SHORT_MODEL:  # a model written by hand takes precedence
                 return mirrored_status(resource.parsed, None, _taken(target), now)
         elif made is None or not made.deleting:
             why = await self._made(resource, made)
-            made = self._cluster.find(target)
+            made = self._cluster.find_resource(target)
         if made is None:
             return mirrored_status(resource.parsed, None, why, now)
         current = made.status.get("observedGeneration") == made.generation
@@ -68,7 +68,7 @@ class SglangReconciler(StatusReconciler):
             applied = await self._client.apply(manifest, made.uid if made is not None else "")
         except errors.Invalid as error:
             return ReasonedMessage(Reason.INVALID, str(error))
-        self._handler.wrote(manifest["kind"], applied.body)
+        self._handler.handle_written(manifest["kind"], applied.body)
         return NOTHING
 
 

@@ -42,7 +42,7 @@ async def write(client: Client, handler: EventHandler, resource: Resource, statu
         applied = await client.apply(manifest, resource.uid, subresource="status")
     except NotFound:
         return None
-    handler.wrote(resource.ref.kind, applied.body)
+    handler.handle_written(resource.ref.kind, applied.body)
     return managed_fields.digest({"status": status}), managed_fields.owned_status(applied.body)
 
 

@@ -69,7 +69,7 @@ def stored(cluster: ClusterCache, number: int, use: Use) -> None:
     worker = {"spec": {"template": {"spec": use.pod()}}}
     data = {"workloads": {"engine": {"leader": {"spec": {"template": {"spec": {"containers": []}}}}, "worker": worker}}}
     metadata = {"name": f"r{number}", "namespace": "ns", "uid": f"r{number}", "resourceVersion": "1", "labels": labels}
-    cluster.seen("ControllerRevision", {"metadata": metadata, "revision": number, "data": data})
+    cluster.store_observed("ControllerRevision", {"metadata": metadata, "revision": number, "data": data})
 
 
 @given(uses, uses, st.sets(st.sampled_from(DIGESTS)), st.sets(st.sampled_from(DIGESTS)))

@@ -121,7 +121,7 @@ class Rig:
             self.passed(kind, metadata["name"], metadata.get("namespace", ""))
 
     def gone(self, kind: str, body: Body) -> None:
-        self.manager._handler.gone(kind, body["metadata"]["uid"])
+        self.manager._handler.handle_deleted(kind, body["metadata"]["uid"])
         self.passed(kind, body["metadata"]["name"], body["metadata"].get("namespace", ""))
 
     def passed(self, kind: str, name: str, namespace: str = "") -> None:

@@ -64,7 +64,7 @@ class Known:
         """Return the pods of a service."""
         return [pod for pod in self.pods if pod.namespace == namespace]
 
-    def find(self, ref: Ref) -> None:
+    def find_resource(self, ref: Ref) -> None:
         """Return None, as if the cache contained no service. The tests do not depend on whether a service serves."""
 
     def group(self, key: tuple[str, str]) -> list[Any]:

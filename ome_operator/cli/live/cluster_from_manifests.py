@@ -62,7 +62,7 @@ def build_cluster(
     )
     cluster = ClusterCache(settled)
     for which, body in found.items():
-        cluster.seen(which.kind, _stored(which, body))
+        cluster.store_observed(which.kind, _stored(which, body))
     for kind in SHORT:  # models come first, because services are chosen for them
         for manifest in (item.manifest for item in derived_objects(cluster, kind)):
             if manifest is not None:
@@ -76,11 +76,11 @@ def _make(cluster: ClusterCache, manifest: Manifest, known: Mapping[str, Any] | 
     """
     which = ref_of_body(manifest)
     if known is None:
-        cluster.seen(which.kind, _stored(which, manifest))
+        cluster.store_observed(which.kind, _stored(which, manifest))
         return
     source = ((known.get("metadata") or {}).get("annotations") or {}).get(keys.SOURCE_DIGEST)
     if source not in (None, manifest["metadata"]["annotations"][keys.SOURCE_DIGEST]):
-        cluster.seen(which.kind, merge_edit(manifest, _stored(which, known)))
+        cluster.store_observed(which.kind, merge_edit(manifest, _stored(which, known)))
 
 
 def merge_edit(edited: Mapping[str, Any], live: Mapping[str, Any]) -> Manifest:

@@ -136,7 +136,7 @@ async def _running(client: Client, after: ClusterCache, found: Collection[Foreca
 
 
 def _parsed(cluster: ClusterCache, which: Ref) -> Any:
-    found = cluster.find(which)
+    found = cluster.find_resource(which)
     return found.parsed if found is not None else None
 
 

@@ -31,7 +31,7 @@ async def live(client: Client, namespace: str, name: str) -> Pass:
     there = build_cluster(
         [*referred, *parts, {**body, "apiVersion": InferenceService.API_VERSION, "kind": SERVICE}], model_agent=agent
     )
-    resource = there.find(Ref(SERVICE, namespace, name))
+    resource = there.find_resource(Ref(SERVICE, namespace, name))
     if resource is None or isinstance(resource.parsed, Invalid):
         why = "the object is not an InferenceService" if resource is None else resource.parsed.why
         raise UserError(f"the InferenceService {name} in namespace {namespace} cannot be read: {why}.")

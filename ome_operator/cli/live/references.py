@@ -66,6 +66,6 @@ def of_pods(pods: Iterable[tuple[str, Mapping[str, Any]]], namespace: str) -> It
 
 def _parsed(cluster: ClusterCache, objects: Iterable[Ref]) -> Iterator[tuple[Ref, Object[Any]]]:
     for which in sorted(objects):
-        resource = cluster.find(which) if which.kind in _KINDS else None
+        resource = cluster.find_resource(which) if which.kind in _KINDS else None
         if resource is not None and isinstance(resource.parsed, Object):
             yield which, resource.parsed

@@ -144,7 +144,7 @@ class Executor:
             return
         if applied is None:
             return
-        child = self._handler.wrote(key[0], applied.body)
+        child = self._handler.handle_written(key[0], applied.body)
         execution.result.has_written = True
         execution.record_applied(key, applied, child if isinstance(child, Child) else None, new=not apply.uid)
 
@@ -191,7 +191,7 @@ class Executor:
         if live.get("metadata", {}).get("uid") == uid:
             execution.record_refusal(key, refusal, hash_)
         else:
-            self._handler.gone(key[0], uid)
+            self._handler.handle_deleted(key[0], uid)
             execution.result.requeue_within(self._guard_delay)
 
     # --- other effects ----------------------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ class Executor:
         except REFUSED as error:
             execution.record_refusal(key, Refusal(type(error).__name__, str(error)), hash_)
             return
-        self._handler.wrote(key[0], body)
+        self._handler.handle_written(key[0], body)
         execution.result.status_changed |= execution.memory.refused.pop(key, None) is not None
 
     async def _secret(self, execution: Execution, secret: EnsureSecret) -> None:
@@ -242,7 +242,7 @@ class Executor:
         if child is None or child.content == status.manifest.get("status"):
             return
         applied = await self._client.apply(status.manifest, child.uid, subresource="status")
-        written = self._handler.wrote(kind, applied.body)
+        written = self._handler.handle_written(kind, applied.body)
         if isinstance(written, Child) and written.replicas != child.replicas:
             execution.result.has_written = True  # somebody has just scaled, and that event will be stale
 
@@ -251,9 +251,9 @@ class Executor:
         try:
             body = await self._client.patch_merge(*where, patch.uid, patch.body, manager)
         except NotFound:
-            self._handler.gone(patch.kind, patch.uid)
+            self._handler.handle_deleted(patch.kind, patch.uid)
             return
-        self._handler.wrote(patch.kind, body)
+        self._handler.handle_written(patch.kind, body)
         execution.result.has_written = True
 
     async def _delete(self, execution: Execution, delete: Delete) -> None:
@@ -273,9 +273,9 @@ class Executor:
             return
         execution.result.status_changed |= execution.memory.refused.pop(key, None) is not None
         if (body.get("metadata") or {}).get("uid") == delete.uid:
-            self._handler.wrote(delete.kind, body)  # terminating
+            self._handler.handle_written(delete.kind, body)  # terminating
         else:
-            self._handler.gone(delete.kind, delete.uid)
+            self._handler.handle_deleted(delete.kind, delete.uid)
         execution.result.has_written = True
         execution.result.write_counts[DELETED, delete.kind] += 1
 

@@ -36,9 +36,9 @@ async def as_seen(client: Client, handler: EventHandler, namespace: str, recycle
     pods = [pod for pod in map(from_api.pod, bodies) if made_by_workload(pod)]
     live = {fingerprint(pod) for pod in pods}
     for body in bodies:
-        handler.wrote("Pod", body)
+        handler.handle_written("Pod", body)
     for uid in {pod.uid for pod in recycle.pods} - {pod.uid for pod in live}:
-        handler.gone("Pod", uid)
+        handler.handle_deleted("Pod", uid)
     if recycle.scale is None or live != recycle.pods:
         return live == recycle.pods
     name, replicas = recycle.scale
@@ -46,5 +46,5 @@ async def as_seen(client: Client, handler: EventHandler, namespace: str, recycle
         scale = await client.get("RoleScale", namespace, name)
     except NotFound:
         return False
-    handler.wrote("RoleScale", scale)
+    handler.handle_written("RoleScale", scale)
     return bool(scale["spec"].get("replicas") == replicas)

@@ -100,7 +100,7 @@ class InferenceServiceReconciler:
 
     async def reconcile(self, ref: Ref) -> bool:
         """Reconcile a service. Return True if there was no unexpected error."""
-        resource = self._cluster.find(ref)
+        resource = self._cluster.find_resource(ref)
         if resource is None or resource.deleting:
             self._forget(ref)  # owner references delete its objects
             return True
@@ -125,7 +125,7 @@ class InferenceServiceReconciler:
                 self._log_deeds(ref, result)
             if not result.status_changed:
                 break
-            if (resource := self._cluster.find(ref)) is None:
+            if (resource := self._cluster.find_resource(ref)) is None:
                 return True
         await self._write_status(resource, memory, plan, result)
         self._requeue_after(ref, plan, result, memory)
@@ -184,7 +184,7 @@ class InferenceServiceReconciler:
 
     def _newly_held(self, ref: Ref, then: Hold | None) -> bool:
         """Return whether a freeze or pause applies to the service now that did not apply (`then`) when the plan was made."""
-        resource = self._cluster.find(ref)
+        resource = self._cluster.find_resource(ref)
         return resource is not None and (held := self._cluster.active_hold(resource)) is not None and held != then
 
     def _observed(self, resource: Resource, memory: ServiceMemory, now: datetime) -> Observed:

@@ -325,7 +325,7 @@ class Gangs:
         return f"{key}, which is serving" if self._serves(namespace, name) else key
 
     def _serves(self, namespace: str, name: str) -> bool:
-        resource = self._cluster.find(Ref(SERVICE, namespace, name))
+        resource = self._cluster.find_resource(Ref(SERVICE, namespace, name))
         return resource is not None and cond.is_true(READY, resource.status)
 
 

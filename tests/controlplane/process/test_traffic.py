@@ -47,7 +47,7 @@ async def test_numbers_are_written_once_and_survive_a_restart(
         made = await client.create(service())
         name, ref = made["metadata"]["name"], Ref(SERVICE, "default", made["metadata"]["name"])
         await reason_is(client, name, "Serving")
-        await until("the numbers", lambda: "traffic" in leader.cluster.find(ref).status)  # type: ignore[union-attr]
+        await until("the numbers", lambda: "traffic" in leader.cluster.find_resource(ref).status)  # type: ignore[union-attr]
         stored = (await client.get(SERVICE, "default", name))["status"]["traffic"]
         assert stored["requestsPerSecond"] == 2.5 and stored["outputTokensPerSecond"] == 1e-05
         assert stored["roles"] == [

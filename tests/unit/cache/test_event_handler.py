@@ -30,7 +30,7 @@ class QueuedEvents:
         """Pass a watch event with this body, and return the keys of objects that it adds to the queue."""
         self.versions += 1
         self.dirty.clear()
-        self.cluster.seen(kind, body(name, self.versions, **parts))
+        self.cluster.handle_observed(kind, body(name, self.versions, **parts))
         return list(self.dirty)
 
 
@@ -65,7 +65,7 @@ def test_an_edit_of_a_model_concerns_exactly_its_users(told: QueuedEvents) -> No
     told.see("InferenceService", "other", spec={"engine": {}})
     edited = told.see("ClusterBaseModel", "k2", metadata={"namespace": "", "generation": 2}, spec=MODEL_SPEC)
     assert edited == [(MODEL, AWAITED), (MODEL, SHARED)]
-    assert told.cluster.concerned(MODEL) == (SERVICE,)
+    assert told.cluster.services_concerned_by(MODEL) == (SERVICE,)
     assert told.see("ClusterBaseModel", "k2", metadata={"namespace": "", "generation": 2}, spec=MODEL_SPEC) == []
 
 
@@ -73,7 +73,7 @@ def test_a_service_without_a_runtime_looks_at_every_runtime(told: QueuedEvents) 
     told.see("InferenceService", "any", spec={"engine": {}})
     new = Ref("ClusterServingRuntime", "", "new")
     assert told.see("ClusterServingRuntime", "new", metadata={"namespace": ""}, spec={}) == [(new, AWAITED), (new, SHARED)]
-    assert told.cluster.concerned(new) == (Ref("InferenceService", "ns", "any"),)
+    assert told.cluster.services_concerned_by(new) == (Ref("InferenceService", "ns", "any"),)
 
 
 @pytest.mark.parametrize("kind", ["ServiceAccount", "Pod"])
@@ -89,7 +89,7 @@ def test_a_child_concerns_its_service_when_its_facts_change(told: QueuedEvents) 
     assert told.see("StatefulSet", "w", metadata=child_labels(), spec={"replicas": 2}) == [(SERVICE, SOON)]
     assert told.cluster.cache.children_of("ns", "kimi")["StatefulSet", "w"].replicas == 2
     told.dirty.clear()
-    told.cluster.gone("StatefulSet", "uid-w")
+    told.cluster.handle_deleted("StatefulSet", "uid-w")
     assert told.dirty == [(SERVICE, SOON)]
     assert told.cluster.cache.children_of("ns", "kimi") == {}
 
@@ -116,7 +116,7 @@ def test_a_node_concerns_the_services_that_wait_for_nodes_and_no_others(told: Qu
     assert told.see("Node", "n", status=ready, spec={"taints": taints}) == [(SERVICE, SOON)]
     assert told.see("Node", "n", status={**ready, "allocatable": {"cpu": "9"}}) == [(SERVICE, SOON)]
     told.dirty.clear()
-    told.cluster.gone("Node", "uid-n")
+    told.cluster.handle_deleted("Node", "uid-n")
     assert told.dirty == [(SERVICE, SOON)]
     told.cluster.waits_for_nodes(SERVICE, False)
     assert told.see("Node", "m", status=ready) == []
@@ -137,12 +137,12 @@ def test_a_node_concerns_models_only_when_what_it_holds_changes(told: QueuedEven
 def test_our_own_status_write_is_no_news_and_is_read_at_once(told: QueuedEvents) -> None:
     answer = body("kimi", 50, spec=SPEC, status={"url": "x"})
     told.dirty.clear()
-    told.cluster.wrote("InferenceService", answer)
-    kept = told.cluster.cache.find(SERVICE)
+    told.cluster.handle_written("InferenceService", answer)
+    kept = told.cluster.cache.find_resource(SERVICE)
     assert kept is not None
     assert isinstance(kept.parsed, InferenceService)
     assert kept.parsed.status == {"url": "x"}
-    told.cluster.seen("InferenceService", answer)
+    told.cluster.handle_observed("InferenceService", answer)
     assert told.dirty == []
 
 
@@ -152,9 +152,9 @@ def test_an_edit_just_before_our_status_write_is_looked_at(told: QueuedEvents) -
     """
     edited = {"generation": 2}
     told.dirty.clear()
-    told.cluster.wrote("InferenceService", body("kimi", 50, spec=SPEC, status={"url": "x"}, metadata=edited))
+    told.cluster.handle_written("InferenceService", body("kimi", 50, spec=SPEC, status={"url": "x"}, metadata=edited))
     assert told.dirty == [(SERVICE, AWAITED)]
-    told.cluster.seen("InferenceService", body("kimi", 49, spec=SPEC, metadata=edited))
+    told.cluster.handle_observed("InferenceService", body("kimi", 49, spec=SPEC, metadata=edited))
     assert told.dirty == [(SERVICE, AWAITED)]
 
 
@@ -165,9 +165,9 @@ def test_a_runtime_that_we_chose_has_a_user_at_once(told: QueuedEvents) -> None:
     first, second = (Ref("ClusterServingRuntime", "", name) for name in ("first", "second"))
     told.see("InferenceService", "any", spec={"engine": {}})
     told.dirty.clear()
-    told.cluster.wrote("InferenceService", body("any", 50, spec={"engine": {}}, status={"runtime": "first"}))
+    told.cluster.handle_written("InferenceService", body("any", 50, spec={"engine": {}}, status={"runtime": "first"}))
     assert [ref.name for ref in told.cluster.users(first)] == ["any"] and (first, SOON) in told.dirty
-    told.cluster.wrote("InferenceService", body("any", 51, spec={"engine": {}}, status={"runtime": "second"}))
+    told.cluster.handle_written("InferenceService", body("any", 51, spec={"engine": {}}, status={"runtime": "second"}))
     assert (told.cluster.users(first), len(told.cluster.users(second))) == ((), 1)
 
 
@@ -182,10 +182,10 @@ def test_facts_of_a_models_new_weights_are_read_again(told: QueuedEvents) -> Non
         metadata = {"namespace": "", "generation": 2}
         return body("k2", version, spec=spec, status=status, metadata=metadata)
 
-    told.cluster.seen("ClusterBaseModel", learned(60, "hf://a/b"))
+    told.cluster.handle_observed("ClusterBaseModel", learned(60, "hf://a/b"))
     assert profile_of(told.cluster.cache.deps().models[MODEL]).architecture != "LlamaForCausalLM"
     told.dirty.clear()
-    told.cluster.wrote("ClusterBaseModel", learned(61, "oci://mirror/a"))
+    told.cluster.handle_written("ClusterBaseModel", learned(61, "oci://mirror/a"))
     assert profile_of(told.cluster.cache.deps().models[MODEL]).architecture == "LlamaForCausalLM"
     assert (MODEL, SHARED) in told.dirty
 
@@ -196,10 +196,10 @@ def test_a_label_that_we_put_on_again_before_its_loss_was_told(told: QueuedEvent
     is kept.
     """
     told.see("ServiceAccount", "w", metadata=child_labels())
-    told.cluster.wrote("ServiceAccount", body("w", 59, metadata=child_labels()))
-    told.cluster.gone("ServiceAccount", "uid-w", 57)
+    told.cluster.handle_written("ServiceAccount", body("w", 59, metadata=child_labels()))
+    told.cluster.handle_deleted("ServiceAccount", "uid-w", 57)
     assert told.cluster.cache.uids("ServiceAccount") == {"uid-w"}
-    told.cluster.gone("ServiceAccount", "uid-w", 60)
+    told.cluster.handle_deleted("ServiceAccount", "uid-w", 60)
     assert told.cluster.cache.uids("ServiceAccount") == set()
 
 
@@ -210,11 +210,11 @@ def test_a_late_answer_does_not_hide_what_somebody_changed_since(told: QueuedEve
         entry = {"manager": keys.MANAGER, "operation": "Apply", "fieldsV1": fields}
         return body("w", version, metadata={**metadata, "managedFields": [entry]}, spec={"replicas": 1})
 
-    told.cluster.seen("StatefulSet", labelled(60, "a", True))
+    told.cluster.handle_observed("StatefulSet", labelled(60, "a", True))
     right = told.cluster.cache.children_of("ns", "kimi")["StatefulSet", "w"].owned
-    told.cluster.seen("StatefulSet", labelled(62, "x", False))
-    told.cluster.wrote("StatefulSet", labelled(61, "a", True))
-    repaired = told.cluster.wrote("StatefulSet", labelled(63, "a", True))
+    told.cluster.handle_observed("StatefulSet", labelled(62, "x", False))
+    told.cluster.handle_written("StatefulSet", labelled(61, "a", True))
+    repaired = told.cluster.handle_written("StatefulSet", labelled(63, "a", True))
     assert isinstance(repaired, Child) and repaired.owned == right
 
 
@@ -232,7 +232,7 @@ def test_a_node_that_comes_or_goes_concerns_the_services_of_its_pods(told: Queue
     told.see("Pod", "kimi-engine-r1-0-0", metadata={"labels": labels}, spec={"nodeName": "n"})
     told.dirty.clear()
     if status is None:
-        told.cluster.gone("Node", "uid-n")
+        told.cluster.handle_deleted("Node", "uid-n")
     else:
         told.see("Node", "n", status={"conditions": [{"type": "Ready", "status": status}]})
     assert told.dirty == [(SERVICE, SOON)]
@@ -246,25 +246,25 @@ def test_a_cordoned_node_that_holds_a_model_counts(told: QueuedEvents) -> None:
 
 
 def test_an_answer_that_is_older_than_what_was_seen_is_no_edit(told: QueuedEvents) -> None:
-    told.cluster.seen("InferenceService", body("kimi", 60, spec={"engine": {}}, metadata={"generation": 2}))
+    told.cluster.handle_observed("InferenceService", body("kimi", 60, spec={"engine": {}}, metadata={"generation": 2}))
     told.dirty.clear()
-    told.cluster.wrote("InferenceService", body("kimi", 50, spec=SPEC, status={"url": "x"}))
+    told.cluster.handle_written("InferenceService", body("kimi", 50, spec=SPEC, status={"url": "x"}))
     assert told.dirty == [] and told.cluster.users(MODEL) == ()
 
 
 def test_an_invalid_spec_is_kept_as_such(told: QueuedEvents) -> None:
     told.see("InferenceService", "bad", spec={"engine": {"minReplicas": "two"}})
-    kept = told.cluster.cache.find(Ref("InferenceService", "ns", "bad"))
+    kept = told.cluster.cache.find_resource(Ref("InferenceService", "ns", "bad"))
     assert kept is not None
     assert "minReplicas" in kept.parsed.why
 
 
 def test_a_name_that_was_used_before_means_the_newest_object(told: QueuedEvents) -> None:
     told.see("InferenceService", "kimi", metadata={"uid": "second"}, spec=SPEC)
-    kept = told.cluster.cache.find(SERVICE)
+    kept = told.cluster.cache.find_resource(SERVICE)
     assert kept is not None
     assert kept.uid == "second"
-    told.cluster.gone("InferenceService", "uid-kimi")
+    told.cluster.handle_deleted("InferenceService", "uid-kimi")
     assert told.cluster.users(MODEL) == (SERVICE,), "the deletion of the old object removes nothing of the new one"
 
 
@@ -272,12 +272,12 @@ def test_our_own_status_of_a_model_reaches_its_short_form() -> None:
     dirty: list[tuple[Ref, Urgency]] = []
     cluster = EventHandler(ClusterCache(Deps()), lambda *told: dirty.append(told), model_refs, runtime_refs)
     metadata = {"name": "chat", "uid": "short", "resourceVersion": "5"}
-    cluster.seen("SglangModel", {"metadata": metadata, "spec": {"source": {"huggingface": {"repo": "a/b"}}}})
+    cluster.handle_observed("SglangModel", {"metadata": metadata, "spec": {"source": {"huggingface": {"repo": "a/b"}}}})
     body = {"metadata": {**metadata, "uid": "model"}, "spec": {"storage": {"storageUri": "hf://a/b"}}}
-    cluster.seen("ClusterBaseModel", body)
+    cluster.handle_observed("ClusterBaseModel", body)
     dirty.clear()
     body["metadata"]["resourceVersion"] = "7"
-    cluster.wrote("ClusterBaseModel", {**body, "status": {"state": "Ready"}})
+    cluster.handle_written("ClusterBaseModel", {**body, "status": {"state": "Ready"}})
     assert dirty == [(Ref("SglangModel", "", "chat"), SOON)]
 
 
@@ -318,30 +318,32 @@ def test_models_beyond_the_number_of_their_namespace_count_for_nobody() -> None:
     def see(name: str, day: int) -> dict[str, Any]:
         one = body(name, day, metadata={"creationTimestamp": f"2026-01-0{day}T00:00:00Z"}, spec=MODEL_SPEC)
         dirty.clear()
-        cluster.seen("BaseModel", one)
+        cluster.handle_observed("BaseModel", one)
         return one
 
     def beyond() -> set[str]:
         return {ref.name for ref, one in cluster.cache.deps().models.items() if isinstance(one, Invalid)}
 
     user, third = Ref("InferenceService", "ns", "user"), Ref("BaseModel", "ns", "third")
-    cluster.seen("InferenceService", body("user", 1, spec={**SPEC, "model": {"name": "third", "kind": "BaseModel"}}))
+    cluster.handle_observed(
+        "InferenceService", body("user", 1, spec={**SPEC, "model": {"name": "third", "kind": "BaseModel"}})
+    )
     for day in range(1, 6):
-        cluster.seen("ClusterBaseModel", body(f"wide{day}", 1, metadata={"namespace": ""}, spec=MODEL_SPEC))
+        cluster.handle_observed("ClusterBaseModel", body(f"wide{day}", 1, metadata={"namespace": ""}, spec=MODEL_SPEC))
     see("third", 3)
     second = see("second", 2)
     assert beyond() == set()
     first = see("first", 1)
     assert beyond() == {"third"}
     assert {(third, AWAITED), (third, SHARED)} <= set(dirty)
-    assert cluster.concerned(third) == (user,)
+    assert cluster.services_concerned_by(third) == (user,)
     said = cluster.cache.deps().models[third]
     assert isinstance(said, Invalid) and "the namespace ns has more than 2 BaseModels" in said.why
     see("fourth", 4)
     assert beyond() == {"third", "fourth"}
-    cluster.gone("BaseModel", first["metadata"]["uid"])
+    cluster.handle_deleted("BaseModel", first["metadata"]["uid"])
     assert beyond() == {"fourth"}
     assert (third, SHARED) in dirty
     dirty.clear()
-    cluster.seen("BaseModel", second)
+    cluster.handle_observed("BaseModel", second)
     assert not dirty

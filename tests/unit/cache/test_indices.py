@@ -64,9 +64,9 @@ def test_indices_are_what_a_walk_finds(events: list[Any]) -> None:
     cluster = ClusterCache(Deps())
     for version, (kind, uid, name, models) in enumerate(events, start=1):
         if uid == "gone":
-            cluster.gone(kind, f"{kind}-{name}-a", version)
+            cluster.remove_deleted(kind, f"{kind}-{name}-a", version)
             continue
-        cluster.seen(kind, _told(kind, uid, name, models, version))
+        cluster.store_observed(kind, _told(kind, uid, name, models, version))
     nodes = {name: found.node for name in ("n1", "n2") if (found := cluster.node(name)) is not None}
     deps = cluster.deps()
     assert deps.nodes == nodes
@@ -140,7 +140,7 @@ def test_a_node_concerns_the_accelerator_classes_that_count_it(labels: dict[str,
     gpus = {"allocatable": {"nvidia.com/gpu": "8"}}
     assert told.see("Node", "n", metadata={"labels": labels}, status=gpus) == accelerator
     told.dirty.clear()
-    told.cluster.gone("Node", "uid-n")
+    told.cluster.handle_deleted("Node", "uid-n")
     assert told.dirty == accelerator
 
 
@@ -156,7 +156,7 @@ def test_users_of_a_model_are_woken_once_until_somebody_looks(told: QueuedEvents
     assert told.see("Node", "n3", metadata=label) == woken
     told.dirty.clear()
     told.cluster.cache.deps()
-    told.cluster.gone("Node", "uid-n1")
+    told.cluster.handle_deleted("Node", "uid-n1")
     assert told.dirty == woken
 
 
@@ -174,5 +174,5 @@ def test_answers_about_nodes_end_with_the_next_change_of_any() -> None:
     assert find_unplaced(needs, first) and told.cluster.cache.deps().nodes is first, "computed once for all services"
     see("c")
     assert find_unplaced(needs, told.cluster.cache.deps().nodes) == ()
-    told.cluster.gone("Node", "uid-c")
+    told.cluster.handle_deleted("Node", "uid-c")
     assert find_unplaced(needs, told.cluster.cache.deps().nodes) != ()

@@ -36,10 +36,10 @@ def account(**metadata: Any) -> dict[str, Any]:
 
 def kept(cache: ClusterCache, kind: str, make: Callable[[], dict[str, Any]]) -> int:
     """Return the number of bytes that the cache keeps of an object."""
-    cache.seen(kind, {"metadata": {"name": "first", "namespace": "ns", "uid": "first", "resourceVersion": "1"}})
+    cache.store_observed(kind, {"metadata": {"name": "first", "namespace": "ns", "uid": "first", "resourceVersion": "1"}})
     tracemalloc.start()
     try:
-        cache.seen(kind, make())
+        cache.store_observed(kind, make())
         gc.collect()
         return tracemalloc.get_traced_memory()[0]
     finally:
@@ -70,19 +70,19 @@ def test_a_large_service_is_refused_until_it_is_small() -> None:
     cache = ClusterCache(Deps())
 
     def parsed() -> Any:
-        found = cache.find(SERVICE)
+        found = cache.find_resource(SERVICE)
         assert found is not None
         return found.parsed
 
-    cache.seen("InferenceService", service(WORDS))
+    cache.store_observed("InferenceService", service(WORDS))
     assert isinstance(parsed(), Invalid) and "move large values" in parsed().why
-    change = cache.seen("InferenceService", {**service(WORDS, 2), "status": {"state": "x"}})
+    change = cache.store_observed("InferenceService", {**service(WORDS, 2), "status": {"state": "x"}})
     assert change is not None and isinstance(parsed(), Invalid)
-    cache.wrote("InferenceService", service(WORDS, 3))  # the server's answer to the write of the status
+    cache.store_written("InferenceService", service(WORDS, 3))  # the server's answer to the write of the status
     assert isinstance(parsed(), Invalid)
-    cache.seen("InferenceService", service(10, 4))
+    cache.store_observed("InferenceService", service(10, 4))
     assert isinstance(parsed(), InferenceService)
-    cache.wrote("InferenceService", service(WORDS, 5))
+    cache.store_written("InferenceService", service(WORDS, 5))
     assert isinstance(parsed(), Invalid)
 
 
@@ -92,17 +92,17 @@ def test_a_status_alone_changes_nothing_for_a_large_service() -> None:
     """
     cache = ClusterCache(Deps())
     labels = {"team": "x"}
-    cache.seen("InferenceService", service(WORDS, labels=labels))
+    cache.store_observed("InferenceService", service(WORDS, labels=labels))
     body = service(WORDS, labels=labels)
     body["metadata"]["resourceVersion"] = "2"
-    change = cache.seen("InferenceService", body)
+    change = cache.store_observed("InferenceService", body)
     assert change is not None and not change.matters
 
 
 def test_the_operators_labels_of_a_child_are_kept() -> None:
     labels = {keys.COMPONENT: "engine", keys.REVISION: "r", keys.GROUP_INDEX: "1", keys.WORKER_INDEX: "0"}
     cache = ClusterCache(Deps())
-    cache.seen("StatefulSet", account(labels={**labels, "team": "x"}))
+    cache.store_observed("StatefulSet", account(labels={**labels, "team": "x"}))
     (child,) = cache.children["StatefulSet"]
     assert isinstance(child, Child)
     assert child.labels == {keys.MANAGED_BY: keys.MANAGER, keys.SERVICE: "s", **labels}

@@ -35,13 +35,13 @@ class Life:
         """Create these services with all their objects, and delete everything."""
         told = [(kind, each) for number in numbers for kind, each in self._bodies(number)]
         for kind, each in told:
-            self.cluster.seen(kind, each)
-            self.cluster.wrote(kind, each)
+            self.cluster.handle_observed(kind, each)
+            self.cluster.handle_written(kind, each)
         self.cluster.cache.deps()
         for kind, each in reversed(told):
             self.version += 1
-            self.cluster.gone(kind, each["metadata"]["uid"], self.version)
-            self.cluster.wrote(kind, each)  # a response that arrives too late
+            self.cluster.handle_deleted(kind, each["metadata"]["uid"], self.version)
+            self.cluster.handle_written(kind, each)  # a response that arrives too late
 
     def _bodies(self, number: int) -> Iterable[tuple[str, dict[str, Any]]]:
         service = f"s-{number}"
@@ -119,7 +119,7 @@ def test_memory_returns_to_what_it_was() -> None:
 def test_tombs_of_a_burst_are_bounded() -> None:
     life = Life()
     for number in range(TOMBSTONES + 100):
-        life.cluster.gone("Pod", f"uid-{number}", 5)
+        life.cluster.handle_deleted("Pod", f"uid-{number}", 5)
     assert entries(life.cluster.cache.pods) < 4 * TOMBSTONES
 
 

@@ -31,7 +31,7 @@ def bodies() -> Iterator[dict[str, Any]]:
 def cluster() -> ClusterCache:
     made = ClusterCache(change_deps(Deps(), models_per_namespace=100))
     for body in bodies():
-        made.seen("BaseModel", body)
+        made.store_observed("BaseModel", body)
     return made
 
 
@@ -49,7 +49,9 @@ def test_a_node_with_all_its_labels_costs_a_look_at_each_model(
     monkeypatch.setattr(names, "model_label", lambda *ref: (made.append(""), real(*ref))[1])
     status = {"conditions": [{"type": "Ready", "status": "True"}]}
     handler = EventHandler(cluster, lambda *_: None, lambda _: (), lambda _: ())
-    handler.seen("Node", {"metadata": {"name": "n", "uid": "n", "resourceVersion": "1", "labels": labels}, "status": status})
+    handler.handle_observed(
+        "Node", {"metadata": {"name": "n", "uid": "n", "resourceVersion": "1", "labels": labels}, "status": status}
+    )
     assert 0 < len(made) <= 3 * len(labels)
 
 
@@ -62,7 +64,7 @@ def test_what_records_say_is_looked_up_and_not_looked_for(cluster: ClusterCache,
 
     def record(node: str, version: int, listed: list[dict[str, str]]) -> None:
         metadata = {"name": node, "uid": f"of-{node}", "resourceVersion": str(version)}
-        cluster.seen("NodeModels", {"metadata": metadata, "status": {"models": listed}})
+        cluster.store_observed("NodeModels", {"metadata": metadata, "status": {"models": listed}})
 
     for number in range(NODES):
         record(f"n{number}", 1, entries)
@@ -74,5 +76,5 @@ def test_what_records_say_is_looked_up_and_not_looked_for(cluster: ClusterCache,
     assert read == []
     record("n0", 2, entries[1:])
     assert len(cluster.holdings(refs[0])) == NODES - 1 and len(cluster.holdings(refs[1])) == NODES
-    cluster.gone("NodeModels", "of-n1")
+    cluster.remove_deleted("NodeModels", "of-n1")
     assert len(cluster.holdings(refs[0])) == NODES - 2

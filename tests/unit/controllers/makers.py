@@ -35,7 +35,7 @@ def cluster(*seen: dict[str, Any], dirty: list[Ref] | None = None) -> EventHandl
     found = [] if dirty is None else dirty
     made = EventHandler(ClusterCache(Deps()), lambda ref, _: found.append(ref), lambda _: (), lambda _: ())
     for body in seen:
-        made.seen(body["kind"], body)
+        made.handle_observed(body["kind"], body)
     return made
 
 

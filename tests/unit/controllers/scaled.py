@@ -46,16 +46,18 @@ class Follower:
             "uid": name if namespace == "ns" else f"{namespace}-{name}",
             "resourceVersion": "1",
         }
-        self.handler.seen(SERVICE, {"metadata": metadata, "spec": {"engine": {}}, "status": status})
+        self.handler.handle_observed(SERVICE, {"metadata": metadata, "spec": {"engine": {}}, "status": status})
         labels = {"ome.io/inferenceservice": name, "component": "router", "ome.io/revision": "r1"}
         service = {"kind": SERVICE, "name": name, "uid": metadata["uid"], "controller": True}
         about = {"namespace": namespace, "labels": labels, "resourceVersion": "1"}
         deployment = {**about, "name": f"{name}-router-r1", "uid": f"{metadata['uid']}-d", "ownerReferences": [service]}
-        self.handler.seen("Deployment", {"metadata": deployment})
+        self.handler.handle_observed("Deployment", {"metadata": deployment})
         replica_set = {"kind": "ReplicaSet", "name": f"{name}-router-r1-5f4d", "uid": "rs", "controller": True}
         uid = f"{name}-r" if namespace == "ns" else f"{namespace}-{name}-r"
         metadata = {**about, "name": f"{name}-r", "uid": uid, "ownerReferences": [replica_set]}
-        self.handler.seen("Pod", {"metadata": metadata, "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
+        self.handler.handle_observed(
+            "Pod", {"metadata": metadata, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+        )
 
     def has_capacity(self, ref: Ref, needs: Needs, now: datetime) -> bool:
         """Return whether nodes for further groups are free, as the test has set it."""
@@ -84,7 +86,7 @@ class Follower:
 
     def field(self) -> dict[str, Any]:
         """Return the value of `status.scaling`."""
-        service = self.handler.cache.find(REF)
+        service = self.handler.cache.find_resource(REF)
         assert service is not None
         return self.scaler.scaling_status(service) or {}
 

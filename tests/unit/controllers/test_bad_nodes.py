@@ -81,9 +81,9 @@ class Case:
         self.handler = EventHandler(ClusterCache(Deps()), lambda *_: None, lambda _: (), lambda _: ())
         self.cache = self.handler.cache
         service = {"name": "svc", "namespace": "team", "uid": "s", "resourceVersion": "1"}
-        self.handler.seen("InferenceService", {"metadata": service, "spec": {"engine": {}}})
+        self.handler.handle_observed("InferenceService", {"metadata": service, "spec": {"engine": {}}})
         for number in range(nodes):
-            self.handler.seen("Node", node(f"n{number}"))
+            self.handler.handle_observed("Node", node(f"n{number}"))
         self.group = LiveGroup("team", "svc", 1, nodes=["n0"], created=NOW.timestamp() - 5000)
         self.nodes = BadNodes(self.cache, self.stored.api, self.called.append, lambda: self.now, acts=acts, stores=stores)
 
@@ -92,7 +92,7 @@ class Case:
         for _ in range(times):
             self.now += timedelta(seconds=100)
             self.group.ended = {0: self.now.timestamp()}
-            self.handler.seen("Pod", ended(self.group))
+            self.handler.handle_observed("Pod", ended(self.group))
             await self.nodes.evaluate()
 
 
@@ -120,7 +120,7 @@ async def test_a_restart_keeps_the_memory_and_counts_nothing_again() -> None:
     again = Case(case.stored)
     again.now = case.now
     again.group.ended = {0: case.now.timestamp()}
-    again.handler.seen("Pod", ended(again.group))
+    again.handler.handle_observed("Pod", ended(again.group))
     case.stored.verbs()
     await again.nodes.load()
     assert again.nodes.avoided_nodes("team").keys() == {"n0"}
@@ -191,7 +191,7 @@ async def test_few_objects_are_written_at_once() -> None:
     for number in range(3 * WRITES):
         body = node(f"n{number}")
         body["status"]["conditions"] += [{"type": "KernelDeadlock", "status": "True"}]
-        case.handler.seen("Node", body)
+        case.handler.handle_observed("Node", body)
     await case.nodes.load()
     case.now += timedelta(seconds=301)
     for looks in (1, 2, 3, 4):
@@ -247,7 +247,7 @@ async def test_a_service_that_is_created_during_a_look_does_not_stop_it(monkeypa
     async def create() -> None:
         name = f"new-{len(case.cache.services())}"
         metadata = {"name": name, "namespace": "team", "uid": name, "resourceVersion": "1"}
-        case.handler.seen("InferenceService", {"metadata": metadata, "spec": {"engine": {}}})
+        case.handler.handle_observed("InferenceService", {"metadata": metadata, "spec": {"engine": {}}})
 
     monkeypatch.setattr(bad_nodes.PACER, "yield_if_due", create)
     await case.nodes.evaluate()

@@ -49,7 +49,7 @@ class World:
     def free(self) -> None:
         """Delete the existing Job."""
         del self.api.answers["apply Job"]
-        self.cluster.gone("Job", "job-1")
+        self.cluster.handle_deleted("Job", "job-1")
 
     async def says(self) -> tuple[str, str]:
         """Reconcile the BenchmarkJob, and return the reason and the message of its condition."""

@@ -55,7 +55,7 @@ class Rig:
 
     async def look(self) -> tuple[dict[str, Any], list[str], float]:
         """Reconcile the runtime. Return the status, the reasons of all Events so far, and the time of the next pass."""
-        resource = self.cluster.find(RUNTIME)
+        resource = self.cluster.find_resource(RUNTIME)
         assert resource is not None
         again = await self.passes.reconcile_resource(resource)
         written = self.api.bodies("apply")

@@ -79,11 +79,11 @@ async def test_a_restart_keeps_what_was_learned_and_writes_nothing() -> None:
     here = Follower(scaling=STORED)
     await here.wait(1200)
     kept = here.field()
-    service = here.handler.cache.find(REF)
+    service = here.handler.cache.find_resource(REF)
     assert service is not None
     here.see("svc", {"scaling": kept})
     body = {"name": "svc", "namespace": "ns", "uid": "svc", "resourceVersion": "2"}
-    here.handler.seen(SERVICE, {"metadata": body, "spec": {"engine": {}}, "status": {"scaling": kept}})
+    here.handler.handle_observed(SERVICE, {"metadata": body, "spec": {"engine": {}}, "status": {"scaling": kept}})
     here.scaler, here.news = here.restarted(), []
     assert here.field() == kept
     await here.wait(FIRST + PERIOD)
@@ -162,7 +162,7 @@ async def test_a_service_that_is_gone_or_has_another_class_is_left_alone() -> No
         await here.scaler.decide_all()
     assert here.field() == kept and not here.news, "its task is unknown while its spec cannot be read"
     assert not here.scaler._planner._kept, "its predictions are forgotten"
-    here.handler.gone(SERVICE, "svc", 9)
+    here.handler.handle_deleted(SERVICE, "svc", 9)
     here.scaler.report(REF, here.task)
     await here.scaler.decide_all()
     assert not here.scaler._followed and not here.scaler._tasks
@@ -269,8 +269,8 @@ async def test_a_service_that_goes_while_the_planner_works_is_left_alone(gone: s
 
     async def slow(*_: Any) -> PlannedSpeeds:
         if gone == "service":
-            here.handler.gone(SERVICE, "svc", 9)
-            here.handler.gone(SERVICE, "a", 9)
+            here.handler.handle_deleted(SERVICE, "svc", 9)
+            here.handler.handle_deleted(SERVICE, "a", 9)
         here.scaler.report(REF, None)
         here.scaler.report(Ref(SERVICE, "ns", "a"), None)
         return NO_PLAN

@@ -48,7 +48,7 @@ async def test_groups_that_a_namespace_never_creates_keep_no_nodes_from_others()
         here.scaler.report(victim, here.task)
         here.now += timedelta(seconds=PERIOD)
         await here.scaler.decide_all()
-        found = here.handler.cache.find(victim)
+        found = here.handler.cache.find_resource(victim)
         assert found is not None
         if (here.scaler.scaling_status(found) or {}).get("applied", {}).get("engine", 0) > 5:
             break

@@ -73,7 +73,7 @@ def written(tree: ast.AST) -> Iterable[str]:
 def cluster(*seen: dict[str, Any], **settled: Any) -> EventHandler:
     made = EventHandler(ClusterCache(change_deps(Deps(), **settled)), lambda *_: None, lambda _: (), lambda _: ())
     for body in seen:
-        made.seen("Serving" if body["apiVersion"] == "sglang.ai/v1" else body["kind"], body)
+        made.handle_observed("Serving" if body["apiVersion"] == "sglang.ai/v1" else body["kind"], body)
     return made
 
 
@@ -164,7 +164,7 @@ async def test_a_pass_that_runs_stops_before_its_next_write(how: str) -> None:
             seen.freeze(WHEN)
         else:
             notes = {"annotations": {keys.FREEZE: WHEN}, "resourceVersion": "6"}
-            seen.seen("InferenceService", {**SERVICE, "metadata": {**SERVICE["metadata"], **notes}})
+            seen.handle_observed("InferenceService", {**SERVICE, "metadata": {**SERVICE["metadata"], **notes}})
         return {"metadata": {}}
 
     plan = Plan(
@@ -196,7 +196,7 @@ def test_everything_looks_anew_when_all_is_frozen() -> None:
     dirty: list[Ref] = []
     seen = EventHandler(ClusterCache(Deps()), lambda ref, _: dirty.append(ref), lambda _: (), lambda _: ())
     for body in (SERVICE, NODE, RECORD):
-        seen.seen(body["kind"], body)
+        seen.handle_observed(body["kind"], body)
     dirty.clear()
     seen.freeze(WHEN)
     assert set(dirty) == {Ref("InferenceService", "ns", "svc"), Ref("NodeModels", "", "n")}

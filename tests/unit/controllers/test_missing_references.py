@@ -27,9 +27,9 @@ async def status(ref: Ref, *bodies: dict[str, Any]) -> tuple[dict[str, Any], Fak
     api = FakeApi({"apply": makers.storing(bodies[0])})
     handler = EventHandler(ClusterCache(Deps()), lambda *_: None, model_refs, runtime_refs)
     for body in bodies:
-        handler.seen(body["kind"], body)
+        handler.handle_observed(body["kind"], body)
     passes = CatalogReconciler(handler, api, makers.queue(), RESYNC, makers.wall)
-    resource = passes._cluster.find(ref)
+    resource = passes._cluster.find_resource(ref)
     assert resource is not None
     again = await passes.reconcile_resource(resource)
     (sent,) = (call.body["status"] for call in api.calls if call.verb == "apply")

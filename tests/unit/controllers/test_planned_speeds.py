@@ -61,7 +61,7 @@ class Cluster:
             models={Ref(**model): MODEL}, accelerators={each.name: each for each in CLASSES.values()}, nodes={"n": node}
         )
 
-    def find(self, service: Ref) -> Resource:
+    def find_resource(self, service: Ref) -> Resource:
         """Return the service."""
         return parse_or_keep(
             SERVICE, {"metadata": {"namespace": service.namespace, "name": service.name, "uid": "s"}, "spec": {}}, None

@@ -178,24 +178,24 @@ def test_the_records_of_a_groups_nodes_are_reconciled_when_its_pods_change() -> 
         return found
 
     records()
-    handler.seen("Pod", pod("a", on="n"))
+    handler.handle_observed("Pod", pod("a", on="n"))
     assert records() == here[1:]
-    handler.seen("Pod", pod("b", rank=1, on="m"))
+    handler.handle_observed("Pod", pod("b", rank=1, on="m"))
     assert records() == here
-    handler.seen("Pod", pod("c", rank=2, on="off"))
+    handler.handle_observed("Pod", pod("c", rank=2, on="off"))
     assert records() == here, "its group"
-    handler.seen("Pod", pod("a", on="n", ready=True, version=2))
+    handler.handle_observed("Pod", pod("a", on="n", ready=True, version=2))
     assert records() == here, "the leader serves"
-    handler.seen("Pod", pod("a", on="n", ready=True, version=3))
+    handler.handle_observed("Pod", pod("a", on="n", ready=True, version=3))
     assert records() == []
-    handler.seen("Pod", pod("a", on="n", began=5, since=9, version=4))
+    handler.handle_observed("Pod", pod("a", on="n", began=5, since=9, version=4))
     assert records() == [], "the leader is not ready for a moment"
-    handler.seen("Pod", pod("a", on="n", began=9, since=9, version=5))
+    handler.handle_observed("Pod", pod("a", on="n", began=9, since=9, version=5))
     assert records() == here, "its container started again"
-    handler.gone("Pod", "a", 6)
+    handler.handle_deleted("Pod", "a", 6)
     assert records() == here
-    handler.seen("NodeModels", {**record("n", on=False), "metadata": {**meta("n"), "resourceVersion": "2"}})
-    handler.gone("NodeModels", "m", 3)
+    handler.handle_observed("NodeModels", {**record("n", on=False), "metadata": {**meta("n"), "resourceVersion": "2"}})
+    handler.handle_deleted("NodeModels", "m", 3)
     records()
-    handler.gone("Pod", "b", 5)
+    handler.handle_deleted("Pod", "b", 5)
     assert records() == []

@@ -41,11 +41,11 @@ BLUE = {"ome.io/operator-class": "blue"}
 def test_a_service_that_gets_another_class_is_forgotten_and_nothing_is_done() -> None:
     made, api = manager()
     made.handle_object("InferenceService", service())
-    assert made.cluster.find(REF) is not None
+    assert made.cluster.find_resource(REF) is not None
     made.handle_object("InferenceService", service(version=2, **BLUE))
-    assert made.cluster.find(REF) is None
+    assert made.cluster.find_resource(REF) is None
     made.handle_object("InferenceService", service(version=3))
-    assert made.cluster.find(REF) is not None, "the namespace can return"
+    assert made.cluster.find_resource(REF) is not None, "the namespace can return"
     assert api.calls == []
 
 
@@ -69,7 +69,7 @@ async def test_passes_of_a_namespace_begin_when_it_is_whole_and_end_when_it_is_a
     made.namespace_unwatched("a")
     await made._pass(REF)
     assert passes == [REF]
-    assert made.cluster.find(REF) is not None, "the cache keeps its objects until the namespace is listed again"
+    assert made.cluster.find_resource(REF) is not None, "the cache keeps its objects until the namespace is listed again"
 
 
 async def test_a_bug_of_ours_is_a_failed_pass_and_what_the_api_server_refuses_is_none() -> None:
@@ -163,7 +163,7 @@ def child(version: int = 1) -> dict[str, Any]:
 def test_a_child_that_vanishes_frees_its_name_for_the_next_pass() -> None:
     made, _ = manager()
     made.handle_object("InferenceService", service())
-    resource = made.cluster.find(REF)
+    resource = made.cluster.find_resource(REF)
     assert resource is not None
     memory = made._services._memories.memory_of(resource)
     key = "StatefulSet", "w"

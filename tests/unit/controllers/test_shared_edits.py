@@ -56,7 +56,7 @@ class RecordingManager:
         self.manager.handle_object(kind, body)
 
     async def _pass(self, ref: Ref) -> bool:
-        runtime = self.manager.cluster.find(RUNTIME)
+        runtime = self.manager.cluster.find_resource(RUNTIME)
         self.passes[ref] += 1
         self.seen[ref] = 0 if runtime is None else runtime.generation
         return True

@@ -255,14 +255,16 @@ async def test_the_summaries_of_a_namespace_are_bounded_together(registry: Regis
 def test_only_pods_of_deployments_that_the_service_owns_by_uid_are_asked() -> None:
     cache = ClusterCache(Deps())
     meta = {"namespace": "team", "resourceVersion": "1"}
-    cache.seen("InferenceService", {"metadata": {**meta, "name": "svc", "uid": "S"}, "spec": {}})
+    cache.store_observed("InferenceService", {"metadata": {**meta, "name": "svc", "uid": "S"}, "spec": {}})
     labels = {"ome.io/inferenceservice": "svc", "component": "router", "ome.io/managed-by": "ome-operator"}
     for name, owner in (("svc-router-r1", "S"), ("svc-router-r2", "former")):
         ref = [{"apiVersion": "ome.io/v1beta1", "kind": "InferenceService", "name": "svc", "uid": owner, "controller": True}]
-        cache.seen("Deployment", {"metadata": {**meta, "name": name, "uid": name, "labels": labels, "ownerReferences": ref}})
+        cache.store_observed(
+            "Deployment", {"metadata": {**meta, "name": name, "uid": name, "labels": labels, "ownerReferences": ref}}
+        )
     for number, workload in enumerate(("svc-router-r1-5f4d", "svc-router-r2-5f4d", "svc-router-r1", "mine-5f4d", "")):
         ref = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": workload, "uid": "x", "controller": True}]
         of = {**labels, "ome.io/revision": "r2" if "r2" in workload else "r1"}
         about = {**meta, "name": f"p{number}", "uid": f"p{number}", "labels": of, "ownerReferences": ref}
-        cache.seen("Pod", {"metadata": about, "status": {"podIP": "10.0.0.1"}})
+        cache.store_observed("Pod", {"metadata": about, "status": {"podIP": "10.0.0.1"}})
     assert [each.uid for each in owned_routers(cache)] == ["p0"]

@@ -31,7 +31,7 @@ async def test_its_status_says_so_and_that_of_the_others_does_not() -> None:
     )
     models = [body("c", 3), body("a", 1), body("b", 2), body("w", 9, "ClusterBaseModel")]
     for item in models:
-        cluster.seen(item["kind"], item)
+        cluster.handle_observed(item["kind"], item)
     told: dict[str, str] = {}
     for item in models:
         api = FakeApi({"apply": makers.storing(item)})

@@ -31,7 +31,9 @@ class MeasuredService:
             "labels": labels,
             "resourceVersion": "1",
         }
-        self.handler.seen("Pod", {"metadata": metadata, "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
+        self.handler.handle_observed(
+            "Pod", {"metadata": metadata, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+        )
         self.samples = TrafficSampler(self.handler.cache, self.reports, self.news.append, lambda: self.now, interval)
 
     def see(self, version: int = 1, status: Mapping[str, Any] | None = None, **annotations: str) -> None:
@@ -43,7 +45,7 @@ class MeasuredService:
             "resourceVersion": str(version),
             "annotations": annotations,
         }
-        self.handler.seen(SERVICE, {"metadata": metadata, "spec": {"engine": {}}, "status": status or {}})
+        self.handler.handle_observed(SERVICE, {"metadata": metadata, "spec": {"engine": {}}, "status": status or {}})
 
     def reports(self, pods: Iterable[Pod]) -> Mapping[str, RouterReport]:
         """Return a report of each router."""
@@ -59,7 +61,7 @@ class MeasuredService:
 
     def field(self) -> dict[str, Any] | None:
         """Return the value of the service's `status.traffic`; None if it has none."""
-        service = self.handler.cache.find(REF)
+        service = self.handler.cache.find_resource(REF)
         assert service is not None
         return self.samples.of(service)
 
@@ -133,8 +135,8 @@ async def test_a_clock_that_was_set_back_delays_nothing() -> None:
 async def test_a_service_that_is_gone_is_forgotten() -> None:
     here = MeasuredService()
     await here.wait(FIRST + PAUSE)
-    service = here.handler.cache.find(REF)
+    service = here.handler.cache.find_resource(REF)
     assert service is not None and here.samples.of(service) is not None
-    here.handler.gone(SERVICE, "u", 9)
+    here.handler.handle_deleted(SERVICE, "u", 9)
     await here.wait(TICK)
     assert here.samples.of(service) is None

@@ -42,7 +42,7 @@ def test_the_facts_of_an_object_are_the_same_without_the_fields_that_are_skipped
     body = {"apiVersion": "v1", "kind": kind, "metadata": METADATA, **BODIES[kind]}
     less = fast(encoded({"type": "ADDED", "object": body}), DECODERS[kind].event)["object"]
     assert less != body
-    found, wanted = (ClusterCache(Deps()).seen(kind, each) for each in (less, body))
+    found, wanted = (ClusterCache(Deps()).store_observed(kind, each) for each in (less, body))
     assert found is not None and wanted is not None and found.new == wanted.new
 
 

@@ -72,9 +72,9 @@ async def test_the_operator_refuses_it_and_goes_on(kind: str, levels: int) -> No
     told += json.loads(await whole.read())["items"]
     cluster = ClusterCache(Deps())
     for item in told:
-        cluster.seen(kind, item)
+        cluster.store_observed(kind, item)
     assert [item["metadata"]["name"] for item in told] == ["deep", "plain", "deep"]
-    found, other = (cluster.find(Ref(kind, "team-a", name)) for name in ("deep", "plain"))
+    found, other = (cluster.find_resource(Ref(kind, "team-a", name)) for name in ("deep", "plain"))
     assert found is not None and isinstance(found.parsed, Invalid) and "nested more than 50 levels deep" in found.parsed.why
     assert other is not None, "everything else continues"
 
@@ -90,8 +90,8 @@ async def test_kopf_decodes_no_large_object_of_a_tenant() -> None:
     told = [await page.read(), *[line async for line in watch.iter_chunked(1024)]]
     assert all(len(each) < 1000 and b'"large"' in each for each in told)
     cluster = ClusterCache(Deps())
-    cluster.seen("InferenceService", json.loads(told[1])["object"])
-    found = cluster.find(Ref("InferenceService", "team-a", "large"))
+    cluster.store_observed("InferenceService", json.loads(told[1])["object"])
+    found = cluster.find_resource(Ref("InferenceService", "team-a", "large"))
     assert found is not None and isinstance(found.parsed, Invalid) and "move large values" in found.parsed.why
 
 
@@ -146,6 +146,6 @@ async def test_a_command_shows_it_beside_the_others(kind: str, levels: int) -> N
     if kind == "InferenceService":
         assert "deep" in str(tree(found, Observed()))
     cluster = ClusterCache(Deps())
-    cluster.seen(kind, found)
-    kept = cluster.find(Ref(kind, "team-a", "deep"))
+    cluster.store_observed(kind, found)
+    kept = cluster.find_resource(Ref(kind, "team-a", "deep"))
     assert kept is not None and isinstance(kept.parsed, Invalid)

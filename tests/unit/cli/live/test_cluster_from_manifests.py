@@ -61,5 +61,5 @@ def test_what_is_made_of_a_short_form_follows_its_edits_and_leaves_what_people_w
     former = {**made.dump(), "metadata": {**made.dump()["metadata"], "annotations": {"ome.io/source": "older"}}}
     for there, uri in ((former, "hf://a/b"), (yamls.model("m", "hf://by/hand"), "hf://by/hand")):
         there["spec"]["storage"]["storageUri"] = there["spec"]["storage"]["storageUri"].replace("a/b", "a/old")
-        kept = build_cluster([short, there]).find(which)
+        kept = build_cluster([short, there]).find_resource(which)
         assert kept is not None and kept.parsed.spec.storage.storage_uri == uri

@@ -61,7 +61,7 @@ async def test_passes_see_the_jobs_of_others_and_the_results_of_their_own() -> N
     (known,) = handler.cache.children["Job"]
     stored["metadata"] = {**stored["metadata"], "uid": known.uid, "resourceVersion": str(known.version + 1)}
     dirty.clear()
-    handler.seen("Job", stored)
+    handler.handle_observed("Job", stored)
     assert dirty == [SERVICE]
     plans["svc"] = Plan()
     await made.reconcile(SERVICE)

@@ -153,12 +153,12 @@ async def test_a_node_that_comes_wakes_a_service_whose_pass_rested_on_nodes(rest
     services = makers.services(cluster, api, queue, core)
     await services.reconcile(SERVICE)
     dirty.clear()
-    cluster.seen("Node", {"metadata": {"name": "n", "uid": "n", "resourceVersion": "7"}})
+    cluster.handle_observed("Node", {"metadata": {"name": "n", "uid": "n", "resourceVersion": "7"}})
     assert dirty == [SERVICE] * rests
-    cluster.gone("InferenceService", "u")
+    cluster.handle_deleted("InferenceService", "u")
     await services.reconcile(SERVICE)
     dirty.clear()
-    cluster.gone("Node", "n")
+    cluster.handle_deleted("Node", "n")
     assert dirty == []
 
 

@@ -89,7 +89,7 @@ async def test_the_first_begins_when_both_were_looked_at_and_the_second_when_it_
 async def test_what_has_begun_goes_on_after_a_restart() -> None:
     rig = Rig()
     for item in replaced("b")["items"]:
-        rig.cluster.seen("StatefulSet", item)
+        rig.cluster.handle_observed("StatefulSet", item)
     assert await rig.look(B) == "", "its StatefulSets show that it has begun"
     assert "wave 2 of 2" in await rig.look(A) and A not in rig.woken
 
@@ -119,6 +119,6 @@ async def test_a_service_that_is_gone_holds_up_nobody() -> None:
     rig = Rig()
     await rig.look(B)
     rig.woken.clear()
-    rig.cluster.gone("InferenceService", "uid-a")
+    rig.cluster.handle_deleted("InferenceService", "uid-a")
     await rig.passes.reconcile(A)
     assert B in rig.woken

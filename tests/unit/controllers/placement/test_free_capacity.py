@@ -32,7 +32,7 @@ class Known:
     def deps(self) -> Deps:
         return replace(Deps(), nodes=self.found)
 
-    def find(self, _: Ref) -> None:
+    def find_resource(self, _: Ref) -> None:
         """Return None: the service is deleted, and its pods are still there."""
 
     def group(self, _: tuple[str, str]) -> list[Child]:

@@ -179,7 +179,7 @@ class Full(Known):
         labels = {keys.REVISION: "r1"}
         return [Child("ControllerRevision", "ns", "r", "u", 1, "s", labels, "", "applied", False, 0, "", content)]
 
-    def find(self, _: Ref) -> None:
+    def find_resource(self, _: Ref) -> None:
         return None
 
 
