@@ -52,9 +52,18 @@ def _uneven(model: ModelFacts, shape: ParallelShape) -> Iterator[UnevenDivision]
         find_uneven_heads(model, shape.attention_tp),
         expert_groups(shape.tp, shape.ep),
         experts(model, shape.ep, shape.redundant),
-        *(block(model, width, shape.cut) for width in model.widths),
+        *_blocks(model, shape),
     )
     yield from (uneven for uneven in checks if uneven is not None)
+
+
+def _blocks(model: ModelFacts, shape: ParallelShape) -> Iterator[UnevenDivision | None]:
+    """Yield, for each width of the model's matrices, the result of `block`. An expert is only cut by the GPUs of its group,
+    so with as many groups as GPUs it is complete.
+    """
+    for number, width in enumerate(model.widths):
+        of_experts = number == 0 and model.experts > 0
+        yield block(model, width, shape.cut // shape.ep if of_experts else shape.cut)
 
 
 def attention_groups(tp: int, groups: int) -> UnevenDivision | None:

@@ -67,6 +67,16 @@ def test_divisible_shapes_are_accepted() -> None:
         assert find_uneven_size(K2, ParallelShape(**sizes)) is None
 
 
+def test_an_expert_is_cut_by_the_gpus_of_its_group_only() -> None:
+    model = shape("MiniMax-M2.5").known  # experts of 1,536 columns in blocks of 128, and no layers without experts
+    uneven = find_uneven_size(model, ParallelShape(tp=8, cut=8))
+    assert uneven is not None and uneven.division is Division.BLOCKS
+    assert find_uneven_size(model, ParallelShape(tp=8, ep=2, cut=8)) is None
+    assert find_uneven_size(model, ParallelShape(tp=8, ep=8, cut=8)) is None
+    dense = find_uneven_size(K2, ParallelShape(tp=32, ep=32, cut=32))
+    assert dense is not None and dense.sentence.startswith("matrices 18432 columns wide cannot be cut into 32 pieces")
+
+
 def test_what_is_unknown_or_absent_divides() -> None:
     unknown = ModelFacts("x", K2.facts.model_copy(update={"attention": None, "layers": None}), None, ())
     assert find_uneven_heads(unknown, 7) is None and find_uneven_size(unknown, ParallelShape(tp=8, pp=99)) is None
