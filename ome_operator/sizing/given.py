@@ -1,18 +1,17 @@
 """Predict a layout that the user names, instead of searching for layouts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ome_operator.capacity.division import UnevenDivision, experts, find_uneven_heads, find_uneven_size
 from ome_operator.capacity.memory import BOTH, DECODE, GIB, PREFILL, in_gib
-from ome_operator.capacity.shape import ParallelShape
 from ome_operator.sizing.constants import Constants
 from ome_operator.sizing.errors import PlanRefused
 from ome_operator.sizing.layouts import Layout, Side, check, share, steady_state, too_slow
 from ome_operator.sizing.memory import compute_fit
+from ome_operator.sizing.possible_workers import find_uneven
 from ome_operator.sizing.queueing import Role
 from ome_operator.sizing.request import PlanRequest
-from ome_operator.sizing.shapes import Shape
+from ome_operator.sizing.steps import ServingStack
 from ome_operator.sizing.workers import Worker, workers
 from ome_operator.util.wording import count
 
@@ -54,8 +53,8 @@ def _side(request: PlanRequest, option: str, text: str, stage: str) -> Side:
     if worker.ep > max(routed, 1):
         message = f"{option} {text} distributes experts over {worker.ep} GPUs, but {place.shape.name} has only {routed}"
         raise PlanRefused(f"{message} experts: use at most {routed} GPUs.")
-    if (uneven := _uneven(place.shape, worker)) is not None:
-        raise PlanRefused(f"{option} {text} cannot work: {uneven.sentence}.")
+    if (uneven := find_uneven(place.shape, worker)) is not None:
+        raise PlanRefused(f"{option} {text} cannot work: {uneven.sentence}.{_instead(request.place, role, stage)}")
     found = compute_fit(place.shape, place.gpu, worker, stage, share(place, stage))
     nodes = -(-role.gpus // request.per_node)
     if found.missing > 0:
@@ -68,12 +67,23 @@ def _side(request: PlanRequest, option: str, text: str, stage: str) -> Side:
     return Side(nodes, role, found, routed)
 
 
-def _uneven(shape: Shape, worker: Worker) -> UnevenDivision | None:
-    """Return the first size of a model that does not divide evenly among the GPUs of a worker; None if all do. The number of
-    experts is not checked if a worker distributes the experts over all its GPUs, because the engine then adds copies of
-    experts until their number divides evenly.
+def _instead(place: ServingStack, role: Role, stage: str) -> str:
+    """Return a sentence that names a layout on as many GPUs that can run, for the end of a message; "" if there is none."""
+    for kind, worker in _alternatives(role.worker, place.shape.experts):
+        if find_uneven(place.shape, worker) is not None:
+            continue
+        if compute_fit(place.shape, place.gpu, worker, stage, share(place, stage)).missing <= 0:
+            how = f", in which each of the {worker.ep} GPUs holds complete experts" if worker.ep > 1 else ""
+            return f" Write {role.gpus // worker.gpus}x{kind}{worker.gpus}{how}."
+    return ""
+
+
+def _alternatives(worker: Worker, experts: int) -> Iterator[tuple[str, Worker]]:
+    """Yield workers on the GPUs of a worker that could replace it, the most similar ones first. Each comes with its name in
+    texts of layouts, such as TEP.
     """
-    model = shape.known
-    if worker.ep == 1:
-        return find_uneven_size(model, ParallelShape(tp=worker.gpus, attention_dp=worker.dp, cut=worker.gpus))
-    return find_uneven_heads(model, worker.tp) or (None if worker.kind == "dep" else experts(model, worker.ep, 0))
+    gpus = worker.gpus
+    if 1 < gpus <= experts:
+        spread = [("TEP", Worker(gpus, 1, gpus)), ("DEP", Worker(1, gpus, gpus))]
+        yield from spread if worker.dp == 1 else reversed(spread)
+    yield from (("TP", Worker(size, 1, 1)) for size in range(gpus - 1, 0, -1) if gpus % size == 0)

@@ -1,12 +1,11 @@
 """Find the layouts of a model that fit into the memory of a number of nodes and meet the requested bounds, best first."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple
 
-from ome_operator.capacity.division import find_uneven_heads, whole_blocks
 from ome_operator.capacity.memory import BOTH, DECODE, GIB, PREFILL, in_gib
 from ome_operator.cookbook.library import engine as recipe
 from ome_operator.sizing import steps
@@ -14,6 +13,7 @@ from ome_operator.sizing.constants import Constants
 from ome_operator.sizing.error_bars import NARROW, newest_version
 from ome_operator.sizing.errors import PlanRefused
 from ome_operator.sizing.memory import Fit, compute_fit
+from ome_operator.sizing.possible_workers import possible_workers
 from ome_operator.sizing.predict import check_known
 from ome_operator.sizing.queueing import Pair, Role, SteadyState, UnifiedDeployment
 from ome_operator.sizing.request import PlanRequest
@@ -21,10 +21,6 @@ from ome_operator.sizing.steps import ServingStack
 from ome_operator.sizing.workers import Worker
 from ome_operator.util.wording import count
 
-WIDEST_TP = 16
-"""Largest TP size of a planned worker. With a larger size, each layer waits for the network twice."""
-_BLOCK = 128
-"""Assumed width of a quantization block, in columns, for models in every precision."""
 _MOST_SPLITS = 24
 _BATCHES = (1.0, 32.0, 512.0)
 """Numbers of requests per GPU for which the decode sides are compared, before each decode side is combined with prefill
@@ -156,32 +152,6 @@ def _splits(nodes: int) -> Iterator[tuple[int, int]]:
     return ((prefill, nodes - prefill) for prefill in range(1, nodes, step))
 
 
-@cache
-def _sizes(gpus: int, node: int) -> tuple[int, ...]:
-    """Return the numbers of GPUs that a worker may have: a part of a node, or complete nodes."""
-    parts = [size for size in (1, 2, 4, 8) if size <= min(node, gpus)]
-    return tuple(dict.fromkeys([*parts, *(nodes * node for nodes in range(1, gpus // node + 1))]))
-
-
-def workers(place: ServingStack, gpus: int) -> Iterator[Worker]:
-    """Yield every way to divide the model over a worker of at most `gpus` GPUs, whether it fits into memory or not."""
-    shape, gpu = place.shape, place.gpu
-    for size in _sizes(gpus, gpu.node):
-        if size <= WIDEST_TP and find_uneven_heads(shape.known, size) is None:
-            yield Worker(size, 1, 1 if _cuts(shape.known.widths, size) or not shape.experts else size)
-        if shape.experts and 1 < size <= max(gpu.node, min(NARROW, gpu.domain)) and _cuts(shape.known.widths, size):
-            yield Worker(1, size, 1)
-        if shape.experts and 1 < size <= shape.experts:
-            yield Worker(1, size, size)
-
-
-def _cuts(widths: Iterable[int], size: int) -> bool:
-    """Return whether matrices of all the widths `widths` can be divided into `size` parts that consist of complete
-    quantization blocks.
-    """
-    return all(whole_blocks(width, size, _BLOCK) for width in widths)
-
-
 def _fits(place: ServingStack, stage: str) -> Callable[[Worker], Fit]:
     """Return a function that computes whether a worker fits into memory, and with how much space. Its results are cached,
     because the same worker is checked for many numbers of nodes.
@@ -193,7 +163,7 @@ def _fits(place: ServingStack, stage: str) -> Callable[[Worker], Fit]:
 def _sides(request: PlanRequest, nodes: int, fits: Callable[[Worker], Fit]) -> list[Side]:
     place, gpus = request.place, nodes * request.per_node
     out = []
-    for worker in workers(place, gpus):
+    for worker in possible_workers(place, gpus):
         found = fits(worker)
         if found.missing <= 0:
             out.append(Side(nodes, Role(gpus // worker.gpus, worker), found, place.shape.experts))
@@ -339,5 +309,5 @@ def _too_little_memory(request: PlanRequest) -> str:
 
 def _tight(place: ServingStack, nodes: int, fits: Callable[[Worker], Fit]) -> Iterator[tuple[Fit, Worker]]:
     """Yield the result of `fits` for every worker that is possible on `nodes` nodes, and the worker."""
-    for worker in workers(place, nodes * place.gpu.node):
+    for worker in possible_workers(place, nodes * place.gpu.node):
         yield fits(worker), worker

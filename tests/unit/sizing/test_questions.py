@@ -227,6 +227,22 @@ def test_a_given_layout_has_to_divide_the_model(asked: tuple[str, str], why: str
     assert why in found and found.startswith(option)
 
 
+INSTEAD = {
+    ("MiniMax-M2.5", "1xTP8"): "Write 1xTEP8, in which each of the 8 GPUs holds complete experts.",
+    ("MiniMax-M2.5", "2xDTP8"): "Write 2xDEP8, in which each of the 8 GPUs holds complete experts.",
+    ("Kimi-K2-Instruct", "1xTP32"): "Write 1xDEP32, in which each of the 32 GPUs holds complete experts.",
+    ("Qwen3-32B", "2xTP3"): "Write 6xTP1.",
+}
+"""A model and a layout that cannot work, and the layout that the refusal names."""
+
+
+@pytest.mark.parametrize(("asked", "instead"), INSTEAD.items(), ids=str)
+def test_the_layout_that_a_refusal_names_works(asked: tuple[str, str], instead: str) -> None:
+    common = ("--model", asked[0], "--hardware", "h200", "--workload", "2000/200", "--decode")
+    assert refused(*common, asked[1]).endswith(instead)
+    assert run(*common, instead.split()[1].rstrip(".,")).exit_code == 0
+
+
 @pytest.mark.parametrize(
     "words", [("validate",), ("--model", "DeepSeek-R1", "--hardware", "h200", "--workload", "2000/100")]
 )

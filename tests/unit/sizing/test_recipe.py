@@ -63,6 +63,17 @@ def test_engines_that_read_and_answer_become_manifests_too() -> None:
     assert run("plan", *K2, "--nodes", "1", "--workload", "2000/100", "-o", "yaml").stdout.startswith("# Kimi K2 Instruct")
 
 
+@pytest.mark.parametrize(("model", "widest"), [("Kimi-K2-Thinking", 64), ("Kimi-K2-Instruct", 16)])
+def test_plan_searches_the_tensor_parallel_sizes_that_generate_writes(model: str, widest: int) -> None:
+    """Reported: `ome plan` proposed no TP above 16, and `ome generate --tp 32` writes four nodes."""
+    on = ("--model", model, "--hardware", "h100")
+    found = layouts(*on, "--nodes", "8", "--workload", "2000/200")
+    assert max(each["decode"]["tp"] for each in found if each["prefill"] is None) == widest
+    for size in (32, 64):
+        written = run("generate", *on, "--strategy", "tp", "--tp", str(size))
+        assert (written.exit_code == 0) is (size <= widest), written.output
+
+
 R1 = ("--nodes", "12", "--workload", "2000/100")
 CUT = "Disaggregated recipes use expert parallelism over all GPUs of a worker, but decode does not (TP 1 DP 8 EP 1)."
 
