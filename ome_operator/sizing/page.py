@@ -39,6 +39,7 @@ TERMS = {
     "decode.wire.tp": "time to transfer the data of all-reduces, divided by the time at the link's bandwidth",
     "decode.wire.dtp": "time to transfer the data of gathers, divided by the time at the link's bandwidth",
     "decode.wire.dep": "time to transfer the data of the all-to-all, divided by the time at the link's bandwidth",
+    "decode.far.tp": "time to transfer the data of all-reduces over the network, divided by the time at its bandwidth",
     "decode.far.dep": "time to transfer the data of the all-to-all over the network, divided by the time at its bandwidth",
     "prefill.wire.tp": "time to transfer the data of all-reduces, divided by the time at the link's bandwidth",
     "prefill.wire.dtp": "time to transfer the data of gathers, divided by the time at the link's bandwidth",

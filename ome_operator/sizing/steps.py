@@ -71,15 +71,12 @@ class ServingStack:
             f"{phase}.{engine}.{mode}" + (f".{worker.kind}{worker.gpus}" if mode == PAIR else ""),
         )
 
-    def wait_keys(self, description: str, mode: str) -> tuple[str, ...]:
-        """Return the names of the constants whose product is the factor of a part of TTFT. `description` is the part:
-        `fixed`, `burst`, `queue` or `ranks`.
+    def wait_keys(self, part: str, mode: str) -> tuple[str, ...]:
+        """Return the names of the constants whose product is the factor of a part of TTFT: `fixed`, `burst`, `queue` or
+        `ranks`.
         """
-        return (
-            f"{mode}.{description}",
-            f"{mode}.{description}.{self.engine}",
-            f"{mode}.{description}.{self.engine}.{self.version or 'any'}",
-        )
+        name = f"{mode}.{part}"
+        return name, f"{name}.{self.engine}", f"{name}.{self.engine}.{self.version or 'any'}"
 
 
 def expected_expert_fraction(shape: Shape, tokens: float, slots: int = 0) -> float:
@@ -130,8 +127,6 @@ def decode_terms(place: ServingStack, worker: Worker, batch: float, context: flo
     shape, gpu, kind = place.shape, place.gpu, worker.kind
     rank, gpus = batch / worker.dp, worker.gpus
     reading, computing = attention_seconds(place, worker, context)
-    wire = gpu.bandwidth_within(gpus)
-    hop = HOP if gpus <= gpu.domain else FAR
     out = {
         "layer": shape.layers * LAYER,
         "weights": expert_reads(place, worker) * expected_expert_fraction(shape, batch, spread_slots(shape, worker))
@@ -145,11 +140,33 @@ def decode_terms(place: ServingStack, worker: Worker, batch: float, context: flo
     if shape.experts:
         out["moe"] = shape.expert_layers * LAYER
     if kind in ("tp", "dtp"):
-        exchanged = 2 * shape.layers * batch * shape.hidden * RETURNED * (1 - 1 / gpus)
-        out |= {f"hop.{kind}": 2 * shape.layers * hop, f"{_wire(place, gpus)}.{kind}": exchanged / wire}
+        out |= {f"hop.{kind}": 2 * shape.layers * _all_reduce_latency(gpu, gpus), **_all_reduce(place, worker, batch)}
     if kind == "dep":
+        hop = HOP if gpus <= gpu.domain else FAR
         sent = rank * _destinations(shape, gpus) * shape.hidden * (SENT + RETURNED)
-        out |= {"hop.dep": 2 * shape.expert_layers * hop, f"{_wire(place, gpus)}.dep": shape.expert_layers * sent / wire}
+        wire = shape.expert_layers * sent / gpu.bandwidth_within(gpus)
+        out |= {"hop.dep": 2 * shape.expert_layers * hop, f"{_wire(place, gpus)}.dep": wire}
+    return out
+
+
+def _all_reduce_latency(gpu: Gpu, gpus: int) -> float:
+    """Return the seconds of an all-reduce without data. Between link domains, they grow as in the trees of NCCL 2.4."""
+    domains = -(-gpus // gpu.domain)
+    return HOP if domains == 1 else FAR * math.log2(domains)
+
+
+def _all_reduce(place: ServingStack, worker: Worker, tokens: float) -> dict[str, float]:
+    """Return the seconds, by term, of the two all-reduces of each layer, for `tokens` tokens, at the bandwidth of the links.
+
+    A GPU sends its data once over the links of its domain, because a switch can add up (NVLink SHARP). Between n domains, it
+    sends 2 (n - 1) / n of its share of the sums of its domain, because every GPU has its own network adapter (hierarchical
+    all-reduce; the formula is that of doc/PERFORMANCE.md of nccl-tests).
+    """
+    shape, gpu, gpus = place.shape, place.gpu, worker.gpus
+    sent = 2 * shape.layers * tokens * shape.hidden * RETURNED
+    out = {f"wire.{worker.kind}": sent * (1 - 1 / gpus) / gpu.link}
+    if gpus > gpu.domain:
+        out[f"far.{worker.kind}"] = 2 * sent * (1 / gpu.domain - 1 / gpus) / gpu.network
     return out
 
 
@@ -295,15 +312,16 @@ def prefill_terms(place: ServingStack, worker: Worker, length: float, prompt: fl
     prompt.
     """
     shape, gpu, kind = place.shape, place.gpu, worker.kind
-    gpus, wire = worker.gpus, gpu.bandwidth_within(worker.gpus)
-    experts = shape.expert_layers * _elsewhere(shape, gpu, gpus) * (SENT + RETURNED) / gpus
-    exchanged = 2 * shape.layers * RETURNED * (1 - 1 / gpus)
-    sent = {"tp": exchanged, "dtp": exchanged, "dep": experts, "alone": 0.0}[kind]
+    gpus = worker.gpus
     out = {"experts": length * routed_seconds(place) / gpus} if shape.experts else {}
+    if kind in ("tp", "dtp"):
+        out |= _all_reduce(place, worker, length)
+    if kind == "dep":
+        sent = length * shape.hidden * _elsewhere(shape, gpu, gpus) * (SENT + RETURNED) / gpus
+        out[f"{_wire(place, gpus)}.dep"] = shape.expert_layers * sent / gpu.bandwidth_within(gpus)
     return out | {
         "matrices": (length * rest_seconds(place) - (length - 1) * head_seconds(place)) / gpus,
         "attention": _prompt_attention(place, worker, length, prompt),
-        f"{_wire(place, gpus)}.{kind}": length * shape.hidden * sent / wire,
         "request": shape.layers * LAYER,
     }
 

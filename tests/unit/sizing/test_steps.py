@@ -1,6 +1,7 @@
 """Tests of the step model: units, orders of magnitude, and the value of single terms."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -44,8 +45,6 @@ def test_twice_the_rates_and_no_latency_are_half_the_time(worker: Worker) -> Non
     """With twice the rates and no latency, a step takes half the time. All terms except fixed times are quotients: bytes
     divided by bytes per second, or operations divided by operations per second.
     """
-    from dataclasses import replace
-
     fast = replace(
         K2.gpu,
         bandwidth=K2.gpu.bandwidth * 2,
@@ -90,3 +89,25 @@ def test_gpus_are_those_of_the_accelerator_classes() -> None:
         assert math.isclose(
             machine.flops["bf16"] / 1e12, (said.performance and said.performance.fp16_tflops) or 0, rel_tol=0.01
         )
+
+
+def test_over_the_network_a_gpu_sends_only_its_share_of_the_sums() -> None:
+    """TP 16 on two nodes: NVLink carries almost what it carries within a node, and each of the eight network adapters of a
+    node an eighth of the sums.
+    """
+    one, two, four = (steps.decode_terms(K2, Worker(gpus, 1, 1), 32, 3000) for gpus in (8, 16, 32))
+    data = 2 * 61 * 32 * 7168 * 2
+    assert "far.tp" not in one and math.isclose(two["far.tp"], data / 8 / K2.gpu.network)
+    assert math.isclose(one["wire.tp"], data * 7 / 8 / K2.gpu.link)
+    assert one["wire.tp"] < two["wire.tp"] < 1.08 * one["wire.tp"]
+    assert math.isclose(four["far.tp"], 1.5 * two["far.tp"])
+    assert math.isclose(four["hop.tp"], 2 * two["hop.tp"]), "a tree of four nodes has twice the depth"
+
+
+def test_larger_link_domains_never_slow_an_all_reduce() -> None:
+    worker, last = Worker(16, 1, 1), math.inf
+    for domain in (4, 8, 16, 72):
+        terms = steps.decode_terms(replace(K2, gpu=replace(K2.gpu, domain=domain)), worker, 64, 3000)
+        now = sum(terms[name] for name in terms if name.startswith(("hop", "wire", "far")))
+        assert now <= last
+        last = now
