@@ -8,8 +8,11 @@ nothing of these rows.
 """
 
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # several threads add up in another order, and the iterations end elsewhere
 
 import numpy as np
 import yaml
