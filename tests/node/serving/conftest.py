@@ -34,6 +34,11 @@ ON_OUR_NODE = pytest.mark.usefixtures("ours")
 MINUTES = pytest.mark.skipif("OME_E2E" not in os.environ, reason="takes minutes: `make e2e` runs it")
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Skip the tests without OME_E2E, because they need images of several gigabytes and run real engines."""
+    item.add_marker(MINUTES)
+
+
 @pytest.fixture(scope="package")
 def serving(real: Cluster, steps: Steps) -> Rig:
     """Load the images, install the operator inside the cluster, and create the tiny model and its runtime."""

@@ -16,12 +16,12 @@ from ome_local.realnode.spec import NAME, PLACED
 from ome_operator import names
 from ome_operator.storage.addresses import host
 from tests.node.conftest import Steps
-from tests.node.serving.conftest import MINUTES, ON_OUR_NODE, READY_WITHIN_S, address, tokens
+from tests.node.serving.conftest import ON_OUR_NODE, READY_WITHIN_S, address, tokens
 from tests.support import parts, yamls
 from tests.support.hub import Hub, certificate, served
 from tests.support.rig import ROOT, Rig
 
-pytestmark = [MINUTES, ON_OUR_NODE]
+pytestmark = [ON_OUR_NODE]
 URI, MODEL, SPACE = "hf://org/model", "fetched-tiny", "fetched-tiny"
 LABEL = f"models.ome.io/clusterbasemodel.{MODEL}"
 TOKEN = "hf_very-secret"

@@ -12,14 +12,14 @@ import yaml
 
 from ome_local.realnode.spec import PLACED
 from tests.node.conftest import Steps
-from tests.node.serving.conftest import MINUTES, ON_OUR_NODE
+from tests.node.serving.conftest import ON_OUR_NODE
 from tests.support.rig import ROOT, Manifest, Rig
 
 SAMPLES = ROOT / "config/samples/benchmark"
 OUT = Path("/var/lib/ome/benchmarks")
 USER = 65532
 NAMESPACE = "kimi-k2-tiny"
-pytestmark = [MINUTES, ON_OUR_NODE]
+pytestmark = [ON_OUR_NODE]
 ENDED_WITHIN_S = 240.0
 
 

@@ -18,12 +18,12 @@ from ome_local.images import build
 from ome_local.realnode.spec import NAME, PLACED
 from ome_operator import keys
 from tests.node.conftest import Steps
-from tests.node.serving.conftest import MINUTES, ON_OUR_NODE, READY_WITHIN_S
+from tests.node.serving.conftest import ON_OUR_NODE, READY_WITHIN_S
 from tests.node.serving.test_agent import CHART, PRIVILEGED, agents
 from tests.support import yamls
 from tests.support.rig import Rig
 
-pytestmark = [MINUTES, ON_OUR_NODE]
+pytestmark = [ON_OUR_NODE]
 SERVICE = SPACE = "compiled"
 ENGINE = """\
 import http.server, os, pathlib, sys, time

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from ome_operator import keys
-from tests.node.serving.conftest import MINUTES, ON_OUR_NODE, READY_WITHIN_S, RUNTIME, SINGLE, address, reached, tokens
+from tests.node.serving.conftest import ON_OUR_NODE, READY_WITHIN_S, RUNTIME, SINGLE, address, reached, tokens
 from tests.node.serving.test_own_model import files
 from tests.support.parts import ROOT, read_documents
 from tests.support.rig import Rig
@@ -47,7 +47,6 @@ def alone(rig: Rig) -> list[dict[str, Any]]:
     return [model, runtime, service]
 
 
-@MINUTES
 @ON_OUR_NODE
 @pytest.mark.parametrize("bodies", [disaggregated, alone])
 def test_the_default_router_finds_the_engines(bodies: Any, serving: Rig) -> None:

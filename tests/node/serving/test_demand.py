@@ -13,13 +13,13 @@ import pytest
 
 from tests.conftest import Tables
 from tests.node.conftest import Steps
-from tests.node.serving.conftest import MINUTES, remove
+from tests.node.serving.conftest import remove
 from tests.node.serving.decoders import Decoders, after, derived, replace_arg
 from tests.support import hasty_operator
 from tests.support.rig import Rig
 from tests.support.traffic import Report, generate, stream_of
 
-pytestmark = [MINUTES, pytest.mark.usefixtures("ours")]
+pytestmark = [pytest.mark.usefixtures("ours")]
 NAME = "kimi-k2-tiny-demand"
 CLIENTS = 30
 """Clients of the burst. Each sends its next request when the previous one is answered."""

@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import Tables
 from tests.node.conftest import Steps
-from tests.node.serving.conftest import MINUTES, remove
+from tests.node.serving.conftest import remove
 from tests.node.serving.decoders import Decoders, after, derived
 from tests.node.serving.test_demand import (
     BACK_WITHIN_S,
@@ -28,7 +28,7 @@ from tests.node.serving.test_demand import (
 from tests.support.rig import Rig
 from tests.support.traffic import stream_of
 
-pytestmark = [MINUTES, pytest.mark.usefixtures("ours")]
+pytestmark = [pytest.mark.usefixtures("ours")]
 NAME = "kimi-k2-tiny-answers"
 LONG = {"sampling_params": {"temperature": 0, "max_new_tokens": 64, "ignore_eos": True}}
 LEARN_S = 130.0

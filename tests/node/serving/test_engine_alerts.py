@@ -18,7 +18,7 @@ from release import alerts
 from tests.conftest import Tables
 from tests.controlplane.alerts.conftest import OTHERS
 from tests.node.conftest import Steps
-from tests.node.serving.conftest import MINUTES, ON_OUR_NODE, READY_WITHIN_S, address, remove, tokens
+from tests.node.serving.conftest import ON_OUR_NODE, READY_WITHIN_S, address, remove, tokens
 from tests.node.serving.test_agent import engine
 from tests.support import yamls
 from tests.support.prometheus import BY, Prometheus, divide_durations, joined, poll_until
@@ -26,7 +26,7 @@ from tests.support.rig import Rig
 from tests.support.traffic import generate
 
 WITHIN_S = 240.0
-pytestmark = [MINUTES, ON_OUR_NODE, pytest.mark.timeout(READY_WITHIN_S + 3 * WITHIN_S, func_only=True)]
+pytestmark = [ON_OUR_NODE, pytest.mark.timeout(READY_WITHIN_S + 3 * WITHIN_S, func_only=True)]
 SPACE = "alerts-tiny"
 CACHE = 1024
 """Number of tokens that fit into the engine's KV cache."""

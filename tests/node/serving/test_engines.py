@@ -10,13 +10,11 @@ import pytest
 
 from ome_local.realnode.spec import PLACED
 from ome_operator.engines import extract
-from tests.node.serving.conftest import MINUTES
 from tests.support import resolver
 from tests.support.command_lines import LINES, taken
 from tests.support.linting import found
 from tests.support.rig import Rig
 
-pytestmark = MINUTES
 SOURCE = Path(extract.__file__)
 PARSE = """
 import argparse, contextlib, io, json, sys

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.node.serving.conftest import FEW, MINUTES
+from tests.node.serving.conftest import FEW
 from tests.node.test_pods import forwarded
 from tests.support.rig import ROOT, Rig
 
@@ -21,7 +21,7 @@ of five calls was complete.
     ("example", "words", "expected", "tries"),
     [
         ("thinking.py", (), "Content", FEW),
-        pytest.param("tool_call.py", ("--force",), "Tool call: get_weather", SPELLED, marks=MINUTES),
+        pytest.param("tool_call.py", ("--force",), "Tool call: get_weather", SPELLED),
         ("tool_result.py", (), "", FEW),
         ("chat.py", ("Hi",), "", FEW),
     ],

@@ -20,11 +20,10 @@ import pytest
 
 from ome_operator.errors import UserError
 from tests.node.conftest import ON_KIND, Steps
-from tests.node.serving.conftest import DIRECT, MINUTES, READY_WITHIN_S
+from tests.node.serving.conftest import DIRECT, READY_WITHIN_S
 from tests.support.rig import Rig, is_ready
 from tests.support.traffic import Report, stream_of
 
-pytestmark = MINUTES
 ANNOTATION = "ome.io/registry"
 TINY = "kimi-k2-tiny"
 PER_SECOND = 4.0

@@ -13,13 +13,13 @@ import pytest
 
 from ome_local.realnode.spec import PLACED
 from tests.conftest import Tables
-from tests.node.serving.conftest import MINUTES, ON_OUR_NODE, READY_WITHIN_S
+from tests.node.serving.conftest import ON_OUR_NODE, READY_WITHIN_S
 from tests.node.test_pods import SERVE
 from tests.support import slow_registry, yamls
 from tests.support.rig import ROOT, Manifest, Rig
 from tests.support.slow_registry import SlowRegistry
 
-pytestmark = [MINUTES, ON_OUR_NODE, pytest.mark.timeout(1500, func_only=True)]
+pytestmark = [ON_OUR_NODE, pytest.mark.timeout(1500, func_only=True)]
 SPACE = NAME = "pulls-first"
 ROLLOUTS = 3
 """Number of rollouts of each kind."""

@@ -13,7 +13,7 @@ from ome_local.cluster import Cluster
 from ome_local.kind.config import control_plane
 from ome_local.realnode.requirements import PATH
 from tests.node.conftest import ON_KIND, Steps
-from tests.node.serving.conftest import MINUTES, READY_WITHIN_S
+from tests.node.serving.conftest import READY_WITHIN_S
 from tests.node.serving.test_faults import TINY, leaders, ready_leaders
 from tests.node.serving.test_lost import (
     GRACE_S,
@@ -30,7 +30,6 @@ from tests.support.kubelet import reports
 from tests.support.rig import Manifest, Rig
 
 pytestmark = [
-    MINUTES,
     pytest.mark.skipif(not ON_KIND, reason="needs nodes of kind's: `make e2e` runs it with OME_E2E=kind"),
     pytest.mark.timeout(900, func_only=True),
 ]

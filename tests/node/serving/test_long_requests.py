@@ -14,11 +14,10 @@ import pytest
 from ome_operator.names import public_digest
 from tests.conftest import Tables
 from tests.node.conftest import Steps
-from tests.node.serving.conftest import MINUTES, remove
+from tests.node.serving.conftest import remove
 from tests.node.serving.decoders import Decoders, Pod, after, derived, name_of, replace_arg
 from tests.support.rig import Rig, path
 
-pytestmark = MINUTES
 NAME = "kimi-k2-tiny-long"
 REQUESTS, AT_LEAST_S = 200, 60.0
 ARRIVE_WITHIN_S = 40.0

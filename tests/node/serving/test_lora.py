@@ -13,12 +13,12 @@ import pytest
 from ome_local import tinymodel
 from ome_local.realnode.spec import NAME
 from tests.node.conftest import Steps
-from tests.node.serving.conftest import MINUTES, ON_OUR_NODE, READY_WITHIN_S, address, post, remove, tokens
+from tests.node.serving.conftest import ON_OUR_NODE, READY_WITHIN_S, address, post, remove, tokens
 from tests.node.serving.test_agent import engine
 from tests.support import yamls
 from tests.support.rig import Rig
 
-pytestmark = [MINUTES, ON_OUR_NODE]
+pytestmark = [ON_OUR_NODE]
 SPACE = "lora-tiny"
 PROMPT = "The future of AI is"
 POET, SILENT = "poet", "silent"

@@ -17,14 +17,14 @@ from ome_local.cluster import Cluster
 from ome_local.realnode import namespaces
 from ome_local.realnode.spec import COMPONENTS, NAME
 from tests.node.conftest import Steps
-from tests.node.serving.conftest import MINUTES, READY_WITHIN_S, tokens
+from tests.node.serving.conftest import READY_WITHIN_S, tokens
 from tests.node.serving.test_faults import CALM_S, PER_SECOND, TINY, leaders, listed_are_ready, ready_leaders
 from tests.support.kubelet import reports
 from tests.support.rig import Rig
 from tests.support.scenario import MINE, OBJECTS
 from tests.support.traffic import stream_of
 
-pytestmark = [MINUTES, pytest.mark.timeout(600, func_only=True)]
+pytestmark = [pytest.mark.timeout(600, func_only=True)]
 GRACE_S = 40
 """Seconds for which the controller-manager waits for a silent node by default. The controller-manager of a local cluster
 waits for an hour.

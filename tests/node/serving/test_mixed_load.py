@@ -15,12 +15,10 @@ import pytest
 
 from tests.conftest import Tables
 from tests.node.conftest import Steps
-from tests.node.serving.conftest import MINUTES
 from tests.node.serving.decoders import Decoders, name_of, two_groups
 from tests.support.rig import Rig
 from tests.support.traffic import generate
 
-pytestmark = MINUTES
 NAME = "kimi-k2-tiny"
 SECONDS = float(os.environ.get("OME_MIXED_S") or 60)
 LONG_PROMPT = "one two three four five six seven eight nine ten " * 37

@@ -19,7 +19,7 @@ from ome_local.kind import images as kind_images
 from tests.conftest import Tables
 from tests.node.conftest import ON_KIND, Steps, spare
 from tests.node.serving import leaving
-from tests.node.serving.conftest import HOLDS, MINUTES, remove
+from tests.node.serving.conftest import HOLDS, remove
 from tests.node.serving.decoders import Decoders, derived
 from tests.node.serving.leaving import MOVED_WITHIN_S, NAME, ROLES, Traffic
 from tests.node.serving.test_long_requests import patient
@@ -28,7 +28,6 @@ from tests.support.drains import GroupWatch
 from tests.support.rig import Rig
 
 pytestmark = [
-    MINUTES,
     pytest.mark.skipif(not ON_KIND, reason="needs two nodes that run pods: `make e2e` runs it with OME_E2E=kind"),
     pytest.mark.timeout(1500, func_only=True),
 ]

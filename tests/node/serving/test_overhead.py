@@ -20,7 +20,6 @@ from ome_operator.registry.records import LeaderState
 from ome_operator.registry.telemetry_reader import LOAD, LOAD_INTERVAL, METRICS, METRICS_INTERVAL
 from tests.conftest import Tables
 from tests.node.conftest import Steps
-from tests.node.serving.conftest import MINUTES
 from tests.node.serving.test_faults import ANNOTATION, TINY, routers
 from tests.support.rig import Rig
 from tests.support.traffic import Report, burst
@@ -31,7 +30,6 @@ def figures(report: Report) -> str:
     return f"p50 {report.percentile(0.5) * 1000:>6.0f} ms   p99 {report.percentile(0.99) * 1000:>6.0f} ms"
 
 
-@MINUTES
 @pytest.mark.parametrize(("concurrency", "count"), [(1, 100), (16, 320)])
 async def test_request_overhead_of_router_is_measured(
     serving: Rig, tiny: str, steps: Steps, concurrency: int, count: int
@@ -129,7 +127,6 @@ async def met(session: aiohttp.ClientSession, leaders: list[LeaderState], what: 
     return Meeting(request_s, reading_s)
 
 
-@MINUTES
 @pytest.mark.timeout(700, func_only=True)
 async def test_what_the_readings_of_a_registry_cost(unread: list[LeaderState], tables: Tables) -> None:
     """Measure the expected delay of a request by the registry's readings: the mean delay of requests that overlap with a

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from ome_local import tinymodel
-from tests.node.serving.conftest import MINUTES, ON_OUR_NODE, READY_WITHIN_S, RUNTIME, address, reached, tokens
+from tests.node.serving.conftest import ON_OUR_NODE, READY_WITHIN_S, RUNTIME, address, reached, tokens
 from tests.support.parts import ROOT, read_documents
 from tests.support.rig import Rig
 
@@ -36,7 +36,6 @@ def files(rig: Rig) -> list[dict[str, Any]]:
     return [model, runtime, service]
 
 
-@MINUTES
 @ON_OUR_NODE
 def test_the_three_files_of_the_page_serve_tokens(serving: Rig) -> None:
     model, runtime, service = files(serving)

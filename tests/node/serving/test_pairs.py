@@ -15,13 +15,11 @@ from ome_operator.names import public_digest
 from tests.conftest import SOAK, Tables
 from tests.node.conftest import Steps
 from tests.node.serving import decoders
-from tests.node.serving.conftest import MINUTES
 from tests.node.serving.decoders import Decoders, Pod, after, name_of, two_groups
 from tests.node.serving.test_recovery import first_good
 from tests.support.rig import Rig
 from tests.support.traffic import stream_of
 
-pytestmark = MINUTES
 NAME = "kimi-k2-tiny"
 PER_SECOND = 2.0
 CALM_S = 10.0

@@ -16,12 +16,12 @@ import pytest
 
 from ome_operator import keys
 from tests.node.conftest import Steps
-from tests.node.serving.conftest import DIRECT, MINUTES, ON_OUR_NODE, post
+from tests.node.serving.conftest import DIRECT, ON_OUR_NODE, post
 from tests.support import yamls
 from tests.support.prometheus import Prometheus, joined, poll_until
 from tests.support.rig import ROOT, Rig
 
-pytestmark = [MINUTES, ON_OUR_NODE]
+pytestmark = [ON_OUR_NODE]
 BOARDS = sorted((ROOT / "charts/ome-resources/files/dashboards").glob("*.json"))
 NAMESPACE = SERVICE = "kimi-k2-tiny"
 OTHERS = "panels"

@@ -20,12 +20,12 @@ from ome_local import tinymodel
 from ome_local.realnode.spec import NAME, PLACED
 from ome_operator import keys
 from tests.node.conftest import Steps
-from tests.node.serving.conftest import GROUPS, MINUTES, ON_OUR_NODE, READY_WITHIN_S, remove
+from tests.node.serving.conftest import GROUPS, ON_OUR_NODE, READY_WITHIN_S, remove
 from tests.support import yamls
 from tests.support.busybox import REFERENCE
 from tests.support.rig import ROOT, Rig
 
-pytestmark = [MINUTES, ON_OUR_NODE]
+pytestmark = [ON_OUR_NODE]
 SPACE, IMAGE, TP2 = "preflight", "local/sglang-cpu:0.5.23", "kimi-k2-tiny-tp2"
 PORT, MEET = 5757, 29002
 GATE = "until [ -e /gate/${HOSTNAME##*-} ]; do sleep 0.2; done"

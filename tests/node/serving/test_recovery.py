@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.node.conftest import Steps
-from tests.node.serving.conftest import GROUPS, MINUTES, READY_WITHIN_S, come_up, remove
+from tests.node.serving.conftest import GROUPS, READY_WITHIN_S, come_up, remove
 from tests.support.rig import Rig
 from tests.support.traffic import Report, stream_of
 
@@ -68,7 +68,6 @@ def first_good(report: Report, since: float) -> float:
 
 
 @pytest.mark.timeout(400, func_only=True)
-@MINUTES
 @pytest.mark.parametrize(
     ("component", "rank", "signal"),
     [

@@ -15,13 +15,11 @@ from typing import Any
 import pytest
 
 from tests.node.conftest import Steps
-from tests.node.serving.conftest import MINUTES, READY_WITHIN_S
+from tests.node.serving.conftest import READY_WITHIN_S
 from tests.node.serving.test_faults import CALM_S, PER_SECOND, TINY, ready_leaders, scale, workers
 from tests.support.pod_history import recording
 from tests.support.rig import Rig
 from tests.support.traffic import stream_of
-
-pytestmark = MINUTES
 
 LOOK_S = 0.5
 ROLLED_WITHIN_S = 420.0

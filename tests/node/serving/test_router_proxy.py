@@ -11,11 +11,9 @@ import pytest
 from ome_local.images.build import REFERENCES
 from ome_operator import quantity
 from tests.node.conftest import Steps
-from tests.node.serving.conftest import MINUTES
 from tests.support.rig import Rig
 from tests.support.traffic import stream_of
 
-pytestmark = MINUTES
 NAME = "kimi-k2-tiny"
 ROLE = "reads-routers"
 HEARD_WITHIN_S = 300.0

@@ -14,13 +14,12 @@ import pytest
 
 from tests.conftest import SOAK, Tables
 from tests.node.conftest import Steps
-from tests.node.serving.conftest import MINUTES, remove
+from tests.node.serving.conftest import remove
 from tests.node.serving.decoders import Decoders, Pod, after, derived, name_of, replace_arg, send
 from tests.node.serving.test_recovery import first_good
 from tests.support.rig import Rig
 from tests.support.traffic import stream_of
 
-pytestmark = MINUTES
 NAME, RANKS = "kimi-k2-tiny", "kimi-k2-tiny-ranks"
 PER_SECOND = 2.0
 CALM_S = 10.0

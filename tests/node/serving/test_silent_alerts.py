@@ -17,14 +17,14 @@ from tests.conftest import Tables
 from tests.controlplane.alerts.conftest import OTHERS
 from tests.node.conftest import Steps
 from tests.node.serving import decoders
-from tests.node.serving.conftest import MINUTES, ON_OUR_NODE, READY_WITHIN_S, remove
+from tests.node.serving.conftest import ON_OUR_NODE, READY_WITHIN_S, remove
 from tests.node.serving.decoders import Decoders, derived, name_of, send
 from tests.node.serving.test_engine_alerts import WITHIN_S, seen
 from tests.support.prometheus import BY, Prometheus, divide_durations, joined, poll_until
 from tests.support.rig import Rig
 from tests.support.traffic import stream_of
 
-pytestmark = [MINUTES, ON_OUR_NODE, pytest.mark.timeout(2 * READY_WITHIN_S + 3 * WITHIN_S, func_only=True)]
+pytestmark = [ON_OUR_NODE, pytest.mark.timeout(2 * READY_WITHIN_S + 3 * WITHIN_S, func_only=True)]
 NAME = "kimi-k2-tiny-watched"
 PER_SECOND = 2.0
 

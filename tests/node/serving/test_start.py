@@ -18,13 +18,12 @@ import yaml
 from ome_operator.core.recovery.start import PARTS
 from tests.conftest import Tables
 from tests.node.conftest import Steps
-from tests.node.serving.conftest import MINUTES, READY_WITHIN_S, RUNTIME, SINGLE, address, reached, remove
+from tests.node.serving.conftest import READY_WITHIN_S, RUNTIME, SINGLE, address, reached, remove
 from tests.node.serving.test_recovery import SEND
 from tests.support.rig import ROOT, Rig
 from tests.support.start_timeline import NAN, Timeline, recording
 from tests.support.traffic import stream_of
 
-pytestmark = MINUTES
 NEW, OLD = "kimi-k2-tiny", "kimi-k2-tiny-slow"
 PER_SECOND = 4.0
 STARTS = 5

@@ -9,7 +9,7 @@ from typing import Any
 
 from ome_local.realnode.spec import PLACED
 from tests.node.conftest import Steps
-from tests.node.serving.conftest import DIRECT, FEW, GROUPS, MINUTES, come_up, post, remove, tokens
+from tests.node.serving.conftest import DIRECT, FEW, GROUPS, come_up, post, remove, tokens
 from tests.node.test_pods import forwarded
 from tests.support.prompts import PROMPTS, TOOL
 from tests.support.rig import Rig
@@ -138,12 +138,10 @@ def of_one_server(rig: Rig, ranks: int) -> dict[str, list[int]]:
         rig.delete("Pod", "default", f"alone-{ranks}")
 
 
-@MINUTES
 def test_prefill_and_decode_say_what_one_server_says(serving: Rig, tiny: str) -> None:
     assert {prompt: tokens(tiny, prompt) for prompt in PROMPTS} == of_one_server(serving, 1)
 
 
-@MINUTES
 def test_groups_of_two_pods_say_what_one_server_says(serving: Rig, steps: Steps) -> None:
     """Prefill and decode in groups of two pods, which connect over the network, generate the same tokens as a single server.
     Every pod satisfies the Pod Security level `restricted`.

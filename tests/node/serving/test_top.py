@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.node.conftest import Steps
-from tests.node.serving.conftest import MINUTES, post
+from tests.node.serving.conftest import post
 from tests.support.rig import Rig
 
-pytestmark = MINUTES
 WINDOW = 60.0
 """Seconds over which a registry calculates rates."""
 

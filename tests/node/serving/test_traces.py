@@ -12,7 +12,7 @@ import yaml
 
 from ome_operator import keys
 from tests.node.conftest import Steps
-from tests.node.serving.conftest import MINUTES, ON_OUR_NODE, READY_WITHIN_S, SINGLE, address, reached, remove, tokens
+from tests.node.serving.conftest import ON_OUR_NODE, READY_WITHIN_S, SINGLE, address, reached, remove, tokens
 from tests.support.otlp import Collector, Span
 from tests.support.rig import ROOT, Rig
 
@@ -50,7 +50,6 @@ def listening(serving: Rig) -> Iterator[Listening]:
     found.stop()
 
 
-@MINUTES
 @ON_OUR_NODE
 def test_a_request_is_a_trace_through_router_prefill_and_decode(serving: Rig, listening: Listening, steps: Steps) -> None:
     namespace, service = yaml.safe_load_all((ROOT / SINGLE).read_text())

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from ome_local.realnode.spec import PLACED
-from tests.node.serving.conftest import MINUTES
 from tests.node.serving.test_benchmarks import sample
 from tests.support import yamls
 from tests.support.busybox import REFERENCE
@@ -57,7 +56,6 @@ def test_a_model_whose_directory_is_not_there(serving: Rig, place: str) -> None:
     serving.delete("InferenceService", place, "absent")
 
 
-@MINUTES
 @pytest.mark.parametrize("component", ["engine", "router"])
 def test_how_a_container_ended_stays_in_sight_while_it_crashes_again_and_again(
     serving: Rig, place: str, component: str

@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 
 from tests.node.conftest import Steps
-from tests.node.serving.conftest import DIRECT, MINUTES, READY_WITHIN_S, tokens
+from tests.node.serving.conftest import DIRECT, READY_WITHIN_S, tokens
 from tests.support.rig import Rig
 from tests.support.traffic import stream_of
 
-pytestmark = MINUTES
 NAME = "kimi-k2-tiny"
 ROLES = ("engine", "decoder")
 CALM_S = 5.0

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from tests.conftest import Tables
-from tests.node.serving.conftest import MINUTES, READY_WITHIN_S, tokens
+from tests.node.serving.conftest import READY_WITHIN_S, tokens
 from tests.node.serving.test_zero import NAME, ROLES, answered, ask, groups, zero
 from tests.support import yamls
 from tests.support.rig import Rig
 
-pytestmark = MINUTES
 HEADING = "zero by a schedule of the class Demand, and back by a request"
 TARGETS = {"timeToFirstToken": "2s", "timeBetweenTokens": "10s", "coolDown": "10s", "mode": "Apply"}
 
