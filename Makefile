@@ -54,7 +54,7 @@ quick: setup ## Run ruff, mypy, and the tests of the core and of golden manifest
 	@$(BIN)/python -m pytest -q -n 2 tests/unit/core tests/golden $(ARGS)
 
 test: cluster-tools ## Run all tests, on a real control plane (ARGS are passed to pytest)
-	@$(BIN)/python -m pytest -n 5 $(ARGS)
+	@$(BIN)/python -m pytest -n 8 $(ARGS)
 
 soak: cluster-tools ## Run the same tests with many more repetitions (hours)
 	@OME_SOAK=1 $(BIN)/python -m pytest -n 3 --timeout=0 $(ARGS)

@@ -87,28 +87,41 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
             terminalreporter.line(line)
 
 
-# --- distribution to processes: `pytest -n 5` -----------------------------------------------------------------------------
-TOGETHER = (
-    "tests/node/", *(f"tests/controlplane/{folder}" for folder in ("operator/", "namespaces/", "process/", "adopt/", "")),
-)  # fmt: skip
-"""Folders whose files share a cluster and therefore run in one process. Every other file may run in any process."""
-LARGE, FIRST_LETTERS = "tests/controlplane/operator/test_", ("r", "m", "f", "d", "a")
-"""Clusters of a folder with many files, whose tests mostly wait: one cluster for files from `r` on, one for files from `m`
-to `q`, and so on.
+# --- distribution to processes: `pytest -n 8` -----------------------------------------------------------------------------
+LARGE, CLUSTERS = "tests/controlplane/operator/test_", 4
+"""Files of a folder with many files, whose tests mostly wait. Each of the first `CLUSTERS` processes creates a cluster and
+then runs one of these files after the other, so that all of these processes end at about the same time. Other processes run
+none of them.
 """
+TOGETHER = ("tests/node/", *(f"tests/controlplane/{folder}" for folder in ("namespaces/", "process/", "adopt/", "")))
+"""Folders whose files share a cluster and therefore run in one process, without the files of `LARGE`. Every other file may
+run in any process.
+"""
+LONGEST = tuple(
+    f"{LARGE}{name}.py::"
+    for name in (
+        *("demand", "moves", "demand_night", "agent", "freeze", "disturbed", "moves_bounded", "placement"),
+        *("demand_beside_hpa", "fairness", "flood", "restore", "races", "recovery", "bad_nodes", "demand_routers"),
+    )
+)
+"""The longest of these files, longest first. They start in this order, before the shorter ones."""
 RACES = f"{LARGE}races.py::test_services_race_for_the_same_nodes["
 """Number of races: a thousand in `make soak`, in as many clusters as there are processes."""
 MIXED = ("tests/property", "tests/router", "tests/unit/preflight")
 """Folders whose files start in alphabetical order: some files compute, and others wait for seconds again and again. So not
 all processes wait at the same time, and they do not all compete for the cores.
 """
-COMPUTE = ("tests/property", "tests/lint", "tests/unit", "tests/docs")
+COMPUTE, COMPUTING = ("tests/property", "tests/lint", "tests/unit", "tests/docs"), ("gw4", "gw5")
+"""Folders whose tests compute, and the processes that run these tests first. The two cores then always have work, while the
+tests of clusters and routers wait. These processes have a lower priority, because an operator whose API server does not
+answer in time ends.
+"""
 LONG = (
     "tests/process/test_wheel.py",
     "tests/unit/test_silent_fields.py",
     "tests/unit/controllers/test_waves_of_services.py",
 )
-FIRST = (*TOGETHER, MIXED, LONG, "tests/lint")
+FIRST = (LARGE, *TOGETHER, MIXED, LONG, "tests/lint")
 """Folders in the order in which they start. The longest ones start first, so that the many short files fill the remaining
 time.
 """
@@ -118,31 +131,43 @@ def _unit(nodeid: str) -> str:
     """Return the unit of a test: all tests of a unit run in the same process."""
     if SOAK and nodeid.startswith(RACES):
         return f"{RACES}{int(nodeid.removeprefix(RACES).rstrip(']')) % 3}"
-    if nodeid.startswith(LARGE):
-        return LARGE + next(letter for letter in FIRST_LETTERS if nodeid.removeprefix(LARGE) >= letter)
-    return next((folder for folder in TOGETHER if nodeid.startswith(folder)), nodeid.split("::")[0])
+    folders = () if nodeid.startswith(LARGE) else TOGETHER
+    return next((folder for folder in folders if nodeid.startswith(folder)), nodeid.split("::")[0])
 
 
-def _place(nodeid: str) -> tuple[int, str]:
+def _place(nodeid: str) -> tuple[int, int, str]:
     """Return the place of an item in the order of starts; smaller numbers start sooner."""
     place = next((place for place, folders in enumerate(FIRST) if nodeid.startswith(folders)), len(FIRST))
-    return place, nodeid.split("::")[0].rpartition("/")[2] if nodeid.startswith(MIXED) else ""
+    long = next((number for number, file in enumerate(LONGEST) if nodeid.startswith(file)), len(LONGEST))
+    return place, long, nodeid.split("::")[0].rpartition("/")[2] if nodeid.startswith(MIXED) else ""
 
 
 class Units(LoadScopeScheduling):
-    """A scheduler that gives complete units to processes, in the order of collection. The fifth process begins with tests
-    that only compute.
+    """A scheduler that gives complete units to processes: the first unit, in the order of collection, that suits the
+    process; if no unit does, the first of all.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         return _unit(nodeid)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        if node.gateway.id == "gw4":
-            computes = (unit for unit in self.workqueue if unit.startswith(COMPUTE) and not unit.startswith(MIXED[1:]))
-            if (first := next(computes, None)) is not None:
-                self.workqueue.move_to_end(first, last=False)
+        suitable = (unit for unit in self.workqueue if _suits(node.gateway.id, unit))
+        others = (unit for unit in self.workqueue if not unit.startswith(LARGE))
+        self.workqueue.move_to_end(next(suitable, None) or next(others, None) or next(iter(self.workqueue)), last=False)
         super()._assign_work_unit(node)
+
+
+def _suits(process: str, unit: str) -> bool:
+    """Return whether a process should run this unit before others."""
+    if process in COMPUTING:
+        return unit.startswith(COMPUTE) and not unit.startswith(MIXED[1:])
+    return unit.startswith(LARGE) == (int(process.removeprefix("gw")) < CLUSTERS)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Lower the priority of the processes that compute."""
+    if getattr(config, "workerinput", {}).get("workerid") in COMPUTING:
+        os.nice(3)
 
 
 def pytest_collection(session: pytest.Session) -> None:
