@@ -36,6 +36,8 @@ WINDOW = arrivals.WINDOW / hasty_operator.FASTER
 CALM, BURST = 0.5, 8.0
 """Requests per second for which one group of each role is enough, and for which more are necessary."""
 SERVICE = "svc"
+GRACE = 10
+"""Termination grace period of the groups, in seconds. A leader with requests is drained for at most this time."""
 
 
 class Router(ThreadingHTTPServer):
@@ -101,6 +103,10 @@ class Load:
         for role in (prefill, decode):
             for uid in role:
                 self._count(uid, now, done / len(role))
+
+    def give_up(self) -> None:
+        """Let the clients of all waiting requests give up."""
+        self._waiting = 0.0
 
     def _count(self, name: str, now: float, requests: float) -> None:
         marks = self._counted.setdefault(name, [(now, 0.0)])
@@ -174,6 +180,11 @@ class Followed:
                 arrivals=self._load.rate("arrivals"), in_flight=self.in_flight,
                 leaders_rates=self._load.rates(prefill, decode),
             )  # fmt: skip
+
+    def give_up(self) -> None:
+        """Let the clients of all waiting requests give up, so that a test does not wait until a queue is empty."""
+        with self._one:
+            self._load.give_up()
 
     def groups(self, component: str) -> int:
         """Return the number of leaders of a component that are not being deleted."""

@@ -20,9 +20,13 @@ def container(name: str = "ome-container", gpus: int = 0, **more: Any) -> Manife
     return {"name": name, "image": "engine:1", "args": ["--port=30000"], "resources": {"limits": limits}, **more}
 
 
-def runtime(name: str, size: int = 1, gpus: int = 0, decoder: bool = False, router: bool = True, **engine: Any) -> Manifest:
-    """Return a runtime whose groups have `size` pods with `gpus` GPUs each."""
-    part: Manifest = {"runner": container(gpus=gpus)}
+def runtime(
+    name: str, size: int = 1, gpus: int = 0, decoder: bool = False, router: bool = True, grace: int = 0, **engine: Any
+) -> Manifest:
+    """Return a runtime whose groups have `size` pods with `gpus` GPUs each. `grace` is the termination grace period of
+    groups of a single pod, in seconds; 0: the default of the operator.
+    """
+    part: Manifest = {"runner": container(gpus=gpus), **({"terminationGracePeriodSeconds": grace} if grace else {})}
     if size > 1:
         part = {"leader": {"runner": container(gpus=gpus)}, "worker": {"size": size - 1, "runner": container(gpus=gpus)}}
     spec: Manifest = {

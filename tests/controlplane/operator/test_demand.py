@@ -14,7 +14,7 @@ from ome_operator import keys
 from tests.conftest import Tables
 from tests.controlplane.operator.test_life import writers
 from tests.support import hasty_operator, yamls
-from tests.support.demand_router import BURST, CALM, SERVICE, WINDOW, Followed, Router, listening, restart_hasty
+from tests.support.demand_router import BURST, CALM, GRACE, SERVICE, WINDOW, Followed, Router, listening, restart_hasty
 from tests.support.rig import Manifest, Rig
 
 TARGETS = {"timeToFirstToken": "3s", "timeBetweenTokens": "40ms", "coolDown": "10s"}
@@ -49,7 +49,7 @@ def follow(hasty: Rig, namespace: str, router: Router) -> Iterator[Callable[...,
     """Yield a function that creates a service with these fields in its spec. Its groups have one pod, or `size` pods."""
 
     def made(size: int = 1, gpus: int = 0, **spec: Any) -> Followed:
-        hasty.create(yamls.runtime(namespace, size=size, gpus=gpus, decoder=True))
+        hasty.create(yamls.runtime(namespace, size=size, gpus=gpus, decoder=True, grace=GRACE if size == 1 else 0))
         return Followed(hasty, namespace, router, **spec)
 
     yield made
@@ -86,6 +86,7 @@ def test_a_burst_is_followed_as_far_as_the_mode_permits(follow: Callable[..., Fo
     assert "mode Recommend" in (said := here.shown()) and "requests/s arrive" in said
     assert here.json()["wanted"] == {"prefill": 3, "decode": 2, "routers": 1}
     here.arrivals = CALM
+    here.give_up()
     # Apply begins with the size that exists. The number is in the status, and nobody writes the RoleScale.
     before = here.scale()
     here.policy(mode="Apply")
@@ -194,6 +195,7 @@ def test_nothing_is_added_while_it_is_frozen_or_paused_or_without_nodes(follow: 
     rig.wait("it is paused", lambda: "paused is true" in str(here.scaling().get("why")), 60)
     time.sleep(LASTS)
     assert here.size() == (1, 1)
+    here.give_up()  # a long queue would need more groups than the maximum
     here.edit(rollout={"paused": False})
     rig.wait("there is room for one more", lambda: sum(here.size()) == 3 and here.hold() == "NoRoom", 120)
     rig.wait_for_condition(namespace, SERVICE, "FollowsDemand", "DemandUnmet", "no nodes", seconds=30)

@@ -12,7 +12,7 @@ from ome_operator import keys
 from ome_operator.cli.app import app
 from tests.controlplane.operator.test_life import writers
 from tests.support import hasty_operator, yamls
-from tests.support.demand_router import BURST, CALM, SERVICE, Followed, listening, restart_hasty
+from tests.support.demand_router import BURST, CALM, GRACE, SERVICE, Followed, listening, restart_hasty
 from tests.support.rig import Manifest, Rig
 
 ROLE: Manifest = {"minReplicas": 1, "maxReplicas": 2, "autoscaler": {"class": "Demand"}}
@@ -25,7 +25,7 @@ LASTS = 3 * hasty_operator.DECISION
 def here(rig: Rig, namespace: str) -> Iterator[Followed]:
     """Yield a service with one group of each role, whose operator decides sooner."""
     restart_hasty(rig)
-    rig.create(yamls.runtime(namespace, decoder=True))
+    rig.create(yamls.runtime(namespace, decoder=True, grace=GRACE))
     with listening() as router:
         yield Followed(rig, namespace, router, engine=ROLE, decoder=ROLE, scalingPolicy={"demand": TARGETS})
     rig.delete("ClusterServingRuntime", "", namespace)
