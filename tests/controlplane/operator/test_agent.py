@@ -10,8 +10,8 @@ import pytest
 
 from ome_local.stages import START_DELAY
 from ome_operator import names
+from tests.support import hasty_agent, parts, yamls
 from tests.support import hub as hubs
-from tests.support import parts, yamls
 from tests.support.identity import Token, agent
 from tests.support.rig import ROOT, Rig
 
@@ -43,13 +43,15 @@ def hub(tmp_path: Path) -> Iterator[hubs.Hub]:
         yield one
 
 
-def start(rig: Rig, node: str, folder: Path, hub: hubs.Hub, *more: str) -> None:
-    """Start an agent of this node with its own disk and with the hub's token in a mounted Secret."""
+def start(rig: Rig, node: str, folder: Path, hub: hubs.Hub, *more: str, program: str = "ome_operator") -> None:
+    """Start an agent of this node with its own disk and with the hub's token in a mounted Secret. `program` is its Python
+    module.
+    """
     secret = folder / "secrets" / "hub"
     secret.mkdir(parents=True)
     (secret / "token").write_text(hub.token)
     argv = [
-        sys.executable, "-m", "ome_operator", "agent", "--node", node, "--root", str(folder / "disk"),
+        sys.executable, "-m", program, "agent", "--node", node, "--root", str(folder / "disk"),
         "--endpoint", hub.url, "--secrets", str(secret.parent), "--kubeconfig", str(agent(rig, node, folder)),
         "--secret", json.dumps({"name": "hub", "hosts": ["127.0.0.1"]}),
         "--private-host", "127.0.0.1", "--private-host", "localhost",
@@ -135,11 +137,11 @@ def test_an_agent_reads_the_weights_of_a_starting_pod(
         return found.get("spec", {}).get("prefetch", []) == told and found.get("status", {}).get("prefetch") == expected
 
     try:
-        start(rig, node, tmp_path, hub, "--prefetch-gb", "1")
+        start(rig, node, tmp_path, hub, "--prefetch-gb", "1", program=hasty_agent.__name__)
         rig.wait("both labels", lambda: labels(rig, node) == {LABEL: "Ready", whole(model): "Ready"})
         assert says([])
         service = yamls.service(namespace, "fetched", "w-prefetch", "engine", model="fetched")
-        service["spec"]["engine"]["annotations"] = {START_DELAY: "60s"}  # an agent asks every 30 s
+        service["spec"]["engine"]["annotations"] = {START_DELAY: "30s"}  # the agent asks every 3 s
         rig.create(service)
         read = {"directory": place, "bytes": total, "total": total}
         rig.wait("it has read", lambda: says([place], directories=[read]), seconds=60)
@@ -304,7 +306,7 @@ def test_what_nothing_refers_to_is_removed(agents: Rig, rig: Rig, namespace: str
         service = yamls.service(namespace, "leftovers", "w-leftovers", "engine", model="fetched")
         service["spec"]["model"]["fineTunedWeights"] = ["poet"]
         rig.create(service)
-        start(rig, node, tmp_path, hub, "--remove-after=1")
+        start(rig, node, tmp_path, hub, "--remove-after=1", program=hasty_agent.__name__)
         rig.ready(namespace, "leftovers", 60)
         (pod,) = rig.all("Pod", namespace, "component=engine")
         assert [one["hostPath"]["path"] for one in pod["spec"]["volumes"] if "hostPath" in one] == [str(old), str(lora)]
