@@ -143,7 +143,7 @@ def seconds(use: Use, method: str, begin: str, part: str) -> float:
     """Return the seconds for a text of LENGTH characters. A shorter text is sufficient if even the square of the time is
     below SECONDS, or if the time is above SECONDS already when it is only proportional to the length.
     """
-    for length in (2_000, 20_000, LENGTH):
+    for length in (2_000, 20_000, 60_000, LENGTH):
         took = apply(use, method, begin + part * (length // max(1, len(part))))
         if took * (LENGTH / length) ** 2 < SECONDS or took * LENGTH / length > 2 * SECONDS:
             break
