@@ -10,7 +10,7 @@ from typing import Any
 
 from ome_operator.api import Invalid
 from ome_operator.cache.cluster_cache import RECORD, ClusterCache
-from ome_operator.cache.facts import FactChange, NodeResource, child_group, has_served, pod_group
+from ome_operator.cache.facts import FactChange, NodeResource, child_group, has_served, pod_group, starts_normally
 from ome_operator.cache.reference_index import ReferenceIndex, Refs
 from ome_operator.cache.resources import (
     ACCELERATORS,
@@ -37,6 +37,9 @@ class Urgency(Enum):
     """Somebody waits for the result: a person has edited the object, or the last pod of a service has become ready."""
     SOON = auto()
     """The reconciliation may be delayed, because no person waits for its result."""
+    REPORTED = auto()
+    """The reconciliation only reports that pods of a service are starting. It may be delayed until the status of the service
+    may be written again."""
     SHARED = auto()
     """A person has edited a shared object: all services that refer to it have to be reconciled, instead of the object
     itself."""
@@ -175,17 +178,38 @@ class EventHandler:
     # --- changes, and the keys that they concern ----------------------------------------------------------------------
 
     def _child_changed(self, old: Child | None, new: Child) -> None:
+        if old is not None and not old.template and old == new._replace(version=old.version, template=""):
+            self._dirty_service(child_group(new), self._urgency_of_template(new))
+            return
         self._dirty_owner(new)
         if old is not None and child_group(old) != child_group(new):
             self._dirty_owner(old)  # somebody labelled the child for another service, so the former service has lost it
 
     def _pod_changed(self, old: Pod | None, new: Pod) -> None:
         group = pod_group(new)
-        turned = new.ready and not (old is not None and old.ready)
-        self._dirty_service(group, turned and all(pod.ready for pod in self.cache.pods.group(group)))
+        self._dirty_service(group, self._urgency_of_pod(old, new))
         if old is not None and old.service != new.service:
             self._dirty_service(pod_group(old))
         self._starting_changed(old, new)
+
+    def _urgency_of_pod(self, old: Pod | None, new: Pod) -> Urgency:
+        """Return the urgency of a change of a pod. The last pod of a service that becomes ready makes the service Ready."""
+        pods = self.cache.pods.group(pod_group(new))
+        if new.ready and not (old is not None and old.ready) and all(pod.ready for pod in pods):
+            return Urgency.AWAITED
+        own = new.component, new.revision, new.group
+        if starts_normally(old, new) and not any(
+            pod.ready for pod in pods if (pod.component, pod.revision, pod.group) == own
+        ):
+            return Urgency.REPORTED
+        return Urgency.SOON
+
+    def _urgency_of_template(self, new: Child) -> Urgency:
+        """Return the urgency of the first report about the template of a StatefulSet. Without a pod that is ready or was
+        restarted, no pod can have been created from another template.
+        """
+        pods = [pod for pod in self.cache.pods.group(child_group(new)) if pod.workload == new.name]
+        return Urgency.SOON if any(pod.ready or pod.restarts for pod in pods) else Urgency.REPORTED
 
     def _starting_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Enqueue the NodeModels records of nodes if a pod of a service has come to a node or left it, has become ready,
@@ -210,13 +234,11 @@ class EventHandler:
         for ref in self.cache.benchmarks(JOB, child.namespace, child.name):
             self._enqueue(ref, Urgency.SOON)
 
-    def _dirty_service(self, group: tuple[str, str], whole: bool = False) -> None:
-        """Enqueue a service whose pods or children have changed. `group` is the namespace and the name of the service.
-        `whole` is True if the last pod of the service that was not ready has become ready.
-        """
+    def _dirty_service(self, group: tuple[str, str], urgency: Urgency = Urgency.SOON) -> None:
+        """Enqueue a service whose pods or children have changed. `group` is the namespace and the name of the service."""
         namespace, name = group
         if name:
-            self._enqueue(Ref(SERVICE, namespace, name), Urgency.AWAITED if whole else Urgency.SOON)
+            self._enqueue(Ref(SERVICE, namespace, name), urgency)
 
     def _requoted(self, change: FactChange) -> None:
         """Process the models that a change has brought within, or beyond, the quota of their namespace: enqueue them like

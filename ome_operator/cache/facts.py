@@ -5,6 +5,10 @@ from typing import Any, NamedTuple
 from ome_operator import keys
 from ome_operator.cache.resources import Resource
 from ome_operator.core.observed.objects import Child, Node, NodeRecord, Pod, Ref
+from ome_operator.core.reasons import Reason
+
+_COMING = frozenset({Reason.PENDING, Reason.CONTAINER_CREATING, Reason.STARTING})
+"""Reasons of a pod that is not ready because it is starting normally."""
 
 
 class NodeResource(NamedTuple):
@@ -58,6 +62,20 @@ def has_served(pod: Pod) -> bool:
     """Return whether a pod is ready, or was ready since its main container started."""
     began = pod.times.began  # times in RFC 3339 compare as strings
     return pod.ready or (bool(began) and pod.times.unready > began)
+
+
+def starts_normally(old: Pod | None, new: Pod) -> bool:
+    """Return whether a change of a pod is only a step of its first start: the pod was created, or its containers run. A pod
+    that is bound to a node, becomes ready or has a problem is a different change.
+    """
+    if new.reason not in _COMING or new.restarts or new.deleting or new.contacts or new.preflight is not None:
+        return False
+    if old is None:
+        return not new.node
+    steps = old._replace(
+        version=new.version, reason=new.reason, message=new.message, running=new.running, times=new.times, ip=new.ip
+    )
+    return old.reason in _COMING and old.running <= new.running and steps == new
 
 
 def resource_group(resource: Resource) -> Ref:

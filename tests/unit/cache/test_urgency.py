@@ -1,0 +1,47 @@
+"""Tests of how soon a service is reconciled after a change of its pods and workloads."""
+
+from ome_operator.cache.event_handler import Urgency
+from tests.unit.cache.test_event_handler import SERVICE, QueuedEvents, child_labels
+
+REPORTED, SOON = Urgency.REPORTED, Urgency.SOON
+WAITS = {"containerStatuses": [{"name": "main", "state": {"waiting": {"reason": "ContainerCreating"}}}]}
+RUNS = {"containerStatuses": [{"name": "main", "state": {"running": {"startedAt": "2026-01-01T00:00:01Z"}}}]}
+CRASHES = {"containerStatuses": [{"name": "main", "restartCount": 1, "state": {"running": {}}}]}
+REFUSED = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no node"}]}
+ON_NODE = {"nodeName": "n"}
+
+
+def test_steps_of_a_normal_start_are_only_reported() -> None:
+    """Nothing is decided when a pod is created, or when its containers run. When it comes to a node, is refused by the
+    scheduler, or has a problem, its service is reconciled soon.
+    """
+    told = QueuedEvents()
+    assert told.see("Pod", "a", metadata=child_labels()) == [(SERVICE, REPORTED)]
+    assert told.see("Pod", "a", metadata=child_labels(), status=REFUSED) == [(SERVICE, SOON)]
+    assert told.see("Pod", "a", metadata=child_labels(), spec=ON_NODE, status=WAITS) == [(SERVICE, SOON)]
+    assert told.see("Pod", "a", metadata=child_labels(), spec=ON_NODE, status=RUNS) == [(SERVICE, REPORTED)]
+    assert told.see("Pod", "a", metadata=child_labels(), spec=ON_NODE, status=WAITS) == [(SERVICE, SOON)], "it stopped"
+    assert told.see("Pod", "a", metadata=child_labels(), spec=ON_NODE, status=CRASHES) == [(SERVICE, SOON)]
+    assert told.see("Pod", "b", metadata=child_labels(), spec=ON_NODE) == [(SERVICE, SOON)], "it was created elsewhere"
+
+
+def test_a_rank_that_starts_beside_a_ready_leader_is_not_only_reported() -> None:
+    told = QueuedEvents()
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    told.see("Pod", "a", metadata=child_labels(), spec=ON_NODE, status=ready)
+    assert told.see("Pod", "b", metadata=child_labels()) == [(SERVICE, SOON)]
+
+
+def test_the_first_report_about_a_template_is_only_reported() -> None:
+    """If a pod of the StatefulSet is ready, the new template may be the edit of somebody else."""
+    told = QueuedEvents()
+    status = {"observedGeneration": 1, "updateRevision": "w-1"}
+    owner = {"ownerReferences": [{"controller": True, "kind": "StatefulSet", "name": "w", "uid": "uid-w"}]}
+    told.see("StatefulSet", "w", metadata=child_labels())
+    assert told.see("StatefulSet", "w", metadata=child_labels(), status=status) == [(SERVICE, REPORTED)]
+    other = status | {"updateRevision": "w-2"}
+    assert told.see("StatefulSet", "w", metadata=child_labels(), status=other) == [(SERVICE, SOON)]
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    told.see("Pod", "w-0", metadata=child_labels() | owner, status=ready)
+    told.see("StatefulSet", "w", metadata=child_labels(), status={"observedGeneration": 0})
+    assert told.see("StatefulSet", "w", metadata=child_labels(), status=other) == [(SERVICE, SOON)]
