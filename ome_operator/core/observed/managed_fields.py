@@ -21,12 +21,17 @@ import msgspec
 from ome_operator import keys
 from ome_operator.core.observed.field_managers import applied_entry
 from ome_operator.core.observed.objects import Manifest
+from ome_operator.util.memoize import memoize_by_identity
 
 Fields = Mapping[str, Any]
 """A FieldsV1 set. It maps `f:name`, `k:{…}`, `v:…` or `i:…` to the fields below; {} is a leaf, and the key "." is the
 item itself."""
 
 _encode = msgspec.json.Encoder(order="sorted").encode
+_encode_any = msgspec.json.Encoder().encode
+_LONGEST = 65_536
+"""Maximum length in bytes of a pod spec, and of the fields that the operator owns in it, for which `_owned_pods` keeps the
+result. Anybody may store a longer pod spec in a workload."""
 _IDENTITY = frozenset({"name", "namespace", "uid", "resourceVersion"})
 
 
@@ -34,9 +39,40 @@ def digest(manifest: Manifest) -> str:
     """Return the digest of a manifest as 16 hexadecimal digits. Manifests with the same desired content have the same
     digest.
     """
+    return _digest(_content(manifest))
+
+
+def digest_of_rendered(manifest: Manifest) -> str:
+    """Return the `digest` of a rendered manifest. The StatefulSets of all groups of a role share the object that is their
+    pod spec, so its text is made once.
+    """
+    content = _content(manifest)
+    try:
+        return _digest(_with_pods(content, _text_of_pods(content["spec"]["template"]["spec"])))
+    except (KeyError, TypeError):  # no workload, or a text that only `dumps` can write
+        return _digest(content)
+
+
+@memoize_by_identity(64, grows=False)
+def _text_of_pods(spec: Any) -> msgspec.Raw:
+    return msgspec.Raw(text(_zeros(spec)))
+
+
+def _with_pods(content: Manifest, pods: msgspec.Raw) -> Manifest:
+    """Return the content of a workload with a text instead of its pod spec."""
+    spec = content["spec"]
+    return {**content, "spec": {**spec, "template": {**spec["template"], "spec": pods}}}
+
+
+def _content(manifest: Manifest) -> Manifest:
+    """Return the parts of a manifest from which its digest is computed."""
     content = {name: value for name, value in manifest.items() if name not in ("apiVersion", "kind", "metadata")}
     if metadata := _metadata(manifest.get("metadata") or {}):
         content["metadata"] = metadata
+    return content
+
+
+def _digest(content: Manifest) -> str:
     return blake2b(text(_zeros(content)), digest_size=8).hexdigest()
 
 
@@ -66,7 +102,25 @@ def owned_digest(body: Mapping[str, Any]) -> str:
     operator never applied it.
     """
     fields = applied_fields(body)
-    return "" if fields is None else digest(project(body, fields))
+    if fields is None:
+        return ""
+    try:
+        template, within = body["spec"]["template"], fields["f:spec"]["f:template"]
+        spec, below = _encode_any(template["spec"]), _encode_any(within["f:spec"])
+        if len(spec) > _LONGEST or len(below) > _LONGEST:
+            return digest(project(body, fields))
+        rest = {**fields, "f:spec": {**fields["f:spec"], "f:template": {**within, "f:spec": {}}}}
+        return _digest(_with_pods(_content(project(body, rest)), _owned_pods(spec, below)))
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError):  # no workload, or as in `text`
+        return digest(project(body, fields))
+
+
+@lru_cache(maxsize=32)
+def _owned_pods(spec: bytes, fields: bytes) -> msgspec.Raw:
+    """Return the text of the fields of a pod spec that the operator owns. The answers to the applies of all groups of a role
+    contain the same pod spec.
+    """
+    return msgspec.Raw(text(_zeros(_project(msgspec.json.decode(spec), msgspec.json.decode(fields)))))
 
 
 def owned_status(body: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ome_operator import keys, names
-from ome_operator.core.observed.managed_fields import digest
+from ome_operator.core.observed.managed_fields import digest_of_rendered
 from ome_operator.core.observed.objects import Child, Manifest
 from ome_operator.core.placement.gangs import PLACED, GangPlan, give_back
 from ome_operator.core.reasons import Reason
@@ -87,7 +87,7 @@ def _alone(snapshot: Snapshot, intent: Intent, step: RolloutStep) -> ExclusiveRe
     return ExclusiveRevision(revision, Guard(selector(intent.owner, revision)))
 
 
-_digest = memoize_by_identity(32768)(digest)
+_digest = memoize_by_identity(32768)(digest_of_rendered)
 
 
 def _applies(snapshot: Snapshot, manifests: Iterable[Manifest], alone: ExclusiveRevision | None = None) -> tuple[Apply, ...]:

@@ -100,6 +100,22 @@ def test_owned_equals_digest_after_the_first_apply() -> None:
     assert len(managed_fields.digest(MANIFEST)) == 16
 
 
+@pytest.mark.parametrize("image", ["a:1", "ü", "\x7f", "", "\ud800", 2**70])
+def test_the_text_of_a_pod_spec_is_the_same_for_all_groups(image: Any) -> None:
+    """The StatefulSets of the groups of a role have the same pod spec, whose text is made once."""
+    rendered, found = deepcopy(MANIFEST), stored()
+    for body in (rendered, found):
+        body["spec"]["template"]["spec"]["containers"][-1]["args"] = [image]
+    for name in ("a-0", "a-1"):
+        sibling = {**rendered, "spec": {**rendered["spec"], "serviceName": name}}
+        assert managed_fields.digest_of_rendered(sibling) == managed_fields.digest(sibling)
+        fields = deepcopy(FIELDS)
+        fields["f:spec"]["f:serviceName"] = {}
+        metadata = found["metadata"] | {"managedFields": [{**found["metadata"]["managedFields"][2], "fieldsV1": fields}]}
+        answer = {**found, "metadata": metadata, "spec": {**found["spec"], "serviceName": name}}
+        assert managed_fields.owned_digest(answer) == managed_fields.digest(sibling)
+
+
 def test_identity_and_our_own_hash_do_not_count() -> None:
     other = deepcopy(MANIFEST)
     other["metadata"] |= {"name": "b", "namespace": "y", "uid": "z"}
