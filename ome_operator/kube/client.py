@@ -3,7 +3,6 @@ tree (`errors.py`).
 """
 
 import asyncio
-import json
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -13,6 +12,7 @@ import aiohttp
 
 from ome_operator import keys
 from ome_operator.kube import errors
+from ome_operator.kube.body import encoded
 from ome_operator.kube.connection import Connection
 from ome_operator.kube.resources import RESOURCES, path, resource_name
 from ome_operator.util import bounded
@@ -43,8 +43,6 @@ METHODS = {"get": "GET", "list": "GET", "create": "POST", "update": "PUT", "patc
 NOT_SENT = "the request was not sent, because another operator may be the leader by now"
 ONLY_OBSERVED = "the request was not sent, because this operator is in observe mode"
 
-_NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
-"""Characters that JSON may contain unescaped, but YAML does not allow or reads as the end of a line."""
 _WARNING = re.compile(r'\b299 \S++ "((?:[^"\\]++|\\.)*+)"')
 
 
@@ -246,7 +244,7 @@ class Client:
         method = METHODS[verb]
         if self._only_statuses and method != "GET" and not where.endswith("/status"):
             raise errors.Forbidden(f"{method} {where}: {ONLY_OBSERVED}")
-        data = None if body is None else encode_body(body)
+        data = None if body is None else encoded(body)
         headers = {"Accept": "application/json", **({} if data is None else {"Content-Type": content})}
         code, raw, received = await self._exchange(verb, kind, where, query, data, headers)
         asked = (RESOURCES[kind].plural, name) if name else ("", "")
@@ -304,21 +302,6 @@ def _fence(may_write: Callable[[], bool]) -> aiohttp.TraceConfig:
     trace = aiohttp.TraceConfig()
     trace.on_request_chunk_sent.append(check)
     return trace
-
-
-def encode_body(body: Any) -> bytes:
-    """Return the body as JSON that has the same meaning as YAML, because the API server parses an apply as YAML, which
-    has no surrogate pairs.
-
-    Output of engines and arguments of users may contain any character. A lone surrogate, which is not a character, becomes
-    U+FFFD.
-    """
-    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
-    return _NOT_IN_YAML.sub(_escaped, text).encode()
-
-
-def _escaped(found: re.Match[str]) -> str:
-    return "\ufffd" if "\ud800" <= found[0] <= "\udfff" else f"\\u{ord(found[0]):04x}"
 
 
 def warnings(headers: Any) -> tuple[str, ...]:

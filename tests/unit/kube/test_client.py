@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict
 
 from ome_operator.kube import errors
-from ome_operator.kube.client import LONGEST, SOME, Client, encode_body, warnings
+from ome_operator.kube.body import encoded
+from ome_operator.kube.client import LONGEST, SOME, Client, warnings
 from ome_operator.kube.resources import CHILDREN, RESOURCES, path
 from tests.support.answers import answers
 from tests.support.deep import MOST, nested
@@ -110,13 +111,13 @@ def test_what_is_sent_reads_the_same_as_json_and_as_yaml(text: str) -> None:
     """The body of a request has the same meaning as JSON and as YAML. The API server parses the body of a server-side apply
     as YAML.
     """
-    sent = encode_body({"text": text})
+    sent = encoded({"text": text})
     assert json.loads(sent) == yaml.safe_load(sent) == {"text": text}
     assert b"\\ud8" not in sent.replace(b"\\\\", b"")
 
 
 def test_half_a_character_is_sent_as_none() -> None:
-    assert json.loads(encode_body(["a\ud83d"])) == ["a\ufffd"]
+    assert json.loads(encoded(["a\ud83d"])) == ["a\ufffd"]
 
 
 async def test_a_client_that_only_observes_sends_statuses_and_nothing_else() -> None:
