@@ -3,8 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.objects import Child
+from ome_operator.util.json_limits import complete, fast, fields
+
+_REPLICAS = msgspec.json.Decoder(fields("replicas")).decode
+"""Decodes the only field of the spec of a StatefulSet that a child's facts contain besides its owned fields."""
 
 _STAMPED = ("generation", "labels", "annotations", "ownerReferences")
 
@@ -20,18 +26,22 @@ class OwnedFields:
         self._stamps: dict[str, int] = {}
 
     def child(self, kind: str, body: Mapping[str, Any], known: Child | None) -> Child:
-        """Return the facts of a child object from its JSON. `known` is the stored fact, or None."""
+        """Return the facts of a child object from its JSON, whose spec and managed fields may be texts. `known` is the
+        stored fact, or None.
+        """
         metadata = body.get("metadata") or {}
         uid = from_api.uid(body)
         if known is not None and from_api.version(body) < known.version:
-            return from_api.child(kind, body)  # a late answer: the stored fact is newer than this body
+            return from_api.child(kind, complete(body))  # a late answer: the stored fact is newer than this body
         # A digest, because anybody may give such an object labels of 1 MB.
         stamp = hash(repr([metadata.get(part) for part in _STAMPED]))
         # Kinds without a generation (Services, Roles, …) may change without any trace except in managedFields.
         if known is not None and metadata.get("generation") and self._stamps.get(uid) == stamp:
+            if isinstance(spec := body.get("spec"), msgspec.Raw):
+                body = {**body, "spec": fast(spec, _REPLICAS)}
             return from_api.child(kind, body, known.owned)
         self._stamps[uid] = stamp
-        return from_api.child(kind, body)
+        return from_api.child(kind, complete(body))
 
     def forget(self, uid: str) -> None:
         """Forget an object that is gone."""

@@ -17,8 +17,13 @@ SELECTORS = dict.fromkeys(LABELLED, SELECTOR) | {"ControllerRevision": f"{SELECT
 the selector excludes them."""
 WRITTEN = frozenset((SERVICE, *CATALOG, BENCHMARK, *SHORT))
 """Kinds that people write: kopf watches these, and informers watch all others."""
-DECODERS = {"Pod": decoders.POD, "Node": decoders.NODE, RECORD: json_limits.decoders()}
-"""Kinds of which only some fields are read -> the decoder that reads these fields."""
+DECODERS = {
+    "Pod": decoders.POD,
+    "Node": decoders.NODE,
+    "StatefulSet": json_limits.PARTLY,
+    RECORD: json_limits.decoders(),
+}
+"""Kinds of which only some fields are read, or of which most fields are read seldom -> their decoder."""
 
 
 def watches_of(kinds: Iterable[str] = KINDS, namespace: str = "") -> list[WatchedKind]:

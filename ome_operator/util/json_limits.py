@@ -14,13 +14,13 @@ remove deeper parts from the API server's text before it is decoded. No meaningf
 (infinite numbers, lone surrogates, other encodings than UTF-8, text that is too deep) is passed to the standard
 decoder. For all other text both return the same values, including integers beyond 64 bits and repeated keys. Text of
 authors who are not trusted is decoded only by the standard decoder (decisions 43). `Decoders` read only some fields of an
-object. Other fields, which are most of the text of a pod or node, are skipped.
+object. Other fields, which are most of the text of a pod or node, are skipped, or, by `PARTLY`, decoded later.
 """
 
 import json
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypedDict, TypeVar
 
 import msgspec
@@ -85,6 +85,39 @@ def decoders(*, managed_fields: Any = None, spec: Any = Any, status: Any = Any) 
 
 EVERYTHING: Decode = msgspec.json.Decoder().decode
 WHOLE = Decoders(EVERYTHING, EVERYTHING)
+
+
+_PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_EVENT = msgspec.json.Decoder(fields("type", object=dict[str, msgspec.Raw])).decode
+_SPEC, _MANAGED = "spec", "managedFields"
+
+
+def _partly(parts: Any) -> Any:
+    """Return an object, from the texts of its parts, in which the spec and the managed fields are still texts."""
+    found = {name: text if name in (_SPEC, "metadata") else EVERYTHING(text) for name, text in parts.items()}
+    if "metadata" in found:
+        metadata = _PARTS(found["metadata"])
+        found["metadata"] = {name: text if name == _MANAGED else EVERYTHING(text) for name, text in metadata.items()}
+    return found
+
+
+def _partly_event(text: bytes | msgspec.Raw) -> Any:
+    event = _EVENT(text)
+    return event | {"object": _partly(event["object"])} if "object" in event else event
+
+
+PARTLY = Decoders(lambda text: _partly(_PARTS(text)), _partly_event)
+"""Decoders of objects whose spec and managed fields are decoded later, by `complete`, if at all."""
+
+
+def complete(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an object that may come from `PARTLY` with all of its parts decoded."""
+    spec, metadata = body.get(_SPEC), body.get("metadata") or {}
+    if isinstance(spec, msgspec.Raw):
+        body = {**body, _SPEC: decoded(bytes(spec))}
+    if isinstance(managed := metadata.get(_MANAGED), msgspec.Raw):
+        body = {**body, "metadata": {**metadata, _MANAGED: decoded(bytes(managed))}}
+    return body
 
 
 class TooLarge(OmeError, ValueError):

@@ -27,6 +27,10 @@ BODIES: dict[str, dict[str, Any]] = {
         "status": {"models": [{"kind": "BaseModel", "name": "m", "state": "Ready"}], "prefetch": {"limit": "1"}},
     },
 
+    "StatefulSet": {
+        "spec": {"replicas": 3, "template": {"spec": {"containers": [{"name": "main"}]}}},
+        "status": {"observedGeneration": 1, "updateRevision": "w-1"},
+    },
     "Node": {
         "spec": {"unschedulable": True, "taints": [{"key": "gpu", "effect": "NoSchedule"}]},
         "status": {
