@@ -12,6 +12,7 @@ from ome_operator.core.observed import managed_fields
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import NotFound
 from ome_operator.kube.resources import RESOURCES, kind_of_resource
+from ome_operator.util.memoize import memoize_by_identity
 
 Written = tuple[str, str]
 """Digests of the status that the operator wrote, and of the fields that the server stored for it."""
@@ -21,7 +22,7 @@ def status_differs(resource: Resource, status: Mapping[str, Any], last: Written)
     """Return whether the status has to be written. `last` is the result of the last write. If the server changed a value of
     that write, the same status is not written again, because this would never end.
     """
-    wanted = managed_fields.digest({"status": status})
+    wanted = _digest(status)
     return resource.status_owned != wanted and (wanted, resource.status_owned) != last
 
 
@@ -42,8 +43,15 @@ async def write(client: Client, handler: EventHandler, resource: Resource, statu
         applied = await client.apply(manifest, resource.uid, subresource="status")
     except NotFound:
         return None
-    handler.handle_written(resource.ref.kind, applied.body)
-    return managed_fields.digest({"status": status}), managed_fields.owned_status(applied.body)
+    written = handler.handle_written(resource.ref.kind, applied.body)
+    assert isinstance(written, Resource)  # the cache stores all kinds whose statuses the operator writes
+    return _digest(status), written.status_owned
+
+
+@memoize_by_identity(64, grows=False)
+def _digest(status: Mapping[str, Any]) -> str:
+    """Return the digest of a status, which is needed before and after it is written."""
+    return managed_fields.digest({"status": status})
 
 
 def co_writer(writers: Iterable[tuple[str, datetime]], now: datetime, lately: timedelta) -> str:
