@@ -237,7 +237,8 @@ class Manager:
         elif urgency == Urgency.AWAITED:
             self._queue.add(ref, spaced=settings.catalog_delay if ref.kind in CATALOG else 0.0)
         elif ref.kind == SERVICE:
-            self._queue.add(ref, settings.child_delay, spaced=settings.child_spacing)
+            spacing = settings.status_interval if urgency == Urgency.REPORTED else settings.child_spacing
+            self._queue.add(ref, settings.child_delay, spaced=spacing)
         else:
             self._queue.add(ref, settings.catalog_delay)
 
@@ -272,6 +273,7 @@ class Manager:
         self._tasks = [
             asyncio.create_task(self._queue.run(self._pass), name="passes"),
             asyncio.create_task(self._edits.run(self._enqueue_concerned), name="edits"),
+            asyncio.create_task(self._services.first_pods.run(), name="first pods"),
             asyncio.create_task(self._audit.run(), name="audits"),
             asyncio.create_task(tidying.tidy(self.cluster, self._settings.resync, lambda: self._services.gone), name="tidy"),
             asyncio.create_task(garbage_collection.collect_periodically(lambda: not self._queue.busy_count), name="garbage"),

@@ -23,7 +23,11 @@ class Result:
     """The result of executing a plan's effects."""
 
     has_written: bool = False
-    """Whether an object was changed, so that another reconciliation has to process the change."""
+    """Whether an object was written in another way than `created`, so that another reconciliation has to process it."""
+    created: bool = False
+    """Whether an apply has created an object, or a Secret was created."""
+    first: bool = False
+    """Whether the service had no StatefulSet before this reconciliation."""
     status_changed: bool = False
     """Whether an effect produced a new fact that changes the status. If possible, `sync` then runs again before the status
     is written."""

@@ -75,8 +75,9 @@ class Executor:
             return  # a pod that cannot mount its Secret would try again only after minutes
         first, later = _stages(plan.apply)
         await self._together(execution, (self._apply(execution, apply) for apply in first))
-        later = [apply for apply in later if not apply.after or self._exists(execution, apply.after)]
-        await self._together(execution, (self._apply(execution, apply) for apply in later))
+        possible = [apply for apply in later if not apply.after or self._exists(execution, apply.after)]
+        execution.result.has_written |= execution.result.created and len(possible) < len(later)
+        await self._together(execution, (self._apply(execution, apply) for apply in possible))
         await self._together(execution, (self._create(execution, create) for create in plan.create))
         await self._together(execution, (self._status(execution, status) for status in plan.apply_status))
         await self._together(execution, (self._patch(execution, patch) for patch in plan.patch))
@@ -145,7 +146,8 @@ class Executor:
         if applied is None:
             return
         child = self._handler.handle_written(key[0], applied.body)
-        execution.result.has_written = True
+        execution.result.has_written |= bool(apply.uid)
+        execution.result.created |= not apply.uid
         execution.record_applied(key, applied, child if isinstance(child, Child) else None, new=not apply.uid)
 
     async def _may_bind(self, execution: Execution, apply: Apply) -> bool:
@@ -226,7 +228,7 @@ class Executor:
         try:
             data = secret_data.GENERATORS[secret.manifest["type"]]()
             await self._client.create({**secret.manifest, "stringData": data, "immutable": True})
-            execution.result.has_written = True
+            execution.result.created = True
         except AlreadyExists:
             pass
         except REFUSED as error:

@@ -20,6 +20,7 @@ from ome_operator.controllers.inferenceservice import journal, starting
 from ome_operator.controllers.inferenceservice.count_pace import CountPace, only_numbers
 from ome_operator.controllers.inferenceservice.execution import Execution, Result
 from ome_operator.controllers.inferenceservice.executor import Executor
+from ome_operator.controllers.inferenceservice.first_pods import FirstPods
 from ome_operator.controllers.inferenceservice.flight import Flight
 from ome_operator.controllers.inferenceservice.foreign_objects import ForeignReader
 from ome_operator.controllers.inferenceservice.memory import Key, ServiceMemory, retry_delay, rollout_waited
@@ -70,6 +71,7 @@ class InferenceServiceReconciler:
         self._failures = kube_events.create_failures(client, clock, wall)
         self._start_failures = kube_events.start_failures(client, clock, wall)
         self._foreign = ForeignReader(client, clock)
+        self.first_pods = FirstPods(handler.cache, self._memories, queue.add, settings.failures_after, clock)
         self._counts = CountPace(settings.status_interval, settings.status_rate)
         self.gone = 0
         """Number of services that have been deleted since the start."""
@@ -106,8 +108,9 @@ class InferenceServiceReconciler:
             return True
         memory = self._memories.memory_of(resource)
         result, tried = Result(), set[Key]()
-        now, lasts = self._wall(), self._settings.policy.gang_timeout
-        await autoscalers.read_scale_ups(self._scale_ups, self._cluster, resource, memory, now=now, lasts=lasts)
+        result.first = not any(owned_children(self._cluster, "StatefulSet", ref))
+        wall, lasts = self._wall(), self._settings.policy.gang_timeout
+        await autoscalers.read_scale_ups(self._scale_ups, self._cluster, resource, memory, now=wall, lasts=lasts)
         for _ in range(ROUNDS):
             result.status_changed = False
             plan = self._plan(resource, memory, result)
@@ -121,7 +124,8 @@ class InferenceServiceReconciler:
                 await self._inspect_missing_pods(resource, memory, plan, result)
                 demand = plan.demand is not None
                 result.status_changed |= await self._foreign.refresh(ref.namespace, plan.status, demand=demand)
-                await self._inspect_starting_pods(resource, memory, result)
+                pods, now, after = self._cluster.pods_of(*ref[1:]), self._clock(), self._settings.starts_after
+                await starting.read_events(self._start_failures, ref.namespace, pods, memory, result, now=now, after=after)
                 self._log_deeds(ref, result)
             if not result.status_changed:
                 break
@@ -240,9 +244,7 @@ class InferenceServiceReconciler:
     # --- reporting ----------------------------------------------------------------------------------------------------
 
     async def _inspect_missing_pods(self, resource: Resource, memory: ServiceMemory, plan: Plan, result: Result) -> None:
-        """Read the Events about missing pods, if pods have been missing for some seconds and the Events have not been
-        read recently.
-        """
+        """Read the Events about pods that have been missing for some seconds, unless they have been read recently."""
         now, due = self._clock(), []
         for key in plan.watch_failures:
             since = memory.missing.get(key)
@@ -269,12 +271,6 @@ class InferenceServiceReconciler:
             if message != memory.failures.get(key, ""):
                 memory.failures[key] = message
                 result.status_changed = True
-
-    async def _inspect_starting_pods(self, resource: Resource, memory: ServiceMemory, result: Result) -> None:
-        """Read the Events about pods that do not start on their nodes."""
-        pods = self._cluster.pods_of(resource.ref.namespace, resource.ref.name)
-        now, after = self._clock(), self._settings.starts_after
-        await starting.read_events(self._start_failures, resource.ref.namespace, pods, memory, result, now=now, after=after)
 
     async def _write_status(self, resource: Resource, memory: ServiceMemory, plan: Plan, result: Result) -> None:
         memory.held_up = cond.is_true(READY, plan.status) and self._unreachable(resource, plan)
@@ -327,8 +323,11 @@ class InferenceServiceReconciler:
     # --- the next reconciliation --------------------------------------------------------------------------------------
 
     def _requeue_after(self, ref: Ref, plan: Plan, result: Result, memory: ServiceMemory) -> None:
-        if result.has_written or result.status_changed:
+        begins = result.first and any(owned_children(self._cluster, "StatefulSet", ref))
+        if result.has_written or result.status_changed or (result.created and not begins):
             self._queue.add(ref, self._settings.child_delay, spaced=self._settings.child_spacing)
+        elif result.created:
+            self.first_pods.expect(ref, memory)
         # A status that is held back leaves its plan due at once: without a pause, it would be repeated all the time.
         soonest = self._settings.guard_delay if memory.held_up else 0.0
         if result.error is not None:

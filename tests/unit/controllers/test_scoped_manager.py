@@ -138,6 +138,7 @@ async def test_nobody_begins_with_a_shared_edit_before_what_is_watched_was_looke
     monkeypatch.setattr(tidying, "tidy", ended)
     monkeypatch.setattr(made.bad_nodes, "run", ended)
     monkeypatch.setattr(made._demand, "run", ended)
+    monkeypatch.setattr(made._services.first_pods, "run", ended)
     monkeypatch.setattr(garbage_collection, "collect_periodically", ended)
     for namespace in ("a", "b"):
         made.handle_object("InferenceService", service(namespace))

@@ -36,7 +36,7 @@ async def passes(api: FakeApi, memory: ServiceMemory, *times: float, workloads: 
 async def test_keys_are_in_what_is_sent_and_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     api = server()
-    assert (await passes(api, ServiceMemory(), 0.0)).has_written
+    assert (await passes(api, ServiceMemory(), 0.0)).created
     (sent,) = api.bodies("create")
     assert sent["immutable"] is True and "PRIVATE KEY" in sent["stringData"]["id_ed25519"]
     assert "PRIVATE" not in caplog.text and SECRET is not None and "stringData" not in SECRET
@@ -62,7 +62,7 @@ async def test_a_routers_key_is_new_each_time_and_in_no_log(caplog: pytest.LogCa
 async def test_one_that_exists_is_success_and_is_asked_for_again_after_a_while() -> None:
     api, memory = server(AlreadyExists("there is one", 409)), ServiceMemory()
     outcome = await passes(api, memory, 0.0, 1.0, SECRET_AGAIN - 1)
-    assert len(api.calls) == 1 and not outcome.has_written and outcome.error is None
+    assert len(api.calls) == 1 and not outcome.created and outcome.error is None
     await passes(api, memory, SECRET_AGAIN + 1)
     assert len(api.calls) == 2, "it may belong to a previous service, and be deleted with it"
 

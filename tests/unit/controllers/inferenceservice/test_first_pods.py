@@ -1,0 +1,60 @@
+"""Tests of the reconciliation that follows the creation of a service."""
+
+import asyncio
+import contextlib
+from typing import Any
+
+import pytest
+
+from ome_operator import keys, names
+from ome_operator.controllers.base import Core
+from ome_operator.core.observed.objects import Ref
+from ome_operator.core.reconcile.plan import Apply, Plan
+from ome_operator.settings import Settings
+from tests.support.fake_api import Call, FakeApi
+from tests.unit.controllers import makers
+
+SERVICE = Ref("InferenceService", "ns", "svc")
+LABELS = {keys.SERVICE: "svc", keys.COMPONENT: "engine", keys.REVISION: "r", keys.MANAGED_BY: keys.MANAGER}
+NAME = names.leader(names.object_prefix("svc", "engine", "r"), 0)
+
+
+def created(call: Call) -> dict[str, Any]:
+    return {**call.body, "metadata": {**call.body["metadata"], "uid": "w", "resourceVersion": "6", "generation": 1}}
+
+
+def apply(kind: str) -> Apply:
+    metadata = {"name": NAME, "namespace": "ns", "labels": LABELS, "ownerReferences": [makers.OWNER]}
+    return Apply({"apiVersion": "v1", "kind": kind, "metadata": metadata, "spec": {"replicas": 1}}, "")
+
+
+def pod() -> dict[str, Any]:
+    owner = {"kind": "StatefulSet", "name": NAME, "uid": "w", "controller": True}
+    metadata = {"name": f"{NAME}-0", "namespace": "ns", "uid": "p", "labels": LABELS, "ownerReferences": [owner]}
+    return {"kind": "Pod", "metadata": {**metadata, "resourceVersion": "7"}}
+
+
+@pytest.mark.parametrize("exist", [True, False])
+async def test_a_new_service_is_reconciled_again_only_if_its_pods_are_missing(exist: bool) -> None:
+    api = FakeApi({"apply StatefulSet": created})
+    handler, queue = makers.cluster({"kind": "InferenceService", **makers.BODY}), makers.queue()
+    settings, core = Settings(failures_after=0.01), Core(sync=lambda *_: Plan(apply=(apply("StatefulSet"),)))
+    services = makers.services(handler, api, queue, core, settings=settings)
+    checks = asyncio.create_task(services.first_pods.run())
+    await services.reconcile(SERVICE)
+    assert queue.due_count == 0
+    if exist:
+        handler.handle_observed("Pod", pod())
+    await asyncio.sleep(0.1)
+    assert queue.due_count == (0 if exist else 1)
+    checks.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await checks
+
+
+async def test_a_service_without_statefulsets_is_reconciled_soon() -> None:
+    """Its StatefulSets may wait for nodes, and nothing else would report that they may be created now."""
+    handler, queue = makers.cluster({"kind": "InferenceService", **makers.BODY}), makers.queue()
+    settings, core = Settings(child_delay=0.0), Core(sync=lambda *_: Plan(apply=(apply("Service"),)))
+    await makers.services(handler, FakeApi(), queue, core, settings=settings).reconcile(SERVICE)
+    assert queue.due_count == 1
