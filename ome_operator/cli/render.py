@@ -43,6 +43,12 @@ Roots = Annotated[
 Preflight = Annotated[
     str, typer.Option(help="Same as the operator's option: default mode of preflight checks: Off, Warn or Require.")
 ]
+CompileCaches = Annotated[
+    bool,
+    typer.Option(
+        help="Same as the operator's option: agents keep the compile caches of engines that request it; needs --model-agent."
+    ),
+]
 
 
 @app.command(epilog="Example: ome render -f service.yaml --catalog config/")
@@ -62,6 +68,7 @@ def render(
     model_agent: Agent = _DEFAULTS.model_agent,
     agent_root: Roots = None,
     preflight: Preflight = _DEFAULTS.preflight,
+    compile_caches: CompileCaches = _DEFAULTS.compile_caches,
 ) -> None:
     """Print every object that the operator would create for the services in these files.
 
@@ -86,6 +93,7 @@ def render(
         model_agent=model_agent,
         agent_roots=parse_roots(agent_root),
         preflight=looked,
+        compile_caches=compile_caches,
     )
     problems = [str(each) for each in found.refused]
     for item in (item for item in derived_objects(cluster, SERVING) if item.why):

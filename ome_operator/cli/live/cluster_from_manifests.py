@@ -41,12 +41,13 @@ def build_cluster(
     model_agent: bool = False,
     agent_roots: tuple[str, ...] = (),
     preflight: str = "Off",
+    compile_caches: bool = False,
 ) -> ClusterCache:
     """Return the view of a cluster with these objects, as if they had been watched. Of two bodies of one object the later
     one wins.
 
-    `registry_image`, `model_agent`, `agent_roots` and `preflight` are the operator's settings of the same names. Objects
-    that the operator derives from the kinds of sglang.ai are added unless they are among the bodies.
+    `registry_image`, `model_agent`, `agent_roots`, `preflight` and `compile_caches` are the operator's settings of the same
+    names. Objects that the operator derives from the kinds of sglang.ai are added unless they are among the bodies.
     """
     found = {which: body for body in bodies if (which := ref_of_body(body)).kind in KNOWN}
     settled = Deps(
@@ -57,6 +58,7 @@ def build_cluster(
             model_agent=model_agent,
             agent_roots=agent_roots,
             preflight=preflight,
+            compile_caches=compile_caches,
         ),
         well_known=load_all(),
     )

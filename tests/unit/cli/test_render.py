@@ -10,8 +10,10 @@ from typer.testing import CliRunner, Result
 
 from ome_operator import keys
 from ome_operator.cli.app import app
+from ome_operator.core.compile_caches import AGENT_VOLUME
 from ome_operator.core.observed.managed_fields import digest
 from ome_operator.errors import QuestionUnanswered
+from ome_operator.settings.policy import ENABLE_COMPILE_CACHES
 from tests.support import parts, yamls
 
 CONFIG = parts.ROOT / "config"
@@ -43,6 +45,33 @@ def test_the_operators_settings_are_options() -> None:
     assert "initContainers" not in router["spec"]["template"]["spec"]
     (stored,) = [one for one in objects(result) if one["kind"] == "ControllerRevision"]
     assert stored["data"]["directories"]
+
+
+def test_compile_caches_are_rendered_with_the_operators_options() -> None:
+    """With the options of an operator that keeps compile caches, the engine whose image has a digest gets one. Without them,
+    a note names the settings.
+    """
+    case = parts.ROOT / "tests/golden/compile-cache/in.yaml"
+
+    def cached(result: Result) -> list[tuple[str, str]]:
+        """Return the StatefulSets whose pods copy a compile cache, each with the directory of the node that they mount."""
+        return [
+            (one["metadata"]["name"], volume["hostPath"]["path"])
+            for one in objects(result)
+            if one["kind"] == "StatefulSet"
+            for volume in one["spec"]["template"]["spec"]["volumes"]
+            if volume["name"] == AGENT_VOLUME
+        ]
+
+    with_caches = run("-f", case, "--model-agent", "--compile-caches", "--agent-root=/raid")
+    assert with_caches.exit_code == 0, with_caches.output
+    assert {name.split("-engine")[0] for name, _ in cached(with_caches)} == {"cached"} and len(cached(with_caches)) == 2
+    assert {path[: path.rindex("/")] for _, path in cached(with_caches)} == {"/raid/.namespaces/team/.compile"}
+    assert "decoder: annotation ome.io/compile-cache has no effect: image engine:1 has no digest" in with_caches.stderr
+    for options in ((), ("--model-agent",), ("--compile-caches",)):
+        without = run("-f", case, *options)
+        assert (without.exit_code, cached(without)) == (0, [])
+        assert f"annotation {keys.COMPILE_CACHE} has no effect: {ENABLE_COMPILE_CACHES}" in without.stderr
 
 
 def test_models_of_a_namespace_lie_below_the_roots_of_the_agents() -> None:
