@@ -250,6 +250,51 @@ def test_no_container_writes_where_another_reads(tenant: Token, installed: Rig, 
     assert code == 403 and "must be readOnly" in said
 
 
+SUB_PATHS: dict[str, Manifest] = {
+    "subPath": {"subPath": "x"},
+    "several names": {"subPath": "x/y"},
+    "the directory itself": {"subPath": "."},
+    "subPathExpr": {"subPathExpr": "x"},
+    "a variable": {"subPathExpr": "$(NAME)"},
+}
+
+
+@pytest.mark.parametrize("kind", BOXES)
+@pytest.mark.parametrize("row", SUB_PATHS)
+def test_no_directory_is_made_below_a_mounted_directory(tenant: Token, installed: Rig, row: str, kind: str) -> None:
+    """A mount of a directory of the node has no subPath, because the kubelet creates a missing subPath as root, also for a
+    mount that is readOnly. The API server itself refuses both fields in ephemeral containers.
+    """
+    mount = {"name": "v", "mountPath": "/sub", "readOnly": True, **SUB_PATHS[row]}
+    box = {"name": "x", "image": "i", "env": [{"name": "NAME", "value": "x"}], "volumeMounts": [mount]}
+    made = mounting("/mnt/models/x")
+    if kind == "ephemeralContainers":
+        made["metadata"]["name"] = f"mounts-{list(SUB_PATHS).index(row)}"
+        installed.create(made)
+        code, said = attach(tenant, box, made["metadata"]["name"])
+        assert code == 422 and "cannot be set for an Ephemeral Container" in said, said
+        return
+    made["spec"][kind] = [*made["spec"].get(kind, []), box]
+    code, said = create(tenant, made)
+    assert code == 403 and "a mount of a hostPath must not have subPath or subPathExpr" in said, said
+    for empty in ({"subPath": ""}, {"subPathExpr": ""}):
+        box["volumeMounts"] = [{"name": "v", "mountPath": "/sub", "readOnly": True, **empty}]
+        assert create(tenant, made) == (201, "")
+
+
+def test_other_volumes_have_sub_paths(tenant: Token) -> None:
+    volumes = [
+        {"name": "v", "hostPath": {"path": "/mnt/models/x", "type": "Directory"}},
+        {"name": "e", "emptyDir": {}},
+        {"name": "c", "persistentVolumeClaim": {"claimName": "weights"}},
+    ]
+    mounts = [{"name": "e", "mountPath": "/e", "subPath": "x"}, {"name": "c", "mountPath": "/c", "subPathExpr": "x"}]
+    assert create(tenant, pod(volumes=volumes, containers=[{"name": "main", "image": "i", "volumeMounts": mounts}])) == (
+        201,
+        "",
+    )
+
+
 def test_what_baseline_allows_and_rdma_needs_is_taken(tenant: Token) -> None:
     """The policy accepts what the level `baseline` allows and what RDMA needs. The pod also contains fields that are
     explicitly set to their default values.
