@@ -30,6 +30,8 @@ MANAGER = "ome-cli"
 """Field manager of edits that a user makes with `ome`."""
 _FEW = 3
 """Maximum number of namespaces that a message names."""
+_LACKS_RIGHT = (' is forbidden: User "', '" cannot ')
+"""Parts of the API server's message if RBAC does not permit a request: `pods is forbidden: User "u" cannot create …`."""
 PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8)
 """Seconds before each further attempt of an edit whose object was changed by another client in the meantime."""
 
@@ -54,7 +56,7 @@ def on_cluster(
     import asyncio
 
     from ome_operator.kube.connection import NoConnection
-    from ome_operator.kube.errors import Forbidden, KubeError, Unreached
+    from ome_operator.kube.errors import Forbidden, KubeError, Unauthorized, Unreached
 
     async def connected() -> T:
         async with open_client(kubeconfig, context, manager, read_only) as client:
@@ -70,14 +72,23 @@ def on_cluster(
         why, where = str(nowhere).partition(": ")[2], kubeconfig or _default()
         remedies = dict.fromkeys([f"Start the cluster, or correct its server in {where}.", elsewhere, stopped])
         raise error(f"no connection to a cluster: {why}. {' '.join(filter(None, remedies))}") from nowhere
+    except Unauthorized as refused:
+        raise error(
+            f"the API server does not accept the credentials in {kubeconfig or _default()} ({refused}): they may have "
+            f"expired, so log in again, or use another file with --kubeconfig. {stopped}".rstrip()
+        ) from refused
     except Forbidden as refused:
-        raise error(f"{refused}. {stopped or _other_account(str(refused))}") from refused
+        raise error(f"{refused}. {stopped or _other_account(str(refused))}".rstrip()) from refused
     except KubeError as refused:
         raise error(f"{refused}. {stopped}".strip()) from refused
 
 
 def _other_account(refusal: str) -> str:
-    """Return what a user can do who lacks a right. `refusal` is the API server's message."""
+    """Return what a user can do who lacks a right; "" if something else than a right is missing, such as a quota. `refusal`
+    is the API server's message.
+    """
+    if not all(part in refusal for part in _LACKS_RIGHT):
+        return ""
     narrower = "inferenceservices" in refusal
     return (
         f"Use an account with this right (--context, --kubeconfig){', or a namespace in which you have it (-n)' * narrower}."

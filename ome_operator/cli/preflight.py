@@ -120,7 +120,7 @@ async def _trials(
     in the files that is not checked. `within` is the time limit of the check in seconds. Raises Unanswered if there is
     nothing to check.
     """
-    from ome_operator.cli.live.preflight import of_files, of_service
+    from ome_operator.cli.live.trials import of_files, of_service
     from ome_operator.kube.errors import NotFound
 
     if files:
@@ -170,13 +170,13 @@ def _logs(client: "Client", trials: "list[Trial]") -> Callable[[], Awaitable[Non
 
 
 def _print_report(seen: "PreflightReport", output: Form, service: str) -> None:
-    from ome_operator.describe.preflight import in_place, report_lines
+    from ome_operator.describe.preflight import in_place, occupied, report_lines
 
     if output is Form.JSON:
         emit(Format.JSON, seen)
         return
     for text in report_lines(seen):
         typer.echo(text)
-    if any(not each.node for each in seen.missed):
-        namespace, _, name = seen.missed[0].service.partition("/")
+    if held := [each for each in seen.missed if not each.node and occupied(each.why)]:
+        namespace, _, name = held[0].service.partition("/")
         typer.echo(in_place(name, namespace, stored=bool(service)))

@@ -167,6 +167,15 @@ def progress(ranks: Sequence[RankCheck]) -> str:
     return make_visible(f"{message}: {why}" if why else message)
 
 
+def occupied(why: str) -> bool:
+    """Return whether other pods may be what keeps a pod from getting a node. `why` is the scheduler's message."""
+    return any(part in why for part in _OCCUPIED)
+
+
+_OCCUPIED = ("Insufficient ", "free ports", "anti-affinity")
+"""Parts of the scheduler's messages about nodes that would take a pod if other pods ended."""
+
+
 def in_place(service: str, namespace: str, stored: bool) -> str:
     """Return what a user can do if pods of the service occupy the nodes, so that the check cannot run now: an annotation
     lets the check run on these nodes before each engine starts. `stored` states whether the service exists on the cluster.

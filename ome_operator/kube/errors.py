@@ -83,6 +83,10 @@ class NotServed(Transient):
     """A 404 that is not about the object: the path is not served, or something else is missing."""
 
 
+CLOSED = "the connection was closed before the TLS handshake ended"
+"""Reason of an error of asyncio that has no text."""
+_CONNECT_TIMEOUT = "Connection timeout to host"
+"""Beginning of aiohttp's message if there was no connection in time."""
 MALFORMED = "failed to create typed patch object"
 """Part of the message with which an API server answers, with code 500, an applied object whose fields or lists do not
 match the schema of its kind."""
@@ -124,7 +128,7 @@ def without_answer(error: BaseException) -> str:
     cause, host, port = (getattr(error, name, None) for name in ("os_error", "host", "port"))
     if not isinstance(cause, OSError) or host is None:
         return str(error) or type(error).__name__
-    why = cause.strerror or str(cause)
+    why = cause.strerror or str(cause) or CLOSED
     if cause.errno is not None and "Connect call failed" in why:  # asyncio's text, with the address once more
         why = os.strerror(cause.errno)
     return f"Cannot connect to host {host}:{port} ({why})"
@@ -132,7 +136,8 @@ def without_answer(error: BaseException) -> str:
 
 def unanswered(request: str, error: BaseException, code: int = 0) -> Transient:
     """Return the error of a request that has no complete answer. `request` names the request in messages."""
-    kind = Unreached if isinstance(getattr(error, "os_error", None), OSError) else Transient
+    unconnected = isinstance(getattr(error, "os_error", None), OSError) or str(error).startswith(_CONNECT_TIMEOUT)
+    kind = Unreached if unconnected else Transient
     return kind(f"{request}: {without_answer(error)}", code)
 
 

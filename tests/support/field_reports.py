@@ -28,7 +28,7 @@ had the same fault), the behavior before and now, and the tests that cover the w
 
 R1 to R15, W1 to W25 and G1 to G7 have the numbers of the reports. The reports about published models have the numbers P1
 to P10, and the rows M1 to M9 group them by kind. Reports that another row covers are in parentheses behind its ID. W26 to
-W54 and M10 are kinds that were found later, in the same way.
+W58 and M10 are kinds that were found later, in the same way.
 
 `tests/docs/test_field_reports.py` checks that each of these tests exists, and that every report has a row. The rows are in
 [field_reports.yaml](../tests/data/field_reports.yaml), from which `pytest tests/docs/test_field_reports.py

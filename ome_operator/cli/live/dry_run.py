@@ -20,7 +20,8 @@ CREATE_RIGHTS = "cannot create resource"
 """Part of the API server's message if the user lacks the right to create an object, such as a pod."""
 _UNKNOWN = re.compile(r"(?<![^\s:])[^\s:.]*+\.([^\s:]++): field not declared in schema")
 _EXPLAIN = "`kubectl explain` lists the existing fields"
-_NO_NAMESPACE = re.compile(r'namespaces "[^"]*" not found')
+NO_NAMESPACE = re.compile(r'namespaces "[^"]*" not found')
+"""Part of the API server's message if the namespace of an object does not exist."""
 _SOME = "default"
 """A namespace that exists in every cluster."""
 
@@ -44,7 +45,7 @@ async def _tried(client: Client, body: Manifest, made: Collection[str], namespac
     try:
         await client.apply({**fields, "metadata": {**own, **inside}}, dry_run=True)
     except NotServed as error:
-        if not _NO_NAMESPACE.search(str(error)):
+        if not NO_NAMESPACE.search(str(error)):
             return ""
         if which.namespace in made:
             return await _tried(client, body, (), _SOME)

@@ -1,6 +1,7 @@
 """Checks on a cluster whether the objects exist without which pods do not start: claims, Secrets, ConfigMaps."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 from ome_operator.core.observed.objects import Ref
 from ome_operator.core.podspec.named_objects import SECRET, references
@@ -16,11 +17,20 @@ async def find_missing_references(client: Client, after: TargetOutcome, namespac
     own = {Ref(body["kind"], namespace, body["metadata"]["name"]) for body in after.manifests}
     own |= {Ref(SECRET, namespace, name) for name in after.generated}
     specs = [body["spec"]["template"]["spec"] for body in after.manifests if body["kind"] in ("StatefulSet", "Deployment")]
+    return await absent(client, namespace, specs, own | set(made))
+
+
+async def absent(
+    client: Client, namespace: str, specs: Iterable[Mapping[str, Any]], made: Collection[Ref] = ()
+) -> list[str]:
+    """Return a sentence for each object that these pod specs need and that does not exist. Objects in `made` count as
+    existing. Nothing is said about objects that the user may not read.
+    """
     needed = {Ref(kind, namespace, name) for spec in specs for kind, name in references(spec)}
     return [
         f"{which.kind} {which.name} does not exist in namespace {namespace}, so the pods that name it do not start: create "
         "it, or name another"
-        for which in sorted(needed - own - set(made))
+        for which in sorted(needed - set(made))
         if not await object_exists(client, which)
     ]
 

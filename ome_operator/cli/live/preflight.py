@@ -2,26 +2,18 @@
 
 import asyncio
 import signal
-import uuid
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from ome_operator.api import InferenceService, Invalid
-from ome_operator.cache.cluster_cache import RECORD, ClusterCache
-from ome_operator.cache.resources import CATALOG, SERVICE, SHORT, Resource
-from ome_operator.cli.live.cluster_from_manifests import build_cluster
+from ome_operator.cli.live.dry_run import CREATE_RIGHTS, NO_NAMESPACE
 from ome_operator.cli.live.simulated import read_simulated_nodes
-from ome_operator.cli.live.trees import read_service_object, selector
 from ome_operator.core.observed.objects import Manifest
-from ome_operator.core.preflight.on_demand import Trial, check_time_limit, trial, with_owner_reference
-from ome_operator.describe.outcome import SURVIVES, TargetOutcome, compute_outcome
+from ome_operator.core.preflight.on_demand import Trial, check_time_limit, with_owner_reference
 from ome_operator.describe.preflight import RankCheck, progress, rank
-from ome_operator.errors import OmeError, QuestionUnanswered
+from ome_operator.errors import OmeError
 from ome_operator.kube.client import Client
-from ome_operator.kube.errors import Conflict, Forbidden, KubeError, NotFound, Transient
-from ome_operator.kube.listing import list_all, listed_around
-from ome_operator.kube.resources import RESOURCES
+from ome_operator.kube.errors import Conflict, Forbidden, Invalid, KubeError, NotFound, NotServed, TooMany, Transient
 
 PAUSE = 1.0
 """Seconds between two polls of the check pods."""
@@ -31,8 +23,16 @@ SILENCE = 5.0
 """Seconds after which the command prints what it is waiting for."""
 SLACK = 15
 """Extra seconds for the results at the end of a check to arrive."""
+UNREACHED = 60.0
+"""Seconds without an answer of the API server after which the check is given up."""
+BUSY_ATTEMPTS, BUSY_WAIT = 8, 5.0
+"""Number of attempts to create an object while the API server refuses requests because it has too many, and the longest
+pause between two of them in seconds."""
 REMOVAL = 40.0
 """Seconds within which pods must be removed. A node that does not respond keeps its pods."""
+SILENT = "the API server does not respond"
+ENDS = "because it is being terminated"
+"""Part of the API server's message if the namespace of a new object is being deleted."""
 NO_PROCESS = "the node is simulated by kwok, so no check runs there"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 Say = Callable[[str], None]
@@ -46,83 +46,6 @@ class CheckStopped(OmeError):
         self.number = number
 
 
-# --- what is looked at --------------------------------------------------------------------------------------------------
-
-
-async def of_files(
-    client: Client, given: Sequence[Manifest], roles: Collection[str], within: int
-) -> tuple[list[Trial], list[str]]:
-    """Return a trial for all groups of the services in these files, together with the other objects of the cluster, and a
-    sentence for each service that has no pods. Raises KubeError.
-    """
-    spaces = {body["metadata"].get("namespace", "") for body in given if body["kind"] in (SERVICE, *SHORT)} - {""}
-    cluster = await _cluster(client, spaces, given)
-    made, problems = list[Trial](), list[str]()
-    for resource in cluster.services():
-        try:
-            comes_to = _outcome(resource, cluster)
-            groups = {each.component: max(1, each.groups) for each in comes_to.roles}
-            made.append(_trial(resource, comes_to, groups, roles, within))
-        except QuestionUnanswered as error:
-            problems.append(str(error).rstrip("."))
-    return made, problems
-
-
-async def of_service(client: Client, namespace: str, name: str, roles: Collection[str], within: int) -> Trial:
-    """Return a trial for one more group of each role of a service. Raises KubeError, NotFound for the name of the service,
-    and Unanswered.
-    """
-    body = await read_service_object(client, namespace, name)
-    kept = await list_all(client, sorted(SURVIVES), namespace, selector(name))
-    cluster = await _cluster(client, {namespace}, [*kept, body])
-    resource = next((each for each in cluster.services() if each.ref[1:] == (namespace, name)), None)
-    if resource is None:
-        raise QuestionUnanswered(
-            f"no InferenceService can be derived from {namespace}/{name} yet: `ome explain {name} -n {namespace}` shows why."
-        )
-    comes_to = _outcome(resource, cluster)
-    return _trial(resource, comes_to, {each.component: 1 for each in comes_to.roles}, roles, within)
-
-
-async def _cluster(client: Client, namespaces: Collection[str], given: Sequence[Manifest]) -> ClusterCache:
-    """Return the objects that services may refer to, with the given objects, which replace those of the cluster."""
-    # Namespaced objects of sglang.ai are left out: services would be derived from them, and would be checked, too.
-    kinds = (*CATALOG, *(kind for kind in SHORT if not RESOURCES[kind].namespaced), "Node", RECORD)
-    there = await listed_around(client, kinds, sorted(namespaces), optional=("Node", RECORD))
-    agent = any(body["kind"] == RECORD for body in there)
-    return build_cluster([*there, *given], model_agent=agent)
-
-
-def _outcome(resource: Resource, cluster: ClusterCache) -> TargetOutcome:
-    """Return the objects that the operator would create for a service. Raises Unanswered if they cannot be computed or
-    contain no pods.
-    """
-    which, service = resource.ref, resource.parsed
-    if not isinstance(service, InferenceService):
-        why = service.why if isinstance(service, Invalid) else "the object is not an InferenceService"
-        raise QuestionUnanswered(f"the InferenceService {which.name} in namespace {which.namespace} cannot be read: {why}.")
-    comes_to = compute_outcome(service, cluster.deps(), cluster.children_of(which.namespace, which.name).values())
-    if not comes_to.workloads:
-        raise QuestionUnanswered(
-            f"{which.namespace}/{which.name} has no pods: {'; '.join(comes_to.problems) or 'nothing to run'}"
-        )
-    return comes_to
-
-
-def _trial(
-    resource: Resource, comes_to: TargetOutcome, groups: dict[str, int], roles: Collection[str], within: int
-) -> Trial:
-    which = resource.ref
-    wanted = {name: number for name, number in groups.items() if not roles or name in roles}
-    if not wanted:
-        has = ", ".join(each.title for each in comes_to.roles)
-        raise QuestionUnanswered(f"{which.namespace}/{which.name} has no such role: set --role to one of {has}.")
-    return trial(which.name, which.namespace, comes_to.workloads, wanted, uuid.uuid4().hex[:8], within)
-
-
-# --- the look -----------------------------------------------------------------------------------------------------------
-
-
 class PreflightRun:
     """The check pods of a command, from their creation to their removal."""
 
@@ -131,6 +54,8 @@ class PreflightRun:
         self._posts: list[asyncio.Future[Manifest]] = []
         """Create requests, which are never cancelled: an object whose response was lost would not be removed."""
         self._begun = 0.0
+        self._ends = False
+        """Whether no further object is created, because the command ends."""
         self._simulated: frozenset[str] | None = None
         """Names of simulated nodes; None until a rank has a node."""
 
@@ -158,8 +83,11 @@ class PreflightRun:
                 await self._client.list_objects(kind, each.namespace, label_selector=each.selector)
         self._begun = loop.time()
         for each in self._trials:
-            headless = await self._post(each.headless)
-            await asyncio.gather(*(self._post(with_owner_reference(pod, headless)) for pod in each.pods.values()))
+            try:
+                headless = await self._post(each.headless)
+                await asyncio.gather(*(self._post(with_owner_reference(pod, headless)) for pod in each.pods.values()))
+            except (Forbidden, Invalid, NotServed) as error:
+                raise type(error)(creation_refused(each, str(error)), error.code) from error
         ranks = await self._ended()
         seconds = loop.time() - self._begun
         if before is not None:
@@ -167,24 +95,36 @@ class PreflightRun:
         return ranks, seconds
 
     async def _post(self, manifest: Manifest) -> Manifest:
-        post = asyncio.ensure_future(self._client.create(manifest))
+        post = asyncio.ensure_future(self._created(manifest))
         self._posts.append(post)
         return await asyncio.shield(post)
+
+    async def _created(self, manifest: Manifest) -> Manifest:
+        """Create an object, and try again while the API server has too many requests."""
+        for _ in range(BUSY_ATTEMPTS - 1):
+            try:
+                return await self._client.create(manifest)
+            except TooMany as busy:
+                await asyncio.sleep(min(busy.retry_after, BUSY_WAIT))
+                if self._ends:
+                    raise
+        return await self._client.create(manifest)
 
     async def _ended(self) -> list[RankCheck]:
         """Wait until all ranks are done, or the time is up, and return their results."""
         sizes = [max(place.rank for place in each.pods) + 1 for each in self._trials]
         longest = self._within + check_time_limit(max(sizes), self._within) + SLACK
-        told, ranks = "", list[RankCheck]()
+        told, ranks, answered = "", list[RankCheck](), asyncio.get_running_loop().time() - self._begun
         while True:
             now = asyncio.get_running_loop().time() - self._begun
             try:
                 ranks = await self._without_process([each for trial in self._trials for each in await self._looked(trial)])
-            except Transient as error:
-                if now > longest:
+            except (Transient, TooMany) as error:
+                if now > longest or now - answered > UNREACHED:
                     raise
-                now_told = f"the API server does not respond: {error}"
+                now_told = told if told.startswith(SILENT) else f"{SILENT}: {error}"
             else:
+                answered = now
                 waits = [each for each in ranks if not each.over]
                 if not waits or now > longest or (now > self._within and not any(each.runs for each in waits)):
                     return ranks
@@ -216,6 +156,7 @@ class PreflightRun:
 
     async def _remove(self) -> None:
         """Remove all created objects. If that fails, print why and the command that removes them."""
+        self._ends = True
         if not self._posts:
             return
         await asyncio.wait(self._posts)
@@ -244,10 +185,9 @@ class PreflightRun:
                 if not there:
                     return ""
                 why = f"{len(there)} objects are still being deleted"
-                for kind, metadata in there:
-                    if metadata["uid"] not in asked:
-                        await self._delete(kind, each.namespace, metadata)
-                        asked.add(metadata["uid"])
+                left = [(kind, metadata) for kind, metadata in there if metadata["uid"] not in asked]
+                await asyncio.gather(*(self._delete(kind, each.namespace, metadata) for kind, metadata in left))
+                asked.update(metadata["uid"] for _, metadata in left)
             except Forbidden as error:
                 return str(error)
             except KubeError as error:
@@ -259,6 +199,19 @@ class PreflightRun:
     async def _delete(self, kind: str, namespace: str, metadata: Manifest) -> None:
         with suppress(NotFound, Conflict):
             await self._client.delete(kind, namespace, metadata["name"], metadata["uid"])
+
+
+def creation_refused(each: Trial, message: str) -> str:
+    """Return a sentence about a check pod or Service that the API server refuses to create. `message` is its message."""
+    if CREATE_RIGHTS in message:
+        return message
+    service, namespace = f"{each.namespace}/{each.service}", each.namespace
+    if NO_NAMESPACE.search(message):
+        return f"{service}: namespace {namespace} does not exist: create it, or name another"
+    if ENDS in message:
+        return f"{service}: namespace {namespace} is being deleted: name another, or create it again when it is gone"
+    of = "an object of the check, whose pods have the fields of the service's"
+    return f"{service}: the API server refuses {of}: {message}"
 
 
 @contextmanager

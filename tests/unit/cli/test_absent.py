@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from ome_operator.cli.app import app, commands
 from ome_operator.cli.connect import no_such_service
 from ome_operator.errors import UserError
 from ome_operator.kube.client import Client
-from ome_operator.kube.errors import Forbidden
+from ome_operator.kube.errors import Forbidden, Unauthorized
 from tests.support.fake_api import Call, FakeApi
 
 
@@ -90,7 +91,10 @@ async def test_an_absent_service_is_looked_for_under_another_name_and_in_other_n
 
 @pytest.mark.parametrize(
     ("refusal", "narrower"),
-    [("inferenceservices.ome.io is forbidden: no", True), ('nodes "a" is forbidden: no', False)],
+    [
+        ('inferenceservices.ome.io is forbidden: User "u" cannot list resource "inferenceservices"', True),
+        ('nodes "a" is forbidden: User "u" cannot get resource "nodes"', False),
+    ],
 )
 def test_a_missing_right_is_told_with_the_accounts_and_namespaces_that_may_have_it(
     refusal: str, narrower: bool, monkeypatch: pytest.MonkeyPatch
@@ -107,3 +111,31 @@ def test_a_missing_right_is_told_with_the_accounts_and_namespaces_that_may_have_
         connect.on_cluster(None, None, work)
     assert str(caught.value).startswith(f"{refusal}. Use an account with this right (--context, --kubeconfig)")
     assert ("namespace" in str(caught.value)) is narrower
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (Forbidden('pods "p" is forbidden: exceeded quota: q', 403), 'pods "p" is forbidden: exceeded quota: q.'),
+        (Forbidden('pods "p" is forbidden: violates PodSecurity', 403), 'pods "p" is forbidden: violates PodSecurity.'),
+        (
+            Unauthorized("Unauthorized", 401),
+            "the API server does not accept the credentials in here (Unauthorized): they may have expired, so log in again, "
+            "or use another file with --kubeconfig.",
+        ),
+    ],
+)
+def test_another_account_is_recommended_only_if_a_right_is_missing(
+    answer: Exception, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @asynccontextmanager
+    async def opened(*_: Any) -> AsyncIterator[FakeApi]:
+        yield FakeApi()
+
+    async def work(_: Client) -> None:
+        raise answer
+
+    monkeypatch.setattr(connect, "open_client", opened)
+    with pytest.raises(UserError) as caught:
+        connect.on_cluster(Path("here"), None, work)
+    assert str(caught.value) == message

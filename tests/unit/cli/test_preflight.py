@@ -20,7 +20,7 @@ from ome_operator.cli.live import preflight
 from ome_operator.describe.outcome import compute_outcome
 from ome_operator.errors import UserError
 from ome_operator.kube import errors
-from tests.support import parts, yamls
+from tests.support import bodies, parts, yamls
 from tests.support.looked import Looked, Manifest, Play, ended, healthy, status, unplaced
 from tests.unit.describe.test_preflight import DOWN
 
@@ -42,7 +42,14 @@ def service(**more: Any) -> Manifest:
     return {"apiVersion": yamls.API, "kind": "InferenceService", "metadata": metadata, "spec": spec}
 
 
-CATALOG = {"ClusterBaseModel": [yamls.model("tiny")], "ClusterServingRuntime": [runtime()]}
+def node(name: str, **more: Any) -> Manifest:
+    """Return a node with 8 GPUs that has the model."""
+    made = bodies.node(name, **more)
+    return {**made, "metadata": {**made["metadata"], "labels": yamls.READY}}
+
+
+NODES = [node("gpu-0"), node("gpu-1")]
+CATALOG = {"ClusterBaseModel": [yamls.model("tiny")], "ClusterServingRuntime": [runtime()], "Node": NODES}
 
 
 @pytest.fixture(autouse=True)

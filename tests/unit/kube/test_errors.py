@@ -37,6 +37,7 @@ def test_an_object_of_another_shape_is_not_tried_again_though_the_code_is_500() 
             ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number"),
             "[SSL: WRONG_VERSION_NUMBER] wrong version number",
         ),
+        (ConnectionResetError(), errors.CLOSED),
     ],
 )
 def test_a_connection_that_fails_is_named_by_its_address_and_its_cause(cause: OSError, says: str) -> None:
@@ -44,6 +45,11 @@ def test_a_connection_that_fails_is_named_by_its_address_and_its_cause(cause: OS
     key = SimpleNamespace(host="k8s", port=6443, ssl=ssl.create_default_context(), is_ssl=True)
     found = errors.unanswered("GET /api", aiohttp.ClientConnectorError(key, cause))  # type: ignore[arg-type]
     assert isinstance(found, errors.Unreached) and str(found) == f"GET /api: Cannot connect to host k8s:6443 ({says})"
+
+
+def test_a_server_that_accepts_no_connection_in_time_has_not_received_the_request() -> None:
+    found = errors.unanswered("GET /api", aiohttp.ConnectionTimeoutError("Connection timeout to host https://k8s/api"))
+    assert isinstance(found, errors.Unreached) and str(found) == "GET /api: Connection timeout to host https://k8s/api"
 
 
 def test_an_answer_that_breaks_off_is_no_missing_connection() -> None:

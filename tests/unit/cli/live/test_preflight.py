@@ -239,6 +239,41 @@ async def test_a_server_that_does_not_answer_for_a_while() -> None:
     assert said == ["the API server does not respond: connection refused"]
 
 
+async def test_a_server_that_never_answers_again_ends_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check is given up after a while, although its time limit is long. The message names the command that removes what
+    is left.
+    """
+    monkeypatch.setattr(preflight, "UNREACHED", 0.05)
+    monkeypatch.setattr(preflight, "PAUSE", 0.01)
+
+    def gone(call: Call) -> Any:
+        return errors.Transient("connection refused") if api.looks >= 2 else None
+
+    api, said = Looked(lambda pod, looks: status("n", RUNS)), list[str]()
+    api.answers["list_objects Pod"] = gone
+    with pytest.raises(errors.Transient, match="connection refused"):
+        await looked(api, made(decoder=False), within=3600, said=said)
+    assert said[0] == "the API server does not respond: connection refused"
+    assert said[1].startswith("some objects of the check may not have been deleted (connection refused)")
+
+
+async def test_a_server_with_too_many_requests_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight, "BUSY_WAIT", 0.0)
+    number = iter(range(1000))
+
+    def busy(call: Call) -> Any:
+        return errors.TooMany("too many requests", 429, retry_after=3600) if next(number) % 2 else None
+
+    api = Looked(create=busy)
+    api.answers["list_objects Pod"] = busy
+    (told,) = await looked(api)
+    assert told.startswith("4 ranks on 2 nodes: nothing found") and len(api.ever) == 5 and api.made == {}
+    api = Looked(create_to_Pod=errors.TooMany("too many requests", 429))
+    with pytest.raises(errors.TooMany):
+        await looked(api)
+    assert api.made == {}
+
+
 async def test_what_cannot_be_removed_is_said_with_how_to_remove_it() -> None:
     api, said = Looked(delete=errors.Forbidden('cannot delete resource "pods"')), list[str]()
     (told,) = await looked(api, made(decoder=False), said=said)
