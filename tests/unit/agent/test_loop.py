@@ -44,7 +44,7 @@ def model(uid: str, **spec: Any) -> dict[str, Any]:
 
 async def test_models_are_gone_that_a_list_does_not_show_and_that_were_there_before_it() -> None:
     def listed(_: Call) -> list[Any]:
-        agent.seen("ClusterBaseModel", model("new"))  # created while the models are listed
+        agent.handle_object("ClusterBaseModel", model("new"))  # created while the models are listed
         return []
 
     agent = Agent(AgentSettings(node="n"), FakeApi({"list_metadata": listed}))
