@@ -168,3 +168,25 @@ def hubs() -> Iterator[tuple[RepoHub, RepoHub]]:
 
 
 BIG = "model-00001-of-00002.safetensors"
+
+
+async def settled(agent: Agent, done: Callable[[], bool], state: Callable[[], object] = lambda: None) -> None:
+    """Run an agent that has seen every model until the condition holds. Fail if `state` has the same value for 90 s: how
+    long the agent takes in total depends on what else the machine does.
+    """
+    complete = asyncio.Event()
+    complete.set()
+    running = asyncio.create_task(agent.run(complete))
+    clock = asyncio.get_running_loop().time
+    try:
+        async with asyncio.timeout(90) as limit:
+            last = state()
+            while not done():
+                assert not running.done()
+                await asyncio.sleep(0.02)
+                if (now := state()) != last:
+                    last = now
+                    limit.reschedule(clock() + 90)
+    finally:
+        running.cancel()
+        await agent.close()

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +15,7 @@ from ome_operator.agent.work import AgentSettings, Work
 from ome_operator.kube.errors import KubeError, NotFound, ServerError, Transient
 from ome_operator.settings.agent import AgentPolicy
 from tests.support import parts, yamls
+from tests.support.agent_node import settled
 from tests.support.fake_api import Call, FakeApi
 
 
@@ -175,28 +175,6 @@ async def test_models_that_cannot_be_listed_keep_nobody_from_telling() -> None:
         await asyncio.wait_for(told.wait(), 10)
     finally:
         running.cancel()
-
-
-async def settled(agent: Agent, done: Callable[[], bool], state: Callable[[], object] = lambda: None) -> None:
-    """Run an agent that has seen every model until the condition holds. Fail if `state` has the same value for 90 s: how
-    long the agent takes in total depends on what else the machine does.
-    """
-    complete = asyncio.Event()
-    complete.set()
-    running = asyncio.create_task(agent.run(complete))
-    clock = asyncio.get_running_loop().time
-    try:
-        async with asyncio.timeout(90) as limit:
-            last = state()
-            while not done():
-                assert not running.done()
-                await asyncio.sleep(0.02)
-                if (now := state()) != last:
-                    last = now
-                    limit.reschedule(clock() + 90)
-    finally:
-        running.cancel()
-        await agent.close()
 
 
 @pytest.mark.timeout(900)  # `settled` ends the test earlier if the agent gets nowhere
