@@ -25,7 +25,9 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 _OPTIONS = tuple(options(AgentOptions))
 
 
-def _agent(**given: Any) -> None:
+@app.command(epilog="Example: ome agent --node h200-00 --root /raid/models --kubeconfig agent.kubeconfig")
+@with_flags(_OPTIONS)
+def agent(**given: Any) -> None:
     """Download and verify the weights of the models that belong on this node, until stopped."""
     from ome_operator.util.log_format import configure
 
@@ -35,11 +37,6 @@ def _agent(**given: Any) -> None:
     if chosen.peers.name:
         settings, server = _among_peers(settings, chosen.peers)
     raise typer.Exit(asyncio.run(_run(settings, chosen, server)))
-
-
-agent = app.command("agent", epilog="Example: ome agent --node h200-00 --root /raid/models --kubeconfig agent.kubeconfig")(
-    with_flags(_agent, _OPTIONS)
-)
 
 
 def _settings(chosen: AgentOptions) -> "AgentSettings":

@@ -3,11 +3,10 @@
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
-from ome_operator.api import Invalid
 from ome_operator.errors import UserError
 from ome_operator.settings.option import Declared, Form
 
@@ -15,7 +14,9 @@ Where = Callable[[Declared], str]
 """A function that returns where the value of an option was written, for messages: the flag, or the configuration file and
 the key."""
 Readers = Mapping[str, Callable[[Any], Any]]
-"""Name of a field -> a function that converts the value of the flag to the value of the field, or returns Invalid."""
+"""Name of a field -> a function that converts the value of the flag to the value of the field. It raises ValueError for an
+invalid value."""
+Command = TypeVar("Command", bound=Callable[..., None])
 
 
 def flag_of(declared: Declared) -> str:
@@ -23,22 +24,30 @@ def flag_of(declared: Declared) -> str:
     return declared.option.flag
 
 
-def with_flags(command: Callable[..., None], options: Iterable[Declared], *before: inspect.Parameter) -> Callable[..., None]:
-    """Give `command` a signature with the parameters `before` and a parameter for every option, and return it. Typer makes
-    the flags from this signature.
+def with_flags(options: Iterable[Declared]) -> Callable[[Command], Command]:
+    """Return a decorator that gives a command a parameter for every option in place of its parameter `**given`. Typer makes
+    the flags from the signature. In `--help`, the flags of keyword-only parameters follow those of the options.
     """
-    parameters = [*before, *map(_parameter, options)]
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return command
+
+    def decorated(command: Command) -> Command:
+        own = inspect.signature(command).parameters.values()
+        before = [each for each in own if each.kind is each.POSITIONAL_OR_KEYWORD]
+        after = [each for each in own if each.kind is each.KEYWORD_ONLY]
+        parameters = [*before, *map(_parameter, options), *after]
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return command
+
+    return decorated
 
 
 def _parameter(declared: Declared) -> inspect.Parameter:
     """Return the function parameter that makes typer add the flag of an option to the command."""
     option, default, kind = declared.option, declared.written, declared.converts
     bounds = {"min": option.ge, "max": option.le} if option.ge is not None or option.le is not None else {}
-    text = f"{option.help} May be repeated." if declared.form is Form.LIST else option.help
-    flag = typer.Option(help=text, envvar=option.env or None, **bounds)  # type: ignore[arg-type]
+    text = f"{option.help} {option.repeats}" if declared.form is Form.LIST else option.help
+    names = () if option.negatable else (option.flag,)  # of these names, typer would not make --no-NAME
+    flag = typer.Option(*names, help=text, envvar=option.env or None, **bounds)  # type: ignore[arg-type]
     of: Any = list[str] if declared.form is Form.LIST else kind
     if declared.required:
         default = inspect.Parameter.empty
@@ -76,7 +85,8 @@ def _read(declared: Declared, value: Any, readers: Readers, where: str) -> Any:
         if not re.fullmatch(option.pattern, text):
             raise UserError(f"{where}={text}: {declared.fix}")
     if reader := readers.get(declared.path[-1]):
-        if isinstance(value := reader(value), Invalid):
-            raise UserError(f"{where}: {value.why}")
-        return value
+        try:
+            return reader(value)
+        except ValueError as error:
+            raise UserError(f"{where}: {error}") from error
     return declared.collection(dict.fromkeys(value)) if declared.form is Form.LIST else value

@@ -3,11 +3,10 @@
 The flags of the command and the keys of its configuration file are derived from the declarations in `ome_operator/settings`.
 """
 
-import inspect
 import logging
 import secrets
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,8 +17,7 @@ from ome_operator.api import Invalid, well_known
 from ome_operator.cli import config_file
 from ome_operator.cli.declared import Readers, Where, read_values, with_flags
 from ome_operator.cli.options import parse_roots
-from ome_operator.core.waves.terms import parse_waves as read_waves
-from ome_operator.core.waves.terms import read_bake
+from ome_operator.core.waves.terms import parse_waves, read_bake
 from ome_operator.errors import UserError
 from ome_operator.kube.connection import NoConnection, pod_namespace
 from ome_operator.machinery.health import PortTaken
@@ -32,13 +30,29 @@ _FLAGS = {declared.path[-1]: declared.option.flag for declared in _OPTIONS}
 _MINE = {"address": "127.0.0.1", "health_port": 18081, "metrics_port": 18080}
 """Defaults of an operator that runs with --kubeconfig, usually on a developer's machine. It listens on localhost only,
 and not on 8080, because a port-forward to a service usually listens there."""
-_READERS: Readers = {"waves": read_waves, "bake": read_bake, "agent_roots": parse_roots}
 logger = logging.getLogger(__name__)
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-def _operator(ctx: typer.Context, config: Path | None, **given: Any) -> None:
+def _from_file(context: typer.Context, path: Path | None) -> Path | None:
+    """Make the values in the configuration file at `path` the defaults of the flags, and return `path`."""
+    if path is not None and not context.resilient_parsing:
+        found = config_file.read_config_file(path, _BY_KEY)
+        context.default_map = {_BY_KEY[key].parameter: value for key, value in found.items()}
+    return path
+
+
+_CONFIG = typer.Option(
+    help="YAML file with options; the keys are the names of the options without the dashes.",
+    is_eager=True,
+    callback=_from_file,
+)
+
+
+@app.command(epilog="Example: ome operator --kubeconfig ome-operator.kubeconfig --sidecar-image REGISTRY/ome-operator:TAG")
+@with_flags(_OPTIONS)
+def operator(ctx: typer.Context, config: Annotated[Path | None, _CONFIG] = None, **given: Any) -> None:
     """Run the operator until it is stopped (SIGTERM, Ctrl+C).
 
     Flags take precedence over environment variables, environment variables over the file of --config, and that file over
@@ -64,27 +78,18 @@ def _operator(ctx: typer.Context, config: Path | None, **given: Any) -> None:
         raise UserError(f"{error}. Choose other ports with --health-port and --metrics-port.") from error
 
 
-def _from_file(context: typer.Context, path: Path | None) -> Path | None:
-    """Make the values in the configuration file at `path` the defaults of the flags, and return `path`."""
-    if path is not None and not context.resilient_parsing:
-        found = config_file.read_config_file(path, _BY_KEY)
-        context.default_map = {_BY_KEY[key].parameter: value for key, value in found.items()}
-    return path
+def _valid(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return a function that raises ValueError where `parse` returns Invalid."""
+
+    def read(text: str) -> Any:
+        if isinstance(found := parse(text), Invalid):
+            raise ValueError(found.why)
+        return found
+
+    return read
 
 
-_CONFIG = typer.Option(
-    help="YAML file with options; the keys are the names of the options without the dashes.",
-    is_eager=True,
-    callback=_from_file,
-)
-_FIRST = (
-    inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context),
-    inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[Path | None, _CONFIG]),
-)
-operator = app.command(
-    "operator",
-    epilog="Example: ome operator --kubeconfig ome-operator.kubeconfig --sidecar-image REGISTRY/ome-operator:TAG",
-)(with_flags(_operator, _OPTIONS, *_FIRST))
+_READERS: Readers = {"waves": _valid(parse_waves), "bake": _valid(read_bake), "agent_roots": parse_roots}
 
 
 def build_settings(given: Mapping[str, Any], where: Where) -> Settings:

@@ -58,6 +58,10 @@ class Option:
     """Text that states what to write instead of a value that is not in `choices` or does not match `pattern`."""
     env: str = ""
     """Environment variable from which the value is read if the flag is not set; "" if there is none."""
+    negatable: bool = True
+    """Whether the flag of a switch has a second form, --no-NAME, which overrides a file or an environment variable."""
+    repeats: str = "May be repeated."
+    """Sentence with which the help of the flag ends if the option is a list."""
     computed: bool = False
     """Whether the operator computes the value if the option is not set. `help` then describes how."""
 
