@@ -1,4 +1,4 @@
-"""Commands whose flags are derived from the declarations in `ome_operator/settings`."""
+"""Commands whose flags are derived from a settings class: its fields that are annotated with an `Option`."""
 
 import inspect
 import re

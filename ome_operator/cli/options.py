@@ -1,19 +1,7 @@
-"""Options of the commands that run in a pod until the pod ends."""
-
-from pathlib import Path
-from typing import Annotated
-
-import typer
+"""Readers of options that several commands have."""
 
 from ome_operator.errors import UserError
 from ome_operator.settings import Policy
-
-Kubeconfig = Annotated[
-    Path | None,
-    typer.Option(help="Kubeconfig file; by default the ServiceAccount of this pod is used.", envvar="KUBECONFIG"),
-]
-LogFormat = Annotated[str, typer.Option(help="Format of the log: console or json.")]
-LogLevel = Annotated[str, typer.Option(help="Lowest level that is logged: DEBUG, INFO, WARNING or ERROR.")]
 
 
 def parse_roots(given: list[str] | None) -> tuple[str, ...]:

@@ -11,8 +11,6 @@ import logging
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -20,10 +18,11 @@ from aiohttp import web
 
 from ome_operator.machinery import health
 from ome_operator.names import slice_mark
-from ome_operator.registry.clients import NO_ANSWER, SERVICE_ACCOUNT, TIMEOUT, PodLister, RouterClient
+from ome_operator.registry.clients import NO_ANSWER, TIMEOUT, PodLister, RouterClient
 from ome_operator.registry.metrics import RegistryMetrics
 from ome_operator.registry.reconcile import LeaderSigns, reconcile
-from ome_operator.registry.records import LeaderState, Pod, RegistrySettings, WorkerChanges, WorkerMemory
+from ome_operator.registry.records import LeaderState, Pod, WorkerChanges, WorkerMemory
+from ome_operator.registry.settings import SidecarSettings
 from ome_operator.registry.telemetry_reader import TelemetryReader
 from ome_operator.registry.unserved import UnservedRequests, app
 
@@ -37,36 +36,6 @@ SOON_LISTED = 5.0
 its health first. A router that cannot reach the worker never lists it."""
 STUCK = 60.0
 """Seconds without a finished pass after which the liveness probe fails."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SidecarSettings:
-    """The settings of a registry, from its command line."""
-
-    router: str
-    """URL of the router."""
-    server: str
-    """URL of the API server."""
-    namespace: str
-    selector: str
-    """Label selector of the pods in the router's slice (one revision of the service)."""
-    registry: RegistrySettings
-    key: str = ""
-    """Bearer token that the router's `/workers` and the registry's own `/workers` require; "" if they require none."""
-    worker_key: str = ""
-    """Key that the router sends to its workers; "" if it sends none."""
-    router_metrics: str = ""
-    """URL of the router's metrics; "" if they are not read."""
-    interval: float = 3.0
-    """Seconds between two lists of pods. A dead worker must be removed within 10 s, including probe and removal."""
-    account: Path = SERVICE_ACCOUNT
-    """Folder with the files `token` and `ca.crt` of the pod's ServiceAccount."""
-    address: str = ""
-    """IP address on which probes are answered; "" means all addresses."""
-    port: int = 0
-    """Port on which probes are answered; 0 selects a free port."""
-    answer_port: int = 0
-    """Port on which requests are answered while no engine runs; 0 selects a free port."""
 
 
 class Registry:

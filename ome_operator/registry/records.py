@@ -1,7 +1,9 @@
 """The records of the registry: pods, workers, leaders, and the changes of a pass."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from ome_operator.settings.option import Option
 
 
 class RoleSpec(NamedTuple):
@@ -22,9 +24,18 @@ class RoleSpec(NamedTuple):
 class RegistrySettings(NamedTuple):
     """Settings that do not change while the process is running; times are in seconds."""
 
-    roles: tuple[RoleSpec, ...]
-    bootstrap_port: int = 8998
-    """Bootstrap port of prefill leaders whose pod has no annotation with the port."""
+    roles: Annotated[
+        tuple[RoleSpec, ...],
+        Option(
+            flag="--role",
+            help="component:type:port:pods:stem, for example engine:prefill:30000:4:kimi-k2-engine-5f4d, where stem is the "
+            "prefix of the names of its StatefulSets.",
+            repeats="May be given several times.",
+        ),
+    ]
+    bootstrap_port: Annotated[
+        int, Option(flag="--bootstrap-port", help="Bootstrap port of prefill pods without an annotation.")
+    ] = 8998
     unready: float = 20.0
     """Maximum time for which a leader stays listed although it is not ready. During this time the router's own health checks
     stop requests to the leader, and the leader may recover."""

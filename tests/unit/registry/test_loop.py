@@ -9,8 +9,9 @@ import pytest
 
 from ome_operator import keys
 from ome_operator.registry import loop
-from ome_operator.registry.loop import Registry, SidecarSettings
+from ome_operator.registry.loop import Registry
 from ome_operator.registry.records import LeaderState, RegistrySettings, RoleSpec
+from ome_operator.registry.settings import SidecarSettings
 from tests.unit.registry.test_clients import Server, server, session
 from tests.unit.registry.test_pods import leader, pods
 
