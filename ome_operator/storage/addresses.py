@@ -15,8 +15,8 @@ _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
 def source_address(uri: str, parameters: Mapping[str, str], hub: str = "") -> str:
-    """Return the scheme and host from which the files of a single URI are downloaded. Raises Refused if the URI has no
-    host.
+    """Return the scheme and host from which the files of a single URI are downloaded. Raises RequestRefused if the URI has
+    no host.
 
     `hub` is the address of this cluster's hub. `parameters.endpoint` overrides the address.
     """
@@ -49,8 +49,8 @@ def location(uri: str) -> str:
 
 
 def host_and_port(address: str) -> tuple[str, int | None]:
-    """Return the host of a URL in lower case, and its port, or None if the URL has no port. Raises Refused if the URL is
-    invalid.
+    """Return the host of a URL in lower case, and its port, or None if the URL has no port. Raises RequestRefused if the URL
+    is invalid.
     """
     try:
         parts = urlsplit(address if "://" in address else f"//{address}")
@@ -105,7 +105,7 @@ class OracleLocation(NamedTuple):
 
 
 def parse_oracle(uri: str) -> OracleLocation:
-    """Return the parts of `oci://n/<namespace>/b/<bucket>/o/<path>`. Raises Refused for any other URI."""
+    """Return the parts of `oci://n/<namespace>/b/<bucket>/o/<path>`. Raises RequestRefused for any other URI."""
     parts = uri.removeprefix("oci://").split("/", 5)
     if len(parts) < 5 or parts[0] != "n" or parts[2] != "b" or parts[4] != "o":
         raise RequestRefused(

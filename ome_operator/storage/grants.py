@@ -86,8 +86,8 @@ class ModelGrant(NamedTuple):
     """The URI of one source. A model with `filesFrom` has two sources, which need a permission each."""
 
     def check_secret(self, address: str) -> None:
-        """Raise Refused if the model's Secret may not be sent to this address. The message contains the setting that an
-        administrator has to change.
+        """Raise RequestRefused if the model's Secret may not be sent to this address. The message contains the setting that
+        an administrator has to change.
         """
         grant, target = self.trust.secrets.get(self.key), host(address)
         secret = f"the Secret {self.key} of spec.storage.key"
@@ -121,7 +121,7 @@ class ModelGrant(NamedTuple):
         return (own and not self.namespace) or host_listed(self.trust.identity_hosts, *host_and_port(address))
 
     def check_endpoint(self, address: str, *, own: bool) -> None:
-        """Raise Refused if a BaseModel uses an object store whose address no administrator permitted.
+        """Raise RequestRefused if a BaseModel uses an object store whose address no administrator permitted.
 
         `own` is true if the address is the cloud provider's default. The name of the host is checked, because the IP
         addresses are not checked when the connection is opened (loopback_proxy.py).

@@ -43,7 +43,7 @@ class Credential(NamedTuple):
     header: str
     """Value of the header Authorization. It must not be logged."""
     check: Callable[[str], None] = lambda address: None
-    """A function that raises Refused for a URL to which the credential must not be sent."""
+    """A function that raises RequestRefused for a URL to which the credential must not be sent."""
 
 
 def session(reach: HostRules | None = None, *, proxies: bool = True) -> aiohttp.ClientSession:
@@ -89,8 +89,8 @@ async def read_range(
     *,
     redirects: bool = True,
 ) -> AsyncIterator[bytes]:
-    """Iterate over the bytes from `start` up to, and excluding, `end` of a file of `size` bytes. Raises Refused or
-    Unreachable.
+    """Iterate over the bytes from `start` up to, and excluding, `end` of a file of `size` bytes. Raises RequestRefused or
+    SourceUnreachable.
 
     Redirects are followed, unless `redirects` is false; the credential is sent to the original host only. Messages do not
     contain the URL, because a hub redirects to a signed URL, with which every reader of the message could download the file.
@@ -118,7 +118,7 @@ async def read_range(
 async def read_all(
     session: aiohttp.ClientSession, url: str, headers: Mapping[str, str] = NO_HEADERS, credential: Credential | None = None
 ) -> AsyncIterator[bytes]:
-    """Iterate over all bytes of a file of unknown size. Raises Refused or Unreachable."""
+    """Iterate over all bytes of a file of unknown size. Raises RequestRefused or SourceUnreachable."""
     try:
         async with _get(session, url, headers, credential) as response:
             _check(response)
@@ -135,8 +135,8 @@ async def read_small(
     headers: Mapping[str, str] = NO_HEADERS,
     credential: Credential | None = None,
 ) -> bytes:
-    """Return all bytes of a short response. Raises Unreachable, and Refused; Refused is also raised if the response is
-    longer than `limit` bytes.
+    """Return all bytes of a short response. Raises SourceUnreachable, and RequestRefused; RequestRefused is also raised if
+    the response is longer than `limit` bytes.
     """
     received = await content(read_all(session, url, headers, credential), limit)
     if received is None:
@@ -151,7 +151,7 @@ def _get(
     credential: Credential | None,
     redirects: bool = True,
 ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-    """Send a request. Raises Refused if the URL must not receive the credential.
+    """Send a request. Raises RequestRefused if the URL must not receive the credential.
 
     The client normalizes a URL before it sends the request, so the normalized URL is compared with the permissions.
     """

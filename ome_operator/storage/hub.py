@@ -55,7 +55,7 @@ class Hub(HttpSource):
         check_secret: Callable[[str], None] = lambda address: None,
         reach: HostRules | None = None,
     ) -> None:
-        """Initialize the source. `check_secret` raises Refused for an address that must not receive the token."""
+        """Initialize the source. `check_secret` raises RequestRefused for an address that must not receive the token."""
         super().__init__(reach)
         if not _REPOSITORY.fullmatch(repo) or not all(part.strip(".") for part in repo.split("/")):
             raise RequestRefused(f"hf://{repo} is not a valid model name of a hub: write hf://organization/model[@revision]")
@@ -78,7 +78,7 @@ class Hub(HttpSource):
         return await asyncio.to_thread(self.read_description, raw)
 
     def read_description(self, raw: bytes) -> Listing:
-        """Return the files in the hub's JSON description of a model. Raises Refused or Unreachable."""
+        """Return the files in the hub's JSON description of a model. Raises RequestRefused or SourceUnreachable."""
         try:
             files, commit = parsed(raw, "its description", memory=MEMORY, take=_description)
         except TooLarge as error:

@@ -53,9 +53,9 @@ class SourceError(OmeError):
     """Base class of the errors of a source. The text is a message for users.
 
     SourceError
-    ├── Refused     a retry will not help, for example because the model does not exist or access is denied
-    └── Unreachable a retry may help, for example after status 429, status 5xx or a closed connection
-        └── Unranged the source does not support ranges, so the complete file must be requested
+    ├── RequestRefused    a retry will not help, for example because the model does not exist or access is denied
+    └── SourceUnreachable a retry may help, for example after status 429, status 5xx or a closed connection
+        └── RangeIgnored  the source does not support ranges, so the complete file must be requested
     """
 
     retry_after: float = 0.0
@@ -112,7 +112,7 @@ def is_plain(path: str) -> bool:
 def make_listing(files: Iterable[RemoteFile], revision: str = "") -> Listing:
     """Return a listing with the files in sorted order.
 
-    Raises Refused for a path outside the model's directory, for duplicate names, for an empty list, for more than
+    Raises RequestRefused for a path outside the model's directory, for duplicate names, for an empty list, for more than
     MAX_FILES files, for names of more than MAX_NAME_BYTES, and for a total size above MAX_SIZE.
     """
     ordered = tuple(sorted(islice(files, MAX_FILES + 1), key=lambda file: file.name))

@@ -121,8 +121,8 @@ def _endpoint(parts: SplitResult) -> Endpoint:
 
 
 def _proxy(only: Endpoint) -> SplitResult | None:
-    """Return the proxy that the environment configures for a host, or None. Raises Refused for a type of proxy that is
-    not supported.
+    """Return the proxy that the environment configures for a host, or None. Raises RequestRefused for a type of proxy that
+    is not supported.
     """
     if proxy_bypass(only.host):
         return None

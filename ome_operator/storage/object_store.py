@@ -102,7 +102,7 @@ class ObjectStore:
 
     async def listing(self, revision: str) -> Listing:
         """Return all objects, with the hashes in the object SHA256SUMS if it exists. A store has a single revision, the
-        current one. Raises Refused for any other `revision`.
+        current one. Raises RequestRefused for any other `revision`.
         """
         files = await self._list()
         if sums_file := next((item for item in files if item.name == sha256sums.NAME), None):
@@ -180,7 +180,7 @@ class ObjectStore:
         return f"{self._prefix}/{file.name}" if self._prefix.rpartition("/")[2] != file.name else self._prefix
 
     async def write(self, name: str, data: bytes) -> None:
-        """Write an object with this name below the prefix. Raises Refused or Unreachable."""
+        """Write an object with this name below the prefix. Raises RequestRefused or SourceUnreachable."""
         from obstore import put_async
 
         try:

@@ -60,7 +60,9 @@ def is_revision(text: str) -> bool:
 
 
 def artifact_files(manifest: Mapping[str, Any]) -> list[RemoteFile]:
-    """Return the files and archives of an artifact. Raises Refused if the manifest is not that of a supported artifact."""
+    """Return the files and archives of an artifact. Raises RequestRefused if the manifest is not that of a supported
+    artifact.
+    """
     media_type = manifest.get("mediaType") or MANIFESTS[0]
     kind = media_type if isinstance(media_type, str) else "unknown"
     if kind not in MANIFESTS or not isinstance(manifest.get("layers"), list):

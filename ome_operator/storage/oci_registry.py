@@ -39,7 +39,7 @@ class OciRegistry(HttpSource):
         check_secret: Callable[[str], None] = lambda address: None,
         reach: HostRules | None = None,
     ) -> None:
-        """Initialize the source. `check_secret` raises Refused for an address that must not receive the credentials."""
+        """Initialize the source. `check_secret` raises RequestRefused for an address that must get no credentials."""
         super().__init__(reach)
         self._target, self._endpoint = reference, (endpoint or reference.address).rstrip("/")
         self._secret = Credential(f"Basic {credentials}", check_secret) if credentials else None

@@ -62,7 +62,7 @@ class AddressFilter(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """Return the addresses of a name. Raises Private if all are private and the host is not permitted."""
+        """Return the addresses of a name. Raises PrivateAddress if all are private and the host is not permitted."""
         self._inner = self._inner or DefaultResolver()
         results = await self._inner.resolve(host, port, family)
         if self._is_allowed(host, port):

@@ -21,7 +21,8 @@ _ESCAPED = {"\\": "\\", "n": "\n", "r": "\r"}
 
 
 def parse_sums(data: bytes) -> dict[str, str]:
-    """Return the SHA-256 of every name. Raises Refused, with the line number, for a line that `sha256sum` does not write.
+    """Return the SHA-256 of every name. Raises RequestRefused, with the line number, for a line that `sha256sum` does not
+    write.
 
     Empty lines and comments are ignored, as `sha256sum --check` does.
     """
@@ -39,8 +40,8 @@ def parse_sums(data: bytes) -> dict[str, str]:
 def with_hashes(files: Iterable[RemoteFile], data: bytes) -> list[RemoteFile]:
     """Return the files with the hashes in `data`, the contents of SHA256SUMS. SHA256SUMS itself gets its own hash.
 
-    A file that is not listed keeps the hash of the store. Raises Refused if a listed file does not exist, because the model
-    is then incomplete, for example while an upload is still running.
+    A file that is not listed keeps the hash of the store. Raises RequestRefused if a listed file does not exist, because the
+    model is then incomplete, for example while an upload is still running.
     """
     named = parse_sums(data)
     named.pop(NAME, None)  # `sha256sum *` lists the file that it is about to write

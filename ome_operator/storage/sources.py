@@ -33,7 +33,7 @@ class Access(NamedTuple):
 
 def open_source(uri: str, access: Access) -> Source:
     """Return the source of a URI. If the URI also names a repository in `FILES_FROM`, missing files come from this
-    repository. Raises Refused with a message if the URI is not supported.
+    repository. Raises RequestRefused with a message if the URI is not supported.
     """
     first, other = split_weights_uri(uri)
     if not other:
@@ -88,8 +88,8 @@ def _reach(access: Access, endpoint: str) -> HostRules | None:
 
 
 def open_bucket(uri: str, access: Access) -> "ObjectStore":
-    """Return the location in an object store for an `s3`, `gs`, `az` or `oci` URI. Raises Refused if a part of the URI is
-    missing.
+    """Return the location in an object store for an `s3`, `gs`, `az` or `oci` URI. Raises RequestRefused if a part of the
+    URI is missing.
     """
     from ome_operator.storage import object_store
 
@@ -120,7 +120,7 @@ def _permissions(uri: str, access: Access) -> tuple[Mapping[str, str], str]:
 
     The parameters contain `anonymous` if the store must not receive an identity. The address is "" if any address may be
     contacted, because an identity requires requests to other hosts that only the store's client can determine. Raises
-    Refused for an address or a Secret that is not permitted.
+    RequestRefused for an address or a Secret that is not permitted.
     """
     parameters, guard = access.parameters, access.guard
     if guard is None:
