@@ -97,8 +97,8 @@ class Download:
     async def run(self, revision: str = "") -> Manifest:
         """Download the missing files and publish the model.
 
-        `revision` selects the revision if the URI does not contain a revision. Raises Failed if the model cannot be
-        downloaded now, and TurnOver if another namespace is waiting.
+        `revision` selects the revision if the URI does not contain a revision. Raises DownloadFailed if the model cannot be
+        downloaded now, and TurnExpired if another namespace is waiting.
         """
         try:
             return await self._run(revision)
@@ -241,7 +241,7 @@ class Download:
     async def _unpack(self, file: RemoteFile) -> list[VerifiedFile]:
         """Unpack an archive in a thread. The thread stops when the model's turn is over or the model is removed.
 
-        Raises Refused if the archive is not usable, and TurnOver if the turn is over.
+        Raises RequestRefused if the archive is not usable, and TurnExpired if the turn is over.
         """
         stop, until = threading.Event(), time.monotonic() + file.size / UNPACKED
         arguments = self._store.partial_path(file), self._store.files, self._free(), stop.is_set

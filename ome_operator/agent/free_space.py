@@ -53,7 +53,9 @@ def over_budget_message(missing: int, used: int, budget: int, namespace: str) ->
 
 
 def require_space(size: int, available: int, description: str) -> None:
-    """Raise Refused if `size` is larger than `available`; both are bytes. `description` names the object in the message."""
+    """Raise RequestRefused if `size` is larger than `available`; both are bytes. `description` names the object in the
+    message.
+    """
     if size > available:
         raise RequestRefused(
             f"{description} contains {size_text(size)}, but only {size_text(max(0, available))} are available"

@@ -61,10 +61,10 @@ class Namespaces:
                     self.waiting |= fresh
                     logger.info("namespace %s: %s", namespace, error)
 
-    def _due(self, description: str, now: float, every: float) -> bool:
-        if now - self._looked_at.get(description, -1e9) < every:
+    def _due(self, namespace: str, now: float, every: float) -> bool:
+        if now - self._looked_at.get(namespace, -1e9) < every:
             return False
-        self._looked_at[description] = now
+        self._looked_at[namespace] = now
         return True
 
     async def _ask(self, namespace: str, roots: Iterable[Path], models: Mapping[str, Path]) -> None:

@@ -213,8 +213,8 @@ class Store:
     def publish(self, uri: str, listing: Listing, now: str) -> Manifest:
         """Publish the directory and its manifest by a final rename, after all files were verified.
 
-        `now` is the time for the manifest. Raises Refused if the directory belongs to another model or if two layers contain
-        the same file, and ValueError if a file is missing.
+        `now` is the time for the manifest. Raises RequestRefused if the directory belongs to another model or if two layers
+        contain the same file, and ValueError if a file is missing.
         """
         if problem := self.foreign_message():
             raise RequestRefused(problem)

@@ -31,9 +31,9 @@ def unpack(archive: Path, into: Path, available: int, is_over: TurnCheck = lambd
     """Write the members of a tar or tar+gzip archive below `into`, flush them to the disk, and return them with their
     checksums.
 
-    Raises Refused if the file is not an archive, if a member is not a regular file (weights need no links), or if the
-    members need more than `available` bytes. Raises TurnOver when `is_over` returns true; it is called with each read. After
-    an error, all written files are deleted.
+    Raises RequestRefused if the file is not an archive, if a member is not a regular file (weights need no links), or if the
+    members need more than `available` bytes. Raises TurnExpired when `is_over` returns true; it is called with each read.
+    After an error, all written files are deleted.
     """
     written: list[Path] = []
     try:
@@ -51,7 +51,7 @@ def unpack(archive: Path, into: Path, available: int, is_over: TurnCheck = lambd
 
 
 def _as_refusal(error: BaseException, into: Path) -> BaseException:
-    """Return Refused for errors that a malformed archive causes, and every other error unchanged."""
+    """Return RequestRefused for errors that a malformed archive causes, and every other error unchanged."""
     if isinstance(error, FileExistsError):
         return RequestRefused(
             f"two layers contain a file {str(Path(error.filename).relative_to(into))!r}: push this file in one layer only"
@@ -62,7 +62,7 @@ def _as_refusal(error: BaseException, into: Path) -> BaseException:
 
 
 def _count_files(archive: tarfile.TarFile, available: int) -> int:
-    """Return the number of files. Raises Refused, before any file is written, if the files need more than `available`
+    """Return the number of files. Raises RequestRefused, before any file is written, if the files need more than `available`
     bytes.
 
     Headers precede contents, so the sum is known before any contents are read, whether the archive is compressed or not.
@@ -75,7 +75,9 @@ def _count_files(archive: tarfile.TarFile, available: int) -> int:
 
 
 def _files(archive: tarfile.TarFile) -> Iterator[tuple[tarfile.TarInfo, str]]:
-    """Return each file and its name below the model's directory. Raises Refused for a member that is not a regular file."""
+    """Return each file and its name below the model's directory. Raises RequestRefused for a member that is not a regular
+    file.
+    """
     names: set[str] = set()
     name_bytes = 0
     for item in _members(archive):
@@ -96,7 +98,7 @@ def _files(archive: tarfile.TarFile) -> Iterator[tuple[tarfile.TarInfo, str]]:
 
 
 def _members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """Return all members, including directories. Raises Refused for more members than a model may have files.
+    """Return all members, including directories. Raises RequestRefused for more members than a model may have files.
 
     Returned members and global headers are removed from tarfile's own lists, which would hold all of them in memory.
     """
@@ -159,8 +161,8 @@ class _Bounded:
         return self._inner.read(size)
 
     def seek(self, where: int) -> int:
-        """Seek to a position in steps, because seeking in a compressed file reads all bytes up to the new position. After
-        each step, check whether the model's turn is over.
+        """Seek to the position `where` in steps, because seeking in a compressed file reads all bytes up to the new
+        position. After each step, check whether the model's turn is over.
         """
         for there in range(self.tell() + CHUNK, where, CHUNK):
             self._check_turn()

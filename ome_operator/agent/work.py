@@ -207,7 +207,7 @@ class Work:
         return None
 
     def _source(self) -> Source:
-        """Return the source of the files. Raises Refused."""
+        """Return the source of the files. Raises RequestRefused."""
         storage = self.model.spec.storage
         settings, namespace, key = self._settings, self.model.namespace, storage.key or ""
         secret = _secret(settings.secrets, key) if key in settings.trust.secrets else {}
