@@ -171,8 +171,8 @@ _KINDS = ("isvc", "inferenceservice", "inferenceservices", "inferenceservices.om
 
 
 def refuse_file(service: str, command: str = "lint") -> None:
-    """Raise Unanswered if `service` is the name of a file. The message recommends `ome COMMAND -f`, where `command` is a
-    command that reads files.
+    """Raise QuestionUnanswered if `service` is the name of a file. The message recommends `ome COMMAND -f`, where `command`
+    is a command that reads files.
     """
     if Path(service).suffix in (".yaml", ".yml", ".json"):
         reads = f"`ome {command} -f {service}` reads it; repeat -f for each file"
@@ -180,9 +180,9 @@ def refuse_file(service: str, command: str = "lint") -> None:
 
 
 def resolve_service(client: "Client", service: str, namespace: str) -> tuple[str, str]:
-    """Return the namespace and the name of a service. The user writes NAME, NAMESPACE/NAME (the form that commands print)
-    or KIND/NAME. Raises Unanswered if `service` and `namespace` (the option -n) contain different namespaces, and for the
-    name of a file.
+    """Return the namespace and the name of a service. The user writes NAME, NAMESPACE/NAME (the form that commands print) or
+    KIND/NAME. Raises QuestionUnanswered if `service` and `namespace` (the option -n) contain different namespaces, and for
+    the name of a file.
     """
     refuse_file(service)
     before, _, name = service.rpartition("/")
@@ -196,7 +196,7 @@ def resolve_service(client: "Client", service: str, namespace: str) -> tuple[str
 
 
 async def get_service(client: "Client", service: str, namespace: str) -> "Manifest":
-    """Return the InferenceService that the user names as for `resolve_service`. Raises Unanswered if there is none."""
+    """Return the InferenceService that the user names as for `resolve_service`. Raises QuestionUnanswered without one."""
     from ome_operator.kube.errors import NotFound
 
     where, name = resolve_service(client, service, namespace)

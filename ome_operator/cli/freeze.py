@@ -235,7 +235,7 @@ async def _thawed(client: "Client", kind: str, namespace: str, name: str) -> str
 
 
 async def _read(client: "Client", kind: str, namespace: str, name: str) -> "Manifest | None":
-    """Return a service or a Lease; None if there is no such Lease. Raises Unanswered if there is no such service."""
+    """Return a service or a Lease; None if there is no such Lease. Raises QuestionUnanswered if there is no such service."""
     from ome_operator.kube.errors import NotFound
 
     try:

@@ -146,8 +146,8 @@ def lint(
 
 
 def _check(service: str, files: list[Path] | None, everywhere: bool, offline: dict[str, bool]) -> None:
-    """Raise Unanswered for options that exclude each other or that require -f. `offline` maps each option that requires
-    -f to whether it is given.
+    """Raise QuestionUnanswered for options that exclude each other or that require -f. `offline` maps each option that
+    requires -f to whether it is given.
     """
     if files and (service or everywhere):
         raise QuestionUnanswered(
@@ -174,7 +174,7 @@ def _texts(files: list[Path]) -> dict[str, str]:
 
 def _offline(files: list[Path], catalog: list[Path] | None, namespace: str, versions: "Versions") -> "list[Subject]":
     """Return the services and runtimes in these files, with the parts of all objects that a cluster would refuse. Raises
-    Unanswered if the files contain no object of the operator's kinds.
+    QuestionUnanswered if the files contain no object of the operator's kinds.
     """
     from ome_operator.cli.live.linted import subjects
 

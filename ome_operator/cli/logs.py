@@ -92,7 +92,7 @@ def logs(
 
 
 def _wanted(following: bool, previous: bool, tail: int | None, since: str | None) -> "LogWindow":
-    """Return which lines of each log to read. Raises Unanswered if options exclude each other or are invalid."""
+    """Return which lines of each log to read. Raises QuestionUnanswered if options exclude each other or are invalid."""
     from ome_operator.describe.log_selection import parse_seconds
     from ome_operator.kube.podlogs import LogWindow
 

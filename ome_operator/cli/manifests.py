@@ -85,7 +85,7 @@ class Files(NamedTuple):
 
 def read_files(paths: Iterable[Path], namespace: str) -> Files:
     """Return the content of these files and folders. `namespace` is the namespace of objects that name none. Raises
-    Unanswered for a file that cannot be read or parsed.
+    QuestionUnanswered for a file that cannot be read or parsed.
     """
     files = {file if file == STDIN else file.resolve(): file for file in files_in(paths)}  # each file once
     parts = [part for file in files.values() for where, found in _documents(file) for part in _parts(where, found)]
@@ -100,7 +100,7 @@ def read_files(paths: Iterable[Path], namespace: str) -> Files:
 
 
 def report_skipped(found: Files) -> None:
-    """Print to stderr which objects of the files the command does not check. Raises Unanswered if it checks none."""
+    """Print to stderr which objects of the files the command does not check. Raises QuestionUnanswered if it checks none."""
     named = ", ".join(found.unchecked[:SHOWN])
     if len(found.unchecked) > SHOWN:
         named += f", and {len(found.unchecked) - SHOWN} more"
@@ -135,7 +135,7 @@ def report_borrowed(used: Iterable[str], found: Files, catalog: str) -> None:
 
 def read_manifests(paths: Iterable[Path], namespace: str) -> list[Manifest]:
     """Return the objects in these files and folders whose kinds the operator reads, and skip all others. `namespace` is the
-    namespace of objects that name none. Raises Unanswered for a file that cannot be read or parsed.
+    namespace of objects that name none. Raises QuestionUnanswered for a file that cannot be read or parsed.
     """
     found = (part for path in paths for where, item in _documents(path) for part in _parts(where, item))
     return [entry for part in found for entry in _objects(part.source_path, part.body, namespace)]
@@ -208,7 +208,7 @@ def _ref(body: Mapping[str, Any], namespace: str) -> Ref | None:
 
 def _parts(where: str, found: Document) -> Iterator[gate.WrittenObject]:
     """Yield the object in a document, or the objects in a List. A document that is no map, such as a JSON patch of
-    kustomize, is yielded as an object without fields. Raises Unanswered for a list of objects of the operator.
+    kustomize, is yielded as an object without fields. Raises QuestionUnanswered for a list of objects of the operator.
     """
     body = found.value
     if body is None:

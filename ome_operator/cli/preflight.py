@@ -117,8 +117,8 @@ async def _trials(
     client: "Client", service: str, files: list[Path], namespace: str, roles: set[str], within: int
 ) -> "tuple[list[Trial], list[str]]":
     """Return the sets of check pods to create, for the services in `files` or for `service`, and a sentence for everything
-    in the files that is not checked. `within` is the time limit of the check in seconds. Raises Unanswered if there is
-    nothing to check.
+    in the files that is not checked. `within` is the time limit of the check in seconds. Raises QuestionUnanswered if there
+    is nothing to check.
     """
     from ome_operator.cli.live.trials import of_files, of_service
     from ome_operator.kube.errors import NotFound

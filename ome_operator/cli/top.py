@@ -102,7 +102,7 @@ def top(
 async def _look(
     client: "Client", page: "ReadPage", what: TopSubject, service: str, namespace: str, sort: SortColumn
 ) -> TopView:
-    """Read the cluster and its routers once. Raises Unanswered if there is no service."""
+    """Read the cluster and its routers once. Raises QuestionUnanswered if there is no service."""
     from ome_operator.cli.live.numbers import nodes, read_service_numbers
     from ome_operator.describe import top as describe
     from ome_operator.describe import top_table

@@ -52,10 +52,10 @@ async def held_by_others(
     if is_queued(after.workloads) or not nodes:
         return ""
     asked = revision_needs(after.workloads, {role.component: role.groups for role in after.roles}, namespace, weights=True)
-    return await without_free_nodes(client, asked, nodes, mine)
+    return await explain_lack_of_nodes(client, asked, nodes, mine)
 
 
-async def without_free_nodes(client: Client, asked: Needs, nodes: Mapping[str, Node], mine: Sequence[Pod]) -> str:
+async def explain_lack_of_nodes(client: Client, asked: Needs, nodes: Mapping[str, Node], mine: Sequence[Pod]) -> str:
     """Return why pods do not fit on the nodes beside the pods of other owners; "" if they fit, or if the user may not read
     the pods on these nodes.
 

@@ -178,8 +178,8 @@ it."""
 
 
 def on_machine(looked_at: list[Subject], accelerator: str) -> list[Subject]:
-    """Return the subjects as if `accelerator` were the only accelerator class. Raises Unanswered if none of them may run on
-    its GPUs.
+    """Return the subjects as if `accelerator` were the only accelerator class. Raises QuestionUnanswered if none of them may
+    run on its GPUs.
     """
     known = sorted({name for each in looked_at for name in each.memory})
     if accelerator not in known:

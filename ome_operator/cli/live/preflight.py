@@ -62,7 +62,8 @@ class PreflightRun:
     async def run(self, before: Callable[[], Awaitable[None]] | None = None) -> tuple[list[RankCheck], float]:
         """Return the result of each rank, and the duration in seconds. `before` is awaited before the pods are removed.
 
-        Raises KubeError if a pod cannot be created, and Stopped after a signal. In both cases everything created is removed.
+        Raises KubeError if a pod cannot be created, and CheckStopped after a signal. In both cases everything created is
+        removed.
         """
         work = asyncio.ensure_future(self._work(before))
         with _signalled(work) as got:

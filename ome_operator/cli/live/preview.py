@@ -16,10 +16,10 @@ from ome_operator.cli.live.cluster_from_manifests import derived_objects as deri
 from ome_operator.cli.live.first_pods import (
     adds_pods,
     changes_pods,
+    explain_lack_of_nodes,
     held_by_others,
     lack_messages,
     pod_refusals,
-    without_free_nodes,
 )
 from ome_operator.cli.live.linted import lines, with_validator
 from ome_operator.cli.live.pod_references import find_missing_references, object_exists
@@ -223,7 +223,7 @@ async def _without_nodes(client: Client, look: CapacityCheck, nodes: Mapping[str
     """
     if look.second_copy:
         return "not read"
-    return await without_free_nodes(client, look.needs, nodes, mine)
+    return await explain_lack_of_nodes(client, look.needs, nodes, mine)
 
 
 async def _tried(client: Client, check: Check) -> str:

@@ -1,7 +1,8 @@
 """The data of each section of a page, from the objects that were read from the cluster. Pure functions: they take data and
 return data for the templates.
 
-All text passes through `everywhere`, which makes control and bidirectional characters visible. The templates escape markup.
+All text passes through `make_all_visible`, which makes control and bidirectional characters visible. The templates escape
+markup.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
