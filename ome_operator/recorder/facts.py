@@ -37,8 +37,8 @@ def fact_json(value: Any) -> Any:
 
 
 def convert(type_: Any, data: Any, location: str) -> Any:
-    """Return `data` converted to the type `type_`. Raises Unreadable, with the path `location`, if `data` has another
-    type.
+    """Return `data` converted to the type `type_`. Raises UnreadableRecording, with the path `location`, if `data` has
+    another type.
     """
     if type_ is Any:
         return data

@@ -47,7 +47,9 @@ class Recording(NamedTuple):
 
 
 def to_json(services: Mapping[str, Iterable[Pass]], version: str, reason: str, now: datetime) -> dict[str, Any]:
-    """Return the JSON of passes; `services` maps `namespace/name` to passes, the oldest first."""
+    """Return the JSON of passes. `services` maps `namespace/name` to passes, the oldest first. `reason` is the reason for
+    writing the file.
+    """
     recorded = {name: redact_passes(passes_as_json(name, list(passes))) for name, passes in services.items()}
     return file_header(version, reason, now) | {"services": recorded}
 
@@ -58,7 +60,7 @@ def file_header(version: str, reason: str, now: datetime) -> dict[str, Any]:
 
 
 def passes_as_json(service: str, passes: list[Pass]) -> dict[str, Any]:
-    """Return a service's passes as JSON for `redaction.redacted`, with all values. `service` is its `namespace/name`."""
+    """Return the passes of the service `namespace/name` as JSON for `redaction.redact_passes`, with all values."""
     inputs = [sections.tables(made) for made in passes]
     steps = [
         {
@@ -92,7 +94,7 @@ def encode(data: Mapping[str, Any], packed: bool) -> bytes:
 
 
 def decode(content: bytes) -> Recording:
-    """Parse the bytes of a file. Raises Unreadable, with a message, if they are not a valid recording."""
+    """Parse the bytes of a file. Raises UnreadableRecording, with a message, if they are not a valid recording."""
     data = parse_json(content)
     services = data.get("services")
     if not isinstance(services, dict):
@@ -103,7 +105,7 @@ def decode(content: bytes) -> Recording:
 
 
 def parse_json(content: bytes) -> dict[str, Any]:
-    """Return the JSON of a file in this format. Raises Unreadable."""
+    """Return the JSON of a file in this format. Raises UnreadableRecording."""
     data = _json(_unpacked(content))
     if not isinstance(data, dict) or "recording" not in data:
         raise UnreadableRecording("it is not a recording: only `ome record` and the operator write recordings")

@@ -153,7 +153,7 @@ class Redaction:
 
 
 def redact_passes(service: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON of a service's passes without values that may be secret. `service` is what `recording.unredacted`
+    """Return the JSON of a service's passes without values that may be secret. `service` is what `recording.passes_as_json`
     returns.
     """
     redaction = Redaction(service["names"])

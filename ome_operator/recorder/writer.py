@@ -2,7 +2,7 @@
 does not affect the operator (docs/recorder.md).
 
 The process reads lines of JSON from its standard input: the first fields of the file, and then a line for each service, as
-`recording.unredacted` returns it. It prints the number of services in the file.
+`recording.passes_as_json` returns it. It prints the number of services in the file.
 """
 
 import gzip
