@@ -94,7 +94,9 @@ def runs(spec: BenchmarkSpec, dataset: str) -> tuple[Run, ...]:
 
 
 def _run(scenario: str, concurrency: int, requests: int, dataset: str) -> Run:
-    """Return the run of a scenario with `concurrency` concurrent requests. `requests` is the number of its requests."""
+    """Return the run that sends `requests` requests of a scenario, of which `concurrency` run at the same time. `dataset` is
+    the path of the data set in the pod; "" if there is none.
+    """
     if scenario == GSM8K:
         data = ("--data-path", dataset) if dataset else ()
         return Run(scenario, concurrency, "gsm8k", ("--num-questions", str(requests), "--parallel", str(concurrency), *data))

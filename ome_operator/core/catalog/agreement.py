@@ -169,8 +169,8 @@ def _word(facts: Mapping[str, Any] | Manifest | None) -> str:
     return json.dumps(facts, sort_keys=True)
 
 
-def _about(description: str, words: Mapping[str, str], counts: str | None, since: datetime) -> cond.Condition | None:
-    """Return the condition about nodes whose reports differ. `words` maps nodes to their reports, and `description` is
+def _about(topic: str, words: Mapping[str, str], counts: str | None, since: datetime) -> cond.Condition | None:
+    """Return the condition about nodes whose reports differ. `words` maps nodes to their reports, and `topic` is
     "revision" or "facts". `counts` is the report that is used, or None. Return None if no node reports anything other than
     `counts`.
     """
@@ -178,9 +178,9 @@ def _about(description: str, words: Mapping[str, str], counts: str | None, since
     others = {word: nodes for word, nodes in holders.items() if word != counts}
     if not others:
         return None
-    reports = "; ".join(_report(description, *each) for each in sorted(others.items(), key=lambda item: item[1])[:NAMED])
+    reports = "; ".join(_report(topic, *each) for each in sorted(others.items(), key=lambda item: item[1])[:NAMED])
     if counts is not None:
-        shown = f"revision {_short(counts)}" if description == "revision" else "the facts in the status"
+        shown = f"revision {_short(counts)}" if topic == "revision" else "the facts in the status"
         return cond.Condition(NODES_AGREE, False, Reason.NODES_DISAGREE, f"{reports}; all nodes use {shown}")
     if len(holders) > 1 or any(len(nodes) > 1 for nodes in holders.values()):
         message = (
@@ -193,12 +193,12 @@ def _about(description: str, words: Mapping[str, str], counts: str | None, since
     return cond.Condition(NODES_AGREE, None, Reason.UNCONFIRMED, message)
 
 
-def _report(description: str, word: str, nodes: Iterable[str]) -> str:
+def _report(topic: str, word: str, nodes: Iterable[str]) -> str:
     names = [*nodes]
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     verb = "reports" if len(names) == 1 else "report"
     subject = f"{'node' if len(names) == 1 else 'nodes'} {', '.join(names[:NAMED])}{more}"
-    return f"{subject} {verb} {f'revision {_short(word)}' if description == 'revision' else 'other facts than other nodes'}"
+    return f"{subject} {verb} {f'revision {_short(word)}' if topic == 'revision' else 'other facts than other nodes'}"
 
 
 def _short(revision: str) -> str:

@@ -220,7 +220,9 @@ def _present(fleet: Fleet) -> Size:
 
 
 def change_size(state: ScalingState, now: float, size: Size, hold: str, reason: str) -> tuple[SizeDecision, ScalingState]:
-    """Return a decision that changes the size. It is recorded among the last decisions."""
+    """Return a decision that changes the size. It is recorded among the last decisions. `hold` and `reason`
+    become the fields `hold` and `why` of the decision.
+    """
     made = SizeDecision(now, *size, hold, reason)
     changes = (*(at for at in state.changes if now - at < HOUR), now)[-CHANGES:]
     return made, state._replace(wanted=size, changed=now, changes=changes, last=_recorded(state.last, made))

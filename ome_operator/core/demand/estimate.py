@@ -55,7 +55,7 @@ def bound_below(target: float) -> float:
 
 
 class NeededGroups(NamedTuple):
-    """The numbers of groups that a demand needs; None for a role of which no number is enough."""
+    """The numbers of groups that a demand needs; None for a role if no number of its groups is enough."""
 
     prefill: int | None
     decode: int | None

@@ -228,7 +228,7 @@ class PlannedSpeeds(NamedTuple):
     """Why there is no prediction, in a sentence without a full stop; "" if there is one."""
     former: frozenset[str] = frozenset()
     """Roles whose speed here is not a prediction, but was measured on groups of the former configuration
-    (`speeds.expected`)."""
+    (`speeds.expected_speeds`)."""
 
     def basis_of(self, role: str) -> Basis:
         """Return how the speed of a role whose present groups were not measured is known: by a measurement of groups of the

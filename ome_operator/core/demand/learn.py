@@ -22,16 +22,15 @@ from ome_operator.core.demand.facts import (
 NEW = 0.2
 """Weight of a new measurement when it is averaged with the earlier measurements, as a fraction of 1."""
 MOST = 1000
-"""Largest value of `Learned.measured`. Further measurements are not counted."""
+"""Largest value of `LearnedProperties.measured`. Further measurements are not counted."""
 STARTS = 5
 """Number of durations of starts that are kept: those of the latest starts."""
 FIRST_START = 300.0
 """Assumed duration of a start in seconds until the first start was measured. The value is high, so that the first decision
 looks far ahead."""
 STABLE = 0.1
-"""Largest relative difference between the present and the mean number of requests in decode at which a window is used as a
-measurement, because Little's law holds only for a steady load.
-"""
+"""A window is used as a measurement only if the present number of requests in decode differs from its mean by at most this
+fraction of the mean. Little's law holds only for a steady load."""
 
 
 def update_measurements(
@@ -130,8 +129,8 @@ def _bound(sample: DemandSample, fleet: Fleet, on_time: Callable[[int, float], f
 
 def shown_seconds(shown: tuple[float, float], tokens: float) -> float:
     """Return an upper bound of the time in seconds that a prompt of `tokens` tokens occupies a prefill group. It is derived
-    from the bound `shown`, which was observed for another length (`Learned.shown`): a shorter prompt takes at most the same
-    time, and a longer prompt at most proportionally longer.
+    from the bound `shown`, which was observed for another length (`LearnedProperties.shown`): a shorter prompt takes at most
+    the same time, and a longer prompt at most proportionally longer.
     """
     return shown[1] * max(1.0, tokens / shown[0])
 

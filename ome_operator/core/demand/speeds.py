@@ -19,8 +19,9 @@ def prefill(known: LearnedProperties, planned: PlannedSpeeds, tokens: float) -> 
     """Return the seconds that a prompt of `tokens` tokens takes in a prefill group, and how they are known; None if they are
     unknown.
 
-    Until a saturated group was measured, every known time is an upper bound, so the shortest one is used. `Learned.shown` is
-    used only together with another bound, because it is far too long if it was measured under a low load.
+    Until a saturated group was measured, every known time is an upper bound, so the shortest one is used.
+    `LearnedProperties.shown` is used only together with another bound, because it is far too long if it was measured under a
+    low load.
     """
     seen = measured_prefill_time(known, tokens)
     if planned.work is not None and not (known.work is not None and known.measured):

@@ -49,7 +49,7 @@ def uid(body: Body) -> str:
 
 def child(kind: str, body: Body, owned: str | None = None) -> Child:
     """Return the compact representation of an object that has the operator's label. `owned` is the result of
-    `managed_fields.owned`, if the caller has computed it already.
+    `managed_fields.owned_digest`, if the caller has computed it already.
     """
     metadata = body.get("metadata") or {}
     spec, labels = body.get("spec") or {}, metadata.get("labels") or {}

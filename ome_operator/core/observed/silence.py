@@ -38,9 +38,9 @@ class Silence(NamedTuple):
 
 
 def silence_of(reports: Sequence[RouterReport | None], mark: str, now: float) -> Silence | None:
-    """Return what is known about the leader with the mark `mark` (`names.mark` of its UID); None if it is not known to be
-    silent or paused. `reports` has an entry for each router of the leader's revision: None for a router without a usable
-    report.
+    """Return what is known about the leader with the mark `mark` (`names.public_digest` of its UID); None if it is not known
+    to be silent or paused. `reports` has an entry for each router of the leader's revision: None for a router without a
+    usable report.
     """
     known = [report for report in reports if report is not None and is_fresh(report.at, now)]
     leaders = [report.leaders[mark] for report in known if mark in report.leaders]

@@ -116,7 +116,7 @@ class RouterReport(NamedTuple):
     work: WorkRates | None
     in_flight: int | None
     leaders: Mapping[str, LeaderReport]
-    """The reports about leaders, by the mark of the leader's UID (`names.mark`)."""
+    """The reports about leaders, by the mark of the leader's UID (`names.public_digest`)."""
     up_for: float | None = None
     """Seconds since the registry started; None if it does not report that."""
     unserved_at: float | None = None
@@ -149,7 +149,7 @@ class DrainReport(NamedTuple):
 
 def parse(body: Any, slice_mark: str, now: float) -> RouterReport:
     """Return the report in a summary that was received at the time `now`. `slice_mark` is the mark of the slice whose router
-    was asked. Raises Unusable.
+    was asked. Raises UnusableSummary.
     """
     top = _map(body, "the summary")
     if _count(top, "version") < 1:
@@ -175,7 +175,7 @@ def parse(body: Any, slice_mark: str, now: float) -> RouterReport:
 
 
 def parse_report(text: str | bytes, slice_mark: str, now: float) -> RouterReport:
-    """Return the report in the text of a summary, as `parse` does. Raises Unusable."""
+    """Return the report in the text of a summary, as `parse` does. Raises UnusableSummary."""
     try:
         return parsed(text, "the summary", memory=MEMORY, take=lambda body: parse(body, slice_mark, now))
     except ValueError as error:
@@ -202,10 +202,10 @@ def _leader(body: Any, now: float) -> tuple[str, LeaderReport]:
     )
 
 
-def _mark(part: Mapping[str, Any], name: str, description: str, *, needed: bool = True) -> str:
+def _mark(part: Mapping[str, Any], name: str, entry: str, *, needed: bool = True) -> str:
     mark = part.get(name, None if needed else "")
     if not isinstance(mark, str) or len(mark) > 64:
-        raise UnusableSummary(f"{name} of {description} is not a text of at most 64 characters")
+        raise UnusableSummary(f"{name} of {entry} is not a text of at most 64 characters")
     return mark
 
 
@@ -277,9 +277,9 @@ def _is_number(value: Any) -> bool:
     return (type(value) is float or type(value) is int) and 0 <= value <= LARGEST  # false for NaN and for true
 
 
-def _map(body: Any, description: str) -> Mapping[str, Any]:
+def _map(body: Any, part: str) -> Mapping[str, Any]:
     if not isinstance(body, dict):
-        raise UnusableSummary(f"{description} is not a map")
+        raise UnusableSummary(f"{part} is not a map")
     return body
 
 
@@ -307,7 +307,7 @@ def _optional_count(part: Mapping[str, Any], name: str) -> int | None:
 
 
 def _checked(value: Any, name: str) -> float | None:
-    """Return `value` if it is a number or None. Raises Unusable, with the name of the field, for any other value."""
+    """Return `value` if it is a number or None. Raises UnusableSummary, with the name of the field, for any other value."""
     if value is None:
         return None
     if not _is_number(value):
@@ -338,8 +338,8 @@ def combined_start(starts: Iterable[LeaderStart]) -> LeaderStart | None:
 
 def drain_reports(reports: Iterable[tuple[str, RouterReport]], mark: str) -> tuple[DrainReport, ...]:
     """Return the reports of routers about the requests of a leader that is being drained. `mark` identifies the leader
-    (`names.mark` of its UID), and `reports` are pairs of the UID of a router's pod and the report of its registry. Reports
-    without the leader's load are left out.
+    (`names.public_digest` of its UID), and `reports` are pairs of the UID of a router's pod and the report of its registry.
+    Reports without the leader's load are left out.
     """
     found = ((uid, report.leaders.get(mark)) for uid, report in reports)
     return tuple(

@@ -96,9 +96,9 @@ def traffic(reports: Mapping[str, RouterReport], pods: Iterable[Pod], now: float
 
 
 def _leader(reports: Iterable[RouterReport], mark: str, now: float) -> LeaderNumbers | None:
-    """Return the newest metrics of the leader with the mark `mark` (`names.mark` of its UID) that any router reported; None
-    if no router may send requests to this leader. Every router reports about every leader of its revision, so metrics from
-    different routers are not added up.
+    """Return the newest metrics of the leader with the mark `mark` (`names.public_digest` of its UID) that any router
+    reported; None if no router may send requests to this leader. Every router reports about every leader of its revision, so
+    metrics from different routers are not added up.
     """
     found = [each for report in reports if (each := report.leaders.get(mark)) is not None and each.state not in COMING]
     if not found:

@@ -11,7 +11,7 @@ PAIRS = 32
 
 class FailingPair(NamedTuple):
     """A pair of a prefill and a decode leader between which transfers of KV caches fail, and how many probes of these
-    transfers failed. Leaders are named by the marks of their UIDs (`names.mark`).
+    transfers failed. Leaders are named by the marks of their UIDs (`names.public_digest`).
     """
 
     prefill: str

@@ -100,8 +100,8 @@ def _excluded(
     mine, namespace = snapshot.slices.get(target, Slice(target, (), ())), snapshot.service.namespace
 
     def fits_without(nodes: Exclusion) -> bool:
-        """Return whether all groups fit if new groups exclude `nodes`. Groups that `leaving.leaving` replaces, because they
-        wait for nodes and exclude more nodes, count as new groups.
+        """Return whether all groups fit if new groups exclude `nodes`. Groups that `leaving.group_to_replace` replaces,
+        because they wait for nodes and exclude more nodes, count as new groups.
         """
         bound = {
             name: group_to_replace(snapshot, nodes, mine, name, role) | _beside(mine, name, nodes)
@@ -207,8 +207,8 @@ def _stays(
     nodes: Mapping[str, Node],
     lasting: bool,
 ) -> bool:
-    """Return whether the pods of the target revision fit on the nodes of the old revisions, `slices`, once the pods of the
-    old revisions are gone.
+    """Return whether the pods of the target revision (`asked`) fit on the nodes of the old revisions, `slices`, once the
+    pods of the old revisions are gone.
 
     Return True also if a queue or another scheduler places the pods of the target, because the queue or scheduler applies
     its own rules. If `lasting` is true, the present state of nodes (not ready, cordoned) is ignored.

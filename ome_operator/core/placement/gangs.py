@@ -323,12 +323,12 @@ def without_gangs(placing: GangPlan, component: str, found: Slice) -> Slice:
 
 
 def give_back(placing: GangPlan, component: str, kept: tuple[int, ...], found: Slice) -> tuple[Delete, ...]:
-    """Return the deletions of the groups of a role that were created and now have to wait for nodes: their StatefulSets
-    and their remaining pods. Groups whose leaders finish their requests are left to `retire.leftovers`.
+    """Return the deletions of the groups of a role that were created and now have to wait for nodes: their StatefulSets and
+    their remaining pods. Groups whose leaders finish their requests are left to `retire.remove_extra_groups`.
 
     The workers of these groups are deleted without waiting for the end of their leader, unlike workers of groups that may
-    have served (`retire.leftovers`). If they waited, they would hold their nodes longer, and a worker without a node would
-    take the node of the leader.
+    have served (`retire.remove_extra_groups`). If they waited, they would hold their nodes longer, and a worker without a
+    node would take the node of the leader.
     """
     if not placing.withheld:
         return ()

@@ -116,8 +116,11 @@ class _Budget:
 
 
 def _searched(kinds: Sequence[PodClass], nodes: Sequence[tuple[Amounts, frozenset[int]]], budget: _Budget) -> int | None:
-    """Return the largest number of pods that fit on the nodes; None if all pods fit. The search adds one node after the
-    other, and keeps the possible loads of all added nodes together, except loads that another load exceeds.
+    """Return the largest number of pods that fit on the nodes; None if all pods fit. Raises _TooMany if the search exceeds
+    the budget.
+
+    The search adds the nodes one by one. After each step, it keeps the maximal loads that the added nodes can hold together
+    (`_maximal`).
     """
     want = tuple(kind.pods for kind in kinds)
     best: set[Load] = {tuple(0 for _ in kinds)}

@@ -33,12 +33,12 @@ Groups = Mapping[str, frozenset[int]]
 class Stranded(NamedTuple):
     """Groups that hold nodes without serving requests, and the time until further groups reach the time limit."""
 
-    goes: Groups
+    groups_to_remove: Groups
     """The groups to remove if another gang would be placed on their nodes; empty while no group has reached the time
     limit."""
     groups_to_keep: Groups
-    """The groups that have served and are not in `goes`."""
-    founded: bool
+    """The groups that have served and are not in `groups_to_remove`."""
+    can_serve: bool
     """Whether the service can serve with the groups in `groups_to_keep`."""
     since: float
     """When the first of the groups that have reached the time limit lost its rank, in seconds since the epoch; 0.0 if
@@ -74,12 +74,12 @@ def find_stranded(
     over = {group for group, seconds in left.items() if seconds <= 0}
     lost = {name: frozenset(index for role, index in over if role == name) for name in roles}
     there = {name: (served[name] - lost[name]) | bound[name] for name in roles}
-    founded = all(there[name] or not lost[name] for name in roles)
-    goes = lost if founded else {name: served[name] | bound[name] for name in roles}
+    can_serve = all(there[name] or not lost[name] for name in roles)
+    goes = lost if can_serve else {name: served[name] | bound[name] for name in roles}
     return Stranded(
         goes,
         {name: served[name] - goes[name] for name in roles},
-        founded,
+        can_serve,
         min((since[group].timestamp() for group in over), default=0.0),
         min((seconds for seconds in left.values() if seconds > 0), default=None),
     )
@@ -88,10 +88,10 @@ def find_stranded(
 def idle_nodes(
     snapshot: Snapshot, intent: Intent, roles: Mapping[str, StoredRole], share: Numbers, lost: Stranded
 ) -> IdleNodes | None:
-    """Return the nodes that the groups `lost.goes` hold, and the pods that the groups lack; None if no group has reached
-    the time limit.
+    """Return the nodes that the groups `lost.groups_to_remove` hold, and the pods that the groups lack; None if no group has
+    reached the time limit.
     """
-    goes = frozenset((name, number) for name in roles for number in lost.goes[name])
+    goes = frozenset((name, number) for name in roles for number in lost.groups_to_remove[name])
     if not goes:
         return None
     found = snapshot.slices.get(intent.target, Slice(intent.target, (), ()))
@@ -102,8 +102,8 @@ def idle_nodes(
             if not pod.deleting:
                 holding[pod.component, pod.group].add(pod.rank)
             rooms.setdefault(pod.node, Counter()).update(_requests(roles[pod.component], pod))
-    wanted = [name for name in roles if (lost.goes[name] if lost.founded else share.get(name))]
-    parts = [[name] for name in wanted] if lost.founded else [wanted]
+    wanted = [name for name in roles if (lost.groups_to_remove[name] if lost.can_serve else share.get(name))]
+    parts = [[name] for name in wanted] if lost.can_serve else [wanted]
     several = sum(map(bool, holding.values())) > 1
     namespace = snapshot.service.namespace
     return IdleNodes(

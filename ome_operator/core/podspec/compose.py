@@ -89,7 +89,9 @@ def compose(component: str, runtime: Mapping[str, Any], written: Mapping[str, An
 
 
 def _read(stored: Mapping[str, Any] | None, component: str, location: str) -> Component:
-    """Parse a stored component. Raises ProblemError if the running code rejects what an older version stored."""
+    """Parse a stored component. Raises ProblemError if the running code rejects what an older version stored. `location`
+    names the component in messages.
+    """
     try:
         return Component.model_validate(stored or {})
     except ValidationError as error:

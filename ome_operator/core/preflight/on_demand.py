@@ -116,7 +116,7 @@ def with_owner_reference(pod: Manifest, headless: Manifest) -> Manifest:
 
 def _pod(template: Manifest, place: RankKey, run: str, rename: Rename, known: Mapping[str, Any], service: str) -> Manifest:
     """Return a pod of this template with the check in place of its containers. `known` is the data that the check needs
-    about its group (`container.placed`).
+    about its group (`container.group_data`).
     """
     own = {keys.GROUP_INDEX: str(place.group), keys.POD_INDEX: str(place.rank)}
     labels = {**(template["metadata"].get("labels") or {}), **own}

@@ -32,7 +32,7 @@ class BenchmarkReasons:
     )  # fmt: skip
     PLACE_NOT_SERVED = ReasonRecord(
         "PlaceNotServed", of=(COMPLETE,), kstatus=Kstatus.FAILED,
-        meaning="data cannot be read from that location, or results cannot be written there",
+        meaning="the benchmark cannot read its data set from the given location, or cannot write its results there",
         remedy="correct the field that the message names",
     )  # fmt: skip
     NO_TOOLS_IMAGE = ReasonRecord(

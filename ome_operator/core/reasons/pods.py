@@ -84,7 +84,7 @@ class PodReasons:
         meaning="no node fits the pod; the condition has the scheduler's message, and names the services that hold suitable "
                 "nodes",
         remedy=f"{FREE_GPUS}{LABEL_NODES}check taints and requests; the labels of nodes: kubectl get nodes{{columns}}",
-        router_remedy="free what the message names, or check taints and requests: kubectl describe nodes",
+        router_remedy="free the resources that the message names, or check taints and requests: kubectl describe nodes",
     )  # fmt: skip
     IMAGE_PULL_BACK_OFF = ReasonRecord(
         "ImagePullBackOff", of=COMPONENTS, kstatus=IN_PROGRESS, gravity=1, pods="cannot pull their image", printed=True,

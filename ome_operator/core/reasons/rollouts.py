@@ -24,7 +24,7 @@ class ObjectReasons:
     )  # fmt: skip
     INVALID = ReasonRecord(
         "Invalid", of=_REFUSALS, kstatus=IN_PROGRESS, loud=True,
-        meaning="the API server refuses the object as it is rendered",
+        meaning="the API server refuses an object that the operator rendered",
         remedy="correct the field of the pod that its message names",
     )  # fmt: skip
     FORBIDDEN = ReasonRecord(
@@ -100,8 +100,8 @@ class RolloutReasons:
                 "required capacity is free, which services hold the rest, and why pods could not be created, for "
                 "example because of a quota",
         remedy=(
-            "free what the message names, or wait: a new attempt is made when capacity seems sufficient, and every "
-            "five minutes"
+            "free the resources that the message names, or wait: a new attempt is made when capacity seems sufficient, "
+            "and every five minutes"
         ),
         see="See [placement](placement.md#no-partial-gangs)",
     )  # fmt: skip

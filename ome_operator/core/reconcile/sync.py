@@ -254,7 +254,7 @@ def _ahead(snapshot: Snapshot, intent: Intent, pending: Collection[Ref]) -> str:
 
 def _pending(snapshot: Snapshot, intent: Intent, status: Mapping[str, Any]) -> dict[Ref, bool]:
     """Return the shared objects whose edits are being rolled out to this service, each with whether the edit is narrow
-    (`Stand.narrow`). The revisions that were complete last are read from `status`.
+    (`EditStand.narrow`). The revisions that were complete last are read from `status`.
     """
     before = snapshot.slices.keys() | shared_edits.whole_before(status)
     found = shared_edits.pending_edits(intent.aim.wish, before, intent.data)

@@ -54,12 +54,12 @@ def sentence(failure: Failure) -> str:
     return f"{how}: {words}" if (words := most_informative_line(message)) else how
 
 
-def start_failure(group: Group, reason: str, now: datetime) -> Failure:
+def start_failure(group: Group, message: str, now: datetime) -> Failure:
     """Return why a group does not become ready: the latest exit of a container of its pods or, if there is none, a
-    failure with the message `reason`.
+    failure with the message `message`.
     """
     endings = [one for pod in group.pods.values() if (one := _ended(pod, now)) is not None]
-    return max(endings, key=lambda one: str(one["time"]), default=group_failure(group, LATE, reason, now))
+    return max(endings, key=lambda one: str(one["time"]), default=group_failure(group, LATE, message, now))
 
 
 def _failed(pod: Pod, rank: int, record: GroupRecord) -> bool:

@@ -64,7 +64,7 @@ class Group(NamedTuple):
         return self.is_complete and self.pods[0].ready
 
     def start_marks(self) -> dict[str, str]:
-        """Return the mark (`record.mark`) of the present start of each existing pod, by rank."""
+        """Return the mark (`record.start_mark`) of the present start of each existing pod, by rank."""
         return {str(rank): start_mark(pod) for rank, pod in sorted(self.pods.items())}
 
 

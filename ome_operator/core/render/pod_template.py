@@ -85,8 +85,8 @@ def leader(context: Context, composed: ComposedPods) -> Manifest:
 
 
 def worker(context: Context, composed: ComposedPods) -> Manifest:
-    """Return the pod template of the ranks above 0. `stamp` later adds the label `ome.io/group`, as it does for the
-    leader.
+    """Return the pod template of the ranks above 0. `statefulsets.stamp` later adds the label `ome.io/group`, as it does for
+    the leader.
     """
     if composed.worker is None:
         raise ValueError("a group of a single pod has no workers")

@@ -42,7 +42,7 @@ COOL_DOWN = DurationLimits(0.0, "", "no group is removed before")
 
 
 def usable_seconds(written: str | None, limits: DurationLimits) -> float | None:
-    """Return the duration `written` in seconds; None if it is unset, or shorter than `limits.least`."""
+    """Return the duration `written` in seconds; None if it is unset, or shorter than `limits.minimum`."""
     found = None if written is None else quantity.seconds(written)
     return found if found is not None and found >= limits.minimum else None
 

@@ -308,8 +308,8 @@ def _where(refs: tuple[Ref, ...], existing: Mapping[Ref, object]) -> str:
 
 
 def _not_read(location: str, service: InferenceService, kinds: _Kinds) -> str:
-    """Return a message which states that the operator does not read cluster-wide objects, and that the user can create a
-    namespaced object instead.
+    """Return a message which states that the operator does not read the cluster-wide object that the field `location`
+    names, and that the user can create a namespaced object instead.
     """
     return f"{location} is {NOT_READ}: apply a {kinds.here} of this name in namespace {service.namespace}"
 

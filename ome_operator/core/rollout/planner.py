@@ -117,7 +117,7 @@ def keep_groups(share: Share, first: str, seen: Mapping[str, Counts]) -> dict[st
 
 
 def capacity(counts: Counts, share: Share) -> int:
-    """Return the capacity of a revision. All desired groups together have the capacity `_whole(wanted)`."""
+    """Return the capacity of a revision. All desired groups (`share`) together have the capacity `_whole(share)`."""
     unit = _whole(share)
     shares = [sum(counts[role].ready) * unit // count if role in counts else 0 for role, count in share.items() if count]
     return min([unit, *shares]) if shares else 0
@@ -272,8 +272,9 @@ def _ready(kept: Mapping[str, Share], others: Mapping[str, Counts], role: str) -
 
 
 def _grown(mine: Counts, wanted: Share, left: Share, surge: Mapping[str, int]) -> Share:
-    """Return the number of groups by role to which a revision can grow: the desired number `wanted`, as far as the `surge`
-    and the groups of other revisions (`left`) permit. A revision starts with a group of every role, or not at all.
+    """Return the number of groups by role to which a revision with the groups `mine` can grow: the desired number `wanted`,
+    as far as the `surge` and the groups of other revisions (`left`) permit. A revision starts with a group of every role, or
+    not at all.
     """
     have = {role: min(count, mine[role].existing if role in mine else 0) for role, count in wanted.items()}
     room = {role: count + surge.get(role, 0) - left[role] for role, count in wanted.items()}

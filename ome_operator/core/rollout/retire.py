@@ -78,11 +78,11 @@ def _deletes(children: Iterable[Child], guard: Guard | NodeLost | None = None) -
     return tuple(Delete(child.kind, child.name, child.uid, guard=guard) for child in children if not child.deleting)
 
 
-def _gone(description: str, revision: str, pods: list[Pod]) -> str:
+def _gone(phase: str, revision: str, pods: list[Pod]) -> str:
     where = sorted({pod.node for pod in pods if pod.node})
     place = f" on {', '.join(where[:3])}{' …' if len(where) > 3 else ''}" if where else ""
     number = f", {count(len(pods), 'pod')}{place}" if pods else ""
-    return f"old {description} (revision {revision}{number})"
+    return f"old {phase} (revision {revision}{number})"
 
 
 def remove_extra_groups(

@@ -57,7 +57,7 @@ class TargetRevision(NamedTuple):
     def reject(self, reason: str, message: str, now: datetime, lacks: datetime | None = None) -> dict[str, Any]:
         """Return a rejection of the target revision in the format of the status. The rejection applies until the next edit
         of the service, or until the user asks for another attempt. `lacks` is the time since which the pods of the revision
-        have waited for something that only their service lacks (`own_lack.since`); None if they have not.
+        have waited for something that only their service lacks (`own_lack.waiting_since`); None if they have not.
         """
         entry = {"revision": self.revision, "edit": self.edit, "reason": str(reason), "message": message}
         if lacks is not None:

@@ -94,17 +94,17 @@ def _format(supported: SupportedModelFormat, model: ModelProfile) -> tuple[Viola
     return tuple(rule for rule in rules if rule is not None)
 
 
-def _equal(description: str, wanted: str, actual: str, write: str) -> Violation | None:
+def _equal(property_: str, wanted: str, actual: str, write: str) -> Violation | None:
     """Return the violation if a value of the model (`actual`) differs from the value that a runtime supports (`wanted`).
-    `description` is the name of the property. `write` is the field of the model's spec with the wanted value.
+    `property_` is the name of the property. `write` is the field of the model's spec with the wanted value.
     """
     if wanted.lower() == actual.lower():
         return None
     if not actual:
-        return Violation(f"it is for {description} {wanted}, but the {description} of the model is not known", False, write)
+        return Violation(f"it is for {property_} {wanted}, but the {property_} of the model is not known", False, write)
     if not wanted:
-        return Violation(f"it names no {description}, but the model has {actual}", False)
-    return Violation(f"it is for {description} {wanted}, but the model has {actual}")
+        return Violation(f"it names no {property_}, but the model has {actual}", False)
+    return Violation(f"it is for {property_} {wanted}, but the model has {actual}")
 
 
 def _quantized(wanted: str, model: ModelProfile) -> Violation | None:
@@ -120,16 +120,16 @@ def _quantized(wanted: str, model: ModelProfile) -> Violation | None:
     return _equal("quantization", wanted, model.quantization, f"quantization: {wanted}")
 
 
-def _versioned(description: str, version: Version | None, actual: Version | None) -> Violation | None:
+def _versioned(property_: str, version: Version | None, actual: Version | None) -> Violation | None:
     if version is None:
-        return None if description == "framework" else Violation(f"its supportedModelFormats name no {description}", False)
+        return None if property_ == "framework" else Violation(f"its supportedModelFormats name no {property_}", False)
     if actual is None:
-        write = f"model{description.capitalize()}: {{name: {version.name}}}"
+        write = f"model{property_.capitalize()}: {{name: {version.name}}}"
         return Violation(
-            f"it is for {description} {version.name}, but the {description} of the model is not known", False, write
+            f"it is for {property_} {version.name}, but the {property_} of the model is not known", False, write
         )
     if version.name.lower() != actual.name.lower():
-        return Violation(f"it is for {description} {version.name}, but the model has {actual.name}")
+        return Violation(f"it is for {property_} {version.name}, but the model has {actual.name}")
     if (
         not version.version
         or not actual.version
@@ -139,10 +139,10 @@ def _versioned(description: str, version: Version | None, actual: Version | None
     required = f"{version.name} {versions.UNORDERED.get(version.operator or '', '')}{version.version}"
     if version.operator in versions.UNORDERED and not versions.are_comparable(version.version, actual.version):
         return Violation(
-            f"it is for {description} {required}, but the model has {actual.version}, which cannot be compared with this "
+            f"it is for {property_} {required}, but the model has {actual.version}, which cannot be compared with this "
             "version"
         )
-    return Violation(f"it is for {description} {required}, but the model has {actual.version}")
+    return Violation(f"it is for {property_} {required}, but the model has {actual.version}")
 
 
 def _size(runtime: Runtime, model: ModelProfile) -> tuple[Violation, ...]:

@@ -61,12 +61,13 @@ class Report:
     bounded: bool | None = None
     """Whether the existing revisions serve together as much as the rollout's bounds require; None if only one exists."""
     serves: bool = False
-    """Whether requests to the URL are answered now; see `serving.serves`."""
+    """Whether requests to the URL are answered now; see `serving.can_serve`."""
     clock: Mapping[str, Any] = field(default_factory=dict)
     """Time since when the new revision has made no progress, in the form of the status; empty if no progress is expected."""
     rejected: tuple[Mapping[str, Any], ...] = ()
     drift: Mapping[str, str | None] = field(default_factory=dict)
-    """For "runtime" and "model": how the stored version differs from the current object; see `resolve.inputs.Resolved`."""
+    """For "runtime" and "model": how the stored version differs from the current object; see
+    `resolve.inputs.ResolvedService`."""
     tokens: Mapping[str, str] = field(default_factory=dict)
     """Maps fields of the status to the value of a sync annotation that the operator has acted on."""
     pods: tuple[Pod, ...] = ()

@@ -46,7 +46,7 @@ def endpoint(inputs: Mapping[str, Any], component: str) -> str:
 @memoize_by_identity(1024)
 def of_router(inputs: Mapping[str, Any], config: Mapping[str, Any], written: Mapping[str, Any]) -> str:
     """Return the endpoint to which the router of a revision sends its spans, as HOST:PORT; "" if it sends none. `config` and
-    `written` are the router's current definitions in the runtime and in the service (`Resolved.router`).
+    `written` are the router's current definitions in the runtime and in the service (`ResolvedService.router`).
     """
     runtime = {**(inputs.get("runtime") or {}), **config}
     return endpoint({**inputs, "runtime": runtime, keys.ROUTER: written}, keys.ROUTER)

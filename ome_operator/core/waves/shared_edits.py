@@ -44,7 +44,7 @@ def shared_by(inputs: Mapping[str, Any], keeps: Iterable[str] = ()) -> tuple[Ref
 
 def pending_edits(target: str, before: Iterable[str], data: Mapping[str, Mapping[str, Any]]) -> dict[Ref, bool]:
     """Return the shared objects whose edits distinguish the target from an earlier revision, the runtime first. For each
-    object, return whether the edit is narrow (`Stand.narrow`).
+    object, return whether the edit is narrow (`EditStand.narrow`).
 
     `before` contains the earlier revisions that exist or were complete last. `data` contains the stored data of each
     revision. If an earlier revision is no longer stored, all objects of the target are returned. A reference to a different
@@ -110,8 +110,8 @@ def edit_states(
     """Return the state of a service with respect to each shared object.
 
     `now_at` contains the present epoch of each shared object, `waits` the result of `pending_edits`. `failed` is true if the
-    rollout of the service failed. `current` is true if the target was made from the present versions of the objects.
-    `lacks` is the time of `Stand.lacks`. `left_out` is true if the service cannot begin because of an edit of the service
+    rollout of the service failed. `current` is true if the target was made from the present versions of the objects. `lacks`
+    is the time of `EditStand.lacks`. `left_out` is true if the service cannot begin because of an edit of the service
     itself. Such a service is not part of the waves.
     """
     proven, conditions = (
