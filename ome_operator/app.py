@@ -40,8 +40,8 @@ logger = logging.getLogger(__name__)
 
 
 class Lease(NamedTuple):
-    """The Lease for which this process competes, and the thread in which all methods of its election except `leads` must be
-    called.
+    """The Lease for which this process competes, and the thread in which all methods of its election except `is_leader` must
+    be called.
     """
 
     thread: LeaseThread

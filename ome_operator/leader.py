@@ -97,7 +97,7 @@ class Leader:
 
     def record(self, reason: str) -> None:
         """Begin to write the reconciliations that the flight recorder has kept of all services to a file. The log states the
-        name of the file.
+        name of the file. `reason` is the reason for writing it.
         """
         self._manager.record(reason)
 

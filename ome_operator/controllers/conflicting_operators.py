@@ -51,7 +51,7 @@ class ConflictingOperators:
         metrics.ask("ome_rivals", lambda: {(namespace,): 1.0 for namespace in self.found})
 
     async def run(self) -> None:
-        """Check periodically."""
+        """Check for conflicting operators periodically, forever."""
         every = EVERY if self._scope.cluster_kinds else CLAIM_EVERY
         await repeat("the check for other operators", self.check, lambda: every)
 

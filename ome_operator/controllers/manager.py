@@ -293,7 +293,9 @@ class Manager:
             logger.warning("running reconciliations were cancelled")
 
     def record(self, reason: str) -> None:
-        """Begin to write all reconciliations that the flight recorder has kept to a file, whose name is logged."""
+        """Begin to write all reconciliations that the flight recorder has kept to a file, whose name is logged. `reason` is
+        the reason for writing the file.
+        """
         self._services.flight.write(reason)
 
     async def _pass(self, ref: Ref) -> None:

@@ -46,7 +46,7 @@ class RouterPages(Protocol):
     """Seconds after its last summary after which a router counts as silent in the metric `ome_routers`."""
 
     async def read_page(self, pod: Pod, page: str) -> tuple[int, bytes]:
-        """Return the HTTP status and the content of a page, such as `summary`. Raises Unusable if there is no usable
+        """Return the HTTP status and the content of a page, such as `summary`. Raises UnusableSummary if there is no usable
         response; the exception's text is "" if the reason has already been logged. Every other exception also means that
         this request failed.
         """
@@ -92,7 +92,7 @@ class DirectPages:
         await self._session.close()
 
     async def read_page(self, pod: Pod, page: str) -> tuple[int, bytes]:
-        """Return status and content of a page. Raises Unusable."""
+        """Return status and content of a page. Raises UnusableSummary."""
         url = f"http://{f'[{pod.ip}]' if ':' in pod.ip else pod.ip}:{self._port}/{page}"
         async with self._session.get(url, allow_redirects=False) as answer:
             data = await content(answer.content.iter_any(), PAGE)
@@ -123,8 +123,8 @@ class ProxiedPages:
         await self._pages.close()
 
     async def read_page(self, pod: Pod, page: str) -> tuple[int, bytes]:
-        """Return the HTTP status and the content of a page. Raises Unusable. If the operator has no right to read pages,
-        this is logged only once, because it concerns all routers.
+        """Return the HTTP status and the content of a page. Raises UnusableSummary. If the operator has no right to read
+        pages, this is logged only once, because it concerns all routers.
         """
         try:
             return 200, await self._pages.content(pod.namespace, pod.name, keys.REGISTRY_PORT, page)

@@ -216,8 +216,8 @@ class Telemetry:
         return after._replace(failures=0, trouble="", is_unsupported=False, unserved_at=unserved_at)
 
     def _count_bytes(self, pod: Pod, size: int) -> None:
-        """Record the size in bytes of a response that is about to be parsed. Raises Unusable if the responses of all routers
-        in the namespace are too long together.
+        """Record the size in bytes of a response that is about to be parsed. Raises UnusableSummary if the responses of all
+        routers in the namespace are too long together.
         """
         total = self._of_namespace[pod.namespace] - self._sizes.get(pod.uid, 0) + size
         if total > OF_NAMESPACE:

@@ -41,7 +41,7 @@ class Member(NamedTuple):
     since: datetime | None = None
     narrow: bool = False
     lacks: datetime | None = None
-    """Time since which the service's pods have waited for something that the edit does not concern (`Stand.lacks`), or
+    """Time since which the service's pods have waited for something that the edit does not concern (`EditStand.lacks`), or
     None."""
 
 

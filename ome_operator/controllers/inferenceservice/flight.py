@@ -67,9 +67,9 @@ class Flight:
         self._kept.forget(ref)
 
     def write(self, reason: str, only: Ref | None = None) -> "asyncio.Task[Path | None]":
-        """Begin to write a file with the recordings of the service `only`; None means all services. The task returns the
-        path of the file. If there is an error, or too many files wait to be written, this is logged and the task returns
-        None.
+        """Begin to write a file with the recordings of the service `only`; None means all services. `reason` is the reason
+        for writing the file. The task returns the path of the file. If there is an error, or too many files wait to be
+        written, this is logged and the task returns None.
         """
         refs = self._kept.services()[::-1] if only is None else (only,)
         kept = {ref: self._kept.passes_of(ref) for ref in refs} if len(self._writes) < WAITING else None

@@ -133,9 +133,9 @@ class ServiceMemory:
 
     refused: dict[Key, RefusedWrite] = field(default_factory=dict)
     dry_runs: dict[str, DryRun] = field(default_factory=dict)
-    """Revision and digest of what is checked -> the result of the dry run."""
+    """Key of a check (`Check.revision`) -> the result of the dry run."""
     unanswered: dict[str, UnansweredDryRun] = field(default_factory=dict)
-    """Revision and digest of what is checked -> the dry run of pods that has no result yet."""
+    """Key of a check (`Check.revision`) -> the attempts to check the pods, none of which has had a result."""
     capacity: dict[str, CapacityAnswer] = field(default_factory=dict)
     """Key of a capacity check -> its result."""
     second_copy: dict[str, str] = field(default_factory=dict)
@@ -218,11 +218,13 @@ class ServiceMemory:
         }
         return {key.partition(".")[0]: text for key, text in texts.items() if text}
 
-    def store_capacity(self, key: str, reason: str, now: float) -> None:
-        """Store the result of a capacity check, and discard older results of other groups or revisions."""
+    def store_capacity(self, key: str, why: str, now: float) -> None:
+        """Store the result of a capacity check, and discard older results of other groups or revisions. `why` is the reason
+        why capacity is missing; "" if capacity suffices.
+        """
         tries = self.capacity[key].tries + 1 if key in self.capacity else 0
-        lasts = min(CAPACITY_KEPT * 2.0 ** min(tries, 10), CAPACITY_KEPT_LONGEST) if reason else CAPACITY_KEPT
-        self.capacity = {key: CapacityAnswer(reason, tries, now + lasts)}
+        lasts = min(CAPACITY_KEPT * 2.0 ** min(tries, 10), CAPACITY_KEPT_LONGEST) if why else CAPACITY_KEPT
+        self.capacity = {key: CapacityAnswer(why, tries, now + lasts)}
 
     def next_check(self, now: float) -> float | None:
         """Return the seconds until the next stored refusal expires; None if there is none.
