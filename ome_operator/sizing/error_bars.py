@@ -105,8 +105,8 @@ def by_class() -> Mapping[str, Mapping[str, Bar]]:
 
 
 @cache
-def left_out(description: str, together: bool | None = None) -> Mapping[str, Bar]:
-    """Return the error bar of each figure over all rows, from the fits that left out the rows of some groups. `description`
+def left_out(grouping: str, together: bool | None = None) -> Mapping[str, Bar]:
+    """Return the error bar of each figure over all rows, from the fits that left out the rows of some groups. `grouping`
     is the kind of the groups: DEPLOYMENT, GPU, ENGINE or MODEL. `together` selects rows whose engines do both prefill and
     decode, or the others.
     """
@@ -114,7 +114,7 @@ def left_out(description: str, together: bool | None = None) -> Mapping[str, Bar
     return bars(
         each.ratios
         for each in held_out_predictions()
-        if each.left_out == description and together in (None, rows[each.id].together)
+        if each.left_out == grouping and together in (None, rows[each.id].together)
     )
 
 

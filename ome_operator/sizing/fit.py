@@ -87,31 +87,31 @@ def _normal(problem: Rows, at: Array, errors: Array, mean: Array, spread: Array)
     return matrix, -slope.T @ (bent * errors[present]) - strength * (at - mean)
 
 
-def left_out(row: Row, description: str) -> str:
-    """Return the group of a row, of the kind `description`: its deployment, its GPU, its engine or its model family."""
-    family = row.place.shape.facts.model_type or ""
-    return {DEPLOYMENT: row.group, GPU: row.place.gpu.name, ENGINE: row.place.engine, MODEL: family}[description]
-
-
-def parts(rows: Sequence[Row], description: str) -> list[set[str]]:
-    """Return the sets of groups that are left out together: FOLDS parts of all deployments, or single groups of the other
-    kinds.
+def left_out(row: Row, grouping: str) -> str:
+    """Return the group of a row, by the kind of grouping (`grouping`): its deployment, its GPU, its engine or its model
+    family.
     """
-    groups = list(dict.fromkeys(left_out(row, description) for row in rows))
-    return (
-        [set(groups[part::FOLDS]) for part in range(FOLDS)] if description == DEPLOYMENT else [{group} for group in groups]
-    )
+    family = row.place.shape.facts.model_type or ""
+    return {DEPLOYMENT: row.group, GPU: row.place.gpu.name, ENGINE: row.place.engine, MODEL: family}[grouping]
+
+
+def parts(rows: Sequence[Row], grouping: str) -> list[set[str]]:
+    """Return the sets of groups that are left out together: FOLDS parts of all deployments, or single groups of the other
+    kinds. `grouping` is DEPLOYMENT, GPU, ENGINE or MODEL.
+    """
+    groups = list(dict.fromkeys(left_out(row, grouping) for row in rows))
+    return [set(groups[part::FOLDS]) for part in range(FOLDS)] if grouping == DEPLOYMENT else [{group} for group in groups]
 
 
 def held_out(
-    rows: Sequence[Row], description: str, fitted: Callable[[Sequence[Row]], Mapping[str, float]] = fit_constants
+    rows: Sequence[Row], grouping: str, fitted: Callable[[Sequence[Row]], Mapping[str, float]] = fit_constants
 ) -> Iterator[tuple[Row, dict[str, float]]]:
     """Yield each row with the ratio predicted / measured of each of its figures. The predictions use constants that were
     fitted without the rows of its part (see `parts`). `fitted` is the function that fits constants to rows.
     """
-    for part in parts(rows, description):
-        test = [row for row in rows if left_out(row, description) in part]
-        constants = fitted([row for row in rows if left_out(row, description) not in part])
+    for part in parts(rows, grouping):
+        test = [row for row in rows if left_out(row, grouping) in part]
+        constants = fitted([row for row in rows if left_out(row, grouping) not in part])
         for row, ratios in zip(test, Rows(test).ratios(constants).tolist(), strict=True):
             yield row, {name: ratio for name, ratio in zip(FIGURES, ratios, strict=True) if not math.isnan(ratio)}
 

@@ -26,8 +26,8 @@ class Prediction:
     written: float | None
     """Predicted output tokens per second for each decode GPU."""
     regime: str = ""
-    """The dominant part of TTFT: `waits`, `queues` or `reads`, as SteadyState.regime defines them; empty if the row has
-    only prefill or only the steps of decode."""
+    """The dominant part of TTFT: `waits`, `queues` or `reads`, as SteadyState.dominant_part defines them; empty if the row
+    has only prefill or only the steps of decode."""
 
 
 def check_known(place: ServingStack, c: Constants) -> None:

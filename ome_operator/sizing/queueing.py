@@ -175,7 +175,9 @@ def slots_keys(place: ServingStack, worker: Worker) -> tuple[str, ...]:
 
 
 class _Loop(ABC):
-    """The common base of Pair and Together. All values of a steady state follow from the number of requests in decode."""
+    """The common base of Pair and UnifiedDeployment. All values of a steady state follow from the number of requests in
+    decode.
+    """
 
     most: float
     """Largest number of requests per second that prefill can compute."""

@@ -23,7 +23,7 @@ class Answer:
     id: str
     row_class: str
     regime: str
-    """The dominant part of TTFT: `waits`, `queues` or `reads`, as SteadyState.regime defines them."""
+    """The dominant part of TTFT: `waits`, `queues` or `reads`, as SteadyState.dominant_part defines them."""
     taught: bool
     """Whether this row is one of the rows on which the constants were fitted."""
     predicted: Mapping[str, float]

@@ -85,27 +85,27 @@ def tokens(text: str) -> float:
     return number
 
 
-def seconds(text: str, default: str, description: str) -> float:
+def seconds(text: str, default: str, option: str) -> float:
     """Return the number of seconds for a text such as 2, 2s or 500ms. A number without a unit is in the unit `default`.
-    `description` is the name of the option for messages.
+    `option` is the name of the option for messages.
     """
-    number = _amount(text, {"": _SECONDS[default], **_SECONDS}, f"a time for {description}")
+    number = _amount(text, {"": _SECONDS[default], **_SECONDS}, f"a time for {option}")
     if number <= 0:
-        raise PlanRefused(f"{description} is {text}: write a number above 0.")
+        raise PlanRefused(f"{option} is {text}: write a number above 0.")
     return number
 
 
-def _amount(text: str, units: Mapping[str, float], description: str) -> float:
+def _amount(text: str, units: Mapping[str, float], expected: str) -> float:
     found = _AMOUNT.fullmatch(text.strip())
     if found is None:
-        raise PlanRefused(f"{text!r} is not {description}: write a number such as 2000.")
+        raise PlanRefused(f"{text!r} is not {expected}: write a number such as 2000.")
     if found[2] not in units:
         known = ", ".join(unit for unit in units if unit)
         raise PlanRefused(f"{text!r} has the unknown unit {found[2]}: the units are {known}.")
     try:
         number = float(found[1].replace("_", "").replace(",", "")) * units[found[2]]
     except ValueError:
-        raise PlanRefused(f"{text!r} is not {description}: write a number such as 2000.") from None
+        raise PlanRefused(f"{text!r} is not {expected}: write a number such as 2000.") from None
     if not math.isfinite(number):
-        raise PlanRefused(f"{text!r} is not {description}: it is too large.")
+        raise PlanRefused(f"{text!r} is not {expected}: it is too large.")
     return number

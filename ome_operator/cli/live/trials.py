@@ -55,7 +55,7 @@ async def of_files(
 
 async def of_service(client: Client, namespace: str, name: str, roles: Collection[str], within: int) -> Trial:
     """Return a trial for one more group of each role of a service. Raises KubeError, NotFound for the name of the service,
-    and Unanswered if its pods could not start.
+    and QuestionUnanswered if its pods could not start.
     """
     body = await read_service_object(client, namespace, name)
     kept = await list_all(client, sorted(SURVIVES), namespace, selector(name))
@@ -83,7 +83,7 @@ async def _read(client: Client, namespaces: Collection[str], given: Sequence[Man
 
 
 def _outcome(resource: Resource, cluster: ClusterCache) -> TargetOutcome:
-    """Return the objects that the operator would create for a service. Raises Unanswered if they cannot be computed, if the
+    """Return the objects that the operator would create for a service. Raises QuestionUnanswered if they cannot be computed, if the
     operator would refuse them, or if they contain no pods.
     """
     which, service = resource.ref, resource.parsed
@@ -107,7 +107,7 @@ async def _trial(
     roles: Collection[str],
     within: int,
 ) -> Trial:
-    """Return the check pods of a service. Raises Unanswered if the service has none of the roles `roles`, or if no node can
+    """Return the check pods of a service. Raises QuestionUnanswered if the service has none of the roles `roles`, or if no node can
     hold the pods, or if an object is missing that they need.
     """
     which = resource.ref
