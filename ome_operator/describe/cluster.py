@@ -134,7 +134,7 @@ def _moving(row: NodeRow, moves: Iterable[MoveView]) -> NodeRow:
 
 
 def _of_use(place: str) -> str:
-    """Return the place of a move (`MoveView.place`) in the form of `Use.group`, in which all routers of a node are one
+    """Return the place of a move (`MoveView.place`) in the form of `NodeUse.group`, in which all routers of a node are one
     group.
     """
     return keys.ROUTER if place.startswith(f"{keys.ROUTER} ") else place

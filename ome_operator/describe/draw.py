@@ -106,14 +106,15 @@ def _groups(below: Drawn, groups: Sequence[GroupView], every: bool) -> None:
     _ranks(below.add(text), [rank for rank in ranks if len(groups) == 1], every, "rank")
 
 
-def _ranks(below: Drawn, ranks: Sequence[Rank], every: bool, description: str) -> None:
-    """Add lines for ranks below a group. If `every` is true, each rank has a line; otherwise only ranks that are not
-    ready, have restarted or are draining have lines, and ranks in the same state share a line.
+def _ranks(below: Drawn, ranks: Sequence[Rank], every: bool, noun: str) -> None:
+    """Add lines for ranks below a group. `noun` is what the lines call a rank: "rank", or "pod" for a router. If `every` is
+    true, each rank has a line; otherwise only ranks that are not ready, have restarted or are draining have lines, and ranks
+    in the same state share a line.
     """
     if every:
         width = max((len(str(rank.rank)) for rank in ranks), default=0)
         for rank in ranks:
-            name = f"{description} {rank.rank:>{width}}  {rank.pod or '-'}" + (f" on {rank.node}" if rank.node else "")
+            name = f"{noun} {rank.rank:>{width}}  {rank.pod or '-'}" + (f" on {rank.node}" if rank.node else "")
             below.add(Text.assemble(_mark(rank.ready), f" {name}", _how([rank])))
         return
     alike: dict[tuple[str, str, int, bool], list[Rank]] = {}
@@ -121,7 +122,7 @@ def _ranks(below: Drawn, ranks: Sequence[Rank], every: bool, description: str) -
         if not rank.ready or rank.restarts or rank.draining:
             alike.setdefault((rank.reason, rank.message, rank.restarts, rank.draining), []).append(rank)
     for found in alike.values():
-        name = f"{description}{'s' if len(found) > 1 else ''} {numbers(item.rank for item in found)}"
+        name = f"{noun}{'s' if len(found) > 1 else ''} {numbers(item.rank for item in found)}"
         below.add(Text.assemble(_mark(found[0].ready), f" {name}", _how(found)))
 
 

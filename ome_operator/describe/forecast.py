@@ -109,7 +109,9 @@ def _sentence(
 
 
 def _stays(before: TargetOutcome, after: TargetOutcome, held: str) -> str:
-    """Return the beginning of a sentence about an edit after which the same revision runs as before."""
+    """Return the beginning of a sentence about an edit after which the same revision runs as before. `held` is as
+    for `forecast`.
+    """
     if after.refused:
         return (
             f"the operator would refuse this edit, so nothing rolls out and revision {after.revision} stays: {after.refused}"

@@ -92,8 +92,8 @@ def rank(trial: Trial, place: RankKey, body: Mapping[str, Any] | None) -> RankCh
 
 
 def report(ranks: Iterable[RankCheck], seconds: float) -> PreflightReport:
-    """Combine the checks of all ranks into a report. `seconds` is the duration of the checks. The finding that a rank is
-    absent is left out if the check of this rank has no result.
+    """Combine the checks of all ranks into a report. `seconds` is the duration of the checks. If the check of a rank
+    has no result, the report lists the rank as not checked, and leaves out the finding of other ranks that it is absent.
     """
     groups: dict[tuple[str, str, int], dict[int, RankCheck]] = {}
     for each in ranks:
@@ -177,7 +177,7 @@ _OCCUPIED = ("Insufficient ", "free ports", "anti-affinity")
 
 
 def in_place(service: str, namespace: str, stored: bool) -> str:
-    """Return what a user can do if pods of the service occupy the nodes, so that the check cannot run now: an annotation
+    """Return what a user can do if the check cannot run now, because pods of the service occupy the nodes. An annotation
     lets the check run on these nodes before each engine starts. `stored` states whether the service exists on the cluster.
     """
     mode = f"{keys.PREFLIGHT}: Warn"

@@ -107,8 +107,8 @@ def _limits(body: Mapping[str, Any], scales: Mapping[str, Child], written: Colle
 
 
 def own_why(scaling_view: ScalingView) -> str:
-    """Return the explanation of the size of the service (`found.why`); "" if the explanation of the hold (`found.meaning`)
-    is the same sentence.
+    """Return the explanation of the size of the service (`scaling_view.why`); "" if the explanation of the hold
+    (`scaling_view.meaning`) is the same sentence.
     """
     return "" if scaling_view.why == scaling_view.meaning else scaling_view.why
 

@@ -83,11 +83,11 @@ def sort_top_rows(rows: Iterable[TopRow], column: str) -> list[TopRow]:
     return sorted(by_name, key=lambda row: -math.inf if (found := value(row)) is None else found, reverse=True)
 
 
-def lines(rows: Sequence[TopRow], description: str) -> Iterator[str]:
-    """Yield the lines of the table, with aligned columns and the titles first. `description` is services, groups or
+def lines(rows: Sequence[TopRow], subject: str) -> Iterator[str]:
+    """Yield the lines of the table, with aligned columns and the titles first. `subject` is services, groups or
     nodes.
     """
-    heads = HEADS[description]
+    heads = HEADS[subject]
     titles = [*heads, *(column.title for column in COLUMNS.values())]
     cells = [
         [*(getattr(row, field) for field in heads.values()), *(column.text(row) for column in COLUMNS.values())]
