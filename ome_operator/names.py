@@ -137,12 +137,12 @@ def trial(run: str) -> str:
     return f"ome-preflight-{run}"
 
 
-def image_pull(service: str, revision: str, description: str = "") -> str:
-    """Return the name of the Job that pulls an image of a revision onto a node. `description` is a digest of the image and
+def image_pull(service: str, revision: str, suffix: str = "") -> str:
+    """Return the name of the Job that pulls an image of a revision onto a node. `suffix` is a digest of the image and
     the node; without it, the result is the prefix of the names of all these Jobs. The Job's pods append a dash and five
     characters.
     """
-    return f"{shorten_with_digest(service, 33)}-pull-{revision}-{description}"
+    return f"{shorten_with_digest(service, 33)}-pull-{revision}-{suffix}"
 
 
 def benchmark(name: str) -> str:

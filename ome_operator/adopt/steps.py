@@ -42,7 +42,9 @@ class StepReporter:
         self._report(f"LEFT   {description}")
 
     async def change(self, description: str, write: Callable[[], Awaitable[Any]]) -> bool:
-        """Perform a write, or report that it would be performed in a dry run. Return whether the change is done."""
+        """Perform a write, or report in a dry run that it would be performed. `description` is the write in words. Return
+        whether the change is done.
+        """
         if self._dry_run:
             self._report(f"would  {description}")
             return False

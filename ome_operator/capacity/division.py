@@ -9,7 +9,7 @@ from ome_operator.capacity.shape import ParallelShape
 
 
 class Division(Enum):
-    """A rule of divisibility. An Uneven names the rule that a size violates."""
+    """A rule of divisibility. An UnevenDivision names the rule that a size violates."""
 
     SIZES = auto()
     """A size is 0 or less."""

@@ -122,7 +122,9 @@ class Election:
         logger.info("leading as %s", self._settings.identity)
 
     async def hold_lease(self) -> None:
-        """Renew the Lease without end. Raises Lost if another operator holds it, or if it could not be renewed in time."""
+        """Renew the Lease without end. Raises LeadershipLost if another operator holds it, or if it could not be renewed in
+        time.
+        """
         pause = self._settings.duration / 3
         while True:
             await asyncio.sleep(pause)

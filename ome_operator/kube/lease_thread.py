@@ -18,7 +18,7 @@ PATIENCE = 5.0
 
 
 class LeaseThread:
-    """A thread with an event loop for the election. All methods of the election except `leads` have to be called in that
+    """A thread with an event loop for the election. All methods of the election except `is_leader` have to be called in that
     loop.
     """
 
@@ -34,8 +34,8 @@ class LeaseThread:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     async def hold_lease(self, election: Election, grace: float) -> None:
-        """Renew the Lease without end. Raises Lost when this process has not led for `grace` seconds, even if the thread
-        has died or hangs.
+        """Renew the Lease without end. Raises LeadershipLost when this process has not led for `grace` seconds, even if the
+        thread has died or hangs.
         """
         holding = asyncio.ensure_future(self.run(election.hold_lease()))
         late = 0.0

@@ -83,7 +83,9 @@ def _object(value: Manifest, type_: str, path: tuple[str, ...], location: str) -
 
 
 def _entries(value: Any, field: tuple[str, str], path: tuple[str, ...], location: str) -> Iterator[RefusedValue]:
-    """Yield the scalars that a field does not accept. Its value is a scalar, a list of scalars, or a map of labels."""
+    """Yield the scalars that a field does not accept. The value of the field is a scalar, a list of scalars, or a map of
+    labels. `path` and `location` are the path of the field, for findings and as text.
+    """
     if field in FORBIDDEN:
         yield RefusedValue(path, f"{location} is given", FORBIDDEN[field])
     elif field in LABELS and isinstance(value, Mapping):
@@ -130,7 +132,7 @@ def _missing(value: Manifest, type_: str) -> Iterator[tuple[str, str]]:
 
 
 def _value(value: Any, form: str, path: tuple[str, ...], location: str) -> Iterator[RefusedValue]:
-    """Yield what is wrong with a value that must have the form `form`, one of those in `pod_fields.forms`."""
+    """Yield what is wrong with a value that must have the form `form`, one of those in `pod_fields.field_forms`."""
     if form.startswith("[]") and isinstance(value, list):
         for number, entry in enumerate(value):
             yield from _value(entry, form[2:], path, f"{location}[{number}]")

@@ -35,7 +35,7 @@ _LONGEST = 60
 
 def correction(value: Any, form: str) -> str:
     """Return what to write instead of a value that does not have the form `form`; "" if it has this form. `form` is one of
-    those in `pod_fields.forms`.
+    those in `pod_fields.field_forms`.
     """
     kind = "list" if form.startswith("[]") else "map" if form[:1].isupper() or form.startswith("{}") else form
     fine, remedy = _FORMS[kind]

@@ -28,15 +28,15 @@ class ProcessLife:
         """Record that the process enters the state `state`. `ready` is true if the process is ready in that state."""
         self.state, self.ready = state, ready
 
-    def record_failure(self, description: str, error: BaseException | None, *, expected: bool = False) -> None:
-        """Record and log that the part `description` of the process has ended although it must run as long as the process.
+    def record_failure(self, part: str, error: BaseException | None, *, expected: bool = False) -> None:
+        """Record and log that a part of the process (`part`) has ended, although it must run as long as the process.
         `error` is the error that ended this part, if any. No traceback is logged if `expected` is true. Only the first call
         has an effect.
         """
         if self.dead:
             return
         because = f" ({error.__cause__})" if error is not None and error.__cause__ is not None else ""
-        self.dead = f"{description}: {error or 'ended'}{because}"
+        self.dead = f"{part}: {error or 'ended'}{because}"
         known = expected or isinstance(error, self._expected)
         logger.critical("stopping: %s", self.dead, exc_info=None if known else error)
 

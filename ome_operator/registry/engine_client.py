@@ -85,7 +85,7 @@ class EngineClient:
 
     async def text(self, url: str, most: int, within: aiohttp.ClientTimeout = TIMEOUT) -> str | None:
         """Return the text of a page; "" if the server has no such page, and None if it does not answer, or answers with
-        another error or a longer text.
+        another error or with more than `most` bytes.
         """
         try:
             async with self._request("GET", url, within) as answer:

@@ -101,7 +101,7 @@ class Settings:
     # --- watching ---------------------------------------------------------------------------------------------------
     audit_interval: float = 600.0
     """Seconds between two comparisons of the UIDs of each kind with a list from the API server. The comparison does not
-    depend on watch events. It also runs soon after each relist, which can lose deletions permanently (decisions 1)."""
+    depend on watch events. It also runs soon after each relist, because a relist can lose deletions (decisions 1)."""
     audit_debounce: float = 1.0
     """Seconds between a relist and the comparison of UIDs, so that several relists cause a single comparison."""
     watch_server_timeout: int = 600

@@ -75,13 +75,13 @@ class OperatorController:
 
 
 class FixedController:
-    """A controller whose size never changes."""
+    """A controller that always wants the same numbers of groups."""
 
     def __init__(self, size: Size) -> None:
         self._size = size
 
     def __call__(self, now: float, samples: Sequence[DemandSample], fleet: Fleet) -> Size:
-        """Return the size."""
+        """Return the wanted size, which is always the same."""
         return self._size
 
 

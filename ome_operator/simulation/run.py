@@ -1,4 +1,4 @@
-"""The simulator: discrete events of a service whose prefill and decode groups run on different GPUs."""
+"""Simulates the requests of a service whose prefill and decode groups run on different GPUs, as discrete events."""
 
 import heapq
 from collections import deque

@@ -211,10 +211,10 @@ class Coverage:
 
     # --- kopf -------------------------------------------------------------------------------------------------------
 
-    def event(self, group: str, plural: str, description: str | None, body: Body) -> None:
-        """Deliver an event of kopf. `description` is the type of the event; None for an object of a list."""
+    def event(self, group: str, plural: str, type_: str | None, body: Body) -> None:
+        """Deliver an event of kopf. `type_` is the type of the event; None for an object of a list."""
         namespace = str((body.get("metadata") or {}).get("namespace") or "")
-        self._parts[namespace if namespace in self._parts else ""].kopf.event(group, plural, description, body)
+        self._parts[namespace if namespace in self._parts else ""].kopf.event(group, plural, type_, body)
 
     def trace(self) -> aiohttp.TraceConfig:
         """Return a trace of the requests that kopf sends in a session."""
