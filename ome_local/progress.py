@@ -26,7 +26,7 @@ def print_progress(line: str) -> None:
 
 @contextmanager
 def step(description: str, *, quiet_below: float = 1.0) -> Iterator[list[str]]:
-    """Show `what…`, the elapsed time, and the words that the `with` block adds to the yielded list.
+    """Show the description, the elapsed time, and the words that the `with` block adds to the yielded list.
 
     Steps that take less than `quiet_below` seconds are not shown.
     """

@@ -104,9 +104,10 @@ def wait_ready(at: Layout, cluster_file: ClusterFile, name: str = "apiserver") -
 
 
 def wait_until_served(
-    at: Layout, name: str, served: Callable[[], bool], description: str, within_s: float = READY_WITHIN_S
+    at: Layout, name: str, served: Callable[[], bool], action: str, within_s: float = READY_WITHIN_S
 ) -> None:
-    """Poll until `served` returns True. Raises UserError with the end of the process's log if the process ends, or if
+    """Poll until `served` returns True. `action` is what the program has to do, worded for the message "NAME did not …".
+    Raises UserError with the end of the process's log if the process ends, or if
     `within_s` seconds have passed.
     """
     until = time.monotonic() + within_s
@@ -119,5 +120,5 @@ def wait_until_served(
         if processes.find_process(at, name) is None:
             raise UserError(f"{name} ended instead of starting. {processes.end_of_log(at, name)}")
         if time.monotonic() > until:
-            raise UserError(f"{name} did not {description} within {within_s:.0f} s. {processes.end_of_log(at, name)}")
+            raise UserError(f"{name} did not {action} within {within_s:.0f} s. {processes.end_of_log(at, name)}")
         cancel.pause(0.03)

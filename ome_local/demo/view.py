@@ -84,10 +84,10 @@ def _current(service: Mapping[str, Any], condition: Mapping[str, Any]) -> bool:
     return bool(generation is None or condition.get("observedGeneration", generation) == generation)
 
 
-def _line(description: str, condition: Mapping[str, Any] | None, name: str) -> ViewLine:
+def _line(part: str, condition: Mapping[str, Any] | None, name: str) -> ViewLine:
     if condition is None or condition.get("status") == "Unknown":
-        return ViewLine(WORKING, description, name)
+        return ViewLine(WORKING, part, name)
     if condition.get("status") == "True":
-        return ViewLine(DONE, description, name)
+        return ViewLine(DONE, part, name)
     message = condition.get("message") or condition.get("reason") or ""
-    return ViewLine(WORKING, description, name, message.removeprefix(f"{description} {name}").removeprefix(": "))
+    return ViewLine(WORKING, part, name, message.removeprefix(f"{part} {name}").removeprefix(": "))
