@@ -179,7 +179,9 @@ class _Fleet(Client):
     # --- the loop ---------------------------------------------------------------------------------------------------
 
     async def wave(self, what: str, work: Callable[[], Any]) -> Wave:
-        """Deliver the events of a wave and run the passes that follow, as `work` does. Return the cost of both."""
+        """Run `work`, which delivers the events of a wave and runs the passes that follow. Return its cost under the name
+        `what`.
+        """
         watch = self.watch
         watch.longest, began = Longest(), watch.now()
         await work()

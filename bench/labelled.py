@@ -49,7 +49,7 @@ async def measure(nodes: int, models: int, services: int, lanes: int) -> Labelle
 
 
 async def _wave(at: Bed, process: Operator, description: str, changes: list[Change], lanes: int) -> Labels:
-    """Apply a wave of changes, and wait until the operator has processed it."""
+    """Apply a wave of changes, and wait until the operator has processed it. `description` names the wave in results."""
     if not await at.wait_until_settled():
         raise Late(f"labels {description}: the operator did not settle before")
     before, began = process.usage().cpu_s, time.monotonic()

@@ -37,7 +37,7 @@ NODES, STEP_S, EVENTS_A_STEP = 20, 0.05, 12
 """Number of nodes; the interval at which pods and workloads change, and how many change at a time. A ramp of 100 services on
 a real control plane delivers 100 to 250 events per second."""
 QUIET_STEPS = 20
-"""Number of steps without an event after which everything is done, if all services are Ready."""
+"""Number of consecutive steps without a request or an event that end the measurement, once all services are Ready."""
 LIMIT_S, LIMIT_PER_SERVICE_S = 60.0, 10.0
 """Seconds after which the measurement fails: a fixed part, and a part for each service. The pods of all services start
 interleaved, so that all services become Ready near the end. A service takes less than a second on an idle machine."""
@@ -123,7 +123,7 @@ class ApiServer(Client):
             return _soon(Answer(encoded({"metadata": {"resourceVersion": "1"}, "items": items})))
 
     def tell(self, kind: str, what: str, body: Manifest) -> None:
-        """Deliver an event."""
+        """Deliver an event of the type `what`, such as ADDED."""
         self.events[kind] += 1
         if kind in self.lines:
             self.lines[kind].put_nowait(encoded({"type": what, "object": body}) + b"\n")

@@ -27,7 +27,7 @@ PYTHONDONTWRITEBYTECODE, every run would compile them."""
 
 
 def measure(repeat: int) -> Linted:
-    """Return the median of several runs, each in its own process, and of reconciliations of every service with and without
+    """Return the median of `repeat` runs, each in its own process, and of reconciliations of every service with and without
     the rules.
     """
     seconds = []

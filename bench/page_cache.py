@@ -30,7 +30,9 @@ _CALL = "import sys; from pathlib import Path; from bench.page_cache import {0};
 
 
 def measure(size: int, pull_s: float, repeat: int) -> list[Paged]:
-    """Return the results of all sides, for weights of `size` bytes and an image pull of `pull_s` seconds."""
+    """Measure each side `repeat` times, for weights of `size` bytes and an image pull of `pull_s` seconds. Return all
+    results.
+    """
     with tempfile.TemporaryDirectory(prefix="ome-bench-") as folder:
         weights = Path(folder) / "weights"
         _write(weights, size)

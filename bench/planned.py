@@ -13,7 +13,7 @@ WORDS = ("plan", "--model", "Kimi-K2-Instruct", "--hardware", "h200", "--nodes",
 
 
 def measure(repeat: int) -> Planned:
-    """Return the median of several runs, each in its own process."""
+    """Return the median of `repeat` runs, each in its own process."""
     seconds = []
     for _ in range(repeat):
         began = time.monotonic()

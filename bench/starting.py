@@ -22,7 +22,7 @@ WITHIN_S = 900.0
 
 async def measure(nodes: int, models: int, services: int, lanes: int, repeat: int) -> Started:
     """Prepare a fleet with all models on all nodes and all services Ready. Then start the operator and a bare client
-    alternately, each without any cached state.
+    alternately, each `repeat` times and without any cached state. `lanes` is the number of concurrent writes.
     """
     shape = SHAPE.times(services)
     async with bed(shape) as at:

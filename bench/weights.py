@@ -68,7 +68,7 @@ print(time.monotonic() - began)
 
 
 def measure(repeat: int) -> tuple[list[Fetched], SharedDownload]:
-    """Return the results of both parts: downloads by each side, and downloads by several nodes at the same time."""
+    """Return the results of both parts: `repeat` downloads by each side, and one by several nodes at the same time."""
     with tempfile.TemporaryDirectory(prefix="ome-bench-") as folder:
         found = [item for count in COUNTS for item in _counts(Path(folder), count, repeat)]
         return found, asyncio.run(_shared(Path(folder)))
