@@ -39,7 +39,7 @@ MB = 1024 * 1024
 
 
 class Given:
-    """A source with a single file in memory, which waits before the first byte while `held` is set."""
+    """A source with a single file in memory, which sends no byte until `go` is set."""
 
     def __init__(self, data: bytes, unpack: bool = False) -> None:
         self.data, self.asked, self.go = data, asyncio.Event(), asyncio.Event()
@@ -153,8 +153,8 @@ class Unpacking:
         monkeypatch.setattr(download, "POLL_SECONDS", 0.01)
 
     def __call__(self, archive: Path, into: Path, room: int, over: TurnCheck) -> list[VerifiedFile]:
-        """Run in place of `unpack`, in its thread. Raise TurnOver once `over` returns True, and else Refused after half a
-        second.
+        """Run in place of `unpack`, in its thread. Raise TurnExpired once `over` returns True, and else RequestRefused after
+        half a second.
         """
         self.begun, until = True, time.monotonic() + 0.5
         try:

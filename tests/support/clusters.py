@@ -18,18 +18,18 @@ differences."""
 _NAME = re.compile(r"test-[a-z]+-(\d+)")
 
 
-def name(description: str) -> str:
-    """Return the unique name of a cluster of this session."""
-    return f"test-{description}-{os.getpid()}"
+def name(purpose: str) -> str:
+    """Return the unique name of a cluster of this session. `purpose` is a word in the name."""
+    return f"test-{purpose}-{os.getpid()}"
 
 
 @contextmanager
-def fresh(description: str, nodes: int = 16, **besides: bool) -> Iterator[Cluster]:
+def fresh(purpose: str, nodes: int = 16, **besides: bool) -> Iterator[Cluster]:
     """Run a cluster of nodes with 8 H200 GPUs, an audit log and higher request limits of the controllers, and with the
     programs `besides`, such as kueue=True.
     """
     sweep()
-    named = name(description)
+    named = name(purpose)
     try:
         yield Cluster.up(named, nodes=nodes, accelerator="h200", audit=True, fast=True, **besides)
     finally:

@@ -15,7 +15,7 @@ PODS = "/api/v1/namespaces/default/pods"
 
 
 def eventually(description: str, seen: Callable[[], bool], within_s: float = 30.0) -> None:
-    """Poll until `seen` returns True; fail after the time limit."""
+    """Poll until `seen` returns True. Fail after `within_s` seconds with a message that contains `description`."""
     until = time.monotonic() + within_s
     while not seen():
         assert time.monotonic() < until, f"not within {within_s} s: {description}"

@@ -137,7 +137,8 @@ class Fleet(Scheduler):
                 assert len(mine) <= count + 1, f"more than one replacement of {role}: {mine}"
 
     def until(self, what: str, done: Any, passes: int = 400, whole: bool = False) -> int:
-        """Run reconciliations until a condition is true, and return how many were needed. If `whole` is true, check after
+        """Run reconciliations until `done` returns True, and return how many were needed. `what` describes the condition in
+        messages. If `whole` is true, check after
         each reconciliation that every role serves with all of its groups.
         """
         for count in range(passes):

@@ -126,7 +126,7 @@ def uses(pattern: str, without: str = "$^") -> dict[str, list[str]]:
 
 def test_times_are_read_in_one_place() -> None:
     """Only the listed modules call `datetime.fromisoformat`, which accepts times that raise OverflowError when they are
-    converted. All other code uses `quantity.instant`.
+    converted. All other code uses `quantity.parse_instant`.
     """
     found = uses(r"\bfromisoformat\(")
     assert found.keys() == {"quantity.py", "cli/kubeconfig.py"}, found  # kubeconfig: a time that the API server has made
@@ -134,7 +134,7 @@ def test_times_are_read_in_one_place() -> None:
 
 def test_digits_are_tested_with_isascii() -> None:
     """No code of the operator checks a number with `str.isdigit` and its like, except at the allowed places. These methods
-    accept ² and texts of more than 4,300 digits, for which `int` raises ValueError; `quantity.whole` accepts neither.
+    accept ² and texts of more than 4,300 digits, for which `int` raises ValueError; `quantity.whole_number` accepts neither.
     """
     found = uses(r"\.is(digit|decimal|numeric)\(", r"\.isascii\(\)")
     assert found.keys() <= ALLOWED.keys(), found

@@ -44,7 +44,7 @@ VALUES = st.recursive(
 
 
 def pruned(value: Any, levels: int) -> Any:
-    """Return what `json_limits.pruned` has to return for this value and number of levels, computed recursively."""
+    """Return the value without what `shallow` has to leave out below this number of levels, computed recursively."""
     if not isinstance(value, dict | list):
         return value
     if not levels:

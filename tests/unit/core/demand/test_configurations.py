@@ -240,8 +240,8 @@ def test_former_measurements_prove_no_unreachable_target() -> None:
 
 
 def test_every_measured_speed_belongs_to_a_role() -> None:
-    """Each field of `Learned` is listed as a property of the requests, of the starts, or of the speed of a role, so that a
-    new field is not forgotten.
+    """Each field of `LearnedProperties` is listed as a property of the requests, of the starts, or of the speed of a role,
+    so that a new field is not forgotten.
     """
     assert {name for names in SPEED.values() for name in names} == {*LearnedProperties._fields} - {
         "request", "starts", "configurations",

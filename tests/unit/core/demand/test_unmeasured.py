@@ -29,7 +29,7 @@ MANY = {PREFILL: GroupBounds(1, 1000), DECODE: GroupBounds(1, 1000)}
 
 
 def unknown(prefill: int = 2, decode: int = 1, **known: Any) -> ScalingState:
-    """Return the state of a service of this size. Of its speed, only the fields of Learned in `known` are known."""
+    """Return the state of a service of this size. Only the measured properties in `known` are known."""
     return state(prefill, decode)._replace(learned=LearnedProperties(starts=(100.0,), **known))
 
 
