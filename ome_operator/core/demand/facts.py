@@ -316,7 +316,7 @@ class ScalingState(NamedTuple):
     """Times, in seconds since the epoch, from which on fewer prefill groups and fewer decode groups have been enough. A role
     that needs all of its groups has None instead."""
     changes: tuple[float, ...] = ()
-    """Times of the changes within the last hour."""
+    """Times of the changes of the size within the last hour, in seconds since the epoch."""
     last: tuple[SizeDecision, ...] = ()
     """The last decisions that changed the size, or that began or ended a reason in `decide.LASTING`; at most ten, the newest
     last."""

@@ -15,7 +15,7 @@ FEW = 20
 
 
 class LeaderQueue(NamedTuple):
-    """The state of a prefill leader that is kept from one sample to the next."""
+    """The state of a prefill leader that is kept from one sample to the next. Times are in seconds since the epoch."""
 
     at: float
     waiting: int

@@ -224,7 +224,7 @@ class UnusedWeights(NamedTuple):
     paths: tuple[str, ...] = ()
     """Paths of models that were symbolic links to the directory."""
     offer: str = ""
-    """Time since when the agent has offered to remove the directory; "" if the agent keeps the directory."""
+    """Time, in RFC 3339, since when the agent has offered to remove the directory; "" if the agent keeps the directory."""
 
 
 class NodeRecord(NamedTuple):

@@ -65,7 +65,7 @@ class LeaderSilence(NamedTuple):
     at: float
     """Time when the last probe ended, in seconds since the epoch, by the clock of this process."""
     since: float
-    """Time when the first of the failed probes began."""
+    """Time when the first of the failed probes began, by the same clock."""
 
 
 class LeaderStart(NamedTuple):
@@ -106,7 +106,7 @@ class LeaderReport(NamedTuple):
 
 
 class RouterReport(NamedTuple):
-    """The summary of one router's registry."""
+    """The summary of one router's registry. Times are in seconds since the epoch, by the clock of this process."""
 
     at: float
     """Time when the summary was received."""

@@ -5,7 +5,7 @@ from ome_operator.core.reasons.record import Kstatus, ReasonRecord, State
 
 
 class BenchmarkReasons:
-    """States of a BenchmarkJob."""
+    """Reasons in the conditions of a BenchmarkJob."""
 
     SERVICE_NOT_FOUND = ReasonRecord(
         "ServiceNotFound", of=(COMPLETE,), kstatus=Kstatus.IN_PROGRESS, state=State.WAITING,

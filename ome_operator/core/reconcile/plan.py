@@ -113,7 +113,7 @@ class PodFingerprint(NamedTuple):
 
 
 def fingerprint(pod: Pod) -> PodFingerprint:
-    """Return the fingerprint of a pod."""
+    """Return the part of the state of a pod on which the decision to recycle its group depends."""
     return PodFingerprint(pod.uid, pod.restarts, pod.deleting, pod.rank == 0 and pod.ready)
 
 
