@@ -33,7 +33,7 @@ WAIT_S = 60.0
 
 
 class BenchmarkJobReconciler(StatusReconciler):
-    """Reconciles BenchmarkJobs."""
+    """Creates the Jobs of BenchmarkJobs, and writes the statuses of BenchmarkJobs."""
 
     def __init__(
         self,

@@ -76,7 +76,7 @@ SILENT = RouterReport(float("-inf"), 0, 0.0, None, None, {})
 
 @dataclass
 class _DemandMemory:
-    """The state of a service that is kept between two decisions."""
+    """The state of a service that is kept between two decisions. Times are in seconds since the epoch."""
 
     state: ScalingState
     days: tuple[DaySums, ...]
@@ -91,7 +91,7 @@ class _DemandMemory:
     broken: str = ""
     """The unexpected error of the last decision."""
     zero_decided_at: float = float("-inf")
-    """Time of the last decision if it was that no groups are needed, according to the schedule; otherwise minus infinity."""
+    """Time of the last decision if it said that the schedule needs no groups; otherwise minus infinity."""
     reserved: Mapping[str, int] = field(default_factory=dict)
     """Role -> number of existing groups at the last decision, if free nodes were reserved for more groups; otherwise {}."""
 

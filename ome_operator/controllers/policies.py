@@ -112,7 +112,7 @@ class Policies:
         return {(state,): counts[state] for state in (BINDS, ABSENT, UNKNOWN)} if self.found else {}
 
     async def run(self) -> None:
-        """Check periodically until cancelled."""
+        """Test the policies periodically, until the task is cancelled."""
         await repeat("the check of admission policies", self.check_policies, self._pause)
 
     def _pause(self) -> float:

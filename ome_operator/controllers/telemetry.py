@@ -81,8 +81,8 @@ class _Known(NamedTuple):
     silent_after: float = STALE
     """Seconds after the time of the report after which the router counts as silent."""
     unserved_at: float | None = None
-    """Time of a request that no engine could serve. The time is replaced only by the time of a request at least
-    `arrivals.APART` s later."""
+    """Time of a request that no engine could serve, in seconds since the epoch. The time is replaced only by the time of a
+    request at least `arrivals.APART` s later."""
 
 
 class Telemetry:
