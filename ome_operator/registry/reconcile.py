@@ -35,19 +35,19 @@ class _Readiness(NamedTuple):
     """Whether every rank runs. Then only the leader's own readiness can keep the group from serving requests. If such a
     leader does not respond, the leader is the cause, and not another rank."""
     silent: bool = False
-    """Whether the leader gets no requests because it does not respond (`silence`), or because its transfers fail
-    (`pairs`)."""
+    """Whether the leader gets no requests because it does not respond (module `silence`), or because its transfers
+    fail (module `pairs`)."""
 
 
 class LeaderSigns(NamedTuple):
     """What the registry has observed of leaders. Each leader is identified by the UID of its pod."""
 
     silent: Container[str] = frozenset()
-    """Leaders that no longer respond (`silence`)."""
+    """Leaders that no longer respond (module `silence`)."""
     blamed: Container[str] = frozenset()
-    """Leaders that get no requests because transfers to or from them fail (`pairs`)."""
+    """Leaders that get no requests because transfers to or from them fail (module `pairs`)."""
     healthy: Mapping[str, float] = MappingProxyType({})
-    """UID of a leader that is starting -> time since which its engine reports that it is healthy (`starting`)."""
+    """UID of a leader that is starting -> time since which its engine reports that it is healthy (module `starting`)."""
 
 
 NO_SIGNS = LeaderSigns()
