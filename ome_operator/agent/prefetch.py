@@ -110,7 +110,7 @@ class Prefetcher:
         return outcome
 
     async def close(self) -> None:
-        """Stop reading."""
+        """Stop reading files into the page cache, and discard the directories that are still to be read."""
         self._queue = []
         self._stop.set()
         if self._task is not None:

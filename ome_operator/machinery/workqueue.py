@@ -90,7 +90,7 @@ class WorkQueue(Generic[K]):
         return delay
 
     def reset_backoff(self, key: K) -> None:
-        """Reset the backoff of a key."""
+        """Let the delay after the next failure of a key be that after a first failure."""
         self._failures.pop(key, None)
 
     def forget(self, key: K) -> None:

@@ -30,7 +30,7 @@ class Decision(NamedTuple):
 
 
 def decision(plan: Plan) -> Decision:
-    """Return the decision of a plan."""
+    """Return the parts of a plan that a recording stores."""
     events = tuple(f"{event.type} {event.reason}: {event.message}" for event in plan.events)
     return Decision(tuple(_steps(plan)), plan.status, events, plan.requeue_after, plan.nodes)
 

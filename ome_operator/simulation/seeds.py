@@ -57,7 +57,7 @@ def seed_outcome(name: str, seed: int) -> SeedOutcome:
 
 
 def line(seed_outcome: SeedOutcome) -> str:
-    """Return the line of a seed."""
+    """Return the results of a seed as a line of text."""
     ratios = ", ".join(f"{ratio:.3f}" for ratio in seed_outcome.ratios)
     gone = f", backlog gone after {seed_outcome.backlog:.0f} s" if seed_outcome.backlog else ""
     return (

@@ -31,7 +31,7 @@ class Aim(NamedTuple):
 
 
 def aims() -> Iterator[Aim]:
-    """Yield all aims."""
+    """Yield the aims for the accuracy of the planner, each with the accuracy that was measured."""
     rows = {row.id: row for row in shipped()}
     ratios = {each.id: each.ratios for each in held_out_predictions() if each.left_out == DEPLOYMENT and each.ratios}
     one, apart = ({name for name in ratios if rows[name].together is together} for together in (True, False))

@@ -44,7 +44,7 @@ def published_stack() -> ServingStack:
 
 
 def published_figures(c: Constants) -> Iterator[Figure]:
-    """Yield all published figures."""
+    """Yield the figures of publications, each with its computation by the planner with the constants `c`."""
     here = published_stack()
     yield from _sizes(here)
     yield from _sums()

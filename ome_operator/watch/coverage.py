@@ -166,7 +166,7 @@ class Coverage:
         """Set when all objects of every watchable namespace have been delivered."""
 
     async def run(self) -> None:
-        """Watch without end."""
+        """Watch all namespaces, or the configured namespaces and the cluster-wide kinds, forever."""
         try:
             async with self._group:
                 self._running = True

@@ -82,7 +82,7 @@ class Informer:
         self._unread_at: dict[str, float] = {}
 
     async def run(self) -> None:
-        """Watch without end."""
+        """List and watch all kinds, forever."""
         try:
             async with asyncio.TaskGroup() as group:
                 for watched in self._kinds:

@@ -68,7 +68,7 @@ class _Followed:
     """The state of one log that is being followed."""
 
     last: str = ""
-    """Time of the last line that was shown."""
+    """Time of the last line that was shown, as the kubelet wrote it; "" before the first line."""
     task: asyncio.Task[None] | None = None
 
 
