@@ -40,7 +40,7 @@ def keep(at: Layout, namespace: str, account: str, life_s: int = LIFE_S) -> Path
 
 
 def token_file(at: Layout, request: dict[str, object]) -> Path:
-    """Return the path of the token of this request."""
+    """Return the path of the file that contains the ServiceAccount token of this request."""
     return at.tokens / f"{request['namespace']}.{request['account']}.token"
 
 
