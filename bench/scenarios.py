@@ -47,7 +47,7 @@ class Scenario:
 
     @property
     def title(self) -> str:
-        """Description for the report."""
+        """The number and the shape of the services in words, for the report."""
         shape = f"{self.groups} pods and a router" if self.router else f"one group of {self.group_size} nodes"
         if self.decoders:
             shape = f"{self.groups} + {self.decoders} groups of {self.group_size} nodes and a router"
