@@ -253,7 +253,7 @@ def strangers(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
 
 
 def at_once(*ways: Disturb) -> Disturb:
-    """Combine several disturbances."""
+    """Return a disturbance that causes all of `ways` at the same time."""
 
     @contextmanager
     def disturb(number: int, life: ScenarioRun) -> Iterator[Poke]:

@@ -148,7 +148,7 @@ class FairnessCluster:
         return self._decided[1]
 
     def _pass(self, gang: Gang) -> None:
-        """Reconcile a service."""
+        """Reconcile the service of a gang."""
         mine, now = self.book.standing_of(gang.ref, self.now.timestamp()), self.now.timestamp()
         waiting = [one for ref, one in self._waiting if ref != gang.ref and one.standing <= mine]
         tries = gang.record is not None and gang.record.trying

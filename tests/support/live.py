@@ -86,13 +86,13 @@ class LivePod:
     grace: int
     ready: bool = False
     since: str = ""
-    """Time at which the pod became ready; "" if a test made it ready."""
+    """Time at which the pod became ready, in RFC 3339; "" if a test made it ready."""
     deleting: bool = False
     left: int = 0
     template: str = ""
     draining: str = ""
     created: str = ""
-    """Time at which the pod was created; "" if a test made it."""
+    """Time at which the pod was created, in RFC 3339; "" if a test made it."""
     notes: dict[str, str] = field(default_factory=dict)
     """Annotations that were written while the pod was running."""
     node: str = ""

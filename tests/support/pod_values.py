@@ -238,7 +238,7 @@ class Case(NamedTuple):
 
 
 def cases() -> Iterator[Case]:
-    """Yield all cases."""
+    """Yield pods, each with whether an API server refuses it."""
     yield Case("the smallest pod", pod(), False)
     yield from _forms()
     answers = refused_values()

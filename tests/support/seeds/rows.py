@@ -68,7 +68,7 @@ def sections() -> Iterator[Section]:
 
 
 def rows() -> list[Row]:
-    """Return all rows."""
+    """Return the rows of all sections."""
     return [row for section in sections() for row in section.rows]
 
 
