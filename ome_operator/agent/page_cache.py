@@ -56,8 +56,8 @@ def open_for_reading(path: Path) -> Iterator[int]:
 
 def block(rate: float) -> int:
     """Return the size of a block: the number of bytes after which a reader checks whether it should go on. `rate` is the
-    limit in bytes per second; 0 means no limit. The kernel reads two blocks ahead without regard to the rate, so two blocks
-    together have at most `rate` bytes, but each has at least one chunk.
+    limit in bytes per second; 0 means no limit. The kernel reads two blocks ahead without regard to the rate, so a block has
+    at most half of `rate` bytes, rounded down to whole chunks, but at least one chunk.
     """
     return BLOCK if rate <= 0 else min(BLOCK, max(CHUNK, int(rate / 2) // CHUNK * CHUNK))
 
