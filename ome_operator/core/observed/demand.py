@@ -22,7 +22,7 @@ class LeaderQueue(NamedTuple):
     busy_since: float
     """Time since which the leader has been busy without interruption."""
     queue_since: float
-    """Time since which requests waited at each reading."""
+    """Time of the reading since which every reading found requests in the queue."""
 
 
 def sample(
