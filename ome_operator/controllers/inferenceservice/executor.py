@@ -45,7 +45,7 @@ AT_ONCE = 8
 service may have 2,000 StatefulSets, and without this limit all requests of other services would wait behind them (10 s at
 212 applies a second)."""
 FEW = 16
-"""Maximum number of requests of one plan that all run at the same time, because they end within a tenth of a second. With a
+"""A plan with at most this number of requests runs all of them at the same time; they end within a tenth of a second. With a
 lower limit, the requests of several new services would alternate. The pods of each service would then start at more
 different times, each of which causes a pass (docs/decisions.md, 44, has the measurement)."""
 LATER = "Service"
