@@ -12,7 +12,7 @@ from ome_local.tinymodel import PLACE
 
 PODS, SERVICES = "10.240.0.0/16", "10.192.0.0/16"
 """Address ranges of pods and of Services. No real node of this package uses these ranges (`realnode/spec.py:Network`),
-because a machine can have routes to both."""
+because a machine can have routes to a kind cluster and to a real node at the same time."""
 _KUBEADM = "kubeadm.k8s.io"
 _GRACE = "node-monitor-grace-period"
 _KINDS_OWN = {"name": "enable-hostpath-provisioner", "value": "true"}
