@@ -83,8 +83,8 @@ async def _read(client: Client, namespaces: Collection[str], given: Sequence[Man
 
 
 def _outcome(resource: Resource, cluster: ClusterCache) -> TargetOutcome:
-    """Return the objects that the operator would create for a service. Raises QuestionUnanswered if they cannot be computed, if the
-    operator would refuse them, or if they contain no pods.
+    """Return the objects that the operator would create for a service. Raises QuestionUnanswered if they cannot be computed,
+    if the operator would refuse them, or if they contain no pods.
     """
     which, service = resource.ref, resource.parsed
     if not isinstance(service, InferenceService):
@@ -107,8 +107,8 @@ async def _trial(
     roles: Collection[str],
     within: int,
 ) -> Trial:
-    """Return the check pods of a service. Raises QuestionUnanswered if the service has none of the roles `roles`, or if no node can
-    hold the pods, or if an object is missing that they need.
+    """Return the check pods of a service. Raises QuestionUnanswered if the service has none of the roles `roles`, if no
+    node can hold the pods, or if an object is missing that they need.
     """
     which = resource.ref
     wanted = {name: number for name, number in groups.items() if not roles or name in roles}
