@@ -3,7 +3,7 @@
 import shlex
 import sys
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,12 +11,14 @@ import typer
 from typer.core import TyperCommand
 
 from ome_operator.api import AcceleratorClass, Model
+from ome_operator.cli.declared import Readers, read_values, with_flags
 from ome_operator.cli.file_errors import why_unreadable
 from ome_operator.cli.output import print_error
 from ome_operator.cookbook.library import Library, engines, library
 from ome_operator.cookbook.library import engine as known_engine
 from ome_operator.cookbook.request import STRATEGIES, RecipeRefused, RecipeRequest
 from ome_operator.errors import UserError
+from ome_operator.settings.option import Declared, build_settings_object, options
 from ome_operator.util.checkout import shipped_folder
 from ome_operator.util.kubeyaml import documents
 
@@ -25,14 +27,21 @@ YAML = "yaml"
 OWN = "own"
 """Value that stands for a parser option without a value."""
 PARSERS = ("--reasoning-parser", "--tool-call-parser")
-MOST_NODES, MOST_GPUS, MOST_TOKENS = 10_000, 128, 1_000_000_000
-"""Upper limits of numbers in options. They exceed any real cluster, and are low enough for code that loops over each
-item."""
-MOST_BATCH = 4096
-_Nodes = typer.Option(min=1, max=MOST_NODES, help="With --strategy pd: number of nodes of this role.")
-_Groups = typer.Option(
-    min=1, max=MOST_NODES, help="With --strategy pd: number of groups into which the nodes of this role are divided."
-)
+
+
+def _with_engines(declared: Declared) -> Declared:
+    """Return the option with the names of the known engines in its help."""
+    text = declared.option.help.replace("{engines}", ", ".join(engines()))
+    return replace(declared, option=replace(declared.option, help=text))
+
+
+def _parser(text: str) -> bool | str:
+    """Return the parser in the form of RecipeRequest, from the value of its option."""
+    return text == OWN or text
+
+
+_OPTIONS = tuple(map(_with_engines, options(RecipeRequest)))
+_READERS: Readers = {"reasoning_parser": _parser, "tool_call_parser": _parser}
 
 
 class _BareParsers(TyperCommand):
@@ -55,6 +64,7 @@ def _valued(args: list[str]) -> Iterator[str]:
     epilog="Examples: ome generate --hardware h200 --model Kimi-K2-Instruct; "
     "ome generate --hardware h200 --model Kimi-K2-Instruct --nodes 16 --strategy pd -o kimi/",
 )
+@with_flags(_OPTIONS)
 def generate(
     hardware: Annotated[str | None, typer.Option(help="Hardware platform: h200, b200, …")] = None,
     model: Annotated[
@@ -75,86 +85,7 @@ def generate(
             ),
         ),
     ] = None,
-    strategy: Annotated[str, typer.Option(help=f"Deployment strategy: {', '.join(STRATEGIES)}.")] = "tp",
-    reasoning_parser: Annotated[
-        str | None,
-        typer.Option(help="Parser that separates reasoning from the answer. Without a value, it is the model's own parser."),
-    ] = None,
-    tool_call_parser: Annotated[
-        str | None,
-        typer.Option(help="Parser for structured tool calls. Without a value, it is the model's own parser."),
-    ] = None,
-    nodes: Annotated[
-        int | None,
-        typer.Option(min=1, max=MOST_NODES, help="Number of nodes that you have; by default the smallest number that fits."),
-    ] = None,
-    prefill_nodes: Annotated[int | None, _Nodes] = None,
-    decode_nodes: Annotated[int | None, _Nodes] = None,
-    prefill_groups: Annotated[int, _Groups] = 1,
-    decode_groups: Annotated[int, _Groups] = 1,
-    decode_batch: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=MOST_BATCH,
-            help="Concurrent requests per decode rank, with --strategy pd; by default the published value.",
-        ),
-    ] = None,
-    prefix_cache: Annotated[
-        bool,
-        typer.Option(
-            "--prefix-cache",
-            help=(
-                "With --strategy pd: let prefill cache prompts for later requests with the same prefix, as agents send them."
-            ),
-        ),
-    ] = False,
-    gpus_per_node: Annotated[int, typer.Option(min=1, max=MOST_GPUS, help="Number of GPUs per node.")] = 8,
-    context_length: Annotated[
-        int | None, typer.Option(min=1, max=MOST_TOKENS, help="Longest request in tokens; a smaller value saves memory.")
-    ] = None,
-    kv_cache_dtype: Annotated[
-        str | None, typer.Option(help="Data type of the KV cache; fp8_e4m3 halves its memory.")
-    ] = None,
-    tp: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=MOST_NODES,
-            help="Tensor parallel size: GPUs per replica or pipeline stage; with --strategy pd, GPUs that share attention.",
-        ),
-    ] = None,
-    pp: Annotated[int | None, typer.Option(min=1, max=MOST_NODES, help="Pipeline parallel size: number of stages.")] = None,
-    dp: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=MOST_NODES,
-            help="Data parallel size: ranks of DP attention, or complete replicas without DP attention.",
-        ),
-    ] = None,
-    ep: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=MOST_NODES, help="Expert parallel size: groups of GPUs among which complete experts are divided."
-        ),
-    ] = None,
-    engine: Annotated[str, typer.Option(help=f"Inference engine: {', '.join(engines())}.")] = "sglang",
-    version: Annotated[
-        str | None, typer.Option("--engine-version", help="Version of the engine; by default the newest known version.")
-    ] = None,
-    model_type: Annotated[
-        str | None, typer.Option(help="Model type for engines that lack the model's own type, such as deepseek_v3.")
-    ] = None,
-    host_network: Annotated[
-        bool, typer.Option("--host-network", help="Run pods in the network of their node, for fabrics that require it.")
-    ] = False,
-    model_path: Annotated[
-        str | None, typer.Option(help="Model path in the command; by default the model's repository.")
-    ] = None,
-    host: Annotated[str | None, typer.Option(help="Value of --host in the command.")] = None,
-    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Value of --port in the command.")] = None,
-    name: Annotated[str | None, typer.Option(help="Name of the service and of its namespace.")] = None,
+    *,
     explain: Annotated[bool, typer.Option("--explain", help="Explain the purpose of each flag.")] = False,
     output: Annotated[
         str | None,
@@ -163,47 +94,44 @@ def generate(
     force: Annotated[
         bool, typer.Option("--force", help="With -o: overwrite existing files even if their content differs.")
     ] = False,
+    **given: Any,
 ) -> None:
     """Print the launch command and the YAML for a model on your hardware. On a terminal, the command asks for the
     hardware and the model if neither is given.
     """
-    given = {key: value for key, value in locals().items() if key in {item.name for item in fields(RecipeRequest)}}
-    _check_values({**given, "engine_version": version, "output": output, "from": source})
-    for option in ("reasoning_parser", "tool_call_parser"):
-        given[option] = True if given[option] == OWN else given[option] or False
+    _check_values({"hardware": hardware, "model": model, **given, "output": output, "from": source})
+    values = {("hardware",): hardware or "", ("model",): model or "", **read_values(_OPTIONS, given, _READERS)}
+    request: RecipeRequest = build_settings_object(RecipeRequest, values)
     try:
         if hardware is None and model is None and source is None and sys.stdin.isatty() and sys.stderr.isatty():
-            given |= _asked(given)
+            request = _asked(request)
         known = bookshelf()
         if source is not None:
-            known, given = _own(source, given, known)
-        for option in ("hardware", "model"):
-            if not given[option]:
-                raise typer.BadParameter("pass --hardware, and --model or --from", param_hint=f"--{option}")
-        _answer(RecipeRequest(**given), known, explain, output, force)
+            known, request = _own(source, request, known)
+        for option, value in (("--hardware", request.hardware), ("--model", request.model)):
+            if not value:
+                raise typer.BadParameter("pass --hardware, and --model or --from", param_hint=option)
+        _answer(request, known, explain, output, force)
     except RecipeRefused as error:
         raise UserError(str(error)) from error
 
 
-def _own(source: str, given: dict[str, Any], known: Library) -> tuple[Library, dict[str, Any]]:
-    """Return the library and the options for the model that `--from` names. If the library has a recipe for this
+def _own(source: str, request: RecipeRequest, known: Library) -> tuple[Library, RecipeRequest]:
+    """Return the library and the request for the model that `--from` names. If the library has a recipe for this
     repository, the recipe is used; otherwise the model is added to the library.
     """
     from ome_operator.cli.generate_from import own_model
     from ome_operator.cookbook.own_model import largest_tp, with_own_model
 
-    if given["model"]:
+    if request.model:
         raise typer.BadParameter("--from names the model, so --model is not needed", param_hint="--model")
     if (recipe := known.models.get(source.lower().rpartition("/")[2])) and recipe.repository == source.removeprefix("hf://"):
-        return known, given | {"model": recipe.name}
+        return known, replace(request, model=recipe.name)
     own = own_model(source)
     library = with_own_model(known, own)
     (served,) = library.models.values()
-    tp = given["tp"] or (largest_tp(served, given["gpus_per_node"]) if given["strategy"] == "tp" else None)
-    return library, given | {
-        "model": own.title,
-        "tp": tp if tp != given["gpus_per_node"] else given["tp"],
-    }
+    tp = request.tp or (largest_tp(served, request.gpus_per_node) if request.strategy == "tp" else None)
+    return library, replace(request, model=own.title, tp=tp if tp != request.gpus_per_node else request.tp)
 
 
 def _check_values(given: dict[str, Any]) -> None:
@@ -214,7 +142,7 @@ def _check_values(given: dict[str, Any]) -> None:
         message = f"there is no format {wanted}: write yaml, or the name of a folder, such as ./{wanted}"
         raise typer.BadParameter(message, param_hint="--output")
     for name, value in given.items():
-        if isinstance(value, str) and not value.strip() and name != "version":
+        if isinstance(value, str) and not value.strip():
             message = "the value is empty: give a value, or leave out the option"
             raise typer.BadParameter(message, param_hint=f"--{name.replace('_', '-')}")
 
@@ -314,16 +242,16 @@ def _write(folder: Path, files: dict[str, str]) -> None:
     )
 
 
-def _asked(given: dict[str, Any]) -> dict[str, Any]:
+def _asked(request: RecipeRequest) -> RecipeRequest:
     """Let the user choose the hardware, the model and other options with the arrow keys. Print the equivalent command,
-    and return the chosen options.
+    and return the request with the chosen options.
     """
     from ome_operator.cli.menu import Item, choose
     from ome_operator.cookbook.layout import plan
 
     known = bookshelf()
     hardware = choose("Hardware platform", [Item(key, item.title) for key, item in known.hardware.items()])
-    chosen = known_engine(given["engine"], given["version"])
+    chosen = known_engine(request.engine, request.version)
     readable = [item.name for item in known.models.values() if item.format == chosen.format]
     model = choose("Model name", [Item(item, item) for item in readable])
     served = known.model(model)
@@ -331,7 +259,7 @@ def _asked(given: dict[str, Any]) -> dict[str, Any]:
 
     def why_not(strategy: str) -> str:
         try:
-            plan(RecipeRequest(**given | out | {"strategy": strategy}), known)
+            plan(replace(request, **out | {"strategy": strategy}), known)
         except RecipeRefused as error:
             return str(error)
         return ""
@@ -346,4 +274,4 @@ def _asked(given: dict[str, Any]) -> dict[str, Any]:
             out[option] = choose(title, [Item("yes", f"Enabled ({parser})"), Item("", "Disabled")]) == "yes"
     words = [f"--{key.replace('_', '-')}" + ("" if value is True else f" {value}") for key, value in out.items() if value]
     typer.secho(f"\nome generate {' '.join(words)}\n", err=True, bold=True)
-    return out
+    return replace(request, **out)

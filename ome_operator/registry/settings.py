@@ -21,8 +21,7 @@ class SidecarSettings:
     selector: Annotated[
         str,
         Option(
-            flag="--selector",
-            help="Label selector of the pods that the router may use, in the syntax of the API server.",
+            flag="--selector", help="Label selector of the pods that the router may use, in the syntax of the API server."
         ),
     ]
     """It selects the pods of the router's slice (one revision of the service)."""
@@ -46,8 +45,7 @@ class SidecarSettings:
         str, Option(flag="--router-metrics", help="Address of the router's metrics; empty: they are not read.")
     ] = f"http://127.0.0.1:{keys.ROUTER_METRICS_PORT}/metrics"
     server: Annotated[
-        str,
-        Option(flag="--server", help="Address of the API server; by default that of the cluster this pod runs in."),
+        str, Option(flag="--server", help="Address of the API server; by default that of the cluster this pod runs in.")
     ] = ""
     account: Annotated[Path, Option(flag="--account", help="Folder with the files token and ca.crt.")] = SERVICE_ACCOUNT
     """It contains the token of the pod's ServiceAccount."""
@@ -58,8 +56,7 @@ class SidecarSettings:
     answer_port: Annotated[
         int,
         Option(
-            flag="--answer-port",
-            help="Port on which requests are answered with 503 while no engine runs; 0: a free port.",
+            flag="--answer-port", help="Port on which requests are answered with 503 while no engine runs; 0: a free port."
         ),
     ] = keys.ANSWER_PORT
     log_format: Annotated[str, Option(flag="--log-format", help="Format of the log: console or json.")] = "json"

@@ -63,7 +63,7 @@ class Option:
     repeats: str = "May be repeated."
     """Sentence with which the help of the flag ends if the option is a list."""
     computed: bool = False
-    """Whether the operator computes the value if the option is not set. `help` then describes how."""
+    """Whether the program chooses the value if the option is not set, so that the help shows no default, but how."""
 
 
 @dataclass(frozen=True)
