@@ -58,10 +58,11 @@ def kimi() -> tuple[InferenceService, Deps]:
     return offline.service(body), offline.dependencies(documents, HOLDS, 16)
 
 
-def steady_state(service: InferenceService, deps: Deps) -> tuple[InferenceService, Observed]:
-    """Return the service, and what is observed once everything exists and is ready, so that `sync` has nothing to do."""
-    plan = sync(service, deps, Observed(), NOW)
-    made = offline.manifests(plan)
+def steady_state(service: InferenceService, deps: Deps, first: Plan | None = None) -> tuple[InferenceService, Observed]:
+    """Return the service, and what is observed once everything exists and is ready, so that `sync` has nothing to do.
+    `first` is the plan of the first pass, if there was one.
+    """
+    made = offline.manifests(first or sync(service, deps, Observed(), NOW))
     children = {}
     for number, manifest in enumerate(made, start=1):
         child = from_api.child(manifest["kind"], as_stored(manifest, number))

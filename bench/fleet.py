@@ -251,7 +251,7 @@ class _Fleet(Client):
             self._said[ref] = await status_writer.write(self, self.handler, found, plan.status) or ("", "")
         if ref not in self._observed:
             with self.watch.besides():
-                self._observed[ref] = steady_state(found.parsed, self.cluster.deps())[1]
+                self._observed[ref] = steady_state(found.parsed, self.cluster.deps(), plan)[1]
 
     # --- the sink -----------------------------------------------------------------------------------------------------
 
@@ -266,7 +266,14 @@ class Answer:
     status = 200
 
     def __init__(self, page: bytes = b"", lines: "asyncio.Queue[bytes] | None" = None) -> None:
-        self._page, self._queue, self.content = page, lines, self
+        self._page, self._queue = page, lines
+
+    @property
+    def content(self) -> "Answer":
+        """Return this object, which is also the stream of its body. An attribute would be a reference cycle, which keeps
+        the page in memory: objects that exist at the start are never collected (`freeze_existing`).
+        """
+        return self
 
     async def __aenter__(self) -> "Answer":
         return self
@@ -301,14 +308,18 @@ async def _answer(answer: Answer) -> Answer:
 
 
 def _pages(bodies: Iterator[Manifest]) -> Iterator[bytes]:
-    """Yield the pages of a list. Each is created on demand, because an operator never holds all of them."""
+    """Yield the pages of a list. Each is created on demand and not kept, because an operator never holds all of them."""
     ahead = list(itertools.islice(bodies, 1))
     while True:
         items = [*ahead, *itertools.islice(bodies, PAGE - len(ahead))]
         ahead = list(itertools.islice(bodies, 1))
-        page = encoded({"metadata": {"resourceVersion": "1", **({"continue": "more"} if ahead else {})}, "items": items})
-        del items
-        yield page
+        yield _page(items, more=bool(ahead))
+
+
+def _page(items: list[Manifest], *, more: bool) -> bytes:
+    page = encoded({"metadata": {"resourceVersion": "1", **({"continue": "more"} if more else {})}, "items": items})
+    items.clear()
+    return page
 
 
 def _chunks(lines: Iterable[bytes]) -> Iterator[bytes]:
