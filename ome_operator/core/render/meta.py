@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from ome_operator import keys, names
 from ome_operator.core.observed.objects import Manifest, Pod
+from ome_operator.util.memoize import memoize_by_identity
 
 
 class Owner(NamedTuple):
@@ -40,17 +41,25 @@ def address(owner: Owner, component: str, revision: str, group: int) -> str:
 
 
 def manifest(owner: Owner, api_version: str, kind: str, name: str, labels: Mapping[str, str], body: Manifest) -> Manifest:
-    """Return an object in the service's namespace whose controlling owner is the service."""
-    reference = {
-        "apiVersion": keys.API_VERSION,
-        "kind": "InferenceService",
-        "name": owner.name,
-        "uid": owner.uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
-    metadata = {"name": name, "namespace": owner.namespace, "labels": dict(labels), "ownerReferences": [reference]}
+    """Return an object in the service's namespace whose controlling owner is the service. The objects of a service share the
+    list of owner references.
+    """
+    metadata = {"name": name, "namespace": owner.namespace, "labels": dict(labels), "ownerReferences": _references(owner)}
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **body}
+
+
+@memoize_by_identity(1024)
+def _references(owner: Owner) -> list[Manifest]:
+    return [
+        {
+            "apiVersion": keys.API_VERSION,
+            "kind": "InferenceService",
+            "name": owner.name,
+            "uid": owner.uid,
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+    ]
 
 
 def slice_mark(pod: Pod) -> str:

@@ -201,24 +201,23 @@ def _stamp(
     excluded: Exclusion,
 ) -> Manifest:
     """Return the StatefulSet of a group. `together` is the name of the group's Kueue pod group and the number of its pods,
-    or () without a pod group. `excluded` contains the nodes on which the pods of the group are not placed.
+    or () without a pod group. `excluded` contains the nodes on which the pods of the group are not placed. Equal labels are
+    the same object, because there may be 20,000 StatefulSets.
     """
     mark = {keys.GROUP_INDEX: str(group)}
     spec, inner = template["spec"], template["spec"]["template"]
-    metadata = {**inner["metadata"], "labels": {**inner["metadata"]["labels"], **mark}}
+    found = meta.manifest(owner, "apps/v1", "StatefulSet", name, {**template["metadata"]["labels"], **mark}, {})
+    labels = found["metadata"]["labels"]
+    selected, marked = ({**each, **mark} for each in (spec["selector"]["matchLabels"], inner["metadata"]["labels"]))
+    selected, marked = (labels if each == labels else each for each in (selected, marked))
+    metadata = {**inner["metadata"], "labels": marked}
     if together:
         metadata = pod_groups.with_pod_group(metadata, *together)
     pods = {**inner, "metadata": metadata}
     if excluded:
         pods["spec"] = exclude_nodes(inner["spec"], excluded)
-    stamped = {
-        **spec,
-        "selector": {**spec["selector"], "matchLabels": {**spec["selector"]["matchLabels"], **mark}},
-        "template": pods,
-        "replicas": replicas,
-    }
-    labels = {**template["metadata"]["labels"], **mark}
-    found = meta.manifest(owner, "apps/v1", "StatefulSet", name, labels, {"spec": stamped})
+    selector = {**spec["selector"], "matchLabels": selected}
+    found["spec"] = {**spec, "selector": selector, "template": pods, "replicas": replicas}
     if excluded:
         found["metadata"]["annotations"] = {keys.EXCLUDED_NODES: ",".join(excluded)}
     return found
