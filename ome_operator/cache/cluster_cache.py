@@ -25,7 +25,7 @@ from ome_operator.cache.facts import (
 from ome_operator.cache.indices import Index
 from ome_operator.cache.mounts import MountIndex
 from ome_operator.cache.occupancy import Occupancy
-from ome_operator.cache.owned_fields import OwnedFields
+from ome_operator.cache.owned_fields import OwnedFields, with_sent_data
 from ome_operator.cache.resources import (
     BENCHMARK,
     CATALOG,
@@ -131,15 +131,16 @@ class ClusterCache:
         self._owned.forget(uid)
         return FactChange(old, None, True, self._requoted(self.quota.remove_member(uid)) if kind == BASE_MODEL else ())
 
-    def store_written(self, kind: str, body: Manifest) -> FactChange | None:
+    def store_written(self, kind: str, body: Manifest, sent: Manifest | None = None) -> FactChange | None:
         """Store the server's answer to a write or a live read of the operator, so that later reconciliations see the new
-        state before the watch delivers it. Return the change, or None for kinds whose answers are not stored.
+        state before the watch delivers it. `sent` is the manifest of a child object that was applied. Return the change, or
+        None for kinds whose answers are not stored.
         """
         if kind in ("Node", RECORD) or kind not in self._stores:
             return None
         store, uid = self._stores[kind], from_api.uid(body)
         old = store.get(uid)
-        new = self._fact(kind, body, old)
+        new = self._fact(kind, body, old) if sent is None else with_sent_data(self._fact(kind, body, old), sent)
         newer = store.store_written(new)
         if not newer and old is None:
             self._owned.forget(uid)  # the object is gone by now

@@ -145,7 +145,7 @@ class Executor:
             return
         if applied is None:
             return
-        child = self._handler.handle_written(key[0], applied.body)
+        child = self._handler.handle_written(key[0], applied.body, apply.manifest)
         execution.result.has_written |= bool(apply.uid)
         execution.result.created |= not apply.uid
         execution.record_applied(key, applied, child if isinstance(child, Child) else None, new=not apply.uid)

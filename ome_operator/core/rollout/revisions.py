@@ -140,7 +140,7 @@ def manifest(owner: meta.Owner, revision: str, number: int, data: Mapping[str, A
     """
     name = names.revision_object(owner.name, revision)
     labels = meta.labels(owner.name, revision=revision)
-    body = {"revision": number, "data": dict(data)}
+    body = {"revision": number, "data": data}
     return meta.manifest(owner, "apps/v1", "ControllerRevision", name, labels, body)
 
 
