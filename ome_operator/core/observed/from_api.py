@@ -7,6 +7,7 @@ because the API server has validated them.
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from sys import intern
 from typing import Any
 
 from ome_operator import keys, quantity
@@ -65,12 +66,12 @@ def child(kind: str, body: Body, owned: str | None = None) -> Child:
         content = route.content(body)
     return Child(
         kind=kind,
-        namespace=metadata.get("namespace") or "",
+        namespace=_shared(metadata, "namespace"),
         name=metadata.get("name") or "",
         uid=metadata.get("uid") or "",
         version=version(body),
-        owner=(controller(metadata) or {}).get("uid") or "",
-        labels={key: labels[key] for key in _LABELS if key in labels},
+        owner=_shared(controller(metadata) or {}, "uid"),
+        labels={key: intern(str(labels[key])) for key in _LABELS if key in labels},
         hash=_annotation(metadata.get("annotations") or {}, keys.HASH),
         owned=managed_fields.owned_digest(body) if owned is None else owned,
         deleting=bool(metadata.get("deletionTimestamp")),
@@ -82,6 +83,11 @@ def child(kind: str, body: Body, owned: str | None = None) -> Child:
         woken=_woken(metadata) if kind == "RoleScale" else 0,
         excluded=exclusion((metadata.get("annotations") or {}).get(keys.EXCLUDED_NODES)) if kind == "StatefulSet" else (),
     )
+
+
+def _shared(texts: Body, key: str) -> str:
+    """Return a text that many objects contain; "" if `texts` lacks it. Equal texts are the same object."""
+    return intern(str(texts.get(key) or ""))
 
 
 def _annotation(notes: Body, key: str) -> str:
@@ -111,7 +117,7 @@ def pod(body: Body) -> Pod:
     """Return the compact representation of a pod that has the operator's label."""
     metadata, status = body.get("metadata") or {}, body.get("status") or {}
     labels, notes = metadata.get("labels") or {}, metadata.get("annotations") or {}
-    component = labels.get(keys.COMPONENT) or ""
+    component = _shared(labels, keys.COMPONENT)
     group, rank = _place(labels, component)
     owner = controller(metadata) or {}
     conditions = {condition.get("type"): condition for condition in status.get("conditions") or ()}
@@ -122,13 +128,13 @@ def pod(body: Body) -> Pod:
     boxes = (body.get("spec") or {}).get("containers") or ()
     main = _main(boxes, status)
     return Pod(
-        namespace=metadata.get("namespace") or "",
+        namespace=_shared(metadata, "namespace"),
         name=metadata.get("name") or "",
         uid=metadata.get("uid") or "",
         version=version(body),
-        service=labels.get(keys.SERVICE) or "",
+        service=_shared(labels, keys.SERVICE),
         component=component,
-        revision=labels.get(keys.REVISION) or "",
+        revision=_shared(labels, keys.REVISION),
         group=group,
         rank=rank,
         workload=owner.get("name") or "",

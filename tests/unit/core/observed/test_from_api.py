@@ -31,6 +31,15 @@ def test_child_of_statefulset_has_identity_and_replicas() -> None:
     assert one.content is None
 
 
+def test_equal_texts_of_several_objects_are_one_object() -> None:
+    """A fleet has tens of thousands of objects with the same namespace, service and labels."""
+    one, other = (child("StatefulSet", metadata={"labels": {keys.SERVICE: "".join(("ki", "mi"))}}) for _ in range(2))
+    assert one.labels[keys.SERVICE] is other.labels[keys.SERVICE]
+    body = {"metadata": {"namespace": "".join(("n", "s")), "labels": {keys.SERVICE: "".join(("ki", "mi"))}}}
+    pod = from_api.pod(body)
+    assert pod.namespace is one.namespace and pod.service is one.labels[keys.SERVICE]
+
+
 def test_content_is_kept_only_where_it_is_needed() -> None:
     revision = child("ControllerRevision", revision=4, data={"a": 1})
     assert revision.content == {"revision": 4, "data": {"a": 1}}
