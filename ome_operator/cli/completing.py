@@ -1,4 +1,6 @@
-"""Shell completion of service names, and the program that kubectl runs to complete arguments of `kubectl ome`."""
+"""The argument SERVICE and the completion of its value by shells, and the program that kubectl runs to complete arguments of
+`kubectl ome`.
+"""
 
 import contextlib
 import io
@@ -6,6 +8,7 @@ import os
 import shlex
 import sys
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -28,6 +31,10 @@ def services(ctx: typer.Context, incomplete: str) -> list[str]:
         return asyncio.run(asyncio.wait_for(names, PATIENCE))
     except Exception:  # completion has no way to report an error
         return []
+
+
+Service = Annotated[str, typer.Argument(metavar="SERVICE", show_default=False, autocompletion=services)]
+OptionalService = Annotated[str, typer.Argument(metavar="[SERVICE]", show_default=False, autocompletion=services)]
 
 
 async def _services(kubeconfig: str | Path | None, context: str | None, namespace: str, begin: str) -> list[str]:

@@ -9,8 +9,8 @@ import typer
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, namespace_or_default, on_cluster
 from ome_operator.cli.gate import NOT_ACCEPTED
 from ome_operator.cli.manifests import left_out, read_files, report_skipped
+from ome_operator.cli.options import Files
 from ome_operator.cli.output import Output, console, emit, print_error
-from ome_operator.cli.render import Files
 from ome_operator.errors import QuestionUnanswered
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ome_operator.cli.completing import services
+from ome_operator.cli.completing import Service
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, no_such_service, on_cluster, resolve_service
 from ome_operator.cli.default import default_command_group
 from ome_operator.cli.manifests import catalog_paths, left_out, read_files, read_manifests
@@ -42,7 +42,7 @@ def explain() -> None:
     epilog="Example: ome explain kimi-k2-instruct -n kimi-k2-instruct",
 )
 def service(
-    name: Annotated[str, typer.Argument(metavar="SERVICE", autocompletion=services)],
+    name: Service,
     namespace: Namespace = "",
     output: Output = None,
     kubeconfig: Kubeconfig = None,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ome_operator import keys, quantity
-from ome_operator.cli.completing import services
+from ome_operator.cli.completing import OptionalService
 from ome_operator.cli.connect import (
     Context,
     Kubeconfig,
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
-Name = Annotated[str, typer.Argument(metavar="[SERVICE]", show_default=False, autocompletion=services)]
 Operator = Annotated[
     str,
     typer.Option(
@@ -59,7 +58,7 @@ exists whose status could confirm the freeze."""
 
 @app.command(epilog='Examples: ome freeze kimi-k2-instruct --why "new driver"; ome freeze --all')
 def freeze(
-    service: Name = "",
+    service: OptionalService = "",
     every: Annotated[bool, typer.Option("--all", help="Freeze every service of the operator.")] = False,
     why: Annotated[str, typer.Option(help="Reason for the freeze, which is shown in the status of the services.")] = "",
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait for the operator's confirmation.")] = 60.0,
@@ -101,7 +100,7 @@ def freeze(
 
 @app.command(epilog="Examples: ome thaw kimi-k2-instruct; ome thaw --all")
 def thaw(
-    service: Name = "",
+    service: OptionalService = "",
     every: Annotated[
         bool, typer.Option("--all", help="End `ome freeze --all`. Services that were frozen one by one stay frozen.")
     ] = False,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ome_operator import __version__
-from ome_operator.cli.completing import services
+from ome_operator.cli.completing import OptionalService
 from ome_operator.cli.connect import (
     Context,
     Kubeconfig,
@@ -29,6 +29,7 @@ from ome_operator.cli.manifests import (
     report_borrowed,
     report_skipped,
 )
+from ome_operator.cli.options import OptionalFiles
 from ome_operator.errors import QuestionUnanswered
 
 if TYPE_CHECKING:
@@ -48,10 +49,6 @@ class Form(StrEnum):
     SARIF = "sarif"
 
 
-Files = Annotated[
-    list[Path] | None,
-    typer.Option("--filename", "-f", help="YAML file, folder, or - for standard input; may be repeated."),
-]
 Catalog = Annotated[
     list[Path] | None,
     typer.Option(
@@ -69,8 +66,8 @@ EngineData = Annotated[
     epilog="Examples: ome lint -f service.yaml --strict; ome lint kimi-k2-instruct -n kimi-k2-instruct; ome lint -A"
 )
 def lint(
-    service: Annotated[str, typer.Argument(metavar="[SERVICE]", show_default=False, autocompletion=services)] = "",
-    files: Files = None,
+    service: OptionalService = "",
+    files: OptionalFiles = None,
     catalog: Catalog = None,
     namespace: Namespace = "",
     everywhere: Annotated[

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ome_operator.cli.completing import services
+from ome_operator.cli.completing import Service
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, no_such_service, on_cluster, resolve_service
 from ome_operator.cli.output import console, print_error
 from ome_operator.errors import QuestionUnanswered
@@ -28,7 +28,7 @@ _COLOURS = (36, 33, 32, 35, 34, 31, 96, 93, 92, 95, 94, 91)
     epilog="Examples: ome logs kimi-k2-instruct --role decode --group 0 -f; ome logs kimi-k2-instruct --rank 0 --since 5m"
 )
 def logs(
-    service: Annotated[str, typer.Argument(metavar="SERVICE", autocompletion=services)],
+    service: Service,
     namespace: Namespace = "",
     role: Annotated[str | None, typer.Option(help="Only this role: prefill, decode, engine or router.")] = None,
     group: Annotated[int | None, typer.Option(min=0, help="Only this group.")] = None,

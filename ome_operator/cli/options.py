@@ -1,7 +1,16 @@
-"""Readers of options that several commands have."""
+"""Options that several commands without a cluster have, and readers of options."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from ome_operator.errors import UserError
 from ome_operator.settings import Policy
+
+_FILES = typer.Option("--filename", "-f", help="YAML file, folder, or - for standard input; may be repeated.")
+Files = Annotated[list[Path], _FILES]
+OptionalFiles = Annotated[list[Path] | None, _FILES]
 
 
 def parse_roots(given: list[str] | None) -> tuple[str, ...]:

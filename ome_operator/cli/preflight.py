@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ome_operator import keys
-from ome_operator.cli.completing import services
+from ome_operator.cli.completing import OptionalService
 from ome_operator.cli.connect import (
     Context,
     Kubeconfig,
@@ -20,6 +20,7 @@ from ome_operator.cli.connect import (
     resolve_service,
 )
 from ome_operator.cli.manifests import left_out, read_files, report_skipped
+from ome_operator.cli.options import OptionalFiles
 from ome_operator.cli.output import Format, emit, print_error
 from ome_operator.errors import QuestionUnanswered
 
@@ -53,11 +54,8 @@ _COMPONENTS = {Role.PREFILL: keys.ENGINE, Role.ENGINE: keys.ENGINE, Role.DECODE:
     epilog="Examples: ome preflight -f service.yaml; ome preflight kimi-k2-instruct -n kimi-k2-instruct --role decode"
 )
 def preflight(
-    service: Annotated[str, typer.Argument(metavar="[SERVICE]", show_default=False, autocompletion=services)] = "",
-    files: Annotated[
-        list[Path] | None,
-        typer.Option("--filename", "-f", help="YAML file, folder, or - for standard input; may be repeated."),
-    ] = None,
+    service: OptionalService = "",
+    files: OptionalFiles = None,
     namespace: Namespace = "",
     role: Annotated[Role | None, typer.Option(help="Check only the nodes of this role.")] = None,
     timeout: Annotated[

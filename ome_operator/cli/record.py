@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ome_operator.cli.completing import services
+from ome_operator.cli.completing import Service
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, no_such_service, on_cluster, resolve_service
 from ome_operator.cli.output import print_result
 from ome_operator.errors import UserError
@@ -19,7 +19,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 @app.command(epilog="Example: ome record kimi-k2-instruct -n kimi-k2-instruct; then ome replay kimi-k2-instruct.json")
 def record(
-    service: Annotated[str, typer.Argument(metavar="SERVICE", autocompletion=services)],
+    service: Service,
     namespace: Namespace = "",
     file: Annotated[
         Path | None,

@@ -14,7 +14,7 @@ from ome_operator.cli.manifests import (
     report_borrowed,
     report_skipped,
 )
-from ome_operator.cli.options import parse_roots, preflight_mode
+from ome_operator.cli.options import Files, parse_roots, preflight_mode
 from ome_operator.cli.output import Format, emit_objects, print_error
 from ome_operator.errors import QuestionUnanswered
 from ome_operator.settings import Policy
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 _DEFAULTS = Policy()
 
-Files = Annotated[
-    list[Path], typer.Option("--filename", "-f", help="YAML file, folder, or - for standard input; may be repeated.")
-]
 Sidecar = Annotated[
     str, typer.Option(help="Same as the operator's option: image of the registry sidecar of routers; empty: no sidecar.")
 ]

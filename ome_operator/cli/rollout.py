@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from ome_operator import keys, quantity
-from ome_operator.cli.completing import services
+from ome_operator.cli.completing import Service
 from ome_operator.cli.connect import (
     Context,
     Kubeconfig,
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from ome_operator.kube.client import Client, Manifest
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-
-Name = Annotated[str, typer.Argument(metavar="SERVICE", show_default=False, autocompletion=services)]
 
 
 class ServiceRevisions(NamedTuple):
@@ -59,7 +57,7 @@ class ServiceRevisions(NamedTuple):
 
 
 @app.command(epilog="Example: ome history kimi-k2-instruct")
-def history(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
+def history(service: Service, namespace: Namespace = "", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
     """List the stored revisions, the newest last. Each line shows the changes of a revision and whether it runs."""
     from ome_operator.describe.history import history_entries
 
@@ -80,7 +78,7 @@ def history(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = N
 
 @app.command(epilog="Examples: ome undo kimi-k2-instruct; ome undo kimi-k2-instruct --to 2; ome undo kimi-k2-instruct --off")
 def undo(
-    service: Name,
+    service: Service,
     to: Annotated[
         str, typer.Option(help="Name or number of the revision; by default the last one that worked.", show_default=False)
     ] = "",
@@ -127,7 +125,7 @@ def undo(
 
 
 @app.command(epilog="Example: ome retry kimi-k2-instruct")
-def retry(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
+def retry(service: Service, namespace: Namespace = "", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
     """Start a rejected revision again, without changes."""
 
     async def attempt(client: "Client") -> ServiceRevisions:
@@ -143,7 +141,7 @@ def retry(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = Non
 
 
 @app.command(epilog="Example: ome restart kimi-k2-instruct")
-def restart(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
+def restart(service: Service, namespace: Namespace = "", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
     """Create a new revision with the same content. Like an edit, it replaces all pods of engine and decoder."""
     found = _set(service, namespace, kubeconfig, context, {"restartedAt": _now()})
     print_result(
@@ -161,7 +159,7 @@ def restart(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = N
 
 
 @app.command(epilog="Example: ome pause kimi-k2-instruct")
-def pause(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
+def pause(service: Service, namespace: Namespace = "", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
     """Stop every rollout that would replace running pods. Edits are recorded, and rolled out after `ome resume`."""
     found = _set(service, namespace, kubeconfig, context, {"paused": True})
     if _paused(found):
@@ -172,7 +170,7 @@ def pause(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = Non
 
 
 @app.command(epilog="Example: ome resume kimi-k2-instruct")
-def resume(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
+def resume(service: Service, namespace: Namespace = "", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
     """Continue the rollouts that a pause stopped."""
     found = _set(service, namespace, kubeconfig, context, {"paused": None})
     if not _paused(found):

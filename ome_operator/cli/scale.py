@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ome_operator import keys
-from ome_operator.cli.completing import services
+from ome_operator.cli.completing import OptionalService
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, get_service, on_cluster, patch_read, retry_on_conflict
 from ome_operator.cli.output import Output, emit, print_result
 from ome_operator.errors import UserError
@@ -27,7 +27,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
     "ome scale --simulate load.csv --oracle --plot load.svg"
 )
 def scale(
-    service: Annotated[str, typer.Argument(metavar="[SERVICE]", show_default=False, autocompletion=services)] = "",
+    service: OptionalService = "",
     undo: Annotated[
         bool, typer.Option("--undo", help="Go back to the size before the last decision, and keep it until --resume.")
     ] = False,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ome_operator.cli.completing import services
+from ome_operator.cli.completing import OptionalService
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, no_such_service, on_cluster, resolve_service
 from ome_operator.cli.output import Format, Output, console, emit
 from ome_operator.cli.watching import watch
@@ -32,7 +32,7 @@ SHARED = ("runtime", "model", "acceleratorclass")
     epilog="Examples: ome status -A; ome status kimi-k2-instruct -n kimi-k2-instruct --ranks -w; ome status runtime rt"
 )
 def status(
-    service: Annotated[str, typer.Argument(metavar="[SERVICE]", show_default=False, autocompletion=services)] = "",
+    service: OptionalService = "",
     shared: Annotated[
         str,
         typer.Argument(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from ome_operator.cli.completing import services
+from ome_operator.cli.completing import OptionalService
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, no_such_service, on_cluster, resolve_service
 from ome_operator.cli.output import Format, Output, console, emit, print_error
 from ome_operator.cli.watching import watch as watch_until_interrupted
@@ -63,7 +63,7 @@ def top(
     what: Annotated[TopSubject, typer.Argument(show_default=False, help="What a row shows; services by default.")] = (
         TopSubject.SERVICES
     ),
-    service: Annotated[str, typer.Argument(metavar="[SERVICE]", show_default=False, autocompletion=services)] = "",
+    service: OptionalService = "",
     namespace: Namespace = "",
     everywhere: Annotated[bool, typer.Option("--all-namespaces", "-A", help="Show the services of all namespaces.")] = False,
     sort: Annotated[

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ome_operator import names
-from ome_operator.cli.completing import services
+from ome_operator.cli.completing import Service
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, get_service, on_cluster, patch_read, retry_on_conflict
 from ome_operator.errors import UserError
 
@@ -19,7 +19,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 
 @app.command(epilog="Example: ome wake kimi-k2-instruct -n team")
 def wake(
-    service: str = typer.Argument(metavar="SERVICE", show_default=False, autocompletion=services),
+    service: Service,
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = None,
     context: Context = None,
