@@ -107,11 +107,11 @@ def load_selected(setting: str) -> WellKnown | Invalid:
     """
     if not setting:
         return NO_MODELS
-    return load_all() if setting == PACKAGE else load(Path(setting))
+    return load_packaged() if setting == PACKAGE else load(Path(setting))
 
 
 @cache
-def load_all() -> WellKnown:
+def load_packaged() -> WellKnown:
     """Return the models of this package."""
     found = load(None)
     assert not isinstance(found, Invalid), found.why

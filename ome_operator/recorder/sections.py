@@ -179,7 +179,7 @@ def make_pass(tables_: Tables, now: datetime, decided: Decision, location: str) 
 
 def _deps(found: Tables, location: str) -> Deps:
     hints, settings = get_type_hints(Policy), dict(found.get("settings", {}))
-    known = well_known.load_all() if settings.pop("well_known", "") else NO_MODELS
+    known = well_known.load_packaged() if settings.pop("well_known", "") else NO_MODELS
     frozen = convert(str, settings.pop("frozen", ""), f"{location}.settings.frozen")
     if unknown := settings.keys() - set(_POLICY):
         raise UnreadableRecording(f"{location}.settings.{min(unknown)} is not a setting of this version")

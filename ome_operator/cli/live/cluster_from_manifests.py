@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ome_operator import keys
 from ome_operator.api import Invalid
-from ome_operator.api.well_known import load_all
+from ome_operator.api.well_known import load_packaged
 from ome_operator.cache.cluster_cache import KINDS, ClusterCache
 from ome_operator.cache.resources import SHORT
 from ome_operator.core.observed import from_api
@@ -60,7 +60,7 @@ def build_cluster(
             preflight=preflight,
             compile_caches=compile_caches,
         ),
-        well_known=load_all(),
+        well_known=load_packaged(),
     )
     cluster = ClusterCache(settled)
     for which, body in found.items():

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from ome_operator.api import Invalid
-from ome_operator.api.well_known import NO_MODELS, WRITTEN, differences, load, load_all, load_selected
+from ome_operator.api.well_known import NO_MODELS, WRITTEN, differences, load, load_packaged, load_selected
 from tests.support import parts
 
 K2 = "moonshotai/Kimi-K2-Instruct"
@@ -46,7 +46,7 @@ def test_the_files_are_made_from_the_catalog() -> None:
     ],
 )
 def test_a_model_is_found_by_its_repository_else_by_its_name(name: str, uri: str, found: str | None) -> None:
-    model = load_all().find(name, uri)
+    model = load_packaged().find(name, uri)
     assert (model.repository if model else None) == found
 
 

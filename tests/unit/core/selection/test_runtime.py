@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ome_operator.api import InferenceService, Model, Runtime
-from ome_operator.api.well_known import load_all
+from ome_operator.api.well_known import load_packaged
 from ome_operator.core.observed.objects import Deps, Ref
 from ome_operator.core.resolve.identity import CHOSEN
 from ome_operator.core.resolve.inputs import resolve
@@ -167,25 +167,29 @@ def test_facts_of_the_files_count_where_the_spec_is_silent() -> None:
 
 def test_of_a_well_known_model_it_need_not_be_written_what_it_is() -> None:
     bare, facts = parts.model("hf://kimi-ai/Kimi-K2-Chat"), {"architecture": "Other", "framework": {"name": "transformers"}}
-    seen = profile_of(bare, True, load_all())
+    seen = profile_of(bare, True, load_packaged())
     assert (seen.architecture, seen.quantization, seen.parameters) == (
         "DeepseekV3ForCausalLM",
         "fp8",
         pytest.approx(1.03e12),
     )
     assert (seen.well_known, seen.learned) == ("moonshotai/Kimi-K2-Instruct", False)
-    assert profile_of(bare, False, load_all()).architecture == "", "a stored choice is based on the fields that users wrote"
-    read = profile_of(replace(bare, status={"facts": facts}), True, load_all())
+    assert profile_of(bare, False, load_packaged()).architecture == "", (
+        "a stored choice is based on the fields that users wrote"
+    )
+    read = profile_of(replace(bare, status={"facts": facts}), True, load_packaged())
     assert (read.architecture, read.quantization, read.well_known) == ("Other", "", ""), "the files take precedence"
-    wrote = profile_of(parts.model("hf://kimi-ai/Kimi-K2-Chat", quantization="int4"), True, load_all())
+    wrote = profile_of(parts.model("hf://kimi-ai/Kimi-K2-Chat", quantization="int4"), True, load_packaged())
     assert (wrote.quantization, wrote.architecture) == ("int4", "DeepseekV3ForCausalLM")
-    plain = profile_of(parts.model("hf://kimi-ai/Kimi-K2-Chat", modelArchitecture="DeepseekV3ForCausalLM"), True, load_all())
+    plain = profile_of(
+        parts.model("hf://kimi-ai/Kimi-K2-Chat", modelArchitecture="DeepseekV3ForCausalLM"), True, load_packaged()
+    )
     assert (plain.quantization, plain.well_known) == ("", ""), "the user states that the weights are not quantized"
 
 
 def test_a_runtime_is_chosen_for_a_well_known_model_and_stays_when_its_files_are_read() -> None:
     bare = parts.model("hf://moonshotai/Kimi-K2-Instruct")
-    deps = replace(parts.deps(bare, candidate("one")), well_known=load_all())
+    deps = replace(parts.deps(bare, candidate("one")), well_known=load_packaged())
     before = chosen(deps)
     assert before[CHOSEN]["name"] == "one"
     learned = replace(bare, status={"facts": {"architecture": "Other"}})

@@ -8,7 +8,7 @@ import pytest
 
 from ome_operator.api import InferenceService, Model, Serving, SglangModel
 from ome_operator.api.kinds import KINDS
-from ome_operator.api.well_known import load_all
+from ome_operator.api.well_known import load_packaged
 from ome_operator.core.observed.objects import Deps, Ref
 from ome_operator.core.reasons import NOTHING, ReasonedMessage
 from ome_operator.core.sglang.convert import desired_object, source
@@ -173,7 +173,7 @@ def test_the_announcement_is_served_before_anybody_has_read_a_file() -> None:
     """
     for repo in ("kimi-ai/Kimi-K2-Chat", "kimi-ai/Kimi-K2-Base"):
         model = parts.ensure_valid(Model.parse(made(short(repo))))
-        deps = replace(catalog(), models={Ref("ClusterBaseModel", "", model.name): model}, well_known=load_all())
+        deps = replace(catalog(), models={Ref("ClusterBaseModel", "", model.name): model}, well_known=load_packaged())
         assert made(serving(), deps)["spec"] == {"model": {"name": model.name}, "engine": {}, "decoder": {}, "router": {}}
 
 
