@@ -160,7 +160,7 @@ def _all_reduce(place: ServingStack, worker: Worker, tokens: float) -> dict[str,
 
     A GPU sends its data once over the links of its domain, because a switch can add up (NVLink SHARP). Between n domains, it
     sends 2 (n - 1) / n of its share of the sums of its domain, because every GPU has its own network adapter (hierarchical
-    all-reduce; the formula is that of doc/PERFORMANCE.md of nccl-tests).
+    all-reduce; the formula is that of the performance notes of nccl-tests).
     """
     shape, gpu, gpus = place.shape, place.gpu, worker.gpus
     sent = 2 * shape.layers * tokens * shape.hidden * RETURNED

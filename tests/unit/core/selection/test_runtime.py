@@ -174,16 +174,13 @@ def test_of_a_well_known_model_it_need_not_be_written_what_it_is() -> None:
         pytest.approx(1.03e12),
     )
     assert (seen.well_known, seen.learned) == ("moonshotai/Kimi-K2-Instruct", False)
-    assert profile_of(bare, False, load_packaged()).architecture == "", (
-        "a stored choice is based on the fields that users wrote"
-    )
+    assert profile_of(bare, False, load_packaged()).architecture == "", "a stored choice is based on the user's fields"
     read = profile_of(replace(bare, status={"facts": facts}), True, load_packaged())
     assert (read.architecture, read.quantization, read.well_known) == ("Other", "", ""), "the files take precedence"
     wrote = profile_of(parts.model("hf://kimi-ai/Kimi-K2-Chat", quantization="int4"), True, load_packaged())
     assert (wrote.quantization, wrote.architecture) == ("int4", "DeepseekV3ForCausalLM")
-    plain = profile_of(
-        parts.model("hf://kimi-ai/Kimi-K2-Chat", modelArchitecture="DeepseekV3ForCausalLM"), True, load_packaged()
-    )
+    written = parts.model("hf://kimi-ai/Kimi-K2-Chat", modelArchitecture="DeepseekV3ForCausalLM")
+    plain = profile_of(written, True, load_packaged())
     assert (plain.quantization, plain.well_known) == ("", ""), "the user states that the weights are not quantized"
 
 
