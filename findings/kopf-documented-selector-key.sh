@@ -16,7 +16,7 @@
 #   'widgets.example.com'           list asks for labelSelector=mine%3Dtrue
 #
 # What helps: write the tuple, and look at one request of the operator before you trust the filter.
-# Exit code 0: as described. 1: the behaviour is another.
+# Exit code 0: as described. 1: the behavior is another.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -14,7 +14,7 @@
 #   PATCH /apis/example.com/v1/namespaces/default/widgets/w [{'op': 'test', 'path': '/metadata/resourceVersion', 'value': '1'}, {'op': 'remove', 'path': '/metadata/finalizers'}]
 #
 # What helps: set `settings.persistence.finalizer` to a name of your own in every operator, the listeners included.
-# Exit code 0: as described. 1: the behaviour is another.
+# Exit code 0: as described. 1: the behavior is another.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

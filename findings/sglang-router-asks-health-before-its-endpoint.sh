@@ -16,7 +16,7 @@
 #
 # What helps: a worker behind this router needs a page /health that answers 200 when it can take requests; --health-check-endpoint may
 # make the later checks cheaper.
-# Exit code 0: as described. 1: the behaviour differs.
+# Exit code 0: as described. 1: the behavior differs.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -15,7 +15,7 @@
 #   --cb-timeout-duration-secs 1       failures of prefill, which never failed: 10    ten seconds later: 200
 #
 # What helps: --cb-timeout-duration-secs 1 --cb-success-threshold 1.
-# Exit code 0: as described. 1: the behaviour differs.
+# Exit code 0: as described. 1: the behavior differs.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -17,7 +17,7 @@
 #   manual with the header    0 of 8 conversations reached more than one prefill server
 #
 # What helps: --prefill-policy manual with X-SMG-Routing-Key, or smg 1.13.0, the successor, where cache_aware keeps conversations.
-# Exit code 0: as described. 1: the behaviour is another.
+# Exit code 0: as described. 1: the behavior is another.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

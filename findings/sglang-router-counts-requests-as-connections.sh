@@ -18,7 +18,7 @@
 #
 # What helps: use the gauge as the number of requests in progress. It cannot show that a router is near its limit of connections or
 # file descriptors; for this, count the sockets of its process.
-# Exit code 0: as described. 1: the behaviour differs.
+# Exit code 0: as described. 1: the behavior differs.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -17,7 +17,7 @@
 #   ... with --enable-trace   00-fc53db28128379a122e0ab10f086c374-7b13203fb9c6b5cb-01
 #
 # What helps: look for a request by another attribute than its trace-id, or leave tracing off where the caller's trace counts.
-# Exit code 0: as described. 1: the behaviour is another.
+# Exit code 0: as described. 1: the behavior is another.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

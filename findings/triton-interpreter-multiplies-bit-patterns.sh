@@ -18,7 +18,7 @@
 #
 # What helps: convert the operands of `tl.dot` to FP32 when the kernel is interpreted, by a constant of the kernel
 # (tests/gpu/kernels/triton_kernels.py, `widen`).
-# Exit code 0: as described. 1: the behaviour is another.
+# Exit code 0: as described. 1: the behavior is another.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
