@@ -202,7 +202,7 @@ def _value_remedy(argument: Argument) -> str:
     Severity.ERROR,
     "A flag and its value, or several flags, are written in one argument with a space between them",
     ignored="The engine reads the argument as a single unknown word, and exits with code 2.",
-    evidence="argparse does not recognise a word with a space as a flag. SGLang 0.5.23 exits at `--tp 8` (`make e2e` "
+    evidence="argparse does not recognize a word with a space as a flag. SGLang 0.5.23 exits at `--tp 8` (`make e2e` "
     "verifies this with its parser).",
 )
 def flag_joined(subject: Subject) -> Iterator[RuleHit]:

@@ -36,7 +36,7 @@ VENDORS: Mapping[str, Vendor] = {
 }
 """Maps the name of a vendor, or of a line of its devices, to how software for these devices is recognized."""
 _GPUS = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/xe", "gpu.intel.com/i915", "habana.ai/gaudi")
-"""Names of extended resources for GPUs. Other names are compared with them to find misspelt ones."""
+"""Names of extended resources for GPUs. Other names are compared with them to find misspelled ones."""
 _OTHER_DEVICES = (
     r"google\.com/tpu|aws\.amazon\.com/neuron(core|device)?|cambricon\.com/.+|metax-tech\.com/.+|mthreads\.com/.+"
 )
@@ -55,8 +55,8 @@ def vendor_of(resource: str) -> str:
 
 
 def misspelt_device(resources: Iterable[str]) -> tuple[str, str] | None:
-    """Return the first of these resources whose name is probably a misspelt name of a GPU, and the right name; None if there
-    is none.
+    """Return the first of these resources whose name is probably a misspelled name of a GPU, and the correct name. Return
+    None if there is no such resource.
     """
     found = ((name, most_similar(name, _GPUS)) for name in resources)
     return next(((name, right) for name, right in found if right), None)

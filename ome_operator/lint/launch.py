@@ -45,7 +45,7 @@ class Argument(NamedTuple):
     flag: Flag | None
     """The definition of the flag in the program's version; None if the version does not define the flag."""
     joined: bool = False
-    """Whether flag and value are in the same word, separated by a space. The program then does not recognise the flag."""
+    """Whether flag and value are in the same word, separated by a space. The program then does not recognize the flag."""
 
 
 @dataclass(frozen=True)

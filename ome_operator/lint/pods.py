@@ -285,7 +285,7 @@ def command_one_word(subject: Subject) -> Iterator[RuleHit]:
     "module-joined",
     Severity.WARNING,
     "The option -m of Python and the module of a program are written as one word",
-    ignored="The program starts, but the operator does not recognise it: an engine gets no probes, and a router no registry "
+    ignored="The program starts, but the operator does not recognize it: an engine gets no probes, and a router no registry "
     "of its workers.",
     evidence="ome_operator/engines/servers.py and ome_operator/engines/routers.py compare whole words.",
 )

@@ -67,11 +67,11 @@ class CatalogReasons:
     )  # fmt: skip
     NO_DISCOVERY = ReasonRecord(
         "NoDiscovery", of=(READY,), kstatus=FAILED,
-        meaning="the AcceleratorClass has no rule by which nodes are recognised",
+        meaning="the AcceleratorClass has no rule by which nodes are recognized",
         remedy="write `spec.discovery.nodeSelector` with labels of the nodes",
     )  # fmt: skip
     NO_NODES = ReasonRecord(
         "NoNodes", of=(READY,), kstatus=IN_PROGRESS,
-        meaning="no ready node has the labels by which the accelerator is recognised",
+        meaning="no ready node has the labels by which the accelerator is recognized",
         remedy="compare `spec.discovery.nodeSelector` with the nodes' labels",
     )  # fmt: skip
