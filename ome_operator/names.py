@@ -155,7 +155,7 @@ def benchmark(name: str) -> str:
 def model_label(kind: str, namespace: str, name: str) -> str:
     """Return the key of the node label that is `Ready` if the model's files are complete (docs/models-agent.md).
 
-    OME's agent writes the same key, so nodes that it has labelled can be used at once: OME allows 49 characters after the
+    OME's agent writes the same key, so nodes that it has labeled can be used at once: OME allows 49 characters after the
     slash, and shortens longer names as `short_tail` does. FineTunedWeights, which OME does not label, may use all 63.
     """
     if namespace:

@@ -87,7 +87,7 @@ def _is_sha256(word: str) -> bool:
 
 
 def is_registry(address: str) -> bool:
-    """Return whether an image registry answers at the path `/v2/` of the address. A registry is recognised by a header that
+    """Return whether an image registry answers at the path `/v2/` of the address. A registry is recognized by a header that
     it sends even if it requires a token.
     """
 

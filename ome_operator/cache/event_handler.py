@@ -184,7 +184,7 @@ class EventHandler:
             return
         self._dirty_owner(new)
         if old is not None and child_group(old) != child_group(new):
-            self._dirty_owner(old)  # somebody labelled the child for another service, so the former service has lost it
+            self._dirty_owner(old)  # somebody labeled the child for another service, so the former service has lost it
 
     def _pod_changed(self, old: Pod | None, new: Pod) -> None:
         group = pod_group(new)

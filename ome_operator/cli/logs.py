@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 TAIL = 100
 _COLOURS = (36, 33, 32, 35, 34, 31, 96, 93, 92, 95, 94, 91)
-"""ANSI colour codes. Each rank gets the next code, starting again after the last one."""
+"""ANSI color codes. Each rank gets the next code, starting again after the last one."""
 
 
 @app.command(
@@ -166,12 +166,12 @@ async def _nothing(
 
 
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
-"""A pattern of ANSI colour sequences in a program's output. On a terminal they are removed, because a colour would
+"""A pattern of ANSI color sequences in a program's output. On a terminal they are removed, because a color would
 continue on the following lines."""
 
 
 class _Shown:
-    """A function object that writes log lines to stdout. On a terminal, every rank has its own colour."""
+    """A function object that writes log lines to stdout. On a terminal, every rank has its own color."""
 
     def __init__(self, width: int, timestamps: bool) -> None:
         self._width, self._timestamps, self._colours = width, timestamps, dict[str, int]()

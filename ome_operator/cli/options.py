@@ -14,7 +14,7 @@ OptionalFiles = Annotated[list[Path] | None, _FILES]
 
 
 def parse_roots(given: list[str] | None) -> tuple[str, ...]:
-    """Return the directories below which agents write, without a trailing slash. Agents normalise them in the same way.
+    """Return the directories below which agents write, without a trailing slash. Agents normalize them in the same way.
     Without `given`, return the default directories.
     """
     return tuple(root.rstrip("/") for root in given or ()) or Policy.agent_roots

@@ -1,4 +1,4 @@
-"""Output of the commands: JSON and YAML documents for programs, and text with colours on a terminal."""
+"""Output of the commands: JSON and YAML documents for programs, and text with colors on a terminal."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
@@ -32,7 +32,7 @@ _PLAIN = 10_000
 
 
 def console() -> "Console":
-    """Return a console for text. It uses colours and wraps lines only on a terminal, and respects NO_COLOR."""
+    """Return a console for text. It uses colors and wraps lines only on a terminal, and respects NO_COLOR."""
     from rich.console import Console
 
     found = Console(highlight=False, emoji=False)

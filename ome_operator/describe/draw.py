@@ -1,4 +1,4 @@
-"""Draws trees and previews as rich text for a terminal. The console decides whether to use colours."""
+"""Draws trees and previews as rich text for a terminal. The console decides whether to use colors."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime

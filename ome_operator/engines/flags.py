@@ -158,7 +158,7 @@ class Versions:
         """Return whether a version accepts all flags in `words`.
 
         The result is None if this is unknown, because the version is older or newer than all data, or because the results
-        for the neighbouring versions differ.
+        for the neighboring versions differ.
         """
         known = self.versions_of(engine) if version else ()
         neighbours = (

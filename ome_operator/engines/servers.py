@@ -1,4 +1,4 @@
-"""Recognise the servers of known engines in containers, and define their probes and arguments. The facts are stored as
+"""Recognize the servers of known engines in containers, and define their probes and arguments. The facts are stored as
 data, with one file for each engine.
 """
 

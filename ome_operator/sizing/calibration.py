@@ -220,7 +220,7 @@ def _drafts(text: str) -> Drafts:
 def _with_whole_experts(role: Role | None) -> Role | None:
     """Return the role with complete experts on each rank; None if there is no role.
 
-    Some rows are labelled as if experts were divided among more GPUs than an engine supports. If the label of a role is
+    Some rows are labeled as if experts were divided among more GPUs than an engine supports. If the label of a role is
     wrong, the label of the other role in the same row is wrong too.
     """
     if role is None or role.worker.kind != "dtp":

@@ -33,7 +33,7 @@ SHORT = 8.0
 """The predicted time of prefill is a linear function of the length of the prompt. It is determined by two predictions: for
 the mean length of the prompts, and for this length divided by `SHORT`."""
 APART = 1.4
-"""Ratio of the numbers of requests at neighbouring points of the predicted curve."""
+"""Ratio of the numbers of requests at neighboring points of the predicted curve."""
 NEVER = 0.9
 """Largest relative error that is assumed for the time between tokens, so that a predicted time is multiplied by at most
 10."""

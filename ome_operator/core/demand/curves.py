@@ -6,7 +6,7 @@ from itertools import pairwise
 from ome_operator.core.demand.facts import FULL, Curve
 
 STEP = 1.4
-"""Ratio between the numbers of requests at two neighbouring points of a measured curve."""
+"""Ratio between the numbers of requests at two neighboring points of a measured curve."""
 FLATTEST = 0.25
 """Smallest assumed slope above the last point of a curve, as a fraction of the slope of the line from the origin to
 this point."""

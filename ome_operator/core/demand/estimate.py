@@ -305,7 +305,7 @@ def _variation(windows: Sequence[DemandSample]) -> float:
 
     The variance of the means of windows that do not overlap is the variance of a single request, divided by the number of
     requests in a window. The variance of the means is estimated from the median of the squared differences between
-    neighbouring windows, because a single change of the mean length hardly affects this median.
+    neighboring windows, because a single change of the mean length hardly affects this median.
     """
     if len(windows) < ENOUGH:
         return 1.0

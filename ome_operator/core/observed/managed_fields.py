@@ -85,7 +85,7 @@ class _Float(float):
 def text(value: Any) -> bytes:
     """Return `dumps(value, sort_keys=True, separators=(",", ":"))` as bytes, for a result of `_zeros`.
 
-    Digests are stored, so the text has to stay the same for ever. msgspec writes the same text faster, except for characters
+    Digests are stored, so the text has to stay the same forever. msgspec writes the same text faster, except for characters
     that `dumps` escapes, and for values that msgspec refuses (decisions 44).
     """
     try:

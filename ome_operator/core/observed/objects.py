@@ -72,7 +72,7 @@ class Child(NamedTuple):
     "data": {...}}`. RoleScale: its status. Job: `{"status": {...}, "generation": int}`. HTTPRoute: the result of
     `route.content`. Other kinds: None."""
     template: str = ""
-    """Name of a StatefulSet's current template, with which its pods are labelled; "" if unknown, and for other kinds."""
+    """Name of a StatefulSet's current template, with which its pods are labeled; "" if unknown, and for other kinds."""
     generation: int = 0
     """metadata.generation of a RoleScale; 0 for other kinds."""
     woken: int = 0

@@ -1,6 +1,6 @@
 """The requirements of a pod on a node, as a small value that is equal for all pods with the same requirements.
 
-The value covers what the filters of the scheduler check on an empty node. A requirement that is not modelled is assumed to
+The value covers what the filters of the scheduler check on an empty node. A requirement that is not modeled is assumed to
 be met.
 """
 

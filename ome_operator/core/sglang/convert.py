@@ -73,7 +73,7 @@ def _service(short: Serving, deps: Deps) -> tuple[Manifest | None, ReasonedMessa
 
 
 def _misspelt(short: Serving, deps: Deps) -> str:
-    """Return a message about the name of a runtime that is probably misspelt; "" if no runtime has a similar name."""
+    """Return a message about the name of a runtime that is probably misspelled; "" if no runtime has a similar name."""
     name = short.spec.runtime or ""
     question = (
         suggestion(name, (each.name for each in deps.runtimes if each.namespace in ("", short.namespace))) if name else ""
