@@ -316,7 +316,7 @@ def test_facts_that_cannot_be_read_leave_a_model_ready(
     here: Here, monkeypatch: pytest.MonkeyPatch, error: Exception, message: str
 ) -> None:
     """The facts of a complete model cannot be read because of an unexpected error. The model stays Ready. Reported: an
-    OverflowError made such a model Failed for ever.
+    OverflowError made such a model Failed forever.
     """
 
     def fail(root: Path) -> None:

@@ -1,4 +1,4 @@
-"""Tests that a source which sends a byte now and then does not block a model for ever (S8 of the review)."""
+"""Tests that a source which sends a byte now and then does not block a model forever (S8 of the review)."""
 
 from collections.abc import AsyncIterator
 

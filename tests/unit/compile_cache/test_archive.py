@@ -61,7 +61,7 @@ def test_an_archive_of_another_format_is_refused(cache: Path, tmp_path: Path) ->
 
 
 def test_locks_and_data_of_models_are_left_out(cache: Path, tmp_path: Path) -> None:
-    """Torch waits for ever for a file named `lock` in the folder of an extension."""
+    """Torch waits forever for a file named `lock` in the folder of an extension."""
     for name in ("torch_extensions/a/lock", "deep_gemm/locks/k.lock", "ple/table", "model_streamer/x", "jit/ple/kept"):
         (cache / name).parent.mkdir(parents=True, exist_ok=True)
         (cache / name).write_bytes(b"x")

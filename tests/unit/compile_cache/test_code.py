@@ -13,7 +13,7 @@ def started(folder: Path) -> None:
 
 def test_an_engine_that_starts_again_in_its_pod_finds_no_cache_and_no_lock(tmp_path: Path) -> None:
     """The kubelet starts the container again without its init containers. Otherwise a cache with which the engine crashes
-    would make it crash for ever, and torch would wait for ever for the lock of the engine that ended.
+    would make it crash forever, and torch would wait forever for the lock of the engine that ended.
     """
     (tmp_path / "cache/torch_extensions").mkdir(parents=True)
     (tmp_path / ".hardware").write_text("0" * 32)

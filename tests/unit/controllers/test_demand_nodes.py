@@ -33,8 +33,8 @@ def counted(here: Follower) -> Counted:
 
 
 async def test_groups_that_a_namespace_never_creates_keep_no_nodes_from_others() -> None:
-    """Free nodes are not reserved for ever for groups that are never created. A tenant asks for all free nodes before
-    everybody else, but its quota lets it create no group. Previously, another tenant waited for ever (finding U14).
+    """Free nodes are not reserved forever for groups that are never created. A tenant asks for all free nodes before
+    everybody else, but its quota lets it create no group. Previously, another tenant waited forever (finding U14).
     """
     here = Follower((), scaling=STORED)
     victim = Ref(SERVICE, "other", "svc")

@@ -152,7 +152,7 @@ async def test_nobody_begins_with_a_shared_edit_before_what_is_watched_was_looke
 
 
 async def ended(*_: object) -> None:
-    """Return at once, in place of a task that runs for ever."""
+    """Return at once, in place of a task that runs forever."""
 
 
 def child(version: int = 1) -> dict[str, Any]:

@@ -81,7 +81,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 async def _ended(*_: object) -> None:
-    """Return at once, in place of a task that runs for ever."""
+    """Return at once, in place of a task that runs forever."""
 
 
 async def test_at_the_start_each_service_has_a_single_pass(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -239,7 +239,7 @@ def test_a_step_that_is_done_does_not_tell_what_is_missing_since_then(status: st
 
 
 def test_the_gpus_of_a_ready_rank_serve_only_with_its_whole_group() -> None:
-    """The squares of a node have the colours of the bar above them, which counts the GPUs of groups that are not ready."""
+    """The squares of a node have the colors of the bar above them, which counts the GPUs of groups that are not ready."""
     ready = NodeUse("a", "a", "decode 0 · rank 1", 8, State.READY, "", serves=True)
     assert ready.gpu_state is State.READY
     assert ready._replace(serves=False).gpu_state is State.WAITING

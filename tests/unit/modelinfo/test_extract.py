@@ -274,7 +274,7 @@ def numbers_in(value: Any) -> list[int]:
 @pytest.mark.parametrize("config", [configs.DEEPSEEK_V3, configs.QWEN3_235B, configs.GPT_OSS_120B, configs.LLAMA4_SCOUT])
 @given(sizes=st.dictionaries(st.sampled_from(_NUMBERS), _SIZES))
 def test_no_size_makes_it_fail(config: dict[str, Any], sizes: dict[str, int]) -> None:
-    """Sizes of any magnitude give facts that the API server accepts. Reported: an OverflowError, and Failed for ever."""
+    """Sizes of any magnitude give facts that the API server accepts. Reported: an OverflowError, and Failed forever."""
     text = config.get("text_config", config) | sizes
     found = of(text)
     assert all(abs(number) <= LARGEST for number in numbers_in(found.dump())), "the API server rejects a larger number"

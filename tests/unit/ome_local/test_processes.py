@@ -1,4 +1,4 @@
-"""Tests that processes are identified by ID and start time, and that no other process is ever signalled."""
+"""Tests that processes are identified by ID and start time, and that no other process is ever signaled."""
 
 import json
 import os
@@ -60,7 +60,7 @@ def test_a_process_is_found_whose_starter_was_killed_before_it_could_remember_it
 
 
 def test_a_reused_id_is_never_signalled(at: Layout) -> None:
-    """A process that has the recorded process ID but another start time is never signalled, because the ID belongs to
+    """A process that has the recorded process ID but another start time is never signaled, because the ID belongs to
     another process now.
     """
     with subprocess.Popen(["sleep", "1000"]) as stranger:

@@ -1,4 +1,4 @@
-"""Tests that no locked package has a licence that obliges users of the images to more than keeping its notice."""
+"""Tests that no locked package has a license that obliges users of the images to more than keeping its notice."""
 
 import re
 from importlib import metadata
@@ -14,7 +14,7 @@ ELSEWHERE = frozenset({"colorama", "httpx2-jsfetch"})
 
 
 def licence(found: metadata.PackageMetadata) -> str:
-    """Return all statements of a package about its licence: the expression, the text of its author, and classifiers."""
+    """Return all statements of a package about its license: the expression, the text of its author, and classifiers."""
     said = [found.get("License-Expression") or "", (found.get("License") or "")[:200]]
     return "; ".join(filter(None, [*said, *(text for text in found.get_all("Classifier", []) if "License" in text)]))
 

@@ -117,7 +117,7 @@ async def test_a_check_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_simulated_node_is_named_at_once_and_the_others_are_waited_for() -> None:
-    """The pod of a check on a node that kwok simulates stays Running for ever. The command names the node at once instead of
+    """The pod of a check on a node that kwok simulates stays Running forever. The command names the node at once instead of
     waiting for that pod, and waits for the other ranks.
     """
 

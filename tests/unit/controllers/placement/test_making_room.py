@@ -76,7 +76,7 @@ async def test_nobody_is_asked_where_it_is_known_already() -> None:
 
 
 async def test_pods_that_no_node_can_hold_keep_nobody_from_the_nodes() -> None:
-    """Pods that fit on no node do not keep other services from the nodes. Such pods stay pending, perhaps for ever, so that
+    """Pods that fit on no node do not keep other services from the nodes. Such pods stay pending, perhaps forever, so that
     an autoscaler sees them.
     """
     made, _ = gangs(4, [])

@@ -25,7 +25,7 @@ def test_through_a_single_point_the_time_is_proportional(target: float, batch: f
 
 
 def test_two_neighbouring_points_with_noise_are_no_steep_line() -> None:
-    """A line is not extrapolated from two neighbouring points with noise. The points are 10 requests at 20 ms and 10.1
+    """A line is not extrapolated from two neighboring points with noise. The points are 10 requests at 20 ms and 10.1
     requests at 21 ms; the line through them would reach 50 ms at 13 requests.
     """
     assert batch_within(((10.0, 0.020), (10.1, 0.021)), 0.05) == pytest.approx(10.1 * 0.05 / 0.021)
@@ -33,7 +33,7 @@ def test_two_neighbouring_points_with_noise_are_no_steep_line() -> None:
 
 
 def test_a_line_is_extended_through_points_that_lie_apart() -> None:
-    """The line beyond the measured loads does not go through two neighbouring points if there is a point farther away. The
+    """The line beyond the measured loads does not go through two neighboring points if there is a point farther away. The
     measured curve is that of a simulation: with the line through the last two points, 50 ms would be reached at 544
     requests, and the true number is 730.
     """

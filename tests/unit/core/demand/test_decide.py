@@ -168,7 +168,7 @@ def test_unknown_is_never_no_load(name: str, seen: Any) -> None:
 
 
 def test_prompts_of_different_lengths_need_more_groups_than_equal_ones() -> None:
-    """Prompts of different lengths need more prefill groups than equally long ones. The means of neighbouring windows of 240
+    """Prompts of different lengths need more prefill groups than equally long ones. The means of neighboring windows of 240
     requests differ by 20 % here, so single requests differ far more.
     """
     mixed = [one._replace(prompt_tokens=4000.0 * (1.1 if number // 6 % 2 else 0.9)) for number, one in enumerate(samples())]

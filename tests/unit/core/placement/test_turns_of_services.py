@@ -165,7 +165,7 @@ def test_what_did_not_become_whole_in_time_fails_the_edit(back: bool) -> None:
 
 def test_an_edit_that_is_refused_fails_before_it_begins() -> None:
     """If the API server refuses an edit, the edit has failed for the service before its rollout begins. Otherwise the
-    service would be asked to roll out for ever, and nothing would be reported.
+    service would be asked to roll out forever, and nothing would be reported.
     """
     world = World(Shape().service(), numbered(Shape(), 1), 3)
     world.settle()

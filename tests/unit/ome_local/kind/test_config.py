@@ -27,7 +27,7 @@ def patches(at: Layout) -> dict[str, Any]:
 
 def test_silent_nodes_are_waited_for(at: Layout) -> None:
     """The controller manager waits for longer than ten minutes for a silent node, because simulated nodes send a heartbeat
-    every ten minutes. With kind's limit of 50 s they would be NotReady for ever.
+    every ten minutes. With kind's limit of 50 s they would be NotReady forever.
     """
     found = patches(at)
     assert found["kubeadm.k8s.io/v1beta3"] == {"node-monitor-grace-period": "1h"}
