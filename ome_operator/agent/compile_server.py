@@ -170,9 +170,9 @@ class CompileServer:
             del self._active[namespace]
 
     async def _refusal(self, place: CachePlace, inode: Inode) -> str:
-        """Return why pods get no caches through this directory, or "" if they get them. `inode` is that of the directory in
-        which the agent listens. Pods get no caches if their namespace was deleted and created again, or if this cannot be
-        verified: the new namespace may have another owner, and code must not pass from one owner to another.
+        """Return why pods get no caches through this directory, or "" if they get them. `inode` is the inode of the
+        directory in which the agent listens. Pods get no caches if their namespace was deleted and created again, or if this
+        cannot be verified: the new namespace may have another owner, and code must not pass from one owner to another.
         """
         try:
             uid = await asyncio.wait_for(self._uid(place.namespace), ASK)

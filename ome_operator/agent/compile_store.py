@@ -51,8 +51,8 @@ ROOM_EVERY = 64 * CHUNK
 _DIGEST = re.compile(rf"[0-9a-f]{{{DIGITS}}}")
 _CACHE, _LOADS, _WITHDRAWN, _FRESH = ".cache", ".loads", ".withdrawn", ".new-"
 KEPT = {_CACHE: 30 * 86400.0, _LOADS: 30 * 86400.0, _WITHDRAWN: WITHDRAWN, _FRESH: 3600.0}
-"""Seconds for which the files of each kind are kept. The time of an archive begins with its last use, and that of an
-incomplete archive with the last byte that arrived."""
+"""Seconds for which the files of each kind are kept. The time begins with the last use of an archive; for an incomplete
+archive, it begins with the last byte that arrived."""
 
 
 class CacheRefused(OmeError):
@@ -180,8 +180,8 @@ class CompileStore:
             return True
 
     def receive(self, place: CachePlace, hardware: str, read: Callable[[int], bytes]) -> int:
-        """Store the archive that `read` returns in parts, and return its size. Raises CacheRefused and OSError; then nothing
-        is stored.
+        """Store the archive that successive calls of `read` return, and return its size in bytes. The argument of `read` is
+        the largest number of bytes to return. If CacheRefused or OSError is raised, nothing is stored.
         """
         target = _named(place, hardware, _CACHE)
         fresh = place.path / f"{_FRESH}{secrets.token_hex(8)}"

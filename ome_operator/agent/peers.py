@@ -44,8 +44,8 @@ Find = Callable[[], Awaitable[list[str]]]
 
 def authorization_header(token: str, method: str, address: str, namespace: str, hash: str, at: int) -> str:
     """Return the value of the header Authorization for a request of the file with the hash `hash` and the namespace
-    `namespace`. `address` is that of the agent that receives the request, and `at` is the time of the signature in seconds
-    since 1970.
+    `namespace`. `address` is the address of the agent that receives the request, and `at` is the time of the signature in
+    seconds since 1970.
     """
     text = "\n".join((method, address, namespace, hash, str(at)))
     return f"OME-SHA256 {at} {hmac.new(token.encode(), text.encode(), 'sha256').hexdigest()}"
@@ -65,8 +65,8 @@ class PeerSource:
         avoided: MutableMapping[str, float] | None = None,
     ) -> None:
         """Initialize the source. `source` is the original source, `find` returns the peers, `token` signs the requests, and
-        `namespace` is that of the model. `avoided` maps each peer to the monotonic time before which it gets no request; the
-        sources of several models share this map.
+        `namespace` is the model's namespace. `avoided` maps each peer to the monotonic time before which it gets no request;
+        the sources of several models share this map.
         """
         self._avoided = {} if avoided is None else avoided
         self._source, self._find, self._token, self._namespace = source, find, token, namespace

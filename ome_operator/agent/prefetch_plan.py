@@ -20,7 +20,7 @@ MARGIN = 256 * MIB
 prefetched pages."""
 NODE, CONTAINER, SETTING = "the free memory of this node", "the memory limit of the agent's container", "agent.prefetchGB"
 """Texts for messages that name what limits the number of bytes that are read into the page cache: the memory of the node,
-that of the container, or a setting."""
+the memory of the container, or a setting."""
 
 
 class Piece(NamedTuple):

@@ -78,7 +78,7 @@ def test_a_size_beyond_the_present_bounds_is_said_as_it_will_be(monkeypatch: pyt
         ({"mode": "Recommend"}, "so there is nothing to undo"),
         ({"annotation": BACK}, "is kept at a former size already"),
         ({"generation": 2}, "RoleScale svc-decoder was set by hand, and its number applies instead of the demand"),
-        ({"decisions": DECISIONS[1:]}, "wanted no other size"),
+        ({"decisions": DECISIONS[1:]}, "contain no other size"),
         ({"spec": {"engine": {"minReplicas": 3}, "decoder": {"minReplicas": 2}}}, "only permit the present size"),
     ],
 )
