@@ -208,8 +208,8 @@ def row(fields: Fields, models: Models = shapes.shape) -> Row:
 
 
 def _drafts(text: str) -> Drafts:
-    """Return the speculative decoding that the text of the column `mtp` states: none for a text in `_NO_DRAFTS`, the draft
-    tokens for a number of at most MOST_DRAFTS, and one draft token for any other text.
+    """Return the speculative decoding that the column `mtp` of a row states. A text in `_NO_DRAFTS` means that there is
+    none. A number up to MOST_DRAFTS is the number of draft tokens per step. Any other text means one draft token per step.
     """
     if text in _NO_DRAFTS:
         return NO_DRAFTS

@@ -142,11 +142,12 @@ def trust(place: ServingStack, prefill: Role | None, decode: Role | None, load: 
 
     They are computed from the calibration rows with the same engine, family of GPUs, and mode (prefill and decode on the
     same GPUs or on different GPUs). Each row was predicted by several fits, each without the rows of one group of the row.
-    The error of the row is that of one of these fits:
+    One of these fits determines the error of the row:
 
-    * usually, that of the fit without the rows of its deployment,
-    * if no row has the GPU (or the model) of the prediction, that of the fit without the rows of its GPU (or model),
-    * if no row has a similar layout or load, the larger of the errors of the fits without its GPU and without its model.
+    * usually, the fit without the rows of its deployment,
+    * if no row has the GPU (or the model) of the prediction, the fit without the rows of its GPU (or model),
+    * if no row has a similar layout or load, the fit without its GPU or the fit without its model, whichever has the larger
+      error.
     """
     if place.shape.estimated:
         why = f"the family of {place.shape.name} is unknown: its sizes are estimated from its files"

@@ -96,7 +96,7 @@ def expected_drafts(tokens: int) -> Drafts:
 
 def poisson_percentile(mean: float, part: float) -> float:
     """Return the number that a Poisson variable does not exceed with the probability `part`. Above a mean of 100, the number
-    is that of the normal distribution with the same mean and variance.
+    is the one of the normal distribution with the same mean and variance.
     """
     if mean > _NORMAL:
         return NormalDist(mean, math.sqrt(mean)).inv_cdf(part)

@@ -203,8 +203,8 @@ def stored_precision(config: Mapping[str, Any], modelopt: Mapping[str, Any] | No
 
 
 def shape_of(name: str, config: Mapping[str, Any], precision: str) -> Shape:
-    """Return the Shape of a model from its config.json. `precision` is that of most weights; the quantization in the config
-    states that of each part. Raises PlanRefused for an unknown model family.
+    """Return the Shape of a model from its config.json. `precision` is the precision of most weights; the quantization in
+    the config states the precision of each part. Raises PlanRefused for an unknown model family.
     """
     read, sizes = facts({CONFIG: json.dumps(config)}), weight_bytes(config)
     mixture, seen = read.experts, read.attention
