@@ -194,7 +194,7 @@ def _value_remedy(argument: Argument) -> str:
     if argument.flag.takes == SWITCH:
         return f"write {argument.word} without a value, or remove it"
     about = argument.flag.help[:200].rstrip(".")
-    return f"correct the value of {argument.word}{f'; the engine says of it: {about}' if about else ''}"
+    return f"correct the value of {argument.word}{f'; the help of the engine describes it: {about}' if about else ''}"
 
 
 @rule(

@@ -48,8 +48,8 @@ def _whole_experts(tp: int, possible: tuple[int, ...]) -> str:
 
 
 def _whole_layers(model: ModelFacts, width: int, columns: int) -> str:
-    """Return the remedy for dense layers that are cut inside a block. `width` is their width, and `columns` that of a
-    block.
+    """Return the remedy for dense layers that are cut inside a block. `width` is the width of the layers, and
+    `columns` is the width of a block.
     """
     if model.experts:
         return "write --moe-dense-tp-size=1, which does not cut these layers"

@@ -58,8 +58,9 @@ def _follows(finding: Finding, cause: Finding) -> bool:
 
 
 def _lacking(found: Finding) -> tuple[str, tuple[str, ...]]:
-    """Return (path, fields) for a finding which states that a map lacks a field. The path is that of the map, in the user's
-    object or in the pod, as the finding states it. The map lacks one of the fields. Return ("", ()) for any other finding.
+    """Return (path, fields) for a finding which states that a map lacks a field. The path is the path of the map, in the
+    user's object or in the pod, as the finding states it. The map lacks one of the fields. Return ("", ()) for any other
+    finding.
     """
     lacks = _LACKS.search(found.hit.says)
     if lacks is None:

@@ -60,8 +60,8 @@ class Launch:
     line: CommandLine | None
     """The command line of exactly the program's version; None if its flags are unknown."""
     read_as: CommandLine | None
-    """The command line by which the arguments are parsed: that of the program's version, or else that of the nearest
-    known version."""
+    """The command line by which the arguments are parsed: the command line of the program's version or, if that is unknown,
+    of the nearest known version."""
     words: tuple[str, ...]
     """The words after the program, with known variables expanded."""
     env: Mapping[str, str]
@@ -180,8 +180,8 @@ class LaunchReading(NamedTuple):
     launch: "Launch | None" = None
     """The program with its arguments; None if no program is known, or if its arguments cannot be read with certainty."""
     partly: tuple["Launch", ...] = ()
-    """The programs that a script starts, if their arguments cannot be read with certainty. Each program has only those of
-    its arguments that can be read."""
+    """The programs that a script starts, if their arguments cannot be read with certainty. Each program has only the
+    arguments that can be read."""
     why: str = ""
     """The reason why the arguments cannot be read with certainty; "" if they can."""
 

@@ -204,7 +204,10 @@ def _container(box: Manifest) -> Problems:
         if map_at(box, probe).get("successThreshold", 1) not in (0, 1):
             yield f"has a {probe} with a successThreshold other than 1", "remove the field"
     if (quantity.whole_number(map_at(box, "readinessProbe").get("terminationGracePeriodSeconds", 0)) or 0) > 0:
-        yield "has a readinessProbe with terminationGracePeriodSeconds", "remove it: such a probe ends no container"
+        yield (
+            "has a readinessProbe with terminationGracePeriodSeconds",
+            "remove the field: a readinessProbe never stops a container",
+        )
     rights = map_at(box, "securityContext")
     privileged = rights.get("privileged") is True
     for mount in items(box, "volumeMounts"):

@@ -48,8 +48,8 @@ def operator_problem_hits(subject: Subject) -> Iterator[RuleHit]:
 
 _FORMS = {
     "must be a list of strings": "write a list with an entry for each word, such as [--port=30000, --tp-size=8]",
-    "must be a list of maps, each with a name": "write a list such as [{name: A}], also for a single entry",
-    "must be a list": "write a list, also for a single entry",
+    "must be a list of maps, each with a name": "write a list such as [{name: A}], even for a single entry",
+    "must be a list": "write a list, even for a single entry",
     "must be a map with a ": "write a map that has this key",
     "must be a map": "write a map of keys and values",
     "must be a whole number": "write a whole number without quotes",
@@ -150,7 +150,7 @@ def runtime_elsewhere(subject: Subject) -> Iterator[RuleHit]:
         known = f". If no other runtime exists: {remedy.rstrip('.')}" if remedy else ""
         yield RuleHit(
             locations.service(subject),
-            f"{message.rstrip('.')} among those of these files and of the catalog, but one on your cluster may fit",
+            f"{message.rstrip('.')} among the runtimes of these files and of the catalog, but one on your cluster may fit",
             "add -f with the file of the runtime; if it is on your cluster, `ome diff -f` with the same files finds it there"
             + known,
         )

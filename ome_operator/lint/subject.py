@@ -248,7 +248,7 @@ def _reading(pod: Manifest | None, annotations: Mapping[str, str], versions: Ver
 
 def _gpus(pod: Manifest) -> int:
     """Return the number of GPUs that a pod requests. GPUs of several vendors are not added up, because no engine uses them
-    together: the number is that of the vendor with the most.
+    together. The result is the number of the vendor with the most GPUs.
     """
     found = Counter[str]()
     for box in pod["spec"].get("containers") or ():
