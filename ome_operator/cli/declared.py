@@ -1,4 +1,4 @@
-"""Commands whose flags are derived from a settings class: its fields that are annotated with an `Option`."""
+"""Commands whose flags are derived from a settings class: each field that is annotated with an `Option` becomes a flag."""
 
 import inspect
 import re

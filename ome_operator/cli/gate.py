@@ -102,7 +102,9 @@ def describe_mistake(mistake: strict.Mistake) -> tuple[str, str]:
 
 
 def refusals(parts: Iterable[WrittenObject], namespace: str) -> Iterator[FileRefusal]:
-    """Yield everything in the objects of files that would be refused. `namespace` is that of objects that name none."""
+    """Yield everything in the objects of files that would be refused. `namespace` is the namespace of objects that name
+    none.
+    """
     seen: dict[tuple[str, str], WrittenObject] = {}
     for part in parts:
         kind = strict.kind_of(str(part.body.get("apiVersion")), str(part.body.get("kind")))

@@ -110,7 +110,7 @@ def _wanted(following: bool, previous: bool, tail: int | None, since: str | None
 async def _sources(
     client: "Client", namespace: str, service: str, choice: "PodChoice", container: str | None
 ) -> list["Source"]:
-    """Return the selected containers, those of leaders first."""
+    """Return the selected containers. Containers of leaders come first."""
     from ome_operator.cli.live.logs import Source
     from ome_operator.cli.live.trees import selector
     from ome_operator.core.observed import from_api

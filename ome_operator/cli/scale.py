@@ -164,7 +164,9 @@ async def _undo(client: "Client", service: str, namespace: str) -> list[str]:
     if _is_set_back(body):
         raise UserError(f"{where} is kept at a former size already: {resume} lets it follow the demand again.")
     if (former := size_before(found.decisions, found.wanted)) is None:
-        raise UserError(f"the last decisions about {where} wanted no other size: `kubectl scale rolescale` sets any number.")
+        raise UserError(
+            f"the recorded decisions about {where} contain no other size: set a number with `kubectl scale rolescale`."
+        )
     former_size, at = former
     kept = written_limits(former_size, body.get("spec") or {})
     if kept == size_in(found.wanted):

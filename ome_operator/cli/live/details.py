@@ -62,7 +62,7 @@ async def details(
     pods: Mapping[str, Manifest],
     simulated: Container[str],
 ) -> Details:
-    """Read the events and logs of a service. `uids` are those of the service's objects, and `pods` maps names to bodies.
+    """Read the events and logs of a service. `uids` are the UIDs of the service's objects, and `pods` maps names to bodies.
     Never raises: an error becomes text in the result.
     """
     denied, found = "", list[Manifest]()

@@ -67,7 +67,9 @@ def _resolved(service: InferenceService, cluster: ClusterCache) -> bool:
 
 
 def _answer(which: Ref, seen: TargetOutcome, nodes: Mapping[str, Node], pods: Sequence[Manifest]) -> FitAnswer:
-    """Return whether a service fits on the nodes. `pods` are those of all namespaces; the service's own are left out."""
+    """Return whether a service fits on the nodes. `pods` are the pods of all namespaces; the pods of the service are
+    ignored.
+    """
     wanted = {role.component: role.groups for role in seen.roles}
     asked = revision_needs(seen.workloads, wanted, which.namespace, weights=True)
     on: dict[str, list[Manifest]] = {}
