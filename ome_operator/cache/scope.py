@@ -23,11 +23,11 @@ class Scope(NamedTuple):
     """Whether model agents that were installed with this operator (in the same Helm release) download weights."""
 
     def kinds(self, kinds: Iterable[str]) -> tuple[str, ...]:
-        """Return those of the given kinds that this operator reads."""
+        """Return the members of `kinds` that this operator reads."""
         return tuple(kind for kind in kinds if self.cluster_kinds or RESOURCES[kind].namespaced)
 
     def in_place(self, kinds: Iterable[str], namespace: str) -> tuple[str, ...]:
-        """Return those of the given kinds that are watched in a namespace, or cluster-wide if `namespace` is "". An
+        """Return the members of `kinds` that are watched in a namespace, or cluster-wide if `namespace` is "". An
         operator without configured namespaces watches all kinds cluster-wide.
         """
         if not self.namespaces:
