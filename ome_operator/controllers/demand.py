@@ -154,7 +154,7 @@ class DemandScaler:
         return known is not None and 0 <= self._wall().timestamp() - known.zero_decided_at <= STALE
 
     async def decide_all(self) -> None:
-        """Decide the size of every service once, those of higher priority first."""
+        """Decide the size of every service once. Services of higher priority come first."""
         present, taken = set[str](), list[Needs]()
         if self._wall().timestamp() < self._begin:
             return

@@ -1,5 +1,5 @@
-"""Determine which directories of weights an agent should read into the page cache: those of pods on its node whose engines
-have not served yet (docs/models-agent.md, "Weights in the page cache").
+"""Determine which directories of weights an agent should read into the page cache: the directories of pods on its node whose
+engines have not served yet (docs/models-agent.md, "Weights in the page cache").
 """
 
 from collections.abc import Iterable

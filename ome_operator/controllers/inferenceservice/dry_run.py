@@ -3,7 +3,7 @@ deleted.
 
 A refusal of a new pod is ignored if the same cause refuses the same pod of the revision that serves. Then the edit is not
 the reason: the policy may have been added after the serving pods were created, or it refuses only the operator's requests,
-and not those of the controllers that create the pods.
+and accepts the requests of the controllers that create the pods.
 
 ResourceQuota is the last admission plugin. "exceeded quota" therefore means that everything else accepted the object. This
 refusal is ignored here, because the quota counts the pod of a dry run in addition to the pods that the rollout removes; the

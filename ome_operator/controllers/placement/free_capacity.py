@@ -16,8 +16,10 @@ from ome_operator.core.render.statefulsets import roles_by_component
 
 
 class FreeCapacity:
-    """Allocatable amounts of every node, minus the requests of the operator's pods, and minus the requests of foreign pods
-    (all pods that do not belong to services of this operator) when they were last read.
+    """The free capacity of every node: the allocatable amounts, minus the requests of all pods on the node.
+
+    The requests of the operator's pods are current. The requests of foreign pods (all pods that do not belong to services of
+    this operator) are as of the time at which the foreign pods were last read.
     """
 
     def __init__(self, cluster: ClusterCache, foreign: ForeignPods) -> None:

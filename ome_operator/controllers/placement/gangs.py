@@ -64,7 +64,7 @@ class Gangs:
         """Service -> the groups whose nodes the service has to release because the groups do not serve; and the time of the
         last decision about this, in seconds since the epoch."""
         self._read = dict[str, frozenset[Member]]()
-        """Service -> those of its groups with a lost rank for which the foreign pods on nodes have been read."""
+        """Service -> its groups with a lost rank for which the foreign pods on nodes have been read."""
         self._promised: dict[Ref, Needs] = {}
         """Service -> the capacity that was promised to the service after a capacity check. The service has no claim to this
         capacity yet, because its serving groups are still terminating."""
