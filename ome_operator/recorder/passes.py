@@ -104,8 +104,8 @@ class SharedNodes:
         return self._nodes
 
     def holder(self, label: str, names: AbstractSet[str]) -> AbstractSet[str]:
-        """Return the names of the nodes that have a label, as a copy. Call `nodes` first: it detects changes, also of
-        labels, because labels are part of a node.
+        """Return the names of the nodes that have a label, as a copy. Call `nodes` first: it detects changes, including
+        changes of labels, because labels are part of a node.
         """
         if label not in self._holders:
             self._holders[label] = frozenset(names)
