@@ -33,7 +33,7 @@ class Condition(NamedTuple):
 
 
 class Requirement(NamedTuple):
-    """A check of SGLang: if all conditions of `when` hold, those of `needs` have to hold, or SGLang exits."""
+    """A check of SGLang: if all conditions in `when` hold, all conditions in `needs` must hold; otherwise SGLang exits."""
 
     when: Mapping[str, Condition]
     """Maps a flag or size to its condition. If there are no conditions, the check applies to each flag of `needs` that is

@@ -137,8 +137,8 @@ def strategy(container: Mapping[str, Any]) -> dict[str, str]:
 
 
 def with_parallelism(container: Mapping[str, Any], sizes: Mapping[str, int], user_flags: Collection[str]) -> dict[str, Any]:
-    """Return the container with other parallel sizes in its arguments, also in a shell command. `sizes` maps TP and PP to
-    the new numbers.
+    """Return the container with other parallel sizes in its arguments, including the arguments in a shell command. `sizes`
+    maps TP and PP to the new numbers.
 
     A value that refers to a variable is not changed. A size is also not changed if the user sets it by an argument in
     `user_flags`. An argument that is absent is not added.
