@@ -23,8 +23,8 @@ class ModelFacts:
     facts: Facts
     weights: WeightBytes | None
     widths: tuple[int, ...]
-    """Numbers of columns of the matrices that tensor parallelism cuts: of an MoE model first the width of an expert, then
-    that of the layers without experts if it has such layers."""
+    """Numbers of columns of the matrices that tensor parallelism cuts: for an MoE model, first the width of an
+    expert, then the width of the layers without experts, if the model has such layers."""
     names_code: bool = False
     """Whether config.json names Python code that is stored with the weights (`auto_map`); False if it is not known."""
 
