@@ -17,7 +17,7 @@ TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
 
 def text_part(config: Config) -> Config:
     """Return the config of the text model: the innermost nested text config, or the config itself if it contains none. A
-    nested config without a `model_type` has that of the config around it.
+    nested config without a `model_type` has the model type of the config around it.
     """
     inner, part, kind = config, config, None  # no recursion, because a config may be as deep as the decoder permits
     while part:

@@ -18,8 +18,8 @@ class CacheEntries:
     every: int = 1
     """Number of tokens for which the cache has one entry: 1, or more if the cache is compressed."""
     most: int = 0
-    """Largest number of entries that are read for a token: those of a window, or those that an indexer chooses; 0 if all are
-    read."""
+    """Largest number of entries that are read for a token: the entries of a window, or the entries that an indexer chooses;
+    0 if all are read."""
     numbers: int = 0
     """Number of values in an entry that have the data type of the cache."""
     fixed: int = 0
