@@ -18,8 +18,8 @@ class StepReporter:
         """Number of steps that the user still has to do. If it is not 0, the adoption is incomplete."""
 
     def _report(self, line: str) -> None:
-        """Report a line. Field names, messages and URLs in it may be those of other users, so control characters are made
-        visible.
+        """Report a line. Field names, messages and URLs in the line may come from other users, so control characters are
+        made visible.
         """
         self._say(make_visible(line))
 
