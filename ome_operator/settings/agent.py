@@ -22,7 +22,8 @@ class AgentPermissions:
             part_of="agent.secrets",
         ),
     ] = ()
-    """The chart also mounts each Secret that it lists."""
+    """The chart creates these permissions from its value `agent.secrets`, and mounts each Secret of this value into the
+    pods of the agents."""
     identity_hosts: Annotated[
         frozenset[str],
         Option(
