@@ -58,7 +58,7 @@ def with_own_model(known: Library, own: OwnModel) -> Library:
 
 def names_code(files: Iterable[Mapping[str, Any]]) -> bool:
     """Return whether a JSON file of a model names Python code for its configuration, model, tokenizer or processor
-    (`auto_map`), also in a part of a config such as `text_config`.
+    (`auto_map`), including parts of a config such as `text_config`.
     """
     return any("auto_map" in part for file in files for part in (file, *file.values()) if isinstance(part, Mapping))
 
