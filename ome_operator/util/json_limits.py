@@ -127,7 +127,7 @@ class TooLarge(OmeError, ValueError):
 def memory_of(text: bytes) -> int:
     """Return an upper bound, in bytes, of the memory that a JSON text and its values need while it is decoded.
 
-    Brackets, commas and colons are counted everywhere, also inside strings, because this needs no parser that an author
+    Brackets, commas and colons are counted everywhere, even inside strings, because this needs no parser that an author
     could mislead; a text with many of them in strings is overestimated.
     """
     plain = text.isascii() and b"\\u" not in text
