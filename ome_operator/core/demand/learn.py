@@ -24,7 +24,7 @@ NEW = 0.2
 MOST = 1000
 """Largest value of `LearnedProperties.measured`. Further measurements are not counted."""
 STARTS = 5
-"""Number of durations of starts that are kept: those of the latest starts."""
+"""Number of the latest starts whose durations are kept."""
 FIRST_START = 300.0
 """Assumed duration of a start in seconds until the first start was measured. The value is high, so that the first decision
 looks far ahead."""

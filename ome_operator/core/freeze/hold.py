@@ -42,7 +42,7 @@ def active_hold(
 ) -> Hold | None:
     """Return the freezes and observe modes that apply to an object of this namespace, as one Hold; None if none applies.
 
-    `name` and `annotations` are those of a service.
+    `name` and `annotations` are the name and annotations of a service.
     """
     holds: list[Hold] = []
     if deps.policy.observe:

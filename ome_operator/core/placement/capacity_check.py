@@ -210,7 +210,7 @@ def _stays(
     """Return whether the pods of the target revision (`asked`) fit on the nodes of the old revisions, `slices`, once the
     pods of the old revisions are gone.
 
-    Return True also if a queue or another scheduler places the pods of the target, because the queue or scheduler applies
+    Return True, too, if a queue or another scheduler places the pods of the target, because the queue or scheduler applies
     its own rules. If `lasting` is true, the present state of nodes (not ready, cordoned) is ignored.
     """
     given: dict[str, Counter[str]] = {}

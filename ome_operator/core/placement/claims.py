@@ -64,7 +64,7 @@ class Claim(NamedTuple):
     """The nodes that the service could release, because the groups on them serve no requests; None if the service has no
     such nodes."""
     missing: Needs = ()
-    """While the gang is being placed: those of the pods `needs` that are on no node; () if none of the pods is on a node."""
+    """While the gang is being placed: the pods in `needs` that are on no node; () if none of the pods is on a node."""
     refused: bool = False
     """Whether pods of the gang could not be created, for example because of a quota: in the present placement attempt or,
     if the gang waits, in the last one."""
@@ -157,9 +157,7 @@ def without_role_names(needs: Needs) -> Needs:
 
 
 def unclaimed_nodes(free: Nodes, claims: Sequence[Claim]) -> Nodes:
-    """Return those of the nodes `free` that no pod of the claims `claims` could use, regardless of the capacity of the
-    nodes.
-    """
+    """Return the nodes in `free` that no pod of `claims` could use, regardless of the capacity of the nodes."""
     wanted = {without_role_names(claim.needs) for claim in claims}
     return (
         {name: node for name, node in free.items() if not any(accepts_any(needs, node) for needs in wanted)}

@@ -116,7 +116,7 @@ def idle_nodes(
 
 
 def unplaced_needs(needs: Needs, found: Slice, placed: Groups) -> Needs:
-    """Return those of the pods `needs` that are on no node; () if none of the pods is on a node. `needs` has the leaders and
+    """Return the pods in `needs` that are on no node; () if none of the pods is on a node. `needs` has the leaders and
     the workers of the groups that are not in `placed`, the leaders of each role first.
     """
     there = Counter(

@@ -18,7 +18,8 @@ from ome_operator.util.kubeyaml import document
 from ome_operator.util.memoize import memoize_by_identity
 
 _NEEDS_MORE = frozenset({"--api-key", "--ssl-certfile", "--ssl-keyfile", "--grpc-mode", "--smg-grpc-mode"})
-"""Arguments of SGLang with which a router needs a key, certificates or another protocol."""
+"""Arguments of SGLang that require a key, certificates or another protocol of each client. The default router has none of
+these, so it cannot reach such an engine."""
 
 
 @memoize_by_identity(512)

@@ -19,7 +19,7 @@ PRIORITY = "kueue-scheduling-high-priority"
 
 
 def queue_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
-    """Return those of the annotations that request a queue or a priority in a queue."""
+    """Return the annotations that request a queue or a priority in a queue."""
     return {name: annotations[name] for name in NOTES if annotations.get(name)}
 
 

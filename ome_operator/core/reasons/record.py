@@ -109,8 +109,8 @@ class ReasonRecord(str):
     """Rank of the reason among several reasons that are reported together. The lowest value is reported first. From
     ORDINARY on, reasons of pods are sorted by name."""
     pods: str
-    """The text that follows a number of pods, such as "unschedulable" in "2 pods unschedulable"; "" to use the word of the
-    reason."""
+    """The text that follows a number of pods, such as "unschedulable" in "2 pods unschedulable"; "" to use the name of
+    the reason."""
     stops: bool
     """Whether a rollout with the reason waits for a change that a person has to make, although the state of the reason is
     WAITING."""

@@ -21,7 +21,7 @@ class Group(NamedTuple):
     pods: Mapping[int, Pod]
     """The pod of each rank that has a pod, including pods that are being deleted."""
     drifted: frozenset[str] = frozenset()
-    """UIDs of pods that were created from a template other than that of their StatefulSet."""
+    """UIDs of pods that were created from another template than the present template of their StatefulSet."""
     copied: bool = False
     """Whether pods were restored from a backup of another namespace and contact ranks in that namespace, although the
     template of their revision does not."""

@@ -22,8 +22,8 @@ _KEPT = ("imagePullSecrets", "runtimeClassName", "serviceAccountName", "tolerati
 _RESOURCES = {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "64Mi"}}
 _USER = 65532
 _RESTRICTED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True}
-"""The securityContext of the container. Together with that of the pod (`_POD_RESTRICTED`), it satisfies the level
-`restricted` of Pod Security."""
+"""The securityContext of the container. Together with the securityContext of the pod (`_POD_RESTRICTED`), it satisfies the
+level `restricted` of Pod Security."""
 _POD_RESTRICTED = {"runAsNonRoot": True, "runAsUser": _USER, "seccompProfile": {"type": "RuntimeDefault"}}
 
 

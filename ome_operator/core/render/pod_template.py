@@ -266,8 +266,8 @@ def base_env(service: str, namespace: str) -> list[Manifest]:
 
 
 def field_reference(path: str) -> Manifest:
-    """Return a downward API reference to a field. It contains apiVersion, because the API server would add that field
-    inside an atomic map.
+    """Return a downward API reference to a field. The reference contains apiVersion, because the API server would otherwise
+    add the default inside an atomic map, and the stored object would differ from the applied manifest.
     """
     return {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}
 

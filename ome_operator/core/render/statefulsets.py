@@ -78,9 +78,9 @@ def workloads(
     Raises ProblemError if the inputs cannot be rendered.
 
     The data is JSON: it maps each component to an object with the fields size, port, leader and worker, and with podGroup if
-    its pods wait in a queue of Kueue. `directories` contains the directory of the model's weights, followed by that of the
-    weights of each adapter; "" for weights that are stored at the path of the model or adapter itself. `labels` are OME's
-    labels; labels from the user take precedence.
+    its pods wait in a queue of Kueue. `directories` contains the directory of the model's weights, followed by the directory
+    of the weights of each adapter; "" for weights that are stored at the path of the model or adapter itself. `labels` are
+    OME's labels; labels from the user take precedence.
     """
     out: dict[str, Any] = {}
     dropped: list[str] = []
@@ -162,8 +162,8 @@ def pod_gpus(workload: Manifest) -> int:
 def stamp(
     owner: meta.Owner, role: StoredRole, groups: Iterable[int], excluded: Mapping[int, Exclusion] = MappingProxyType({})
 ) -> list[Manifest]:
-    """Return the StatefulSets of the groups `groups` (numbers) of a role, made from the stored templates: for each group
-    that of the leader and, if the group has workers, that of the workers.
+    """Return the StatefulSets of the groups `groups` (numbers) of a role, made from the stored templates. Each group has
+    a StatefulSet for its leader and, if it has workers, a StatefulSet for the workers.
 
     `excluded` maps the number of a group to the nodes on which its pods are not placed. It must not change for a group that
     exists: its pods would no longer have the template of their StatefulSet.

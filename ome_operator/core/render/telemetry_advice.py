@@ -63,6 +63,7 @@ def _without_registry(is_off: bool) -> str:
     if is_off:
         return f'the annotation {keys.REGISTRY}: "{registry_sidecar.OFF}" disables the registry, {lacks}: remove it'
     return (
-        f"the router has no registry, {lacks}: a router gets a registry if it discovers its workers, with "
-        "--service-discovery or --pd-disaggregation and none of --worker-urls, --prefill and --decode (docs/telemetry.md)"
+        f"the router has no registry, {lacks}: write --service-discovery or --pd-disaggregation into the arguments of the "
+        "router, and remove --worker-urls, --prefill and --decode, so that the router discovers its workers "
+        "(docs/telemetry.md)"
     )

@@ -118,7 +118,7 @@ def unused_settings(service: InferenceService, component: str, policy: ReplicaPo
 
 def unused_classes(service: InferenceService, policies: Mapping[str, ReplicaPolicy]) -> Iterator[str]:
     """Yield sentences about the annotation with the class of the autoscalers, and about `spec.kedaConfig`, if no component
-    uses them. `policies` are those of the components.
+    uses them. `policies` maps each component to its policy.
     """
     written = service.annotations.get(keys.AUTOSCALER_CLASS) or ""
     unscaled = [name for name, one in policies.items() if one.scaler not in ("", *SCALERS) and not one.demand]

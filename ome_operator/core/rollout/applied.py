@@ -86,9 +86,9 @@ def is_outdated(snapshot: Snapshot, component: str, policy: ReplicaPolicy, group
 
 
 def kept_groups(snapshot: Snapshot, policies: Mapping[str, ReplicaPolicy], groups: Mapping[str, int]) -> dict[str, int]:
-    """Return the numbers in `status.scaling.applied` that have to stay stored although they no longer apply, by component:
-    those of components whose RoleScale does not have the desired number of groups yet, and those of components of the class
-    Demand without a maximum. `groups` is the desired number of groups by component.
+    """Return the numbers in `status.scaling.applied` that have to stay stored although they no longer apply, by component.
+    These are the numbers of components whose RoleScale does not have the desired number of groups yet, and of components of
+    the class Demand without a maximum. `groups` is the desired number of groups by component.
     """
     found = {}
     for component, number in stored_groups(snapshot.service.status).items():

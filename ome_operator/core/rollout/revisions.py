@@ -51,8 +51,10 @@ def record(
     """Store `inputs` as the newest revision, unless they are the newest revision already. If `inputs` is None (an input
     is missing), no revision is stored.
 
-    `directories`, `labels` and `defaults` are passed to `workloads`. `refused` is called only for new revisions, never for
-    stored revisions. `unusable` are the names of revisions that are kept, but never used (`Snapshot.restored_revisions`).
+    `known` are the stored revisions, the newest last. `directories`, `labels` and `defaults` are the arguments of
+    `workloads`, which renders the data of a new revision. `refused` returns why a new revision must not be stored; it is not
+    called for stored revisions. `unusable` are the names of stored revisions that must not be used
+    (`Snapshot.restored_revisions`).
     """
     usable = [one for one in known if not is_former_format(one) and one.name not in unusable]
     data: dict[str, Mapping[str, Any]] = {one.name: one.data for one in usable}
@@ -150,7 +152,7 @@ def size(data: Mapping[str, Any]) -> int:
 
 
 def revisions_beyond_limit(known: Sequence[Revision], used: frozenset[str], limit: int) -> list[Revision]:
-    """Return those of the oldest revisions in `known` that exceed the history limit and are not in `used`, the oldest
+    """Return the oldest revisions in `known` that exceed the history limit and are not in `used`, the oldest
     first.
     """
     spare = [one for one in known if one.name not in used]

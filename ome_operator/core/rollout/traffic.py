@@ -41,8 +41,8 @@ class TrafficSplit(NamedTuple):
     serving: frozenset[str]
     """Names of the routers of revisions that can answer requests now."""
     again: float | None = None
-    """Seconds until the router of a kept revision has been ready long enough for the revision to get its share; None if no
-    revision is waiting."""
+    """Seconds until a waiting revision gets its share of the requests, because its router has then been ready for `SETTLED`
+    seconds. With several waiting revisions, the smallest value; None if no revision waits."""
 
 
 class AllowedDeletions(NamedTuple):
@@ -80,7 +80,7 @@ def weigh_revisions(snapshot: Snapshot, step: RolloutStep, counts: ReplicaCounts
 
 
 def allowed_deletions(snapshot: Snapshot, traffic_split: TrafficSplit | None, deletes: Iterable[Delete]) -> AllowedDeletions:
-    """Return those of the deletions `deletes` that can be made without breaking a request that comes through the HTTPRoute.
+    """Return the members of `deletes` that can be carried out without breaking a request that comes through the HTTPRoute.
     `traffic_split` is the desired traffic split; None if no HTTPRoute is wanted.
 
     The router of a revision that can answer requests is removed when the HTTPRoute has sent requests elsewhere for `NOTICE`

@@ -108,8 +108,8 @@ def _equal(property_: str, wanted: str, actual: str, write: str) -> Violation | 
 
 
 def _quantized(wanted: str, model: ModelProfile) -> Violation | None:
-    """Return the violation if a runtime supports another quantization (`wanted`) than that of the model. The value `none`
-    means the same as no value.
+    """Return the violation if the quantization that a runtime supports (`wanted`) is not the quantization of the model. The
+    value `none` means the same as no value.
     """
     wanted = "" if wanted.lower() == PLAIN else wanted
     if wanted.lower() in model.quantizations:
