@@ -2,7 +2,7 @@
 
 Services are created, and their pods become Ready. The operator's own manager, informer and client do the work. A simulated
 API server answers their requests, and delivers events encoded as a real server does. Only the CPU time of this thread is
-measured, without that of the simulated server. kopf and HTTP are not part of the measurement.
+measured, without the CPU time of the simulated server. kopf and HTTP are not part of the measurement.
 """
 
 import asyncio

@@ -258,7 +258,7 @@ def _models(name: str | None) -> Path:
 
 
 def _opened(name: str | None) -> Cluster:
-    """Return the cluster. Processes that should run and do not are reported on stderr, also those that
+    """Return the cluster. Processes that should run and do not are reported on stderr, including processes that
     another command is just starting.
     """
     cluster = Cluster.open(layout.choose_cluster(name))

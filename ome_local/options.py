@@ -1,5 +1,5 @@
-"""Validate combinations of the options of `ome local up`, also against the options with which the cluster was created.
-Each error states which option to omit.
+"""Validate combinations of the options of `ome local up`, with each other and with the options with which the cluster was
+created. Each error states which option to omit.
 """
 
 from collections.abc import Collection

@@ -51,7 +51,7 @@ class Spec:
 
     @property
     def version(self) -> str:
-        """Kubernetes version of the cluster, also for clusters of earlier versions of this package, which did not store
+        """Kubernetes version of the cluster, including clusters of earlier versions of this package, which did not store
         it.
         """
         return self.kubernetes or KUBERNETES

@@ -49,7 +49,7 @@ def ensure(
 
 
 def provide(wanted: Sequence[Tool], *, more_to_come: bool = False) -> dict[str, Path]:
-    """Return the paths of these programs as `ensure` does, also for programs that do not belong to a cluster."""
+    """Return the paths of these programs as `ensure` does, even for programs that do not belong to a cluster."""
     target = this_machine(clients_only={tool.name for tool in wanted} <= set(CLIENTS))
     for module, members in groupby(sorted(wanted, key=lambda tool: tool.module), key=lambda tool: tool.module):
         together = list(members)

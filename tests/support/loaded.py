@@ -21,7 +21,7 @@ from ome_local.cluster import Cluster
 from ome_operator.__main__ import main
 
 NAME = "loaded"
-"""Name of the process among those of its cluster."""
+"""Name of the process among the processes of its cluster."""
 _WITHIN_S = 60.0
 
 

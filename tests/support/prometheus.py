@@ -57,7 +57,7 @@ class Prometheus:
         return {rule["name"] for group in self.get("rules")["groups"] for rule in group["rules"]}
 
     def targets(self) -> dict[str, list[dict[str, str]]]:
-        """Return job -> the labels of those of its targets that Prometheus can scrape."""
+        """Return job -> the labels of the targets that Prometheus can scrape."""
         found: dict[str, list[dict[str, str]]] = {}
         for each in self.get("targets", state="active")["activeTargets"]:
             if each["health"] == "up":

@@ -168,7 +168,7 @@ class Proxy:
 
     @contextmanager
     def holding(self) -> Iterator[None]:
-        """Hold back all events of watches inside the `with` block, also of watches that are opened meanwhile. The events
+        """Hold back all events of watches inside the `with` block, including watches that are opened meanwhile. The events
         arrive at its end.
         """
         self._loop.call_soon_threadsafe(self._flowing.clear)

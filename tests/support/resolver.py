@@ -78,7 +78,7 @@ OTHER: Mapping[str, tuple[str, ...]] = {
     "--mamba-ssm-dtype": ("float32",),
     "--cp-strategy": ("zigzag",),
 }
-"""Flag → a value that is not among those of a condition `one of`, or that a condition `none of` accepts."""
+"""Flag → a value that is not in the list of a condition `one of`, or that a condition `none of` accepts."""
 SAMPLES = {
     "--kv-events-config": '{"publisher":"zmq","endpoint":"tcp://*:5557"}',
     "--watermark-config": "{}",

@@ -55,7 +55,7 @@ def problems(line: CommandLine, args: list[str]) -> list[str]:
 
 
 def servers_words(runner: dict[str, Any]) -> list[str]:
-    """Return the arguments of the server that a runner starts, also from a shell line; [] if it starts no server."""
+    """Return the arguments of the server that a runner starts, directly or by a shell; [] if it starts no server."""
     args = list(runner.get("args") or ())
     if runner["command"][-1] != "-c":
         return args
