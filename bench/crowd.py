@@ -113,8 +113,8 @@ class Crowd:
         return {**self._model, "storage": {"storageUri": f"hf://org/model-{number}", "path": f"/mnt/models/model-{number}"}}
 
     def record(self, number: int, fetched: int) -> Manifest:
-        """Return the NodeModels object of a node. The node holds all models except the one with the number `number` modulo
-        the number of models, of which it has `fetched` bytes.
+        """Return the NodeModels object of a node. The node holds all models except the model with the number `number` modulo
+        the number of models. Of this model it has `fetched` bytes.
         """
         held = [
             {"kind": MODEL, "name": f"model-{each}", "uri": f"hf://org/model-{each}", "revision": "r", "state": "Ready"}

@@ -136,8 +136,9 @@ class LazyGroup(TyperGroup):
         return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that the first argument names. For an unknown name, the error proposes a command: one that
-        does what the word means elsewhere, or one with a similar name. The completion of a shell gets no error.
+        """Return the command that the first argument names. For an unknown name, the error proposes the command that other
+        programs call by this name, or a command with a similar name. There is no error while a shell completes a command
+        line.
         """
         name = args[0]
         meant = "" if name in commands() else _MEANT.get(name) or most_similar(name, commands())

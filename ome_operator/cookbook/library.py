@@ -298,8 +298,8 @@ def memory(accelerator: AcceleratorClass) -> int | None:
 
 
 def published_config(repository: str) -> Mapping[str, Any] | None:
-    """Return the sizes of a model in config/models, from the model's config.json. `repository` is the model's repository,
-    of which the last part is compared.
+    """Return the fields of config.json that state the sizes of a model in config/models; None if the model is unknown.
+    `repository` is the model's repository; only the part after the last slash identifies the model.
     """
     name = repository.rpartition("/")[2]
     found: Mapping[str, Any] | None = (_data("models.yaml").get(name) or {}).get("config")

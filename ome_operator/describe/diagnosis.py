@@ -314,8 +314,8 @@ def step(reason: str, tree: Tree, which: str = "", role: str = "", part: SliceVi
 
 
 def _remedy(reason: str, *, router: bool) -> str:
-    """Return the remedy for a reason, with the placeholders of `core/reasons/record.py:ReasonRecord.remedy`. `router` is
-    whether the reason is that of a router's pod.
+    """Return the remedy for a reason, with the placeholders of `core/reasons/record.py:ReasonRecord.remedy`. `router` states
+    whether the pod with this reason is a router.
     """
     record = WORDS.get(reason) or record_of(reason)
     if isinstance(record, ReasonRecord) and not record.printed:

@@ -15,7 +15,7 @@ rejoin only if it is started with other arguments (--elastic-ep-join-mode)."""
 
 def why_not(container: Mapping[str, Any], annotations: Mapping[str, str]) -> str:
     """Return the reason why the engine of a container does not keep serving after it has lost a rank; "" if it possibly
-    does, and for an unknown engine. `annotations` are those of the pod.
+    does, and for an unknown engine. `annotations` are the annotations of the pod.
     """
     engine = server(container)
     if engine is None or engine.name != "sglang":

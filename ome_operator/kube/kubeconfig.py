@@ -33,7 +33,7 @@ STRINGS = {
 PEM = ("certificate-authority", "client-certificate", "client-key")
 """Fields whose file contains PEM. The same fields with the suffix `-data` contain it in base64."""
 SECRET = ("password", "client-key-data", "client-certificate-data", "certificate-authority-data")
-"""Fields whose values messages do not repeat."""
+"""Secret fields: error messages do not contain their values."""
 FIXES = {
     "cluster": "write the address of the API server, such as https://10.0.0.1:6443",
     "proxy": "write the URL of a proxy, such as http://10.0.0.1:3128, or remove the field",

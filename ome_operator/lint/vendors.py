@@ -106,7 +106,7 @@ def vendor_other(subject: Subject) -> Iterator[RuleHit]:
 
 
 def _others(role: Role, spec: Manifest, vendor: str) -> Iterator[RuleHit]:
-    """Yield the settings of a pod that are made for another vendor than the one whose devices the pod requests."""
+    """Yield the settings of a pod that are made for another vendor than the vendor whose devices the pod requests."""
     for box in items(spec, "containers"):
         made = image_for(str(box.get("image") or ""))
         if _requested(box) and made not in ("", vendor):

@@ -41,8 +41,8 @@ _PIECE = re.compile(r"[^\s\"'&;,|<>(){}\[\]]+")
 
 
 class Redaction:
-    """The placeholders of one file. Call `collect_values` for all values first, because a value may occur before the place
-    where it is recognized as secret; then call `replace_values`.
+    """The placeholders of one file. Call `collect_values` for all values before you call `replace_values`, because a value
+    may occur before the place where it is recognized as secret.
 
     `names` (of objects, nodes and labels) are not secret, wherever they occur.
     """

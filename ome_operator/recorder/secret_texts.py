@@ -76,8 +76,8 @@ _FORMATS = (_PEM, _TOKEN, _URL, _BEARER)
 
 
 def sounds_secret(name: str, *, flag: bool = False) -> bool:
-    """Return whether a name suggests that its value is secret. `flag` states whether the name is that of a flag, a variable
-    or a query parameter, and not the key of a map.
+    """Return whether a name suggests that its value is secret. `flag` is true for the name of a flag, a variable or a query
+    parameter, and false for the key of a map.
     """
     last = name[-256:]
     found = _SOUNDS.search(name) or _ENDS.search(last) or _ENDS_IN_CAPITALS.search(last)

@@ -53,7 +53,7 @@ class PairState(NamedTuple):
     probed_at: float
     """Time at which the last probe began."""
     failures: int = 0
-    """Number of probes that failed since the last one that worked."""
+    """Number of failed probes since the last successful probe."""
     explained: frozenset[str] = frozenset()
     """UIDs of the leaders whose load can explain some of the `failures`: a probe was late while the leader was computing
     requests."""

@@ -117,8 +117,8 @@ def _is_renewed(before: EngineLoad, after: EngineLoad) -> bool:
 
 
 def with_work(readings: tuple[WorkReading, ...], page: EnginePage, now: float) -> tuple[WorkReading, ...]:
-    """Return the readings with a new one appended. A counter that decreases shows that the process has restarted; then only
-    the new reading is kept.
+    """Return the readings with a new one appended. If a counter has decreased, the process has restarted, and only the new
+    reading is kept.
     """
     new = WorkReading(now, page.counters, page.histograms)
     if readings and _restarted(readings[-1], new):

@@ -100,8 +100,8 @@ class Declared:
 
     @property
     def written(self) -> Any:
-        """Return the default in the form in which a flag's value is written. Return None for a repeatable flag or
-        one that must be set, and if the operator computes the value.
+        """Return the default in the form in which a flag's value is written. Return None for a repeatable flag, for a
+        required flag, and if the operator computes the value.
         """
         if self.option.computed or self.required or self.form is Form.LIST:
             return None

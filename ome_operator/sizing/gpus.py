@@ -98,7 +98,8 @@ def gpus() -> Mapping[str, Gpu]:
 
 
 def gpu(name: str) -> Gpu:
-    """Return the GPU with this name. The name may also be that of an AcceleratorClass, or one that calibration files use.
+    """Return the GPU with this name. The name of an AcceleratorClass, and a name that calibration files use, are also
+    accepted.
 
     Raises PlanRefused for an unknown name.
     """

@@ -47,7 +47,7 @@ class RepeatedKey(NamedTuple):
     first: int
     """Line of the first value, which is lost. The first line of the text has the number 1."""
     last: int
-    """Line of the last value, which is the one that is used."""
+    """Line of the last value. Only this value is used."""
 
 
 class _Values(yaml.constructor.SafeConstructor, yaml.resolver.Resolver):

@@ -223,7 +223,8 @@ class Coverage:
     async def can_watch(self, path: str, *, refused: bool = False) -> bool:
         """Return whether the target of a kopf request can be watched. Wait some seconds for its namespace if necessary.
 
-        `refused`: True if the API server refused the request; then check the namespace again instead of waiting.
+        If `refused` is true, the API server has refused the request; the namespace is then checked again at once, without
+        waiting.
         """
         match = _NAMESPACE.search(path)
         name = match[1] if match is not None else ""

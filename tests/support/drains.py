@@ -29,8 +29,8 @@ BIG = 12
 
 
 def runtimes() -> list[Manifest]:
-    """Return runtimes whose groups have one, two and many pods, each of which needs a whole node, and one whose groups have
-    a pod that needs half of a node.
+    """Return runtimes whose groups have one, two and many pods, each of which needs a whole node, and a runtime whose groups
+    have a pod that needs half of a node.
     """
     whole = [yamls.runtime(f"moves-{size}", size=size, gpus=8, decoder=True) for size in (1, 2, BIG)]
     return [*whole, yamls.runtime("moves-half", gpus=4)]

@@ -121,7 +121,7 @@ def a_leader_that_routers_know_is_drained_before_it_stops(
     `roles` of its slice has no ready leader.
 
     When a whole slice is removed, its routers are removed first (decisions 6). The law is checked only if the reconciliation
-    sees the current pods: in an older state a leader may not be ready yet, and then it needs no mark.
+    sees the current pods: in an older state the leader may not be ready yet, and such a leader needs no mark.
     """
     if not _leads(live):
         return
@@ -201,8 +201,9 @@ def a_group_starts_beside_another_revision_only_within_the_surge(
 
     An autoscaler sets the number of replicas within the limits of the user.
 
-    With `recreate` no pod starts while a pod of another revision exists (decisions 6). `labels` are those of the pod that
-    starts. The number of groups is checked only if `current` is true: the reconciliation has seen the pods as they are now.
+    With `recreate` no pod starts while a pod of another revision exists (decisions 6). `labels` are the labels of the pod
+    that starts. The number of groups is checked only if `current` is true: the reconciliation has seen the pods as they are
+    now.
     """
     role, revision = labels[keys.COMPONENT], labels[keys.REVISION]
     engines = [pod for pod in pods if pod.labels[keys.COMPONENT] != keys.ROUTER]

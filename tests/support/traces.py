@@ -60,8 +60,8 @@ def rules(listing: Iterable[str]) -> set[str]:
 
 
 def is_probe_group(group: str) -> bool:
-    """Return whether a control group is one that a running program, such as another `ome local up`, creates only to test
-    whether it can.
+    """Return whether a control group was created by a running program, such as another `ome local up`, only to test whether
+    the program can create control groups.
     """
     found = re.search(r"/ome-probe-(\d+)$", group)
     return found is not None and Path(f"/proc/{found[1]}").exists()

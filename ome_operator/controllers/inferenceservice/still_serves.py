@@ -11,8 +11,8 @@ logger = logging.getLogger(__name__)
 
 
 def still_serves(cluster: ClusterCache, resource: Resource) -> bool:
-    """Return whether the pods of a service serve, from its existing objects alone. Return False if these objects cannot be
-    read either.
+    """Return whether the pods of a service serve. Only the existing objects of the service are considered, not its spec.
+    Return False if these objects cannot be parsed.
     """
     namespace, name = resource.ref.namespace, resource.ref.name
     observed = Observed(cluster.children_of(namespace, name), cluster.pods_of(namespace, name))

@@ -45,8 +45,8 @@ def decide_size(
 ) -> tuple[SizeDecision, ScalingState]:
     """Return the size that the service should have at the time `now`, and the state for the next decision.
 
-    `samples` are those of the last `facts.KEPT` seconds in ascending order of time. The size does not change if the newest
-    sample is missing, incomplete or older than `STALE` seconds. `planned` is used where measurements are missing.
+    `samples` are the samples of the last `facts.KEPT` seconds in ascending order of time. The size does not change if the
+    newest sample is missing, incomplete or older than `STALE` seconds. `planned` is used where measurements are missing.
     """
     present = state.wanted or _present(fleet)
     if fleet.frozen:

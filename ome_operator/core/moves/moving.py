@@ -187,7 +187,7 @@ def _facts(move: Move, role: MovingRole, found: Slice, intent: Intent, now: date
 
 
 def _marks(pods: Iterable[Pod], leaves: str) -> Iterable[Patch]:
-    """Yield the patches that mark the pod `leaves` as the one that the ReplicaSet has to remove first, and remove this mark
+    """Yield the patches that mark the pod `leaves` as the pod that the ReplicaSet has to remove first, and remove this mark
     from other pods.
     """
     for pod in pods:

@@ -122,8 +122,8 @@ def _overtaken(move: Move, role: MovingRole) -> bool:
 
 
 def _first_to_leave(role: MovingRole) -> str | None:
-    """Return the group that has to leave first: one that leaves without a replacement, then one whose move a person asked
-    for, then the one with the lowest number. Return None if no group has to leave.
+    """Return the group that has to leave first: a group that leaves without a replacement, otherwise a group whose move a
+    person requested, otherwise the group with the lowest number. Return None if no group has to leave.
     """
     names = [name for name in role.existing if name in role.causes] if role.wanted else []
     return max(names, key=lambda name: role.causes[name].precedence, default=None)

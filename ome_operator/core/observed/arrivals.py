@@ -40,8 +40,8 @@ def _has_tokens(work: WorkRates) -> bool:
 
 def last_unserved_time(before: float | None, after: float | None) -> float | None:
     """Return the time of the last request that no engine could serve, for the next reconciliation. `before` is the time that
-    was used last, and `after` is the time that was just read. The result is `after`, unless it is None or differs from
-    `before` by less than `APART` seconds; then it is `before`.
+    was used last, and `after` is the time that was just read. The result is `before` if `after` is None or differs from
+    `before` by less than `APART` seconds, and `after` otherwise.
 
     The times are calculated from ages, so two readings of the same time differ by a second or two. Many requests must not
     cause many reconciliations.

@@ -57,11 +57,11 @@ class _Field(NamedTuple):
     """Text in front of the path that names the object; "" for the service."""
 
     def pod_field(self, name: str, value: Any) -> "_Field":
-        """Return a field of this field; both are part of a pod spec."""
+        """Return the field `name` of this field. Both fields are in the pod spec."""
         return self._replace(chain=(*self.chain, name), path=f"{self.path}.{name}", value=value)
 
     def object_part(self, name: str, value: Spec) -> "_Field":
-        """Return a part of this part of an object; neither is in a pod spec."""
+        """Return the part `name` of this part of an object. Both parts are outside the pod spec."""
         return self._replace(path=f"{self.path}.{name}", value=value, above=(*self.above, type(value)))
 
     @property

@@ -19,8 +19,8 @@ def advice(
     engines: Mapping[str, Manifest], router: Manifest | None, annotations: Mapping[str, str], *, hears: bool, scrapes: bool
 ) -> Iterator[str]:
     """Yield a sentence for each setting that keeps the load of a service from being read. `engines` maps components to the
-    containers of their engines, `router` is the Deployment of the router, and `annotations` are those of the service.
-    `hears` states whether routers have registries, and `scrapes` whether Prometheus scrapes engines.
+    containers of their engines, `router` is the Deployment of the router, and `annotations` are the annotations of the
+    service. `hears` states whether routers have registries, and `scrapes` whether Prometheus scrapes engines.
 
     There is no advice about router programs that the operator does not know, because users have chosen them on purpose.
     """

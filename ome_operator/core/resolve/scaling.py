@@ -69,8 +69,8 @@ class ReplicaPolicy(NamedTuple):
 
     @property
     def has_metric(self) -> bool:
-        """Whether a HorizontalPodAutoscaler can read the metric: one that the user describes, or a resource metric of pods,
-        which is also the default.
+        """Whether a HorizontalPodAutoscaler can read the metric: it is a metric that the user describes, or a resource
+        metric of pods, which is also the default.
         """
         return bool(self.hpa.get("metrics")) or self.scale_metric in ("", "cpu", "memory")
 

@@ -170,8 +170,8 @@ def _least(share: Share, bounds: Bounds) -> int:
 
 
 def _least_first(others: Mapping[str, Counts], share: Share) -> list[str]:
-    """Return the revisions other than the target in the order of their removal: the one with the least capacity first and,
-    of revisions with equal capacities, the one with the fewest groups.
+    """Return the revisions other than the target in the order of their removal: the revision with the least capacity first
+    and, of revisions with equal capacities, the revision with the fewest groups first.
     """
     has = {name: sum(one.existing for one in counts.values()) for name, counts in others.items()}
     return sorted(others, key=lambda name: (capacity(others[name], share), has[name], name))

@@ -253,7 +253,7 @@ def wake_patches(snapshot: Snapshot, found: Mapping[str, Any], groups: Mapping[s
 
 def written_by_wake(generation: int, present: int, number: int) -> dict[str, Any]:
     """Return the patch of a RoleScale with which a wake sets its number. An annotation stores the generation that the patch
-    produces, so that the number is not taken for one that a person set, and the class Demand can decide again.
+    produces, so that the number is not mistaken for a number that a person set, and the class Demand can decide again.
 
     `generation` is the present generation of the RoleScale. `present` is its present number; if `number` is the same, the
     patch does not increase the generation.

@@ -38,8 +38,7 @@ class Score(NamedTuple):
 
 
 def violations(runtime: Runtime, model: ModelProfile, *, chosen: bool) -> tuple[Violation, ...]:
-    """Return the rules that a runtime violates for a model. Of its supported formats, the one with the fewest violations is
-    used.
+    """Return the rules that a runtime violates for a model. The supported format with the fewest violations is used.
 
     `chosen` is False for a runtime that the service names: it then needs no format with autoSelect, and a runtime without
     formats accepts every model.
