@@ -174,7 +174,9 @@ class CompileStore:
             with contextlib.suppress(FileNotFoundError):
                 age = self._clock() - _named(place, hardware, _WITHDRAWN).stat().st_mtime
                 if age < WITHDRAWN:
-                    raise CacheRefused("starts with the former cache did not serve, so none is kept for some days")
+                    raise CacheRefused(
+                        "engines that started with the former cache never served, so no cache is stored for some days"
+                    )
             if sum(1 for _ in place.path.iterdir()) > ENTRIES:
                 raise CacheRefused("the directory of this engine on the node has caches of too many kinds of hardware")
             return True
