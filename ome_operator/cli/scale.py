@@ -86,7 +86,7 @@ def scale(
         )
 
     if undo and resume:
-        raise UserError("--undo keeps a size and --resume ends that: leave out one of them.")
+        raise UserError("--undo fixes a former size, and --resume removes such a fixed size: use only one of them.")
     if undo or resume:
         for line in on_cluster(kubeconfig, context, change):
             print_result(line)
