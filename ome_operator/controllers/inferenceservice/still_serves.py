@@ -12,7 +12,7 @@ logger = logging.getLogger(__name__)
 
 def still_serves(cluster: ClusterCache, resource: Resource) -> bool:
     """Return whether the pods of a service serve. Only the existing objects of the service are considered, not its spec.
-    Return False if these objects cannot be parsed.
+    Return False if the result cannot be determined.
     """
     namespace, name = resource.ref.namespace, resource.ref.name
     observed = Observed(cluster.children_of(namespace, name), cluster.pods_of(namespace, name))
