@@ -62,7 +62,7 @@ _MEANING = {
     ),
     "WORKER_URLS": "http://HOST:PORT of each copy, separated by spaces",
     "PORT": "a port that is free on all nodes",
-    "HOST1": "the host name of node 1 for SSH; HOST2 is that of node 2, and so on",
+    "HOST1": "the host name of node 1 for SSH; HOST2 is the host name of node 2, and so on",
 }
 _NODE0 = re.compile(r"(PREFILL|DECODE)(\d+)_NODE0")
 _VARIABLE = re.compile(r"\$\{?([A-Z][A-Z0-9_]*)")

@@ -242,7 +242,7 @@ def _hints(
         (request.tool_call_parser, served.tool_call_parser),
     ):
         if own and isinstance(asked, str) and asked != own:
-            yield f"The output format of {served.name} is that of the parser {own}; the parser {asked} may fail to parse it."
+            yield f"{served.name} writes the output format of the parser {own}; the parser {asked} may fail to parse it."
     if served.reasoning_parser and not request.reasoning_parser:
         yield f"Without --reasoning-parser, the reasoning of {served.name} is part of its answers."
     if served.tool_call_parser and not request.tool_call_parser:
@@ -254,7 +254,7 @@ def _about_code(served: ServedModel) -> Iterator[str]:
     if served.remote_code:
         yield (
             f"The files of {served.name} name Python code that is stored with the weights (auto_map). The arguments contain "
-            "--trust-remote-code, so that the engine runs this code: read it before."
+            "--trust-remote-code, so that the engine runs this code: review the code first."
         )
     if served.remote_code is None:
         yield (
