@@ -83,7 +83,7 @@ def second_autoscalers(
             )
         elif kind in ("StatefulSet", "Deployment") and one.target in workloads:
             yield (
-                f"{one.title} scales {kind} {target}, whose number of pods the operator sets, so each of them writes back "
-                f"what the other has written: {one.deletion(namespace)}, and scale the service with its RoleScales "
+                f"{one.title} scales {kind} {target}, whose number of pods the operator sets, so each of them "
+                f"overwrites the number of the other: {one.deletion(namespace)}, and scale the service with its RoleScales "
                 "(docs/scaling.md)"
             )

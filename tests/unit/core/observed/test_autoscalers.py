@@ -47,7 +47,7 @@ def test_an_autoscaler_without_a_target_scales_nothing(broken: dict[str, Any]) -
         (
             body({"kind": "Deployment", "name": "svc-router-1"}),
             "HorizontalPodAutoscaler mine scales Deployment svc-router-1, whose number of pods the operator sets, so each "
-            "of them writes back what the other has written: `kubectl delete hpa mine -n team`, and scale the service with "
+            "of them overwrites the number of the other: `kubectl delete hpa mine -n team`, and scale the service with "
             "its RoleScales (docs/scaling.md)",
         ),
         (body({"kind": "RoleScale", "name": "svc-engine"}), ""),
