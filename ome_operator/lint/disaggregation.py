@@ -181,7 +181,7 @@ def prefill_pipeline(subject: Subject) -> Iterator[RuleHit]:
 @rule(
     "contexts-differ",
     Severity.WARNING,
-    "The context length of prefill is shorter than that of decode",
+    "The context length of prefill is shorter than the context length of decode",
     ignored="Prefill rejects long requests that decode would accept.",
     evidence="SGLang rejects requests longer than --context-length, and each request passes both roles.",
 )

@@ -222,9 +222,9 @@ def lost_ranks_fatal(subject: Subject) -> Iterator[RuleHit]:
     "lost-ranks-unknown",
     Severity.WARNING,
     "toleratedLostRanks is set for an engine that is not known to survive the loss of a rank",
-    ignored="If the engine does not survive it, the group waits for the lost rank instead of being recycled, and its "
+    ignored="If the engine does not survive the loss, the group waits for the lost rank instead of being recycled, and its "
     "requests fail meanwhile.",
-    evidence="It is known only of SGLang when an engine keeps serving without a rank (docs/recovery.md).",
+    evidence="Only for SGLang is it known when an engine keeps serving without a rank (docs/recovery.md).",
 )
 def lost_ranks_unknown(subject: Subject) -> Iterator[RuleHit]:
     for role in subject.roles:

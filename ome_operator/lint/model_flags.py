@@ -67,7 +67,7 @@ def _mounted(role: Role, path: str) -> bool:
 @rule(
     "context-beyond",
     Severity.ERROR,
-    "The context length is larger than that of the model",
+    "The context length is larger than the model supports",
     ignored="The engine exits with `greater than the derived context_length` after it has read config.json.",
     evidence=f"SGLang 0.5.23, configs/model_config.py, _derive_context_length: a ValueError; {_LONGER}=1 allows it.",
 )

@@ -104,7 +104,7 @@ def advice(subject: Subject) -> Iterator[RuleHit]:
 @rule(
     "model-dependent",
     Severity.NOTE,
-    "A runtime that no service uses has a finding with some of the models that fit it",
+    "A runtime that no service uses has a finding, but only with some of the models that fit it",
     ignored="The runtime may still be right for the other models.",
     evidence="The runtime is checked with each model that its supportedModelFormats admit. A finding that "
     "occurs with all of these models is reported under the rule that it violates.",
