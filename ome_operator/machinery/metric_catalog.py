@@ -86,7 +86,7 @@ FAMILIES: Mapping[str, tuple[Family, ...]] = MappingProxyType(
                     "(absent), or could not be tested (unknown)"
                 ), ("state",),
             ),
-            Family("ome_router_strangers_total", COUNTER, "Workers in a router's list that were no pods of its service"),
+            Family("ome_router_strangers_total", COUNTER, "Workers in a router's list that were not pods of its service"),
             Family(
                 "ome_routers", GAUGE,
                 (
