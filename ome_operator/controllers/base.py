@@ -37,7 +37,7 @@ generation, the reason, the message, the time, and whether the object is a servi
 
 @dataclass(frozen=True)
 class Core:
-    """The pure functions that reconcilers call. Tests replace single functions."""
+    """The pure functions that reconcilers call. Tests replace individual functions."""
 
     sync: Sync = sync
     refuse: Refuse = refuse_spec

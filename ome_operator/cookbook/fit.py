@@ -21,7 +21,8 @@ class RoleFit:
     gpus: int
     """Number of GPUs that the group uses on each of its nodes."""
     tp: int
-    """Number of GPUs that together hold all experts; with a pipeline, the number of these GPUs in a stage."""
+    """Number of GPUs that together hold all experts of a pipeline stage. Without a pipeline, the engine is a single
+    stage."""
     pp: int = 1
     """Number of pipeline stages."""
     dp: int = 1

@@ -148,7 +148,7 @@ def _mark(ready: bool) -> Text:
 
 
 def preview(found: "Preview", brief: bool) -> Iterator[RenderableType]:
-    """Yield the text that `ome diff` prints. If `brief` is true, the changes to the single objects of a service are left
+    """Yield the text that `ome diff` prints. If `brief` is true, the changes of the individual objects of a service are left
     out.
     """
     for item in found.objects:

@@ -18,7 +18,7 @@ UNSET = 128
 MOST = 1024
 """Maximum value that SGLang accepts for the environment variable that the constant `TOKENS` names."""
 FLASHINFER_MOST = 450
-"""Maximum number of requests of a CUDA graph on a rank with which FlashInfer's all-to-all is known to work."""
+"""Largest number of requests per CUDA graph and rank for which FlashInfer's all-to-all is known to work."""
 
 
 def _tokens(value: str) -> int | None:

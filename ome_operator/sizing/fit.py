@@ -96,8 +96,8 @@ def left_out(row: Row, grouping: str) -> str:
 
 
 def parts(rows: Sequence[Row], grouping: str) -> list[set[str]]:
-    """Return the sets of groups that are left out together: FOLDS parts of all deployments, or single groups of the other
-    kinds. `grouping` is DEPLOYMENT, GPU, ENGINE or MODEL.
+    """Return the sets of groups that are left out together: FOLDS parts of all deployments, or individual groups of the
+    other kinds. `grouping` is DEPLOYMENT, GPU, ENGINE or MODEL.
     """
     groups = list(dict.fromkeys(left_out(row, grouping) for row in rows))
     return [set(groups[part::FOLDS]) for part in range(FOLDS)] if grouping == DEPLOYMENT else [{group} for group in groups]

@@ -107,7 +107,9 @@ def connector(reach: HostRules | None) -> TCPConnector:
 
 
 def refusal_reason(error: BaseException | None) -> str:
-    """Return the message of the rejected IP address that caused an error of aiohttp, or "" for other errors."""
+    """If an error of aiohttp was caused by a rejected IP address (PrivateAddress), return the message about this address,
+    otherwise "".
+    """
     while error is not None:
         if isinstance(error, PrivateAddress):
             return str(error)

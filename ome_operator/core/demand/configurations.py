@@ -1,8 +1,8 @@
 """Store measured speeds with the configuration of the groups that were measured (docs/demand.md).
 
 After a rollout to another image, other arguments or other GPUs, the groups may have another speed. The measurements of the
-former groups are then stored separately. Because of these measurements, as because of a prediction, a group may be added but
-not removed. After a rollback they are again the measurements of the present groups.
+former groups are then stored separately. Like a prediction, these measurements can cause a group to be added, but not to be
+removed. After a rollback they are again the measurements of the present groups.
 """
 
 from itertools import combinations

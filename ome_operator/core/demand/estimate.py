@@ -238,7 +238,7 @@ class MeanRequest(NamedTuple):
     """Mean length of a prompt from which it is computed whether fewer groups would be enough; at least `more`."""
     answer: float
     variation: float = 1.0
-    """Squared coefficient of variation of the prompt tokens of single requests; 1 as long as it is not known."""
+    """Squared coefficient of variation of the number of prompt tokens per request; 1 as long as it is not known."""
 
 
 def mean_request(samples: Sequence[DemandSample], known: LearnedProperties) -> MeanRequest | None:
@@ -301,7 +301,7 @@ def patience_factor_for(mean: MeanRequest, work: PrefillWork | None) -> float:
 
 
 def _variation(windows: Sequence[DemandSample]) -> float:
-    """Return the squared coefficient of variation of the prompt tokens of single requests; 1 with too few windows.
+    """Return the squared coefficient of variation of the number of prompt tokens per request; 1 with too few windows.
 
     The variance of the means of windows that do not overlap is the variance of a single request, divided by the number of
     requests in a window. The variance of the means is estimated from the median of the squared differences between

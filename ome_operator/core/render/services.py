@@ -23,7 +23,7 @@ def services(
     address: str = "",
     answered: bool = False,
 ) -> list[Manifest]:
-    """Return all Services except those of single revisions.
+    """Return all Services that do not belong to a particular revision.
 
     `ports` lists the existing components with the port where their leaders or routers serve HTTP. `front` is the component
     behind the URL: the router, or the engine if there is no router. `address` is the IP address to request for a
