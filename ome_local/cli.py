@@ -105,7 +105,7 @@ def up(
     )
     if kept := kept_otherwise(_given(ctx), cluster.kept.spec):
         typer.echo(
-            f"Cluster {name} was created with {kept}, which cannot be changed. To create it anew, run `ome "
+            f"Cluster {name} was created with {kept}, which cannot be changed. To create it again, run `ome "
             f"local down{_option(name)}` first.",
             err=True,
         )

@@ -214,7 +214,7 @@ async def _freeze(client: "Client", kind: str, namespace: str, name: str, value:
 
 async def _thawed(client: "Client", kind: str, namespace: str, name: str) -> str:
     """Remove the freeze annotation of an object, and return its value; "" if it had none. Raises UserError if somebody
-    freezes the object anew at the same time, because that freeze is not the one to end.
+    freezes the object again at the same time, because that freeze is not the one to end.
     """
     from ome_operator.core.freeze.hold import freeze_text
 
@@ -225,7 +225,7 @@ async def _thawed(client: "Client", kind: str, namespace: str, name: str) -> str
             return ""
         seen.append(was := freeze_text(body["metadata"].get("annotations") or {}))
         if was and was != seen[0]:
-            raise UserError(f"{kind} {namespace}/{name} was frozen anew in the meantime, {was}: run the command again.")
+            raise UserError(f"{kind} {namespace}/{name} was frozen again in the meantime, {was}: run the command again.")
         if was:
             await patch_read(client, kind, body, {"metadata": {"annotations": {keys.FREEZE: None}}})
         return seen[0]

@@ -238,7 +238,7 @@ def test_a_freeze_that_is_written_during_a_thaw_stays() -> None:
             ome(api, "freeze svc --timeout 0 --why flood")
 
     api.interrupt = interrupt
-    assert "InferenceService team/svc was frozen anew in the meantime" in ome(api, "thaw svc")
+    assert "InferenceService team/svc was frozen again in the meantime" in ome(api, "thaw svc")
     assert "alice: flood" in api.stored["InferenceService", "svc"]["metadata"]["annotations"][keys.FREEZE]
 
 
