@@ -183,7 +183,7 @@ def _beside(needs: Needs, wanted: Sequence[Need], ground: NodeSet) -> tuple[Unpl
 
 def _part(room: tuple[tuple[str, int], ...], asked: set[str]) -> tuple[tuple[str, int], ...]:
     """Return the amounts of the requested resources on a node. If the node reports only other resources, one of these is
-    returned, so that the capacity of the node is not taken for unknown.
+    returned, so that the capacity of the node is not treated as unknown.
     """
     return tuple((name, amount) for name, amount in room if name in asked) or room[:1]
 

@@ -1,8 +1,8 @@
 """Find fields of pods that Kubernetes does not have, and report their location in the user's object and the field that
 was probably meant.
 
-A component accepts every field of a pod spec, so a misspelled field of the component (`minReplica`) is taken for a field of
-the pod. Only the API server has the authoritative list of fields, which may be newer than `api/pod_fields.py`. So in the
+A component accepts every field of a pod spec, so a misspelled field of the component (`minReplica`) is mistaken for a field
+of the pod. Only the API server has the authoritative list of fields, which may be newer than `api/pod_fields.py`. So in the
 operator this list serves only for suggestions, and nothing is rejected because of it.
 """
 

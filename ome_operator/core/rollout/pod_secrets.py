@@ -1,5 +1,5 @@
-"""Determine the Secrets that pods may be waiting for. The operator does not read Secrets, so it does not know whether they
-exist, and creates them as long as pods are not ready.
+"""Determine the Secrets that pods may be waiting for. The operator does not read Secrets, so it does not know whether these
+Secrets exist. As long as pods are not ready, it tries to create the Secrets.
 """
 
 from collections import Counter

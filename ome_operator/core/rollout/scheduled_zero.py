@@ -2,9 +2,9 @@
 
 The class Demand stores its numbers of groups in `status.scaling.applied`. If a stored number is 0, the number of the
 RoleScale applies instead (`applied.applied_groups`). To remove all groups, the operator therefore writes 0 to the RoleScales
-first. It also sets the annotation that a wake sets, so that the 0 is not taken for a number that a person has set. A later
-reconciliation reads these RoleScales and stores 0 as the applied numbers. From then on, any number above 0 in a RoleScale
-creates the groups again, whoever has written it.
+first. It also sets the annotation that a wake sets, so that the 0 is not mistaken for a number that a person has set. A
+later reconciliation reads these RoleScales and stores 0 as the applied numbers. From then on, any number above 0 in a
+RoleScale creates the groups again, whoever has written it.
 """
 
 from collections.abc import Iterator, Mapping
