@@ -111,7 +111,7 @@ _CACHE_AWARE = {
 
 
 def allowed_ranges(start: Launch) -> Mapping[str, Range]:
-    """Return the values with which a program can work, by flag."""
+    """Return the range of values that a program accepts, by flag."""
     found = dict(RANGES.get(start.engine, {}))
     if start.engine == SGLANG_ROUTER:
         for switch, ranges in _UNLESS.items():
