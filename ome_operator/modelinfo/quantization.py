@@ -181,8 +181,8 @@ def _is_for_experts(group: Config) -> bool:
 
 
 def _mixed(modules: Mapping[str, Quantization]) -> Quantization | None:
-    """Return the quantization of most weights: that of the routed experts or, if the model has none, of the networks after
-    attention. None if these modules have several quantizations.
+    """Return the quantization of most weights: the quantization of the routed experts or, if the model has no routed
+    experts, of the networks after attention. Return None if these modules have several quantizations.
     """
     experts = [found for name, found in modules.items() if "experts" in name and "shared_expert" not in name]
     chosen = experts or [found for name, found in modules.items() if "mlp" in name and "expert" not in name]
