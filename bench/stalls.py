@@ -28,7 +28,7 @@ class Longest:
 
 
 class Stopwatch:
-    """Measures the CPU time of the thread that creates it, without that of the benchmark's own work."""
+    """Measures the CPU time of the thread that creates it, without the CPU time of the benchmark's own work."""
 
     def __init__(self) -> None:
         self._aside = 0.0
@@ -42,7 +42,7 @@ class Stopwatch:
         self.longest = Longest()
 
     def now(self) -> float:
-        """Return the seconds so far."""
+        """Return the CPU seconds of the thread, without the benchmark's own work."""
         return (time.thread_time() if self._left is None else self._left) - self._aside
 
     @contextlib.contextmanager
