@@ -38,11 +38,11 @@ class MoveView(NamedTuple):
     """The group or router's pod that replaces the moving one, in the form of `place`; "" if it does not exist yet."""
     replacement_nodes: tuple[str, ...]
     said: str
-    """What the move waits for, as a text for people."""
+    """What the move waits for, as human-readable text."""
 
     @property
     def sentence(self) -> str:
-        """What happens to the group, as a text for people."""
+        """What happens to the group, as human-readable text."""
         leaves = combine_names(self.nodes) or self.node
         because = f"{self.node}: {self.cause}" if self.nodes != (self.node,) else self.cause
         return f"{self.namespace}/{self.service} {self.place} leaves {leaves} ({because}), {self.phase}: {self.said}"

@@ -20,7 +20,7 @@ def link(finding: Finding) -> str:
 
 
 def text_report(findings: Sequence[Finding]) -> str:
-    """Return the findings as text for people. Each finding has its location, its consequence and its fix; the number of
+    """Return the findings as human-readable text. Each finding has its location, its consequence and its fix; the number of
     findings is at the end.
     """
     out = [_paragraph(finding) for finding in findings]

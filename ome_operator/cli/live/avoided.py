@@ -15,7 +15,7 @@ class AvoidedNodes(NamedTuple):
 
     @property
     def nodes(self) -> dict[str, str]:
-        """Name of each avoided node -> by whom and why it is avoided, as a text for people."""
+        """Name of each avoided node -> by whom and why it is avoided, as human-readable text."""
         return {name: str(status["avoided"]) for name, status in self.statuses.items()}
 
     def nodes_avoided_in(self, namespace: str) -> set[str]:

@@ -69,7 +69,7 @@ class AvoidingServices(NamedTuple):
 
 
 def summary(avoiders: Iterable[AvoidingServices]) -> str:
-    """Return a text for people that states which services avoid a node, and why; "" if no service avoids it."""
+    """Return a human-readable text that states which services avoid a node, and why; "" if no service avoids it."""
     return "; ".join(f"{_by(one.namespace)}{one.why}" for one in avoiders)[:WORDS]
 
 
@@ -86,7 +86,7 @@ def status(memory: NodeMemory, avoiders: Sequence[AvoidingServices]) -> dict[str
 
 def avoided_by(found: Mapping[str, Any], namespace: str) -> bool:
     """Return whether the services of a namespace avoid a node, according to the status of its NodeFaults object. Earlier
-    versions of the operator stored only the text for people, which is parsed here.
+    versions of the operator stored only the human-readable text, which is parsed here.
     """
     if "avoidedBy" not in found:
         text = str(found.get("avoided") or "")

@@ -78,7 +78,7 @@ HOLDS: dict[str, str] = {
     HoldReason.PLANNED: "Fewer groups would be enough according to `ome plan`, or to measurements from before the "
     "groups changed, but the speed of the present groups was not measured.",
 }
-"""Maps each reason to a text for people that states its meaning."""
+"""Maps each reason to a human-readable text that states its meaning."""
 
 
 class Limit(Enum):
@@ -96,7 +96,7 @@ _NO_LIMITS: Mapping[str, Limit] = {}
 
 
 def describe_hold(hold: str, at_maximum: Any = None, limits: Mapping[str, Limit] = _NO_LIMITS) -> str:
-    """Return the text for people that states the meaning of a reason; "" for "" and for an unknown reason.
+    """Return the human-readable text that states the meaning of a reason; "" for "" and for an unknown reason.
 
     For `HoldReason.MAXIMUM` the text names each role that needs more groups, and what to change. `at_maximum` is the
     field `atMaximum` of `status.scaling`, which people may have edited, and `limits` maps the components that have the class

@@ -20,7 +20,7 @@ class LeavingCause(NamedTuple):
 
     node: str
     text: str
-    """The cause as a text for people."""
+    """The cause as human-readable text."""
     is_requested: bool = False
     """Whether a person asked for the move. Such a move begins at once, because a request does not disappear by itself."""
     now: bool = False

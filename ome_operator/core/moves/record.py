@@ -39,7 +39,7 @@ class Move(NamedTuple):
     """When the phase began, in RFC 3339."""
     node: str = ""
     cause: str = ""
-    """Why the group has to leave the node, as a text for people."""
+    """Why the group has to leave the node, as human-readable text."""
     replacement: str = ""
     """Number of the group, or name of the router's pod, that replaces the member that moves; "" if it does not exist yet."""
     alone: bool = False

@@ -21,8 +21,8 @@ WORDS = 160
 
 
 def reported_faults(status: Mapping[str, Any], taints: Iterable[Taint]) -> Iterator[tuple[str, str]]:
-    """Yield each kind of fault that a node reports, each kind once, with a text for people. `status` is the status of the
-    node.
+    """Yield each kind of fault that a node reports, each kind once, with a human-readable text. `status` is the status of
+    the node.
     """
     found: dict[str, str] = {}
     for condition in status.get("conditions") or ():

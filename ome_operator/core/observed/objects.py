@@ -193,7 +193,7 @@ class Node(NamedTuple):
     """Value of the annotation with which `ome move` requests that groups leave the node; "" if the node has none."""
     uid: str = ""
     faults: tuple[tuple[str, str], ...] = ()
-    """The faults that the node itself reports (docs/bad-nodes.md): for each the kind, and a text for people."""
+    """The faults that the node itself reports (docs/bad-nodes.md): for each the kind, and a human-readable text."""
 
 
 class NodeHolding(NamedTuple):

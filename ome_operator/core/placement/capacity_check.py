@@ -46,7 +46,7 @@ class Fitting(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """A text for people that states which pods do not fit, and why."""
+        """A human-readable text that states which pods do not fit, and why."""
         return "; ".join(lack.sentence for lack in self.lacks)
 
 

@@ -38,7 +38,7 @@ class PreflightFinding(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """The finding as a sentence for people."""
+        """The finding as a human-readable sentence."""
         whom = f"rank {self.rank}: " if self.rank != OWN else ""
         return f"{whom}{self.check}: {self.said}" + (f" ({self.fix})" if self.fix else "")
 

@@ -44,7 +44,7 @@ def group_failure(group: Group, reason: str, message: str, now: datetime) -> Fai
 
 
 def sentence(failure: Failure) -> str:
-    """Return the failure as a sentence for people."""
+    """Return the failure as a human-readable sentence."""
     pod, reason, message = failure.get("podName"), failure.get("reason") or "", failure.get("message") or ""
     if failure.get("exitCode") is None:
         return f"pod {pod}: {message or reason}" if reason in _WEAK else f"pod {pod}: {reason}, {message}".rstrip(", ")

@@ -23,7 +23,7 @@ class Retirement(NamedTuple):
 
     delete: tuple[Delete, ...]
     waits_for: str
-    """A text for people about what is being removed; "" if the revision has neither pods nor workloads with pods any
+    """A human-readable text about what is being removed; "" if the revision has neither pods nor workloads with pods any
     more."""
 
 
