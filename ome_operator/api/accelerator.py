@@ -69,7 +69,7 @@ class Cost(Spec):
 
 
 class Discovery(Spec):
-    """How the operator recognises nodes that have the accelerator."""
+    """How the operator recognizes nodes that have the accelerator."""
 
     node_selector: Labels | None = None
     """Labels of the nodes that have the accelerator."""

@@ -168,11 +168,8 @@ def test_facts_of_the_files_count_where_the_spec_is_silent() -> None:
 def test_of_a_well_known_model_it_need_not_be_written_what_it_is() -> None:
     bare, facts = parts.model("hf://kimi-ai/Kimi-K2-Chat"), {"architecture": "Other", "framework": {"name": "transformers"}}
     seen = profile_of(bare, True, load_packaged())
-    assert (seen.architecture, seen.quantization, seen.parameters) == (
-        "DeepseekV3ForCausalLM",
-        "fp8",
-        pytest.approx(1.03e12),
-    )
+    kind = (seen.architecture, seen.quantization, seen.parameters)
+    assert kind == ("DeepseekV3ForCausalLM", "fp8", pytest.approx(1.03e12))
     assert (seen.well_known, seen.learned) == ("moonshotai/Kimi-K2-Instruct", False)
     assert profile_of(bare, False, load_packaged()).architecture == "", "a stored choice is based on the user's fields"
     read = profile_of(replace(bare, status={"facts": facts}), True, load_packaged())
