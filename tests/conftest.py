@@ -105,7 +105,7 @@ LONGEST = tuple(
     )
 )
 """The longest of these files, longest first. They start in this order, before the shorter ones."""
-RACES = f"{LARGE}races.py::test_services_race_for_the_same_nodes["
+RACES = f"{LARGE}races.py::test_competing_services_all_serve_in_the_end["
 """Number of races: a thousand in `make soak`, in as many clusters as there are processes."""
 MIXED = ("tests/property", "tests/router", "tests/unit/preflight")
 """Folders whose files start in alphabetical order: some files compute, and others wait for seconds again and again. So not

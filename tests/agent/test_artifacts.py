@@ -93,7 +93,7 @@ def packed(folder: Path, files: dict[str, bytes], *, kind: bytes = tarfile.REGTY
             archive.addfile(member, io.BytesIO(data))
 
 
-def test_every_layer_is_a_file(node: Node) -> None:
+def test_every_artifact_layer_becomes_a_file(node: Node) -> None:
     digest = node.push("m/files:1", *FILES)
     made = node.fetch("m/files:1")
     assert node.files == FILES and made.revision == digest
@@ -101,7 +101,7 @@ def test_every_layer_is_a_file(node: Node) -> None:
     assert node.front.sent_bytes == sum(map(len, FILES.values())), "every byte was downloaded once"
 
 
-def test_a_revision_stays_what_it_was_when_the_tag_moves(node: Node) -> None:
+def test_pinned_revision_is_kept_when_the_tag_moves(node: Node) -> None:
     first = node.push("m/moving:1", *FILES)
     node.write({"config.json": b"{}"})
     second = node.push("m/moving:1", "config.json")
@@ -111,7 +111,7 @@ def test_a_revision_stays_what_it_was_when_the_tag_moves(node: Node) -> None:
 
 
 @pytest.mark.parametrize("pushed", ["tiny", "."])
-def test_a_directory_that_was_pushed_is_the_models(node: Node, pushed: str) -> None:
+def test_pushed_directory_becomes_the_model_directory(node: Node, pushed: str) -> None:
     if pushed == "tiny":
         node.write(FILES, "tiny")
     node.push("m/directory:1", pushed)
@@ -125,7 +125,7 @@ def test_a_directory_that_was_pushed_is_the_models(node: Node, pushed: str) -> N
 
 
 @pytest.mark.parametrize("beside", [False, True])
-def test_a_directory_that_all_files_share_is_the_models(node: Node, beside: bool) -> None:
+def test_common_directory_of_all_files_becomes_the_model_directory(node: Node, beside: bool) -> None:
     """An artifact whose files are all below one directory, as KitOps and olot pack them (weights/ or models/), has the model
     in that directory. Reported: config.json was not found there.
     """
@@ -148,7 +148,7 @@ def test_a_directory_that_all_files_share_is_the_models(node: Node, beside: bool
     assert node.files == wanted, "the directory is repaired in place"
 
 
-def test_layers_that_are_files_may_share_a_directory_too(node: Node) -> None:
+def test_common_directory_of_plain_file_layers_becomes_the_model_directory(node: Node) -> None:
     node.write(FILES, "weights")
     node.push("m/raw:1", *(f"weights/{name}" for name in FILES))
     node.fetch("m/raw:1")
@@ -180,7 +180,7 @@ def test_fetch_unpacks_archives_next_to_plain_files(node: Node) -> None:
         (["config.json"], tarfile.REGTYPE, "two layers contain a file"),
     ],
 )
-def test_an_archive_that_cannot_be_used_is_said(node: Node, names: list[str], kind: bytes, said: str) -> None:
+def test_unusable_archive_is_reported(node: Node, names: list[str], kind: bytes, said: str) -> None:
     packed(node.made, dict.fromkeys(names, b""), kind=kind)
     node.push("m/bad:1", "config.json", f"weights.tar:{TAR}")
     with pytest.raises(DownloadFailed, match=said):
@@ -189,7 +189,7 @@ def test_an_archive_that_cannot_be_used_is_said(node: Node, names: list[str], ki
 
 
 @pytest.mark.parametrize("last", ["file", "archive"])
-def test_a_file_beside_an_archive_with_the_same_file_is_said_in_either_order(tmp_path: Path, last: str) -> None:
+def test_duplicate_file_in_two_layers_is_reported_in_either_order(tmp_path: Path, last: str) -> None:
     """If two layers of an artifact contain the same file, one as a file and one in an archive, publishing fails with a
     message, whichever of them is finished first. Reported: in one of the orders, the status of the model contained a
     traceback.
@@ -214,7 +214,7 @@ def test_a_file_beside_an_archive_with_the_same_file_is_said_in_either_order(tmp
         store.publish("oci://x/y", listing, "now")
 
 
-def test_what_was_unpacked_is_not_fetched_again(node: Node) -> None:
+def test_unpacked_archive_is_not_downloaded_again(node: Node) -> None:
     node.write(FILES, "tiny")
     node.push("m/late:1", WEIGHTS, "tiny")
     node.front.fault = lambda number, name: Answer(status=404 if number == 1 else 0)
@@ -233,7 +233,7 @@ def docker(host: str, user: str = "puller:s3cret") -> str:
 
 
 @pytest.mark.parametrize("scheme", ["basic", "bearer"])
-def test_a_closed_registry_opens_to_the_secret(node: Node, scheme: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_private_registry_is_accessed_with_the_secret(node: Node, scheme: str, caplog: pytest.LogCaptureFixture) -> None:
     node.push("m/closed:1", *FILES)
     node.front.scheme = scheme
     with pytest.raises(DownloadFailed, match=r"spec\.storage\.key contains none"):
@@ -245,7 +245,7 @@ def test_a_closed_registry_opens_to_the_secret(node: Node, scheme: str, caplog: 
     assert not {"s3cret", "wr0ng"} & set((str(told.value) + caplog.text).split())
 
 
-def test_a_token_that_is_worn_out_is_renewed(node: Node) -> None:
+def test_expired_token_is_renewed(node: Node) -> None:
     node.push("m/tokens:1", *FILES)
     node.front.scheme, node.front.uses = "bearer", 2
     node.fetch("m/tokens:1", username="puller", password="s3cret", files=1)
@@ -254,14 +254,14 @@ def test_a_token_that_is_worn_out_is_renewed(node: Node) -> None:
 
 
 @pytest.mark.parametrize("every", [2, 3])
-def test_no_wrong_byte_becomes_visible(node: Node, every: int) -> None:
+def test_corrupted_artifact_bytes_are_never_published(node: Node, every: int) -> None:
     node.push("m/wrong:1", *FILES)
     node.front.fault = lambda number, name: Answer(wrong=number % every == 0)
     node.fetch("m/wrong:1")
     assert node.files == FILES
 
 
-def test_cut_connections_cost_no_byte_that_arrived(node: Node) -> None:
+def test_bytes_received_before_a_cut_connection_are_kept(node: Node) -> None:
     node.write(FILES, "tiny")
     node.push("m/cut:1", *FILES, "tiny")
     chance = random.Random(3)
@@ -275,6 +275,6 @@ def test_cut_connections_cost_no_byte_that_arrived(node: Node) -> None:
     assert node.progress.fetched == node.progress.total, "what arrived was kept, and nothing arrived twice"
 
 
-def test_an_artifact_that_is_not_there_is_said(node: Node) -> None:
+def test_missing_artifact_is_reported(node: Node) -> None:
     with pytest.raises(DownloadFailed, match=r"has no .*/m/nothing:1, or denies access"):
         node.fetch("m/nothing:1")

@@ -84,7 +84,7 @@ def free(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     return lambda count: monkeypatch.setattr(Store, "free_bytes", lambda self: MARGIN + count)
 
 
-def test_a_source_that_gives_too_little_loses_its_turn(node: Node) -> None:
+def test_source_below_the_minimum_speed_is_interrupted(node: Node) -> None:
     node.hub.rate = 1e6
     node.limits = Limits(first=0.001, last=0.01, tries=2, minimum_speed=MinimumSpeed(50e6, 0.3))
     began = time.monotonic()
@@ -93,7 +93,7 @@ def test_a_source_that_gives_too_little_loses_its_turn(node: Node) -> None:
     assert time.monotonic() - began < 2.5, "all of it would take longer"
 
 
-async def test_a_namespace_has_its_budget(tmp_path: Path) -> None:
+async def test_namespace_disk_budget_is_enforced(tmp_path: Path) -> None:
     limits = Limits(namespace_bytes=3 * MB)
     await fetching(tmp_path, Given(bytes(2 * MB)), limits, namespace="team-a").run()
     with pytest.raises(
@@ -103,7 +103,7 @@ async def test_a_namespace_has_its_budget(tmp_path: Path) -> None:
     await fetching(tmp_path, Given(b"n" * 2 * MB), limits, name="n").run()
 
 
-async def test_two_fetches_do_not_count_on_the_same_room(tmp_path: Path, free: Callable[[int], None]) -> None:
+async def test_concurrent_downloads_reserve_disk_space(tmp_path: Path, free: Callable[[int], None]) -> None:
     free(3 * MB)
     limits, first = Limits(), Given(bytes(2 * MB))
     first.go.clear()
@@ -117,7 +117,7 @@ async def test_two_fetches_do_not_count_on_the_same_room(tmp_path: Path, free: C
     await other.run()
 
 
-async def test_an_archive_needs_room_beside_what_comes_out_of_it(tmp_path: Path, free: Callable[[int], None]) -> None:
+async def test_archive_needs_space_for_itself_and_its_files(tmp_path: Path, free: Callable[[int], None]) -> None:
     """Finding S9 of docs/security-review.md: an archive needs room for itself and for the files that it contains. If the
     disk has less, the download fails before its first byte is requested.
     """
@@ -130,7 +130,7 @@ async def test_an_archive_needs_room_beside_what_comes_out_of_it(tmp_path: Path,
     await fetching(tmp_path, given).run()
 
 
-async def test_an_archive_with_more_than_there_is_room_for(tmp_path: Path, free: Callable[[int], None]) -> None:
+async def test_archive_larger_than_the_free_space_leaves_no_file(tmp_path: Path, free: Callable[[int], None]) -> None:
     """Finding S9 of docs/security-review.md: an archive of less than 20 kB unpacks to 8 MiB, and the disk has 1 MiB.
     Unpacking stops with an error, and no unpacked file remains.
     """
@@ -168,7 +168,7 @@ class Unpacking:
 
 
 @pytest.mark.parametrize(("rate", "said"), [(1e12, TurnExpired), (1.0, DownloadFailed)])
-async def test_unpacking_gives_way_after_its_time(
+async def test_unpacking_is_stopped_after_its_time_limit(
     rate: float, said: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While `unpack` runs, the time slice of the model ends. Unpacking is stopped after the time that the size of the
@@ -180,7 +180,7 @@ async def test_unpacking_gives_way_after_its_time(
     assert unpacking.ended
 
 
-async def test_unpacking_ends_with_its_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cancelled_model_stops_its_unpacking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unpacking = Unpacking(monkeypatch, 1.0)
     task = asyncio.create_task(fetching(tmp_path, Given(gzip.compress(b"x"), unpack=True)).run())
     while not unpacking.begun:  # noqa: ASYNC110 - a thread begins it
@@ -192,7 +192,7 @@ async def test_unpacking_ends_with_its_model(tmp_path: Path, monkeypatch: pytest
     assert unpacking.ended and time.monotonic() - began < 0.4, "no thread continues afterwards"
 
 
-async def test_an_archive_comes_out_after_a_turn_that_was_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_archive_is_unpacked_after_an_expired_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = Given(tar(member(), member("other.bin")), unpack=True)
     with monkeypatch.context() as patched:
         unpacking = Unpacking(patched, 1e12)
@@ -203,7 +203,7 @@ async def test_an_archive_comes_out_after_a_turn_that_was_over(tmp_path: Path, m
     assert {item.name for item in made.files} == {"model.bin", "other.bin"} and not given.asked.is_set()
 
 
-async def test_namespaces_take_turns_in_an_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_namespaces_take_turns_in_downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Finding S8 of docs/security-review.md: if an agent downloads one model at a time, the models of two namespaces
     alternate, so that each waits for at most one time slice of the other.
     """

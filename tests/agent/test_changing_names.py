@@ -44,7 +44,7 @@ class Changing(AbstractResolver):
     ],
 )
 @pytest.mark.parametrize("redirects", [0, 3])
-def test_no_answer_of_a_name_server_leads_into_the_network(
+def test_dns_rebinding_reaches_no_private_address(
     monkeypatch: pytest.MonkeyPatch, answers: list[tuple[str, ...]], redirects: int
 ) -> None:
     """A name resolves to a public and to a private address in turn, and servers listen on both. However often it is

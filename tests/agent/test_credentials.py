@@ -154,7 +154,7 @@ def bearer(realm: str, scope: str = SCOPE) -> str:
 
 
 @pytest.mark.parametrize("uris", [(), ("oci://HOST/team-a/",)])
-def test_t3_no_token_is_fetched_for_an_endpoint_that_may_not_have_the_secret(
+def test_t3_no_token_is_requested_for_an_endpoint_without_permission(
     real: Recorder, evil: Recorder, uris: tuple[str, ...]
 ) -> None:
     """A tenant's endpoint names the real token server as its own. No token is fetched for it with the Secret. Reported: the
@@ -168,7 +168,7 @@ def test_t3_no_token_is_fetched_for_an_endpoint_that_may_not_have_the_secret(
 
 
 @pytest.mark.parametrize("realm", ["/token", f"/token?scope={SCOPE}", "/token?a=b#", "/token#?scope=x"])
-def test_t3_the_scope_of_a_token_is_the_models_repository_whatever_a_challenge_says(real: Recorder, realm: str) -> None:
+def test_t3_token_scope_is_the_repository_of_the_model_whatever_the_challenge(real: Recorder, realm: str) -> None:
     real.challenge = bearer(f"{real.url}{realm}")
     uri = f"oci://{place(real)}/team-a/model"
     ask(uri, access(uri, real))
@@ -186,7 +186,7 @@ def test_t3_a_token_without_a_secret_has_the_models_scope_too(evil: Recorder) ->
     assert [each.query["scope"] for each in evil.requests if each.path == "/token"] == ["repository:team-a/model:pull"]
 
 
-def test_t3_nothing_made_of_a_secret_follows_a_redirect_or_comes_back_as_a_cookie(real: Recorder, evil: Recorder) -> None:
+def test_t3_credentials_follow_no_redirect_and_return_in_no_cookie(real: Recorder, evil: Recorder) -> None:
     real.url = real.url.replace("127.0.0.1", "localhost")  # clients keep no cookies for IP addresses
     real.challenge = bearer(f"{real.url}/token")
     real.cookie = "session=MADE-OF-THE-SECRET; Path=/"
@@ -261,9 +261,7 @@ def permitted(kind: str, request: Request) -> bool:
 
 @pytest.mark.parametrize(("kind", "rest"), WRITTEN, ids=[f"{kind}://{rest}" for kind, rest in WRITTEN])
 @pytest.mark.parametrize("extra", [False, True], ids=["storageUri", "filesFrom"])
-def test_t4_a_secret_is_shown_for_what_its_grant_names_and_for_nothing_else(
-    real: Recorder, kind: str, rest: str, extra: bool
-) -> None:
+def test_t4_secret_is_sent_only_to_paths_below_its_grant(real: Recorder, kind: str, rest: str, extra: bool) -> None:
     """Every request that carries the Secret, or a token that it was exchanged for, is for a path below what the grant
     names.
     """
@@ -299,7 +297,7 @@ def test_t4_a_secret_is_shown_for_what_its_grant_names_and_for_nothing_else(
         ("az", "team-a/models", "az://team-a/models"),
     ],
 )
-def test_t4_what_a_grant_names_is_asked_for_with_the_secret(real: Recorder, kind: str, rest: str, entry: str) -> None:
+def test_t4_secret_is_used_for_requests_that_its_grant_names(real: Recorder, kind: str, rest: str, entry: str) -> None:
     host = f"{place(real)}/" if kind == "oci" else ""
     uri, uris = f"{kind}://{host}{rest}", (entry.replace("HOST", place(real)),)
     real.challenge = bearer(f"{real.url}/token") if kind == "oci" else ""
@@ -310,7 +308,7 @@ def test_t4_what_a_grant_names_is_asked_for_with_the_secret(real: Recorder, kind
 @pytest.mark.parametrize(
     "revision", ["..", "../..", "../../../team-b/secret/manifests/1", "a/../b", "", "sha256:x", "%2e%2e"]
 )
-def test_t4_a_revision_that_another_node_reports_leads_nowhere_else(real: Recorder, revision: str) -> None:
+def test_t4_revision_reported_by_another_node_cannot_change_the_path(real: Recorder, revision: str) -> None:
     """The revision in a model's status is reported by the first node, which may be under an attacker's control. Whatever it
     contains, the request stays below the paths that the grant names.
     """

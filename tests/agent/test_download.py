@@ -18,7 +18,7 @@ from tests.support.hub import COMMIT, Answer, Hub, model, served
 BIG = "model-00001-of-00003.safetensors"
 
 
-def test_every_file_arrives_once_and_right(node: Node) -> None:
+def test_every_file_is_downloaded_once_and_correctly(node: Node) -> None:
     made = node.fetch()
     assert node.wrong() == []
     assert (made.revision, made.size, node.hub.total) == (COMMIT, node.hub.size, node.hub.size)
@@ -26,7 +26,7 @@ def test_every_file_arrives_once_and_right(node: Node) -> None:
     assert sorted(one.name for one in node.store.home.iterdir()) == ["0123abcd", "0123abcd.json"]
 
 
-def test_a_second_time_nothing_is_fetched(node: Node) -> None:
+def test_second_download_requests_no_file_again(node: Node) -> None:
     node.fetch()
     Store(node.store.path, "0123abcd").mark_damaged()  # The manifest is lost, but the files are not.
     node.hub.sent.clear()
@@ -34,14 +34,14 @@ def test_a_second_time_nothing_is_fetched(node: Node) -> None:
     assert node.hub.total == 0 and node.wrong() == []
 
 
-def test_a_token_goes_to_the_hub_and_to_nobody_else(node: Node) -> None:
+def test_token_is_sent_only_to_the_hub(node: Node) -> None:
     node.hub.token = "hf_secret"
     node.fetch(secret="hf_secret\n")
     shown = {path.split("/")[1]: token for path, token in node.hub.tokens}
     assert shown == {"api": "Bearer hf_secret", "org": "Bearer hf_secret", "cdn": ""}
 
 
-def test_without_the_token_the_sentence_says_what_to_do(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+def test_missing_token_error_names_the_remedy_and_hides_the_token(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     node.hub.token = "hf_secret"
     with pytest.raises(DownloadFailed, match=r"has no model org/model.*spec\.storage\.key provides no token"):
         node.fetch()
@@ -59,14 +59,14 @@ def test_fetch_uses_pinned_revision_and_reports_missing_revision(node: Node) -> 
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-def test_a_busy_hub_is_asked_again(node: Node, status: int) -> None:
+def test_busy_hub_is_retried(node: Node, status: int) -> None:
     node.hub.fault = lambda number, name: Answer(status=status if number % 3 else 0)
     node.fetch()
     assert node.wrong() == [] and node.hub.total == node.hub.size
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_cut_connections_cost_no_byte_that_arrived(node: Node, seed: int) -> None:
+def test_bytes_received_before_a_cut_connection_are_kept(node: Node, seed: int) -> None:
     chance: random.Random = random.Random(seed)
 
     def fault(number: int, name: str) -> Answer:
@@ -79,20 +79,20 @@ def test_cut_connections_cost_no_byte_that_arrived(node: Node, seed: int) -> Non
     assert len(node.hub.sent) > 6, "some were cut"
 
 
-def test_a_server_without_ranges_wastes_bytes_but_spoils_none(node: Node) -> None:
+def test_server_without_range_support_corrupts_no_file(node: Node) -> None:
     node.hub.fault = lambda number, name: Answer(cut=1_000_000 if number < 3 else None, whole=True)
     node.fetch()
     assert node.wrong() == []
 
 
 @pytest.mark.parametrize("every", [2, 3, 5])
-def test_no_wrong_byte_becomes_visible(node: Node, every: int) -> None:
+def test_corrupted_bytes_are_never_published(node: Node, every: int) -> None:
     node.hub.fault = lambda number, name: Answer(wrong=number % every == 0)
     node.fetch()
     assert node.wrong() == []
 
 
-def test_a_source_that_is_always_wrong_never_becomes_ready(node: Node) -> None:
+def test_source_that_always_sends_wrong_bytes_never_becomes_ready(node: Node) -> None:
     node.hub.fault = lambda number, name: Answer(wrong=name == BIG)
     with pytest.raises(DownloadFailed, match=f"{BIG} was downloaded 5 times, and each time its SHA-256 differed"):
         node.fetch()
@@ -103,18 +103,18 @@ def test_a_source_that_is_always_wrong_never_becomes_ready(node: Node) -> None:
     assert {one.name for one in node.hub.sent} == {BIG}, "correct bytes were kept"
 
 
-def test_an_object_store_is_a_source_too(node: Node) -> None:
+def test_files_are_downloaded_from_an_object_store(node: Node) -> None:
     node.fetch("s3://bucket/", endpoint=node.hub.url)
     assert node.wrong() == [] and node.hub.total == node.hub.size
 
 
-def test_an_object_store_that_sends_wrong_bytes_is_found_out(node: Node) -> None:
+def test_wrong_bytes_from_an_object_store_are_detected(node: Node) -> None:
     node.hub.fault = lambda number, name: Answer(wrong=number == 1)
     node.fetch("s3://bucket/", endpoint=node.hub.url)
     assert node.wrong() == []
 
 
-def test_a_disk_that_is_too_small_is_a_sentence(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_small_disk_is_reported(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Store, "free_bytes", lambda self: 1024)
     with pytest.raises(DownloadFailed, match="delete files there"):
         node.fetch()
@@ -122,12 +122,12 @@ def test_a_disk_that_is_too_small_is_a_sentence(node: Node, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("uri", ["vendor://x/y", "github://a/b", "oci://registry/a:1", "hf://org", "ftp://x"])
-def test_a_scheme_that_is_not_served_is_said_at_once(uri: str) -> None:
+def test_unsupported_uri_scheme_is_refused_immediately(uri: str) -> None:
     with pytest.raises(RequestRefused, match=r"not supported|is not a valid model name of a hub|is not a valid oci:// URI"):
         open_source(uri, Access({}, {}))
 
 
-def test_a_file_name_that_no_disk_takes_is_a_sentence(node: Node) -> None:
+def test_overlong_file_name_is_reported(node: Node) -> None:
     """A hub lists a file whose name has 5,000 letters, more than a disk accepts. The download fails with a message that says
     so. Unusual names that a disk accepts, such as `~/x`, are downloaded.
     """
@@ -140,7 +140,7 @@ def test_a_file_name_that_no_disk_takes_is_a_sentence(node: Node) -> None:
         node.fetch()
 
 
-def test_a_directory_that_was_filled_by_hand_needs_no_download(node: Node) -> None:
+def test_manually_filled_directory_needs_no_download(node: Node) -> None:
     for name, data in node.hub.files.items():
         place = node.store.path / name
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -160,7 +160,7 @@ def test_second_revision_links_files_of_the_first(node: Node, tmp_path: Path) ->
     assert (other.store.root / BIG).stat().st_ino == (node.store.root / BIG).stat().st_ino
 
 
-def test_damage_is_found_and_repaired_without_touching_what_pods_have_open(node: Node) -> None:
+def test_damaged_files_are_repaired_without_replacing_the_mounted_directory(node: Node) -> None:
     made = node.fetch()
     chance = random.Random(1)
     assert verify.find_damaged_files(node.store.root, made, sample=1, chance=chance) == []
@@ -181,7 +181,7 @@ def test_damage_is_found_and_repaired_without_touching_what_pods_have_open(node:
     assert {one.name for one in node.hub.sent} <= {BIG, "empty.txt"}
 
 
-def test_a_sample_reads_part_of_large_files(tmp_path: Path) -> None:
+def test_sampled_verification_detects_a_truncated_large_file(tmp_path: Path) -> None:
     with served(Hub(model(2, [2 * BLOCK + 5]))) as hub:
         node = Node(tmp_path, hub)
         made = node.fetch()

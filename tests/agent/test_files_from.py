@@ -40,7 +40,7 @@ def there(node: Node) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-def test_files_of_another_repository_lie_beside_the_weights(node: Node) -> None:
+def test_files_of_the_second_repository_are_added_to_the_weights(node: Node) -> None:
     """All files except weights are taken from the other repository; a file that both have is taken from the checkpoint."""
     made = node.fetch(BOTH)
     assert there(node) == {**FILES, **INDEX, **CHECKPOINT}
@@ -55,7 +55,7 @@ def test_fetch_uses_pinned_revisions_of_both_sources(node: Node) -> None:
         node.fetch(f"{BOTH}@gone")
 
 
-def test_a_wrong_byte_of_either_does_not_become_visible(node: Node) -> None:
+def test_corrupted_bytes_of_either_source_are_never_published(node: Node) -> None:
     node.hub.fault = lambda number, name: Answer(wrong=number < 4)
     node.fetch(BOTH)
     assert there(node) == {**FILES, **INDEX, **CHECKPOINT}
@@ -65,14 +65,14 @@ def made(here: Here, other: str, uri: str = URI) -> Any:
     return here.model(uri, parameters={"filesFrom": other})
 
 
-def test_a_model_says_where_the_files_beside_it_come_from(here: Here) -> None:
+def test_report_of_a_model_with_a_second_source_contains_its_facts(here: Here) -> None:
     report = here.work(made(here, ORIGINAL)).report()
     assert (report.state, report.directories) == ("Ready", (weights(made(here, ORIGINAL)).digest,))
     assert report.facts["architecture"] == "DeepseekV3ForCausalLM", "the checkpoint alone does not state this"
     assert (here.root / "m" / "config.json").read_bytes() == CONFIG
 
 
-def test_other_files_are_another_directory(here: Here, tmp_path: Path) -> None:
+def test_changed_second_source_uses_another_directory(here: Here, tmp_path: Path) -> None:
     first, second = (here.work(made(here, f"{ORIGINAL}{revision}")) for revision in ("", "@v1"))
     assert first.store.root != second.store.root and first.identity != second.identity
     assert there_in(second.store.root) == there_in(first.store.root)
@@ -83,7 +83,7 @@ def there_in(root: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("other", ["s3://bucket/prefix", "local:///raid/k2", "hf://org"])
-def test_what_is_no_repository_is_said_with_the_field(here: Here, other: str) -> None:
+def test_invalid_files_from_is_reported_with_the_field(here: Here, other: str) -> None:
     report = here.work(made(here, other)).report()
     assert report.state == "Failed"
     assert report.message == (
@@ -91,7 +91,7 @@ def test_what_is_no_repository_is_said_with_the_field(here: Here, other: str) ->
     )
 
 
-def test_the_hub_beside_an_object_store_is_not_asked_at_its_endpoint() -> None:
+def test_second_hub_is_not_requested_at_the_bucket_endpoint() -> None:
     """The parameter `endpoint` is the address of the bucket with the weights. The other files come from a hub, which is
     requested at its own endpoint and not at this one.
     """

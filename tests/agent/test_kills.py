@@ -91,7 +91,7 @@ def test_download_completes_after_agent_is_killed_at_random_moments(tmp_path: Pa
     print(f"\nseed {SEED}: {kills} kills, {rounds} models of {size:,} bytes; {lost:,.0f} bytes were under way at a kill")
 
 
-def test_kills_while_archives_are_unpacked(tmp_path: Path) -> None:
+def test_download_with_archives_completes_after_the_agent_is_killed(tmp_path: Path) -> None:
     """The model is an artifact in a real registry, with separate files and archives. The agent is killed at random moments,
     also while it unpacks.
     """

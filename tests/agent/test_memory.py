@@ -59,7 +59,7 @@ def bomb(size: int, start: bytes = b'{"architectures":["X"],"a":[') -> bytes:
     return start + b"[]," * ((size - len(start) - 4) // 3) + b"[]]}"
 
 
-def test_three_files_do_not_take_an_agents_memory(tmp_path: Path) -> None:
+def test_files_with_large_parsed_size_are_not_parsed(tmp_path: Path) -> None:
     """Three files of 64 MiB whose values would need 25 times as much memory are not parsed: the agent reports that they are
     too large. Reported: they took 5 GB, and again after each restart.
     """
@@ -106,7 +106,7 @@ def test_the_largest_files_that_are_parsed_fit_into_an_agents_memory(shape: Call
     assert most < MOST_MIB and state == "Ready" and facts["architecture"] == "X", "they are parsed"
 
 
-def test_a_description_of_a_hub_does_not_take_an_agents_memory() -> None:
+def test_hub_description_with_large_parsed_size_is_refused() -> None:
     """A hub's description of a model has the largest permitted size, and its values would need much more memory. It is
     refused before it is parsed. (A description of 32 MiB needed 0.8 GiB.)
     """

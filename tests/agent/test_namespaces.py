@@ -23,7 +23,9 @@ class Secretive(RepoHub):
 
 
 @pytest.mark.parametrize("peers", [False, True], ids=["this disk", "another node"])
-async def test_a_hash_is_no_proof_of_possession(tmp_path: Path, hubs: tuple[RepoHub, RepoHub], peers: bool) -> None:
+async def test_listing_the_hashes_of_another_tenant_gives_no_access_to_its_files(
+    tmp_path: Path, hubs: tuple[RepoHub, RepoHub], peers: bool
+) -> None:
     """A tenant lists the hashes of another tenant's model, and must not get its files. It may get the files of a
     cluster-wide model.
     """
@@ -61,7 +63,7 @@ async def test_a_hash_is_no_proof_of_possession(tmp_path: Path, hubs: tuple[Repo
 
 
 @pytest.mark.parametrize("seen", [True, False], ids=["it was seen to be gone", "the agent was down meanwhile"])
-async def test_a_namespace_that_was_made_again_gets_nothing_of_the_former(
+async def test_recreated_namespace_gets_nothing_of_its_predecessor(
     tmp_path: Path, hubs: tuple[RepoHub, RepoHub], seen: bool
 ) -> None:
     """A recreated namespace gets nothing from its predecessor, even for the same model: no complete files, no files by
@@ -88,9 +90,7 @@ async def test_a_namespace_that_was_made_again_gets_nothing_of_the_former(
     assert not [files for files in node.downloaded_files("team-a") if BIG in files]
 
 
-async def test_what_cannot_be_told_about_a_namespace_takes_no_model_away(
-    tmp_path: Path, hubs: tuple[RepoHub, RepoHub]
-) -> None:
+async def test_model_is_kept_while_its_namespace_cannot_be_read(tmp_path: Path, hubs: tuple[RepoHub, RepoHub]) -> None:
     """The agent restarts while the API server returns models, but no namespaces. The model stays on the disk, and is
     reported again when the namespace can be read, or when the agent is denied to read it.
     """
@@ -110,9 +110,7 @@ async def test_what_cannot_be_told_about_a_namespace_takes_no_model_away(
         await again.wait_for_states(first="Ready")
 
 
-async def test_models_of_a_namespace_share_bytes_through_proven_hashes(
-    tmp_path: Path, hubs: tuple[RepoHub, RepoHub]
-) -> None:
+async def test_models_of_a_namespace_share_files_by_verified_hash(tmp_path: Path, hubs: tuple[RepoHub, RepoHub]) -> None:
     real, _ = hubs
     node = Node(tmp_path / "raid", real.url)
     async with running(node):
@@ -127,7 +125,7 @@ async def test_models_of_a_namespace_share_bytes_through_proven_hashes(
 @pytest.mark.parametrize(
     ("path", "state"), [("by-hand", "Ready"), (".namespaces/team-b/x", "Failed"), (".namespaces/team-a/x", "Ready")]
 )
-async def test_local_files_of_another_namespace_are_not_looked_at(tmp_path: Path, path: str, state: str) -> None:
+async def test_local_files_of_another_namespace_are_not_read(tmp_path: Path, path: str, state: str) -> None:
     node = Node(tmp_path / "raid", "http://127.0.0.1:9")
     folder = node.root / path
     folder.mkdir(parents=True)

@@ -85,29 +85,29 @@ def run(hub: Hub, tmp_path: Path, **more: Any) -> tuple[PeerSource, int]:
     return asyncio.run(second(hub, tmp_path, **more))
 
 
-def test_the_second_node_asks_the_hub_for_nothing_but_the_list(hub: Hub, tmp_path: Path) -> None:
+def test_second_node_requests_only_the_listing_from_the_hub(hub: Hub, tmp_path: Path) -> None:
     swarm, sent = run(hub, tmp_path)
     assert (swarm.fetched, sent) == (hub.size, 0)
 
 
-def test_with_sums_nothing_of_a_bucket_but_the_list_is_asked_for_twice(hub: Hub, tmp_path: Path) -> None:
+def test_second_node_requests_only_listing_and_sums_from_a_bucket(hub: Hub, tmp_path: Path) -> None:
     hub.etag = lambda data: "says nothing of the bytes"
     hub.files[sha256sums.NAME] = sums_file(hub.files)
     swarm, sent = run(hub, tmp_path, uri="s3://bucket/")
     assert (swarm.fetched, sent) == (hub.size, len(hub.files[sha256sums.NAME]))
 
 
-def test_a_peer_that_spoils_a_file_is_found_out(hub: Hub, tmp_path: Path) -> None:
+def test_corrupted_file_of_a_peer_is_detected(hub: Hub, tmp_path: Path) -> None:
     _, sent = run(hub, tmp_path, spoil=True)
     assert sent == len(hub.files[BIG]), "only that file was downloaded from the hub"
 
 
-def test_without_the_token_a_peer_gives_nothing(hub: Hub, tmp_path: Path) -> None:
+def test_peer_refuses_requests_without_the_token(hub: Hub, tmp_path: Path) -> None:
     swarm, sent = run(hub, tmp_path, token="wrong")
     assert (swarm.fetched, sent) == (0, hub.size)
 
 
-def test_a_giver_without_a_token_gives_nothing_to_anybody(hub: Hub, tmp_path: Path) -> None:
+def test_peer_server_without_a_token_refuses_all_requests(hub: Hub, tmp_path: Path) -> None:
     async def ask() -> int:
         import aiohttp
 
@@ -123,7 +123,7 @@ def test_a_giver_without_a_token_gives_nothing_to_anybody(hub: Hub, tmp_path: Pa
     assert asyncio.run(ask()) == 401
 
 
-def test_nodes_that_begin_together_share_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nodes_that_start_together_share_the_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ome_operator.agent.peers.INDEX_S", 0.2)  # The model is complete after 5 s, and not after an hour.
 
     async def together(hub: Hub) -> None:
@@ -146,7 +146,7 @@ def test_nodes_that_begin_together_share_the_work(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("asked", ["sha256:../../etc/passwd", "sha256:00", "nothing"])
-def test_only_hashes_that_are_proven_here_are_found(asked: str, tmp_path: Path) -> None:
+def test_peer_server_finds_only_hashes_verified_on_this_node(asked: str, tmp_path: Path) -> None:
     assert asyncio.run(PeerServer([str(tmp_path)], TOKEN)._find(asked)) is None
 
 
@@ -172,7 +172,9 @@ def test_only_hashes_that_are_proven_here_are_found(asked: str, tmp_path: Path) 
         ({}, "/etc/passwd", 404),
     ],
 )
-def test_what_a_stranger_is_answered(shown: str | dict[str, Any], asked: str, status: int, hub: Hub, tmp_path: Path) -> None:
+def test_unauthorized_peer_request_is_refused(
+    shown: str | dict[str, Any], asked: str, status: int, hub: Hub, tmp_path: Path
+) -> None:
     async def ask() -> int:
         await fetch(hub, tmp_path, [])
         (proven, *_) = place(tmp_path).manifest().files  # type: ignore[union-attr]
@@ -192,7 +194,7 @@ def test_what_a_stranger_is_answered(shown: str | dict[str, Any], asked: str, st
 
 
 @pytest.mark.parametrize(("given", "by_peer"), [(UPLOADS - 1, True), (UPLOADS, False)])
-def test_a_peer_gives_so_many_files_at_once(given: int, by_peer: bool, hub: Hub, tmp_path: Path) -> None:
+def test_number_of_files_served_concurrently_is_limited(given: int, by_peer: bool, hub: Hub, tmp_path: Path) -> None:
     """An agent that already sends as many files as it may at once answers further HEAD and GET requests with 503. The client
     then downloads the file from the hub.
     """
@@ -221,7 +223,7 @@ def test_a_peer_gives_so_many_files_at_once(given: int, by_peer: bool, hub: Hub,
     assert (sent == hub.size) is not by_peer and (fetched > 0) is by_peer
 
 
-def test_a_file_of_which_only_the_size_is_known_is_asked_of_the_source(hub: Hub, tmp_path: Path) -> None:
+def test_file_without_a_known_hash_is_not_requested_from_peers(hub: Hub, tmp_path: Path) -> None:
     """Without a known hash, a file is not requested from peers, because any client with the token of the peers could send
     wrong bytes.
     """
@@ -279,7 +281,7 @@ class Impostor:
         return response
 
 
-def test_whoever_answers_in_place_of_an_agent_gets_nothing_that_opens_another(hub: Hub, tmp_path: Path) -> None:
+def test_impostor_of_an_agent_learns_neither_token_nor_reusable_signature(hub: Hub, tmp_path: Path) -> None:
     """A pod with the address of an agent that has ended receives requests for files. It learns neither the token nor a
     signature that another agent accepts. Reported: the token was sent to every address in the DNS answer.
     """
@@ -304,7 +306,7 @@ def test_whoever_answers_in_place_of_an_agent_gets_nothing_that_opens_another(hu
         assert not [shown for *_, shown in impostor.shown if TOKEN in shown]
 
 
-def test_a_peer_leads_to_no_other_host(hub: Hub, tmp_path: Path) -> None:
+def test_redirect_of_a_peer_is_not_followed(hub: Hub, tmp_path: Path) -> None:
     """An agent does not follow the redirect of a peer, because a peer could otherwise make it send requests to addresses
     inside the cluster.
     """
@@ -313,7 +315,7 @@ def test_a_peer_leads_to_no_other_host(hub: Hub, tmp_path: Path) -> None:
         assert impostor.shown and not victim.shown
 
 
-def test_a_slow_peer_delays_one_attempt_and_not_every_one(hub: Hub, tmp_path: Path) -> None:
+def test_slow_peer_is_avoided_after_the_first_attempt(hub: Hub, tmp_path: Path) -> None:
     """A peer claims to have every file and sends very slowly. It delays the first attempt of a download only: the next
     attempt avoids it. (Reported: it was preferred at each attempt.)
     """

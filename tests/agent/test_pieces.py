@@ -35,7 +35,7 @@ def test_download_in_pieces_requests_each_byte_once(tmp_path: Path, files: int) 
         assert not list(one.store.home.glob("*.partial"))
 
 
-def test_a_slow_source_gives_several_pieces_at_a_time(tmp_path: Path) -> None:
+def test_slow_source_is_read_with_several_pieces_in_parallel(tmp_path: Path) -> None:
     with served(Hub(model(22, [SIZE]), rate=500_000)) as hub:
         began = time.monotonic()
         node(tmp_path / "wide", hub, 8).fetch()
@@ -44,7 +44,7 @@ def test_a_slow_source_gives_several_pieces_at_a_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_what_came_before_a_failure_is_not_asked_for_again(tmp_path: Path, seed: int) -> None:
+def test_received_bytes_are_not_requested_again_after_a_failure(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     with served(Hub(model(23 + seed, [SIZE]))) as hub:
         hub.fault = lambda number, name: Answer(cut=chance.randrange(1, PIECE) if chance.random() < 0.6 else None)
@@ -54,7 +54,7 @@ def test_what_came_before_a_failure_is_not_asked_for_again(tmp_path: Path, seed:
         assert one.progress.fetched == hub.size, "what reached the disk was kept, and nothing reached it twice"
 
 
-def test_a_new_process_goes_on_with_pieces(tmp_path: Path) -> None:
+def test_new_process_continues_with_the_received_pieces(tmp_path: Path) -> None:
     with served(Hub(model(26, [SIZE]))) as hub:
         one = node(tmp_path, hub)
         hub.fault = lambda number, name: Answer(status=404) if number > 7 else Answer(cut=200_001)
@@ -71,7 +71,7 @@ def test_a_new_process_goes_on_with_pieces(tmp_path: Path) -> None:
         assert sum(sent.count for sent in hub.sent if sent.name == NAME) == SIZE - have
 
 
-def test_a_wrong_piece_spoils_nothing(tmp_path: Path) -> None:
+def test_corrupted_piece_is_downloaded_again(tmp_path: Path) -> None:
     with served(Hub(model(27, [SIZE]))) as hub:
         hub.fault = lambda number, name: Answer(wrong=number == 5)
         one = node(tmp_path, hub)
@@ -79,7 +79,7 @@ def test_a_wrong_piece_spoils_nothing(tmp_path: Path) -> None:
         assert one.wrong() == []
 
 
-def test_a_server_that_knows_no_ranges_gives_the_whole(tmp_path: Path) -> None:
+def test_server_without_range_support_sends_the_complete_file(tmp_path: Path) -> None:
     with served(Hub(model(28, [SIZE]))) as hub:
         hub.fault = lambda number, name: Answer(whole=True)
         one = node(tmp_path, hub)

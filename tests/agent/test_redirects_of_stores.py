@@ -112,7 +112,7 @@ async def fetch(kind: str, given: Access, folder: Path) -> bytes:
 @pytest.mark.parametrize("namespace", ["", "team-a"])
 @pytest.mark.parametrize("what", ["lists_at", "reads_at"])
 @pytest.mark.parametrize("kind", URIS)
-def test_nobody_is_asked_but_the_host_that_a_model_names(
+def test_redirect_to_another_host_is_refused(
     kind: str, what: str, namespace: str, pair: tuple[Bucket, Bucket], tmp_path: Path
 ) -> None:
     named, other = pair
@@ -123,7 +123,7 @@ def test_nobody_is_asked_but_the_host_that_a_model_names(
 
 
 @pytest.mark.parametrize("kind", URIS)
-def test_a_store_that_leads_nowhere_is_read(kind: str, pair: tuple[Bucket, Bucket], tmp_path: Path) -> None:
+def test_object_store_without_redirects_is_read(kind: str, pair: tuple[Bucket, Bucket], tmp_path: Path) -> None:
     assert asyncio.run(fetch(kind, access(kind, pair[0], "team-a"), tmp_path)) == DATA
     if kind == "s3" and pair[0].url.startswith("https"):
         assert {asked["x-amz-security-token"] for asked in pair[0].asked} == {"SESSIONTOKEN"}
@@ -165,7 +165,7 @@ def test_redirect_to_other_host_is_refused_behind_a_proxy(
     assert other.asked == [] and not proxy.refused, "the request does not even reach the proxy"
 
 
-def test_what_is_no_request_ends(pair: tuple[Bucket, Bucket]) -> None:
+def test_invalid_proxy_request_is_closed(pair: tuple[Bucket, Bucket]) -> None:
     """The proxy closes a connection that sends no valid request, and answers 403 to requests for hosts that it does not
     serve. It continues to serve other connections.
     """

@@ -49,14 +49,14 @@ def spoil(node: Node) -> None:
 
 @pytest.mark.parametrize("scheme", ["s3", "gs"])
 @pytest.mark.parametrize("given", [{}, {"verify": "size"}])
-def test_every_file_is_proven_by_sha_256_whatever_the_etags_are(summed: Node, scheme: str, given: dict[str, str]) -> None:
+def test_every_file_is_verified_by_sha256_whatever_its_etag(summed: Node, scheme: str, given: dict[str, str]) -> None:
     assert fetch(summed, scheme, **given) == {"sha256"}
     assert summed.wrong() == [] and summed.hub.total == summed.hub.size and asked(summed) == 1
 
 
 @pytest.mark.parametrize("scheme", ["s3", "gs"])
 @pytest.mark.parametrize("etag", [GENERATION, ENCRYPTED, "md5"])
-def test_a_byte_that_changed_in_the_store_is_never_ready(summed: Node, scheme: str, etag: str) -> None:
+def test_changed_byte_in_the_store_is_never_published(summed: Node, scheme: str, etag: str) -> None:
     summed.hub.etag = lambda data: hashlib.md5(data).hexdigest() if etag == "md5" else etag
     spoil(summed)
     with pytest.raises(DownloadFailed, match=f"{BIG} was downloaded 5 times, and each time its SHA-256 differed"):
@@ -64,29 +64,29 @@ def test_a_byte_that_changed_in_the_store_is_never_ready(summed: Node, scheme: s
     assert summed.store.manifest() is None and not summed.store.root.exists()
 
 
-def test_without_sums_sizes_alone_let_it_pass(node: Node) -> None:
+def test_changed_byte_is_not_detected_without_sha256sums(node: Node) -> None:
     node.hub.etag = lambda data: GENERATION
     spoil(node)
     assert fetch(node) == {"size"}, "only SHA256SUMS detects the changed byte"
 
 
-def test_google_proves_by_md5_where_the_etag_is_one(node: Node) -> None:
+def test_google_files_are_verified_by_md5_if_the_etag_is_one(node: Node) -> None:
     assert fetch(node, "gs") == {"md5"} and node.wrong() == []
 
 
-def test_google_s_wrong_bytes_are_found_out_where_the_etag_is_an_md5(node: Node) -> None:
+def test_wrong_bytes_from_google_are_detected_by_an_md5_etag(node: Node) -> None:
     node.hub.fault = lambda number, name: Answer(wrong=name == BIG)
     with pytest.raises(DownloadFailed, match=f"{BIG} was downloaded 5 times, and each time its MD5 differed"):
         fetch(node, "gs")
 
 
-def test_a_bucket_encrypted_with_own_keys_is_proven_without_a_setting(summed: Node) -> None:
+def test_bucket_with_customer_managed_keys_is_verified_without_a_setting(summed: Node) -> None:
     summed.hub.etag = lambda data: ENCRYPTED
     assert fetch(summed) == {"sha256"}
     assert asked(summed) == 2, "the file is read again, because its ETag differs"
 
 
-def test_sums_that_come_wrong_are_read_again(summed: Node) -> None:
+def test_corrupted_sha256sums_file_is_read_again(summed: Node) -> None:
     summed.hub.etag = lambda data: hashlib.md5(data).hexdigest()
     summed.hub.fault = lambda number, name: Answer(wrong=number == 0)
     assert fetch(summed) == {"sha256"} and summed.wrong() == []
@@ -94,12 +94,12 @@ def test_sums_that_come_wrong_are_read_again(summed: Node) -> None:
 
 
 @pytest.mark.parametrize("fault", [Answer(status=503), Answer(status=429), Answer(cut=10)])
-def test_a_store_that_fails_once_is_asked_again(summed: Node, fault: Answer) -> None:
+def test_store_is_retried_after_one_failure(summed: Node, fault: Answer) -> None:
     summed.hub.fault = lambda number, name: fault if number == 0 else Answer()
     assert fetch(summed) == {"sha256"} and asked(summed) == 2
 
 
-def test_sums_that_may_not_be_read_are_said_at_once(summed: Node) -> None:
+def test_forbidden_sha256sums_file_is_reported_immediately(summed: Node) -> None:
     summed.hub.fault = lambda number, name: Answer(status=403 if name == sha256sums.NAME else 0)
     with pytest.raises(DownloadFailed, match="SHA256SUMS: the object store returned status 403: check"):
         fetch(summed)
@@ -115,14 +115,14 @@ def test_sums_that_may_not_be_read_are_said_at_once(summed: Node) -> None:
         (b"0" * 64 + b"  lost.bin\n", "lists 'lost.bin', which is not in the object store"),
     ],
 )
-def test_sums_that_cannot_be_used_are_a_sentence(summed: Node, data: bytes, said: str) -> None:
+def test_unusable_sha256sums_file_is_reported(summed: Node, data: bytes, said: str) -> None:
     summed.hub.files[sha256sums.NAME] = data
     with pytest.raises(DownloadFailed, match=said):
         fetch(summed)
     assert {one.name for one in summed.hub.sent} <= {sha256sums.NAME} and summed.progress.revision == ""
 
 
-def test_damage_is_repaired_and_what_is_whole_is_kept(summed: Node) -> None:
+def test_only_damaged_files_are_downloaded_again(summed: Node) -> None:
     fetch(summed)
     broken = summed.store.root / BIG
     broken.write_bytes(b"!" + broken.read_bytes()[1:])
@@ -137,7 +137,7 @@ def test_damage_is_repaired_and_what_is_whole_is_kept(summed: Node) -> None:
     assert summed.wrong() == [] and {one.name for one in summed.hub.sent} == {sha256sums.NAME, BIG}
 
 
-def test_other_bytes_and_sums_are_another_revision(summed: Node) -> None:
+def test_changed_bytes_and_sums_are_another_revision(summed: Node) -> None:
     fetch(summed)
     made = summed.store.manifest()
     assert made is not None
@@ -149,7 +149,7 @@ def test_other_bytes_and_sums_are_another_revision(summed: Node) -> None:
         summed.fetch("s3://bucket/", made.revision, endpoint=summed.hub.url)
 
 
-def test_nodes_agree_on_the_revision_also_when_etags_change(summed: Node) -> None:
+def test_nodes_compute_the_same_revision_although_etags_change(summed: Node) -> None:
     async def revision() -> str:
         found = open_bucket("s3://bucket/", Access({"endpoint": summed.hub.url, "anonymous": "true"}, {}))
         return (await found.listing("")).revision

@@ -50,7 +50,7 @@ def blanks() -> Iterator[Blanks]:
         yield item
 
 
-def test_a_listing_ends_and_leaves_no_thread(tmp_path: Path, blanks: Blanks) -> None:
+def test_endless_listing_ends_at_its_time_limit_and_frees_its_thread(tmp_path: Path, blanks: Blanks) -> None:
     """A hub sends the listings of ten models without end. Each attempt ends after the time limit for a listing, and its
     thread is free again. Reported: such listings occupied all six threads of the agent, even after the models were
     deleted.
@@ -79,7 +79,7 @@ def test_a_listing_ends_and_leaves_no_thread(tmp_path: Path, blanks: Blanks) -> 
     assert threading.active_count() <= before + 1
 
 
-def test_a_listing_ends_with_its_model(tmp_path: Path, blanks: Blanks) -> None:
+def test_listing_of_a_deleted_model_ends(tmp_path: Path, blanks: Blanks) -> None:
     """A model is deleted while its listing still arrives. The listing ends, so that its thread is free for other models.
     Reported: no thread was left for them.
     """
@@ -116,13 +116,15 @@ def test_a_listing_of_too_many_files_is_refused(node: Node) -> None:
         node.fetch()
 
 
-def test_a_description_that_never_ends_is_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_description_is_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ome_operator.storage.hub.LIMIT", 1000)
     with pytest.raises(DownloadFailed, match="more than 1000 bytes where a short response was expected"):
         node.fetch()
 
 
-def test_what_is_tried_again_and_again_writes_short_lines(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+def test_repeatedly_failing_model_with_a_long_uri_writes_short_log_lines(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
     """Finding S23 of docs/security-review.md: each line of the log stays short although the URI of the model has 2,000
     letters and every attempt is logged. The review reported 45 MB of logs in half an hour.
     """
@@ -146,7 +148,7 @@ def test_what_is_tried_again_and_again_writes_short_lines(node: Node, caplog: py
 
 
 @pytest.mark.parametrize("said", [b"[]", b"{", b"{}", b'{"sha": "x", "siblings": [1]}', b"[" * 100_000])
-def test_a_description_that_is_none_is_said(node: Node, said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_hub_metadata_is_reported(node: Node, said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     async def small(*_: object) -> bytes:
         return said
 
@@ -156,7 +158,7 @@ def test_a_description_that_is_none_is_said(node: Node, said: bytes, monkeypatch
         node.fetch()
 
 
-def test_a_hash_that_is_none_is_said(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_hash_in_hub_metadata_is_reported(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     async def small(*_: object) -> bytes:
         files = [{"rfilename": "a", "lfs": {"size": 1, "sha256": "../../etc"}}]
         return json.dumps({"sha": COMMIT, "siblings": files}).encode()
@@ -167,7 +169,7 @@ def test_a_hash_that_is_none_is_said(node: Node, monkeypatch: pytest.MonkeyPatch
         node.fetch()
 
 
-def test_a_turn_that_is_over_keeps_what_came(node: Node) -> None:
+def test_download_continues_at_its_last_byte_in_the_next_turn(node: Node) -> None:
     """A download stops when the time slice of its model ends. The next time slice continues at the byte at which the
     previous one stopped, so the model is complete after several slices, and no byte is requested twice.
     """

@@ -46,7 +46,7 @@ def fetch(place: BucketPlace, store: Store, progress: Progress, prefix: str = PR
     return asyncio.run(Download(uri, found, store, Limits(first=0.001, last=0.01, tries=2), progress).run())
 
 
-def test_every_file_arrives_and_is_proven(place: BucketPlace, tmp_path: Path) -> None:
+def test_every_file_of_a_store_is_downloaded_and_verified(place: BucketPlace, tmp_path: Path) -> None:
     store, progress = Store(tmp_path / "m", "0123abcd"), Progress()
     made = fetch(place, store, progress)
     files = {str(one.relative_to(store.root)): one.read_bytes() for one in store.root.rglob("*") if one.is_file()}
@@ -56,7 +56,7 @@ def test_every_file_arrives_and_is_proven(place: BucketPlace, tmp_path: Path) ->
     assert proofs[BIG] == ("s3-parts" if place.uri.startswith(("s3", "oci")) else place.proof)
 
 
-def test_it_goes_on_where_the_disk_ends(place: BucketPlace, tmp_path: Path) -> None:
+def test_partial_file_is_continued_at_its_end(place: BucketPlace, tmp_path: Path) -> None:
     store, progress = Store(tmp_path / "m", "0123abcd"), Progress()
     listing = asyncio.run(open_bucket(f"{place.uri}/{PREFIX}", Access(place.parameters, place.secret)).listing(""))
     store.prepare(listing)
@@ -67,14 +67,14 @@ def test_it_goes_on_where_the_disk_ends(place: BucketPlace, tmp_path: Path) -> N
     assert progress.fetched == sum(map(len, FILES.values())) - have
 
 
-def test_a_bucket_that_is_not_there_is_said_at_once(place: BucketPlace, tmp_path: Path) -> None:
+def test_missing_bucket_is_reported_immediately(place: BucketPlace, tmp_path: Path) -> None:
     if place.uri.startswith("gs://"):
         pytest.skip("fake-gcs-server answers 500 for a bucket that is not there")
     with pytest.raises(DownloadFailed, match=r"answers 404: look at spec\.storage\.storageUri"):
         fetch(place._replace(uri=place.uri.replace(stores.BUCKET, "nothing")), Store(tmp_path / "m", "0123abcd"), Progress())
 
 
-def test_a_wrong_key_is_said_at_once_and_not_shown(place: BucketPlace, tmp_path: Path) -> None:
+def test_wrong_key_is_reported_immediately_and_not_shown(place: BucketPlace, tmp_path: Path) -> None:
     if "serviceAccountKey" in place.secret:
         pytest.skip("fake-gcs-server looks at no credentials")
     wrong = {key: "AAAA" + text[4:] for key, text in place.secret.items() if key in ("secretAccessKey", "accountKey")}
@@ -83,7 +83,7 @@ def test_a_wrong_key_is_said_at_once_and_not_shown(place: BucketPlace, tmp_path:
     assert not any(text in str(told.value) for text in wrong.values())
 
 
-def test_with_sums_every_byte_is_proven_by_sha_256(place: BucketPlace, tmp_path: Path) -> None:
+def test_every_file_is_verified_with_sha256sums(place: BucketPlace, tmp_path: Path) -> None:
     store, progress = Store(tmp_path / "m", "0123abcd"), Progress()
     made = fetch(place, store, progress, SUMMED)
     files = {str(one.relative_to(store.root)): one.read_bytes() for one in store.root.rglob("*") if one.is_file()}
@@ -91,7 +91,7 @@ def test_with_sums_every_byte_is_proven_by_sha_256(place: BucketPlace, tmp_path:
     assert {str(one.hash) for one in made.files} == {f"sha256:{hashlib.sha256(one).hexdigest()}" for one in files.values()}
 
 
-def test_a_byte_that_changed_in_the_store_is_never_ready(place: BucketPlace, tmp_path: Path) -> None:
+def test_changed_byte_in_the_store_is_never_published(place: BucketPlace, tmp_path: Path) -> None:
     changed = bytearray(FILES[BIG])
     changed[5_000_000] ^= 1
     stores.upload_objects(place, "org/spoilt", FILES | {BIG: bytes(changed), sha256sums.NAME: SUMS})
@@ -101,7 +101,7 @@ def test_a_byte_that_changed_in_the_store_is_never_ready(place: BucketPlace, tmp
     assert store.manifest() is None and not store.root.exists()
 
 
-def test_an_upload_that_goes_on_is_told_from_a_model(place: BucketPlace, tmp_path: Path) -> None:
+def test_incomplete_upload_is_not_taken_for_a_model(place: BucketPlace, tmp_path: Path) -> None:
     half = {name: data for name, data in FILES.items() if name != BIG}
     stores.upload_objects(place, "org/half", half | {sha256sums.NAME: SUMS})
     store, progress = Store(tmp_path / "m", "0123abcd"), Progress()

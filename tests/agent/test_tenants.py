@@ -18,7 +18,7 @@ from tests.support.hub import COMMIT, served
 __all__ = ["hubs", "quickly"]
 
 
-async def test_s1a_a_tenant_that_comes_first_does_not_fill_the_directory_of_a_cluster_wide_model(
+async def test_s1a_tenant_model_does_not_fill_the_directory_of_a_cluster_model(
     tmp_path: Path, hubs: tuple[RepoHub, RepoHub]
 ) -> None:
     real, evil = hubs
@@ -35,9 +35,7 @@ async def test_s1a_a_tenant_that_comes_first_does_not_fill_the_directory_of_a_cl
     assert not (node.root / "moonshotai/anything").exists(), "the model of a namespace has no link on the node"
 
 
-async def test_s1b_another_pin_of_a_tenant_does_not_replace_files_that_pods_mount(
-    tmp_path: Path, hubs: tuple[RepoHub, RepoHub]
-) -> None:
+async def test_s1b_pin_of_a_tenant_does_not_replace_mounted_files(tmp_path: Path, hubs: tuple[RepoHub, RepoHub]) -> None:
     real, evil = hubs
     evil.commit = BAD
     node = Node(tmp_path / "raid", real.url, policy=AgentPolicy(verify_every=0.2))
@@ -57,7 +55,7 @@ async def test_s1b_another_pin_of_a_tenant_does_not_replace_files_that_pods_moun
 
 
 @pytest.mark.parametrize("kind", ["ClusterBaseModel", "BaseModel"])
-async def test_two_models_of_one_source_that_were_pinned_apart_keep_their_own_files(tmp_path: Path, kind: str) -> None:
+async def test_models_of_one_source_with_different_pins_keep_their_own_files(tmp_path: Path, kind: str) -> None:
     """Two models of one source name different revisions. Each keeps its own files, even if both belong to the same namespace
     or to the cluster. If they shared a directory, each would treat the other's revision as damage, and overwrite files that
     pods mount.
@@ -91,7 +89,7 @@ async def test_two_models_of_one_source_that_were_pinned_apart_keep_their_own_fi
     assert GOOD in places and later in places
 
 
-async def test_s3_a_repository_whose_name_has_the_same_short_digest_is_another_model(tmp_path: Path) -> None:
+async def test_s3_repository_with_the_same_short_digest_is_a_different_model(tmp_path: Path) -> None:
     """Two repositories with the same short digest are different models, and each is downloaded. The names are those of the
     security review: one core found the first collision after 107 million attempts.
     """
@@ -121,7 +119,7 @@ def forged(name: str, data: bytes) -> dict[str, bytes]:
 WRONG = b"EVIL" * (len(GOOD[BIG]) // 4)
 
 
-async def test_s10a_a_path_inside_of_what_agents_keep_is_refused(tmp_path: Path, hubs: tuple[RepoHub, RepoHub]) -> None:
+async def test_s10a_path_inside_agent_directories_is_refused(tmp_path: Path, hubs: tuple[RepoHub, RepoHub]) -> None:
     real, evil = hubs
     evil.repositories = {"evil/forger": forged(BIG, WRONG)}
     node = Node(tmp_path / "raid", real.url)
@@ -141,7 +139,7 @@ async def test_s10a_a_path_inside_of_what_agents_keep_is_refused(tmp_path: Path,
     assert node.files("victim") == GOOD
 
 
-async def test_s10a_what_a_journal_says_counts_after_a_restart_when_the_bytes_do(
+async def test_s10a_journal_is_trusted_after_a_restart_only_if_the_bytes_match(
     tmp_path: Path, hubs: tuple[RepoHub, RepoHub]
 ) -> None:
     """Finding S10 of docs/security-review.md: an attacker's journal marks wrong bytes as verified, and lies where the agent
@@ -163,9 +161,7 @@ async def test_s10a_what_a_journal_says_counts_after_a_restart_when_the_bytes_do
     assert node.files("victim") == GOOD
 
 
-async def test_s10b_a_tenant_cannot_take_the_path_of_a_cluster_wide_model(
-    tmp_path: Path, hubs: tuple[RepoHub, RepoHub]
-) -> None:
+async def test_s10b_tenant_cannot_use_the_path_of_a_cluster_model(tmp_path: Path, hubs: tuple[RepoHub, RepoHub]) -> None:
     real, evil = hubs
     node = Node(tmp_path / "raid", real.url)
     async with running(node):
@@ -183,7 +179,7 @@ async def test_s10b_a_tenant_cannot_take_the_path_of_a_cluster_wide_model(
 @pytest.mark.parametrize(
     ("kind", "said"), [("BaseModel", ""), ("ClusterBaseModel", "is inside PATH, which is in use by ClusterBaseModel v2")]
 )
-async def test_s10c_nothing_is_laid_into_the_directory_of_another_model(
+async def test_s10c_no_file_is_added_to_the_directory_of_another_model(
     tmp_path: Path, hubs: tuple[RepoHub, RepoHub], kind: str, said: str
 ) -> None:
     real, evil = hubs
@@ -200,7 +196,7 @@ async def test_s10c_nothing_is_laid_into_the_directory_of_another_model(
     assert not [file for file in (node.root / "v2").resolve().rglob("*") if file.is_symlink() or file.name == ".ome"]
 
 
-async def test_nothing_goes_through_a_link_below_a_root(tmp_path: Path, hubs: tuple[RepoHub, RepoHub]) -> None:
+async def test_symlink_below_a_root_is_not_followed(tmp_path: Path, hubs: tuple[RepoHub, RepoHub]) -> None:
     real, _ = hubs
     node, elsewhere = Node(tmp_path / "raid", real.url), tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -215,7 +211,7 @@ async def test_nothing_goes_through_a_link_below_a_root(tmp_path: Path, hubs: tu
     assert list(elsewhere.iterdir()) == []
 
 
-async def test_a_root_may_be_a_link_and_must_not_become_another(tmp_path: Path, hubs: tuple[RepoHub, RepoHub]) -> None:
+async def test_root_may_be_a_symlink_that_does_not_change(tmp_path: Path, hubs: tuple[RepoHub, RepoHub]) -> None:
     real, _ = hubs
     (tmp_path / "disk").mkdir()
     (tmp_path / "raid").symlink_to(tmp_path / "disk")
@@ -235,7 +231,7 @@ async def test_a_root_may_be_a_link_and_must_not_become_another(tmp_path: Path, 
     assert list((tmp_path / "other").iterdir()) == []
 
 
-async def test_the_first_of_the_administrators_models_has_its_path(tmp_path: Path, hubs: tuple[RepoHub, RepoHub]) -> None:
+async def test_first_cluster_model_keeps_its_path(tmp_path: Path, hubs: tuple[RepoHub, RepoHub]) -> None:
     real, _ = hubs
     node = Node(tmp_path / "raid", real.url)
     async with running(node):
@@ -252,7 +248,7 @@ async def test_the_first_of_the_administrators_models_has_its_path(tmp_path: Pat
         await node.wait_for_states(a_younger="Ready", alike="Failed")
 
 
-async def test_a_directory_with_another_manifest_is_left_alone(tmp_path: Path, hubs: tuple[RepoHub, RepoHub]) -> None:
+async def test_directory_with_a_foreign_manifest_is_not_changed(tmp_path: Path, hubs: tuple[RepoHub, RepoHub]) -> None:
     real, _ = hubs
     node = Node(tmp_path / "raid", real.url)
     async with running(node):

@@ -63,7 +63,7 @@ def here(tmp_path: Path, hub: Hub) -> Here:
     return Here(tmp_path, hub)
 
 
-def test_the_log_tells_of_a_fetch(here: Here, caplog: pytest.LogCaptureFixture) -> None:
+def test_log_contains_start_and_end_of_a_download(here: Here, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", logger="ome_operator.agent")
     here.work(here.model())
     begun, done = (record.getMessage() for record in caplog.records)
@@ -79,7 +79,7 @@ def test_a_model_becomes_ready_with_facts(here: Here) -> None:
     assert (here.root / "m" / "config.json").is_file()
 
 
-def test_a_restart_fetches_nothing_and_asks_nobody(here: Here) -> None:
+def test_restart_downloads_nothing_and_contacts_no_host(here: Here) -> None:
     here.work(here.model())
     here.hub.tokens.clear()
     first = Work(here.model(), here.settings).report()
@@ -88,7 +88,7 @@ def test_a_restart_fetches_nothing_and_asks_nobody(here: Here) -> None:
     assert here.hub.tokens == []
 
 
-def test_a_new_uri_leaves_the_old_directory_whole(here: Here) -> None:
+def test_changed_uri_keeps_the_old_directory(here: Here) -> None:
     here.work(here.model())
     here.hub.sent.clear()
     report = here.work(here.model(f"{URI}@v1")).report()
@@ -101,14 +101,14 @@ def test_a_new_uri_leaves_the_old_directory_whole(here: Here) -> None:
     assert (here.root / "m").readlink().name == now
 
 
-def test_another_commit_than_the_pinned_one_is_not_ready(here: Here) -> None:
+def test_commit_other_than_the_pinned_one_is_not_ready(here: Here) -> None:
     here.work(here.model())
     report = here.work(here.model(pinned="f" * 40)).report()
     assert report.state == "Failed" and "no revision ffff" in report.message
     assert report.directories == (), "the existing revision is not that of the other nodes"
 
 
-def test_a_revision_is_looked_up_before_a_download_has_its_turn(here: Here) -> None:
+def test_revision_is_reported_before_the_download_has_its_turn(here: Here) -> None:
     """The revision of a model is looked up and reported before its download has its turn, because the revision that the
     first node reports counts for all only if no second node reports another one in time.
     """
@@ -127,7 +127,7 @@ def test_a_revision_is_looked_up_before_a_download_has_its_turn(here: Here) -> N
     assert failing.report().state == "Updating", "the download reports the reason"
 
 
-def test_a_failure_is_said_and_tried_again_later(here: Here) -> None:
+def test_failed_download_is_reported_and_retried(here: Here) -> None:
     here.hub.fault = lambda number, name: Answer(wrong=name == BIG)
     work = here.work(here.model())
     assert work.report().state == "Failed" and "its SHA-256 differed" in work.report().message
@@ -156,7 +156,7 @@ def granted(here: Here, *hosts: str) -> None:
     here.settings = replace(here.settings, trust=replace(here.settings.trust, secrets={"hf-token": grant}))
 
 
-def test_a_token_comes_from_the_mounted_secret(closed: Here, caplog: pytest.LogCaptureFixture) -> None:
+def test_token_is_read_from_the_mounted_secret(closed: Here, caplog: pytest.LogCaptureFixture) -> None:
     model = closed.model(key="hf-token")
     assert "provides no token" in closed.work(model).report().message
     granted(closed, host(closed.hub.url))
@@ -165,7 +165,7 @@ def test_a_token_comes_from_the_mounted_secret(closed: Here, caplog: pytest.LogC
 
 
 @pytest.mark.parametrize("hosts", [("huggingface.co",), ("127.0.0.1:1",)])
-def test_a_token_goes_to_no_other_host(closed: Here, hosts: tuple[str, ...]) -> None:
+def test_token_is_sent_only_to_permitted_hosts(closed: Here, hosts: tuple[str, ...]) -> None:
     """S2 of the review: a model names its own endpoint and a token of the cluster. The endpoint gets no request if the
     administrator has not permitted its host for the token.
     """
@@ -176,7 +176,7 @@ def test_a_token_goes_to_no_other_host(closed: Here, hosts: tuple[str, ...]) -> 
     assert closed.hub.tokens == [], "the host gets no request at all"
 
 
-def test_a_token_is_never_sent_in_clear(here: Here) -> None:
+def test_token_is_never_sent_without_tls(here: Here) -> None:
     here.hub.token = "hf_secret"
     folder = here.settings.secrets / "hf-token"
     folder.mkdir(parents=True)
@@ -186,7 +186,7 @@ def test_a_token_is_never_sent_in_clear(here: Here) -> None:
     assert here.hub.tokens == []
 
 
-def test_a_redirect_does_not_lead_into_the_cluster(here: Here) -> None:
+def test_redirect_to_an_internal_address_is_not_followed(here: Here) -> None:
     """S15 of the review: the hub redirects to a metadata address; the redirect is not followed, even for an endpoint that
     the administrator permitted.
     """
@@ -197,7 +197,7 @@ def test_a_redirect_does_not_lead_into_the_cluster(here: Here) -> None:
     assert "localhost has the private address" in here.work(here.model()).report().message
 
 
-def test_a_model_of_a_namespace_asks_no_private_address(here: Here) -> None:
+def test_namespaced_model_contacts_no_private_address(here: Here) -> None:
     here.settings = replace(here.settings, endpoint="")
     made = parts.model(storage={"storageUri": URI, "path": str(here.root / "m"), "parameters": {"endpoint": here.hub.url}})
     report = here.work(Model(**{**made.__dict__, "kind": "BaseModel", "namespace": "team-a"})).report()
@@ -205,7 +205,7 @@ def test_a_model_of_a_namespace_asks_no_private_address(here: Here) -> None:
     assert here.hub.tokens == [], "without a connection, nothing reveals whether a port is open"
 
 
-def test_files_of_somebody_else_are_reported(here: Here) -> None:
+def test_manually_placed_local_files_are_reported_as_ready(here: Here) -> None:
     model = here.local("m")
     assert "does not exist or is empty" in here.work(model).report().message
     (here.root / "m").mkdir(parents=True)
@@ -214,13 +214,13 @@ def test_files_of_somebody_else_are_reported(here: Here) -> None:
     assert (report.state, report.directories) == ("Ready", ())
 
 
-def test_nothing_is_written_outside_the_roots(here: Here, tmp_path: Path) -> None:
+def test_model_path_outside_the_roots_fails(here: Here, tmp_path: Path) -> None:
     report = here.work(here.model(path=str(tmp_path / "elsewhere" / "m"))).report()
     assert report.state == "Failed" and "is not below" in report.message
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_damage_is_found_and_mended_when_files_are_looked_at_again(here: Here) -> None:
+def test_damage_is_detected_and_repaired_at_verification(here: Here) -> None:
     clock = SimpleNamespace(now=datetime(2026, 1, 1, tzinfo=UTC))
     work = Work(here.model(), here.settings, lambda: clock.now)
     asyncio.run(work.run())
@@ -255,7 +255,7 @@ def test_a_model_is_reported_before_its_facts_are_read(here: Here, monkeypatch: 
     assert seen == [("Ready", ["1"])] and work.report().facts and marks(here) == []
 
 
-def test_a_model_that_ended_the_agent_is_not_read_first(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_model_that_ended_the_agent_is_read_later(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     """A mark on the disk shows that the agent ended while it read a model's files. After the restart, the agent waits before
     it reads them again. Reported: it read them first, and ended again.
     """
@@ -286,7 +286,7 @@ def test_a_model_that_ended_the_agent_is_not_read_first(here: Here, monkeypatch:
     assert (work.report().message, len(read)) == ("", 1)
 
 
-def test_a_kill_while_facts_are_read_leaves_the_mark(here: Here) -> None:
+def test_mark_remains_if_the_agent_is_killed_while_reading_facts(here: Here) -> None:
     here.work(here.model())
     store = Work(here.model(), here.settings).store
     for ended in (1, 2):
@@ -312,7 +312,7 @@ def test_a_kill_while_facts_are_read_leaves_the_mark(here: Here) -> None:
         (OverflowError(), "internal error of the agent in the model's facts (OverflowError): please report it with its log"),
     ],
 )
-def test_facts_that_cannot_be_read_leave_a_model_ready(
+def test_unreadable_facts_leave_the_model_ready(
     here: Here, monkeypatch: pytest.MonkeyPatch, error: Exception, message: str
 ) -> None:
     """The facts of a complete model cannot be read because of an unexpected error. The model stays Ready. Reported: an

@@ -64,12 +64,12 @@ def arguments(**values: Any) -> list[str]:
     return ["--well-known-models=package" if "/etc/" in word else word for word in words]
 
 
-def test_options_that_do_something_else_too_are_listed() -> None:
+def test_options_that_are_part_of_another_are_listed() -> None:
     assert PARTS.keys() == {key for key, declared in OPTIONS.items() if declared.option.part_of}
 
 
 @pytest.mark.parametrize("key", sorted(OF_CHART.keys() - OUTSIDE_ONLY))
-def test_a_value_of_the_chart_arrives(key: str, started: list[Settings]) -> None:
+def test_chart_value_sets_the_operator_option(key: str, started: list[Settings]) -> None:
     declared = OF_CHART[key]
     given = PARTS.get(key) or {declared.option.value.replace(".", "_"): SAMPLES[key][0]}
     start(arguments(**given, **NEEDS.get(key, {})))
@@ -79,7 +79,7 @@ def test_a_value_of_the_chart_arrives(key: str, started: list[Settings]) -> None
     assert field(by_chart, declared) != declared.default
 
 
-def test_the_defaults_of_the_chart_are_those_of_the_operator(started: list[Settings]) -> None:
+def test_chart_defaults_equal_operator_defaults(started: list[Settings]) -> None:
     start(arguments())
     start([])
     by_chart, by_default = started
@@ -98,7 +98,7 @@ def command(**values: Any) -> str:
     return found
 
 
-def test_the_notes_repeat_no_default() -> None:
+def test_notes_command_contains_no_default_values() -> None:
     """The command in the chart's notes contains no option with its default value. The README states the same command. A
     default that differs from the one in the chart's helper would be added to the command.
     """
@@ -106,7 +106,7 @@ def test_the_notes_repeat_no_default() -> None:
 
 
 @pytest.mark.parametrize("key", sorted(OF_CHART.keys() - IN_CLUSTER))
-def test_the_notes_have_each_value_for_a_process_outside_of_the_cluster(key: str, started: list[Settings]) -> None:
+def test_notes_command_contains_every_value_that_is_set(key: str, started: list[Settings]) -> None:
     """The command in the chart's notes contains every value that is set, because a process outside the cluster gets no
     value of the chart by itself.
     """
@@ -121,12 +121,12 @@ def test_the_notes_have_each_value_for_a_process_outside_of_the_cluster(key: str
     assert field(by_notes, declared) != declared.default
 
 
-def test_arguments_for_the_shell_are_quoted() -> None:
+def test_arguments_in_the_notes_are_quoted_for_the_shell() -> None:
     more = ["--identity=it's me", "--context=$HOME"]
     assert shlex.split(command(operator_external=True, operator_extraArgs=more))[-2:] == more
 
 
-def test_the_notes_claim_observe_mode_only_of_the_operator_that_the_chart_starts() -> None:
+def test_notes_mention_observe_mode_only_for_the_operator_of_the_chart() -> None:
     inside = notes(operator_observe=True, image_repository="r/op")
     outside = notes(operator_observe=True, operator_external=True)
     assert "The operator is in observe mode" in inside and "The operator is in observe mode" not in outside
@@ -164,12 +164,12 @@ def agent_started(below_agent: dict[str, Any], **values: Any) -> Any:
     return agent_options.started(line, **variables)[1]
 
 
-def test_agent_options_that_do_something_else_too_are_listed() -> None:
+def test_agent_options_that_are_part_of_another_are_listed() -> None:
     assert AGENT_PARTS.keys() == {key for key, declared in AGENT_OPTIONS.items() if declared.option.part_of}
 
 
 @pytest.mark.parametrize("key", OF_AGENT)
-def test_a_value_of_the_chart_arrives_at_the_agent(key: str) -> None:
+def test_chart_value_sets_the_agent_option(key: str) -> None:
     declared = AGENT_OPTIONS[key]
     sample = agent_options.SAMPLES[key]
     given = AGENT_PARTS.get(key, {declared.option.value.removeprefix("agent."): sample})
@@ -181,7 +181,7 @@ def test_a_value_of_the_chart_arrives_at_the_agent(key: str) -> None:
     assert (sorted(found) if isinstance(sample, list) else found) == (sorted(sample) if isinstance(sample, list) else sample)
 
 
-def test_the_defaults_of_the_chart_are_those_of_the_agent() -> None:
+def test_chart_defaults_equal_agent_defaults() -> None:
     by_chart, (_, by_default) = agent_started({}), agent_options.started(["--node=from-the-pod", "--root=/tmp"])
     other = {
         key

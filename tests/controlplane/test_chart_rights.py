@@ -12,7 +12,7 @@ ALL = {"agent": {"enabled": True, "image": {"repository": "r/agent"}}, "admissio
 """Values that enable all policies of the chart."""
 
 
-def test_helm_test_may_touch_nothing_but_its_service() -> None:
+def test_helm_test_may_read_only_the_operator_service() -> None:
     """The pod of `helm test` may read only the operator's own Service. Its rights are created and deleted with the pod, and
     an operator outside the cluster has no such pod.
     """
@@ -27,7 +27,7 @@ def test_helm_test_may_touch_nothing_but_its_service() -> None:
     assert not [body for body in rendered(operator={"external": True}) if body["kind"] == "Pod"]
 
 
-def test_the_agents_own_namespace_is_no_tenants() -> None:
+def test_agent_namespace_is_refused_as_a_tenant_namespace() -> None:
     """Listing the agents' own namespace as that of a tenant is refused: the pods of agents write on nodes, so the policy for
     tenants' namespaces would reject them.
     """
@@ -35,7 +35,7 @@ def test_the_agents_own_namespace_is_no_tenants() -> None:
     assert done.returncode != 0 and "admissionPolicy.tenants names ome" in done.stderr
 
 
-def test_the_policy_for_tenants_knows_the_roots() -> None:
+def test_tenant_policy_contains_the_agent_roots() -> None:
     made = rendered(agent={"roots": ["/raid"]}, admissionPolicy_tenants=["team-a"])
     policy = only(made, "ValidatingAdmissionPolicy", "ome-tenants")["spec"]
     assert policy["variables"][0] == {"name": "roots", "expression": '["/raid"]'}
@@ -44,7 +44,7 @@ def test_the_policy_for_tenants_knows_the_roots() -> None:
     assert not [body for body in rendered() if body["metadata"]["name"] == "ome-tenants"]
 
 
-def test_an_operator_that_observes_may_write_statuses_and_its_lease_alone() -> None:
+def test_observe_mode_permits_writes_only_of_statuses_and_the_lease() -> None:
     made = rendered(operator_observe=True, rbac_ownerReferencesPermissionEnforcement=True, exposure_kind="Ingress")
     args = pod(made)["containers"][0]["args"]
     assert "--observe" in args and not [word for word in args if word.startswith("--observe-namespace")]
@@ -77,7 +77,7 @@ def granted(role: dict[str, Any]) -> set[tuple[str, str]]:
     return {(kind, verb) for rule in role["rules"] for kind in rule["resources"] for verb in rule["verbs"]}
 
 
-def test_with_watch_namespaces_nothing_namespaced_is_in_a_cluster_role() -> None:
+def test_cluster_role_has_no_namespaced_kinds_with_watch_namespaces() -> None:
     made = rendered(watchNamespaces=["a", "b"])
     everywhere, cluster = only(rendered(), "ClusterRole", "ome-operator"), only(made, "ClusterRole", "ome-operator")
     assert {kind for kind, _ in granted(cluster)} == {
@@ -101,7 +101,7 @@ def test_with_watch_namespaces_nothing_namespaced_is_in_a_cluster_role() -> None
 
 
 @pytest.mark.parametrize("places", [[], ["a", "b"]])
-def test_pages_of_pods_are_read_only_with_the_value(places: list[str]) -> None:
+def test_pods_proxy_permission_exists_only_with_the_chart_value(places: list[str]) -> None:
     """The operator may `get pods/proxy` only with `registry.podsProxy`, and only an operator outside the cluster may have
     this value. With a list of namespaces, it has the right only there.
     """
@@ -122,14 +122,14 @@ def test_pages_of_pods_are_read_only_with_the_value(places: list[str]) -> None:
     assert refused.returncode != 0 and "registry.podsProxy needs operator.external=true" in refused.stderr
 
 
-def test_a_team_can_have_all_of_it_in_its_own_namespaces() -> None:
+def test_chart_can_be_installed_without_cluster_wide_objects() -> None:
     values = {"watchNamespaces": ["a"], "clusterWideKinds": False}
     made = rendered(**values, admissionPolicy_enabled=False, rbac_aggregateToUserRoles=False)
     assert [body["kind"] for body in made if "namespace" not in body["metadata"]] == []
     assert "--no-cluster-wide-kinds" in pod(made)["containers"][0]["args"]
 
 
-def test_every_policy_fails_closed_and_names_its_user() -> None:
+def test_every_policy_fails_closed_and_names_the_operator_account() -> None:
     """Every admission policy denies requests if it cannot be evaluated. It names the operator's account, because a group
     would include other users.
     """
@@ -146,7 +146,7 @@ def test_every_policy_fails_closed_and_names_its_user() -> None:
         assert "userInfo.groups" not in json.dumps(body["spec"])
 
 
-def test_no_policy_asks_each_object_of_the_operator() -> None:
+def test_no_policy_uses_operator_objects_as_parameters() -> None:
     """No admission policy has the objects of the operator as parameters. A policy is evaluated once for each of its
     parameters, so the cost of creating services would grow quadratically.
     """
@@ -168,7 +168,7 @@ def rules(made: list[dict[str, Any]], prefix: str) -> list[dict[str, Any]]:
     return [rule for body in roles for rule in body["rules"]]
 
 
-def test_no_right_lets_the_operator_grow_and_of_secrets_it_makes_some() -> None:
+def test_operator_cannot_extend_its_rights_or_read_secrets() -> None:
     """The operator cannot extend its own rights: it may not bind, escalate or impersonate. It may create Secrets but not
     read them, or do neither with `rbac.createSecrets: false`. The rights are those in docs/security.md.
     """
@@ -184,7 +184,7 @@ def test_no_right_lets_the_operator_grow_and_of_secrets_it_makes_some() -> None:
     assert not [rule for rule in without if "secrets" in rule["resources"]]
 
 
-def test_moves_need_no_right_to_evict_and_users_may_ask_for_those_of_their_services() -> None:
+def test_moves_need_no_eviction_permission() -> None:
     """The operator removes groups itself, and closes their budgets. `ome move SERVICE GROUP` needs the role of users. `ome
     move NODE` needs the rights of an administrator, because no role of the chart permits patches of nodes.
     """
@@ -207,7 +207,7 @@ def test_moves_need_no_right_to_evict_and_users_may_ask_for_those_of_their_servi
         ({"operator": {"observe": True}}, False),
     ],
 )
-def test_pods_are_created_only_under_the_policy_that_permits_nothing_but_dry_runs(
+def test_pod_creation_is_permitted_only_together_with_the_dry_run_policy(
     values: dict[str, Any], granted: bool, watched: list[str]
 ) -> None:
     """Whatever values are combined, the operator may create pods only if the policy that limits this to dry runs is
@@ -225,7 +225,7 @@ def test_pods_are_created_only_under_the_policy_that_permits_nothing_but_dry_run
         assert covers_all_pods(*named), "the operator must recognize the policy as it is installed"
 
 
-def test_people_who_may_make_workloads_may_make_services_and_administrators_the_rest() -> None:
+def test_edit_role_permits_services_but_no_cluster_wide_objects() -> None:
     """With the role `edit`, people may write services and the models and runtimes of their namespace, but nothing that is
     cluster-wide. `rbac.aggregateToUserRoles: false` leaves that role unchanged.
     """
@@ -239,7 +239,7 @@ def test_people_who_may_make_workloads_may_make_services_and_administrators_the_
     assert not [body for body in none if body["metadata"]["name"] == "ome-edit"]
 
 
-def test_pods_of_the_chart_may_do_little() -> None:
+def test_chart_pods_have_a_restricted_security_context() -> None:
     """The pods of the operator and of agents have no capabilities, a read-only root file system, and only the volumes that
     they need. The agent's role permits no access to Secrets or pods.
     """
@@ -260,7 +260,7 @@ def test_pods_of_the_chart_may_do_little() -> None:
     assert {port["port"] for port in rule["ports"]} == {"metrics", "health"}
 
 
-def test_policies_of_networks_are_held_where_they_are_made() -> None:
+def test_network_policies_are_restricted_by_policy_only_if_enabled() -> None:
     for on in (False, True):
         held = [body for body in rendered(networkPolicy={"services": on}) if body["kind"] == "ValidatingAdmissionPolicy"]
         named = [body["metadata"]["name"] for body in held if "networkpolicies" in json.dumps(body["spec"])]
@@ -269,7 +269,7 @@ def test_policies_of_networks_are_held_where_they_are_made() -> None:
 
 
 @pytest.mark.parametrize("values", [{}, {"agent_enabled": True, "admissionPolicy_tenants": ["team-a"]}])
-def test_the_operator_may_read_the_policies_that_it_cannot_try(values: dict[str, Any]) -> None:
+def test_operator_may_read_exactly_the_installed_admission_policies(values: dict[str, Any]) -> None:
     """The operator may read exactly the admission policies that the chart installs, by name."""
     made = rendered(**values)
     rules = only(made, "ClusterRole", "ome-operator")["rules"]
@@ -282,7 +282,7 @@ def test_the_operator_may_read_the_policies_that_it_cannot_try(values: dict[str,
     assert set(rule["resourceNames"]) <= there and (others or not there & {"ome-agent", "ome-tenants"})
 
 
-def test_the_operator_writes_scaled_objects_only_where_keda_is_enabled() -> None:
+def test_operator_may_write_scaled_objects_only_if_keda_is_enabled() -> None:
     assert "keda.sh" not in str(rendered())
     made = rendered(keda={"enabled": True})
     (role,) = (one for one in made if one["kind"] == "ClusterRole" and "keda.sh" in str(one))
@@ -309,9 +309,7 @@ def only_observing() -> list[dict[str, Any]]:
     ],
     ids=["default", "imagePulls", "observe"],
 )
-def test_jobs_that_pull_images_need_no_right_and_are_accepted_where_they_are_wanted(
-    values: dict[str, Any], creates: bool
-) -> None:
+def test_image_pull_jobs_are_accepted_by_policy_only_with_the_chart_value(values: dict[str, Any], creates: bool) -> None:
     """The operator may create Jobs for BenchmarkJobs anyway. The admission policy accepts Jobs of services only with the
     chart's value.
     """

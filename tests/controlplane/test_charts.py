@@ -11,7 +11,7 @@ from tests.support.chart import AGENT, CHART, helm, names, only, pod, rendered
 DIGEST = f"sha256:{'a' * 64}"
 
 
-def test_a_digest_wins_over_a_tag() -> None:
+def test_digest_takes_precedence_over_tag() -> None:
     """If the values contain a digest and a tag, the image has the digest. This holds for the operator, the registry sidecar
     of routers, the agent, benchmarks and `helm test`.
     """
@@ -44,7 +44,7 @@ def test_invalid_chart_value_is_refused_with_its_field(values: dict[str, Any], f
     assert done.returncode and field in done.stderr, done.stderr
 
 
-def test_secrets_of_users_are_told_to_the_operator_by_name() -> None:
+def test_user_pull_secrets_are_passed_to_the_operator_by_name() -> None:
     args = pod(rendered(image_userPullSecrets=["company", "mirror"]))["containers"][0]["args"]
     assert {"--pull-secret=company", "--pull-secret=mirror"} <= set(args)
 
@@ -68,7 +68,7 @@ def test_chart_renders_pod_monitors_only_if_enabled() -> None:
     assert not [body for body in rendered() if body["kind"].endswith("Monitor")]
 
 
-def test_engines_and_routers_are_monitored_where_services_are() -> None:
+def test_pod_monitors_select_engines_and_routers_in_service_namespaces() -> None:
     on = {"podMonitor": True}
     made = rendered(metrics={"engines": on, "routers": on}, watchNamespaces=["a", "b"])
     engines, routers = (only(made, "PodMonitor", f"ome-operator-{name}")["spec"] for name in ("engines", "routers"))
@@ -82,7 +82,7 @@ def test_engines_and_routers_are_monitored_where_services_are() -> None:
     assert "--scrapes-engines" not in pod(rendered())["containers"][0]["args"]
 
 
-def test_alerts_are_those_of_the_page_but_for_those_that_are_left_out() -> None:
+def test_prometheus_rule_contains_the_documented_alerts_except_excluded_ones() -> None:
     every = rendered(metrics={"alerts": {"enabled": True, "runbooks": "https://runbooks/alerts.md"}})
     rules = [rule for group in only(every, "PrometheusRule")["spec"]["groups"] for rule in group["rules"]]
     file = yaml.safe_load((CHART / "files/alerts.yaml").read_text())
@@ -97,7 +97,7 @@ def test_alerts_are_those_of_the_page_but_for_those_that_are_left_out() -> None:
     assert not [body for body in rendered() if body["kind"] == "PrometheusRule"]
 
 
-def test_each_dashboard_has_a_switch() -> None:
+def test_each_dashboard_is_rendered_only_if_enabled() -> None:
     names = ("fleet", "service", "nodes")
     made = rendered(metrics={"dashboards": dict.fromkeys(names, True)})
     for name in names:
@@ -117,7 +117,7 @@ def test_extra_objects_are_rendered() -> None:
     assert {"ome-body", "ome-text"} <= {item["metadata"]["name"] for item in made if item["kind"] == "ConfigMap"}
 
 
-def test_the_operator_is_told_where_agents_write() -> None:
+def test_agent_roots_are_passed_to_the_operator() -> None:
     roots = ["/mnt/models", "/raid/models"]
     agent = {"enabled": True, "roots": roots, "image": {"repository": "r/agent"}}
     made = rendered(agent=agent)
@@ -128,7 +128,7 @@ def test_the_operator_is_told_where_agents_write() -> None:
     ]
 
 
-def test_values_that_an_earlier_chart_did_not_have_are_off() -> None:
+def test_values_missing_in_an_earlier_chart_disable_their_options() -> None:
     """`helm upgrade --reuse-values` takes the values of the installed release, without the defaults of the new chart.
     Options that the earlier chart did not have are then rendered as 0, which turns them off.
     """
@@ -140,7 +140,7 @@ def test_values_that_an_earlier_chart_did_not_have_are_off() -> None:
     assert "image-pull" not in str(pod(earlier)["containers"][0]["args"])
 
 
-def test_namespaces_that_are_observed_are_told_to_the_operator() -> None:
+def test_observed_namespaces_are_passed_to_the_operator() -> None:
     args = pod(rendered(operator_observeNamespaces=["a", "b"]))["containers"][0]["args"]
     assert {"--observe-namespace=a", "--observe-namespace=b"} <= set(args) and "--observe" not in args
 
@@ -148,7 +148,7 @@ def test_namespaces_that_are_observed_are_told_to_the_operator() -> None:
 @pytest.mark.parametrize(
     ("values", "seconds"), [({}, 60), ({"placement_timeout": 300}, 300), ({"placement_gangs": False}, 0)]
 )
-def test_gangs_are_on_and_can_be_switched_off(values: dict[str, Any], seconds: float) -> None:
+def test_gang_placement_is_enabled_by_default_and_can_be_disabled(values: dict[str, Any], seconds: float) -> None:
     """The chart enables gang placement by default, and a value disables it. The defaults equal those of an operator that is
     started as a process (`tests/docs/test_production.py`).
     """
@@ -156,7 +156,7 @@ def test_gangs_are_on_and_can_be_switched_off(values: dict[str, Any], seconds: f
     assert [word for word in args if word.startswith("--gang-timeout")] == [f"--gang-timeout={seconds}"]
 
 
-def test_two_classes_share_no_name() -> None:
+def test_releases_of_two_classes_share_no_object_name() -> None:
     """Two operators of different classes can be installed in the same namespace, even if each release has every object that
     the chart can have.
     """
@@ -199,7 +199,7 @@ def test_two_classes_share_no_name() -> None:
         ),
     ],
 )
-def test_values_that_do_not_go_together(values: dict[str, Any], said: str) -> None:
+def test_incompatible_values_are_refused(values: dict[str, Any], said: str) -> None:
     given = [
         word for name, value in values.items() for word in ("--set-json", f"{name.replace('_', '.')}={json.dumps(value)}")
     ]
@@ -217,20 +217,20 @@ def test_values_that_do_not_go_together(values: dict[str, Any], said: str) -> No
         ({"repository": "r/op:1.0", "digest": DIGEST}, ""),
     ],
 )
-def test_a_repository_with_more_than_its_name_is_refused(values: dict[str, str], said: str) -> None:
+def test_image_repository_with_tag_or_digest_is_refused(values: dict[str, str], said: str) -> None:
     """A tag beside a digest has no effect and is valid, so it stays."""
     done = helm("template", "ome", str(CHART), "--set-json", f"image={json.dumps(values)}")
     assert bool(done.returncode) is bool(said) and said in done.stderr, done.stderr
 
 
-def test_helm_test_runs_where_the_operator_works() -> None:
+def test_helm_test_uses_a_watched_namespace_and_the_operator_class() -> None:
     made = rendered(watchNamespaces=["a"], operatorClass="x")
     assert only(made, "Role", "ome-test")["metadata"]["namespace"] == "a"
     (box,) = only(made, "Pod")["spec"]["containers"]
     assert {(given["name"], given["value"]) for given in box["env"]} >= {("NAMESPACE", "a"), ("CLASS", "x")}
 
 
-def test_agents_are_ready_when_they_answer() -> None:
+def test_agents_have_a_readiness_probe() -> None:
     """The agents' readiness probe asks the agent itself. Without this probe, a rollout would replace the agents of all nodes
     although the new ones do not start.
     """
@@ -239,7 +239,7 @@ def test_agents_are_ready_when_they_answer() -> None:
     assert box["readinessProbe"]["httpGet"] == {"path": "/healthz", "port": "health"} == box["livenessProbe"]["httpGet"]
 
 
-def test_a_secret_by_its_name_alone_is_refused_with_the_form() -> None:
+def test_secret_given_as_a_plain_name_is_refused_with_the_right_form() -> None:
     given = json.dumps({**AGENT, "secrets": ["hf-token"]})
     done = helm("template", "ome", str(CHART), "--set", "image.repository=r/op", "--set-json", f"agent={given}")
     assert done.returncode and "Write {name: hf-token, hosts: [huggingface.co]" in done.stderr, done.stderr

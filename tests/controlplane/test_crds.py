@@ -94,7 +94,7 @@ def test_helm_renders_what_kubectl_applies(served: Cluster) -> None:
 
 @pytest.mark.parametrize("leave_out", known.VARIANTS)
 @pytest.mark.parametrize("kind", list(known.kinds()), ids=lambda kind: kind.kind)
-def test_every_field_of_users_yaml_is_taken_and_kept(served: Cluster, kind: Kind, leave_out: str) -> None:
+def test_every_field_of_ome_yaml_is_accepted_and_kept(served: Cluster, kind: Kind, leave_out: str) -> None:
     """The API server accepts every field that users of OME have in their YAML with strict validation, kubectl's default. It
     prunes none of them, and adds no default.
     """
@@ -145,7 +145,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("sentence", "spec"), REFUSED, ids=[sentence[:30] for sentence, _ in REFUSED])
-def test_the_server_and_parse_refuse_with_the_same_sentence(served: Cluster, sentence: str, spec: dict[str, Any]) -> None:
+def test_api_server_and_parser_refuse_with_the_same_message(served: Cluster, sentence: str, spec: dict[str, Any]) -> None:
     """The API server and `parse` refuse the same objects with the same message. Each rule is written in CEL for the one and
     in Python for the other.
     """
@@ -163,7 +163,7 @@ def test_the_server_and_parse_refuse_with_the_same_sentence(served: Cluster, sen
         ("Kimi", "kimi"), ("1kimi", "m-1kimi"), ("müller", "ller"), ("k2_chat", "k2-chat"), ("ü", "kimi-k2"),
     ],
 )  # fmt: skip
-def test_a_name_is_refused_with_one_that_works(served: Cluster, name: str, proposal: str) -> None:
+def test_refusal_of_an_invalid_name_proposes_a_valid_one(served: Cluster, name: str, proposal: str) -> None:
     """The refusal of an invalid name proposes a valid one. The API server and Python propose the same."""
     manifest = body("InferenceService", {"model": {"name": "m"}}, name)
     said = refusal(served, manifest)
@@ -187,9 +187,7 @@ def test_a_name_is_refused_with_one_that_works(served: Cluster, name: str, propo
         ),
     ],
 )
-def test_models_that_could_not_be_used_are_refused_with_the_same_sentence(
-    served: Cluster, sentence: str, spec: dict[str, Any]
-) -> None:
+def test_unusable_models_are_refused_with_the_same_message(served: Cluster, sentence: str, spec: dict[str, Any]) -> None:
     manifest = body("ClusterBaseModel", spec)
     assert sentence in answer(served, NAMED["ClusterBaseModel"], manifest).replace('\\"', '"')
     parsed = Model.parse(manifest)
@@ -228,21 +226,21 @@ def test_refusal_names_misspelled_or_missing_field(served: Cluster, manifest: di
     ],
     ids=str,
 )  # fmt: skip
-def test_the_server_and_parse_refuse_the_same_scaling(served: Cluster, spec: dict[str, Any]) -> None:
+def test_api_server_and_parser_refuse_the_same_scaling_settings(served: Cluster, spec: dict[str, Any]) -> None:
     manifest = body("InferenceService", {"model": {"name": "m"}} | spec)
     assert "InferenceService" in answer(served, NAMED["InferenceService"], manifest)
     assert isinstance(InferenceService.parse(manifest), Invalid)
 
 
 @pytest.mark.parametrize("spec", [{}, {"model": {"name": "m"}}, {"predictor": {}}])
-def test_an_unfinished_service_is_taken(served: Cluster, spec: dict[str, Any]) -> None:
+def test_service_without_model_and_runtime_is_accepted(served: Cluster, spec: dict[str, Any]) -> None:
     """A service whose model and runtime do not exist yet is accepted, so users can apply files in any order. A condition
     reports the missing objects.
     """
     served.kubectl("apply", "--dry-run=server", "-f", "-", stdin=json.dumps(body("InferenceService", spec)))
 
 
-def test_a_bad_name_from_before_the_rule_still_gets_a_status(served: Cluster) -> None:
+def test_existing_service_with_an_invalid_name_can_still_be_updated(served: Cluster) -> None:
     """A service that was created under OME's CRD may have a name that our CRD rejects for new objects. Its status and its
     spec can still be written.
     """
@@ -265,7 +263,7 @@ def test_a_bad_name_from_before_the_rule_still_gets_a_status(served: Cluster) ->
         served.kubectl("delete", "crd", "inferenceservices.before.test", "--ignore-not-found")
 
 
-def test_a_scale_object_is_scaled_as_anything_else(served: Cluster) -> None:
+def test_role_scale_is_scaled_through_its_scale_subresource(served: Cluster) -> None:
     """A RoleScale is scaled through its subresource `scale`, which `kubectl scale`, autoscalers and planners use."""
     role = body("RoleScale", {"replicas": 1}, "kimi-decoder")
     role["metadata"]["labels"] = {"ome.io/inferenceservice": "kimi", "component": "decoder"}
@@ -284,7 +282,7 @@ def test_a_scale_object_is_scaled_as_anything_else(served: Cluster) -> None:
 
 
 @pytest.mark.skipif(clusters.MINOR < 32, reason="kubectl 1.31 applies no subresource")
-def test_two_writers_apply_to_one_status(served: Cluster) -> None:
+def test_two_managers_can_apply_conditions_to_one_status(served: Cluster) -> None:
     """Conditions are merged by type: a manager that applies its conditions does not remove those of another manager."""
     served.apply(body("InferenceService", {"model": {"name": "m"}}, "two"))
     for manager, type_ in (("one", "Ready"), ("other", "RolledOut")):
@@ -320,7 +318,7 @@ def test_kubectl_get_isvc_prints_documented_columns(served: Cluster) -> None:
     assert row[-1] == "http://u"
 
 
-def test_the_two_lines_of_the_first_seed(served: Cluster) -> None:
+def test_sglang_objects_of_the_announcement_are_accepted(served: Cluster) -> None:
     """The two objects of the group sglang.ai/v1 in the first seed are accepted as they are written there. The short name
     `clusterbasemodels` still means the kind of ome.io.
     """
@@ -332,7 +330,7 @@ def test_the_two_lines_of_the_first_seed(served: Cluster) -> None:
     assert served.kubectl("explain", "clusterbasemodels").split()[:2] == ["GROUP:", "ome.io"]
 
 
-def test_every_shipped_file_is_taken(served: Cluster) -> None:
+def test_every_shipped_file_passes_strict_validation(served: Cluster) -> None:
     """All shipped files pass strict validation in a single apply. The message of an error names its object."""
     files = sorted(crds.ROOT.glob("config/**/*.yaml"))
     bodies = [each for path in files for each in yaml.load_all(path.read_text(), yaml.CSafeLoader) if each]

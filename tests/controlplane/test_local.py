@@ -53,14 +53,14 @@ def test_cluster_starts_restarts_api_server_and_is_removed(tmp_path: Path, monke
         Cluster.open("life")
 
 
-def test_a_new_cluster_takes_no_port_of_another(own: Cluster) -> None:
+def test_new_cluster_avoids_ports_reserved_by_another(own: Cluster) -> None:
     """A new cluster also avoids the ports that another cluster has reserved, even if no process listens on them now."""
     mine = set(own.kept.ports.values())
     taken = ports.of_clusters(own.at.root.parent)
     assert not [one for _ in range(10) for one in ports.choose(1000, taken) if one in mine]
 
 
-def test_two_clusters_side_by_side(own: Cluster, cluster: Cluster) -> None:
+def test_two_clusters_run_side_by_side(own: Cluster, cluster: Cluster) -> None:
     """Two clusters run at the same time, and do not affect each other."""
     assert own.is_ready()
     assert cluster.is_ready()
@@ -94,7 +94,7 @@ def test_second_api_server_serves_the_same_objects(own: Cluster) -> None:
     assert own.is_ready()
 
 
-def test_up_waits_for_what_another_up_started(own: Cluster) -> None:
+def test_up_waits_for_an_api_server_started_by_an_interrupted_up(own: Cluster) -> None:
     """An `up` that was killed left an API server that does not serve yet; the next `up` waits for it."""
     own.stop("apiserver", signal.SIGKILL)
     eventually("its port is free", lambda: ports.is_free(own.kept.ports["apiserver"]))
@@ -127,7 +127,7 @@ EVERYTHING = json.dumps({"key": "AA==", "range_end": "AA=="}).encode()
 PUT = json.dumps({"key": "L3g=", "value": "AA=="}).encode()
 
 
-def test_no_user_of_this_machine_reads_or_writes_etcd(own: Cluster) -> None:
+def test_other_users_of_the_machine_cannot_access_etcd(own: Cluster) -> None:
     """Write access to etcd gives administrator rights. Only a client with the API server's certificate has access, and no
     other user of the machine can read that certificate.
     """
@@ -152,7 +152,7 @@ def test_no_user_of_this_machine_reads_or_writes_etcd(own: Cluster) -> None:
             assert subprocess.run(["cat", file], user=65534, capture_output=True, check=False).stdout == b""
 
 
-def test_stages_change_how_pods_live(own: Cluster) -> None:
+def test_pod_labels_select_simulated_pod_behaviour(own: Cluster) -> None:
     """The labels for slow starts, pods that are never ready, crashes and slow ends each apply only to the pods that have the
     label.
     """
@@ -192,7 +192,7 @@ def _last_exit(cluster: Cluster, name: str) -> int | None:
     return None if code is None else int(code)
 
 
-def test_each_deletion_is_confirmed_once(own: Cluster) -> None:
+def test_deleted_pod_is_deleted_only_once_by_the_simulated_kubelet(own: Cluster) -> None:
     """A deleted pod is deleted only once by the simulated kubelet. A second deletion by the same name could delete the pod
     that replaced the first.
     """
@@ -214,7 +214,7 @@ def test_each_deletion_is_confirmed_once(own: Cluster) -> None:
     assert confirmed == {(name, 200): 2 for name in names}
 
 
-def test_a_token_is_kept_fresh(own: Cluster) -> None:
+def test_old_token_is_replaced_automatically(own: Cluster) -> None:
     """The kubeconfig has the rights of the account and no others, and an old token is replaced automatically."""
     config = own.keep_token("default", "default")
     reader = own.environment(config)
@@ -238,7 +238,7 @@ def _forbidden(cluster: Cluster, environment: dict[str, str]) -> bool:
     return 'User "system:serviceaccount:default:default" cannot list resource "nodes"' in done.stderr
 
 
-def test_the_audit_log_tells_components_apart(own: Cluster) -> None:
+def test_audit_log_distinguishes_components(own: Cluster) -> None:
     """The audit log shows which component sent a request, because each has its own user. Requests after a mark can be
     counted exactly.
     """
@@ -265,7 +265,7 @@ def test_spawned_process_may_not_use_name_of_component(own: Cluster) -> None:
     assert own.process("helper") is None
 
 
-def test_what_the_directory_tells_is_private(own: Cluster) -> None:
+def test_cluster_directory_is_private(own: Cluster) -> None:
     """The directory of a cluster contains keys and tokens, so other users must not be able to read it."""
     assert own.at.root.stat().st_mode & 0o077 == 0
     assert own.kubeconfig.stat().st_mode & 0o077 == 0
@@ -273,7 +273,7 @@ def test_what_the_directory_tells_is_private(own: Cluster) -> None:
     assert layout.known_clusters() == ["own"]
 
 
-def test_kind_with_its_server_replaced_by_ours(own: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kind_code_works_with_a_local_api_server(own: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stand-in for docker and kind starts this project's own API server. All of the project's code for kind clusters is
     the real one.
     """
@@ -325,7 +325,7 @@ case "$1 $2" in "create cluster") while [ "$1" != --kubeconfig ]; do shift; done
     assert layout.known_clusters() == ["own"]
 
 
-def test_prometheus_joins_and_starts_again(own: Cluster) -> None:
+def test_prometheus_starts_with_alerts_and_restricted_permissions(own: Cluster) -> None:
     """Prometheus has the alerts of the chart, `status` shows it, and its account may only read pods and nodes."""
     assert own.prometheus == ""
     with_it = Cluster.up("own", prometheus=True)

@@ -9,7 +9,7 @@ from ome_local.cluster import Cluster
 from tests.support.local import eventually
 
 
-def test_what_ended_by_itself_is_told_and_started_again(own: Cluster) -> None:
+def test_exited_component_is_reported_and_restarted_by_up(own: Cluster) -> None:
     """Commands of `ome local` report a component that has exited by itself, and `up` starts it again. The operator exits by
     itself after it has lost its Lease; without a report, users would not notice that their edits have no effect any more.
     """

@@ -14,7 +14,7 @@ from tests.support import pod_values
 PATH = "/apis/apps/v1/namespaces/default/statefulsets?dryRun=All&fieldValidation=Strict&fieldManager=test"
 
 
-def test_a_server_refuses_the_same_pods(cluster: Cluster, update: bool) -> None:
+def test_lint_and_api_server_refuse_the_same_pod_values(cluster: Cluster, update: bool) -> None:
     with closing(cluster.api()) as api:
         if update:
             found: dict[str, list[object]] = {}

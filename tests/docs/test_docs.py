@@ -29,21 +29,21 @@ def literals(source: str) -> set[str]:
     return found
 
 
-def test_the_core_takes_its_reasons_from_the_records() -> None:
+def test_core_uses_reasons_only_from_the_records() -> None:
     assert literals('Problem(MODEL_READY, "NoEngine", why)') == literals('step(reason="NoEngine")') == {"NoEngine"}
     core = ROOT / "ome_operator/core"
     standing = {str(file.relative_to(core)): literals(file.read_text()) for file in core.rglob("*.py")}
     assert {file: found for file, found in standing.items() if found} == {}
 
 
-def test_links_of_pages_lead_to_existing_files() -> None:
+def test_links_of_pages_target_existing_files() -> None:
     for page in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")):
         for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
             if not target.startswith("http"):
                 assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
-def test_the_readme_says_where_the_command_is_before_it_uses_it() -> None:
+def test_readme_installs_the_command_before_using_it() -> None:
     text = (ROOT / "README.md").read_text()
     blocks = [(found.start(), found[1]) for found in re.finditer(r"^```sh\n(.*?)^```", text, re.M | re.S)]
     first = min(at for at, block in blocks if re.search(r"^(kubectl )?ome ", block, re.M))
@@ -118,7 +118,7 @@ def test_paths_in_backticks_exist(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", STRICT)
-def test_symbols_in_backticks_are_defined_there(page: str) -> None:
+def test_symbols_in_backticks_are_defined_in_their_file(page: str) -> None:
     """Every symbol in backticks is defined in the file that it names. It is written as `path.py:function`,
     `path.py:Class.method`, `path.py:CONSTANT`, or `path.py::test`.
     """
@@ -159,7 +159,7 @@ def cited(file: Path) -> set[int]:
     return {int(number) for said in found for number in re.findall(r"\d+", said)}
 
 
-def test_every_decision_that_is_named_has_a_heading() -> None:
+def test_every_referenced_decision_has_a_heading() -> None:
     known = headings()
     assert known == set(range(1, max(known) + 1))
     code = [file for folder in CODE for file in (ROOT / folder).rglob("*.py")]
@@ -170,7 +170,7 @@ def test_every_decision_that_is_named_has_a_heading() -> None:
     assert {file: numbers for file, numbers in named.items() if numbers} == {}
 
 
-def test_every_decision_is_named_by_what_it_rules() -> None:
+def test_every_decision_is_referenced_in_the_code() -> None:
     """Every decision is named in the code that implements it, so that whoever edits the code knows the decision."""
     code = [file for folder in ("ome_operator", "ome_local") for file in (ROOT / folder).rglob("*.py")]
     assert headings() - {number for file in code for number in cited(file)} == set()
@@ -196,7 +196,7 @@ _HERE = (
 )
 
 
-def test_no_file_names_a_page_that_is_not_here() -> None:
+def test_no_file_references_a_missing_page() -> None:
     """No file of the repository names a page that does not exist. References name a page by its file name, or by the end of
     its path.
     """
@@ -213,7 +213,7 @@ def test_no_file_names_a_page_that_is_not_here() -> None:
     assert unknown == set()
 
 
-def test_every_decision_names_a_test_that_exists() -> None:
+def test_every_decision_names_an_existing_test() -> None:
     _, *entries = re.split(r"^## ", (ROOT / "docs/decisions.md").read_text(), flags=re.M)
     for entry in entries:
         named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", entry)

@@ -27,7 +27,7 @@ def test_every_report_has_a_row() -> None:
     assert [row.id for row in ROWS if row.id in covered] == [], "these reports have a row of their own"
 
 
-def test_every_report_is_there_once_and_in_order() -> None:
+def test_every_report_occurs_once_and_in_order() -> None:
     ids = [row.id for row in ROWS]
     assert [name for name, count in Counter(ids).items() if count > 1] == []
     for letter in SOURCES:
@@ -36,7 +36,7 @@ def test_every_report_is_there_once_and_in_order() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
-def test_a_row_names_tests_that_exist(row: Row) -> None:
+def test_rows_name_existing_tests(row: Row) -> None:
     assert row.id[0] in SOURCES and all((row.kind, row.siblings, row.before, row.now))
     assert bool(row.tests) is not row.open, "only open rows may have no test"
     for test in row.tests:
@@ -44,7 +44,7 @@ def test_a_row_names_tests_that_exist(row: Row) -> None:
         assert (ROOT / path).is_file() and name in standing(ROOT / path), test
 
 
-def test_the_page_is_as_the_rows_are(update: bool) -> None:
+def test_field_reports_page_is_generated_from_the_rows(update: bool) -> None:
     text = page()
     if update:
         PAGE.write_text(text, encoding="utf-8")

@@ -20,13 +20,13 @@ def head(file: Path) -> str:
 
 
 @pytest.mark.parametrize("file", FINDINGS, ids=lambda file: file.stem)
-def test_a_head_states_software_expectation_and_what_was_seen(file: Path) -> None:
+def test_finding_head_states_software_expectation_and_observation(file: Path) -> None:
     for part in ("Software: ", "Expected: ", "Seen: ", "Output", "What helps: ", "Exit code 0: "):
         assert part in head(file), f"{file.name} does not say {part!r}"
 
 
 @pytest.mark.parametrize("file", FINDINGS, ids=lambda file: file.stem)
-def test_a_finding_pins_what_it_installs_and_uses_nothing_of_ours(file: Path) -> None:
+def test_finding_pins_its_packages_and_does_not_use_this_repository(file: Path) -> None:
     text = file.read_text(encoding="utf-8")
     subprocess.run(["bash", "-n", file], check=True)
     installed = re.findall(r"pip\" install (.*)$", text, re.MULTILINE)

@@ -44,7 +44,7 @@ ALL = [(page.relative_to(ROOT), block) for page in PAGES for block in blocks(pag
 OFFLINE = [(str(page), run) for page, block in ALL if (run := [line for line in block if line in LISTED["offline"]])]
 
 
-def test_every_command_is_listed_and_every_listed_command_stands_on_a_page() -> None:
+def test_documented_commands_equal_the_listed_commands() -> None:
     """Every command on a page is in the list of commands, and every listed command is on a page. A new command has to be run
     by a test, or its entry has to state why it cannot be run.
     """
@@ -119,7 +119,7 @@ def program(path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(("page", "block"), OFFLINE, ids=lambda value: value if isinstance(value, str) else "")
-def test_what_needs_no_cluster_runs(page: str, block: list[str], desk: Path) -> None:
+def test_commands_without_a_cluster_run(page: str, block: list[str], desk: Path) -> None:
     """The commands that need no cluster run without an error. Each block runs line by line in a single shell, as if a user
     typed it.
     """
@@ -138,7 +138,7 @@ def test_what_needs_no_cluster_runs(page: str, block: list[str], desk: Path) -> 
 
 
 @pytest.mark.parametrize("line", LISTED["refused"])
-def test_what_needs_a_cluster_asks_it(line: str, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_with_a_cluster_fail_only_for_lack_of_one(line: str, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A command that needs a cluster fails only because there is none, so its name and options are right."""
     monkeypatch.chdir(desk)
     monkeypatch.setenv("KUBECONFIG", "nowhere")
@@ -183,7 +183,7 @@ def test_commands_in_sentences_exist(page: Path) -> None:
         assert used <= options(command) | {"--help"}, f"{page.name}: ome {span}"
 
 
-def test_files_that_commands_name_are_there() -> None:
+def test_files_in_documented_commands_exist() -> None:
     """The files of this repository that commands name exist. Files of users have other names."""
     for page, block in ALL:
         for word in (word for line in block for word in line.split()):
@@ -191,7 +191,7 @@ def test_files_that_commands_name_are_there() -> None:
                 assert (ROOT / word).exists(), f"{page}: {word}"
 
 
-def test_listings_have_the_columns_of_their_kind() -> None:
+def test_documented_listings_have_the_columns_of_their_crd() -> None:
     """A listing of `kubectl get` on a page has the columns that the CRD of the kind defines, in their order, with "…" in the
     place of columns that are left out.
     """

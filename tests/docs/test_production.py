@@ -43,7 +43,7 @@ def rendered() -> str:
     return metrics.everything().text()
 
 
-def test_every_metric_exists_with_its_labels() -> None:
+def test_every_documented_metric_exists_with_its_labels() -> None:
     expressions = [span for span in spans() if re.search(r"\bome_[a-z]", span)]
     assert len(expressions) >= 7
     text = rendered()
@@ -68,7 +68,7 @@ def test_page_names_only_existing_chart_values() -> None:
             found = found[part]
 
 
-def test_defaults_that_the_page_names() -> None:
+def test_documented_defaults_equal_those_of_the_code() -> None:
     assert VALUES["operator"]["resources"] == {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}}
     assert VALUES["agent"]["resources"]["limits"]["memory"] == "2Gi"
     assert (VALUES["agent"]["enabled"], VALUES["agent"]["removeAfterSeconds"]) == (False, 0)
@@ -89,7 +89,7 @@ def test_page_names_only_existing_commands() -> None:
     assert named and named <= {*command_names()}
 
 
-def test_policies_and_accounts_of_the_commands_are_those_of_the_chart() -> None:
+def test_documented_policies_and_accounts_are_those_of_the_chart() -> None:
     text = (CHART / "templates/admissionpolicy.yaml").read_text()
     text = re.sub(r"\{\{ include \"ome.name\" [.$] \}\}", "ome-operator", text)  # the names without an operator class
     policies = {*re.findall(r"^kind: ValidatingAdmissionPolicy\nmetadata:\n  name: ([\w-]+)$", text, re.M)}
@@ -122,7 +122,7 @@ def test_page_names_only_existing_labels_and_annotations() -> None:
     assert named and named <= known
 
 
-def test_the_rollout_example_can_be_read() -> None:
+def test_documented_rollout_example_is_valid() -> None:
     (block,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.S)
     read = parts.service({"model": {"name": "m"}, **yaml.safe_load(block)["spec"]})
     assert strategy(read, None) == Strategy(surge=1, unavailable=0)
@@ -153,6 +153,6 @@ def test_an_upgrade_of_the_operator_replaces_routers_and_no_engine() -> None:
 
 
 @pytest.mark.parametrize("heading", re.findall(r"\]\(#([\w-]+)\)", PAGE))
-def test_links_to_its_own_headings(heading: str) -> None:
+def test_links_to_headings_of_the_page_are_valid(heading: str) -> None:
     headings = {re.sub(r"[^\w -]", "", text.lower()).replace(" ", "-") for text in re.findall(r"^## (.+)$", PAGE, re.M)}
     assert heading in headings

@@ -36,7 +36,7 @@ def test_the_first_command_is_on_the_first_screen() -> None:
     assert not [line for line in first if line.startswith(("![", "|"))], "pictures and tables have to come later"
 
 
-def test_every_cell_about_others_has_a_source() -> None:
+def test_every_statement_about_other_projects_has_a_source() -> None:
     head, *rows = table(section(README, "Compared with other projects"))
     assert head[1:] == ["this project", "OME", "KServe", "llm-d", "NVIDIA Dynamo"]
     for number, project in enumerate(head[2:], start=2):
@@ -46,12 +46,12 @@ def test_every_cell_about_others_has_a_source() -> None:
         assert all(re.search(r"\]\((https://|\w+\.md)", row[2]) for row in sources.values()), project
 
 
-def test_the_table_has_its_date() -> None:
+def test_comparison_table_has_a_date() -> None:
     (read,) = re.findall(r"read on (\d{4}-\d\d-\d\d)", COMPARISON)
     assert f"Read on {read}" in section(README, "Compared with other projects")
 
 
-def test_versions_that_were_run_are_those_that_are_run() -> None:
+def test_documented_versions_are_those_that_are_tested() -> None:
     text = section(README, "What was run")
     engine = (ROOT / "images/engine-cpu/requirements.in").read_text()
     router = (ROOT / "images/router/requirements.in").read_text()
@@ -72,7 +72,7 @@ def headings(page: str) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_links_into_pages_find_their_heading(page: str) -> None:
+def test_links_to_headings_are_valid(page: str) -> None:
     folder = (ROOT / page).parent
     links = re.findall(r"\]\(([^)#:\s]*)#([^)]+)\)", (ROOT / page).read_text())
     for target, heading in links:
@@ -80,13 +80,13 @@ def test_links_into_pages_find_their_heading(page: str) -> None:
         assert heading in headings(str(where)), f"{page}: {target}#{heading}"
 
 
-def test_words_that_are_explained() -> None:
+def test_readme_explains_terms_of_messages() -> None:
     """README.md explains the words of messages that new users need: component, role, group, rank, revision and slice."""
     explained = {word.rstrip("s") for word in re.findall(r"\*([a-z]+)\*", section(README, "The three files"))}
     assert {"component", "role", "group", "rank", "revision", "slice"} <= explained
 
 
-def test_every_page_can_be_found_from_the_first() -> None:
+def test_every_page_is_reachable_from_the_readme() -> None:
     """Every page can be reached from README.md by links."""
     seen, new = set(), {"README.md"}
     while new:

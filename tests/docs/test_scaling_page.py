@@ -30,7 +30,7 @@ def services() -> list[ReplicaPolicy]:
     return [replica_policy(parts.service(**{"engine": {}, **spec}), None, "decoder") for spec in specs]
 
 
-def test_the_fragments_ask_for_what_their_sections_promise() -> None:
+def test_scaling_examples_have_the_documented_effect() -> None:
     hand, woken, hpa, kept, keda, followed = services()
     assert (followed.demand, followed.low, followed.high, followed.autoscaled) == (True, 1, 4, False)
     assert (woken.low, woken.high, woken.is_scaled, woken.autoscaled) == (0, 4, True, False)
@@ -46,7 +46,7 @@ def test_the_fragments_ask_for_what_their_sections_promise() -> None:
     assert scaling.advice(owner, "decoder", hpa, 1) == scaling.advice(owner, "decoder", keda, 1) == []
 
 
-def test_no_field_of_the_example_with_demand_lacks_an_effect() -> None:
+def test_every_field_of_the_demand_example_has_an_effect() -> None:
     (spec,) = (block["spec"] for block in blocks() if "demand" in block.get("spec", {}).get("scalingPolicy", {}))
     service = parts.service(**spec)
     policies = {name: replica_policy(service, None, name) for name in ("engine", "decoder", "router")}
@@ -58,14 +58,14 @@ def test_no_field_of_the_example_with_demand_lacks_an_effect() -> None:
     }
 
 
-def test_the_service_with_keda_gets_the_scaled_object_on_the_page() -> None:
+def test_keda_example_gets_the_documented_scaled_object() -> None:
     (shown,) = (block for block in blocks() if block.get("kind") == "ScaledObject")
     made = scaled_object.scaled_object(meta.Owner("kimi-k2", "NAMESPACE", "u"), "decoder", services()[4])
     assert {**shown, "metadata": made["metadata"]} == made
     assert shown["metadata"] == {name: made["metadata"][name] for name in ("name", "namespace")}
 
 
-def test_the_monitor_finds_leaders() -> None:
+def test_documented_pod_monitor_selects_leaders() -> None:
     (made,) = (block for block in blocks() if block.get("kind") == "PodMonitor")
     wanted = made["spec"]["selector"]["matchLabels"]
     assert wanted.items() <= {**meta.labels("kimi-k2", "decoder", "r1"), **meta.leaders("kimi-k2", "decoder")}.items()

@@ -21,7 +21,7 @@ FINDINGS, HELD = findings(), withstood_attempts()
 ROWS = [*FINDINGS, *HELD]
 
 
-def test_every_finding_is_there_once() -> None:
+def test_every_security_finding_occurs_once() -> None:
     ids = [row.id for row in FINDINGS]
     assert [name for name, count in Counter(ids).items() if count > 1] == []
     numbers = [re.fullmatch(r"([STU])(\d+)([a-z]?)", name) for name in ids]
@@ -35,7 +35,7 @@ def test_every_finding_is_there_once() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id or row.what)
-def test_a_row_names_tests_that_exist(row: Row) -> None:
+def test_rows_name_existing_tests(row: Row) -> None:
     assert row.what and row.now and (row.before or not row.id)
     assert bool(row.tests) is not row.is_open, "only open rows may have no test"
     for test in row.tests:
@@ -50,7 +50,7 @@ def test_a_test_that_nobody_wrote_is_found() -> None:
     assert "TestPins::test_image_requirements_have_hashes" in pins and "test_image_requirements_have_hashes" not in pins
 
 
-def test_the_page_is_as_the_rows_are(update: bool) -> None:
+def test_security_review_page_is_generated_from_the_rows(update: bool) -> None:
     text = page()
     if update:
         PAGE.write_text(text, encoding="utf-8")
@@ -86,7 +86,7 @@ ACROSS = {
 """Attempts of a tenant across namespaces, by a word of their name, with their number."""
 
 
-def test_no_try_is_missing() -> None:
+def test_every_attempt_of_the_reviews_has_a_test() -> None:
     """Every attempt of the reviews has a test: 68 with the operator's token, 16 across namespaces, 8 with forged fields, and
     13 names of files, 8 archives and 3 models.
     """

@@ -24,7 +24,7 @@ def of(document: str) -> list[Section]:
     return [section for section in SECTIONS if section.document == document]
 
 
-def test_each_sentence_has_rows_or_a_reason() -> None:
+def test_every_sentence_has_rows_or_a_reason() -> None:
     wrong = [
         name
         for name, sentence in numbered()
@@ -34,7 +34,7 @@ def test_each_sentence_has_rows_or_a_reason() -> None:
     assert {key for _, sentence in numbered() for key in sentence} <= {"about", "rows", "why"}
 
 
-def test_the_rows_that_sentences_name_exist_and_every_row_belongs_to_a_sentence() -> None:
+def test_rows_referenced_by_sentences_exist_and_every_row_is_used() -> None:
     assert [document["document"] for document in DOCUMENTS] == list(dict.fromkeys(section.document for section in SECTIONS))
     for document in DOCUMENTS:
         found = of(document["document"])

@@ -14,7 +14,7 @@ ROWS = rows()
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_a_row_is_what_the_page_says(row: Row) -> None:
+def test_verdict_of_a_row_equals_the_one_on_the_page(row: Row) -> None:
     """The verdict of a row on the page is the one that its proofs determine. The test fails if the page claims more than
     they show, and also if it claims less.
     """
@@ -22,14 +22,14 @@ def test_a_row_is_what_the_page_says(row: Row) -> None:
     assert found == row.expected, f"{row.name} {found}, and the page says {row.expected}: {why or row.because}"
 
 
-def test_the_page_is_as_the_rows_are(update: bool) -> None:
+def test_seeds_page_is_generated_from_the_rows(update: bool) -> None:
     text = page()
     if update:
         PAGE.write_text(text)
     assert PAGE.read_text() == text, "see `pytest tests/docs/test_seeds.py --update-golden`"
 
 
-def test_every_row_stands_once_and_says_why_it_is_not_alike() -> None:
+def test_every_row_is_unique_and_states_the_reason_for_a_difference() -> None:
     names = [row.name for row in ROWS]
     assert sorted(name for name in set(names) if names.count(name) > 1) == []
     assert [row.name for row in ROWS if not row.proof and not row.instead and row.expected != RowResult.MISSING] == []

@@ -29,19 +29,21 @@ def written(folder: Path) -> Path:
     return folder
 
 
-def test_the_page_counts_its_own_lines() -> None:
+def test_stated_line_counts_of_the_examples_are_correct() -> None:
     said = re.search(r"they have (\d+), (\d+) and (\d+) lines", PAGE)
     assert said is not None
     assert [len(block.splitlines()) for block in BLOCKS] == [int(number) for number in said.groups()]
 
 
-def test_lint_finds_nothing(tmp_path: Path) -> None:
+def test_lint_has_no_findings_for_the_documented_objects(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["lint", "-f", str(written(tmp_path))])
     assert (done.exit_code, done.stdout) == (0, "no findings\n")
 
 
 @pytest.mark.parametrize(("left_out", "severity", "code"), [(1, "warning", 0), (0, "error", 2)])
-def test_a_runtime_that_may_be_on_the_cluster_is_no_error(tmp_path: Path, left_out: int, severity: str, code: int) -> None:
+def test_missing_runtime_file_is_no_error_but_missing_model_file_is(
+    tmp_path: Path, left_out: int, severity: str, code: int
+) -> None:
     """If the file of the runtime is not passed to `ome lint`, the finding is no error, because the runtime may be on the
     cluster. If the file of the model is not passed, the finding is an error.
     """
@@ -67,7 +69,7 @@ def on_cpus() -> dict[str, Any]:
     return runtime
 
 
-def test_the_lines_for_cpus_bound_the_memory(tmp_path: Path) -> None:
+def test_documented_cpu_settings_limit_the_memory(tmp_path: Path) -> None:
     runtime, file = on_cpus(), written(tmp_path) / "1.yaml"
     file.write_text(yaml.safe_dump(runtime))
     done = CliRunner().invoke(app, ["lint", "-f", str(tmp_path), "--strict"])
@@ -84,7 +86,7 @@ def test_the_lines_for_cpus_bound_the_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("left_out", ["", "modelFormat", "modelArchitecture"])
-def test_the_runtime_is_selected_because_both_state_the_same(left_out: str) -> None:
+def test_runtime_is_selected_because_its_declared_values_match_the_model(left_out: str) -> None:
     bodies: list[dict[str, Any]] = [yaml.safe_load(block) for block in BLOCKS]
     bodies[0]["spec"].pop(left_out, None)
     model, runtime, service = (ensure_valid(kind.parse(body)) for kind, body in zip(KINDS, bodies, strict=True))

@@ -5,7 +5,7 @@ from tests.support import api_page, parts
 PAGE = parts.ROOT / "docs/api.md"
 
 
-def test_the_page_is_as_the_models_are(update: bool) -> None:
+def test_api_page_is_generated_from_the_models(update: bool) -> None:
     text = api_page.page()
     if update:
         PAGE.write_text(text)

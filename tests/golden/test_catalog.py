@@ -5,7 +5,7 @@ from tests.support import catalog, parts
 PAGE = parts.ROOT / "docs/catalog.md"
 
 
-def test_the_page_is_as_the_files_are(update: bool) -> None:
+def test_catalog_page_is_generated_from_the_files(update: bool) -> None:
     text = catalog.page()
     if update:
         PAGE.write_text(text)

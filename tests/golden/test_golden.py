@@ -17,7 +17,7 @@ pytestmark = pytest.mark.parametrize("case", CASES)
 HINT = "see `pytest tests/golden --update-golden`"
 
 
-def test_what_is_shipped_is_in_the_case_as_it_is(case: str, update: bool) -> None:
+def test_cases_contain_exact_copies_of_shipped_objects(case: str, update: bool) -> None:
     """A case that has an object of `config` has an exact copy of it; only the runtime of a service may differ."""
     documents, file = read(case, "in.yaml"), HERE / case / "in.yaml"
     fresh = [shipped(one) for one in documents]
@@ -35,18 +35,18 @@ def shipped(body: Manifest) -> Manifest:
     return {**found, "spec": {**found["spec"], "runtime": body["spec"]["runtime"]}}
 
 
-def test_manifests_are_as_they_were(case: str, update: bool) -> None:
+def test_rendered_manifests_equal_the_golden_files(case: str, update: bool) -> None:
     file, text = HERE / case / "out.yaml", dumped(short(rendered(case)))
     if update:
         file.write_text(text)
     assert text == file.read_text(), HINT
 
 
-def test_what_a_stateful_set_leaves_out_stands_in_its_stored_template(case: str) -> None:
+def test_shortened_statefulsets_can_be_restored_from_the_stored_template(case: str) -> None:
     assert whole(short(rendered(case))) == rendered(case)
 
 
-def test_everything_is_labelled_owned_and_named_within_the_limits(case: str) -> None:
+def test_every_object_has_labels_owner_and_a_name_within_limits(case: str) -> None:
     limits = {"StatefulSet": 52, "Service": 63, "Deployment": 46}
     for one in rendered(case):
         metadata = one["metadata"]
@@ -58,7 +58,7 @@ def test_everything_is_labelled_owned_and_named_within_the_limits(case: str) -> 
         assert one["kind"] in ("RoleScale", "Secret") or metadata["annotations"][keys.HASH] == digest(one)
 
 
-def test_every_selector_is_ours_alone_and_matches_its_pods(case: str) -> None:
+def test_every_selector_selects_only_own_pods(case: str) -> None:
     everything = rendered(case)
     pods = [one["spec"]["template"]["metadata"]["labels"] for one in everything if "template" in one.get("spec", {})]
     (revision,) = [one for one in everything if one["kind"] == "ControllerRevision"]
@@ -75,7 +75,7 @@ def test_every_selector_is_ours_alone_and_matches_its_pods(case: str) -> None:
         assert any(wanted.items() <= labels.items() for labels in pods), one["metadata"]["name"]
 
 
-def test_a_stateful_set_selects_the_pods_of_its_template_and_of_no_other(case: str) -> None:
+def test_statefulset_selects_only_pods_of_its_own_template(case: str) -> None:
     """Each StatefulSet's selector matches the pods of its own template and of no other. If two StatefulSets selected the
     same pod, both would count it, and each would delete it because of the other.
     """
@@ -94,7 +94,7 @@ def test_a_stateful_set_selects_the_pods_of_its_template_and_of_no_other(case: s
         assert found == [one["metadata"]["name"]]
 
 
-def test_no_pod_is_under_two_budgets(case: str) -> None:
+def test_no_pod_is_selected_by_two_budgets(case: str) -> None:
     everything = rendered(case)
     budgets = [one["spec"]["selector"]["matchLabels"] for one in everything if one["kind"] == "PodDisruptionBudget"]
     for one in everything:
@@ -103,7 +103,7 @@ def test_no_pod_is_under_two_budgets(case: str) -> None:
             assert sum(wanted.items() <= labels.items() for wanted in budgets) == 1
 
 
-def test_nothing_is_spelled_otherwise_than_the_server_stores_it(case: str) -> None:
+def test_all_values_have_the_form_in_which_the_server_stores_them(case: str) -> None:
     """All values are written in the form in which the API server stores them. Otherwise the managed fields would differ from
     the written fields in every reconciliation (decisions 13).
     """
@@ -127,7 +127,7 @@ def test_nothing_is_spelled_otherwise_than_the_server_stores_it(case: str) -> No
                 assert len(found) == len(set(found)), path
 
 
-def test_references_between_variables_see_only_what_stands_before(case: str) -> None:
+def test_variable_references_name_only_earlier_variables(case: str) -> None:
     """Every `$(NAME)` in a container's variables names a variable that is defined before it. The kubelet does not expand
     references to later variables.
     """
@@ -143,7 +143,7 @@ def test_references_between_variables_see_only_what_stands_before(case: str) -> 
                 known.add(variable["name"])
 
 
-def test_a_stored_slice_is_stamped_alike_for_ever(case: str) -> None:
+def test_stored_revision_always_yields_the_same_statefulsets(case: str) -> None:
     """A stored revision always yields the same StatefulSets: the data stored by the operator that wrote this golden file
     give equal objects with the current code, also for a group that is added later.
     """

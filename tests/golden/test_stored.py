@@ -60,7 +60,7 @@ def settle(world: World) -> None:
         pytest.fail(f"Upgrading the operator would change what has to stay as it is stored: {error}.\n{ENGINES}")
 
 
-def test_pods_and_revisions_stay(folder: Path) -> None:
+def test_upgrade_keeps_pods_and_revisions(folder: Path) -> None:
     world = restored(folder)
     before, revisions, said = staying(world, folder), stored(world), ready(world)
     settle(world)
@@ -69,7 +69,7 @@ def test_pods_and_revisions_stay(folder: Path) -> None:
     assert ready(world) == said
 
 
-def test_a_pod_that_is_lost_comes_back(folder: Path) -> None:
+def test_lost_pod_is_recreated_from_the_stored_revision(folder: Path) -> None:
     """The current operator recreates a lost pod from the stored revision, although it did not create that revision."""
     world = restored(folder)
     lost = next(iter(world.pods.values()))
@@ -86,7 +86,7 @@ def refuses_everything(asked: RevisionUnderTest) -> ValidationResult:
     return ValidationResult((f"new-rule: {said}",), (Objection("new-rule", said, f"new-rule: {said}; write another"),))
 
 
-def test_a_rule_that_comes_with_an_upgrade_is_advice_for_them(folder: Path) -> None:
+def test_rule_added_by_an_upgrade_gives_advice_for_stored_services(folder: Path) -> None:
     world = restored(folder)
     before, revisions, said = staying(world, folder), stored(world), ready(world)
     world.edit(deps=replace(world.deps, judge=refuses_everything))
@@ -101,7 +101,7 @@ def test_a_rule_that_comes_with_an_upgrade_is_advice_for_them(folder: Path) -> N
     assert staying(world, folder).keys() == before.keys()
 
 
-def test_todays_operator_refuses_nothing_of_them(folder: Path) -> None:
+def test_current_operator_refuses_no_stored_service(folder: Path) -> None:
     world, judged = restored(folder), restored(folder)
     judged.edit(deps=replace(judged.deps, judge=Validator()))
     for each in (world, judged):
@@ -121,7 +121,7 @@ def stored(world: World) -> list[str]:
     return sorted(name for kind, name in world.children if kind == "ControllerRevision")
 
 
-def test_what_may_be_replaced_is_declared_and_engines_never_may(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replaced_components_are_declared_and_never_engines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = restored(folder)
     before = staying(world, folder)
     after = {name: (component, "another") for name, (component, _) in before.items()}

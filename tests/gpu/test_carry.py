@@ -57,7 +57,7 @@ def test_pip_downloads_for_the_machine_from_the_configured_index() -> None:
     assert not any("index" in word or "://" in word for word in command)
 
 
-def test_what_no_call_needs_is_left_out(
+def test_files_that_no_kernel_needs_are_omitted(
     tmp_path: Path, commands: list[list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     site = tmp_path / "site"
@@ -72,7 +72,7 @@ def test_what_no_call_needs_is_left_out(
     assert capsys.readouterr().out == f"{site}: 0.0 MiB\n"
 
 
-def test_an_earlier_result_is_replaced_and_other_files_are_not(
+def test_earlier_result_is_replaced_but_other_files_are_kept(
     tmp_path: Path, commands: list[list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "site" / "deep_gemm").mkdir(parents=True)

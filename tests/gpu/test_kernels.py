@@ -43,7 +43,7 @@ def test_a_norm_adds_the_residual_first(quantize: bool) -> None:
     assert relative_error(residual, total) < 0.01
 
 
-def test_only_rows_with_tokens_are_activated() -> None:
+def test_only_rows_with_tokens_are_processed() -> None:
     """Only rows with tokens are activated: the padding rows of an expert's part are neither read nor written."""
     x, used = random(2, 4, 512), torch.tensor([4, 2], dtype=torch.int32, device=DEVICE)
     out, scale = torch.zeros(2, 4, 256, device=DEVICE, dtype=FP8), column_major(2, 4, 2, device=DEVICE)
@@ -54,7 +54,7 @@ def test_only_rows_with_tokens_are_activated() -> None:
     assert not out[1, 2:].float().any()
 
 
-def test_groups_of_a_token_are_quantized() -> None:
+def test_token_groups_are_quantized_with_their_own_scale() -> None:
     """Groups of 128 numbers of a token are quantized, each with a scale of its own."""
     x, out, scale = random(5, 384), torch.empty(5, 384, device=DEVICE, dtype=FP8), column_major(5, 3, device=DEVICE)
     triton_kernels.quantize(x, out, scale)
@@ -74,7 +74,7 @@ def test_the_last_numbers_of_a_head_are_rotated() -> None:
     assert torch.equal(x[..., :128], before[..., :128])
 
 
-def test_the_bias_chooses_experts_and_does_not_weigh_them() -> None:
+def test_bias_changes_the_choice_of_experts_but_not_their_weights() -> None:
     """The bias changes the choice of experts, and not their weights, as in Kimi K2's router."""
     scores, bias = torch.randn(5, 384, device=DEVICE), torch.randn(384, device=DEVICE) / 10
     weights = torch.empty(5, 8, device=DEVICE)
@@ -124,7 +124,7 @@ def test_latent_attention_reads_the_pages_of_a_request(splits: int) -> None:
         assert relative_error(out[request], expected) < 0.01
 
 
-def test_all_numbers_are_read() -> None:
+def test_all_numbers_of_an_array_are_read() -> None:
     """All numbers of an array are read, also if a part is shorter than the share of a program."""
     x, out = torch.randn(100_000, device=DEVICE), torch.empty(4, device=DEVICE)
     triton_kernels.read(x, out)

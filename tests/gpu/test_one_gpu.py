@@ -33,7 +33,7 @@ def one(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return render(tmp_path_factory.mktemp("gpu") / "one.json", "-f", str(HERE / "one-gpu.yaml"))
 
 
-def test_every_variable_of_a_command_is_known(one: Path) -> None:
+def test_rendered_commands_contain_no_unexpanded_variable(one: Path) -> None:
     """The commands of prefill, decode and router contain no reference that a kubelet would have to expand, and each engine
     gets an address of its own.
     """
@@ -49,7 +49,7 @@ def test_every_variable_of_a_command_is_known(one: Path) -> None:
 
 @NEEDS
 @pytest.mark.timeout(0)
-def test_the_pair_says_what_one_server_says(one: Path, tmp_path: Path) -> None:
+def test_prefill_decode_pair_generates_the_same_tokens_as_one_server(one: Path, tmp_path: Path) -> None:
     """Prefill, decode and router as rendered must generate the same tokens as a single server if the sums of the kernels do
     not depend on the batch.
     """

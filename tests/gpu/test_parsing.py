@@ -22,7 +22,7 @@ def engine(name: str, image: str = "docker.io/lmsysorg/sglang:v0.5.23") -> dict[
     return {"metadata": {"name": name}, "spec": {"template": {"spec": {"containers": [box]}}}}
 
 
-def test_no_parser_reads_a_config_that_is_written_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_config_file_in_use_by_a_parser_is_not_rewritten(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A config.json that a parser may be reading is not written again. Services share models, and several parsers run at the
     same time.
     """
@@ -44,7 +44,7 @@ def test_no_parser_reads_a_config_that_is_written_again(monkeypatch: pytest.Monk
     assert [name for name, one in found.items() if "skipped" in one] == ["group-0-w", "older"]
 
 
-def test_a_parser_that_never_answers_takes_no_other_with_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_parser_timeout_does_not_affect_other_results(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A parser that never answers and times out does not affect the results of the others."""
 
     def run(command: list[str], env: dict[str, str], **_: Any) -> subprocess.CompletedProcess[str]:

@@ -56,7 +56,7 @@ def with_torch(step: Step, folder: Path, monkeypatch: pytest.MonkeyPatch, how: s
     step.machine = replace(step.machine, torch=True)
 
 
-def test_the_check_gets_what_its_container_gets(tmp_path: Path) -> None:
+def test_step_runs_the_check_with_arguments_and_variables_of_its_container(tmp_path: Path) -> None:
     """The step runs the check with what its container gets: arguments, variables and configuration are those of the init
     container that is rendered for service `plain`.
     """
@@ -79,7 +79,7 @@ def test_the_check_gets_what_its_container_gets(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(bool(Machine.read().gpus), reason="needs a machine without a GPU")
-def test_all_cases_without_a_gpu_and_without_torch(tmp_path: Path) -> None:
+def test_all_preflight_cases_run_without_gpu_and_torch(tmp_path: Path) -> None:
     """Without a GPU and without torch, the step runs all cases as a program. It prints one JSON object for each case on
     stdout, and nothing else.
     """
@@ -99,7 +99,7 @@ def test_all_cases_without_a_gpu_and_without_torch(tmp_path: Path) -> None:
     assert "devices" in checks["device"] and (found["gpus-require"]["exit"], found["gpus-warn"]["exit"]) == (1, 0)
 
 
-def test_it_imports_of_the_project_only_the_check() -> None:
+def test_step_imports_only_the_check_from_the_project() -> None:
     """The step imports no module of the project except the check, because the machine with the GPU does not
     have pydantic.
     """
@@ -121,9 +121,7 @@ def test_preflight_of_healthy_pod_reports_collective_times(
     assert hidden["ok"] and hidden["collective"] is None
 
 
-def test_a_result_that_differs_from_the_machine_is_not_ok(
-    step: Step, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unexpected_or_missing_findings_are_not_ok(step: Step, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A result is not ok if findings are missing, if there are unexpected findings, or if a collective fails or does not
     run.
     """
@@ -151,7 +149,7 @@ def test_a_case_ends_in_time(step: Step, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(("gpus", "ok"), [(1, True), (2, False)])
-def test_two_ranks_that_nccl_refuses(
+def test_ranks_refused_by_nccl_are_accepted_only_on_a_shared_gpu(
     step: Step, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: int, ok: bool
 ) -> None:
     """A result in which NCCL refuses ranks is only accepted if the ranks share a GPU."""
@@ -162,7 +160,7 @@ def test_two_ranks_that_nccl_refuses(
     assert ["Duplicate GPU" in each["said"] for each in found["findings"] if each["check"] == "collective"] == [True, True]
 
 
-def test_an_older_driver_in_the_real_text(step: Step) -> None:
+def test_older_driver_version_file_gives_a_driver_finding(step: Step) -> None:
     root = step.folder / "root"
     preflight_host.older_driver(root, VERSION, 580, 579)
     assert "  579.159.04  " in (root / "proc/driver/nvidia/version").read_text()

@@ -31,7 +31,7 @@ def test_the_dry_run_names_every_step(monkeypatch: pytest.MonkeyPatch, capsys: p
         assert f"python {' '.join(each.argv)}" in printed[first + 1]
 
 
-def test_the_modules_of_all_steps_exist() -> None:
+def test_module_of_every_step_exists() -> None:
     """The modules of all steps exist. A step that names a missing module would fail only on the machine with the GPU."""
     for each in script.STEPS:
         assert each.argv[0] == "-m"
@@ -47,7 +47,7 @@ def test_the_steps_of_models_name_models_of_the_cases() -> None:
     assert named == {(kind, model.name) for model in cases.models() for kind in ("decode", "prefill")}
 
 
-def test_results_are_the_lines_with_json(tmp_path: Path) -> None:
+def test_json_lines_of_a_step_are_results(tmp_path: Path) -> None:
     """The lines of a step's output that are JSON objects are results, and all other lines go to the log. A step that fails
     does not end the run.
     """
@@ -64,7 +64,7 @@ def test_results_are_the_lines_with_json(tmp_path: Path) -> None:
     assert "compiling" in (tmp_path / "log.txt").read_text() and "{broken" in (tmp_path / "log.txt").read_text()
 
 
-def test_a_step_that_hangs_costs_its_own_limit(tmp_path: Path) -> None:
+def test_hanging_step_is_killed_at_its_own_limit(tmp_path: Path) -> None:
     """A step that hangs is killed at its own limit. Its output is kept, and the next step runs."""
     hanging = 'import time; print(\'{"step": "slow", "part": "read"}\', flush=True); time.sleep(60)'
     results = script.run([step("slow", hanging, limit=2.0), step("next", "pass")], 60, tmp_path)
@@ -87,7 +87,7 @@ def test_an_unknown_step_is_refused() -> None:
         script.planned(["rooflines"])
 
 
-def test_the_cases_are_those_of_the_planner() -> None:
+def test_gpu_cases_equal_those_of_the_planner() -> None:
     """cases.json is what the planner writes. If this test fails, run `python -m tests.gpu.cases`; measured batches then need
     a new run on a GPU.
     """
@@ -96,7 +96,7 @@ def test_the_cases_are_those_of_the_planner() -> None:
 
 
 @pytest.mark.parametrize("page", tables.tables())
-def test_the_tables_of_the_pages_are_current(page: str) -> None:
+def test_tables_on_the_pages_are_up_to_date(page: str) -> None:
     """The tables on the pages are up to date. If this test fails, run `python -m tests.gpu.tables`."""
     text = (tables.DOCS / page).read_text()
     assert tables.updated(text, tables.tables()[page]) == text
@@ -115,7 +115,7 @@ def test_recorded_measurements_passed_check_against_fp32() -> None:
             assert line.get("ok") in (True, None), (run.name, line)
 
 
-def test_the_parts_of_a_layer_are_complete() -> None:
+def test_times_of_the_parts_sum_to_the_time_of_a_layer() -> None:
     """The sum of the parts is the time of a whole layer in one CUDA graph, within 5 % (docs/gpu.md)."""
     compared = 0
     for run in tables.runs():

@@ -48,7 +48,7 @@ FILES = sorted(path.name for path in HERE.glob("*.json*"))
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_the_same_is_decided_as_then(name: str, update: bool) -> None:
+def test_replayed_incident_gives_the_recorded_decisions(name: str, update: bool) -> None:
     path = HERE / name
     found = recording.decode(path.read_bytes())
     if update:
@@ -73,7 +73,7 @@ def again(found: recording.Recording, name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", INCIDENTS)
-def test_what_is_decided_about_a_fault_is_what_is_meant(name: str) -> None:
+def test_decisions_about_a_fault_contain_the_expected_lines(name: str) -> None:
     found = recording.decode((HERE / f"{name}.json.gz").read_bytes())
     told = [
         line
@@ -88,7 +88,7 @@ def test_what_is_decided_about_a_fault_is_what_is_meant(name: str) -> None:
     assert not missing, told
 
 
-def test_each_row_of_the_faults_has_a_recording_or_a_reason() -> None:
+def test_every_documented_fault_has_a_recording_or_a_reason() -> None:
     text = FAULTS.read_text().partition("## What is tried")[2].partition("\n## ")[0]
     rows = [line.split("|")[1].strip() for line in text.splitlines() if line.startswith("|")][2:]
     assert len(rows) > 10 and {*rows} == ROWS.keys() | UNSEEN.keys() and not ROWS.keys() & UNSEEN.keys()
@@ -108,7 +108,7 @@ def test_a_service_with_another_group_stays_ready_while_a_group_is_recycled(name
     assert {each["Scaled"] for each in told} == {"True", "False"}
 
 
-def test_a_recording_in_which_something_else_was_decided_is_told() -> None:
+def test_changed_decision_of_a_recording_is_reported() -> None:
     found = recording.decode((HERE / "rank-evicted.json.gz").read_bytes())
     passes = [
         old._replace(recorded_decision={**old.recorded_decision, "steps": ["delete Pod other"]})

@@ -25,7 +25,7 @@ def name(path: Path) -> str:
     return f"{path.parent.name}/{path.stem}"
 
 
-def test_every_rule_has_a_file_and_every_folder_is_a_rule() -> None:
+def test_every_rule_has_a_file_and_every_folder_is_named_after_a_rule() -> None:
     """Every rule has a file in this corpus or in the second one, and every directory has the name of a rule."""
     folders = {path.parent.name for path in FILES}
     headers = "".join(path.read_text(encoding="utf-8") for path in (LINT / "second").glob("*.yaml"))
@@ -33,7 +33,7 @@ def test_every_rule_has_a_file_and_every_folder_is_a_rule() -> None:
     assert folders | set(re.findall(r"^# rule: (.+)$", headers, re.M)) | ELSEWHERE == RULES.keys()
 
 
-def test_the_bases_give_no_error_of_their_own() -> None:
+def test_bases_have_no_errors() -> None:
     """The bases of the cases have no errors, except for one that is known: the fault of a case must be in its overlay."""
     errors = {
         path.stem: {each.rule.id for each in in_file(path) if each.rule.severity == Severity.ERROR}
@@ -75,6 +75,6 @@ several faults.
 
 
 @pytest.mark.parametrize("path", FILES, ids=name)
-def test_nothing_else_is_called_an_error(path: Path) -> None:
+def test_no_other_rule_reports_an_error(path: Path) -> None:
     errors = {each.rule.id for each in in_file(path) if each.rule.severity == Severity.ERROR}
     assert errors - {path.parent.name} == ALSO.get(name(path), set())

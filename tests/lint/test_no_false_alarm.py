@@ -61,13 +61,13 @@ def test_lint_reports_only_known_errors_for_shipped_manifests(path: Path) -> Non
     assert grave(found(read_manifests([path], "default"))) == KNOWN.get(str(path.relative_to(ROOT / "config")), [])
 
 
-def test_the_catalog_as_a_whole() -> None:
+def test_catalog_as_a_whole_has_only_known_findings() -> None:
     looked = looked_at(read_manifests([ROOT / "config"], "default"))
     assert len(looked) >= 24 and all(subject.roles for subject in looked)
     assert grave(found(read_manifests([ROOT / "config"], "default"))) == [WAITS]
 
 
-def test_every_answer_of_the_generator() -> None:
+def test_generated_manifests_have_only_known_findings() -> None:
     """The manifests of every recipe of `ome generate` have no error or warning except known ones, for every version of its
     engine, without options and with 16 nodes. Except in `make soak`, only every fifth recipe is checked.
     """
@@ -90,7 +90,7 @@ def test_every_answer_of_the_generator() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(WORKING))
-def test_services_in_the_style_of_ome(name: str) -> None:
+def test_services_in_ome_style_have_only_known_findings(name: str) -> None:
     bodies = read_manifests([LINT / "working" / f"{name}.yaml"], "default")
     programs = [start.engine for subject in looked_at(bodies) for role in subject.roles if (start := role.launch)]
     assert programs == WORKING[name]

@@ -48,11 +48,11 @@ def errors(bodies: list[Body]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_a_script_that_may_be_right_is_no_error(name: str) -> None:
+def test_possibly_correct_script_is_no_error(name: str) -> None:
     assert errors(with_script(SCRIPTS[name])) == []
 
 
-def test_what_is_certain_is_checked() -> None:
+def test_arguments_in_a_script_are_checked_if_certain() -> None:
     (subject,) = looked_at(with_script(SCRIPTS["exec"]))
     start = subject.roles[0].launch
     assert start is not None and start.shell and start.whole_number("--tp-size") == 16
@@ -67,7 +67,7 @@ def flags_of(args: list[str]) -> list[int]:
 
 
 @pytest.mark.parametrize("base", sorted(path.name for path in BASES.iterdir()))
-def test_a_value_that_only_a_shell_knows_is_no_error(base: str) -> None:
+def test_value_computed_by_the_shell_causes_no_error(base: str) -> None:
     """In a launch script, a value that only a shell can compute, `$(compute)`, causes no error of a rule. Each argument of
     each engine in turn gets this value.
     """

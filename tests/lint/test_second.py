@@ -27,7 +27,7 @@ def told(path: Path, label: str) -> str:
 DECIDABLE = [path for path in SECOND if told(path, "rule")]
 
 
-def test_each_says_what_is_wrong_and_where_that_is_from() -> None:
+def test_every_file_states_its_fault_effect_and_source() -> None:
     assert len(SECOND) >= 40 and len(WORKS) >= 12
     for path in SECOND:
         assert all(told(path, label) for label in ("wrong", "then", "source")), path
@@ -37,13 +37,13 @@ def test_each_says_what_is_wrong_and_where_that_is_from() -> None:
         assert all(told(path, label) for label in ("odd", "works", "source")), path
 
 
-def test_nine_of_ten_are_found() -> None:
+def test_nine_of_ten_faults_are_found() -> None:
     missed = [path.stem for path in DECIDABLE if told(path, "rule") not in {each.rule.id for each in in_file(path)}]
     assert len(missed) <= len(DECIDABLE) * (1 - ASKED), missed
     assert missed == []
 
 
-def test_what_no_file_says_is_called_no_error() -> None:
+def test_undetectable_fault_is_reported_as_no_error() -> None:
     """For a file whose head says that no rule can find its fault, `ome lint` reports no error. An error that names something
     else would be about another fault.
     """
@@ -52,5 +52,5 @@ def test_what_no_file_says_is_called_no_error() -> None:
 
 
 @pytest.mark.parametrize("path", WORKS, ids=lambda path: path.stem)
-def test_what_works_gives_no_error(path: Path) -> None:
+def test_working_service_gives_no_error(path: Path) -> None:
     assert [each.hit.says for each in in_file(path) if each.rule.severity == Severity.ERROR] == []

@@ -41,11 +41,11 @@ NOT_HERE = {
 """Field of LATE -> why WRONG has no pod for it."""
 
 
-def test_every_field_has_a_pod() -> None:
+def test_every_late_field_has_a_test_pod() -> None:
     assert {".".join(field) for field in LATE} == {*WRONG, *NOT_HERE}
 
 
-def test_the_node_starts_none_of_these_pods(real: Cluster) -> None:
+def test_node_starts_no_pod_with_a_late_refused_value(real: Cluster) -> None:
     specs = {
         f"late-{number}": (field, pod(f"late-{number}", "sleep 600", **given))
         for number, (field, given) in enumerate(WRONG.items())
@@ -74,7 +74,7 @@ def _runs(cluster: Cluster, name: str) -> bool:
 
 
 @pytest.mark.parametrize(("added", "has"), [("SYS_PTRACE", True), ("CAP_SYS_PTRACE", False), ("SYS_PTRAC", False)])
-def test_a_capability_has_no_prefix(real: Cluster, added: str, has: bool) -> None:
+def test_capability_name_has_no_prefix(real: Cluster, added: str, has: bool) -> None:
     """The API server accepts a capability with the prefix CAP_ or with a misspelled name, but the capability has no effect
     in the container. With the right name it has an effect. The test uses SYS_PTRACE, which is the capability with number
     19.

@@ -31,7 +31,7 @@ def name(real: Cluster) -> Iterator[str]:
     lifecycle.down(layout.layout(name))
 
 
-def test_two_side_by_side_and_nothing_left(real: Cluster, name: str, busybox_archive: Path) -> None:
+def test_two_clusters_with_real_nodes_leave_nothing_behind(real: Cluster, name: str, busybox_archive: Path) -> None:
     """Two clusters with real nodes run at the same time and have separate networks. After both are deleted, one of them with
     a running pod, the machine is in its original state.
     """
@@ -54,7 +54,7 @@ def test_two_side_by_side_and_nothing_left(real: Cluster, name: str, busybox_arc
 
 
 @MINUTES
-def test_killed_while_it_comes_up(real: Cluster, name: str) -> None:
+def test_killed_up_is_completed_by_the_next_up(real: Cluster, name: str) -> None:
     """After `up` is killed at any moment, the next `up` completes the cluster, and `down` removes all of it."""
     at, dice = layout.layout(name), random.Random(7)
     before = traces.current_traces(at.root)
@@ -106,7 +106,9 @@ def answers(cluster: Cluster, name: str, script: str) -> str:
         return ""
 
 
-def test_a_cluster_keeps_what_it_was_made_with(real: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cluster_keeps_the_node_kinds_of_its_creation(
+    real: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A cluster keeps the kinds of nodes of its creation: `up` with a real node is refused for a cluster without one."""
     monkeypatch.setenv("OME_LOCAL_HOME", str(tmp_path))
     at = layout.layout("plain")
@@ -167,7 +169,7 @@ def namesake(folder: Path) -> Path:
 
 
 @MINUTES
-def test_images_come_before_the_node(name: str, real: Cluster, busybox_archive: Path) -> None:
+def test_images_can_be_loaded_before_the_node_exists(name: str, real: Cluster, busybox_archive: Path) -> None:
     """Images can be loaded into the node's disk while programs of the node are still missing, as in the demo."""
     before = Cluster.up(name, nodes=1, real_node=True, join=False)
     assert before.process("kubelet") is None and len(before.kubectl("get", "nodes", "-o", "name").split()) == 1

@@ -68,7 +68,7 @@ def following(cluster: Cluster) -> Iterator["queue.Queue[str]"]:
         reader.join()
 
 
-def test_both_ranks_with_their_place_in_front(chat: Cluster) -> None:
+def test_logs_of_both_ranks_have_their_place_as_a_prefix(chat: Cluster) -> None:
     eventually("both have written", lambda: len(logs(chat).stdout.splitlines()) == 2)
     assert set(logs(chat).stdout.splitlines()) == {"engine/0/0 │ life 1 of rank0", "engine/0/1 │ life 1 of rank1"}
     assert logs(chat, "--rank", "1", "--tail", "1").stdout == "engine/0/1 │ life 1 of rank1\n"
@@ -76,7 +76,7 @@ def test_both_ranks_with_their_place_in_front(chat: Cluster) -> None:
     assert [line.split()[2] for line in timed] == sorted(line.split()[2] for line in timed)
 
 
-def test_a_restart_is_followed_and_its_last_words_can_be_read_again(chat: Cluster) -> None:
+def test_restart_is_followed_and_previous_logs_can_be_read(chat: Cluster) -> None:
     with following(chat) as lines:
         assert {lines.get(timeout=30) for _ in range(2)} == {"engine/0/0 │ life 1 of rank0", "engine/0/1 │ life 1 of rank1"}
         chat.kubectl("exec", "chat-engine-r1-0-w-1", "--", "touch", "/kept/end1")
@@ -85,7 +85,7 @@ def test_a_restart_is_followed_and_its_last_words_can_be_read_again(chat: Cluste
     assert "engine/0/1 │ last words of rank1 1" in logs(chat, "--rank", "1", "--previous").stdout.splitlines()
 
 
-def test_what_cannot_be_read_is_said_and_hides_nothing(chat: Cluster) -> None:
+def test_unreadable_log_is_reported_and_hides_no_other(chat: Cluster) -> None:
     found = logs(chat, "--rank", "0", "--previous")
     assert found.exit_code == 1
     assert found.stderr.startswith("engine/0/0: ") and "previous terminated container" in found.stderr

@@ -73,7 +73,7 @@ def web(real: Cluster, steps: Steps) -> str:
     return "web"
 
 
-def test_the_node_takes_what_is_meant_for_it(real: Cluster, web: str) -> None:
+def test_only_pods_that_select_the_real_node_run_on_it(real: Cluster, web: str) -> None:
     """A taint keeps other pods off the real node, so the pods of demos stay on simulated nodes. A pod that selects the real
     node is scheduled on it.
     """
@@ -193,7 +193,7 @@ def test_non_root_pod_runs_under_restricted_pod_security(real: Cluster) -> None:
     eventually("it said who it is", lambda: real.kubectl("logs", "-n", "strict", "strict") == "65532\n")
 
 
-def test_a_missing_image_is_a_sentence(real: Cluster) -> None:
+def test_missing_image_is_reported_in_the_pod_status(real: Cluster) -> None:
     """The status of the pod has the error message of the project's tool, instead of that of ctr."""
     with pytest.raises(UserError, match=r"There is no image archive /nowhere/x\.tar"):
         real.load_image(Path("/nowhere/x.tar"))

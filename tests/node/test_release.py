@@ -129,7 +129,7 @@ SEED = "upgrade --install ome-crd oci://REGISTRY/charts/ome-crd --namespace ome 
 """The first `helm` command of the documents in docs/seeds.md, except for the name of the registry."""
 
 
-def test_from_the_registry_to_tokens_to_the_next_version_and_back(rig: Rig, front: Front, clone: Path, steps: Steps) -> None:
+def test_release_is_installed_upgraded_and_rolled_back(rig: Rig, front: Front, clone: Path, steps: Steps) -> None:
     cluster, (first, second) = rig.cluster, VERSIONS
     publish(clone, front, first, steps)
     placed = ["--set-json", f"operator={json.dumps(PLACED)}", "--namespace", "ome", "--wait", "--timeout=180s"]

@@ -150,7 +150,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
     return Installed(there)
 
 
-def test_it_carries_what_commands_read(wheel: Path) -> None:
+def test_wheel_contains_the_files_that_commands_read(wheel: Path) -> None:
     inside = set(zipfile.ZipFile(wheel).namelist())
     for folder in ("charts", "config"):
         wanted = {f"ome_operator/shipped/{path.relative_to(ROOT)}" for path in (ROOT / folder).rglob("*") if path.is_file()}
@@ -182,7 +182,7 @@ def test_installed_wheel_starts_ome_and_kubectl_ome(installed: Installed) -> Non
     assert told[0] == told[1] and told[0].startswith(b"ome ")
 
 
-def test_commands_work_with_what_came_in_the_wheel(installed: Installed) -> None:
+def test_commands_work_in_the_installed_wheel(installed: Installed) -> None:
     """Every command that needs no cluster works in the installed wheel. The commands run in the order of the table, because
     the first command writes files that other commands read.
     """
@@ -214,7 +214,7 @@ def kimi(installed: Installed) -> Installed:
 ON_CLUSTERS = [(command, line) for command, lines in PARTS["cluster"].items() for line in lines]
 
 
-def test_a_cluster_that_refuses_is_said(kimi: Installed) -> None:
+def test_refused_connection_is_reported(kimi: Installed) -> None:
     """A server refuses the connection. The command prints an error message, and exits with the documented code."""
     found = kimi.told([(command, line) for line in lines] for command, lines in PARTS["cluster"].items())
     for (command, line), done in zip(ON_CLUSTERS, found, strict=True):
@@ -222,7 +222,7 @@ def test_a_cluster_that_refuses_is_said(kimi: Installed) -> None:
         assert "Cannot connect to host 127.0.0.1:1" in done.stderr and done.stderr.endswith(".\n"), (line, done.stderr)
 
 
-def test_a_cluster_that_is_not_named_is_said(kimi: Installed) -> None:
+def test_missing_kubeconfig_is_reported(kimi: Installed) -> None:
     """No kubeconfig names a cluster. Each command prints an error message, and exits with the documented code. All of them
     run in a single process, because they load the same modules.
     """
@@ -233,7 +233,7 @@ def test_a_cluster_that_is_not_named_is_said(kimi: Installed) -> None:
 
 
 @pytest.mark.parametrize("command", PARTS["waiting"])
-def test_what_waits_for_a_cluster_says_so_and_ends_when_told(installed: Installed, command: str) -> None:
+def test_waiting_command_says_so_and_ends_on_a_signal(installed: Installed, command: str) -> None:
     row, heard = PARTS["waiting"][command], []
     words = installed.words(command, row["line"])
     merged = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
@@ -267,7 +267,7 @@ def test_commands_for_local_clusters_print_expected_output(installed: Installed)
         assert done.returncode == row["code"] and row["says"] in done.stdout + done.stderr, done
 
 
-def test_an_agent_and_an_operator_without_a_cluster_say_so(installed: Installed) -> None:
+def test_agent_and_operator_report_a_missing_cluster(installed: Installed) -> None:
     rows = ("operator", "--kubeconfig none"), ("agent", "--node n --root $HERE/models --kubeconfig none")
     for done in installed.told([row] for row in rows):
         assert done.returncode == 1 and "no connection to a cluster: " in done.stderr, done

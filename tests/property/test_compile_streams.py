@@ -50,7 +50,7 @@ def archive(top: Path) -> bytes:
 
 
 @given(TREES)
-def test_a_copy_equals_what_was_compiled(tree: dict[str, bytes]) -> None:
+def test_unpacked_copy_equals_the_compiled_cache(tree: dict[str, bytes]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         top, copy = Path(folder, "cache"), Path(folder, "copy")
         top.mkdir()
@@ -63,7 +63,7 @@ def test_a_copy_equals_what_was_compiled(tree: dict[str, bytes]) -> None:
 
 
 @given(TREES, st.data())
-def test_bytes_that_were_changed_on_the_disk_are_never_handed_out(tree: dict[str, bytes], data: st.DataObject) -> None:
+def test_caches_changed_on_disk_are_never_served(tree: dict[str, bytes], data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
         top, store = Path(folder, "cache"), CompileStore([folder], LIMIT)
         top.mkdir()
@@ -88,7 +88,7 @@ def test_bytes_that_were_changed_on_the_disk_are_never_handed_out(tree: dict[str
 
 
 @given(TREES, st.lists(st.tuples(st.sampled_from(["seal", "cut", "load", "serve"]), st.integers(0, 500)), max_size=12))
-def test_a_place_has_a_whole_cache_or_none_at_any_time(tree: dict[str, bytes], steps: list[tuple[str, int]]) -> None:
+def test_directory_always_has_a_complete_cache_or_none(tree: dict[str, bytes], steps: list[tuple[str, int]]) -> None:
     """A directory has a complete cache or none, in whatever order pods seal a cache, are cut off while they send it, load a
     cache, and report that they serve with it.
     """

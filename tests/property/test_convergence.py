@@ -24,7 +24,7 @@ def settled(shape: Shape, seed: int, strict: bool = False, lag: int = 0) -> Worl
 
 @STORY
 @given(shapes(), seeds, lags)
-def test_any_service_comes_up_from_nothing(shape: Shape, seed: int, lag: int) -> None:
+def test_any_service_is_created_from_nothing(shape: Shape, seed: int, lag: int) -> None:
     world = settled(shape, seed, strict=True, lag=lag)
     assert len(world.living_pods()) == shape.pods
     serves = shape.engines > 0
@@ -39,7 +39,7 @@ OTHER = shapes(engines=SERVING, image=st.sampled_from("ab"), scaled=False)
 
 @STORY
 @given(shapes(engines=SERVING), OTHER, seeds, st.integers(0, 30), lags)
-def test_any_service_becomes_any_other(old: Shape, new: Shape, seed: int, early: int, lag: int) -> None:
+def test_any_service_can_be_edited_into_any_other(old: Shape, new: Shape, seed: int, early: int, lag: int) -> None:
     """An edit of components, sizes, counts or images converges, whatever state the service is in."""
     world = World(old.service(), old.deps(), seed)
     world.lag = lag

@@ -45,13 +45,13 @@ NODE_BODY: dict[str, Any] = {
 
 
 @given(st.sampled_from(PODS).flatmap(typed))
-def test_the_facts_of_a_pod(body: Any) -> None:
+def test_pod_facts_do_not_depend_on_skipped_fields(body: Any) -> None:
     text = json.dumps(body).encode()
     assert from_api.pod(fast(text, POD.item)) == from_api.pod(body)
 
 
 @given(typed(NODE_BODY), typed(NODE_BODY))
-def test_the_facts_of_a_node(body: Any, before: Any) -> None:
+def test_node_facts_do_not_depend_on_skipped_fields(body: Any, before: Any) -> None:
     """The facts of a node are the same from the partly and from the completely decoded node. They do not depend on the
     facts of an earlier state of the node.
     """

@@ -86,7 +86,9 @@ def situations(draw: st.DrawFn) -> tuple[Fleet, Targets, ScalingState]:
 
 @settings(max_examples=200, deadline=None)
 @given(histories(), situations())
-def test_a_decision_keeps_its_limits(seen: tuple[DemandSample, ...], situation: tuple[Fleet, Targets, ScalingState]) -> None:
+def test_demand_decision_stays_within_its_limits(
+    seen: tuple[DemandSample, ...], situation: tuple[Fleet, Targets, ScalingState]
+) -> None:
     fleet, targets, state = situation
     made, after = decide_size(seen, fleet, targets, state, NOW)
     before = state.wanted
@@ -108,7 +110,7 @@ def test_a_decision_keeps_its_limits(seen: tuple[DemandSample, ...], situation: 
 
 @settings(max_examples=150, deadline=None)
 @given(histories(), situations(), st.sampled_from([None, (0, 1440), (1, 2)]), st.booleans())
-def test_a_service_has_no_groups_only_in_its_time_and_without_any_request(
+def test_demand_scales_to_zero_only_when_scheduled_and_idle(
     seen: tuple[DemandSample, ...],
     situation: tuple[Fleet, Targets, ScalingState],
     time: tuple[int, int] | None,
@@ -131,7 +133,7 @@ def test_a_service_has_no_groups_only_in_its_time_and_without_any_request(
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(st.floats(0, 200), st.integers(0, 900), st.integers(10, 900)), max_size=40), st.integers(1, 5))
-def test_no_hour_has_more_changes_than_permitted(loads: list[tuple[float, int, int]], cap: int) -> None:
+def test_number_of_size_changes_per_hour_is_limited(loads: list[tuple[float, int, int]], cap: int) -> None:
     """In no hour does the autoscaler change the size of a service more often than permitted, whatever requests arrive and
     however often the load changes. In this test, groups exist as soon as they are decided.
     """
@@ -157,7 +159,7 @@ curves = st.lists(points, min_size=1, max_size=6, unique_by=lambda one: one[0]).
 
 @settings(max_examples=150, deadline=None)
 @given(histories(), situations(), points)
-def test_what_one_load_shows_never_more_than_doubles_the_groups_that_serve(
+def test_single_measured_load_at_most_doubles_the_ready_groups(
     seen: tuple[DemandSample, ...], situation: tuple[Fleet, Targets, ScalingState], point: tuple[float, float]
 ) -> None:
     """If decode was measured at a single load, a decision requests at most twice as many groups of a role as are ready, or
@@ -177,7 +179,7 @@ def test_what_one_load_shows_never_more_than_doubles_the_groups_that_serve(
 
 @settings(max_examples=300, deadline=None)
 @given(curves, st.floats(1e-3, 1))
-def test_a_curve_is_continued_within_what_its_points_permit(curve: Curve, target: float) -> None:
+def test_extrapolated_curve_stays_within_its_slope_limits(curve: Curve, target: float) -> None:
     """Beyond the last measured point, the time between tokens grows at most in proportion to the requests, and at least
     FLATTEST times as fast.
     """
@@ -219,7 +221,7 @@ def test_a_prediction_alone_removes_no_group_and_is_not_stored(
 
 @settings(max_examples=100, deadline=None)
 @given(histories(), situations(), st.sampled_from(["8x H100", "8x H200", ""]), st.booleans(), st.booleans())
-def test_no_group_is_removed_because_of_what_was_measured_before_a_rollout(
+def test_measurements_from_before_a_rollout_remove_no_group(
     seen: tuple[DemandSample, ...],
     situation: tuple[Fleet, Targets, ScalingState],
     hardware: str,
@@ -243,7 +245,7 @@ def test_no_group_is_removed_because_of_what_was_measured_before_a_rollout(
 
 @settings(max_examples=100, deadline=None)
 @given(histories(), situations())
-def test_what_is_stored_is_read_as_it_was(
+def test_stored_demand_state_is_parsed_back(
     seen: tuple[DemandSample, ...], situation: tuple[Fleet, Targets, ScalingState]
 ) -> None:
     _, after = decide_size(seen, *situation, NOW)

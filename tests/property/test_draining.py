@@ -85,7 +85,7 @@ def replaced(shape: Shape, seed: int, seconds: float, deaf: float) -> list[float
 
 @STORY
 @given(ROLLOUTS, seeds, st.floats(0, 60))
-def test_a_leader_is_stopped_when_its_requests_end_or_at_the_limit(shape: Shape, seed: int, seconds: float) -> None:
+def test_leader_is_stopped_when_its_requests_end_or_at_the_limit(shape: Shape, seed: int, seconds: float) -> None:
     limit = timedelta(seconds=max(seconds, NOTICE) if seconds < GRACE else GRACE).total_seconds()
     found = replaced(shape, seed, seconds, deaf=0.0)
     assert all(each >= min(seconds, GRACE) for each in found)
@@ -94,7 +94,9 @@ def test_a_leader_is_stopped_when_its_requests_end_or_at_the_limit(shape: Shape,
 
 @STORY
 @given(ROLLOUTS, seeds, st.floats(0, 60), st.floats(0, 1))
-def test_whatever_is_not_heard_every_rollout_ends(shape: Shape, seed: int, seconds: float, deaf: float) -> None:
+def test_every_rollout_ends_even_if_registry_reports_are_missing(
+    shape: Shape, seed: int, seconds: float, deaf: float
+) -> None:
     """Every rollout ends, whatever reports of registries are missing. The simulated world checks that a leader is stopped
     only after the time of notice, or earlier if every router reports that it has no requests.
     """

@@ -37,7 +37,7 @@ def squats(number: int, kind: str, *, on_demand: bool) -> tuple[list[Gang], dict
 
 @pytest.mark.parametrize("on_demand", [False, True])
 @pytest.mark.parametrize("number", ATTACKERS)
-def test_a_newcomer_that_fits_starts_beside_a_tenant_with_a_quota_of_one_node(number: int, on_demand: bool) -> None:
+def test_fitting_service_starts_soon_beside_a_tenant_with_a_quota_of_one_node(number: int, on_demand: bool) -> None:
     """A service that fits on free nodes starts soon beside a tenant that has a quota of one node and repeatedly requests
     all nodes. A review of the operator reported waits of more than an hour beside 20 such services, or beside 5 such
     services whose attempts last 20 minutes.
@@ -48,7 +48,7 @@ def test_a_newcomer_that_fits_starts_beside_a_tenant_with_a_quota_of_one_node(nu
 
 @pytest.mark.parametrize("on_demand", [False, True])
 @pytest.mark.parametrize(("kind", "limit"), [("volumes", 120), ("half", 300)])
-def test_the_same_beside_volumes_that_never_come(kind: str, limit: int, on_demand: bool) -> None:
+def test_fitting_service_starts_soon_beside_pods_that_cannot_be_bound(kind: str, limit: int, on_demand: bool) -> None:
     """A service that fits on free nodes starts soon beside a tenant that has no quota, and whose pods cannot be bound
     because their volumes are never attached. If this concerns only one pod of a gang, each attempt of the gang holds the
     nodes of its other pods for a while.
@@ -92,7 +92,7 @@ def possible(gang: Gang, cluster: FairnessCluster) -> bool:
 
 @settings(max_examples=200 if SOAK else 15)
 @given(stories())
-def test_whoever_fits_starts_within_ten_minutes(cluster: FairnessCluster) -> None:
+def test_every_fitting_service_starts_within_ten_minutes(cluster: FairnessCluster) -> None:
     """Every service that fits on free nodes starts within ten minutes. The model also checks that no gang stays partly
     placed for more than 1.5 time limits.
     """

@@ -117,7 +117,7 @@ def _held(node: Node, here: list[int], wanted: tuple[Need, ...]) -> bool:
 
 @settings(max_examples=400)
 @given(needs(), nodes())
-def test_it_fits_exactly_where_some_placement_exists(wanted: tuple[Need, ...], found: dict[str, Node]) -> None:
+def test_pods_fit_exactly_if_a_placement_exists(wanted: tuple[Need, ...], found: dict[str, Node]) -> None:
     pods = [kind for kind, need in enumerate(wanted) for _ in range(need.pods)]
     possible = any(placements(pods, wanted, found, {name: [] for name in found}))
     answer = find_unplaced(wanted, found)
@@ -127,6 +127,6 @@ def test_it_fits_exactly_where_some_placement_exists(wanted: tuple[Need, ...], f
 
 @settings(max_examples=100)
 @given(needs(), nodes())
-def test_what_fits_also_fits_by_what_lasts(wanted: tuple[Need, ...], found: dict[str, Node]) -> None:
+def test_pods_that_fit_also_fit_by_lasting_capacity(wanted: tuple[Need, ...], found: dict[str, Node]) -> None:
     if find_unplaced(wanted, found) == ():
         assert find_unplaced(wanted, found, True) == ()

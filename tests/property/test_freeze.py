@@ -81,7 +81,7 @@ removal_holds = st.sampled_from(["all", "single"])
 @STORY
 @given(shapes(engines=st.integers(1, 3)), st.booleans(), events, removal_holds, events, seeds, lags)
 @example(Shape(size=1, engines=2, router=False, scaled=True), True, [], "all", [(edit, 1, 0), (grow, 0, 0)], 0, 0)
-def test_nothing_moves_until_the_thaw_and_then_all_ends_right(
+def test_frozen_service_is_unchanged_until_the_thaw_and_then_converges(
     shape: Shape,
     up: bool,
     before: list,
@@ -142,7 +142,7 @@ def proven(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]]) 
 
 @STORY
 @given(shapes(engines=st.integers(2, 3), decoders=0, scaled=False, router=True, strategy=""), removal_holds, seeds)
-def test_leaders_that_serve_when_it_is_frozen_go_on_to_serve(shape: Shape, how: str, seed: int) -> None:
+def test_leaders_marked_for_removal_keep_serving_while_frozen(shape: Shape, how: str, seed: int) -> None:
     """Leaders are marked for removal when the service is frozen. The freeze removes their marks, and no pod is deleted."""
     world = World(shape.service(), shape.deps(), seed)
     world.settle()
@@ -170,7 +170,7 @@ def sets(world: World) -> set[str]:
 
 
 @given(shapes(engines=st.integers(1, 2)), st.booleans(), events, seeds)
-def test_an_observed_service_is_written_nothing_at_all(shape: Shape, up: bool, during: list, seed: int) -> None:  # type: ignore[type-arg]
+def test_no_object_is_written_in_observe_mode(shape: Shape, up: bool, during: list, seed: int) -> None:  # type: ignore[type-arg]
     world = World(shape.service(), shape.deps(), seed)
     story = Story(world, shape)
     if up:

@@ -258,7 +258,7 @@ def fits(service: Service, cluster: Cluster) -> bool:
 
 @settings(max_examples=STORIES)
 @given(services(), st.integers(3, 8), st.integers(0, 10_000))
-def test_races_for_a_few_nodes(found: list[Service], number: int, seed: int) -> None:
+def test_competing_services_are_placed_completely_within_two_hours(found: list[Service], number: int, seed: int) -> None:
     """Services are created together, serve for a while and are deleted: each that fits is placed completely within two
     hours.
     """
@@ -283,7 +283,7 @@ def test_gangs_fit_after_foreign_pods_end(found: list[Service], number: int, str
     assert possible <= cluster.placed.keys()
 
 
-def test_who_wants_what_strangers_hold_tries_seldom() -> None:
+def test_service_rarely_attempts_nodes_held_by_foreign_pods() -> None:
     """A service wants nodes that pods of other users hold. The operator remembers these nodes, so the service rarely takes
     nodes from others in a vain attempt; otherwise it would do so after every timeout.
     """
@@ -298,7 +298,7 @@ def test_who_wants_what_strangers_hold_tries_seldom() -> None:
     assert 3 <= tries <= 13, "at the beginning, and every five or six minutes"
 
 
-def test_two_services_that_want_all_nodes_are_placed_as_a_whole_in_turn() -> None:
+def test_two_services_that_need_all_nodes_are_placed_one_after_the_other() -> None:
     """Two services of 4 + 8 nodes each, with 12 nodes: the first serves within three timeouts, and the second after the
     first is gone.
     """
@@ -314,7 +314,7 @@ def test_two_services_that_want_all_nodes_are_placed_as_a_whole_in_turn() -> Non
     print(f"the first was placed after at most {slowest:.0f} s")
 
 
-def test_small_services_do_not_starve_a_large_one_for_ever() -> None:
+def test_small_services_do_not_block_a_large_one_for_ever() -> None:
     """Services of one node, each of which lives for a minute, are created all the time, while a large service needs all
     nodes. The large service is placed within RESERVE_AFTER and four periods of RESERVATION; in one of these periods, nodes
     are kept free for it.
@@ -328,7 +328,7 @@ def test_small_services_do_not_starve_a_large_one_for_ever() -> None:
     assert cluster.placed.get("large", 10**9) <= 100 + limit
 
 
-def test_a_gang_that_can_never_fit_disturbs_nobody() -> None:
+def test_gang_that_can_never_fit_does_not_delay_others() -> None:
     never = Service("never", {"prefill": 1}, {"prefill": 9})
     other = Service("other", {"prefill": 2}, {"prefill": 2}, born=30)
     cluster = Cluster({f"n{at}": "a" for at in range(4)}, [never, other], 1)
@@ -338,7 +338,7 @@ def test_a_gang_that_can_never_fit_disturbs_nobody() -> None:
     assert not any(pod.node for pod in never.pods)
 
 
-def test_a_scale_up_that_finds_room_for_some_keeps_these() -> None:
+def test_scale_up_keeps_the_groups_that_fit() -> None:
     service = Service("s", {"prefill": 1, "decode": 4}, {"prefill": 1, "decode": 1})
     cluster = Cluster({f"n{at}": "a" for at in range(4)}, [service], 1)
     for _ in range(40):

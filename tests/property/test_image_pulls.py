@@ -44,7 +44,9 @@ def watched(world: PullingWorld, limit: int) -> None:
 
 @STORY
 @given(SHAPES, seeds, st.integers(1, 4), EDITS)
-def test_no_wait_lasts_and_nothing_is_removed_meanwhile(shape: Shape, seed: int, limit: int, edits: list[str]) -> None:
+def test_waits_for_image_pulls_end_and_no_group_is_removed_meanwhile(
+    shape: Shape, seed: int, limit: int, edits: list[str]
+) -> None:
     world = serving(shape, seed=seed, limit=limit)
     fates = {name: world.chance.choice([PULLED, PULLED, LOST, STUCK, PODLESS]) for name in world.deps.nodes}
     world.answer = lambda name: fates[name]

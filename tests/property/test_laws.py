@@ -163,7 +163,7 @@ def test_invariant_reports_each_violation(law: Callable[..., None], facts: tuple
         law(*facts, **more)
 
 
-def test_what_is_allowed_is_no_breach() -> None:
+def test_permitted_states_violate_no_invariant() -> None:
     long_ago = (START - timedelta(hours=1)).isoformat()
     routed = [pod(draining=long_ago), pod(ROUTER)]
     laws.a_leader_that_routers_know_is_drained_before_it_stops(routed, live("StatefulSet"), START)
@@ -191,7 +191,7 @@ def is_law(page: ModuleType, law: FunctionType) -> bool:
     return law.__module__ == page.__name__ and law.__name__[0] != "_" and law.__annotations__["return"] is None
 
 
-def test_the_page_lists_every_law_and_each_is_broken_here() -> None:
+def test_documentation_lists_every_invariant_and_each_is_tested() -> None:
     found = {name for page in (laws, routing) for name, law in getmembers(page, isfunction) if is_law(page, law)}
     listed = {line[2:] for line in (laws.__doc__ or "").splitlines() if line.startswith("* ")}
     assert found == listed == {law.__name__ for law, _, _ in BREACHES}

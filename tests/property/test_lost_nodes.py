@@ -76,7 +76,7 @@ def used(race: Race, name: str) -> list[str]:
 
 @settings(max_examples=STORIES)
 @given(st.integers(1, 3), st.integers(1, 4), st.integers(1, 4), st.integers(0, 2), st.integers(1, 6), st.integers(0, 10_000))
-def test_only_the_groups_of_lost_nodes_move_and_what_is_left_is_used(
+def test_only_groups_of_lost_nodes_move_and_remaining_nodes_are_used(
     size: int, engines: int, decoders: int, spare: int, lost: int, seed: int
 ) -> None:
     shape = Shape(size=size, engines=engines, decoders=decoders, router=False)
@@ -128,7 +128,7 @@ def test_of_two_services_that_have_lost_ranks_one_serves_again(size: int, lost: 
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_who_serves_nobody_and_finds_no_node_gives_way_to_who_waits(seed: int) -> None:
+def test_service_that_cannot_serve_releases_its_nodes_to_a_waiting_one(seed: int) -> None:
     """A service has 4 of 5 nodes, of which 2 are lost. It holds the remaining nodes without serving when another service is
     created, and releases them. When the lost nodes are back, it waits for admission like any other service.
     """
@@ -152,7 +152,7 @@ def test_who_serves_nobody_and_finds_no_node_gives_way_to_who_waits(seed: int) -
     until(race, "it serves again", lambda: "a" in race.ready_services())
 
 
-def test_pods_of_a_lost_group_stay_where_that_helps_nobody() -> None:
+def test_pods_of_a_lost_group_stay_if_no_service_waits() -> None:
     """The pods of a group that has lost a rank stay on their nodes if no other service waits for them, because a node
     autoscaler has to see the pods.
     """
@@ -189,7 +189,7 @@ def of(world: World, group: int, rank: int) -> LivePod:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_group_that_serves_without_a_rank_stays(seed: int) -> None:
+def test_group_that_serves_without_a_rank_keeps_its_nodes(seed: int) -> None:
     """A group that serves although it has lost a rank stays on its nodes, because its engine tolerates the loss. Another
     group, which has lost its leader, is released instead.
     """
@@ -204,7 +204,7 @@ def test_a_group_that_serves_without_a_rank_stays(seed: int) -> None:
         assert of(world, 1, 0).uid == leader and not of(world, 1, 0).deleting
 
 
-def test_a_group_whose_leader_is_ready_stays() -> None:
+def test_group_with_a_ready_leader_keeps_its_nodes() -> None:
     """A group whose leader is ready stays on its nodes. Its recovery policy recycles nothing, and it is Pending because one
     of its pods cannot terminate on a node that does not report.
     """
@@ -220,7 +220,7 @@ def test_a_group_whose_leader_is_ready_stays() -> None:
     assert [group["phase"] for group in world.service.status["groups"]] == ["Pending"]
 
 
-def test_what_was_given_back_whole_serves_only_with_a_group_of_every_role() -> None:
+def test_fully_released_service_serves_only_with_a_group_of_every_role() -> None:
     """A service that has released all its nodes serves again only when a group of every role is ready. In its next attempt,
     only decode gets a node and becomes ready, so the gang is still incomplete.
     """

@@ -55,7 +55,7 @@ def ends_whole(fleet: Fleet) -> None:
 
 @STORIES
 @given(movable(st.integers(1, 3)), seeds)
-def test_with_spare_nodes_every_role_is_whole_all_the_time(shape: Movable, seed: int) -> None:
+def test_every_role_keeps_serving_during_moves_with_spare_nodes(shape: Movable, seed: int) -> None:
     """One node after another gets a taint, for a long time or for a moment, and there are enough spare nodes for a group of
     every role. Every role keeps all of its groups serving.
     """
@@ -78,7 +78,7 @@ def test_with_spare_nodes_every_role_is_whole_all_the_time(shape: Movable, seed:
 @STORIES
 @given(movable(st.integers(1, 3)), st.integers(0, 3), seeds)
 @example(Movable(size=3, engines=1, decoders=2), 0, 252)
-def test_whatever_happens_one_group_of_a_role_moves_and_everything_ends_whole(shape: Movable, spare: int, seed: int) -> None:
+def test_at_most_one_group_per_role_moves_and_the_service_becomes_complete(shape: Movable, spare: int, seed: int) -> None:
     """Taints, cordons, requests for groups and for nodes (also without a replacement), freezes, pauses, rollouts, lost pods
     and restarts happen in any order. At most one group of a role moves at a time, and in the end the service is complete.
     """
@@ -157,7 +157,7 @@ def test_a_group_leaves_an_avoided_node_and_never_moves_to_one(shape: Movable, s
 
 @STORIES
 @given(movable(st.integers(1, 3)), seeds)
-def test_a_group_that_serves_is_torn_down_only_when_others_serve_or_the_service_says_so(shape: Movable, seed: int) -> None:
+def test_serving_group_is_deleted_only_if_others_serve_or_spec_allows_it(shape: Movable, seed: int) -> None:
     """Taints are added and removed, and there are no spare nodes. A group that serves is only deleted while other groups
     serve, or if the service permits it. With `Stay`, none is deleted.
     """
@@ -178,7 +178,7 @@ def test_a_group_that_serves_is_torn_down_only_when_others_serve_or_the_service_
 
 @STORIES
 @given(movable(st.integers(1, 3)), st.integers(0, 4), seeds)
-def test_a_move_alone_places_no_group_on_the_node_that_it_empties(shape: Movable, spare: int, seed: int) -> None:
+def test_ome_move_places_no_group_on_the_named_node(shape: Movable, spare: int, seed: int) -> None:
     """`ome move` names one node after another, with or without `--now`, and there may be too few other nodes. Nobody cordons
     the nodes, and nothing else happens but restarts of the operator. No pod is created on a named node.
     """

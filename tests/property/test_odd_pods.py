@@ -45,7 +45,7 @@ SPEC: dict[str, Any] = {
 
 @example({**SPEC, "tolerations": [{"operator": [None]}]})
 @given(broken_objects([SPEC], VALUES))
-def test_what_is_not_refused_is_understood(spec: dict[str, Any]) -> None:
+def test_accepted_pod_spec_can_be_processed_by_placement(spec: dict[str, Any]) -> None:
     if not first_mistake(spec, "at"):
         template, well = {"spec": spec}, {"metadata": {"labels": {"a": "b"}}, "spec": SPEC}
         assert {demand(template, True), demand(template, False)}

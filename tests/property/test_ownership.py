@@ -39,7 +39,7 @@ def stranger(world: World, key: tuple[str, str], owner: str, owned: str) -> Live
     st.sampled_from([("somebody", "0123"), ("somebody", ""), (parts.UID, ""), ("", "")]),
     seeds,
 )
-def test_a_taken_name_is_a_condition_until_it_is_free(
+def test_taken_name_is_reported_by_a_condition_until_it_is_free(
     shape: Shape, key: tuple[str, str], whose: tuple[str, str], seed: int
 ) -> None:
     """An object that does not belong to the operator has a name that the operator needs. A condition reports it until the
@@ -64,7 +64,7 @@ def test_a_taken_name_is_a_condition_until_it_is_free(
 
 
 @given(shapes(engines=st.integers(1, 2)), seeds)
-def test_a_refusal_of_what_is_there_is_not_told(shape: Shape, seed: int) -> None:
+def test_refused_retry_of_a_successful_write_is_not_reported(shape: Shape, seed: int) -> None:
     """A write was carried out, but its response was lost, and the API server, which had just started, refused the repeated
     write. The refusal is not reported, because the object exists.
     """
@@ -95,7 +95,7 @@ KINDS = [
     st.sampled_from([("somebody", "0123"), (parts.UID, ""), ("", "")]),
     seeds,
 )
-def test_what_nobody_wants_stays_when_it_is_not_ours(shape: Shape, kind: str, whose: tuple[str, str], seed: int) -> None:
+def test_superfluous_foreign_objects_are_kept(shape: Shape, kind: str, whose: tuple[str, str], seed: int) -> None:
     """An object that the service does not need any more stays if it is not the operator's. Only objects that this service
     owns and that the operator applied are deleted.
     """
@@ -119,7 +119,7 @@ def made_anew(world: World) -> None:
 
 
 @given(shapes(engines=st.integers(1, 2), scaled=False), seeds)
-def test_orphans_of_ours_are_adopted_and_no_pod_restarts(shape: Shape, seed: int) -> None:
+def test_own_orphans_are_adopted_without_pod_restarts(shape: Shape, seed: int) -> None:
     """A service is deleted with `kubectl delete --cascade=orphan` and applied again, or restored from a backup: its objects
     name an owner that is gone. The new service adopts them, and no pod restarts.
     """
@@ -135,7 +135,7 @@ def test_orphans_of_ours_are_adopted_and_no_pod_restarts(shape: Shape, seed: int
 
 @STORY
 @given(shapes(engines=st.just(1), scaled=True), seeds, st.booleans())
-def test_a_scale_that_was_orphaned_counts_before_it_is_adopted(shape: Shape, seed: int, lost: bool) -> None:
+def test_orphaned_role_scale_is_used_before_its_adoption(shape: Shape, seed: int, lost: bool) -> None:
     """The RoleScale of a deleted service counts before the next service of the same name has adopted it. Otherwise the
     groups above minReplicas would be stopped and started again. If there is no RoleScale, the new one gets the number of
     existing groups.
@@ -154,7 +154,7 @@ def test_a_scale_that_was_orphaned_counts_before_it_is_adopted(shape: Shape, see
 
 @STORY
 @given(shapes(engines=st.integers(1, 2), scaled=False), seeds)
-def test_orphans_of_another_revision_make_room(shape: Shape, seed: int) -> None:
+def test_orphans_of_another_revision_are_removed(shape: Shape, seed: int) -> None:
     world = World(shape.service(), shape.deps(), seed)
     world.settle()
     made_anew(world)
@@ -166,7 +166,7 @@ def test_orphans_of_another_revision_make_room(shape: Shape, seed: int) -> None:
 
 
 @pytest.mark.parametrize("router", [True, False])
-def test_a_former_service_of_the_name_is_waited_for(router: bool) -> None:
+def test_objects_of_a_deleted_service_with_the_same_name_are_waited_for(router: bool) -> None:
     """A service is deleted and created again at once. The new service waits until the old objects, which still refer to the
     deleted service, are gone; their pods do not count for it.
     """

@@ -102,7 +102,7 @@ more rarely each pair is probed.
 
 
 @pytest.mark.parametrize("part", range(10))
-def test_no_leader_is_blamed_without_a_fault_of_it_or_its_links(part: int) -> None:
+def test_no_leader_is_blamed_without_a_fault_of_its_own_or_its_links(part: int) -> None:
     out = 0
     for seed in range(part * STORIES // 10, (part + 1) * STORIES // 10):
         story = Story(seed)
@@ -118,7 +118,7 @@ def test_no_leader_is_blamed_without_a_fault_of_it_or_its_links(part: int) -> No
 
 
 @pytest.mark.parametrize("part", range(10))
-def test_a_leader_that_can_transfer_with_nobody_is_out_and_comes_back(part: int) -> None:
+def test_leader_that_cannot_transfer_is_removed_and_returns(part: int) -> None:
     for seed in range(part * STORIES // 10, (part + 1) * STORIES // 10):
         story = Story(seed)
         role = max((story.prefill, story.decode), key=len)
@@ -133,7 +133,7 @@ def test_a_leader_that_can_transfer_with_nobody_is_out_and_comes_back(part: int)
 
 
 @pytest.mark.parametrize(("failures", "blamed"), [(3, set()), (4, {"d0"})])
-def test_a_row_of_three_failures_may_be_chance(failures: int, blamed: set[str]) -> None:
+def test_leader_is_blamed_only_after_more_than_three_consecutive_failures(failures: int, blamed: set[str]) -> None:
     pairs: Pairs = {}
     for at in range(10):
         pairs = probed(pairs, ("p", "d1"), PairResult.WORKED, (), 10.0 * at)
@@ -144,7 +144,7 @@ def test_a_row_of_three_failures_may_be_chance(failures: int, blamed: set[str]) 
     assert bool(failing(pairs, ["p", "d0", "d1"], 10.0 * at + 6)) == bool(blamed)
 
 
-def test_with_one_prefill_and_one_decode_the_pair_is_named_and_nobody_is_out() -> None:
+def test_single_failing_pair_is_named_and_no_leader_removed() -> None:
     story = Story(0)
     story.prefill, story.decode, story.bad = ["p"], ["d"], {"d"}
     assert not any(story.step() for _ in range(120))
@@ -152,7 +152,7 @@ def test_with_one_prefill_and_one_decode_the_pair_is_named_and_nobody_is_out() -
 
 
 @pytest.mark.parametrize(("prefill", "decode"), [*product((1, 2, 3, 4), repeat=2)])
-def test_a_link_that_is_cut_takes_out_the_side_with_fewer_other_partners(prefill: int, decode: int) -> None:
+def test_broken_link_removes_the_leader_with_fewer_other_partners(prefill: int, decode: int) -> None:
     story = Story(1)
     story.prefill, story.decode = [f"p{each}" for each in range(prefill)], [f"d{each}" for each in range(decode)]
     story.bad_links = {("p0", "d0")}

@@ -106,7 +106,7 @@ def test_agent_handles_any_parsed_model_without_unexpected_errors(body: Any, nod
 
 
 @given(typed(POD))
-def test_facts_of_what_the_api_server_sends(body: Any) -> None:
+def test_facts_from_any_api_object_are_parsed_without_exception(body: Any) -> None:
     from_api.pod(body)
     node_facts.node({**body, "status": {"allocatable": {"nvidia.com/gpu": body["kind"]}}})
     from_api.status_writers(body)
@@ -132,7 +132,7 @@ LOADS = {"loads": [{"num_running_reqs": 1, "num_waiting_reqs": 2}]}
     | ANY
 )
 @example({"workers": [{"id": Deep(MOST), "url": "u", "worker_type": "regular", "load": 3}]})
-def test_answers_of_routers_and_engines(body: Any) -> None:
+def test_router_and_engine_responses_are_parsed_without_exception(body: Any) -> None:
     body = real(body)
     with_declared(lambda: pages.parsed_load(dumped(body)), *PARSE_ERRORS)
     with_declared(lambda: clients.workers(body), *PARSE_ERRORS)

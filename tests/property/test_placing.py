@@ -24,7 +24,7 @@ from tests.support.simulator import World
 @settings(max_examples=8)
 @given(st.integers(1, 2), st.integers(0, 10_000), st.booleans())
 @example(1, 2137, False)  # decode became ready alone and was deleted, then prefill became ready alone
-def test_two_services_are_placed_as_a_whole_in_turn(size: int, seed: int, router: bool) -> None:
+def test_two_services_are_placed_completely_one_after_the_other(size: int, seed: int, router: bool) -> None:
     """Two services each need more than half of the nodes. The second reports what it waits for, and is placed completely
     after the first is gone.
     """
@@ -44,7 +44,7 @@ def test_two_services_are_placed_as_a_whole_in_turn(size: int, seed: int, router
     assert second in race.ready_services()
 
 
-def test_the_sentence_of_who_waits() -> None:
+def test_waiting_service_reports_holders_of_the_nodes() -> None:
     shape = Shape(size=2, engines=1, decoders=1, router=False)
     race = Race({"a": shape, "b": shape}, 6, 1)
     said: set[str] = set()
@@ -57,7 +57,7 @@ def test_the_sentence_of_who_waits() -> None:
 
 
 @pytest.mark.parametrize("freeze", ["", keys.FREEZE])
-def test_who_waits_makes_nothing_and_a_freeze_keeps_what_is_stored(freeze: str) -> None:
+def test_waiting_service_creates_no_pods_and_freeze_keeps_its_record(freeze: str) -> None:
     shape = Shape(size=2, engines=1, decoders=1, router=False)
     world = World(shape.service(), change_deps(shape.deps(), nodes=Race({"a": shape}, 4, 1).nodes, gang_timeout=TIMEOUT), 1)
     world.healthy = lambda _: False
@@ -77,14 +77,14 @@ def test_who_waits_makes_nothing_and_a_freeze_keeps_what_is_stored(freeze: str) 
     assert world.condition("Ready")["reason"] == "WaitingForRoom"
 
 
-def test_what_is_off_changes_nothing() -> None:
+def test_disabled_gangs_change_nothing() -> None:
     shape = Shape(size=2, engines=1, decoders=1)
     world = World(shape.service(), replace(shape.deps(), nodes=Race({"a": shape}, 3, 1).nodes), 1)
     world.run(20)
     assert "placement" not in world.service.status and world.sync().claim is None
 
 
-def test_room_that_a_rollout_makes_is_promised_to_it() -> None:
+def test_nodes_released_by_a_rollout_are_reserved_for_it() -> None:
     """During a rollout, the nodes of an old group that is being removed are reserved for the new group of the same service.
     Other services that wait for as many nodes do not get them.
     """
@@ -100,7 +100,7 @@ def test_room_that_a_rollout_makes_is_promised_to_it() -> None:
     assert claim is not None and claim.trying and claim.serves and sum(need.pods for need in claim.needs) == 2
 
 
-def test_a_newcomer_of_a_better_priority_class_tries_at_once() -> None:
+def test_new_service_with_higher_priority_creates_its_pods_immediately() -> None:
     """A new service with a higher PriorityClass than the waiting services creates its pods at once, because preemption only
     considers pods that exist. With the same PriorityClass, the new service waits, too.
     """

@@ -50,7 +50,7 @@ WAITS = Claim("ns/w", (Need(("engine",), "engine", Demand(requests=(("nvidia.com
 
 
 @pytest.mark.parametrize("rival", [None, WAITS, WAITS._replace(trying=True, serves=True), WAITS._replace(trying=True)])
-def test_pods_on_no_node_are_taken_back_only_for_others(rival: Claim | None) -> None:
+def test_unplaced_pods_are_deleted_only_if_another_service_waits(rival: Claim | None) -> None:
     """Pods without nodes are deleted only if a competitor waits for the same nodes, or serves and releases nodes. Otherwise
     these pods would take some of the nodes that become free.
     """
@@ -65,7 +65,7 @@ def test_pods_on_no_node_are_taken_back_only_for_others(rival: Claim | None) -> 
 
 
 @pytest.mark.parametrize("placed", [0, 3])
-def test_who_is_frozen_keeps_nobody_from_nodes(placed: int) -> None:
+def test_frozen_service_does_not_block_admission_of_others(placed: int) -> None:
     """A frozen service cannot release its nodes, so waiting services are admitted without regard to it."""
     world = alone(4, placed)
     claim = world.sync().claim
@@ -78,7 +78,7 @@ def test_who_is_frozen_keeps_nobody_from_nodes(placed: int) -> None:
     assert world.sync().claim is not None
 
 
-def test_nodes_that_come_after_an_hour_have_their_time_from_the_first_on() -> None:
+def test_attempt_timeout_starts_with_the_first_node_after_an_hour() -> None:
     world = alone(4, 0)
     later(world, 3600)
     before = world.living_pods()
@@ -93,7 +93,7 @@ def test_nodes_that_come_after_an_hour_have_their_time_from_the_first_on() -> No
 @pytest.mark.parametrize(
     ("timeout", "looks"), [(5.0, [5.0, RECHECK]), (45.0, [RECHECK, 15.0, RECHECK]), (60.0, [RECHECK, RECHECK, RECHECK])]
 )
-def test_who_waits_looks_when_others_have_to_give_way_to_it(timeout: float, looks: list[float]) -> None:
+def test_waiting_service_requeues_when_its_competitors_must_yield(timeout: float, looks: list[float]) -> None:
     world = alone(4, 3)
     later(world, 120)
     assert not world.living_pods(), "the service has released its nodes"
@@ -106,7 +106,7 @@ def test_who_waits_looks_when_others_have_to_give_way_to_it(timeout: float, look
     assert found == looks
 
 
-def test_what_gives_back_waits_for_no_leader() -> None:
+def test_released_gang_deletes_leaders_and_workers_without_waiting() -> None:
     """When a gang releases its nodes, all StatefulSets and the leaders are deleted in one reconciliation. The workers are
     deleted in the next one, even if leaders are still terminating. A worker that is deleted while its StatefulSet exists
     would be created again.
@@ -126,7 +126,7 @@ def test_what_gives_back_waits_for_no_leader() -> None:
 
 
 @pytest.mark.parametrize("leads", [True, False])
-def test_what_could_not_be_deleted_of_a_gang_goes_in_the_next_pass(leads: bool) -> None:
+def test_failed_deletions_of_a_gang_are_repeated_in_the_next_reconciliation(leads: bool) -> None:
     """The StatefulSets of leaders or of workers could not be deleted in the first reconciliation. Pods that they would
     create again are deleted only after them.
     """
@@ -144,7 +144,7 @@ def test_what_could_not_be_deleted_of_a_gang_goes_in_the_next_pass(leads: bool) 
     assert world.pods == {} and world.service.status["placement"]["waiting"]
 
 
-def test_pods_that_the_collector_deletes_first_have_their_grace_shortened() -> None:
+def test_grace_period_of_garbage_collected_workers_is_shortened() -> None:
     """The garbage collector deletes a worker with the pod's own grace period, for which the worker would hold an unused
     node. The operator shortens this period.
     """
@@ -158,7 +158,7 @@ def test_pods_that_the_collector_deletes_first_have_their_grace_shortened() -> N
 
 
 @pytest.mark.parametrize("ranks", [0, 1])
-def test_a_further_group_is_given_back_alone_and_only_where_it_holds_a_node(ranks: int) -> None:
+def test_additional_group_is_released_alone_and_only_if_it_holds_a_node(ranks: int) -> None:
     """An autoscaler has requested a further group, whose ranks get no node or a single one. Only this group is released, and
     only if it holds a node. The existing groups stay on their nodes, whether they have served or not.
     """
@@ -176,7 +176,7 @@ def test_a_further_group_is_given_back_alone_and_only_where_it_holds_a_node(rank
 
 
 @pytest.mark.parametrize("beside", [(), (WAITS,)])
-def test_an_upgrade_takes_nothing_from_what_serves(beside: tuple[Claim, ...]) -> None:
+def test_upgrade_releases_no_nodes_of_a_serving_service(beside: tuple[Claim, ...]) -> None:
     """An upgrade to a version that enables gangs by default releases no node of a service that serves. Running services have
     no record of a placement, and one of them has just lost a rank.
     """
@@ -192,7 +192,7 @@ def test_an_upgrade_takes_nothing_from_what_serves(beside: tuple[Claim, ...]) ->
     assert before <= world.living_pods().keys()
 
 
-def test_who_waits_has_its_pods_again_when_gangs_are_switched_off() -> None:
+def test_waiting_service_gets_its_pods_when_gangs_are_disabled() -> None:
     world = alone(4, 3)
     later(world, 70)
     assert world.living_pods() == {} and world.service.status["placement"]
@@ -201,7 +201,7 @@ def test_who_waits_has_its_pods_again_when_gangs_are_switched_off() -> None:
     assert len(world.living_pods()) == 4 and not world.service.status.get("placement")
 
 
-def test_what_a_quota_said_is_told_while_it_waits() -> None:
+def test_quota_message_is_kept_while_the_service_waits() -> None:
     """The status of a service that waits because of a quota keeps the message of the quota, although the StatefulSets whose
     pods could not be created no longer exist.
     """

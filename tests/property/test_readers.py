@@ -1,6 +1,6 @@
 """Lists every module that decodes external data, with the test that gives arbitrary input to it.
 
-`test_no_module_that_decodes_is_forgotten` fails if a module decodes data and is not listed.
+`test_every_decoding_module_is_listed` fails if a module decodes data and is not listed.
 """
 
 import ast
@@ -36,30 +36,30 @@ DECODES = frozenset({"loads", "raw_decode", "decoded", "json", "load_all", "get_
 """Names of functions that convert text or bytes to data."""
 ARCHIVES = "tests/unit/compile_cache/test_archive.py"
 READERS = {
-    "agent/compile_server.py": "tests/unit/agent/test_compile_server.py::test_an_odd_request_is_answered_with_its_reason",
-    "compile_cache/archive.py": f"{ARCHIVES}::test_an_odd_index_is_refused_although_the_hash_is_right",
+    "agent/compile_server.py": "tests/unit/agent/test_compile_server.py::test_malformed_request_is_refused_with_a_reason",
+    "compile_cache/archive.py": f"{ARCHIVES}::test_invalid_index_with_a_valid_hash_is_refused",
     "compile_cache/pod.py": "tests/unit/compile_cache/test_pod.py::test_an_unexpected_error_is_a_reason",
     "agent/manifest.py": f"{PARSERS}::test_manifest_reader_accepts_any_bytes",
-    "core/observed/nodes.py": "tests/property/test_decoders.py::test_the_facts_of_a_node",
-    "core/observed/telemetry.py": "tests/unit/controllers/test_telemetry.py::test_an_odd_answer_changes_nothing",
+    "core/observed/nodes.py": "tests/property/test_decoders.py::test_node_facts_do_not_depend_on_skipped_fields",
+    "core/observed/telemetry.py": "tests/unit/controllers/test_telemetry.py::test_malformed_summary_changes_nothing",
     "benchmark_pod/inside.py": f"{HERE}::test_undecodable_benchmark_run_counts_as_failed",
     "benchmark_pod/inside_genai.py": f"{HERE}::test_undecodable_benchmark_run_counts_as_failed",
     "benchmark_pod/steps.py": f"{HERE}::test_benchmark_results_accept_any_file_content",
     "core/benchmarkjob/traffic.py": f"{PARSERS}::test_user_objects_are_parsed_or_invalid_with_reason",
-    "core/observed/managed_fields.py": f"{PARSERS}::test_facts_of_what_the_api_server_sends",
+    "core/observed/managed_fields.py": f"{PARSERS}::test_facts_from_any_api_object_are_parsed_without_exception",
     "core/preflight/results.py": f"{HERE}::test_preflight_findings_from_any_message_are_short_and_printable",
-    "kube/client.py": "tests/unit/kube/test_client.py::test_an_object_as_deep_as_the_api_server_takes_is_an_answer",
+    "kube/client.py": "tests/unit/kube/test_client.py::test_deepest_accepted_object_can_be_read",
     "modelinfo/extract.py": f"{PARSERS}::test_invalid_model_file_gives_no_facts_and_no_exception",
     "preflight/group.py": f"{HERE}::test_rank_report_of_any_bytes_is_value_or_expected_error",
-    "registry/pages.py": f"{PARSERS}::test_answers_of_routers_and_engines",
-    "registry/clients.py": f"{PARSERS}::test_answers_of_routers_and_engines",
+    "registry/pages.py": f"{PARSERS}::test_router_and_engine_responses_are_parsed_without_exception",
+    "registry/clients.py": f"{PARSERS}::test_router_and_engine_responses_are_parsed_without_exception",
     "storage/hub.py": f"{PARSERS}::test_hub_description_parser_raises_only_declared_errors",
     "storage/oci_artifact.py": f"{PARSERS}::test_registry_credentials_parser_raises_only_declared_errors",
     "storage/oci_registry.py": f"{PARSERS}::test_oci_manifest_parser_raises_only_declared_errors",
     "util/json_limits.py": "tests/unit/util/test_json_limits.py::test_json_of_any_depth_is_decoded",
     "util/json_pages.py": f"{HERE}::test_list_page_parser_raises_only_declared_errors",
     "util/kubeyaml.py": f"{PARSERS}::test_yaml_parser_raises_only_yaml_errors",
-    "watch/informer.py": f"{INFORMER}::test_what_nobody_can_read_again_and_again_costs_its_own_event_alone",
+    "watch/informer.py": f"{INFORMER}::test_undecodable_event_is_dropped_alone",
 }
 """Path of a module below ome_operator/ → ID of the test that gives arbitrary input to the module."""
 OWN = {
@@ -97,13 +97,13 @@ def decoding() -> set[str]:
     return found
 
 
-def test_no_module_that_decodes_is_forgotten() -> None:
+def test_every_decoding_module_is_listed() -> None:
     found = {module for module in decoding() if module not in OWN and module.split("/")[0] not in OWN}
     assert found == READERS.keys(), "write a test with arbitrary input for each, and add it to READERS"
 
 
 @pytest.mark.parametrize("test", sorted({*READERS.values()}))
-def test_every_listed_reader_has_its_test(test: str) -> None:
+def test_every_listed_reader_has_a_test(test: str) -> None:
     path, _, name = test.partition("::")
     assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8")
 
@@ -206,7 +206,7 @@ def test_rank_report_of_any_bytes_is_value_or_expected_error(raw: bytes) -> None
 @example(dumped({**HELLO, "ports": [70_000]}))
 @example(dumped({**HELLO, "link": "fast"}))
 @example(dumped({**HELLO, "rank": math.inf}))
-def test_whoever_comes_to_rank_0(raw: bytes) -> None:
+def test_client_that_is_no_rank_does_not_stop_rank_0(raw: bytes) -> None:
     """A client that is no rank of the group connects to rank 0 and sends anything. Rank 0 continues with the other ranks."""
     meeting = Meeting({"rank": 0, "size": 3}, CommandLine([]), cast(Ports, None), {}, time.monotonic() + 60)
     here, there = socket.socketpair()

@@ -149,7 +149,7 @@ def test_ready_is_true_if_and_only_if_the_service_answers(shape: Shape, up: bool
 
 @STORY
 @given(st.integers(1, 3), st.integers(0, 2), st.booleans(), st.integers(1, 3), seeds)
-def test_a_role_that_cannot_grow_takes_nothing_from_what_serves(
+def test_unavailable_additional_groups_do_not_affect_readiness(
     engines: int, decoders: int, router: bool, size: int, seed: int
 ) -> None:
     """A user requests more groups than the nodes can hold. The service stays Ready in every reconciliation, and the

@@ -26,7 +26,7 @@ REF = Ref("InferenceService", "team", "svc")
     st.lists(st.sampled_from(["pass", "pass", "pass", "edit", "lose", "model", "runtime"]), max_size=14),
     seeds,
 )
-def test_a_recording_decides_the_same(shape: Shape, other: Shape, story: list[str], seed: int) -> None:
+def test_replayed_recording_gives_the_same_decisions(shape: Shape, other: Shape, story: list[str], seed: int) -> None:
     world, kept, around = World(shape.service(), shape.deps(), seed), Recorder(2**30), SharedNodes()
     for happens in ["pass", *story, "pass"]:
         if happens == "edit":

@@ -83,7 +83,7 @@ def recorded(fleet: Fleet) -> bool:
 )
 @example([4, 1, 4], AGAIN, 1281)
 @example([2], SUCCEEDED, 0)
-def test_whatever_happens_groups_come_back_and_what_serves_is_left_alone(
+def test_incomplete_groups_recover_and_serving_groups_are_not_recycled(
     sizes: list[int], story: list[Any], seed: int
 ) -> None:
     """Ranks fail in any order, the operator is killed after any number of deletions, and its status is sometimes not stored.
@@ -115,7 +115,7 @@ def test_whatever_happens_groups_come_back_and_what_serves_is_left_alone(
     operators,
     seeds,
 )
-def test_one_failure_is_one_recycle_of_one_group(
+def test_one_failure_causes_one_recycle_of_one_group(
     sizes: list[int], rank: int, how: str, stubborn: bool, survives: int, seed: int
 ) -> None:
     fleet = Fleet(sizes, PATIENT, seed)
@@ -143,7 +143,7 @@ def test_one_failure_is_one_recycle_of_one_group(
 )
 @example([1, 2], AHEAD, 0)
 @example([1], TWICE, 277417)
-def test_a_clock_that_jumps_makes_nothing_wait(sizes: list[int], story: list[Any], seed: int) -> None:
+def test_clock_jumps_delay_nothing(sizes: list[int], story: list[Any], seed: int) -> None:
     """The clock jumps hours ahead or back between any two passes. The deadline of a start is never reached, and no rank
     waits forever.
     """
@@ -162,7 +162,7 @@ def test_a_clock_that_jumps_makes_nothing_wait(sizes: list[int], story: list[Any
 
 @many
 @given(st.integers(2, 4), st.integers(0, 3), seeds)
-def test_a_group_that_meets_again_in_time_is_not_recycled(size: int, rank: int, seed: int) -> None:
+def test_group_that_restarts_in_time_is_not_recycled(size: int, rank: int, seed: int) -> None:
     """After a rank has exited, the other ranks exit too, and the kubelet restarts all of them in time. The group is not
     recycled.
     """
@@ -178,7 +178,7 @@ def test_a_group_that_meets_again_in_time_is_not_recycled(size: int, rank: int, 
 
 @many
 @given(st.integers(2, 3), st.integers(1, 4), st.integers(15, 40), seeds)
-def test_when_half_of_the_leaders_are_silent_none_is_recycled(groups: int, size: int, steps: int, seed: int) -> None:
+def test_no_leader_is_recycled_if_half_of_them_are_silent(groups: int, size: int, steps: int, seed: int) -> None:
     fleet = Fleet([size] * groups, PATIENT, seed)
     come_up(fleet)
     for number in range(groups):
@@ -192,7 +192,7 @@ def test_when_half_of_the_leaders_are_silent_none_is_recycled(groups: int, size:
 
 @many
 @given(st.integers(1, 3), st.integers(0, 3), st.sampled_from(["exit", "delete", "hang"]), seeds)
-def test_none_means_that_nothing_is_ever_deleted(size: int, rank: int, how: str, seed: int) -> None:
+def test_no_pod_is_deleted_if_recycling_is_disabled(size: int, rank: int, how: str, seed: int) -> None:
     fleet = Fleet([size], PATIENT._replace(recycles=False), seed)
     come_up(fleet)
     fleet.fail(0, rank, how, True)
@@ -215,7 +215,7 @@ def group_of(world: World, name: str) -> tuple[str, ...]:
     st.integers(0, 10_000),
     lags,
 )
-def test_lost_pods_take_their_group_and_no_other(shape: Shape, losses: list[tuple[int, int]], seed: int, lag: int) -> None:
+def test_lost_pod_recycles_only_its_own_group(shape: Shape, losses: list[tuple[int, int]], seed: int, lag: int) -> None:
     """A group whose pod is lost is recycled, and no other group. The stories use complete reconciliations, whose facts are
     some steps old.
     """

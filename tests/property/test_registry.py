@@ -64,7 +64,7 @@ def carried_out(before: list[Worker], step: WorkerChanges) -> list[Worker]:
 
 
 @given(pods, workers, memories, healthy)
-def test_it_converges_and_then_rests(
+def test_router_synchronization_converges_and_then_writes_nothing(
     some: list[Pod], listed: list[Worker], memory: WorkerMemory, early: dict[str, float]
 ) -> None:
     for _ in range(2):
@@ -76,7 +76,7 @@ def test_it_converges_and_then_rests(
 
 
 @given(pods, workers, memories)
-def test_an_old_list_removes_nothing(some: list[Pod], listed: list[Worker], memory: WorkerMemory) -> None:
+def test_outdated_pod_list_removes_no_worker(some: list[Pod], listed: list[Worker], memory: WorkerMemory) -> None:
     step = reconcile(some, listed, memory, TERMS, NOW, fresh=False)
     assert not step.remove
     assert not listed or {one.url for one in step.add} <= memory.refill
@@ -84,7 +84,7 @@ def test_an_old_list_removes_nothing(some: list[Pod], listed: list[Worker], memo
 
 
 @given(pods, workers, memories, healthy)
-def test_only_whole_groups_are_added(
+def test_only_complete_groups_are_added_to_the_router(
     some: list[Pod], listed: list[Worker], memory: WorkerMemory, early: dict[str, float]
 ) -> None:
     """A leader is added to a router only if it is ready, or if its engine is healthy, all ranks run and only the kubelet's
@@ -106,7 +106,7 @@ def test_only_whole_groups_are_added(
 
 
 @given(pods, workers, memories)
-def test_a_worker_of_a_leader_that_can_serve_is_never_removed_twice(
+def test_worker_of_a_serving_leader_is_removed_at_most_once(
     some: list[Pod], listed: list[Worker], memory: WorkerMemory
 ) -> None:
     """The worker of a leader that can serve is removed from a router at most once, to be added again with corrected

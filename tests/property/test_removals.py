@@ -73,7 +73,7 @@ def stored(cluster: ClusterCache, number: int, use: Use) -> None:
 
 
 @given(uses, uses, st.sets(st.sampled_from(DIGESTS)), st.sets(st.sampled_from(DIGESTS)))
-def test_only_what_nothing_refers_to_may_go(
+def test_only_unreferenced_weights_may_be_removed(
     revisions: list[Use], pods: list[Use], offered: set[str], before: set[str]
 ) -> None:
     cluster = ClusterCache(Deps())
@@ -99,7 +99,7 @@ def test_only_what_nothing_refers_to_may_go(
     assert allowed == {(f"{HOME}/{one}", "now") for one in expected}
 
 
-def test_what_was_allowed_for_an_older_offer_is_taken_back() -> None:
+def test_permission_for_an_older_offer_is_withdrawn() -> None:
     cluster, api = ClusterCache(Deps()), server()
     place = f"{HOME}/{DIGESTS[0]}"
     spec = {"remove": [{"directory": place, "offer": "then"}]}

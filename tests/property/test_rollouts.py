@@ -24,7 +24,7 @@ STORIES = 100_000 if SOAK else 250
 SEED = int(os.environ.get("OME_SEED", "6"))
 
 
-def test_the_planner_keeps_its_bounds_and_ends() -> None:
+def test_rollout_planner_keeps_its_bounds_and_ends() -> None:
     """The planner of rollouts keeps its bounds and comes to an end; `tests.support.rollouts` checks the bounds in every
     step.
     """
@@ -45,7 +45,7 @@ def some(*ready: bool) -> GroupCounts:
 ONE = Bounds({}, {"engine": 1, "decoder": 1})
 
 
-def test_prefill_and_decode_step_together() -> None:
+def test_prefill_and_decode_are_replaced_in_proportion() -> None:
     """One of two prefill groups is replaced together with two of four decode groups. With fewer decode groups, the old
     prefill group would be partly idle.
     """
@@ -59,14 +59,14 @@ def test_prefill_and_decode_step_together() -> None:
     assert step(wanted, "new", {"old": old}, ONE)["new"] == {"engine": 1, "decoder": 2}
 
 
-def test_a_broken_group_goes_before_one_that_serves() -> None:
+def test_failed_group_is_removed_before_a_serving_one() -> None:
     """One of three groups of the old slice is broken, and one may be missing. The broken group is removed, whatever its
     number.
     """
     assert step({"engine": 3}, "new", {"old": {"engine": some(True, True, False)}}, ONE)["old"] == {"engine": 2}
 
 
-def test_groups_on_their_way_out_keep_their_room() -> None:
+def test_terminating_groups_count_as_existing_during_a_rollout() -> None:
     """While another slice exists, a group of the target that a user has deleted counts as existing until it is gone, because
     it still holds its accelerators.
     """
@@ -74,21 +74,21 @@ def test_groups_on_their_way_out_keep_their_room() -> None:
     assert step({"engine": 3}, "new", seen, Bounds({}, {"engine": 1}))["new"] == {"engine": 1}
 
 
-def test_a_blackout_takes_away_no_more_than_the_bound() -> None:
+def test_lost_readiness_removes_no_more_groups_than_the_bound() -> None:
     assert step({"engine": 4}, "new", {"old": {"engine": some(*[False] * 4)}}, ONE)["old"] == {"engine": 3}
 
 
-def test_the_one_that_does_not_serve_goes_first() -> None:
+def test_group_that_does_not_serve_is_removed_first() -> None:
     seen = {"a": {"engine": some(True, True, True)}, "b": {"engine": some(False)}}
     assert step({"engine": 4}, "c", seen, ONE) == {"a": {"engine": 3}, "b": {"engine": 0}, "c": {"engine": 0}}
 
 
-def test_a_pause_keeps_what_is_there_and_makes_up_what_is_missing() -> None:
+def test_pause_keeps_existing_groups_and_replaces_missing_ones() -> None:
     seen = {"old": {"engine": some(True, True)}, "new": {"engine": some(True)}}
     assert keep_groups({"engine": 4}, "new", seen) == {"old": {"engine": 2}, "new": {"engine": 2}}
 
 
-def test_routers_share_requests_as_capacity_is_shared() -> None:
+def test_routers_are_divided_in_proportion_to_capacity() -> None:
     wanted = {"engine": 4}
     four, three, one = some(True, True, True, True), some(True, True, True), some(True)
     assert routers(2, wanted, {"new": {"engine": four}}) == {"new": 2}
@@ -176,7 +176,7 @@ BIG = shapes(size=st.integers(1, 2), engines=st.integers(1, 3), decoders=st.inte
     st.lists(st.tuples(st.sampled_from([0, 0, 1, 99]), st.integers(0, 15), st.booleans()), max_size=6),
     st.sampled_from([0.0, 60.0]),
 )
-def test_nothing_goes_for_a_slice_that_has_no_place(
+def test_no_old_pod_is_removed_for_a_slice_without_nodes(
     shape: Shape, seed: int, events: list[tuple[int, int, bool]], gangs: float
 ) -> None:
     """No pod of an old slice is removed for a new slice that has no suitable nodes. Nodes are added and removed, and the
@@ -210,7 +210,7 @@ def test_nothing_goes_for_a_slice_that_has_no_place(
     assert len(world.living_pods()) == shape.pods
 
 
-def test_a_slice_that_comes_and_loses_all_its_leaders_comes_again() -> None:
+def test_new_slice_that_loses_all_leaders_starts_again() -> None:
     """A slice that is being created loses all its leaders. The remaining pods of its groups hold nodes, and are removed.
     Then the slice starts again.
     """
@@ -234,7 +234,7 @@ def test_a_slice_that_comes_and_loses_all_its_leaders_comes_again() -> None:
 
 @settings(max_examples=300 if SOAK else 12)
 @given(BIG, seeds, st.lists(st.integers(0, 12), max_size=2))
-def test_a_service_keeps_serving_while_it_is_rolled_out(shape: Shape, seed: int, kills: list[int]) -> None:
+def test_service_keeps_its_capacity_during_a_rollout(shape: Shape, seed: int, kills: list[int]) -> None:
     """During a rollout, the service always has the capacity that its strategy guarantees, also if the operator restarts. The
     simulated world checks order, draining and surge.
     """
@@ -257,7 +257,7 @@ def test_a_service_keeps_serving_while_it_is_rolled_out(shape: Shape, seed: int,
 @example(Shape(size=1, engines=1, decoders=2), 0, 10)
 @example(Shape(size=1, engines=2, decoders=3), 0, 12)
 @example(Shape(size=1, engines=1, decoders=2, strategy="faster", gateway=True), 2, 2)
-def test_a_pause_in_the_middle_moves_nothing_and_keeps_serving(shape: Shape, seed: int, passes: int) -> None:
+def test_paused_rollout_replaces_no_pod_and_keeps_serving(shape: Shape, seed: int, passes: int) -> None:
     """A rollout is paused in the middle. No pod is replaced during the pause, the service keeps its capacity, and missing
     groups are created. The role with the smaller share of ready groups limits the capacity of a slice: 1 of 2 groups
     together with 1 of 3 have a third of the capacity.

@@ -31,7 +31,9 @@ def worker_sets(world: World) -> int:
     seeds,
     lags,
 )
-def test_scaling_touches_only_the_highest_groups(shape: Shape, changes: list[tuple[int, int]], seed: int, lag: int) -> None:
+def test_scaling_affects_only_the_highest_numbered_groups(
+    shape: Shape, changes: list[tuple[int, int]], seed: int, lag: int
+) -> None:
     """Scaling creates or removes only the groups with the highest numbers, also if the number changes back before the
     scaling has ended. The simulated world checks at each deletion that leaders are deleted before workers.
     """
@@ -56,7 +58,7 @@ def test_scaling_touches_only_the_highest_groups(shape: Shape, changes: list[tup
 
 @STORY
 @given(shapes(engines=st.integers(1, 2), scaled=True), st.lists(st.integers(0, 5), max_size=4), seeds)
-def test_the_scale_object_decides_within_its_bounds(shape: Shape, wishes: list[int], seed: int) -> None:
+def test_role_scale_determines_the_size_within_its_bounds(shape: Shape, wishes: list[int], seed: int) -> None:
     world = World(shape.service(), shape.deps(), seed)
     world.settle()
     scale = world.children["RoleScale", "svc-engine"]

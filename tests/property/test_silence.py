@@ -169,7 +169,7 @@ def test_only_an_engine_that_stopped_is_silent(block: int) -> None:
     assert found, "no story of this block has a silent engine"
 
 
-def test_an_engine_that_works_quickly_is_never_probed() -> None:
+def test_fast_engine_is_never_probed() -> None:
     silence = LifeSigns()
     for second in range(0, 600, 5):
         silence = heard(silence, (second + 0.9, second + 0.5), float(second) + (second % 2))

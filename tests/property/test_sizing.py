@@ -43,14 +43,14 @@ def best(ask: PlanRequest) -> Layout | None:
 
 
 @given(places, lengths, st.integers(2, FEW), st.integers(1, 4))
-def test_more_nodes_are_never_slower_in_all(place: ServingStack, load: Load, nodes: int, more: int) -> None:
+def test_more_nodes_never_reduce_total_throughput(place: ServingStack, load: Load, nodes: int, more: int) -> None:
     small, large = (best(PlanRequest(place, (load,), count)) for count in (nodes, nodes + more))
     if small is not None:
         assert large is not None and large.state.rate >= small.state.rate * ROUNDED
 
 
 @given(places, lengths, st.integers(2, FEW), st.floats(1.0, 3.0), st.floats(1.0, 3.0))
-def test_longer_requests_are_never_cheaper(place: ServingStack, load: Load, nodes: int, into: float, out: float) -> None:
+def test_longer_requests_never_cost_less(place: ServingStack, load: Load, nodes: int, into: float, out: float) -> None:
     long = Load(load.prompt * into, load.answer * out)
     short, longer = best(PlanRequest(place, (load,), nodes)), best(PlanRequest(place, (long,), nodes))
     if longer is not None:
@@ -58,7 +58,7 @@ def test_longer_requests_are_never_cheaper(place: ServingStack, load: Load, node
 
 
 @given(places, lengths, workers, workers, st.floats(1, 5000), st.floats(1.0, 4.0))
-def test_the_closed_loop_keeps_its_sums(
+def test_closed_loop_satisfies_littles_law(
     place: ServingStack, load: Load, prefill: Worker, decode: Worker, concurrency: float, more: float
 ) -> None:
     """For any plan of engines in a closed loop, the results satisfy Little's law, prefill keeps up with the rate, and more
@@ -74,7 +74,7 @@ def test_the_closed_loop_keeps_its_sums(
 
 
 @given(st.floats(0.1, 20), st.floats(1.0, 5.0))
-def test_a_cheaper_hour_is_never_dearer(usd: float, times: float) -> None:
+def test_lower_gpu_price_never_increases_the_cost(usd: float, times: float) -> None:
     load = Load(2000, 100)
     layout = best(PlanRequest(ServingStack(shape("Kimi-K2-Instruct"), gpu("h200"), "sglang"), (load,), 8))
     assert layout is not None
@@ -98,7 +98,7 @@ batches = st.floats(0.1, 4000)
 
 
 @given(places, workers, modes, batches, st.integers(1, 100_000))
-def test_no_step_is_faster_than_its_data_sheet(
+def test_decode_step_is_never_faster_than_the_data_sheet(
     place: ServingStack, worker: Worker, mode: str, batch: float, context: int
 ) -> None:
     """A decode step takes at least as long as its bytes, its operations and its messages take at the rates of the data
@@ -109,7 +109,7 @@ def test_no_step_is_faster_than_its_data_sheet(
 
 
 @given(places, workers, modes, st.integers(1, 100_000))
-def test_no_prefill_is_faster_than_its_data_sheet(place: ServingStack, worker: Worker, mode: str, prompt: int) -> None:
+def test_prefill_is_never_faster_than_the_data_sheet(place: ServingStack, worker: Worker, mode: str, prompt: int) -> None:
     seconds = steps.prefill(place, worker, prompt, prompt, shipped_constants(), mode)
     assert seconds >= steps.floor(steps.prefill_terms(place, worker, prompt, prompt))
     assert steps.single_prompt_ttft(place, worker, prompt, prompt, shipped_constants(), mode) >= seconds
@@ -122,7 +122,9 @@ longer prompt may take at most FURTHER times as long as a prompt of MEDIUM token
 
 
 @given(places, workers, modes, st.integers(MEDIUM, 200_000))
-def test_long_prompts_stay_near_the_data_sheet(place: ServingStack, worker: Worker, mode: str, prompt: int) -> None:
+def test_predicted_time_of_long_prompts_stays_near_the_data_sheet(
+    place: ServingStack, worker: Worker, mode: str, prompt: int
+) -> None:
     """The ratio of the predicted time of a prefill to its time according to the data sheet hardly grows with the length of
     the prompt, although the factors are fitted to prompts of at most 15,000 tokens.
     """
@@ -151,7 +153,7 @@ def test_a_better_gpu_is_never_slower(
 
 
 @given(places, lengths, st.integers(1, 4), better)
-def test_a_better_gpu_is_never_dearer_at_the_same_price(
+def test_better_gpu_never_costs_more_at_the_same_price(
     place: ServingStack, load: Load, nodes: int, times: dict[str, float]
 ) -> None:
     slow, fast = (best(PlanRequest(each, (load,), nodes)) for each in (place, improved(place, times)))
@@ -184,7 +186,7 @@ def test_longer_contexts_and_larger_batches_are_never_faster(
 
 
 @given(places, lengths, workers, st.floats(1, 2000), st.floats(1.0, 4.0))
-def test_engines_that_do_both_keep_their_sums(
+def test_combined_engines_satisfy_littles_law(
     place: ServingStack, load: Load, worker: Worker, concurrency: float, more: float
 ) -> None:
     """For engines that do both prefill and decode, Little's law holds, and neither more requests nor a prefix cache reduces

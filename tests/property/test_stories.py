@@ -145,7 +145,7 @@ stories = st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 7), st.inte
 
 @STORY
 @given(shapes(engines=st.integers(1, 3), scaled=False), stories, seeds, lags)
-def test_what_works_stays_and_everything_heals(shape: Shape, events: list, seed: int, lag: int) -> None:  # type: ignore[type-arg]
+def test_serving_slice_is_kept_and_the_service_recovers(shape: Shape, events: list, seed: int, lag: int) -> None:  # type: ignore[type-arg]
     world = World(shape.service(), shape.deps(), seed)
     world.lag = lag
     story = Story(world, shape)
@@ -180,7 +180,7 @@ REASONS = {
     seeds,
     lags,
 )
-def test_a_closed_gate_leaves_every_pod_and_the_url_alone(old: Shape, new: Shape, cause: str, seed: int, lag: int) -> None:
+def test_closed_gate_keeps_all_pods_and_the_url(old: Shape, new: Shape, cause: str, seed: int, lag: int) -> None:
     """While a fault forbids replacements, the same pods continue to serve at the URL, whatever shape the user requests."""
     world = World(old.service(), old.deps(), seed)
     world.settle()
@@ -217,7 +217,9 @@ def test_a_closed_gate_leaves_every_pod_and_the_url_alone(old: Shape, new: Shape
     seeds,
     lags,
 )
-def test_whenever_a_rollout_is_stopped_something_serves(shape: Shape, passes: int, cause: str, seed: int, lag: int) -> None:
+def test_service_keeps_serving_whenever_a_rollout_is_stopped(
+    shape: Shape, passes: int, cause: str, seed: int, lag: int
+) -> None:
     """A rollout is stopped by faults or pauses. If the new slice has not started, the old slice is completed again, and it
     is removed only after the rollout can proceed. If a pause stops a rollout midway, both slices serve, and missing groups
     are created.

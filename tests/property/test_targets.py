@@ -82,7 +82,7 @@ def happen(one: History, kind: str, value: Any) -> None:
 
 
 @given(st.lists(st.tuples(events, st.integers(0, 4)), max_size=30))
-def test_the_target_is_stored_and_comes_to_rest(history: list[tuple[tuple[str, Any], int]]) -> None:
+def test_target_is_a_stored_revision_and_becomes_stable(history: list[tuple[tuple[str, Any], int]]) -> None:
     one = History()
     one.edit("a")
     for (kind, value), steps in history:
@@ -98,7 +98,7 @@ def test_the_target_is_stored_and_comes_to_rest(history: list[tuple[tuple[str, A
 
 
 @given(st.lists(st.tuples(events, st.integers(0, 4)), max_size=20))
-def test_what_was_rejected_is_tried_again_only_after_the_user_did_something(history: list[Any]) -> None:
+def test_rejected_revision_is_retried_only_after_a_user_action(history: list[Any]) -> None:
     """A revision that was rejected, and so replaced as the target, becomes the target again only after an action of the
     user.
     """
@@ -119,7 +119,7 @@ def test_what_was_rejected_is_tried_again_only_after_the_user_did_something(hist
     seeds,
     lags,
 )
-def test_what_worked_last_serves_whatever_was_tried_since(
+def test_last_working_revision_serves_after_a_failed_edit(
     edits: list[tuple[str, bool]], broken: frozenset[str], shape: Shape, seed: int, lag: int
 ) -> None:
     """After a failed edit, the revision that worked last is what serves. The stories use complete reconciliations with

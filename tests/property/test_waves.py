@@ -126,7 +126,7 @@ class Story(Fleet):
     acts=st.lists(st.tuples(st.sampled_from(ACTS), st.integers(0, 1000)), max_size=60),
     waves=st.integers(0, 3),
 )
-def test_no_more_begin_than_the_wave_allows_and_all_are_reached(
+def test_number_of_rollouts_is_within_the_wave_and_all_services_are_updated(
     size: int, terms: WaveTerms, acts: list[tuple[str, int]], waves: int
 ) -> None:
     story = Story(size, terms)

@@ -61,12 +61,12 @@ def _said(text: str) -> Iterator[str]:
 @example("a: \ud800")
 @example('a: "\\ud800\\x00"')
 @example("&a [*a, &b {<<: *a}]")
-def test_both_parsers_say_the_same(text: str) -> None:
+def test_both_yaml_parsers_return_the_same_result(text: str) -> None:
     slow, quick = both(text)
     assert slow == quick
 
 
 @pytest.mark.parametrize(("tag", "value"), [*product(TAGS, ("a", "1", "''", "'1'", "[1]", "{a: 1}", "|\n  1", "", "&a b"))])
-def test_both_take_tags_the_same(tag: str, value: str) -> None:
+def test_both_yaml_parsers_treat_tags_alike(tag: str, value: str) -> None:
     slow, quick = both(f"a: {tag} {value}\n")
     assert slow == quick

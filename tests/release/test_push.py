@@ -36,7 +36,7 @@ def tags(front: Front) -> dict[str, list[str]]:
     return {name: found for name in REPOSITORIES if (found := front.tags(name))}
 
 
-def test_all_of_it_is_there_and_helm_takes_the_chart(front: Front, layout: Layout, tmp_path: Path) -> None:
+def test_push_uploads_all_artifacts_and_helm_can_pull_the_chart(front: Front, layout: Layout, tmp_path: Path) -> None:
     """A push uploads the images and the charts, and helm pulls the chart by `oci://` with the certificate in SSL_CERT_FILE
     alone. The same push a second time changes nothing.
     """
@@ -54,7 +54,7 @@ def test_all_of_it_is_there_and_helm_takes_the_chart(front: Front, layout: Layou
 
 
 @pytest.mark.parametrize("refused", ["charts/ome-crd", "ome-operator"])
-def test_a_registry_that_refuses_a_content_has_no_name(front: Front, layout: Layout, tmp_path: Path, refused: str) -> None:
+def test_refused_content_leaves_no_repository_tagged(front: Front, layout: Layout, tmp_path: Path, refused: str) -> None:
     """The registry refuses the content of one repository, for which the user has no rights. No repository gets a name, and
     the message names the refusing one.
     """
@@ -67,7 +67,7 @@ def test_a_registry_that_refuses_a_content_has_no_name(front: Front, layout: Lay
     assert tags(front) == {}
 
 
-def test_a_registry_that_refuses_a_name_keeps_none(front: Front, layout: Layout, tmp_path: Path) -> None:
+def test_refused_tag_removes_the_tags_pushed_before(front: Front, layout: Layout, tmp_path: Path) -> None:
     """The registry refuses a name after others were pushed. Those are removed again, so that no part of the release has a
     name, and the same command completes the release later.
     """
@@ -81,7 +81,7 @@ def test_a_registry_that_refuses_a_name_keeps_none(front: Front, layout: Layout,
     assert tags(front) == {name: ["0.1.0"] for name in REPOSITORIES}
 
 
-def test_a_name_that_cannot_be_taken_back_is_said(front: Front, layout: Layout, tmp_path: Path) -> None:
+def test_tag_that_cannot_be_removed_is_reported(front: Front, layout: Layout, tmp_path: Path) -> None:
     """The registry refuses a name, and also the deletion of the names that were pushed before. The message says which name
     remains.
     """

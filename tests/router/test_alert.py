@@ -109,7 +109,7 @@ async def firing(asked: Prometheus) -> set[str]:
     return await asyncio.to_thread(asked.alerts) - {"OmeNobodyLeads"}
 
 
-async def test_failing_engines_fire_it_and_what_clients_get_wrong_does_not(
+async def test_failing_engines_fire_the_router_alert_but_client_errors_do_not(
     engines: Engines, router: tuple[int, int], asked: Prometheus
 ) -> None:
     answered: set[int] = set()

@@ -108,12 +108,12 @@ async def failures(url: str, failing: list[Failing], seconds: float | None) -> t
 RUNTIMES = "kimi-k2-pd-rt", "kimi-k2-pd-seed-rt", "kimi-k2-tiny-pd-cpu-rt", "kimi-k2-pd-agentic-rt"
 
 
-def test_each_runtime_with_prefill_and_decode_has_the_same_flags() -> None:
+def test_all_disaggregated_runtimes_have_the_same_circuit_breaker_flags() -> None:
     assert {tuple(flags(runtime)) for runtime in RUNTIMES} == {("--cb-timeout-duration-secs=1", "--cb-success-threshold=1")}
 
 
 @pytest.mark.parametrize("ours", [True, False])
-async def test_a_second_of_failures_is_over_soon_with_our_flags(tmp_path: Path, ours: bool) -> None:
+async def test_requests_succeed_soon_after_a_second_of_failures(tmp_path: Path, ours: bool) -> None:
     """After a second of failures, requests succeed again soon with the flags of the runtimes. With the router's defaults,
     requests would keep failing (the rule `circuits-open`).
     """
@@ -124,7 +124,7 @@ async def test_a_second_of_failures_is_over_soon_with_our_flags(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("bad", [1, 3])
-async def test_an_engine_that_always_fails_is_left_out(tmp_path: Path, bad: int) -> None:
+async def test_permanently_failing_engine_gets_no_requests(tmp_path: Path, bad: int) -> None:
     """An engine that always fails gets no requests. The other engine of the same role answers, and the engines of the other
     role stay in use.
     """

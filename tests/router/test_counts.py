@@ -58,7 +58,7 @@ async def connections(stage: Stage) -> Mapping[str, float]:
 
 
 @pytest.mark.parametrize("module", ROUTERS)
-async def test_retries_of_the_router_and_health_checks_are_no_arrivals(tmp_path: Path, module: str) -> None:
+async def test_router_retries_and_health_checks_are_not_counted_as_arrivals(tmp_path: Path, module: str) -> None:
     """Retries of the router and health checks do not count as arrivals. The prefill engine answers each request twice with
     503, and the router tries again. Meanwhile somebody probes the router, and the router probes its workers.
     """
@@ -81,7 +81,7 @@ async def test_retries_of_the_router_and_health_checks_are_no_arrivals(tmp_path:
 
 
 @pytest.mark.parametrize("module", ROUTERS)
-async def test_no_series_of_a_router_tells_the_connections_of_its_clients(tmp_path: Path, module: str) -> None:
+async def test_no_router_metric_counts_idle_client_connections(tmp_path: Path, module: str) -> None:
     """No series of a router counts the connections of its clients. `smg_http_connections_active` is the number of requests
     that are being answered: connections without a request do not count. A new version that counts them fails this test, and
     routers could then be scaled by it.

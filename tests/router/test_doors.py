@@ -98,13 +98,13 @@ def opened(cell: str, flags: str) -> set[str]:
     return {{"the key of `--api-key`": FIRST, "the key of `--control-plane-api-keys`": SECOND}[cell]}
 
 
-def test_every_path_of_the_table_is_asked() -> None:
+def test_every_path_of_the_documented_table_is_requested() -> None:
     assert {path for cell in HEAD[1:] for path in re.findall(r"`(/[^`]*)`", cell)} == DOORS.keys()
     assert [row[0] for row in ROWS] == list(FLAGS)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row[0].strip("`").partition("`")[0] for row in ROWS])
-async def test_a_row_of_the_table(tmp_path: Path, row: list[str]) -> None:
+async def test_access_to_router_paths_equals_the_documented_row(tmp_path: Path, row: list[str]) -> None:
     flags, *cells = row
     wrong: list[str] = []
     async with router(tmp_path, *FLAGS[flags]) as url:

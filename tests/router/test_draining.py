@@ -64,7 +64,7 @@ class Operator:
         return 1 not in retain_groups(keys.DECODER, (0,), found, datetime.now(UTC), drain=drain).numbers
 
 
-async def test_no_request_fails_and_the_leader_is_kept_as_long_as_the_last_one_runs(stage: Stage) -> None:
+async def test_leader_is_kept_until_its_last_request_ends(stage: Stage) -> None:
     body = {"text": "held", "sampling_params": {}}
     requests = [asyncio.create_task(stage.session.post(f"{stage.url}/generate", json=body)) for _ in range(REQUESTS)]
 

@@ -64,7 +64,7 @@ def apart(found: Mapping[int, set[str]]) -> int:
     return sum(len(ips) > 1 for ips in found.values())
 
 
-async def test_the_old_router_scatters_conversations_with_its_default_and_its_prefix_policy(tmp_path: Path) -> None:
+async def test_old_router_scatters_conversations_with_default_and_prefix_policy(tmp_path: Path) -> None:
     """The old router sends the turns of a conversation to different prefill engines, with its default policy and with its
     prefix policy. This is the reason for the rule `cache-aware-random`. By chance, one of 27 conversations of 4 turns stays
     on one of 3 engines.
@@ -73,18 +73,18 @@ async def test_the_old_router_scatters_conversations_with_its_default_and_its_pr
     assert apart(await prefills(tmp_path, OLD, "--prefill-policy=cache_aware")) > CONVERSATIONS / 2
 
 
-async def test_the_old_router_keeps_a_conversation_by_its_header(tmp_path: Path) -> None:
+async def test_old_router_keeps_a_conversation_on_one_engine_by_its_header(tmp_path: Path) -> None:
     assert apart(await prefills(tmp_path, OLD, "--prefill-policy=manual", keyed=True)) == 0
     assert apart(await prefills(tmp_path, OLD, "--prefill-policy=manual")) > CONVERSATIONS / 2
 
 
 @SMG
-async def test_smg_keeps_a_conversation_by_its_prefix(tmp_path: Path) -> None:
+async def test_smg_keeps_a_conversation_on_one_engine_by_its_prefix(tmp_path: Path) -> None:
     assert apart(await prefills(tmp_path, NEW, "--prefill-policy=cache_aware")) == 0
 
 
 @SMG
-async def test_the_registry_fills_smg_and_a_worker_that_is_slow_to_start_is_no_trouble(tmp_path: Path) -> None:
+async def test_registry_adds_workers_to_smg_despite_a_slowly_starting_one(tmp_path: Path) -> None:
     stage = Stage(tmp_path, NEW)
     first, slow, decode = address(11), address(12), address(21)
     for ip in (first, decode):

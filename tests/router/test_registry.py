@@ -11,7 +11,7 @@ from tests.support.waiting import wait_until
 P, D, E = address(11), address(21), address(22)
 
 
-async def test_a_worker_that_died_while_nobody_watched_is_out_in_time(stage: Stage) -> None:
+async def test_worker_that_died_unobserved_is_removed_in_time(stage: Stage) -> None:
     assert stage.api.asked == {"labelSelector": SELECTOR, "token": "Bearer secret"}
     await stage.api.stop()
     await asyncio.sleep(4)  # longer than the interval, so that the registry has noticed that the router does not answer
@@ -37,7 +37,7 @@ async def test_a_worker_that_died_while_nobody_watched_is_out_in_time(stage: Sta
     await wait_until(told, within=5)
 
 
-async def test_a_router_that_restarts_is_filled_again_also_without_an_api_server(stage: Stage) -> None:
+async def test_restarted_router_is_filled_again_even_without_an_api_server(stage: Stage) -> None:
     await stage.api.stop()
     await stage.router.stop()
     await stage.router.start()
@@ -47,7 +47,7 @@ async def test_a_router_that_restarts_is_filled_again_also_without_an_api_server
         assert answer.status == 200
 
 
-async def test_a_drained_leader_ends_what_it_began_and_then_says_so(stage: Stage) -> None:
+async def test_drained_leader_finishes_its_request_and_then_reports_empty(stage: Stage) -> None:
     del stage.api.pods["d-1"]
     await stage.lists(P, D, within=10)
     request = asyncio.create_task(stage.session.post(f"{stage.url}/generate", json={"text": "held"}))
@@ -81,7 +81,7 @@ async def test_a_drained_leader_ends_what_it_began_and_then_says_so(stage: Stage
     await wait_until(empty, within=15)
 
 
-async def test_the_summary_counts_what_clients_sent(stage: Stage) -> None:
+async def test_summary_counts_equal_the_requests_sent_by_clients(stage: Stage) -> None:
     """The numbers in the registry's summary are those of the requests that clients sent: the router's arrivals and the
     engines' answers. Each request passes through prefill and decode.
     """
@@ -120,7 +120,7 @@ async def test_registry_ends_with_exit_code_0_after_router_stops(stage: Stage) -
     assert await asyncio.wait_for(stage.registry.child.wait(), 5) == 0
 
 
-async def test_a_leader_that_starts_is_listed_when_its_engine_is_healthy(stage: Stage) -> None:
+async def test_starting_leader_is_listed_when_its_engine_is_healthy(stage: Stage) -> None:
     """A leader that is starting is listed as soon as its engine is healthy. Kubernetes reports the leader as ready only
     after its probes, which run once a second.
     """

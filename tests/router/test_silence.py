@@ -15,7 +15,7 @@ P, D, E = address(11), address(21), address(22)
 OUT_WITHIN, BACK_WITHIN = 20.0, 15.0
 
 
-async def test_a_leader_that_stops_leaves_the_router_and_comes_back(stage: Stage) -> None:
+async def test_stopped_leader_is_removed_from_the_router_and_returns(stage: Stage) -> None:
     await asyncio.sleep(7)  # An engine counts as stopped only if it was seen working, which takes two readings.
     stage.engines[E].stop_scheduler()
     out = await stage.lists(P, D, within=OUT_WITHIN)
@@ -63,7 +63,7 @@ async def requests(stage: Stage) -> AsyncIterator[None]:
         await task
 
 
-async def test_a_leader_that_computes_and_returns_nothing_leaves_the_router_and_comes_back(stage: Stage) -> None:
+async def test_leader_that_returns_no_answers_is_removed_and_returns(stage: Stage) -> None:
     async with requests(stage):
         await asyncio.sleep(10)
         texts = [text for engine in stage.engines.values() for text in engine.texts]

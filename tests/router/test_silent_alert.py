@@ -32,7 +32,7 @@ class Registry:
         return web.json_response({**body, "router": {}, "leaders": [], "omitted": 0})
 
 
-async def test_a_router_that_stops_answering_fires_it(tmp_path: Path) -> None:
+async def test_unresponsive_router_registry_fires_the_alert(tmp_path: Path) -> None:
     registry, app = Registry(), web.Application()
     app.router.add_get("/summary", registry.summary)
     async with TestServer(app) as server:

@@ -63,7 +63,7 @@ class Operator:
         await self._served.cleanup()
 
 
-async def test_a_worker_that_somebody_adds_fires_it(tmp_path: Path) -> None:
+async def test_foreign_worker_fires_the_alert(tmp_path: Path) -> None:
     """A worker that another user adds to the router makes the alert fire. The router has no key of the operator. With a key,
     other users cannot add workers (tests/router/test_strangers.py).
     """

@@ -183,7 +183,7 @@ async def place(folder: Path, note: str = "") -> AsyncIterator[Place]:
 
 
 @pytest.mark.parametrize("delete_others", [False, True], ids=["POST", "POST and DELETE of the others"])
-async def test_who_may_send_prompts_may_not_redirect_those_of_others(tmp_path: Path, delete_others: bool) -> None:
+async def test_client_that_may_send_prompts_cannot_redirect_those_of_others(tmp_path: Path, delete_others: bool) -> None:
     """A client that may send prompts cannot redirect the prompts of others. In the security review, an attacker redirected
     206 of 362 prompts, and 255 of 332 with DELETE requests.
     """
@@ -203,7 +203,7 @@ def _shown(process: Process) -> str:
     return Path(f"/proc/{process.child.pid}/cmdline").read_text()
 
 
-async def test_the_key_is_in_no_list_of_processes(tmp_path: Path) -> None:
+async def test_key_is_not_in_the_process_list(tmp_path: Path) -> None:
     async with place(tmp_path) as here:
         for process in (here.router, here.registry):
             shown = _shown(process)
@@ -211,7 +211,7 @@ async def test_the_key_is_in_no_list_of_processes(tmp_path: Path) -> None:
             assert KEY not in process.log()
 
 
-async def test_the_registrys_page_needs_the_same_key_and_its_probes_need_none(tmp_path: Path) -> None:
+async def test_registry_page_needs_the_key_and_its_probes_need_none(tmp_path: Path) -> None:
     async with place(tmp_path) as here:
         status, said = await here.asked("/workers")
         assert status == 401 and WORKER not in said
@@ -223,7 +223,7 @@ async def test_the_registrys_page_needs_the_same_key_and_its_probes_need_none(tm
             assert status == 200 and WORKER not in said and "engine" not in said
 
 
-async def test_without_a_key_strangers_are_taken_out_and_counted(tmp_path: Path) -> None:
+async def test_foreign_workers_are_removed_and_counted_without_a_key(tmp_path: Path) -> None:
     """If a router has no key of the operator, a worker that an attacker adds receives prompts for a short time, as the
     review reported. It is then removed and counted.
     """

@@ -17,7 +17,7 @@ from tests.support.waiting import wait_until
 CALLER = f"{0xABC:032x}"
 
 
-async def test_a_request_is_a_trace_through_router_prefill_and_decode(tmp_path: Path) -> None:
+async def test_request_becomes_one_trace_through_router_prefill_and_decode(tmp_path: Path) -> None:
     collector, engines = Collector(), [Engine(address(31), "prefill"), Engine(address(32), "decode")]
     box = {
         "image": "sglang-router:0.3.2",

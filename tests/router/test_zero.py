@@ -18,7 +18,7 @@ async def heard(stage: Stage) -> int:
     return int(((await stage.summary()).get("unserved") or {}).get("requests", 0))
 
 
-async def test_a_client_with_an_open_connection_is_heard_although_it_stays_at_the_router(stage: Stage) -> None:
+async def test_requests_over_an_open_connection_to_the_router_are_counted(stage: Stage) -> None:
     """Requests that a client with an open connection keeps sending to the router are counted, although the Service then
     leads to the registry.
     """
@@ -47,7 +47,7 @@ async def test_a_client_with_an_open_connection_is_heard_although_it_stays_at_th
         assert await heard(stage) == 1, "health checks are no requests"
 
 
-async def test_the_registry_answers_while_the_router_has_no_engine(stage: Stage) -> None:
+async def test_registry_responds_while_the_router_has_no_engine(stage: Stage) -> None:
     url = f"http://127.0.0.1:{stage.answers}"
     async with stage.session.post(f"{url}/v1/chat/completions", json=PROMPT) as response:
         assert (response.status, response.headers["Retry-After"]) == (503, "30")

@@ -51,7 +51,7 @@ def names(statement: ast.Assign | ast.AnnAssign) -> list[ast.Name]:
     return [each for each in targets if isinstance(each, ast.Name)]
 
 
-def test_an_attribute_that_appears_later_is_found() -> None:
+def test_attribute_created_outside_the_constructor_is_found() -> None:
     assert list(late(EXAMPLE)) == ["Late.late", "Late.later"]
 
 

@@ -29,14 +29,14 @@ RUNTIMES = [path for path in ALL if path.startswith("runtimes/")]
 
 
 @pytest.mark.parametrize("path", ALL)
-def test_every_file_is_named_objects_of_ours(path: str) -> None:
+def test_every_file_contains_only_named_objects_of_this_project(path: str) -> None:
     for one in documents(path):
         assert one["metadata"]["name"]
         assert one["apiVersion"] == keys.API_VERSION or one["kind"] in PLAIN
 
 
 @pytest.mark.parametrize("path", ALL)
-def test_the_operator_reads_every_file(path: str) -> None:
+def test_operator_parses_every_shipped_file(path: str) -> None:
     kinds = (api.InferenceService, api.Model, api.Runtime, api.AcceleratorClass, api.BenchmarkJob)
     for one in documents(path):
         if one["kind"] not in PLAIN:
@@ -48,7 +48,7 @@ PARTS = ("engineConfig", "decoderConfig", "routerConfig")
 
 
 @pytest.mark.parametrize(("path", "part"), [(path, part) for path in RUNTIMES for part in PARTS if part in runtime(path)])
-def test_the_image_understands_every_flag(path: str, part: str) -> None:
+def test_every_shipped_flag_exists_in_the_pinned_engine_version(path: str, part: str) -> None:
     component = runtime(path)[part]
     image = component["runner"]["image"]
     assert image in COMMAND_LINES, f"{path}: extract the flags of {image} into ome_operator/engines/data"
@@ -56,7 +56,7 @@ def test_the_image_understands_every_flag(path: str, part: str) -> None:
         assert problems(command_line(COMMAND_LINES[image]), servers_words(rank(component, ranks))) == []
 
 
-def test_the_check_finds_what_it_should_find() -> None:
+def test_flag_check_finds_invalid_flags() -> None:
     line = command_line("sglang-0.5.23")
     assert problems(line, ["--enable-deepep-moe"]) == ["--enable-deepep-moe is unknown"]
     assert len(problems(line, ["--enable-dp-attention", "--enable-eplb=1", "--tp-size", "--deepep-mode=fast"])) == 4
@@ -77,7 +77,7 @@ def test_the_three_files_of_the_demo_fit_each_other() -> None:
 
 
 @pytest.mark.parametrize(("model", "fits"), [("Instruct", True), ("Base", True), ("Thinking", False)])
-def test_models_that_the_runtimes_are_for(model: str, fits: bool) -> None:
+def test_shipped_runtimes_support_their_intended_models(model: str, fits: bool) -> None:
     spec = documents(f"models/moonshotai/Kimi-K2-{model}.yaml")[0]["spec"]
     assert spec["storage"]["storageUri"] == f"hf://moonshotai/Kimi-K2-{model}"
     for path in (RUNTIME, SEED):
@@ -86,7 +86,7 @@ def test_models_that_the_runtimes_are_for(model: str, fits: bool) -> None:
         assert all(form[name] == spec[name] for name in names) is fits
 
 
-def test_the_small_load_balancer_is_told_both_roles() -> None:
+def test_mini_load_balancer_gets_the_addresses_of_both_roles() -> None:
     *_, service = documents("samples/isvc/moonshotai/kimi-k2-pd-lb.yaml")
     args = service["spec"]["router"]["runner"]["args"]
     assert problems(command_line("sglang-router-0.3.2"), args) == []

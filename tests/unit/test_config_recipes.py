@@ -73,7 +73,7 @@ def test_decode_runtime_matches_recipe() -> None:
 
 
 @pytest.mark.parametrize("path", [RUNTIME, AGENTS])
-def test_prefill_and_decode_agree_on_what_they_exchange(path: str) -> None:
+def test_prefill_and_decode_agree_on_transfer_settings(path: str) -> None:
     spec = runtime(path)
     prefill, decode = flags(spec["engineConfig"]), flags(spec["decoderConfig"])
     for word in ("kv-cache-dtype", "page-size", "context-length", "served-model-name", "disaggregation-transfer-backend"):
@@ -82,7 +82,7 @@ def test_prefill_and_decode_agree_on_what_they_exchange(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", [RUNTIME, AGENTS])
-def test_one_number_for_the_longest_request(path: str) -> None:
+def test_longest_request_is_configured_consistently(path: str) -> None:
     spec = runtime(path)
     router = flags(spec["routerConfig"])
     longest = int(router["--request-timeout-secs"])
@@ -117,7 +117,7 @@ LOCAL = {"--model-path", "--dist-init-addr", "--host", "--disaggregation-ib-devi
 
 
 @pytest.mark.parametrize("part", sorted(PUBLISHED))
-def test_the_seed_variant_is_the_published_recipe(part: str) -> None:
+def test_seed_variant_equals_the_published_recipe(part: str) -> None:
     component = runtime(SEED)[part]
     said = flags(component)
     assert {flag: word for flag, word in said.items() if flag not in LOCAL} == published(PUBLISHED[part])
@@ -181,7 +181,7 @@ def test_shipped_router_waits_longer_than_engine_startup(path: str) -> None:
     assert int(said["--worker-startup-timeout-secs"]) >= startup["periodSeconds"] * startup["failureThreshold"]
 
 
-def test_prefill_for_agents_keeps_prompts() -> None:
+def test_agent_prefill_runtime_uses_a_prefix_cache() -> None:
     spec = runtime(AGENTS)
     prefill, decode = flags(spec["engineConfig"]), flags(spec["decoderConfig"])
     assert "--disable-radix-cache" not in prefill and "--disable-radix-cache" in decode
@@ -218,7 +218,7 @@ GUIDE = {
 
 
 @pytest.mark.parametrize(("file", "part"), sorted(GUIDE))
-def test_a_recipe_has_every_argument_of_the_guide(file: str, part: str) -> None:
+def test_recipe_contains_every_argument_of_the_guide(file: str, part: str) -> None:
     said = flags(runtime(f"runtimes/{file}.yaml")["engineConfig"], part)
     assert published(GUIDE[file, part]).items() <= said.items()
 
@@ -242,7 +242,7 @@ def test_ray_starts_on_every_node_and_the_head_waits() -> None:
     assert servers_words(rank(engine, "worker")) == []
 
 
-def test_mpirun_and_ssh_as_in_the_guide() -> None:
+def test_mpirun_and_ssh_commands_equal_the_guide() -> None:
     engine = runtime("runtimes/trtllm/kimi-k2-tp16-mpi-rt.yaml")["engineConfig"]
     leader, worker = rank(engine, "leader")["args"][0], rank(engine, "worker")["args"][0]
     said = ("mpirun -np 16", "--hostfile /tmp/hosts", "-mca plm_rsh_args", "--allow-run-as-root", "slots=8", "-p 2233")
@@ -257,7 +257,7 @@ def test_mpirun_and_ssh_as_in_the_guide() -> None:
     assert [name for name, script in read.items() if f"{mount}/{name}" not in script] == []
 
 
-def test_the_options_file_of_the_guide() -> None:
+def test_options_file_equals_that_of_the_guide() -> None:
     config = next(one for one in documents("samples/isvc/moonshotai/kimi-k2-trtllm.yaml") if one["kind"] == "ConfigMap")
     assert yaml.safe_load(config["data"]["extra-llm-api-config.yml"]) == {
         "cuda_graph_config": {"enable_padding": True, "batch_sizes": [1, 2, 4, 8, 16, 32, 64, 128]},

@@ -75,7 +75,7 @@ def sources() -> dict[str, str]:
     return {str(path.relative_to(ROOT)).removeprefix("ome_operator/"): path.read_text(encoding="utf-8") for path in paths}
 
 
-def test_every_exception_is_drawn_where_it_belongs() -> None:
+def test_exception_diagram_equals_the_class_hierarchy() -> None:
     tree, below = drawing(errors.__doc__), drawing(kube.__doc__)
     code = exceptions(sources())
     assert not tree.keys() & below.keys()
@@ -86,16 +86,16 @@ def test_every_exception_is_drawn_where_it_belongs() -> None:
         assert (file == "kube/errors.py") if name in below else drawn.words.startswith(f"{file}: "), name
 
 
-def test_only_what_runs_without_this_package_has_another_base() -> None:
+def test_only_standalone_programs_have_exceptions_with_another_base() -> None:
     of_pods = {"Unfit", "NoCache", "ChangedError", "BusyError"}
     assert {name for name, drawn in drawing(errors.__doc__).items() if drawn.parent == "Exception"} == {"OmeError", *of_pods}
 
 
-def test_a_drawing_is_read_with_its_levels() -> None:
+def test_diagram_levels_are_parsed() -> None:
     text = "Words.\n\nA\n├── B  x.py: b\n│   └── C  x.py: c\n└── D  y.py: d\n"
     assert {name: drawn.parent for name, drawn in drawing(text).items()} == {"B": "A", "C": "B", "D": "A"}
 
 
-def test_exceptions_are_found_over_several_files() -> None:
+def test_exceptions_are_found_across_files() -> None:
     files = {"a.py": "class B(A): ...\nclass C(lib.SomeError): ...\nclass D: ...", "b.py": "class A(OSError): ..."}
     assert exceptions(files) == {"A": ("b.py", ("OSError",)), "B": ("a.py", ("A",)), "C": ("a.py", ("SomeError",))}

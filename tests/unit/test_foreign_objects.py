@@ -60,7 +60,7 @@ def with_foreign(observed: Observed) -> Observed:
     ],
     ids=str,
 )
-def test_every_pass_decides_the_same_beside_foreign_objects(shape: Shape) -> None:
+def test_foreign_objects_do_not_change_any_reconciliation(shape: Shape) -> None:
     """While a service starts, rolls out an edit, and is complete, each pass has the same plan with and without them."""
     world, passes = World(shape.service(), shape.deps(), 1), 0
     for edit in (lambda: None, lambda: world.edit(deps=replace(shape, image="b").deps())):
@@ -121,14 +121,14 @@ COMMANDS = (
 
 
 @pytest.mark.parametrize("words", COMMANDS)
-def test_every_command_answers_the_same_beside_foreign_objects(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_foreign_objects_do_not_change_any_command_output(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     there = hear(console.fleet(kimi=False, hostile=False))
     alone = TIMES.sub("T", answered(there, words, monkeypatch))
     assert "Usage" not in alone and len(alone) > 20
     assert TIMES.sub("T", answered(beside(there), words, monkeypatch)) == alone
 
 
-def test_the_pages_show_the_same_beside_foreign_objects() -> None:
+def test_foreign_objects_do_not_change_the_pages() -> None:
     cluster = console.fleet(kimi=False, hostile=False)
     alone = cluster.seen().trees
     assert beside(cluster).seen().trees == alone

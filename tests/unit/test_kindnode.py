@@ -11,7 +11,7 @@ from tests.support.kindnode import docker, runc_fit
 from tests.support.kindnode.bundle import Image, write
 
 
-def test_no_more_than_the_machine_has() -> None:
+def test_container_gets_only_capabilities_of_the_machine() -> None:
     """A container gets no capability that the machine does not have. Docker requests every capability for kind's nodes, and
     runc fails if one of them is not available.
     """
@@ -34,7 +34,7 @@ def test_options_of_runc_in_both_spellings() -> None:
     assert runc_fit.option(["state", "id"], "--bundle", "-b") == ""
 
 
-def test_every_image_of_an_archive_is_in_both_lists(tmp_path: Path) -> None:
+def test_every_image_of_an_archive_is_in_both_indexes(tmp_path: Path) -> None:
     """Every image of an archive is in both of its lists, because kind reads only the first image of manifest.json. A layer
     that two images share is stored once.
     """
@@ -62,7 +62,7 @@ RULES = """\
 """
 
 
-def test_only_rules_of_docker_go() -> None:
+def test_only_packet_filter_rules_of_docker_are_removed() -> None:
     """When the session's Docker daemon is removed, its rules in chains of other programs are removed, and no other rules.
     Rules in Docker's own chains are removed with the chains. A bridge of another program does not belong to Docker.
     """

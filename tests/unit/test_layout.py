@@ -38,7 +38,7 @@ def packages() -> set[str]:
     return folders(ROOT / "ome_operator") | {"ome_local"} | {f"ome_local/{one}" for one in folders(ROOT / "ome_local")}
 
 
-def test_every_folder_of_unit_tests_is_a_package_or_a_folder_of_the_repository() -> None:
+def test_unit_test_folders_correspond_to_packages() -> None:
     assert folders(UNIT) - packages() == BESIDE
     assert all((ROOT / one).is_dir() for one in BESIDE)
 
@@ -54,13 +54,13 @@ def shared(files: Iterable[Path]) -> set[str]:
     return {name for name, times in names.items() if times > 1}
 
 
-def test_few_classes_share_a_name() -> None:
+def test_number_of_equal_class_names_is_limited() -> None:
     names = shared(file for package in ("ome_operator", "ome_local") for file in (ROOT / package).rglob("*.py"))
     shared_now = f"{len(names)} names are shared by several classes, and {SHARED} may be"
     assert len(names) <= SHARED, f"{shared_now}: name your class by what it is in its field: {', '.join(sorted(names))}"
 
 
-def test_a_name_is_counted_over_all_files(tmp_path: Path) -> None:
+def test_class_names_are_counted_over_all_files(tmp_path: Path) -> None:
     for file, text in {"a.py": "class A: ...\nclass B: ...", "b.py": "class B:\n    class C: ..."}.items():
         (tmp_path / file).write_text(text)
     assert shared(tmp_path.glob("*.py")) == {"B"}
@@ -90,13 +90,13 @@ def modules(*folders: str) -> dict[str, str]:
     return {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in paths}
 
 
-def test_functions_are_small_outside_of_commands() -> None:
+def test_functions_outside_commands_are_short() -> None:
     files = modules("ome_operator", "ome_local")
     checked = {name: text for name, text in files.items() if "cli" not in Path(name).with_suffix("").parts}
     assert [said for name, text in checked.items() for said in oversized(name, text)] == []
 
 
-def test_modules_are_small() -> None:
+def test_modules_are_short() -> None:
     files = modules("ome_operator", "ome_local", "tests", *BESIDE)
     counted = {name: len(text.splitlines()) for name, text in files.items()}
     assert {name: lines for name, lines in counted.items() if lines > MODULE} == {}

@@ -11,7 +11,7 @@ import pytest
 from tests.support import parts
 
 
-def test_every_target_is_shown() -> None:
+def test_every_make_target_is_shown_in_help() -> None:
     """Each target has a description after `##`, and the pattern of `help` matches its name, including digits."""
     phony = re.search(r"^\.PHONY: ((?:.*\\\n)*.*)$", (parts.ROOT / "Makefile").read_text(), re.MULTILINE)
     assert phony is not None
@@ -29,7 +29,7 @@ def test_every_target_is_shown() -> None:
         ({"python3": "old", "python3.14": "fast"}, "python3.14"),
     ],
 )
-def test_an_optimized_python_is_taken(here: dict[str, str], taken: str, tmp_path: Path) -> None:
+def test_optimized_python_is_preferred(here: dict[str, str], taken: str, tmp_path: Path) -> None:
     answers = {"fast": "exit 0", "slow": 'case "$2" in *optimizations*) exit 1;; esac', "old": "exit 1"}
     for name, what in here.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{answers[what]}\n")
@@ -37,7 +37,7 @@ def test_an_optimized_python_is_taken(here: dict[str, str], taken: str, tmp_path
     assert shown(tmp_path) == taken
 
 
-def test_where_none_is_optimized_the_first_that_is_new_enough_is_taken(tmp_path: Path) -> None:
+def test_first_sufficient_python_is_used_without_an_optimized_one(tmp_path: Path) -> None:
     (tmp_path / "python3.12").symlink_to(sys.executable)
     assert shown(tmp_path, "FAST=raise SystemExit(1)") == "python3.12"
 

@@ -38,7 +38,7 @@ def test_object_names_fit_dns_labels(service: str, revision: str, group: int) ->
 
 
 @given(services, services, revisions)
-def test_long_services_do_not_share_names(one: str, other: str, revision: str) -> None:
+def test_long_service_names_do_not_collide(one: str, other: str, revision: str) -> None:
     same = names.object_prefix(one, keys.ENGINE, revision) == names.object_prefix(other, keys.ENGINE, revision)
     assert same == (one == other)
 
@@ -51,7 +51,7 @@ def test_short_names_are_readable() -> None:
 
 
 @given(services, revisions, st.integers(0, 99999))
-def test_a_set_says_its_group_by_its_name(service: str, revision: str, group: int) -> None:
+def test_group_number_is_parsed_from_a_statefulset_name(service: str, revision: str, group: int) -> None:
     for component in (keys.ENGINE, keys.DECODER):
         stem = names.object_prefix(service, component, revision)
         assert names.group(names.leader(stem, group)) == (group, True)
@@ -60,11 +60,11 @@ def test_a_set_says_its_group_by_its_name(service: str, revision: str, group: in
 
 
 @pytest.mark.parametrize("name", ["", "3", "-3", "svc", "svc-w", "svc-3-w-1-x", "svc-3-0x", "svc-123456", "svc-3-W"])
-def test_other_names_say_no_group(name: str) -> None:
+def test_other_names_have_no_group_number(name: str) -> None:
     assert names.group(name) is None
 
 
-def test_a_long_name_keeps_its_beginning_and_never_ends_in_a_dash() -> None:
+def test_shortened_name_keeps_its_prefix_without_double_dashes() -> None:
     fitted = names.shorten_with_digest("a" * 37 + "-" * 5 + "b" * 10, 46)
     assert fitted.startswith("a" * 37 + "-") and "--" not in fitted and len(fitted) <= 46
 

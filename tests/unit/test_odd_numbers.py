@@ -69,18 +69,18 @@ READERS: dict[str, Callable[[str], Any]] = {
 
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("time", TIMES)
-def test_an_odd_time_counts_as_unknown(reader: str, time: str) -> None:
+def test_invalid_time_counts_as_unknown(reader: str, time: str) -> None:
     assert READERS[reader](time) == READERS[reader]("no time")
 
 
 @pytest.mark.parametrize("seconds", [1e300, -1e300, 2**63, "x", None, True, float("nan")])
-def test_an_odd_duration_of_a_wake_is_one(seconds: Any) -> None:
+def test_invalid_wake_duration_is_tolerated(seconds: Any) -> None:
     wake = {"by": "Request", "time": "2026-11-28T12:00:00Z", "servedAfterSeconds": seconds}
     assert zero.kept_until({"wake": wake}, wakes=True, now=NOW) is not None
 
 
 @pytest.mark.parametrize("text", NUMBERS)
-def test_an_odd_number_is_no_number(text: str) -> None:
+def test_invalid_number_is_rejected_by_every_parser(text: str) -> None:
     assert port_number(text) == 0
     assert from_etag(f"{'a' * 32}-{text}", 2**30) == SIZE_ONLY or not text
     assert release(text) is None or text == "٣"
@@ -91,7 +91,7 @@ def test_an_odd_number_is_no_number(text: str) -> None:
         parse_lifetime(f"{text}h")
 
 
-def test_long_durations_of_commands_are_possible() -> None:
+def test_long_durations_in_commands_are_accepted() -> None:
     assert parse_lifetime("999999999h").total_seconds() == parse_seconds("999999999h") == quantity.LONGEST
     assert (parse_seconds("90"), parse_seconds("1h30m"), parse_lifetime("24h").days) == (90, 5400, 1)
 
@@ -124,7 +124,7 @@ def uses(pattern: str, without: str = "$^") -> dict[str, list[str]]:
     return found
 
 
-def test_times_are_read_in_one_place() -> None:
+def test_only_listed_modules_parse_iso_times() -> None:
     """Only the listed modules call `datetime.fromisoformat`, which accepts times that raise OverflowError when they are
     converted. All other code uses `quantity.parse_instant`.
     """
@@ -132,7 +132,7 @@ def test_times_are_read_in_one_place() -> None:
     assert found.keys() == {"quantity.py", "cli/kubeconfig.py"}, found  # kubeconfig: a time that the API server has made
 
 
-def test_digits_are_tested_with_isascii() -> None:
+def test_isdigit_is_used_only_with_isascii() -> None:
     """No code of the operator checks a number with `str.isdigit` and its like, except at the allowed places. These methods
     accept ² and texts of more than 4,300 digits, for which `int` raises ValueError; `quantity.whole_number` accepts neither.
     """

@@ -28,7 +28,7 @@ def test_every_list_has_names_and_is_compared() -> None:
     assert all(listed_names(kind) for kind in KINDS)
 
 
-def test_a_renamed_field_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_renamed_field_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     from ome_operator.core.observed.objects import Pod
 
     before = current("recordings")
@@ -37,5 +37,5 @@ def test_a_renamed_field_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert before - set(KINDS["recordings"]()) == {"services{}.passes[].saw.pods[].rank"}
 
 
-def test_docstrings_are_no_names() -> None:
+def test_docstrings_are_not_listed_as_names() -> None:
     assert not any("Labels, annotations, ports" in text for text in walk.texts("ome_operator.keys"))

@@ -24,12 +24,12 @@ def test_canonical_quantity_matches_api_server(written: object, stored: str) -> 
 
 
 @pytest.mark.parametrize("text", ["", "x", "1 Gi", "1GiB", "1e", "--1", "true", "1e9999999", "1e-9999", "9" * 5000, "٣"])
-def test_what_is_no_quantity_stays_and_counts_as_nothing(text: str) -> None:
+def test_invalid_quantity_is_unchanged_and_counts_as_zero(text: str) -> None:
     assert quantity.canonical_text(text) == text
     assert quantity.parse(text) == 0
 
 
-def test_the_largest_exponent_is_cheap_and_capped() -> None:
+def test_largest_exponent_is_computed_quickly_and_capped() -> None:
     assert quantity.parse("1e999") == 2**63 - 1 and quantity.canonical_text("1e-999") == "1e-9"
     assert quantity.is_valid("1e+003") and not quantity.is_valid("1e1000")
 
@@ -40,7 +40,7 @@ def test_whole_number_is_parsed(text: object, number: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "²", "٣", "-1", "+1", "1.0", "1_0", " 1", "9" * 5000, True, None, [1]])
-def test_what_is_no_whole_number(text: object) -> None:
+def test_invalid_whole_number_is_none(text: object) -> None:
     assert quantity.whole_number(text) is None
 
 
@@ -51,14 +51,14 @@ quantities = st.builds(
 
 
 @given(quantities)
-def test_canonical_keeps_the_value_and_is_final(written: str) -> None:
+def test_canonical_quantity_keeps_its_value_and_is_idempotent(written: str) -> None:
     once = quantity.canonical_text(written)
     assert quantity.canonical_text(once) == once
     assert abs(quantity.parse(once) - quantity.parse(written)) < Fraction(1, 10**9)
 
 
 @given(quantities)
-def test_canonical_is_the_largest_suffix_without_a_fraction(written: str) -> None:
+def test_canonical_quantity_has_the_largest_suffix_without_a_fraction(written: str) -> None:
     once = quantity.canonical_text(written)
     assert "." not in once
     if not once.endswith("i") and "e" not in once:
@@ -86,7 +86,7 @@ def test_duration_text_is_parsed(written: str, seconds: float) -> None:
     assert quantity.seconds(written) == pytest.approx(seconds)
 
 
-def test_times_that_can_be_compared() -> None:
+def test_times_are_parsed_as_comparable_instants() -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     assert quantity.moment("2026-01-01T00:00:00Z", now) == quantity.moment(now.isoformat(), now) == now
     assert quantity.moment("2026-01-01T00:00:00", now) is None, "the time has no zone"
@@ -106,11 +106,11 @@ def test_invalid_time_is_none(text: object) -> None:
 
 
 @pytest.mark.parametrize("text", ["1970-01-01T00:00:00Z", "8999-12-31T23:59:59-12:00", "2026-01-01T00:00:00.123456789Z"])
-def test_every_time_can_be_converted_and_a_duration_can_be_added(text: str) -> None:
+def test_parsed_times_can_be_converted_and_extended(text: str) -> None:
     when = quantity.parse_instant(text)
     assert when is None or (when.astimezone(UTC) + timedelta(seconds=quantity.LONGEST)).timestamp() > 0
 
 
 @pytest.mark.parametrize("text", ["99999999999999h", "9" * 400 + "h", "9" * 5000 + "s"])
-def test_a_long_duration_counts_as_the_longest(text: str) -> None:
+def test_long_duration_is_capped(text: str) -> None:
     assert quantity.seconds(text) == quantity.LONGEST

@@ -199,24 +199,24 @@ def advice(part: str, bodies: Bodies) -> str:
 
 
 @pytest.mark.parametrize(("name", "top"), list(groups()))
-def test_every_field_is_read_or_told(name: str, top: str) -> None:
+def test_every_field_has_an_effect_or_is_reported(name: str, top: str) -> None:
     found = [item for item in fields(SEEN[name].spec) if item.path.split(".")[1] == top]
     assert [said for item in found if (said := silent(name, item))] == []
 
 
-def test_every_kind_is_looked_at() -> None:
+def test_every_kind_is_covered_by_the_field_check() -> None:
     assert {own(kind) for kind in KINDS} == SEEN.keys() | ALIKE.keys() | OURS
     specs = {own(kind): kind.spec for kind in KINDS}
     assert all(specs[name] is specs[other] and FIELDS[name] is FIELDS[other] for name, other in ALIKE.items())
 
 
-def test_the_list_names_fields_that_exist() -> None:
+def test_field_lists_name_existing_fields() -> None:
     for name in FIELDS.keys() - ALIKE.keys():
         known = [field.path for field in fields(SEEN[name].spec)]
         assert [row for row in listed_rows(FIELDS[name]) if not any(item.startswith(row) for item in known)] == []
 
 
-def test_a_restart_on_demand_makes_a_revision() -> None:
+def test_restart_annotation_makes_a_new_revision() -> None:
     service, deps = readings.parse_bodies(NAMED)
     again, _ = readings.parse_bodies(
         {**NAMED, "service": merged(NAMED["service"], {"spec": {"rollout": {"restartedAt": "now"}}})}
@@ -225,7 +225,7 @@ def test_a_restart_on_demand_makes_a_revision() -> None:
     assert names[0] != names[1]
 
 
-def test_what_autoscalers_and_the_operator_write_is_read() -> None:
+def test_fields_written_by_autoscalers_and_the_operator_are_read() -> None:
     meta = {"name": "a", "namespace": "team", "uid": "u", "resourceVersion": "1"}
     scales = [from_api.child("RoleScale", {"metadata": meta, "spec": {"replicas": count}}) for count in (1, 2)]
     assert scales[0] != scales[1]
@@ -234,7 +234,7 @@ def test_what_autoscalers_and_the_operator_write_is_read() -> None:
     assert len({repr(item) for item in records}) == 3
 
 
-def test_what_we_ship_says_nothing_without_effect() -> None:
+def test_shipped_objects_have_no_fields_without_effect() -> None:
     for path in sorted((parts.ROOT / "config").rglob("*.yaml")):
         for body in parts.read_documents(path):
             assert (path.name, readings.without_effect(body)) == (path.name, ())
@@ -256,7 +256,7 @@ RETRIED = {"ome.io/rollout-retry", "ome.io/runtime-sync", "ome.io/model-sync", "
 
 
 @pytest.mark.parametrize("note", NOTES["InferenceService"])
-def test_every_annotation_of_a_service_is_read_or_told(note: str) -> None:
+def test_every_service_annotation_has_an_effect_or_is_reported(note: str) -> None:
     value, asked = NOTES["InferenceService"][note], ASKS.get(note, {})
     found = False
     for stage in (NAMED, ALONE, CHOSEN):
@@ -269,7 +269,7 @@ def test_every_annotation_of_a_service_is_read_or_told(note: str) -> None:
 
 
 @pytest.mark.parametrize("note", sorted(READ_WHERE_EXPOSED))
-def test_annotations_about_ingresses_are_read_where_ingresses_are_made(note: str) -> None:
+def test_ingress_annotations_have_an_effect_if_ingresses_are_enabled(note: str) -> None:
     def seen(notes: Body) -> tuple[str, str]:
         service = merged(NAMED["service"], {"metadata": {"annotations": notes}})
         found, deps = readings.parse_bodies({**NAMED, "service": service})
@@ -282,7 +282,7 @@ def test_annotations_about_ingresses_are_read_where_ingresses_are_made(note: str
 
 @pytest.mark.parametrize("component", sorted(READ_ON_PODS))
 @pytest.mark.parametrize("note", NOTES["pods"])
-def test_every_annotation_of_pods_is_read_or_told(note: str, component: str) -> None:
+def test_every_pod_annotation_has_an_effect_or_is_reported(note: str, component: str) -> None:
     value, asked = NOTES["pods"][note], ASKS.get(note, {})
 
     def having(notes: Mapping[str, str]) -> Bodies:
@@ -301,23 +301,23 @@ def test_every_annotation_of_pods_is_read_or_told(note: str, component: str) -> 
 
 
 @pytest.mark.parametrize("name", sorted(NOTES.keys() - {"InferenceService", "pods"}))
-def test_every_annotation_of_the_catalog_is_told(name: str) -> None:
+def test_annotations_of_models_and_runtimes_are_reported(name: str) -> None:
     part, looks = PARTS[name]
     for note, value in NOTES[name].items():
         written = {**looks[0][0], part: merged(looks[0][0][part], {"metadata": {"annotations": {note: value}}})}
         assert f"annotation {note} has no effect" in advice(part, written)
 
 
-def test_a_misspelled_annotation_is_told() -> None:
+def test_misspelled_annotation_is_reported() -> None:
     notes = {"metadata": {"annotations": {"ome.io/autoscalerclass": "keda", "example.com/owner": "me"}}}
     said = advice("service", {**NAMED, "service": merged(NAMED["service"], notes)})
     assert said == "annotation ome.io/autoscalerclass has no effect"
 
 
-def test_the_hints_are_for_annotations_that_are_known() -> None:
+def test_hints_exist_only_for_known_annotations() -> None:
     assert ANNOTATIONS.keys() - {note for notes in NOTES.values() for note in notes} == set()
 
 
-def test_the_older_form_counts_where_nothing_else_is_written() -> None:
+def test_predictor_is_ignored_and_reported_if_current_fields_are_set() -> None:
     both = {"spec": {"engine": {}, "predictor": {"minReplicas": 2}, "model": {"name": "tiny"}, "runtime": {"name": "rt"}}}
     assert "spec.predictor has no effect" in advice("service", {**NAMED, "service": merged(NAMED["service"], both)})

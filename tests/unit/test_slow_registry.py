@@ -36,7 +36,7 @@ def archive(folder: Path) -> Path:
     return made
 
 
-def test_every_blob_has_its_digest_and_takes_its_time(tmp_path: Path) -> None:
+def test_every_blob_has_its_digest_and_a_limited_speed(tmp_path: Path) -> None:
     with slow_registry.running(archive(tmp_path), SIZE / SECONDS) as made:
         made.add("1", SIZE)
         made.add("2", SIZE)

@@ -33,7 +33,7 @@ def told(second: int, packets: int) -> list[str]:
     return f"{LISTED}{SAVED}".format(second=second, packets=packets).splitlines()
 
 
-def test_time_and_counters_are_no_rules() -> None:
+def test_times_and_counters_do_not_count_as_rule_changes() -> None:
     assert traces.rules(told(1, 10)) == traces.rules(told(2, 12))
 
 
@@ -42,7 +42,7 @@ def test_new_packet_filter_rule_is_detected() -> None:
     assert traces.rules([*told(1, 10), left]) - traces.rules(told(1, 10)) == {left}
 
 
-def test_containers_of_docker_do_not_count() -> None:
+def test_traces_of_docker_containers_are_ignored() -> None:
     """Traces that Docker creates for its containers are left out. The nodes of a kind cluster on the same machine run in
     Docker containers.
     """
@@ -60,12 +60,12 @@ def test_containers_of_docker_do_not_count() -> None:
     assert traces.not_dockers([*dockers, *ours]) == set(ours)
 
 
-def test_another_up_may_try_what_it_may() -> None:
+def test_probe_cgroup_of_a_running_process_is_no_trace() -> None:
     assert traces.is_probe_group(f"/sys/fs/cgroup/ome-probe-{os.getpid()}")
     assert not traces.is_probe_group("/sys/fs/cgroup/ome-probe-999999999"), "its creator is gone, and has left it behind"
 
 
-def test_what_nodes_share_counts_when_there_is_no_other() -> None:
+def test_shared_node_objects_count_as_traces_only_without_other_nodes() -> None:
     """Objects that nodes share count as traces only if no other node exists. A node of another checkout, which may end
     during the tests, can also use them.
     """

@@ -21,7 +21,7 @@ def health(objects: list[dict[str, Any]], script: str = LUA) -> list[tuple[str, 
     return [(one["status"], one.get("message", "")) for one in found]
 
 
-def test_every_reason_has_a_health() -> None:
+def test_argo_cd_health_agrees_with_every_reason() -> None:
     """For every reason, Argo CD's health of an object agrees with the condition: an object that is broken, refused or
     waiting is never Healthy, and one that serves is never Degraded.
     """
@@ -44,7 +44,7 @@ def allowed(record: ReasonRecord, type_: str, found: dict[str, Any]) -> set[str]
     return {"Degraded"} if record.kstatus is Kstatus.FAILED else {"Progressing", "Suspended", "Degraded"}
 
 
-def test_the_examples_in_the_form_of_argo_cds_repository() -> None:
+def test_health_checks_in_argo_cd_repository_format_give_the_expected_results() -> None:
     """The health checks in the form of Argo CD's own repository give the results in their health_test.yaml, as Argo CD's own
     test of its folder resource_customizations would check.
     """

@@ -25,7 +25,7 @@ def test_kstatus_reads_every_reason_as_the_table_says() -> None:
         assert answer["sigs"] == expected(record, type_), (record, type_, answer)
 
 
-def test_an_object_that_no_operator_has_processed_is_in_progress() -> None:
+def test_unprocessed_object_is_in_progress() -> None:
     kinds = [kind for kind in KINDS if kind.kind not in ("NodeModels", "NodeFaults")]
     fresh = [example(kind, kind.unseen) for kind in kinds]
     answers = works_with.program_answers(works_with.path(works_with.KSTATUS), fresh)
@@ -35,7 +35,7 @@ def test_an_object_that_no_operator_has_processed_is_in_progress() -> None:
         assert words in answer["message"], kind.crd
 
 
-def test_an_object_that_is_being_deleted_or_was_just_edited() -> None:
+def test_terminating_or_just_edited_object_is_in_progress() -> None:
     (kind,) = [kind for kind in KINDS if kind.kind == "InferenceService"]
     edited = example(kind, {"observedGeneration": 1, "conditions": [{"type": "Ready", "status": "True"}]})
     deleted = {**edited, "metadata": {**edited["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}

@@ -120,7 +120,7 @@ def finalized(body: dict[str, Any], *finalizers: str, **spec: Any) -> dict[str, 
     return {**body, "metadata": {**body["metadata"], "finalizers": list(finalizers)}, "spec": {**body["spec"], **spec}}
 
 
-def test_nothing_happens_while_ome_runs(rig: Rig, adopt: Adopting) -> None:
+def test_adopt_refuses_to_write_while_ome_runs(rig: Rig, adopt: Adopting) -> None:
     """`ome adopt` refuses to write while OME's controller runs. A Deployment of a tenant that only has the label of OME's
     controller is reported, but does not prevent the adoption.
     """
@@ -191,7 +191,7 @@ def test_helm_takes_the_crds_over(rig: Rig, adopt: Adopting) -> None:
     assert wrote == [], said
 
 
-def test_a_service_changes_hands_when_its_new_pods_are_ready(rig: Rig, adopt: Adopting) -> None:
+def test_service_is_taken_over_when_its_new_pods_are_ready(rig: Rig, adopt: Adopting) -> None:
     for node in rig.all("Node", ""):
         rig.patch("Node", "", node["metadata"]["name"], {"metadata": {"labels": yamls.READY}})
     service = rig.get("InferenceService", SPACE, "kimi")
@@ -238,7 +238,7 @@ def test_a_service_changes_hands_when_its_new_pods_are_ready(rig: Rig, adopt: Ad
         assert wrote == [], said
 
 
-def test_without_room_for_both_the_old_pods_go_first(rig: Rig, adopt: Adopting) -> None:
+def test_adopt_with_replace_removes_old_pods_first(rig: Rig, adopt: Adopting) -> None:
     rig.stop()
     rig.create(yamls.runtime("large", gpus=8))
     service = rig.create(yamls.service(SPACE, "large", "large", engine={"minReplicas": 16}))
@@ -255,7 +255,7 @@ def test_without_room_for_both_the_old_pods_go_first(rig: Rig, adopt: Adopting) 
     assert rig.get("Deployment", SPACE, "large-engine") is None
 
 
-def test_a_controller_that_runs_elsewhere_is_seen_by_its_writes(rig: Rig, adopt: Adopting) -> None:
+def test_running_ome_controller_elsewhere_is_detected_by_its_writes(rig: Rig, adopt: Adopting) -> None:
     rig.stop()
     rig.cluster.kubectl("-n", "ome", "delete", "deployment", "ome-controller-manager")
     rig.create(yamls.service(SPACE, "busy", "small"))

@@ -19,7 +19,7 @@ WITHIN_S = 400.0
 LONG = pytest.mark.skipif(not SOAK, reason="takes minutes for each alert: `make soak` runs it")
 
 
-def test_every_alert_has_a_fault_or_says_why_not() -> None:
+def test_every_alert_has_a_fault_or_a_reason_for_none() -> None:
     every = [alert["alert"] for alert in alerts.alerts()]
     assert sorted([*FAULTS, *WITHOUT]) == sorted(every)
     assert sum(fault.alone for fault in FAULTS.values()) >= 12
@@ -28,7 +28,7 @@ def test_every_alert_has_a_fault_or_says_why_not() -> None:
 @LONG
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("alert", FAULTS)
-def test_a_fault_fires_its_alert_and_its_end_clears_it(bed: Bed, alert: str, tables: Tables) -> None:
+def test_fault_fires_its_alert_and_the_alert_clears_afterwards(bed: Bed, alert: str, tables: Tables) -> None:
     """A real fault makes its alert fire, and after the fault the alert clears. No other alert fires from the beginning of
     the fault until everything works again.
     """

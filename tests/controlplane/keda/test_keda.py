@@ -77,7 +77,7 @@ def test_keda_scales_a_role_from_1_to_2_and_back(rig: Rig, namespace: str, prome
     assert scaler["metadata"]["name"] == f"keda-hpa-{NAME}" and "ome.io/managed-by" not in scaler["metadata"]["labels"]
 
 
-def test_a_metric_that_vanishes_scales_nothing(rig: Rig, namespace: str) -> None:
+def test_missing_metric_keeps_the_number_of_groups(rig: Rig, namespace: str) -> None:
     """KEDA gets no valid number for three services: the metric of one has no series any more, that of another is infinite,
     and the Prometheus of the third is broken. All keep their groups, and Advice says that they are not scaled, until there
     are numbers again.
@@ -105,7 +105,7 @@ def test_a_metric_that_vanishes_scales_nothing(rig: Rig, namespace: str) -> None
         rig.wait("no advice", lambda: not any(advice(rig, namespace, name) for name in servers), 60)
 
 
-def test_a_role_goes_to_zero_and_back(rig: Rig, namespace: str, prometheus: LoadServer) -> None:
+def test_keda_scales_a_role_to_zero_and_back(rig: Rig, namespace: str, prometheus: LoadServer) -> None:
     prometheus.load = 4
     rig.create(service(namespace, prometheus, low=0, cooldownPeriod=1))
     follows(rig, namespace, 1)
@@ -119,7 +119,7 @@ def test_a_role_goes_to_zero_and_back(rig: Rig, namespace: str, prometheus: Load
     print(f"\nto zero after {down:.1f} s, back after {up:.1f} s")
 
 
-def test_another_class_and_the_end_of_the_service_end_the_scaled_object(
+def test_scaled_object_is_deleted_with_the_service_or_after_a_class_change(
     rig: Rig, namespace: str, prometheus: LoadServer
 ) -> None:
     prometheus.load = 12

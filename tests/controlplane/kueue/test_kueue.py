@@ -37,7 +37,7 @@ def uids(rig: Rig, namespace: str) -> set[str]:
     return {pod["metadata"]["uid"] for pods in groups(rig, namespace).values() for pod in pods}
 
 
-def test_a_group_waits_as_a_whole_until_the_quota_suffices(rig: Rig, namespace: str) -> None:
+def test_group_is_admitted_completely_when_the_quota_suffices(rig: Rig, namespace: str) -> None:
     queues.create(rig, namespace, 8)
     rig.create(service(namespace))
     rig.wait("two Workloads", lambda: len(queues.workloads(rig, namespace)) == 2, 60)
@@ -92,7 +92,7 @@ def test_a_recycled_group_returns_within_the_quota(rig: Rig, namespace: str) -> 
     assert before - gone <= uids(rig, namespace), "the pods of prefill are the same"
 
 
-def test_groups_come_and_go_with_their_quota_also_where_numbers_have_holes(rig: Rig, namespace: str) -> None:
+def test_scaling_of_groups_reserves_and_releases_quota(rig: Rig, namespace: str) -> None:
     queues.create(rig, namespace, 64)
     scaled = role(namespace, minReplicas=1, maxReplicas=3, autoscaler={"class": "External"})
     rig.create(service(namespace, decoder=scaled))
@@ -135,7 +135,7 @@ def test_a_rollout_needs_no_more_quota_than_the_service(rig: Rig, namespace: str
     rig.wait("the old quota is free", lambda: queues.reserved_gpus(rig, namespace) == 32, 30)
 
 
-def test_revisions_of_an_earlier_operator_keep_their_pods_until_the_next_revision(rig: Rig, namespace: str) -> None:
+def test_pods_of_revisions_from_an_earlier_operator_have_no_pod_group(rig: Rig, namespace: str) -> None:
     """The pods of a revision that an earlier operator stored belong to no pod group of Kueue. Kueue admits such pods one by
     one, which the condition Advice reports, and the operator deletes the pods of a group of which only a part is admitted.
     """
@@ -175,7 +175,7 @@ def without(stored: Manifest) -> Manifest:
     return {name: value for name, value in stored.items() if name != "podGroup"}
 
 
-def test_a_service_that_kueue_preempts_returns(rig: Rig, namespace: str) -> None:
+def test_service_preempted_by_kueue_returns(rig: Rig, namespace: str) -> None:
     """Kueue deletes the pods of the service with the lower priority. New pods wait in the queue until the other service is
     deleted.
     """
@@ -194,9 +194,7 @@ def test_a_service_that_kueue_preempts_returns(rig: Rig, namespace: str) -> None
     wait_serves(rig, namespace, 2, 60)
 
 
-def test_one_pod_group_over_prefill_and_decode_would_keep_the_quota_of_a_group_that_is_gone(
-    rig: Rig, namespace: str
-) -> None:
+def test_pod_group_over_both_roles_would_keep_quota_of_a_deleted_group(rig: Rig, namespace: str) -> None:
     """The test shows why each engine group is a pod group of its own in Kueue: if prefill and decode were one pod group, the
     quota of a deleted group would stay reserved.
     """
@@ -216,7 +214,7 @@ def test_one_pod_group_over_prefill_and_decode_would_keep_the_quota_of_a_group_t
     rig.wait("the quota is free", lambda: not queues.reserved_gpus(rig, namespace), 60)
 
 
-def test_a_pod_of_a_pod_group_without_a_parent_never_ends(rig: Rig, namespace: str) -> None:
+def test_pod_of_a_pod_group_without_suspending_parent_never_terminates(rig: Rig, namespace: str) -> None:
     """The test shows why pods have the annotation pod-suspending-parent. Without it, Kueue's finalizer stays until a
     replacement exists, but a StatefulSet creates the replacement only when the pod is gone.
     """

@@ -79,7 +79,7 @@ def hold_the_agents_directory(rig: Rig) -> None:
 
 
 @pytest.mark.skipif(not SOAK, reason="a minute: `make soak` runs it; one role for all, and none, are always tried")
-def test_with_a_cluster_role_for_cluster_wide_kinds(rig: Rig) -> None:
+def test_namespaced_operator_with_a_cluster_role_for_cluster_kinds(rig: Rig) -> None:
     values = HERE, "agent.enabled=true", "agent.image.repository=r/agent"
     rig.install(*values)
     mark = rig.cluster.audit_mark()
@@ -150,7 +150,7 @@ def watched(rig: Rig) -> dict[str, float]:
     return {name: float(value) for name, value in found}
 
 
-def test_a_namespace_that_is_absent_comes_vanishes_and_comes_again(rig: Rig) -> None:
+def test_namespace_may_be_absent_created_deleted_and_recreated(rig: Rig) -> None:
     rig.install("watchNamespaces={team-a}")
     rig.start("operator", "--watch-namespace", "team-a", "--watch-namespace", "late")
     rig.create(yamls.service("team-a", "first", "w-pairs"))
@@ -195,7 +195,7 @@ def uids(rig: Rig, service: str) -> set[str]:
     return {each["metadata"]["uid"] for each in rig.all("Pod", "team-a", selector)}
 
 
-def test_two_operators_of_two_classes_do_not_meet(rig: Rig) -> None:
+def test_operators_of_two_classes_write_only_their_own_objects(rig: Rig) -> None:
     """The operators have different classes, and both manage all namespaces. Each writes only objects of its own class. A
     service can change its class without a restart of its pods.
     """
@@ -236,7 +236,7 @@ def test_two_operators_of_two_classes_do_not_meet(rig: Rig) -> None:
     rig.cluster.helm("uninstall", "ome-blue", "-n", "ome")
 
 
-def test_another_operator_of_the_same_class_elsewhere_is_said(rig: Rig) -> None:
+def test_operator_of_the_same_class_in_another_namespace_is_reported(rig: Rig) -> None:
     """Another operator of the same class runs with an administrator's kubeconfig, and its Lease is in another namespace. The
     operator reports it together with its user.
     """
@@ -262,7 +262,7 @@ def test_another_operator_of_the_same_class_elsewhere_is_said(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("watch", ["team-b", "team-a"])
-def test_claims_of_operators_without_a_cluster_role_meet_in_a_namespace(watch: str, rig: Rig) -> None:
+def test_namespaced_operators_without_cluster_role_detect_each_other_by_claims(watch: str, rig: Rig) -> None:
     rig.install("watchNamespaces={team-a,team-b}", "clusterWideKinds=false")
     rig.start("operator", "--no-cluster-wide-kinds", "--watch-namespace", "team-a")
     rig.wait_for_leader()
@@ -279,7 +279,7 @@ def test_claims_of_operators_without_a_cluster_role_meet_in_a_namespace(watch: s
 
 
 @pytest.mark.parametrize("words", [("--no-cluster-wide-kinds",), ("--watch-namespace", "A b"), ("--operator-class", "A b")])
-def test_what_cannot_be_is_refused_with_a_sentence(words: tuple[str, ...], rig: Rig) -> None:
+def test_impossible_options_are_refused_with_a_message(words: tuple[str, ...], rig: Rig) -> None:
     rig.start("operator", *words)
     rig.wait("it ends", lambda: not rig.cluster.process("operator"))
     assert words[0] in rig.cluster.log("operator").read_text()

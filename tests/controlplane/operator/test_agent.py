@@ -76,7 +76,9 @@ def labels(rig: Rig, node: str) -> dict[str, str]:
     return {key: value for key, value in found["metadata"]["labels"].items() if key.startswith(LABEL)}
 
 
-def test_a_model_goes_from_the_hub_to_a_label(agents: Rig, rig: Rig, namespace: str, tmp_path: Path, hub: hubs.Hub) -> None:
+def test_agent_downloads_a_model_and_labels_its_node(
+    agents: Rig, rig: Rig, namespace: str, tmp_path: Path, hub: hubs.Hub
+) -> None:
     node, other = (one["metadata"]["name"] for one in rig.all("Node", "")[:2])
     path = str(tmp_path / "disk" / "fetched")
     model = yamls.model("fetched", URI)
@@ -109,7 +111,7 @@ def test_a_model_goes_from_the_hub_to_a_label(agents: Rig, rig: Rig, namespace: 
         rig.api.request("DELETE", f"{RECORDS}/{node}")
 
 
-def test_an_agent_reads_the_weights_of_a_starting_pod(
+def test_agent_prefetches_the_weights_of_a_starting_pod(
     agents: Rig, rig: Rig, namespace: str, tmp_path: Path, hub: hubs.Hub
 ) -> None:
     """While a pod is bound to a node and not ready, the operator tells the node's agent to read the weights of this pod into
@@ -157,7 +159,7 @@ def test_an_agent_reads_the_weights_of_a_starting_pod(
         agents.start("operator", "--model-agent", "--agent-root=/mnt/models")
 
 
-def test_one_agent_decides_nothing_for_the_nodes_of_others(agents: Rig, rig: Rig, tmp_path: Path) -> None:
+def test_report_of_one_agent_does_not_change_labels_of_other_nodes(agents: Rig, rig: Rig, tmp_path: Path) -> None:
     """The attack of finding T5: before any other agent has a record, the agent of one node reports another commit of a
     model, and facts of another model. Labels of other nodes do not change.
     """
@@ -286,7 +288,7 @@ def nothing_tells_the_token(rig: Rig, node: str, token: str) -> None:
     assert [name for name, said in seen.items() if token.encode() in said] == []
 
 
-def test_what_nothing_refers_to_is_removed(agents: Rig, rig: Rig, namespace: str, tmp_path: Path, hub: hubs.Hub) -> None:
+def test_unreferenced_weights_are_removed(agents: Rig, rig: Rig, namespace: str, tmp_path: Path, hub: hubs.Hub) -> None:
     """An agent downloads a model and weights that were trained on it, and a pod mounts both. When the model names a new
     revision, the files of the old revision are removed, because nothing refers to them any more.
     """

@@ -43,7 +43,7 @@ def exclusions(rig: Rig, namespace: str) -> list[str]:
     return sorted((each.get("annotations") or {}).get(keys.EXCLUDED_NODES, "") for each in found)
 
 
-def test_a_group_leaves_the_node_on_which_it_failed_three_times(rig: Rig, namespace: str, runtime: str) -> None:
+def test_group_is_moved_from_a_node_after_three_failures(rig: Rig, namespace: str, runtime: str) -> None:
     rig.create(yamls.service(namespace, "svc", runtime))
     rig.ready(namespace, "svc", 60)
     pod = rig.wait("its pod", lambda: engine(rig, namespace))

@@ -46,7 +46,7 @@ def says(rig: Rig, namespace: str, name: str, state: str, reason: str, seconds: 
     return found
 
 
-def test_it_waits_for_its_service_and_runs_once(rig: Rig, empty: str) -> None:
+def test_benchmark_waits_for_its_service_and_runs_once(rig: Rig, empty: str) -> None:
     rig.create(yamls.runtime(f"rt-{empty}"))
     service = {"inferenceService": {"name": "svc", "namespace": empty}}
     ends(rig, "speed", 0)
@@ -77,7 +77,7 @@ def test_it_waits_for_its_service_and_runs_once(rig: Rig, empty: str) -> None:
     rig.delete("ClusterServingRuntime", "", f"rt-{empty}")
 
 
-def test_failed_requests_make_it_failed_and_its_job_goes_with_it(rig: Rig, empty: str) -> None:
+def test_failed_requests_fail_the_benchmark_and_its_job_is_deleted_with_it(rig: Rig, empty: str) -> None:
     ends(rig, "broken", 1, failed=3, error="Bad Gateway")
     rig.create(yamls.benchmark(empty, "broken"))
     status = says(rig, empty, "broken", "Failed", "RequestsFailed")
@@ -87,7 +87,7 @@ def test_failed_requests_make_it_failed_and_its_job_goes_with_it(rig: Rig, empty
     rig.wait("Job and pod are collected", lambda: not rig.all("Job", empty) and not rig.all("Pod", empty))
 
 
-def test_one_that_is_made_anew_runs_as_soon_as_the_former_is_gone(rig: Rig, empty: str) -> None:
+def test_recreated_benchmark_runs_after_the_former_job_is_deleted(rig: Rig, empty: str) -> None:
     ends(rig, "again", 0)
     rig.create(yamls.benchmark(empty, "again"))
     says(rig, empty, "again", "Completed", "Completed")
@@ -101,7 +101,7 @@ def test_one_that_is_made_anew_runs_as_soon_as_the_former_is_gone(rig: Rig, empt
     says(rig, empty, "again", "Completed", "Completed", 10)
 
 
-def test_a_job_of_somebody_else_is_left_alone(rig: Rig, empty: str) -> None:
+def test_foreign_job_is_not_changed(rig: Rig, empty: str) -> None:
     box = {"name": "c", "image": "i"}
     template = {"spec": {"restartPolicy": "Never", "containers": [box], "nodeSelector": {"no": "node"}}}
     metadata = {"name": "benchmark-taken", "namespace": empty}
@@ -113,7 +113,7 @@ def test_a_job_of_somebody_else_is_left_alone(rig: Rig, empty: str) -> None:
     assert keys.BENCHMARK not in now["metadata"].get("labels", {})
 
 
-def test_what_cannot_run_is_said_and_can_be_mended(rig: Rig, empty: str) -> None:
+def test_unsupported_benchmark_is_reported_and_runs_after_correction(rig: Rig, empty: str) -> None:
     ends(rig, "mended", 0)
     rig.create(yamls.benchmark(empty, "mended", trafficScenarios=["E(9)"]))
     says(rig, empty, "mended", "Pending", "TrafficNotServed")
@@ -121,14 +121,14 @@ def test_what_cannot_run_is_said_and_can_be_mended(rig: Rig, empty: str) -> None
     says(rig, empty, "mended", "Completed", "Completed")
 
 
-def test_a_refused_pod_is_told(rig: Rig, empty: str) -> None:
+def test_refused_benchmark_pod_is_reported(rig: Rig, empty: str) -> None:
     hard = {"spec": {"hard": {"pods": "0"}}}
     rig.create({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": empty}, **hard})
     rig.create(yamls.benchmark(empty, "starved"))
     says(rig, empty, "starved", "Pending", "PodsRefused", 40)
 
 
-def test_the_operators_token_makes_no_other_jobs(rig: Rig, namespace: str) -> None:
+def test_operator_token_cannot_create_other_jobs(rig: Rig, namespace: str) -> None:
     """With the operator's token, no Jobs other than those of BenchmarkJobs can be created: the chart's admission policy
     denies them even if the operator's Role allows them.
     """

@@ -50,7 +50,7 @@ def place(body: Body, name: bool = True) -> str:
     return path(body["kind"], metadata.get("namespace", ""), metadata["name"] if name else "")
 
 
-def test_every_sample_of_the_catalog_comes_up(large: Rig) -> None:
+def test_every_catalog_sample_becomes_ready(large: Rig) -> None:
     api, rig = large.api, large
     shown = bodies("accelerators", "models", "runtimes")
     samples = [body for one in catalog.samples() for body in parts.read_documents(CONFIG / "samples/isvc" / one)]

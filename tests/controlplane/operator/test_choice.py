@@ -112,7 +112,7 @@ def test_the_best_runtime_is_chosen_once(rig: Rig, namespace: str, model: str, t
     assert {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace)} == pods
 
 
-def test_the_short_kinds_become_a_model_and_a_service(rig: Rig, namespace: str) -> None:
+def test_sglang_kinds_become_a_model_and_a_service(rig: Rig, namespace: str) -> None:
     name = f"chat-{namespace}"
     source = {"huggingface": {"repo": "somebody/Chat"}}
     api = {"apiVersion": "sglang.ai/v1"}
@@ -150,7 +150,7 @@ def test_the_short_kinds_become_a_model_and_a_service(rig: Rig, namespace: str) 
     on_nodes(rig, f"clusterbasemodel.{name}", None)
 
 
-def test_the_chart_brings_facts_of_well_known_models_and_nothing_that_orders(rig: Rig) -> None:
+def test_chart_contains_facts_of_well_known_models_and_no_other_objects(rig: Rig) -> None:
     def rendered(*more: str) -> tuple[dict[str, Any], dict[str, Any], set[str]]:
         chart = rig.cluster.helm("template", "ome", str(ROOT / "charts/ome-resources"), "-n", "ome", *IMAGE, *more)
         bodies = [body for body in yaml.safe_load_all(chart) if body]
@@ -174,7 +174,7 @@ def test_the_chart_brings_facts_of_well_known_models_and_nothing_that_orders(rig
     assert not maps and "--well-known-models=" in pod["spec"]["containers"][0]["args"]
 
 
-def test_weights_that_were_trained_know_their_services(rig: Rig, namespace: str, model: str) -> None:
+def test_fine_tuned_weights_list_their_services(rig: Rig, namespace: str, model: str) -> None:
     rig.cluster.apply(runtime("mine", namespace))
     learned(rig, model)
     rig.create(open_service(namespace, model))

@@ -67,7 +67,7 @@ def numbers_have_one_writer(here: Followed) -> None:
 
 
 @pytest.mark.timeout(900)
-def test_a_burst_is_followed_as_far_as_the_mode_permits(follow: Callable[..., Followed], tables: Tables) -> None:
+def test_burst_of_requests_scales_the_service_as_the_mode_permits(follow: Callable[..., Followed], tables: Tables) -> None:
     here = follow(**spec("Recommend"))
     rig, namespace = here.rig, here.namespace
     seconds = list[str]()
@@ -129,7 +129,7 @@ def test_a_burst_is_followed_as_far_as_the_mode_permits(follow: Callable[..., Fo
 
 
 @pytest.mark.timeout(900)
-def test_a_number_that_somebody_sets_wins_until_it_is_resumed_or_a_wake(follow: Callable[..., Followed]) -> None:
+def test_manually_set_number_is_kept_until_resume_or_wake(follow: Callable[..., Followed]) -> None:
     here = follow(**spec("Apply"))
     rig, namespace = here.rig, here.namespace
     here.edit(engine={"minReplicas": 0}, decoder={"minReplicas": 0})
@@ -158,7 +158,7 @@ def test_a_number_that_somebody_sets_wins_until_it_is_resumed_or_a_wake(follow: 
 
 
 @pytest.mark.timeout(600)
-def test_another_class_begins_with_the_groups_that_exist(follow: Callable[..., Followed]) -> None:
+def test_another_autoscaler_class_starts_with_the_existing_groups(follow: Callable[..., Followed]) -> None:
     here = follow(**spec("Apply"))
     rig, namespace = here.rig, here.namespace
     rig.wait("a number is decided", lambda: here.scaling().get("applied") == {"engine": 1, "decoder": 1}, 60)
@@ -179,7 +179,7 @@ def test_another_class_begins_with_the_groups_that_exist(follow: Callable[..., F
 
 
 @pytest.mark.timeout(600)
-def test_nothing_is_added_while_it_is_frozen_or_paused_or_without_nodes(follow: Callable[..., Followed]) -> None:
+def test_no_group_is_added_while_frozen_paused_or_without_free_nodes(follow: Callable[..., Followed]) -> None:
     """No group is added while the service is frozen or paused, or while no nodes are free. Each group takes five of the
     sixteen nodes.
     """
@@ -206,7 +206,7 @@ def test_nothing_is_added_while_it_is_frozen_or_paused_or_without_nodes(follow: 
     assert [one.get("hold") for one in here.scaling()["decisions"]].count("NoRoom") == 1, "it is asked for once"
 
 
-def test_a_service_that_an_upgrade_finds_is_not_scaled(rig: Rig, namespace: str) -> None:
+def test_service_from_before_an_upgrade_is_not_scaled(rig: Rig, namespace: str) -> None:
     """A service has the annotation of an autoscaler class with the value `demand`, and the policy of the class Demand, as
     before an upgrade of the operator. It is not scaled: earlier versions ignored both.
     """
@@ -238,7 +238,7 @@ def test_a_service_that_an_upgrade_finds_is_not_scaled(rig: Rig, namespace: str)
         ({"gpuBudget": 0}, "greater than or equal to 1"),
     ],
 )
-def test_the_api_server_refuses_what_nobody_can_read(rig: Rig, namespace: str, demand: Manifest, words: str) -> None:
+def test_api_server_refuses_invalid_demand_policies(rig: Rig, namespace: str, demand: Manifest, words: str) -> None:
     policy = {"timeToFirstToken": "3s", "timeBetweenTokens": "40ms", **demand}
     with pytest.raises(Exception, match=words):
         rig.create(yamls.service(namespace, SERVICE, "rt", scalingPolicy={"demand": policy}))

@@ -56,7 +56,7 @@ def advice(here: Followed) -> str:
 
 
 @pytest.mark.timeout(600)
-def test_the_number_of_an_autoscaler_of_a_user_applies_and_both_are_named(here: Followed) -> None:
+def test_autoscaler_number_applies_and_both_scalers_are_named(here: Followed) -> None:
     rig, namespace = here.rig, here.namespace
     hpa(here, "RoleScale", f"{SERVICE}-decoder", "ome.io/v1beta1")
     rig.wait("its number applies", lambda: here.size() == (1, 2), 90)
@@ -79,7 +79,7 @@ def test_the_number_of_an_autoscaler_of_a_user_applies_and_both_are_named(here: 
 
 
 @pytest.mark.timeout(600)
-def test_the_number_of_a_workload_has_one_writer_and_the_autoscaler_is_named(here: Followed) -> None:
+def test_workload_scaled_by_an_autoscaler_has_one_writer_and_is_reported(here: Followed) -> None:
     rig, namespace = here.rig, here.namespace
 
     def routers() -> Manifest:

@@ -33,7 +33,7 @@ def here(rig: Rig, namespace: str) -> Iterator[Followed]:
 
 
 @pytest.mark.timeout(600)
-def test_the_size_before_a_decision_stays_until_it_is_resumed(here: Followed) -> None:
+def test_size_before_a_decision_is_kept_until_resume(here: Followed) -> None:
     """`--undo` brings the service back to its size before the last decision, and keeps it whatever the demand needs. The
     numbers in the RoleScales do not change.
     """
@@ -54,7 +54,7 @@ def test_the_size_before_a_decision_stays_until_it_is_resumed(here: Followed) ->
 
 
 @pytest.mark.timeout(900)
-def test_a_schedule_brings_a_service_to_zero_and_back(here: Followed) -> None:
+def test_schedule_scales_a_service_to_zero_and_back(here: Followed) -> None:
     """Within the time of zero groups, requests keep the service. Without requests, both roles go to zero together.
     `ome wake` within the time, and the end of the time, bring both roles back.
     """

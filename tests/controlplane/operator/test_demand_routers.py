@@ -61,7 +61,7 @@ def connected(here: Followed, routers: list[Router]) -> None:
     here.connect(routers)
 
 
-def test_routers_are_added_for_requests_in_flight_before_any_group_is_measured(
+def test_routers_are_added_for_requests_in_flight_without_measurements(
     here: Followed, routers: list[Router], tables: Tables
 ) -> None:
     rig, seconds = here.rig, list[str]()

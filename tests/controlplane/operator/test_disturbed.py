@@ -55,7 +55,7 @@ def live(field: Field, *kinds: tuple[str, Disturb]) -> None:
         assert field.account.tried[kind], f"{kind}: the steps were over before any fault"
 
 
-def test_the_operator_is_killed_and_what_lies_between_it_and_the_server_breaks(field: Field, chance: random.Random) -> None:
+def test_services_converge_although_operator_and_connections_fail(field: Field, chance: random.Random) -> None:
     killed = "operator killed", disturb.kills(field, chance, of_a_step=5)
     requests = disturb.errors(field, chance, of_a_step=12)
     watches = disturb.watches(field, chance, of_a_step=3)
@@ -66,7 +66,7 @@ def test_the_operator_is_killed_and_what_lies_between_it_and_the_server_breaks(f
     assert field.account.tried[killed[0]] < KILLS + 4 * 5, "no step has more faults than planned"
 
 
-def test_servers_die_clocks_jump_and_strangers_meddle(field: Field, chance: random.Random) -> None:
+def test_services_converge_despite_dying_servers_clock_jumps_and_other_clients(field: Field, chance: random.Random) -> None:
     live(
         field,
         ("API server killed", disturb.killed_server(field, chance)),
@@ -76,6 +76,6 @@ def test_servers_die_clocks_jump_and_strangers_meddle(field: Field, chance: rand
     )
 
 
-def test_services_stay_correct_while_two_operators_lead(field: Field, chance: random.Random) -> None:
+def test_services_stay_correct_while_two_operators_act_as_leader(field: Field, chance: random.Random) -> None:
     crowded = "two operators lead at once", disturb.crowded(field)
     live(field, crowded, ("suspended past its Lease", disturb.frozen(field, chance)), crowded)

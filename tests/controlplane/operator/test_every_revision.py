@@ -41,7 +41,9 @@ def by_digit(namespace: str, runtime: Manifest, shape: str) -> dict[str, Manifes
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_an_edit_of_a_shared_runtime_is_answered_for_each(rig: Rig, namespace: str, shape: str, tmp_path: Path) -> None:
+def test_diff_of_a_shared_runtime_covers_services_with_every_revision_digit(
+    rig: Rig, namespace: str, shape: str, tmp_path: Path
+) -> None:
     runtime = yamls.runtime(f"digits-{namespace}", decoder=shape == "pd", router=False)
     rig.create(runtime)
     services = by_digit(namespace, runtime, shape)

@@ -146,7 +146,7 @@ def rendered(kind: str, annotations: dict[str, str]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("kind", PLACES)
-def test_the_operator_makes_what_the_policy_accepts_and_nothing_else(kind: str) -> None:
+def test_operator_creates_exactly_the_hosts_that_the_policy_accepts(kind: str) -> None:
     for host in (*FINE, *FOREIGN):
         valid = host and not host.startswith("*")  # the operator gives no service a host with a wildcard
         assert bool(rendered(kind, {keys.INGRESS_TEMPLATE: host or "-"})) is bool(valid and host in FINE), host
@@ -154,7 +154,7 @@ def test_the_operator_makes_what_the_policy_accepts_and_nothing_else(kind: str) 
     assert body["metadata"]["annotations"].keys() == {*ALLOWED}
 
 
-def test_every_field_that_reaches_beyond_the_service_is_refused(exposed: tuple[Rig, str]) -> None:
+def test_policy_refuses_every_field_that_reaches_beyond_the_service(exposed: tuple[Rig, str]) -> None:
     rig, kind = exposed
     token = Token(rig.kubeconfig)
     wrong = []
@@ -167,7 +167,7 @@ def test_every_field_that_reaches_beyond_the_service_is_refused(exposed: tuple[R
     assert wrong == []
 
 
-def test_what_somebody_else_has_written_stays(exposed: tuple[Rig, str]) -> None:
+def test_forbidden_values_written_by_a_user_are_kept(exposed: tuple[Rig, str]) -> None:
     """If a user has written values that the policy forbids, they stay, and the operator still repairs the other fields of
     the object.
     """

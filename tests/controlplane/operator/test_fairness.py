@@ -21,7 +21,7 @@ PATIENCE = 60.0
 
 
 @pytest.mark.timeout(600)
-def test_a_quota_of_one_node_keeps_nobody_from_free_nodes(gangs: Rig, namespace: str) -> None:
+def test_tenant_with_a_quota_of_one_node_blocks_no_other_tenant(gangs: Rig, namespace: str) -> None:
     """A tenant whose quota permits one node repeatedly requests all nodes, while all 16 nodes are free except one. The
     service of another tenant starts. The review reported that three of four nodes stayed free for 35 minutes while that
     service waited.

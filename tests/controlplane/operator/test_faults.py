@@ -40,7 +40,7 @@ def test_ready_waits_for_the_last_pod(rig: Rig, namespace: str) -> None:
     rig.ready(namespace, "slow")
 
 
-def test_an_image_that_cannot_be_pulled_and_a_crash_are_told(rig: Rig, namespace: str) -> None:
+def test_image_pull_failure_and_crash_are_reported(rig: Rig, namespace: str) -> None:
     labels = {"ome.io/inferenceservice": "pull", "component": "engine"}
     rig.cluster.set_stages(stages.never_ready(labels, message="no such tag"))
     try:
@@ -59,7 +59,7 @@ def test_an_image_that_cannot_be_pulled_and_a_crash_are_told(rig: Rig, namespace
 
 
 @pytest.mark.parametrize("kill", [False, True], ids=["undisturbed", "operator-killed"])
-def test_the_next_slice_waits_for_pods_that_end_slowly(rig: Rig, namespace: str, kill: bool) -> None:
+def test_next_slice_waits_for_slowly_terminating_pods(rig: Rig, namespace: str, kill: bool) -> None:
     labels = {"ome.io/inferenceservice": "tail", "component": "decoder"}
     rig.cluster.set_stages(stages.terminate(4, labels))
     try:
@@ -86,7 +86,7 @@ def test_the_next_slice_waits_for_pods_that_end_slowly(rig: Rig, namespace: str,
         rig.cluster.set_stages()
 
 
-def test_the_operator_dies_while_a_service_comes_up(rig: Rig, namespace: str) -> None:
+def test_service_becomes_ready_although_the_operator_is_killed(rig: Rig, namespace: str) -> None:
     rig.create(yamls.service(namespace, "plain", "f-pairs", "engine", "decoder", "router"))
     rig.ready(namespace, "plain")
     rig.create(yamls.service(namespace, "torn", "f-pairs", "engine", "decoder", "router"))
@@ -104,7 +104,7 @@ def lease(rig: Rig) -> str:
     return str(found["spec"]["renewTime"])
 
 
-def test_the_api_server_is_killed_while_things_change(rig: Rig, namespace: str) -> None:
+def test_serving_pods_are_kept_when_the_api_server_is_killed(rig: Rig, namespace: str) -> None:
     rig.create(yamls.service(namespace, "stay", "f-pairs", "engine", "decoder", "router"))
     rig.ready(namespace, "stay")
     pods = {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace)}

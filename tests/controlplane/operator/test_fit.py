@@ -32,9 +32,7 @@ def asked(rig: Rig, file: Path, *bodies: Manifest) -> tuple[int, list[dict[str, 
     return done.exit_code, json.loads(done.output)
 
 
-def test_what_fits_is_placed_there_and_what_does_not_names_what_would_have_to_go(
-    rig: Rig, namespace: str, tmp_path: Path
-) -> None:
+def test_predicted_placement_equals_the_real_one(rig: Rig, namespace: str, tmp_path: Path) -> None:
     file, first = tmp_path / "services.yaml", drains.movable(namespace, POOL, 1, {}, engine=2)
     second = {**first, "metadata": {"name": "second", "namespace": namespace}}
     code, (found,) = asked(rig, file, first)

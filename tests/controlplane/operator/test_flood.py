@@ -97,7 +97,7 @@ def edit(rig: Rig, namespace: str, image: str) -> float:
     return time.monotonic() - began
 
 
-def test_a_flood_in_one_namespace_delays_no_other(rig: Rig, namespace: str, tables: Tables) -> None:
+def test_many_events_in_one_namespace_delay_no_other(rig: Rig, namespace: str, tables: Tables) -> None:
     """Many large Events and budgets in one tenant's namespace do not delay the edit of a service in another namespace. The
     tenant has a service that serves, so that the operator reads budgets, and a service without pods, so that it reads
     Events.

@@ -75,7 +75,7 @@ def alive(rig: Rig, namespace: str) -> dict[str, str]:
     return {item["name"]: item["uid"] for item in found}
 
 
-def test_a_rollout_stands_still_and_goes_on_to_the_last_edit(rig: Rig, namespace: str) -> None:
+def test_frozen_rollout_changes_no_pod_and_continues_to_the_last_edit(rig: Rig, namespace: str) -> None:
     """A rollout is frozen while pods of two revisions serve. An edit, a scaling and a restart of the operator change no pod
     during the freeze. Afterwards the rollout continues to the last edit.
     """
@@ -148,7 +148,7 @@ def settle_pods(rig: Rig, namespace: str) -> None:
     rig.wait_until_quiet()
 
 
-def test_a_recycle_stands_still_and_ends_after_the_thaw(rig: Rig, namespace: str) -> None:
+def test_frozen_recycle_is_completed_after_the_thaw(rig: Rig, namespace: str) -> None:
     """A recycle is frozen after the operator has replaced three of a group's four pods and the deletion of the last one was
     denied. That pod stays during the freeze, and is deleted once afterwards.
     """
@@ -210,7 +210,7 @@ def test_a_group_that_fails_while_frozen_is_recycled_after_the_thaw(rig: Rig, na
     assert groups(rig, namespace)["engine", 1]["recycles"] == 1
 
 
-def test_nothing_is_created_while_all_is_frozen(rig: Rig, namespace: str) -> None:
+def test_nothing_is_created_while_everything_is_frozen(rig: Rig, namespace: str) -> None:
     """While everything is frozen, an operator that starts creates nothing either, even after its Lease was deleted."""
     ome(rig, "freeze", "--all")
     rig.stop()
@@ -232,7 +232,7 @@ def test_nothing_is_created_while_all_is_frozen(rig: Rig, namespace: str) -> Non
     rig.ready(namespace, NAME)
 
 
-def test_what_leads_to_pods_is_mended_while_frozen(rig: Rig, namespace: str) -> None:
+def test_service_selector_is_repaired_while_frozen(rig: Rig, namespace: str) -> None:
     rig.create(yamls.service(namespace, NAME, "f-pairs", "engine", "router"))
     rig.ready(namespace, NAME)
     ome(rig, "freeze", NAME, "-n", namespace)
@@ -248,7 +248,7 @@ def test_what_leads_to_pods_is_mended_while_frozen(rig: Rig, namespace: str) -> 
 
 
 @pytest.mark.parametrize("how", ["annotation", "namespace", "all"])
-def test_an_observer_writes_nothing_but_what_it_would_do(rig: Rig, namespace: str, how: str) -> None:
+def test_observe_mode_writes_only_statuses(rig: Rig, namespace: str, how: str) -> None:
     """An operator in observe mode writes only statuses, which show what it would do. The audit log contains all of its
     writes.
     """

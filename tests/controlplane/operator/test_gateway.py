@@ -78,7 +78,7 @@ class Watcher:
             time.sleep(0.1)
 
 
-def test_requests_follow_the_slices_and_none_is_sent_to_where_nobody_is(exposed: Rig, namespace: str) -> None:
+def test_route_follows_the_slices_and_never_targets_a_service_without_endpoints(exposed: Rig, namespace: str) -> None:
     """During a rollout, the route moves from the Service of the first revision to that of the second, and no request is sent
     to a Service without a ready endpoint. The route is deleted when the service is no longer exposed. The old router stays
     for as long as Gateways may lag behind.

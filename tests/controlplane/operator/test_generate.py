@@ -41,7 +41,7 @@ def answers(namespace: str) -> Iterator[PlanProposal]:
                     yield plan(ask, shelf)
 
 
-def test_the_api_server_takes_the_answers(rig: Rig, namespace: str) -> None:
+def test_api_server_accepts_all_generated_objects(rig: Rig, namespace: str) -> None:
     """Each distinct object of all plans passes a server-side dry run with strict field validation."""
     found = list(answers(namespace))
     chosen = found if SOAK else random.Random(7).sample(found, SAMPLE)
@@ -67,7 +67,7 @@ def everywhere(rig: Rig) -> None:
         rig.patch("Node", "", node["metadata"]["name"], {"metadata": {"labels": label}})
 
 
-def test_the_plan_of_the_page_becomes_ready(rig: Rig, everywhere: None, tmp_path: Path) -> None:
+def test_documented_plan_becomes_ready(rig: Rig, everywhere: None, tmp_path: Path) -> None:
     """The command of docs/sizing.md takes the lengths of requests as arguments, and its output becomes a ready service on
     simulated nodes.
     """
@@ -92,7 +92,7 @@ def test_the_plan_of_the_page_becomes_ready(rig: Rig, everywhere: None, tmp_path
         gone(rig, MODEL)
 
 
-def test_what_is_piped_into_kubectl_becomes_ready(rig: Rig, everywhere: None) -> None:
+def test_generated_manifests_piped_into_kubectl_become_ready(rig: Rig, everywhere: None) -> None:
     """Two copies of TP 16 behind a router, and a disaggregated service with two prefill groups, run at the same time on
     12 of 16 nodes.
     """

@@ -65,14 +65,16 @@ def runtime(rig: Rig, namespace: str) -> Iterator[str]:
     rig.delete("ClusterServingRuntime", "", name)
 
 
-def test_a_service_that_no_operator_has_seen_is_not_deployed(rig: Rig, helm: Helm, namespace: str, runtime: str) -> None:
+def test_helm_waits_for_a_service_that_no_operator_has_reconciled(
+    rig: Rig, helm: Helm, namespace: str, runtime: str
+) -> None:
     rig.stop()
     found = [helm.upgrade(yamls.service(namespace, f"s{number}", runtime), 3) for number in range(TRIES)]
     assert [one.text for one in found if one.ok] == []
     assert all("status: InProgress, message: no operator has processed this object yet" in one.text for one in found)
 
 
-def test_a_service_without_its_model_is_not_deployed(rig: Rig, helm: Helm, namespace: str, runtime: str) -> None:
+def test_helm_waits_for_a_service_without_its_model(rig: Rig, helm: Helm, namespace: str, runtime: str) -> None:
     """Helm waits while the model of a service does not exist. The model may be created a moment after the service, so Helm
     must not fail at once either.
     """
@@ -81,7 +83,7 @@ def test_a_service_without_its_model_is_not_deployed(rig: Rig, helm: Helm, names
     assert all("status: InProgress, message: ClusterBaseModel none does not exist" in one.text for one in found)
 
 
-def test_an_edit_that_does_not_fit_is_not_deployed(rig: Rig, helm: Helm, namespace: str, runtime: str) -> None:
+def test_helm_fails_for_an_edit_that_does_not_fit(rig: Rig, helm: Helm, namespace: str, runtime: str) -> None:
     """Helm fails if an edit cannot be rolled out for lack of nodes. The old revision serves, so Ready is True all the time;
     Helm must not take this as success.
     """
@@ -97,7 +99,7 @@ def test_an_edit_that_does_not_fit_is_not_deployed(rig: Rig, helm: Helm, namespa
         assert rig.condition(namespace, "fits", "Ready")["status"] == "True"
 
 
-def test_what_only_an_edit_can_mend_fails_at_once(rig: Rig, helm: Helm, namespace: str, runtime: str) -> None:
+def test_helm_fails_at_once_if_only_an_edit_can_help(rig: Rig, helm: Helm, namespace: str, runtime: str) -> None:
     for number in range(TRIES):
         body = yamls.service(namespace, f"s{number}", runtime)
         body["spec"]["model"]["kind"] = "Nothing"

@@ -120,7 +120,7 @@ def unlabelled() -> Manifest:
     return {**made, "metadata": {key: value for key, value in made["metadata"].items() if key != "labels"}}
 
 
-def test_the_token_creates_no_other_jobs(pulls: Rig) -> None:
+def test_operator_token_cannot_create_other_pull_jobs(pulls: Rig) -> None:
     token = Token(pulls.kubeconfig)
     volume = [{"name": "v", "hostPath": {"path": "/"}}]
     box = {"name": "i", "image": "i"}

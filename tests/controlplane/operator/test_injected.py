@@ -65,7 +65,7 @@ def _alive(rig: Rig, namespace: str) -> dict[str, int]:
     return pods | {metadata["uid"]: metadata["generation"] for metadata in sets}
 
 
-def test_objects_that_every_kind_of_webhook_changes(rig: Rig, injector: Injector, injected: dict[str, str]) -> None:
+def test_objects_changed_by_webhooks_are_not_rewritten(rig: Rig, injector: Injector, injected: dict[str, str]) -> None:
     """The objects that webhooks of every kind change stay as they are while nothing else changes, after a restart of the
     operator, and during a rollout.
     """

@@ -13,7 +13,7 @@ NAME = "kimi-k2-instruct"
 
 
 @pytest.mark.parametrize("runtime", ["kimi-k2-pd-rt.yaml", "kimi-k2-pd-seed-rt.yaml"])
-def test_three_files_become_a_service_on_128_gpus(rig: Rig, runtime: str) -> None:
+def test_three_manifests_become_a_service_on_128_gpus(rig: Rig, runtime: str) -> None:
     label = "models.ome.io/clusterbasemodel.kimi-k2-instruct"
     for node in rig.all("Node", ""):
         rig.patch("Node", "", node["metadata"]["name"], {"metadata": {"labels": {label: "Ready"}}})
@@ -72,7 +72,7 @@ spec:
 """
 
 
-def test_the_short_path_of_the_announcement_works_on_a_default_install(rig: Rig, namespace: str) -> None:
+def test_announced_objects_become_ready_on_a_default_installation(rig: Rig, namespace: str) -> None:
     """The two objects of the announcement become a ready service with the chart's default values. No agent has read the
     model's files: the chart contains the facts of well-known models, from which the operator selects a runtime.
     """
@@ -107,7 +107,7 @@ def test_the_short_path_of_the_announcement_works_on_a_default_install(rig: Rig,
             rig.patch("Node", "", node["metadata"]["name"], {"metadata": {"labels": {label: None}}})
 
 
-def test_pods_get_their_group_and_rank_as_labels_and_variables(rig: Rig, namespace: str) -> None:
+def test_pods_have_group_and_rank_labels_and_variables(rig: Rig, namespace: str) -> None:
     from tests.support import yamls
 
     rig.create(yamls.runtime("ranks", size=3))

@@ -61,7 +61,7 @@ def slices(rig: Rig, namespace: str) -> list[Manifest]:
 
 @pytest.mark.usefixtures("runtimes")
 class TestLife:
-    def test_a_second_pass_and_a_restart_write_nothing(self, rig: Rig, namespace: str) -> None:
+    def test_repeated_reconciliation_and_restart_write_nothing(self, rig: Rig, namespace: str) -> None:
         rig.create(yamls.service(namespace, "calm", "pairs", "engine", "decoder", "router"))
         rig.ready(namespace, "calm")
         rig.wait_until_quiet()
@@ -74,7 +74,7 @@ class TestLife:
         assert [(one.verb, one.resource, one.name) for one in sent if one.is_write] == []
         assert {one.verb for one in sent if one.resource} == {"list", "watch"}  # apart from requests of API discovery
 
-    def test_writes_above_the_objects_stay_in_the_budget(self, rig: Rig, namespace: str) -> None:
+    def test_number_of_writes_stays_within_the_limit(self, rig: Rig, namespace: str) -> None:
         mark = rig.cluster.audit_mark()
         rig.create(yamls.service(namespace, "frugal", "single"))
         rig.ready(namespace, "frugal")
@@ -86,7 +86,7 @@ class TestLife:
         assert statuses
 
     @pytest.mark.skipif(clusters.MINOR > 36, reason="Kubernetes 1.37 leaves both slices alone")
-    def test_kubernetes_leaves_the_slice_of_what_names_the_pods_alone(self, rig: Rig, namespace: str) -> None:
+    def test_endpoint_slice_of_the_headless_service_is_not_rewritten(self, rig: Rig, namespace: str) -> None:
         """Kubernetes rewrites the EndpointSlice of a Service without ports on every resync. The operator's Service for the
         names of pods has a port, so its EndpointSlice is not rewritten. The test compares both kinds of Services.
         """
@@ -111,7 +111,7 @@ class TestLife:
         assert slices(rig, namespace)[1] == named
 
     @pytest.mark.parametrize("kill", [False, True], ids=["undisturbed", "operator-killed"])
-    def test_an_edit_is_a_new_revision_and_never_two_at_once(self, rig: Rig, namespace: str, kill: bool) -> None:
+    def test_edit_creates_a_new_revision_without_simultaneous_slices(self, rig: Rig, namespace: str, kill: bool) -> None:
         rig.create(yamls.service(namespace, "edit", "pairs", "engine", "decoder", "router"))
         rig.ready(namespace, "edit")
         before = revisions(rig, namespace)
@@ -133,7 +133,7 @@ class TestLife:
         assert condition["status"] == "True"
 
     @pytest.mark.parametrize("kill", [False, True], ids=["undisturbed", "operator-killed"])
-    def test_scaling_down_takes_the_highest_groups_whole(self, rig: Rig, namespace: str, kill: bool) -> None:
+    def test_scale_down_removes_the_highest_numbered_groups_completely(self, rig: Rig, namespace: str, kill: bool) -> None:
         rig.create(yamls.service(namespace, "scale", "pairs", "engine", engine={"minReplicas": 3}))
         rig.ready(namespace, "scale")
         pods = rig.all("Pod", namespace, "component=engine")
@@ -149,7 +149,7 @@ class TestLife:
         rig.patch("InferenceService", namespace, "scale", {"spec": {"engine": {"minReplicas": 2}}})
         rig.wait("two groups", lambda: len(rig.all("Pod", namespace, "component=engine")) == 4, 30)
 
-    def test_a_scale_object_moves_the_groups(self, rig: Rig, namespace: str) -> None:
+    def test_role_scale_sets_the_number_of_groups(self, rig: Rig, namespace: str) -> None:
         rig.create(
             yamls.service(namespace, "auto", "single", engine={"minReplicas": 1, "maxReplicas": 4, "scaleMetric": "cpu"})
         )
@@ -175,7 +175,7 @@ class TestLife:
         rig.wait("no scale object", lambda: rig.get("RoleScale", namespace, "auto-engine") is None)
         rig.wait("one again", lambda: len(rig.all("Pod", namespace, "component=engine")) == 1)
 
-    def test_groups_are_scaled_by_hand_where_nobody_named_an_autoscaler(self, rig: Rig, namespace: str) -> None:
+    def test_role_without_autoscaler_is_scaled_manually(self, rig: Rig, namespace: str) -> None:
         rig.create(yamls.service(namespace, "hand", "single", engine={"minReplicas": 1, "maxReplicas": 2}))
         rig.ready(namespace, "hand")
         assert rig.all("HorizontalPodAutoscaler", namespace) == []
@@ -185,7 +185,7 @@ class TestLife:
         told = "RoleScale hand-engine asks for 7 groups, but spec.engine has minReplicas 1 and maxReplicas 2: 2 are used"
         rig.wait("it is said that seven are too many", lambda: told in advice(rig, namespace, "hand"))
 
-    def test_routers_are_scaled_by_hand_and_each_number_has_one_writer(self, rig: Rig, namespace: str) -> None:
+    def test_routers_are_scaled_manually_and_each_number_has_one_writer(self, rig: Rig, namespace: str) -> None:
         bounds = {"minReplicas": 1, "maxReplicas": 4}
         rig.create(yamls.service(namespace, "ways", "pairs", "engine", "decoder", "router", router=bounds))
         rig.ready(namespace, "ways")
@@ -220,7 +220,7 @@ class TestLife:
         rig.wait("everything gone", lambda: not any(rig.all(kind, namespace) for kind in kinds), 40)
         assert [one for one in rig.requests(mark) if one.is_write and one.namespace == namespace] == []
 
-    def test_deleted_and_applied_again_at_once(self, rig: Rig, namespace: str) -> None:
+    def test_service_deleted_and_applied_again_becomes_ready(self, rig: Rig, namespace: str) -> None:
         body = yamls.service(namespace, "phoenix", "single")
         rig.create(body)
         rig.ready(namespace, "phoenix")

@@ -69,7 +69,7 @@ def forecast(result: Result) -> Any:
     return one
 
 
-def test_what_is_said_is_what_happens(kimi: Rig, tmp_path: Path) -> None:
+def test_predictions_of_the_commands_match_the_created_pods(kimi: Rig, tmp_path: Path) -> None:
     """The commands predict the pods of a new service, show it, and render it, and the operator creates the same. Then one
     edit restarts exactly the predicted pods, and another edit restarts none.
     """
@@ -155,7 +155,7 @@ def hash_of(one: Manifest) -> str:
     return str((one["metadata"].get("annotations") or {}).get(keys.HASH, ""))
 
 
-def test_what_the_api_server_would_refuse_is_said_before(kimi: Rig, namespace: str, tmp_path: Path) -> None:
+def test_commands_report_refusals_before_the_objects_are_applied(kimi: Rig, namespace: str, tmp_path: Path) -> None:
     """The commands report an unknown field and a missing namespace before the objects are applied, as the API server would
     afterwards. The namespace may also be in the same file.
     """
@@ -181,7 +181,7 @@ def test_what_the_api_server_would_refuse_is_said_before(kimi: Rig, namespace: s
     assert forecast(ome(kimi, "diff", "-f", file, "-o", "json"))["sentence"].startswith("new: ")
 
 
-def test_what_is_wrong_is_explained_down_to_the_nodes(kimi: Rig, namespace: str) -> None:
+def test_explain_shows_the_cause_of_unscheduled_pods(kimi: Rig, namespace: str) -> None:
     rig = kimi
     body = list(yaml.safe_load_all(SAMPLE.read_text()))[1]
     body["metadata"] = {"name": "big", "namespace": namespace}
@@ -202,7 +202,7 @@ def test_what_is_wrong_is_explained_down_to_the_nodes(kimi: Rig, namespace: str)
     }  # fmt: skip
 
 
-def test_as_a_plugin_of_kubectl(kimi: Rig, namespace: str, tmp_path: Path) -> None:
+def test_kubectl_plugin_works(kimi: Rig, namespace: str, tmp_path: Path) -> None:
     """The program `kubectl-ome` on the PATH is a plugin of kubectl. Exit codes and completion work through it."""
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     for program in ("kubectl-ome", "kubectl_complete-ome"):  # as pip writes these scripts

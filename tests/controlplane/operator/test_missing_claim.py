@@ -17,7 +17,7 @@ spec: {accessModes: [ReadOnlyMany], resources: {requests: {storage: 1Gi}}}
 """
 
 
-def test_a_claim_that_does_not_exist_is_named(rig: Rig, namespace: str, tmp_path: Path) -> None:
+def test_missing_claim_is_reported_by_diff_and_by_the_condition(rig: Rig, namespace: str, tmp_path: Path) -> None:
     name = f"claimed-{namespace}"
     runtime, model = yamls.runtime(name, router=False), yamls.model(name, "pvc://weights/tiny")
     rig.create(runtime)

@@ -196,7 +196,7 @@ def each(*names: str) -> pytest.MarkDecorator:
 
 
 @each(*(name for name, row in ROWS.items() if row.whole and name != "no-spare-stays"))
-def test_every_role_serves_completely_while_a_node_is_drained(outcome: Outcome, row: Row) -> None:
+def test_every_role_keeps_serving_while_a_node_is_drained(outcome: Outcome, row: Row) -> None:
     assert outcome.least == {**row.counts, "router": 1}
     assert outcome.left == []
     assert outcome.refused == [], "the chart's rights are enough for the operator"
@@ -221,7 +221,7 @@ def test_the_replacement_has_another_number(outcome: Outcome, row: Row) -> None:
 
 
 @each("no-spare-stays")
-def test_without_a_free_node_the_group_stays_until_it_is_told_to_go(outcome: Outcome, row: Row) -> None:
+def test_group_stays_without_a_free_node_until_move_with_now(outcome: Outcome, row: Row) -> None:
     """Without a free node, the group stays on its node. The message states how many GPUs the replacement needs and when the
     wait ends; `ome move --now` ends the wait at once.
     """
@@ -233,14 +233,14 @@ def test_without_a_free_node_the_group_stays_until_it_is_told_to_go(outcome: Out
 
 
 @each("no-spare-goes")
-def test_without_a_free_node_the_group_goes_after_the_time_out_if_the_service_says_so(outcome: Outcome, row: Row) -> None:
+def test_group_leaves_after_the_timeout_without_a_free_node_if_spec_allows_it(outcome: Outcome, row: Row) -> None:
     (waits,) = outcome.said
     assert waits.endswith("the group leaves without it"), waits
     assert outcome.seconds >= 20 and outcome.left == []
     assert (outcome.least["engine"], outcome.least["decoder"]) == (1, 0)
 
 
-def test_an_operator_that_is_killed_in_each_phase_moves_the_group_once(stage: Rig, rig: Rig, tables: Tables) -> None:
+def test_operator_killed_in_any_move_phase_moves_the_group_once(stage: Rig, rig: Rig, tables: Tables) -> None:
     name, row = "killed", Row("decoder", "cordon", moves=CORDON)
     where = namespace(name)
     with drains.watched(rig.cluster, {where: row.size}) as watch:
@@ -268,7 +268,7 @@ def test_an_operator_that_is_killed_in_each_phase_moves_the_group_once(stage: Ri
     rig.delete("Namespace", "", where)
 
 
-def test_without_an_operator_deleted_budgets_let_the_drain_go_on(stage: Rig, rig: Rig) -> None:
+def test_drain_proceeds_without_an_operator_after_deletion_of_the_budgets(stage: Rig, rig: Rig) -> None:
     name, row = "alone", Row("engine", "cordon", size=1, decoders=0, spare=0)
     where = namespace(name)
     serving(rig, name, row)

@@ -233,6 +233,6 @@ def endings(stage: Rig) -> Iterator[dict[str, BaseException | None]]:
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_nothing_that_serves_is_torn_down(endings: dict[str, BaseException | None], name: str) -> None:
+def test_unwanted_or_impossible_moves_delete_no_serving_pod(endings: dict[str, BaseException | None], name: str) -> None:
     if (error := endings[name]) is not None:
         raise error

@@ -31,7 +31,7 @@ def images(text: str) -> set[str]:
         (("operator.external=true", "agent.enabled=true"), "set agent.image.repository to the repository of your registry"),
     ],
 )
-def test_an_image_of_nobody_is_refused(sets: tuple[str, ...], said: str, installed: Rig) -> None:
+def test_image_name_without_registry_is_refused(sets: tuple[str, ...], said: str, installed: Rig) -> None:
     """The chart refuses to be rendered with an image name that has no registry. Such an image would be pulled from a public
     registry, where anybody can claim the name.
     """
@@ -39,7 +39,7 @@ def test_an_image_of_nobody_is_refused(sets: tuple[str, ...], said: str, install
         installed.cluster.helm(*CHART, *(word for one in sets for word in ("--set", one)))
 
 
-def test_all_images_are_beside_the_operators(installed: Rig) -> None:
+def test_all_images_come_from_the_registry_of_the_operator_image(installed: Rig) -> None:
     text = installed.cluster.helm(*CHART, "--set", f"image.repository={MINE}", "--set", "agent.enabled=true")
     version = yaml.safe_load((ROOT / "charts/ome-resources/Chart.yaml").read_text())["appVersion"]
     ours = {name for name in images(text) if "sglang" not in name}
@@ -48,7 +48,7 @@ def test_all_images_are_beside_the_operators(installed: Rig) -> None:
     assert f"--tools-image=ome-agent:{version}" in local, "the user chose an image without a registry"
 
 
-def test_the_lines_that_make_its_kubeconfig(installed: Rig, tmp_path: Path) -> None:
+def test_printed_commands_create_the_kubeconfig_of_the_operator(installed: Rig, tmp_path: Path) -> None:
     """The commands that helm prints after an installation create the operator's kubeconfig without any change. It contains
     the token of the operator's account, and no other credential.
     """
@@ -70,7 +70,7 @@ def test_the_lines_that_make_its_kubeconfig(installed: Rig, tmp_path: Path) -> N
     assert told["status"]["user"]["username"] == "system:serviceaccount:ome:ome-operator"
 
 
-def test_an_account_that_is_not_there_is_a_sentence(installed: Rig, tmp_path: Path) -> None:
+def test_missing_service_account_gives_a_one_line_error(installed: Rig, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ome_operator", "kubeconfig", "--serviceaccount", "ome/nobody"]
     environment = {**os.environ, **installed.cluster.environment(), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)

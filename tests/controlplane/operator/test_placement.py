@@ -33,7 +33,7 @@ def whole(rig: Rig, namespace: str, names: list[str]) -> list[str]:
     return [name for name in names if rig.condition(namespace, name, "Scaled").get("status") == "True"]
 
 
-def test_two_services_that_want_the_same_nodes_do_not_hold_half_each(gangs: Rig, namespace: str) -> None:
+def test_two_services_that_compete_for_nodes_are_not_both_partly_placed(gangs: Rig, namespace: str) -> None:
     """Two services each need 12 of 16 nodes: one is placed completely, and the other waits. Without admission, each would
     hold a part, and neither would serve until a user deleted one.
     """
@@ -53,7 +53,7 @@ def test_two_services_that_want_the_same_nodes_do_not_hold_half_each(gangs: Rig,
     gangs.delete("ClusterServingRuntime", "", runtime)
 
 
-def test_who_holds_the_nodes_is_told_before_a_pod_has_a_node(gangs: Rig, namespace: str) -> None:
+def test_holder_of_the_nodes_is_reported_before_any_pod_is_placed(gangs: Rig, namespace: str) -> None:
     """A second service needs nodes that another service holds, and its condition names that service. No pod of the second
     service is on a node, so nothing has to be released, and the pods stay.
     """
@@ -80,7 +80,7 @@ def ready_groups(rig: Rig, namespace: str, name: str, size: int) -> dict[tuple[s
 
 
 @pytest.mark.timeout(2000)
-def test_three_of_sixteen_nodes_are_lost_and_only_their_groups_move(gangs: Rig, namespace: str) -> None:
+def test_loss_of_three_of_sixteen_nodes_moves_only_their_groups(gangs: Rig, namespace: str) -> None:
     """Eight groups of two nodes use all 16 nodes, of which three are lost. The groups on them share the three nodes that
     remain of theirs: one group serves on two of them, and a service of a single node can use the third. When the lost nodes
     are back and that service is deleted, all groups return.
@@ -115,7 +115,7 @@ def test_three_of_sixteen_nodes_are_lost_and_only_their_groups_move(gangs: Rig, 
         gangs.delete("ClusterServingRuntime", "", name)
 
 
-def test_nothing_is_torn_down_for_nodes_that_are_not_there(rig: Rig, namespace: str) -> None:
+def test_serving_pods_stay_if_the_edit_selects_nonexistent_nodes(rig: Rig, namespace: str) -> None:
     """An edit has a node selector that matches no node. The serving pods stay. An earlier version removed a service that
     served on 96 GPUs for such an edit.
     """
@@ -141,7 +141,7 @@ def test_nothing_is_torn_down_for_nodes_that_are_not_there(rig: Rig, namespace: 
     rig.delete("ClusterServingRuntime", "", runtime)
 
 
-def test_what_strangers_hold_is_read_where_a_try_failed(gangs: Rig, namespace: str) -> None:
+def test_foreign_pods_are_read_after_a_failed_attempt(gangs: Rig, namespace: str) -> None:
     """Pods of other users hold 6 of 16 nodes. A service that needs 12 nodes reports this, and starts when these pods are
     gone.
     """
@@ -161,7 +161,7 @@ def test_what_strangers_hold_is_read_where_a_try_failed(gangs: Rig, namespace: s
     gangs.delete("ClusterServingRuntime", "", runtime)
 
 
-def test_nothing_is_torn_down_for_nodes_that_others_hold(rig: Rig, namespace: str) -> None:
+def test_serving_pods_stay_if_others_hold_the_new_nodes(rig: Rig, namespace: str) -> None:
     """The nodes for a new revision exist, but a pod of another user holds one of them. The serving pods stay. The operator
     reads such pods directly from the API server, and starts the rollout when they are gone.
     """

@@ -97,7 +97,9 @@ def policy(rig: Rig, namespace: str) -> Iterator[str]:
 
 @pytest.mark.parametrize(("component", "title"), [("decoder", "decode leader"), ("engine", "prefill leader")])
 @pytest.mark.usefixtures("policy")
-def test_images_that_are_not_allowed(served: Rig, namespace: str, component: str, title: str) -> None:
+def test_forbidden_image_is_refused_and_old_pods_keep_serving(
+    served: Rig, namespace: str, component: str, title: str
+) -> None:
     """An edit to an image that is not allowed leaves all pods of the old slice serving. An allowed image is rolled out."""
     rig, before = served, uids(served, namespace)
     edit(rig, namespace, component)
@@ -109,7 +111,7 @@ def test_images_that_are_not_allowed(served: Rig, namespace: str, component: str
 
 
 @pytest.mark.usefixtures("policy")
-def test_a_router_that_is_not_allowed(served: Rig, namespace: str) -> None:
+def test_forbidden_router_image_is_refused_and_the_router_stays(served: Rig, namespace: str) -> None:
     """An edit names an image of the router that a policy does not allow, and changes the engine. The engine's change alone
     would remove the router's old pod with the old slice, so the edit waits and the pod stays.
     """
@@ -124,7 +126,7 @@ def test_a_router_that_is_not_allowed(served: Rig, namespace: str) -> None:
     rolled(rig, namespace, before)
 
 
-def test_a_policy_that_is_gone_again(served: Rig, namespace: str, policy: str) -> None:
+def test_rollout_continues_after_the_refusing_policy_is_removed(served: Rig, namespace: str, policy: str) -> None:
     """After a policy that refused new pods is removed, the operator repeats the dry run by itself, and rolls
     the edit out.
     """
@@ -144,7 +146,9 @@ def test_a_policy_that_is_gone_again(served: Rig, namespace: str, policy: str) -
         ("serviceAccountName", 'serviceaccount "absent" not found'),
     ],
 )
-def test_names_that_only_pods_look_up(served: Rig, namespace: str, field: str, words: str) -> None:
+def test_references_resolved_only_by_pods_are_checked_in_the_dry_run(
+    served: Rig, namespace: str, field: str, words: str
+) -> None:
     rig, before = served, uids(served, namespace)
     rig.patch("InferenceService", namespace, "s", {"spec": {"engine": {field: "absent"}}})
     rig.wait_for_condition(namespace, "s", "RolledOut", "DryRunRefused", words)
@@ -178,7 +182,7 @@ def quota(rig: Rig, namespace: str, **hard: str) -> None:
     rig.wait("the quota is counted", counted, 60)
 
 
-def test_a_quota_of_exactly_the_size_of_the_service(served: Rig, namespace: str) -> None:
+def test_quota_of_exactly_the_size_of_the_service_permits_edits(served: Rig, namespace: str) -> None:
     """A quota permits exactly the pods of the service, so a dry run of any further pod exceeds it. Every edit is rolled out
     nevertheless, because old pods release what new ones need.
     """
@@ -190,7 +194,7 @@ def test_a_quota_of_exactly_the_size_of_the_service(served: Rig, namespace: str)
     rolled(rig, namespace, before)
 
 
-def test_a_quota_that_is_too_small_for_the_new_pods(served: Rig, namespace: str) -> None:
+def test_quota_too_small_for_the_new_pods_keeps_the_old_ones(served: Rig, namespace: str) -> None:
     """The pods of an edit are larger than a quota permits. The dry run of the first pod is accepted, but the operator
     computes that not all of the new pods fit, and keeps the old ones.
     """
@@ -208,7 +212,7 @@ def test_a_quota_that_is_too_small_for_the_new_pods(served: Rig, namespace: str)
     rig.wait("it rolls", lambda: len(now := uids(rig, namespace)) == 8 and not now & before, 90)
 
 
-def test_pod_security_that_came_after_the_service(served: Rig, namespace: str) -> None:
+def test_pod_security_level_that_refuses_serving_pods_permits_edits(served: Rig, namespace: str) -> None:
     """A namespace gets a Pod Security level that would refuse the serving pods, too. An edit does not make this worse, so
     the level is reported and the edit is rolled out.
     """
@@ -223,7 +227,7 @@ def test_pod_security_that_came_after_the_service(served: Rig, namespace: str) -
     rig.wait("it rolls", lambda: before - uids(rig, namespace), 60)
 
 
-def test_pod_security_and_an_edit_that_violates_more(served: Rig, namespace: str) -> None:
+def test_edit_that_violates_pod_security_further_is_refused(served: Rig, namespace: str) -> None:
     """A Pod Security level already refuses the serving pods because of their weights on the node. An edit violates the level
     in a further way, so the edit is refused.
     """
@@ -235,7 +239,7 @@ def test_pod_security_and_an_edit_that_violates_more(served: Rig, namespace: str
     serves(rig, namespace, before)
 
 
-def test_a_webhook_that_does_not_answer(served: Rig, namespace: str) -> None:
+def test_unresponsive_webhook_keeps_old_pods_and_is_named(served: Rig, namespace: str) -> None:
     """While the webhook does not answer, no pod can be created. So nothing is removed, and the status names the webhook."""
     rig, before = served, uids(served, namespace)
     name = f"down-{namespace}"
@@ -279,7 +283,7 @@ def unchecked(rig: Rig, namespace: str, image: str, words: str) -> None:
     assert {one.name for one in asked} <= {PROBE}, "no pod was sent to the API server as a dry run"
 
 
-def test_without_the_policy_there_is_no_right_and_a_sentence(served: Rig, namespace: str) -> None:
+def test_rollout_without_the_dry_run_policy_gives_advice(served: Rig, namespace: str) -> None:
     rig = served
     may = ("auth", "can-i", "create", "pods", f"--as={USER}", "-n", namespace)
     assert rig.cluster.kubectl(*may).strip() == "yes"

@@ -56,7 +56,7 @@ def api(rig: Rig, namespace: str) -> Rig:
 
 
 @pytest.mark.parametrize(("labels", "said"), [(OURS, "service/s created"), (None, OTHERS), ({"a": "b"}, OTHERS)])
-def test_what_is_created_carries_the_operators_label(rig: Rig, namespace: str, labels: dict[str, str], said: str) -> None:
+def test_created_objects_must_have_the_operator_label(rig: Rig, namespace: str, labels: dict[str, str], said: str) -> None:
     assert said in tried(rig, namespace, "create", "-f", "-", stdin=service(namespace, labels))
 
 
@@ -73,12 +73,12 @@ def test_what_is_created_carries_the_operators_label(rig: Rig, namespace: str, l
         (("label", "service", "bare", "ome.io/managed-by=ome-operator"), "labeled"),
     ],
 )
-def test_objects_of_others_stay_as_they_are(api: Rig, namespace: str, command: tuple[str, ...], said: str) -> None:
+def test_policy_denies_changes_to_foreign_objects(api: Rig, namespace: str, command: tuple[str, ...], said: str) -> None:
     assert said in tried(api, namespace, *command)
 
 
 @pytest.mark.parametrize("namespace", ["kube-system", "kube-public", "kube-node-lease"])
-def test_no_label_opens_a_namespace_of_the_system(rig: Rig, namespace: str) -> None:
+def test_operator_label_does_not_permit_writes_in_system_namespaces(rig: Rig, namespace: str) -> None:
     assert "may not write in this namespace" in tried(rig, namespace, "create", "-f", "-", stdin=service(namespace, OURS))
 
 
@@ -95,7 +95,7 @@ def test_no_label_opens_a_namespace_of_the_system(rig: Rig, namespace: str) -> N
         ),
     ],
 )
-def test_roles_are_those_of_routers(rig: Rig, namespace: str, kind: str, content: Manifest, said: str) -> None:
+def test_policy_permits_only_roles_of_routers(rig: Rig, namespace: str, kind: str, content: Manifest, said: str) -> None:
     assert said in tried(rig, namespace, "create", "-f", "-", stdin=rights(namespace, kind, **content))
 
 
@@ -108,7 +108,7 @@ def counted(rig: Rig, state: str) -> float:
     return float(found[1]) if found else -1.0
 
 
-def test_an_operator_says_whether_the_policies_bind_it(rig: Rig) -> None:
+def test_metric_shows_whether_policies_bind_the_operator(rig: Rig) -> None:
     """The operator's metric shows whether admission policies restrict it. The policies are installed in both cases of the
     test, but do not apply to an operator with an administrator's kubeconfig.
     """
@@ -155,7 +155,9 @@ def test_an_operator_says_whether_the_policies_bind_it(rig: Rig) -> None:
         ("Opaque", True, True, "may only create Secrets of type"),
     ],
 )
-def test_secrets_are_keys_of_services(api: Rig, namespace: str, kind: str, immutable: bool, owned: bool, said: str) -> None:
+def test_policy_permits_only_secrets_with_service_keys(
+    api: Rig, namespace: str, kind: str, immutable: bool, owned: bool, said: str
+) -> None:
     metadata: Manifest = {"name": "s", "namespace": namespace, "labels": OURS}
     if owned:
         metadata["ownerReferences"] = (api.get("Service", namespace, "ours") or {})["metadata"]["ownerReferences"]
@@ -163,7 +165,7 @@ def test_secrets_are_keys_of_services(api: Rig, namespace: str, kind: str, immut
     assert said in tried(api, namespace, "create", "-f", "-", stdin=secret)
 
 
-def test_a_routers_key_is_there_before_its_router_is_ready(rig: Rig, namespace: str) -> None:
+def test_router_key_secret_exists_before_its_router_is_ready(rig: Rig, namespace: str) -> None:
     """The operator creates the Secret with the API key of a router before the router is ready, with its own rights. It does
     so for a router whose image supports keys.
     """
@@ -185,7 +187,7 @@ def test_a_routers_key_is_there_before_its_router_is_ready(rig: Rig, namespace: 
     rig.delete("ClusterServingRuntime", "", "keyed")
 
 
-def test_a_webhook_that_does_not_answer_is_told(rig: Rig, namespace: str) -> None:
+def test_failing_webhook_is_reported_in_status(rig: Rig, namespace: str) -> None:
     """A webhook fails for every request that it matches. The status of the service reports this until the webhook answers or
     is removed.
     """

@@ -241,7 +241,7 @@ def kills(seed: int) -> bool:
 
 @pytest.mark.timeout(LONGEST * 2 * PATIENCE)
 @pytest.mark.parametrize("seed", range(RACES))
-def test_services_race_for_the_same_nodes(gangs: Rig, namespace: str, seed: int) -> None:
+def test_competing_services_all_serve_in_the_end(gangs: Rig, namespace: str, seed: int) -> None:
     """Services that are created at about the same time compete for nodes, and each serves in the end. In every fourth race,
     the operator is killed; in every second race, there is also a service that can never fit. Meanwhile a service that
     already serves is rolled out, recycled or loses a rank, and serves again.

@@ -181,7 +181,7 @@ def forget_what_led_here(rig: Rig, namespace: str) -> None:
     assert rig.get("Ingress", namespace, "theirs"), "an object with copied labels does not belong to the operator"
 
 
-def test_the_role_is_what_the_operator_needs_and_no_more(rig: Rig, namespace: str) -> None:
+def test_operator_role_contains_exactly_the_used_permissions(rig: Rig, namespace: str) -> None:
     rig.create(yamls.runtime("w-pairs", size=2))
     live_through_everything(rig, namespace)
     look_at_every_kind(rig, namespace)
@@ -216,7 +216,7 @@ def test_the_role_is_what_the_operator_needs_and_no_more(rig: Rig, namespace: st
     assert unused == [], "\n".join(unused)
 
 
-def test_rights_on_what_leads_to_services_from_outside_come_with_the_chart_value_alone(rig: Rig) -> None:
+def test_exposure_permissions_exist_only_with_the_chart_value(rig: Rig) -> None:
     def chart(*values: str) -> str:
         sets = [part for value in values for part in ("--set", f"exposure.{value}")]
         return rig.cluster.helm("template", "ome", str(ROOT / "charts/ome-resources"), "-n", "ome", *IMAGE, *sets)

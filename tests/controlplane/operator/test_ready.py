@@ -53,7 +53,7 @@ def short(rig: Rig, namespace: str, reason: str) -> None:
     assert f"is Ready, and groups are missing: {reason}" in ome(rig, "explain", NAME, "-n", namespace)
 
 
-def test_a_second_prefill_group_that_no_node_can_hold_takes_nothing_from_the_first(rig: Rig, namespace: str) -> None:
+def test_unschedulable_second_prefill_group_does_not_affect_readiness(rig: Rig, namespace: str) -> None:
     engine = {"nodeSelector": {"kubernetes.io/hostname": NODE}}
     rig.create(yamls.service(namespace, NAME, "r-gpus", "engine", "decoder", "router", engine=engine))
     rig.ready(namespace, NAME, 60)
@@ -67,7 +67,7 @@ def test_a_second_prefill_group_that_no_node_can_hold_takes_nothing_from_the_fir
     assert ready(rig, namespace) == before
 
 
-def test_a_frozen_service_stays_ready_with_fewer_groups_than_desired(rig: Rig, namespace: str) -> None:
+def test_frozen_service_stays_ready_with_missing_groups(rig: Rig, namespace: str) -> None:
     rig.create(yamls.service(namespace, NAME, "r-pairs"))
     rig.ready(namespace, NAME, 60)
     before = ready(rig, namespace)
@@ -79,7 +79,7 @@ def test_a_frozen_service_stays_ready_with_fewer_groups_than_desired(rig: Rig, n
     assert ready(rig, namespace) == before
 
 
-def test_a_lost_group_of_two_keeps_ready_and_the_last_group_does_not(rig: Rig, namespace: str) -> None:
+def test_loss_of_one_of_two_groups_keeps_ready_but_loss_of_the_last_does_not(rig: Rig, namespace: str) -> None:
     rig.create(yamls.service(namespace, NAME, "r-pairs", engine={"minReplicas": 2, **SLOW}))
     rig.ready(namespace, NAME, 60)
     before = ready(rig, namespace)

@@ -97,7 +97,7 @@ FAULTS = {  # The drain is first, because the disruption budget permits it only 
 }
 
 
-def test_each_failure_is_one_recycle_of_one_group(rig: Rig, namespace: str) -> None:
+def test_each_failure_causes_one_recycle_of_one_group(rig: Rig, namespace: str) -> None:
     """All faults happen at the same time, each in another group. One more group and the decoder are not affected."""
     parts = {"minReplicas": len(FAULTS) + 1, "lifecycle": QUICK}
     rig.create(yamls.service(namespace, NAME, "r-pairs", "engine", "decoder", "router", engine=parts))
@@ -137,7 +137,7 @@ def back(rig: Rig, namespace: str, number: int, seconds: float = 30) -> None:
     rig.wait(f"group {number} is back", holds, seconds)
 
 
-def test_an_operator_that_dies_in_the_middle_deletes_no_pod_twice(rig: Rig, namespace: str) -> None:
+def test_operator_killed_during_a_recycle_deletes_no_pod_twice(rig: Rig, namespace: str) -> None:
     """The operator is killed after two of three deletions; it deletes none of the replacements afterwards."""
     rig.create(yamls.service(namespace, NAME, "r-four", engine={"lifecycle": QUICK}))
     settled(rig, namespace)
@@ -202,7 +202,7 @@ def forbid(rig: Rig, pod: str) -> Callable[[], None]:
 _NUMBER = itertools.count()
 
 
-def test_a_pod_that_ends_on_a_lost_node_is_let_go_by_policy(rig: Rig, namespace: str) -> None:
+def test_terminating_pod_on_a_lost_node_is_force_deleted_by_policy(rig: Rig, namespace: str) -> None:
     rig.create(yamls.service(namespace, NAME, "r-pairs", "engine", engine={"lifecycle": QUICK}))
     settled(rig, namespace)
     old = pods(rig, namespace)["engine", 0]
@@ -222,7 +222,7 @@ def test_a_pod_that_ends_on_a_lost_node_is_let_go_by_policy(rig: Rig, namespace:
 
 
 @pytest.mark.parametrize("happens", [tainted, deleted])
-def test_a_lost_node_costs_the_groups_on_it_one_recycle(
+def test_lost_node_causes_one_recycle_of_each_of_its_groups(
     rig: Rig, namespace: str, account: Account, happens: Callable[[Rig, str], AbstractContextManager[None]]
 ) -> None:
     rig.create(yamls.service(namespace, NAME, "r-pairs", engine={"minReplicas": 3, "lifecycle": QUICK}))
@@ -246,9 +246,7 @@ def test_a_lost_node_costs_the_groups_on_it_one_recycle(
 
 
 @pytest.mark.parametrize("down", [False, True], ids=["operator-runs", "operator-down"])
-def test_ranks_of_a_template_that_a_stranger_changed_are_made_again(
-    rig: Rig, namespace: str, account: Account, down: bool
-) -> None:
+def test_ranks_with_a_foreign_template_change_are_recreated(rig: Rig, namespace: str, account: Account, down: bool) -> None:
     """A template is edited while a rank is lost. Its group, and no other, is created again from the right template."""
     rig.create(yamls.service(namespace, NAME, "r-pairs", engine={"minReplicas": 2, "lifecycle": QUICK}))
     settled(rig, namespace)
@@ -278,7 +276,7 @@ def test_ranks_of_a_template_that_a_stranger_changed_are_made_again(
 @pytest.mark.parametrize(
     ("leads", "becomes"), [(True, {0: 3, 1: 0}), (False, {0: 0, 1: 1})], ids=["of-a-leader", "of-workers"]
 )
-def test_a_stateful_set_that_somebody_deletes_costs_its_own_group_alone(
+def test_deleted_statefulset_affects_only_its_own_group(
     rig: Rig, namespace: str, account: Account, leads: bool, becomes: dict[int, int]
 ) -> None:
     """Only the group of a deleted StatefulSet is created again, with an unused number if it was that of the leader."""
@@ -306,7 +304,7 @@ def test_a_stateful_set_that_somebody_deletes_costs_its_own_group_alone(
     rig.wait_until_quiet()
 
 
-def test_a_leader_that_somebody_scales_to_two_has_a_single_pod_again(rig: Rig, namespace: str) -> None:
+def test_leader_statefulset_scaled_to_two_gets_one_pod_again(rig: Rig, namespace: str) -> None:
     """A leader's StatefulSet that is scaled to two gets one pod again. No group is recycled for a pod that is no rank."""
     rig.create(yamls.service(namespace, NAME, "r-pairs", "engine", engine={"minReplicas": 2, "lifecycle": QUICK}))
     settled(rig, namespace)

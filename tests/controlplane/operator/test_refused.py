@@ -29,7 +29,7 @@ def uids(rig: Rig, namespace: str) -> set[str]:
     return {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace)}
 
 
-def test_an_edit_that_would_end_every_engine_leaves_what_serves_alone(rig: Rig, namespace: str) -> None:
+def test_edit_with_a_removed_flag_leaves_serving_pods_unchanged(rig: Rig, namespace: str) -> None:
     """An edit adds a flag that the engine no longer knows. Nothing is rolled out, and the message states the rule, the fix
     and how to override the rule. Meanwhile the service can still be scaled. The annotation that overrides the rule rolls the
     edit out.
@@ -52,7 +52,7 @@ def test_an_edit_that_would_end_every_engine_leaves_what_serves_alone(rig: Rig, 
     rig.delete("ClusterServingRuntime", "", name)
 
 
-def test_a_new_service_makes_nothing_until_the_flag_is_mended(rig: Rig, namespace: str) -> None:
+def test_new_service_creates_no_pods_until_the_flag_is_corrected(rig: Rig, namespace: str) -> None:
     name = f"refused-{namespace}"
     rig.create(runtime(name, BAD))
     rig.create(yamls.service(namespace, "kimi", name, "engine"))

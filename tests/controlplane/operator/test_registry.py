@@ -90,7 +90,7 @@ def account(rig: Rig, namespace: str, name: str, folder: Path) -> Path:
     return folder
 
 
-def test_the_registry_sees_groups_come_and_go(rig: Rig, namespace: str, router: Router, tmp_path: Path) -> None:
+def test_registry_adds_and_removes_groups(rig: Rig, namespace: str, router: Router, tmp_path: Path) -> None:
     runtime = yamls.runtime("registered", size=2, decoder=True)
     main = runtime["spec"]["routerConfig"]["runner"]
     main["command"], main["args"] = ["python3", "-m", "sglang_router.launch_router"], ["--pd-disaggregation", "--port=8080"]

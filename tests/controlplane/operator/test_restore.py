@@ -80,7 +80,7 @@ def late(rig: Rig, namespace: str) -> Any:
 
 @pytest.mark.parametrize("without", [(), ("ControllerRevision",), ("StatefulSet", "Deployment", "ReplicaSet")])
 @pytest.mark.parametrize("slow", [False, True])
-def test_a_copy_contacts_no_rank_of_the_original(
+def test_copied_service_contacts_no_rank_of_the_original(
     rig: Rig, namespace: str, other: str, pairs: str, without: tuple[str, ...], slow: bool
 ) -> None:
     scaled(rig, namespace, pairs)
@@ -99,7 +99,7 @@ def test_a_copy_contacts_no_rank_of_the_original(
 
 
 @pytest.mark.parametrize("slow", [False, True])
-def test_the_number_of_groups_survives_a_restore_into_the_same_namespace(
+def test_number_of_groups_is_kept_after_a_restore_into_the_same_namespace(
     rig: Rig, namespace: str, pairs: str, slow: bool
 ) -> None:
     scaled(rig, namespace, pairs)

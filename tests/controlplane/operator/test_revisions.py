@@ -57,7 +57,7 @@ def whole(rig: Rig, namespace: str, name: str, revision: str = "") -> bool:
     return told.get("status") == "True" and revision in ("", status.get("revision"))
 
 
-def test_history_undo_restart_and_pause(rig: Rig, namespace: str, single: str) -> None:
+def test_history_undo_restart_and_pause_commands_work(rig: Rig, namespace: str, single: str) -> None:
     rig.create(yamls.service(namespace, "one", single))
     first = rig.ready(namespace, "one")["status"]["revision"]
     ome(rig, namespace, "pause", "one")
@@ -84,7 +84,7 @@ def test_history_undo_restart_and_pause(rig: Rig, namespace: str, single: str) -
     assert runs(rig, namespace) == ["engine:1"]
 
 
-def test_mistakes_on_the_command_line_are_one_sentence(rig: Rig, namespace: str, single: str) -> None:
+def test_invalid_command_arguments_give_a_one_line_error(rig: Rig, namespace: str, single: str) -> None:
     assert f"there is no InferenceService none in namespace {namespace}. " in ome(rig, namespace, "undo", "none")
     rig.create(yamls.service(namespace, "one", single))
     rig.ready(namespace, "one")
@@ -94,7 +94,7 @@ def test_mistakes_on_the_command_line_are_one_sentence(rig: Rig, namespace: str,
     assert "use only one of them" in ome(rig, namespace, "undo", "one", "--to", "x", "--off")
 
 
-def test_a_slice_that_never_becomes_ready_gives_way(rig: Rig, namespace: str, single: str) -> None:
+def test_slice_that_never_becomes_ready_is_rolled_back(rig: Rig, namespace: str, single: str) -> None:
     careful = {"onFailure": "Rollback", "readyTimeout": "4s"}
     rig.create(yamls.service(namespace, "one", single, rollout=careful))
     first = rig.ready(namespace, "one")["status"]["revision"]
@@ -125,7 +125,7 @@ def test_a_slice_that_never_becomes_ready_gives_way(rig: Rig, namespace: str, si
     assert "rejected" not in status(rig, namespace)
 
 
-def test_an_edit_of_the_runtime_waits_for_those_who_do_not_follow_it(rig: Rig, namespace: str, single: str) -> None:
+def test_runtime_edit_is_not_applied_without_auto_sync(rig: Rig, namespace: str, single: str) -> None:
     body = yamls.service(namespace, "one", single)
     body["spec"]["runtime"]["autoSync"] = False
     rig.create(body)

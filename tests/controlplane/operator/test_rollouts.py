@@ -124,7 +124,7 @@ def images(film: Film, service: str, component: str) -> list[set[str]]:
 
 
 @pytest.mark.timeout(240)
-def test_every_strategy_keeps_its_bounds_while_operators_come_and_go(rig: Rig, namespace: str) -> None:
+def test_every_strategy_keeps_its_bounds_although_the_operator_is_killed(rig: Rig, namespace: str) -> None:
     rig.create(yamls.service(namespace, "calm", "r-pairs", "engine", "decoder", "router"))
     for name, case in CASES.items():
         rig.create(made(namespace, name, case))
@@ -179,7 +179,7 @@ MESSAGES = {
 
 
 @pytest.mark.parametrize("words", MESSAGES)
-def test_the_api_server_says_what_is_wrong_with_a_rollout_block(rig: Rig, namespace: str, words: str) -> None:
+def test_api_server_reports_invalid_rollout_fields(rig: Rig, namespace: str, words: str) -> None:
     body = yamls.service(namespace, "wrong", "r-one", rollout=MESSAGES[words])
     with pytest.raises(ApiError, match=words):
         rig.create(body)

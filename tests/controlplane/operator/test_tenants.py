@@ -126,7 +126,7 @@ OF_RUNNING: dict[str, tuple[Manifest, str]] = {
 
 
 @pytest.mark.parametrize("row", OF_PODS)
-def test_what_baseline_forbids_of_pods_is_refused(tenant: Token, row: str) -> None:
+def test_pod_fields_forbidden_by_baseline_are_refused(tenant: Token, row: str) -> None:
     spec, said = OF_PODS[row]
     code, why = create(tenant, pod(**spec))
     assert (code, "admissionPolicy.tenants" in why, said in why) == (403, True, True), why
@@ -134,7 +134,7 @@ def test_what_baseline_forbids_of_pods_is_refused(tenant: Token, row: str) -> No
 
 @pytest.mark.parametrize("kind", BOXES)
 @pytest.mark.parametrize("row", OF_BOXES)
-def test_what_baseline_forbids_of_containers_is_refused(tenant: Token, row: str, kind: str) -> None:
+def test_container_fields_forbidden_by_baseline_are_refused(tenant: Token, row: str, kind: str) -> None:
     fields, said = OF_BOXES[row]
     code, why = within(tenant, kind, **fields)
     assert (code, "admissionPolicy.tenants" in why, said in why) == (403, True, True), why
@@ -142,13 +142,13 @@ def test_what_baseline_forbids_of_containers_is_refused(tenant: Token, row: str,
 
 @pytest.mark.parametrize("kind", BOXES[:2])
 @pytest.mark.parametrize("row", OF_RUNNING)
-def test_nor_may_they_reach_the_node_by_ports_and_probes(tenant: Token, row: str, kind: str) -> None:
+def test_host_ports_and_host_probes_are_refused(tenant: Token, row: str, kind: str) -> None:
     fields, said = OF_RUNNING[row]
     code, why = within(tenant, kind, **fields)
     assert (code, "admissionPolicy.tenants" in why, said in why) == (403, True, True), why
 
 
-def test_what_baseline_forbids_in_other_words_is_refused_too(tenant: Token) -> None:
+def test_alternative_spellings_of_forbidden_fields_are_refused(tenant: Token) -> None:
     unmasked = [{"name": "main", "image": "i", "securityContext": {"procMount": "Unmasked"}}]
     if clusters.MINOR > 31:  # Kubernetes 1.31 drops the field unless the feature gate ProcMountType is enabled.
         assert "procMount must be Default" in create(tenant, pod(hostUsers=False, containers=unmasked))[1]
@@ -181,7 +181,7 @@ def mounting(path: str, kind: str = "Directory", *, read_only: bool = True) -> M
         "mnt/models/x", "/mnt/models/x/", "/mnt/models//x", "/var/run/docker.sock", "/proc/1/root/mnt/models/x",
     ],
 )  # fmt: skip
-def test_of_a_node_pods_see_nothing_but_weights_that_are_theirs(tenant: Token, path: str) -> None:
+def test_tenant_pods_can_mount_only_their_own_weights_from_the_node(tenant: Token, path: str) -> None:
     code, said = create(tenant, mounting(path))
     assert code == 403 and "a hostPath must be below a root" in said, said
 
@@ -205,7 +205,7 @@ def test_weights_of_the_namespace_and_of_the_cluster_can_be_mounted(tenant: Toke
 
 
 @pytest.mark.parametrize("kind", ["", "DirectoryOrCreate", "FileOrCreate", "File", "Socket", "BlockDevice", "CharDevice"])
-def test_nothing_is_made_on_the_node(tenant: Token, kind: str) -> None:
+def test_tenant_pods_cannot_create_paths_on_the_node(tenant: Token, kind: str) -> None:
     """A tenant's pod must not mount a path of the node that may not exist, because the kubelet would create a missing
     directory or file as root. For a volume without a type, containerd would do so.
     """
@@ -217,7 +217,7 @@ CACHE = "/mnt/models/.namespaces/tenant-a/.compile/" + "0a" * 16
 
 
 @pytest.mark.parametrize("path", [CACHE, CACHE.replace("/mnt", "/raid")])
-def test_only_the_directory_of_a_compile_cache_may_be_made(tenant: Token, path: str) -> None:
+def test_only_the_compile_cache_directory_may_be_created(tenant: Token, path: str) -> None:
     assert create(tenant, mounting(path, "DirectoryOrCreate")) == (201, "")
     code, said = create(tenant, mounting(path, "DirectoryOrCreate", read_only=False))
     assert code == 403 and "must be readOnly" in said
@@ -230,12 +230,12 @@ def test_only_the_directory_of_a_compile_cache_may_be_made(tenant: Token, path: 
         CACHE.replace("0a", "0A"), CACHE.replace(".compile", ".Compile"), CACHE.replace(".namespaces", "x/.namespaces"),
     ],
 )  # fmt: skip
-def test_no_other_directory_of_the_namespace_is_made(tenant: Token, path: str) -> None:
+def test_other_directories_of_the_namespace_cannot_be_created(tenant: Token, path: str) -> None:
     assert create(tenant, mounting(path, "DirectoryOrCreate"))[0] == 403
 
 
 @pytest.mark.parametrize("kind", BOXES)
-def test_no_container_writes_where_another_reads(tenant: Token, installed: Rig, kind: str) -> None:
+def test_no_container_may_write_to_a_mounted_node_path(tenant: Token, installed: Rig, kind: str) -> None:
     mount = {"name": "v", "mountPath": "/m"}
     made = mounting("/mnt/models/x")
     if kind == "ephemeralContainers":
@@ -295,7 +295,7 @@ def test_other_volumes_have_sub_paths(tenant: Token) -> None:
     )
 
 
-def test_what_baseline_allows_and_rdma_needs_is_taken(tenant: Token) -> None:
+def test_pod_allowed_by_baseline_and_needed_for_rdma_is_accepted(tenant: Token) -> None:
     """The policy accepts what the level `baseline` allows and what RDMA needs. The pod also contains fields that are
     explicitly set to their default values.
     """
@@ -315,7 +315,7 @@ def test_what_baseline_allows_and_rdma_needs_is_taken(tenant: Token) -> None:
     assert attach(tenant, {"name": "debug", "image": "i"})[0] == 200
 
 
-def test_it_is_about_pods_whoever_makes_them(tenant: Token, installed: Rig) -> None:
+def test_policy_applies_to_pods_created_by_controllers(tenant: Token, installed: Rig) -> None:
     labels = {"app": "x"}
     template = {"metadata": {"labels": labels}, "spec": {"hostNetwork": True, "containers": [{"name": "c", "image": "i"}]}}
     spec = {"selector": {"matchLabels": labels}, "template": template}
@@ -331,13 +331,13 @@ def test_it_is_about_pods_whoever_makes_them(tenant: Token, installed: Rig) -> N
     installed.delete("Deployment", TENANT, "x")
 
 
-def test_other_namespaces_are_not_concerned(tenant: Token, installed: Rig) -> None:
+def test_policy_does_not_apply_to_other_namespaces(tenant: Token, installed: Rig) -> None:
     made = pod(hostNetwork=True)
     made["metadata"]["namespace"] = "default"
     assert installed.api.request("POST", "/api/v1/namespaces/default/pods?dryRun=All", made)["spec"]["hostNetwork"] is True
 
 
-def test_pods_of_before_can_go_and_get_nothing_more(tenant: Token) -> None:
+def test_existing_pods_can_be_deleted_but_not_extended(tenant: Token) -> None:
     where = f"{PODS}/former?dryRun=All"
     assert tenant.send("PATCH", where, {"metadata": {"labels": {"a": "b"}, "finalizers": None}}, MERGE) == (200, "")
     code, said = attach(tenant, {"name": "x", "image": "i"}, "former")

@@ -92,13 +92,13 @@ def test_token_of_operator_is_refused_forbidden_requests(installed: Rig, operato
 
 
 @pytest.mark.parametrize("attempt", ACCEPTED, ids=lambda attempt: attempt.what)
-def test_the_operators_token_can_still(installed: Rig, operators: Token, attempt: Try) -> None:
+def test_operator_token_is_permitted_the_required_requests(installed: Rig, operators: Token, attempt: Try) -> None:
     """The operator's token permits what the operator needs, and also the remaining risks that docs/security.md lists."""
     code, said = sent(installed, operators, attempt)
     assert code in (200, 201), (code, said)
 
 
-def test_what_has_a_made_up_owner_is_collected(installed: Rig, operators: Token) -> None:
+def test_object_with_an_invented_owner_is_garbage_collected(installed: Rig, operators: Token) -> None:
     """An object whose owner, identified by its UID, does not exist is deleted by Kubernetes' garbage collector. So an object
     with an invented owner does not last.
     """
@@ -167,7 +167,7 @@ def test_token_of_agent_is_refused_other_objects(
     assert code == 403 and said in answer, (code, answer)
 
 
-def test_an_agents_token_writes_its_own_record(agents: Agent) -> None:
+def test_agent_token_can_write_its_own_record(agents: Agent) -> None:
     """An agent's token permits writes to the record of the agent's own node. So the attempts in the other tests are denied
     because of what they request, and not because the token is invalid.
     """

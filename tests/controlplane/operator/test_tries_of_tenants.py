@@ -318,7 +318,7 @@ def forged(tenant: Tenant) -> str:
 
 
 @pytest.mark.parametrize("what", FORGED)
-def test_forged_managed_fields_move_nobody(tenant: Tenant, forged: str, what: str) -> None:
+def test_forged_managed_fields_do_not_stop_the_operator(tenant: Tenant, forged: str, what: str) -> None:
     """The tenant forges the operator's own entry in managedFields. The operator continues to work, and reverts what the
     tenant changes afterwards.
 

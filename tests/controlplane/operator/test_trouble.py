@@ -42,7 +42,7 @@ def test_service_becomes_ready_if_its_model_and_runtime_are_applied_later(rig: R
     rig.delete("ClusterBaseModel", "", name)
 
 
-def test_a_vanished_runtime_takes_nothing_down(rig: Rig, namespace: str) -> None:
+def test_deleted_runtime_keeps_running_pods(rig: Rig, namespace: str) -> None:
     name = f"brief-{namespace}"
     rig.create(yamls.runtime(name))
     rig.create(yamls.service(namespace, "brief", name))
@@ -59,7 +59,7 @@ def test_a_vanished_runtime_takes_nothing_down(rig: Rig, namespace: str) -> None
     rig.delete("ClusterServingRuntime", "", name)
 
 
-def test_a_name_that_is_taken(rig: Rig, namespace: str, single: str) -> None:
+def test_taken_service_name_is_reported_until_it_is_free(rig: Rig, namespace: str, single: str) -> None:
     stranger = {
         "apiVersion": "v1",
         "kind": "Service",
@@ -76,7 +76,7 @@ def test_a_name_that_is_taken(rig: Rig, namespace: str, single: str) -> None:
     rig.ready(namespace, "taken", 40)
 
 
-def test_pods_that_no_node_can_take(rig: Rig, namespace: str) -> None:
+def test_unschedulable_pods_are_reported(rig: Rig, namespace: str) -> None:
     name = f"greedy-{namespace}"
     rig.create(yamls.runtime(name, gpus=9, router=False))
     rig.create(yamls.service(namespace, "greedy", name, "engine"))
@@ -88,7 +88,7 @@ def test_pods_that_no_node_can_take(rig: Rig, namespace: str) -> None:
     rig.delete("ClusterServingRuntime", "", name)
 
 
-def test_pods_that_were_never_created(rig: Rig, namespace: str, single: str) -> None:
+def test_pods_that_could_not_be_created_are_reported(rig: Rig, namespace: str, single: str) -> None:
     quota = {
         "apiVersion": "v1",
         "kind": "ResourceQuota",
@@ -103,7 +103,7 @@ def test_pods_that_were_never_created(rig: Rig, namespace: str, single: str) -> 
     rig.ready(namespace, "quota", 120)
 
 
-def test_a_router_whose_pods_are_refused_says_why(rig: Rig, namespace: str, single: str) -> None:
+def test_refused_router_pods_are_reported_with_the_reason(rig: Rig, namespace: str, single: str) -> None:
     rig.create(yamls.service(namespace, "refused", single, router={"priorityClassName": "missing"}))
     told = rig.wait_for_condition(
         namespace, "refused", "RouterReady", "PodsRefused", "no PriorityClass with name missing", 30
@@ -113,7 +113,7 @@ def test_a_router_whose_pods_are_refused_says_why(rig: Rig, namespace: str, sing
     rig.ready(namespace, "refused", 60)
 
 
-def test_a_second_budget_is_advice(rig: Rig, namespace: str, single: str) -> None:
+def test_second_disruption_budget_gives_advice(rig: Rig, namespace: str, single: str) -> None:
     budget = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -128,7 +128,7 @@ def test_a_second_budget_is_advice(rig: Rig, namespace: str, single: str) -> Non
 
 
 @pytest.mark.skipif(clusters.MINOR < 32, reason="Kubernetes 1.31 takes templates that it refuses as pods")
-def test_a_refused_dry_run_keeps_what_works(rig: Rig, namespace: str, single: str) -> None:
+def test_refused_dry_run_keeps_the_old_pods(rig: Rig, namespace: str, single: str) -> None:
     rig.create(yamls.service(namespace, "typo", single))
     rig.ready(namespace, "typo")
     pods = {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace)}
@@ -151,7 +151,7 @@ def test_a_first_apply_that_is_refused(rig: Rig, namespace: str, single: str) ->
     rig.ready(namespace, "bad")
 
 
-def test_a_slip_of_the_pen_is_told_with_the_field_that_was_meant(rig: Rig, namespace: str, single: str) -> None:
+def test_misspelled_field_is_reported_with_the_intended_one(rig: Rig, namespace: str, single: str) -> None:
     """A service has a misspelled field of a pod, for which the API server answers 500. The condition names the field that
     was meant, and does not report a failing webhook.
     """
@@ -173,7 +173,7 @@ def test_a_slip_of_the_pen_is_told_with_the_field_that_was_meant(rig: Rig, names
     assert {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace, "component=engine")} == pods
 
 
-def test_a_deletion_that_is_always_refused(rig: Rig, namespace: str, single: str, tmp_path: Path) -> None:
+def test_permanently_refused_deletion_is_reported(rig: Rig, namespace: str, single: str, tmp_path: Path) -> None:
     rig.create(yamls.service(namespace, "stuck", single))
     rig.ready(namespace, "stuck")
     rig.stop()
@@ -202,7 +202,7 @@ def test_a_deletion_that_is_always_refused(rig: Rig, namespace: str, single: str
         proxy.stop()
 
 
-def test_a_stranger_edits_and_deletes_children(rig: Rig, namespace: str, single: str) -> None:
+def test_children_edited_or_deleted_by_other_clients_are_repaired(rig: Rig, namespace: str, single: str) -> None:
     rig.create(yamls.service(namespace, "drift", single))
     rig.ready(namespace, "drift")
     rig.wait_until_quiet()
@@ -264,7 +264,7 @@ def waves(rig: Rig, runtime: str) -> dict[str, Any]:
     return dict((body.get("status") or {}).get("rollout") or {})
 
 
-def test_a_runtime_edit_that_works_for_nobody_stops_at_its_first_service(rig: Rig, namespace: str, single: str) -> None:
+def test_runtime_edit_that_fails_everywhere_stops_at_the_first_service(rig: Rig, namespace: str, single: str) -> None:
     for name in ("one", "two"):
         rig.create(yamls.service(namespace, name, single))
     for name in ("one", "two"):

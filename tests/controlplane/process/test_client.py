@@ -73,7 +73,7 @@ async def test_any_character_can_be_applied(client: Client) -> None:
 
 
 @pytest.mark.parametrize("kind", CONTENT)
-async def test_an_apply_without_uid_creates_and_never_touches_what_is_there(client: Client, kind: str) -> None:
+async def test_apply_without_uid_creates_and_never_changes_an_existing_object(client: Client, kind: str) -> None:
     """An apply without a UID only creates an object, and never changes one that exists. It is one atomic request, because it
     names a resourceVersion that no object has.
     """
@@ -92,13 +92,13 @@ async def test_an_apply_without_uid_creates_and_never_touches_what_is_there(clie
 
 
 @pytest.mark.parametrize("kind", CONTENT)
-async def test_what_we_own_after_an_apply_is_what_we_applied(client: Client, kind: str) -> None:
+async def test_owned_digest_after_apply_equals_the_applied_digest(client: Client, kind: str) -> None:
     wanted = manifest(kind)
     body = (await client.apply(wanted)).body
     assert managed_fields.owned_digest(body) == wanted["metadata"]["annotations"][keys.HASH]
 
 
-async def test_a_strangers_edit_is_seen_on_a_kind_without_generation(client: Client) -> None:
+async def test_edit_by_another_client_is_detected_on_a_kind_without_generation(client: Client) -> None:
     wanted = manifest("ConfigMap")
     body = (await client.apply(wanted)).body
     edited = await client.update({**body, "data": {"x": "2", "more": "y"}}, "stranger")
@@ -109,13 +109,13 @@ async def test_a_strangers_edit_is_seen_on_a_kind_without_generation(client: Cli
     assert mended["data"] == {"x": "1", "more": "y"}
 
 
-async def test_of_many_who_create_at_once_one_wins(client: Client) -> None:
+async def test_one_of_many_concurrent_creations_succeeds(client: Client) -> None:
     wanted = manifest("ConfigMap")
     answers = await asyncio.gather(*(client.apply(wanted) for _ in range(8)), return_exceptions=True)
     assert sum(isinstance(one, Conflict) for one in answers) == 7
 
 
-async def test_a_strangers_object_keeps_its_name_and_an_orphan_of_ours_is_adopted(client: Client) -> None:
+async def test_foreign_object_is_refused_and_own_orphan_is_adopted(client: Client) -> None:
     theirs = await client.create(manifest("ConfigMap"), "stranger")
     refusal = controller_ref.claim_object(theirs, "kimi", "me").refusal
     assert refusal is not None
@@ -125,7 +125,7 @@ async def test_a_strangers_object_keeps_its_name_and_an_orphan_of_ours_is_adopte
     assert controller_ref.claim_object(orphan, "kimi", "me").uid == orphan["metadata"]["uid"]
 
 
-async def test_of_an_object_only_the_metadata_is_read(client: Client) -> None:
+async def test_metadata_request_returns_no_data(client: Client) -> None:
     """A request for metadata returns no data of the object. `ome diff` uses it to see whether a Secret or a ConfigMap
     exists.
     """
@@ -147,7 +147,7 @@ async def test_delete_with_other_uid_raises_conflict(client: Client) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(RESOURCES.keys() - NOT_HERE - NOT_KEPT))
-async def test_an_absent_object_is_not_found(client: Client, kind: str) -> None:
+async def test_request_for_an_absent_object_raises_not_found(client: Client, kind: str) -> None:
     """A request for an object that does not exist raises NotFound, because the API server's message names the object. A 404
     that names no object, or another one, comes from another server.
     """
@@ -161,7 +161,7 @@ async def test_an_absent_object_is_not_found(client: Client, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(NOT_HERE))
-async def test_of_a_kind_that_is_not_served_nothing_is_said(client: Client, kind: str) -> None:
+async def test_request_for_an_unserved_kind_raises_not_served(client: Client, kind: str) -> None:
     with pytest.raises(NotServed):
         await client.get(kind, "default", "absent")
     with pytest.raises(NotServed):
@@ -171,7 +171,7 @@ async def test_of_a_kind_that_is_not_served_nothing_is_said(client: Client, kind
     assert await client.served_plurals(RESOURCES[kind].api_version) == frozenset()
 
 
-async def test_a_status_of_what_is_absent_is_told_so(client: Client) -> None:
+async def test_status_write_of_an_absent_object_raises_not_found(client: Client) -> None:
     for kind in ("InferenceService", "NodeModels", "RoleScale"):
         metadata = {"name": "absent", **({"namespace": "default"} if RESOURCES[kind].namespaced else {})}
         body = {"apiVersion": keys.API_VERSION, "kind": kind, "metadata": metadata, "status": {}}
@@ -179,7 +179,7 @@ async def test_a_status_of_what_is_absent_is_told_so(client: Client) -> None:
             await client.apply(body, subresource="status")
 
 
-async def test_in_a_namespace_that_is_not_there_nothing_is_made_and_nothing_is_missing(client: Client) -> None:
+async def test_creation_in_an_absent_namespace_raises_not_served(client: Client) -> None:
     wanted = manifest("ConfigMap", namespace="nowhere")
     for write in (client.create, client.apply):
         with pytest.raises(NotServed, match='namespaces "nowhere" not found'):
@@ -197,7 +197,7 @@ async def test_patch_with_other_uid_raises_conflict(client: Client) -> None:
         await client.patch_merge("ConfigMap", "default", name, "1111", {"data": {"x": "9"}})
 
 
-async def test_a_dry_run_says_what_is_wrong_and_changes_nothing(client: Client) -> None:
+async def test_dry_run_reports_errors_and_changes_nothing(client: Client) -> None:
     wanted = manifest("StatefulSet")
     await client.apply(wanted, dry_run=True)
     with pytest.raises(NotFound):
@@ -207,7 +207,7 @@ async def test_a_dry_run_says_what_is_wrong_and_changes_nothing(client: Client) 
         await client.apply(wanted, dry_run=True)
 
 
-async def test_a_post_under_another_manager_says_when_the_name_is_taken(client: Client) -> None:
+async def test_create_with_another_manager_raises_already_exists(client: Client) -> None:
     wanted = manifest("RoleScale")
     body = await client.create(wanted, keys.SCALE_MANAGER)
     assert managed_fields.owned_digest(body) == ""
@@ -215,7 +215,7 @@ async def test_a_post_under_another_manager_says_when_the_name_is_taken(client: 
         await client.create(wanted, keys.SCALE_MANAGER)
 
 
-async def test_lists_have_pages_and_metadata_only(client: Client) -> None:
+async def test_lists_are_paginated_and_may_contain_only_metadata(client: Client) -> None:
     for _ in range(3):
         await client.apply(manifest("ConfigMap", labels={"page": "yes"}))
     found = await client.list_metadata("ConfigMap", label_selector="page=yes")

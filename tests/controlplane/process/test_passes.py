@@ -79,7 +79,7 @@ async def quiet(counted: Counted, seconds: float) -> list[tuple[str, str, int]]:
     return [one for one in counted.requests[before:] if one[0] not in ("get", "list")]
 
 
-async def test_a_child_is_made_repaired_and_then_nothing_is_written(connection: Connection, client: Client) -> None:
+async def test_child_is_created_and_repaired_and_then_nothing_is_written(connection: Connection, client: Client) -> None:
     async with leading(connection, one_child) as (_, _watcher, counted):
         made = await client.create(service())
         name = made["metadata"]["name"]
@@ -99,7 +99,7 @@ async def test_a_child_is_made_repaired_and_then_nothing_is_written(connection: 
         assert await quiet(counted, 2.0) == [], "a restart writes nothing"
 
 
-async def test_a_taken_name_is_told_left_alone_and_used_when_it_is_free(connection: Connection, client: Client) -> None:
+async def test_taken_name_is_reported_and_used_when_free(connection: Connection, client: Client) -> None:
     one = service()
     name = one["metadata"]["name"]
     theirs = small_account(small_role(f"{name}-child", "other"))
@@ -119,7 +119,7 @@ async def test_a_taken_name_is_told_left_alone_and_used_when_it_is_free(connecti
         await reason_is(client, name, "Done", 12)
 
 
-async def test_a_poisoned_service_says_so_and_stops_no_other(connection: Connection, client: Client) -> None:
+async def test_exception_for_one_service_is_reported_and_stops_no_other(connection: Connection, client: Client) -> None:
     bad = service()
 
     def sync(one: InferenceService, deps: Deps, seen: Observed, now: datetime) -> Plan:
@@ -135,7 +135,7 @@ async def test_a_poisoned_service_says_so_and_stops_no_other(connection: Connect
         assert await quiet(counted, 2.0) == []
 
 
-async def test_a_guard_is_read_live_and_holds_the_effect_back(connection: Connection, client: Client) -> None:
+async def test_guard_is_read_live_and_prevents_the_write(connection: Connection, client: Client) -> None:
     one = service()
     name = one["metadata"]["name"]
     labels = {keys.SERVICE: name, keys.COMPONENT: "engine", keys.REVISION: "r"}
@@ -165,7 +165,7 @@ async def test_a_guard_is_read_live_and_holds_the_effect_back(connection: Connec
         await reason_is(client, name, "Gone", 8)
 
 
-async def test_why_pods_were_never_created_is_found_in_events(connection: Connection, client: Client) -> None:
+async def test_reason_for_never_created_pods_is_found_in_events(connection: Connection, client: Client) -> None:
     one = service()
     name = one["metadata"]["name"]
 
@@ -197,7 +197,9 @@ async def test_why_pods_were_never_created_is_found_in_events(connection: Connec
         assert 'serviceaccount "nobody" not found' in await reason_is(client, name, "FailedCreate", 20)
 
 
-async def test_a_scale_is_created_once_and_its_replicas_are_others(connection: Connection, client: Client) -> None:
+async def test_role_scale_is_created_once_and_its_replicas_are_not_overwritten(
+    connection: Connection, client: Client
+) -> None:
     one = service()
     name = one["metadata"]["name"]
 
@@ -219,7 +221,7 @@ async def test_a_scale_is_created_once_and_its_replicas_are_others(connection: C
         assert [one[:2] for one in counted.writes()].count(("create", "RoleScale")) == 1
 
 
-async def test_a_wake_writes_a_scale_only_as_it_was_read(connection: Connection, client: Client) -> None:
+async def test_wake_writes_a_role_scale_only_if_it_is_unchanged(connection: Connection, client: Client) -> None:
     """A wake, which scales a service up when a request arrives, writes a RoleScale only if it has not changed since it was
     read: the write names the resourceVersion. So it never overwrites a newer number.
     """
@@ -249,9 +251,7 @@ async def test_a_wake_writes_a_scale_only_as_it_was_read(connection: Connection,
         assert (await client.get("RoleScale", "default", name))["spec"]["replicas"] == 5
 
 
-async def test_a_label_that_a_stranger_took_off_is_put_on_again_and_peace_returns(
-    connection: Connection, client: Client
-) -> None:
+async def test_label_removed_by_another_client_is_restored_once(connection: Connection, client: Client) -> None:
     async with leading(connection, one_child) as (_, _watcher, counted):
         made = await client.create(service())
         name = made["metadata"]["name"]

@@ -88,7 +88,7 @@ def start(cluster: Cluster) -> Iterator[Start]:
             cluster.stop(one.name, signal.SIGKILL)
 
 
-async def test_one_leads_the_other_stands_by_and_takes_over(cluster: Cluster, client: Client, start: Start) -> None:
+async def test_one_operator_leads_and_the_standby_takes_over(cluster: Cluster, client: Client, start: Start) -> None:
     first = start()
     await first.is_state("leading")
     second = start()
@@ -120,7 +120,7 @@ async def test_one_leads_the_other_stands_by_and_takes_over(cluster: Cluster, cl
     await asyncio.to_thread(cluster.stop, third.name, signal.SIGTERM)
 
 
-async def test_a_leader_that_lost_the_lease_ends(cluster: Cluster, client: Client, start: Start) -> None:
+async def test_leader_that_lost_the_lease_exits(cluster: Cluster, client: Client, start: Start) -> None:
     one = start()
     await one.is_state("leading", 40)
     lease = await client.get("Lease", "default", "ome-operator")
@@ -153,7 +153,7 @@ async def test_second_candidate_leads_after_lease_expires(client: Client) -> Non
 
 
 @pytest.mark.parametrize("crd", ["benchmarkjobs", "rolescales"], ids=["which kopf watches", "which we watch"])
-async def test_a_crd_that_vanishes_ends_the_process_in_a_sentence(cluster: Cluster, start: Start, crd: str) -> None:
+async def test_deletion_of_a_crd_ends_the_process_with_a_message(cluster: Cluster, start: Start, crd: str) -> None:
     """If a CRD is deleted, the operator exits with a message that names the CRD. The next process waits until the CRD exists
     again.
     """
@@ -173,7 +173,7 @@ async def test_a_crd_that_vanishes_ends_the_process_in_a_sentence(cluster: Clust
     await second.is_state("leading", 40)
 
 
-async def test_a_service_that_is_deleted_during_a_crash_of_the_api_server_is_noticed(
+async def test_service_deleted_while_the_api_server_is_down_is_removed_from_memory(
     cluster: Cluster, client: Client, start: Start
 ) -> None:
     """A service that is deleted while the API server does not run is noticed afterwards: after a new list, objects that no

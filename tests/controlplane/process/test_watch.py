@@ -16,7 +16,7 @@ from ome_operator.watch.sink import WatchedKind
 from tests.support.manager import leading, small_role, until
 
 
-async def test_deletions_during_a_crash_of_the_api_server_are_noticed(
+async def test_objects_deleted_while_the_api_server_is_down_are_removed_from_memory(
     cluster: Cluster, connection: Connection, client: Client
 ) -> None:
     """Deletions while the API server does not run are noticed afterwards. A list shows which objects exist, and not which
@@ -62,7 +62,7 @@ class Deleting:
         self.told.append("relisted")
 
 
-async def test_what_is_deleted_between_two_pages_of_a_list_is_told(
+async def test_object_deleted_between_two_list_pages_is_reported(
     cluster: Cluster, connection: Connection, client: Client
 ) -> None:
     """An object that is deleted while a list is read page by page is reported as deleted. All pages show the state at the

@@ -21,7 +21,7 @@ STEPS = [version for version in sorted(OTHERS) if minor(version) > minor(KUBERNE
 NAMESPACE = "upgraded"
 
 
-def test_no_pod_restarts_and_edits_go_on() -> None:
+def test_kubernetes_upgrade_restarts_no_pod() -> None:
     """After each upgrade by one minor version, the pods are the same as before, a service can be scaled, and a new service
     becomes Ready.
     """

@@ -37,7 +37,7 @@ def system_pods(cluster: Cluster, *words: str) -> list[Any]:
 
 
 @pytest.mark.timeout(600, func_only=True)
-def test_simulated_nodes_stay_ready_and_real_pods_find_names(home: Path, steps: Steps) -> None:
+def test_simulated_nodes_stay_ready_and_real_pods_resolve_names(home: Path, steps: Steps) -> None:
     """Simulated nodes stay Ready for longer than kind's controllers wait for a silent node, also after Docker was stopped
     and started again, and real pods resolve names.
     """
@@ -76,7 +76,7 @@ def addons_are_on(cluster: Cluster, real: str) -> None:
 
 
 @pytest.mark.timeout(600, func_only=True)
-def test_interrupted_and_beside_another_home(
+def test_interrupted_kind_cluster_is_completed_and_others_are_unaffected(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: Steps
 ) -> None:
     """After an interrupted start, `up` completes the cluster and `down` removes it. A cluster of the same name in another

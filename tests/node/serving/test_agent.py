@@ -104,7 +104,7 @@ def labels(rig: Rig) -> dict[str, str]:
 
 
 @pytest.mark.timeout(READY_WITHIN_S + 180, func_only=True)
-def test_a_service_starts_from_what_the_agent_fetched(agent: Rig, hub: Hub, disk: Path, steps: Steps) -> None:
+def test_service_starts_with_files_downloaded_by_the_agent(agent: Rig, hub: Hub, disk: Path, steps: Steps) -> None:
     """An agent downloads a model, its record becomes a label of the node, and a service starts with the files. The test sets
     no label.
     """

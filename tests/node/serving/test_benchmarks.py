@@ -81,7 +81,7 @@ def test_benchmark_with_fixed_lengths_reports_results_in_status(serving: Rig, ti
 
 
 @pytest.mark.parametrize(("file", "requests"), [("kimi-k2-latency.yaml", 10), ("kimi-k2-throughput.yaml", 40)])
-def test_the_benchmarks_of_the_seeds(serving: Rig, tiny: str, out: Path, steps: Steps, file: str, requests: int) -> None:
+def test_documented_benchmarks_run(serving: Rig, tiny: str, out: Path, steps: Steps, file: str, requests: int) -> None:
     """The benchmarks of the documents in docs/seeds.md run. The data set consists of a few conversations of our own instead
     of those of ShareGPT.
     """
@@ -103,7 +103,7 @@ def test_gsm8k_benchmark_asks_and_evaluates_all_questions(serving: Rig, tiny: st
     assert 0 <= float(status["report"]["accuracy"]) <= 1
 
 
-def test_the_time_is_up_and_the_common_format(serving: Rig, tiny: str, out: Path, steps: Steps) -> None:
+def test_benchmark_ends_at_its_time_limit_with_chat_completions(serving: Rig, tiny: str, out: Path, steps: Steps) -> None:
     """A benchmark ends at its time limit of a minute, because it has more requests than fit into it. It sends chat
     completions, which every server supports.
     """
@@ -124,7 +124,7 @@ def test_the_time_is_up_and_the_common_format(serving: Rig, tiny: str, out: Path
     assert report["requests"] > 0 and report["requests"] + report["unfinished"] == 5000
 
 
-def test_requests_that_fail_make_the_job_failed(serving: Rig, tiny: str, out: Path, steps: Steps) -> None:
+def test_failed_requests_make_the_benchmark_fail(serving: Rig, tiny: str, out: Path, steps: Steps) -> None:
     """Some requests fail because the server refuses prompts that are longer than the model's context, so the
     job is Failed.
     """

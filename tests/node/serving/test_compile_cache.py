@@ -114,7 +114,7 @@ def log(rig: Rig, container: str) -> str:
 
 
 @pytest.mark.timeout(2 * READY_WITHIN_S + 240, func_only=True)
-def test_the_second_start_has_what_the_first_compiled(cached: Rig, disk: Path, steps: Steps) -> None:
+def test_second_start_loads_the_compile_cache_of_the_first(cached: Rig, disk: Path, steps: Steps) -> None:
     made = yamls.service(SPACE, SERVICE, SERVICE, "engine", model="kimi-k2-tiny")
     made["metadata"]["annotations"] = {keys.COMPILE_CACHE: "true"}
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}

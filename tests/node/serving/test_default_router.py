@@ -49,7 +49,7 @@ def alone(rig: Rig) -> list[dict[str, Any]]:
 
 @ON_OUR_NODE
 @pytest.mark.parametrize("bodies", [disaggregated, alone])
-def test_the_default_router_finds_the_engines(bodies: Any, serving: Rig) -> None:
+def test_default_router_discovers_the_engines(bodies: Any, serving: Rig) -> None:
     objects = bodies(serving)
     name = objects[-1]["metadata"]["name"]
     label = "models.ome.io/clusterbasemodel.acme-moe=Ready"

@@ -92,7 +92,7 @@ async def busy(url: str, clients: int = CLIENTS, **more: Any) -> AsyncIterator[R
 
 
 @pytest.mark.timeout(800, func_only=True)
-async def test_a_burst_brings_a_second_prefill_group(service: Decoders, tables: Tables) -> None:
+async def test_burst_of_requests_adds_a_second_prefill_group(service: Decoders, tables: Tables) -> None:
     """A burst of requests adds a second prefill group. The operator runs as the chart installs it, so the measured times are
     real.
     """
@@ -111,7 +111,7 @@ async def test_a_burst_brings_a_second_prefill_group(service: Decoders, tables: 
 
 
 @pytest.mark.timeout(600, func_only=True)
-async def test_the_end_of_the_burst_takes_it_back(service: Decoders, hasty: Rig, tables: Tables) -> None:
+async def test_second_prefill_group_is_removed_after_the_burst(service: Decoders, hasty: Rig, tables: Tables) -> None:
     async with stream_of(service.url, CALM_PER_S, WITHIN_S) as report:
         began = time.monotonic()
         decided = await after(began, "one group is enough", BACK_WITHIN_S, lambda: wanted(service) == 1)

@@ -129,7 +129,9 @@ async def seen(what: str, holds: Callable[[], bool]) -> float:
 
 
 @pytest.mark.parametrize("alert", LOADS)
-async def test_load_fires_its_alert_and_its_end_clears_it(url: str, asked: Prometheus, alert: str, tables: Tables) -> None:
+async def test_load_fires_its_alert_and_the_alert_clears_afterwards(
+    url: str, asked: Prometheus, alert: str, tables: Tables
+) -> None:
     """Load on the engine fires the alert that belongs to it, and the alert clears when the load ends. No other alert fires
     from the beginning of the load until all alerts have cleared.
     """

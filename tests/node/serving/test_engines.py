@@ -102,13 +102,13 @@ def printed(rig: Rig, name: str, image: str, *command: str, wait_s: int = 200) -
     ("name", "image"),
     [("sglang-0.5.23", "local/sglang-cpu:0.5.23"), ("sglang-router-0.3.2", "local/sglang-router:0.3.2")],
 )
-def test_the_shipped_file_is_what_the_extractor_writes(serving: Rig, name: str, image: str) -> None:
+def test_shipped_flag_data_equal_the_output_of_the_extractor(serving: Rig, name: str, image: str) -> None:
     pod = f"extract-{name.rpartition('-')[0]}"
     written = printed(serving, pod, image, "python3", "-c", SOURCE.read_text(encoding="utf-8"))
     assert written == (SOURCE.parent / "data" / f"{name}.json").read_text(encoding="utf-8")
 
 
-def test_what_we_refuse_the_engines_parser_refuses_and_what_we_pass_it_takes(serving: Rig) -> None:
+def test_lint_refuses_exactly_what_the_parser_of_the_engine_refuses(serving: Rig) -> None:
     said = printed(serving, "parse", "local/sglang-cpu:0.5.23", "python3", "-c", PARSE, json.dumps(LINES))
     theirs = dict(zip(map(" ".join, LINES), json.loads(said), strict=True))
     assert theirs == {" ".join(words): taken(words) for words in LINES}
@@ -132,7 +132,7 @@ def refused(words: str) -> bool:
     return any(finding.rule.severity == "error" for finding in found([runtime]))
 
 
-def test_the_record_of_the_resolver_is_what_the_image_says(serving: Rig) -> None:
+def test_recorded_resolver_results_equal_those_of_the_image(serving: Rig) -> None:
     """SGLang's resolver in the image gives the answers that are recorded. `tests/unit/lint/test_resolver.py` compares `ome
     lint` with this record.
     """
@@ -146,6 +146,6 @@ def test_the_record_of_the_resolver_is_what_the_image_says(serving: Rig) -> None
     assert dict(zip(lines, json.loads(said), strict=True)) == resolver.record()
 
 
-def test_sizes_that_we_refuse_the_engine_refuses_and_those_that_we_pass_it_takes(serving: Rig) -> None:
+def test_lint_refuses_exactly_the_sizes_that_the_engine_refuses(serving: Rig) -> None:
     said = printed(serving, "resolve", "local/sglang-cpu:0.5.23", "python3", "-c", RESOLVE, json.dumps(SIZES))
     assert dict(zip(SIZES, json.loads(said), strict=True)) == {words: not refused(words) for words in SIZES}

@@ -165,7 +165,9 @@ def listed_are_ready(rig: Rig) -> None:
 
 
 @pytest.mark.timeout(1500, func_only=True)
-async def test_what_dies_is_out_within_seconds(serving: Rig, doubled: str, steps: Steps) -> None:
+async def test_router_lists_exactly_the_ready_leaders_within_seconds_of_a_fault(
+    serving: Rig, doubled: str, steps: Steps
+) -> None:
     """With the registry beside the router, the router lists exactly the ready leaders within seconds after each fault."""
     await tell(serving, doubled, steps, "registry")
 
@@ -203,7 +205,7 @@ def routers(rig: Rig) -> list[int]:
 
 
 @pytest.mark.timeout(300, func_only=True)
-async def test_a_group_that_is_scaled_away_loses_no_request(serving: Rig, doubled: str, steps: Steps) -> None:
+async def test_scale_down_under_traffic_loses_no_request(serving: Rig, doubled: str, steps: Steps) -> None:
     """A group is removed by scaling under traffic. Its leader is marked, removed from the router, and only then stopped, so
     no request fails.
     """

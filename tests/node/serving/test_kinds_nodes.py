@@ -98,7 +98,9 @@ def whole(rig: Rig) -> None:
     rig.ready(TINY, TINY, READY_WITHIN_S)
 
 
-def test_a_drained_node_is_empty_and_the_service_whole(serving: Rig, tiny: str, victim: str, steps: Steps) -> None:
+def test_drained_node_has_no_pods_and_the_service_becomes_complete(
+    serving: Rig, tiny: str, victim: str, steps: Steps
+) -> None:
     """A drained node has no pods of the service any more, and the service becomes complete: the disruption budget permits
     the eviction, and the group starts again on the other worker.
     """
@@ -116,7 +118,7 @@ def test_a_drained_node_is_empty_and_the_service_whole(serving: Rig, tiny: str, 
     assert serving.wait("tokens", lambda: said_by(tiny), TOKENS_WITHIN_S) == said
 
 
-def test_a_stopped_node_comes_back(watched: Rig, tiny: str, victim: str, steps: Steps) -> None:
+def test_pods_restart_after_their_node_was_stopped(watched: Rig, tiny: str, victim: str, steps: Steps) -> None:
     """A node is stopped and started again. The status reports the groups on it as lost meanwhile. Afterwards the same pods
     start again and generate the same tokens.
     """
@@ -142,7 +144,7 @@ def test_a_stopped_node_comes_back(watched: Rig, tiny: str, victim: str, steps: 
     assert recycles(watched) - spent <= len(groups(watched)), "one recycle per group at most"
 
 
-def test_a_node_that_is_cut_off_is_waited_for(watched: Rig, tiny: str, victim: str, steps: Steps) -> None:
+def test_nothing_is_deleted_while_a_node_is_disconnected(watched: Rig, tiny: str, victim: str, steps: Steps) -> None:
     """A node loses its network while its pods keep running. Nothing is deleted, and every group is ready once the network is
     back.
     """

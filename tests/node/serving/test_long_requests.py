@@ -110,7 +110,7 @@ def evict(service: Decoders, leaving: Pod) -> Callable[[], bool]:
 @pytest.mark.parametrize(
     ("what", "end"), [("removed by scaling down", scale_away), ("replaced by a rollout", roll_out), ("evicted", evict)]
 )
-async def test_no_request_of_a_minute_fails_when_its_group_ends(
+async def test_minute_long_requests_do_not_fail_when_their_group_is_removed(
     service: Decoders, tables: Tables, what: str, end: Callable[[Decoders, Pod], Callable[[], bool]]
 ) -> None:
     leaving = service.leaders()[-1]

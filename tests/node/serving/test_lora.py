@@ -105,7 +105,7 @@ def with_adapter(url: str, name: str) -> list[int]:
     return found
 
 
-def test_an_adapter_changes_what_the_model_says(url: str) -> None:
+def test_lora_adapter_changes_the_generated_tokens(url: str) -> None:
     """Each request selects an adapter, and the tokens with an adapter differ from those without one. The tokens with an
     adapter of zeros are equal, so nothing else differs.
     """
@@ -116,7 +116,7 @@ def test_an_adapter_changes_what_the_model_says(url: str) -> None:
     assert tokens(url, PROMPT) == plain, "a request without an adapter uses the base model"
 
 
-def test_chats_name_an_adapter_behind_the_model(url: str) -> None:
+def test_chat_selects_an_adapter_with_model_and_adapter_name(url: str) -> None:
     """A chat selects an adapter by `<model>:<adapter>`. The adapter's bare name, which /v1/models lists, selects the base
     model.
     """

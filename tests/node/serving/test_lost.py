@@ -137,7 +137,7 @@ def watched(ours: None, serving: Rig) -> Iterator[Rig]:
     cluster.start(usual)
 
 
-def test_a_node_that_does_not_report_is_waited_for(watched: Rig, tiny: str, steps: Steps) -> None:
+def test_nothing_is_deleted_while_the_node_does_not_report(watched: Rig, tiny: str, steps: Steps) -> None:
     """The node stops reporting while its pods keep running. Nothing is deleted, and every group is ready once the node
     reports again.
     """
@@ -155,7 +155,7 @@ def test_a_node_that_does_not_report_is_waited_for(watched: Rig, tiny: str, step
     assert (engines(watched), objects(watched), recycles(watched)) == (before, all_before, spent)
 
 
-def test_a_node_that_dies_comes_back(watched: Rig, tiny: str, steps: Steps) -> None:
+def test_pods_restart_after_their_node_died(watched: Rig, tiny: str, steps: Steps) -> None:
     """The node on which the operator, the router and the engines run dies. After it is back, the same pods start again and
     generate the same tokens.
     """

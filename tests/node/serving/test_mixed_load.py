@@ -63,7 +63,7 @@ async def watch(service: Decoders, out: Counter[str]) -> int:
 
 
 @pytest.mark.timeout(SECONDS + 200, func_only=True)
-async def test_engines_that_work_stay_in_the_router(two: Decoders, tables: Tables) -> None:
+async def test_working_engines_stay_in_the_router_under_mixed_load(two: Decoders, tables: Tables) -> None:
     before, leaders = two.recycles(), [*map(name_of, two.leaders())]
     counts, out = Counter[str](), Counter[str]()
     load = [

@@ -157,7 +157,7 @@ def asked(rig: Rig, role: str) -> float:
 
 
 @pytest.mark.parametrize("name", ROWS)
-async def test_no_request_fails_while_a_node_is_left(
+async def test_no_request_fails_while_a_node_is_drained(
     service: Decoders, watch: GroupWatch, tables: Tables, name: str
 ) -> None:
     rig, row = service.rig, ROWS[name]
@@ -230,7 +230,7 @@ def goes(service: Decoders, node: str) -> float:
         return time.monotonic() - began
 
 
-async def test_without_a_spare_node_the_group_goes_after_the_time_out_and_no_request_fails_before(
+async def test_group_leaves_without_a_spare_node_only_after_the_timeout(
     service: Decoders, watch: GroupWatch, tables: Tables
 ) -> None:
     moves = {"timeout": f"{SHORT_S}s", "withoutReplacement": "Go"}
@@ -246,7 +246,7 @@ async def test_without_a_spare_node_the_group_goes_after_the_time_out_and_no_req
 
 
 # --- two nodes at once --------------------------------------------------------------------------------------------------
-async def test_no_request_fails_while_two_nodes_are_left_at_once(
+async def test_no_request_fails_while_two_nodes_are_drained(
     service: Decoders, third: str, watch: GroupWatch, tables: Tables
 ) -> None:
     """The node of the decode group, and the node of the prefill group and the router, are drained at the same time, while a

@@ -5,7 +5,7 @@ import json
 from tests.support.rig import Rig
 
 
-def test_it_runs_restricted_on_the_real_node(serving: Rig) -> None:
+def test_operator_runs_under_restricted_pod_security(serving: Rig) -> None:
     """The operator runs on the real node in a namespace that admits only pods of the Pod Security level `restricted`."""
     namespace = serving.get("Namespace", "", "ome")
     assert namespace is not None

@@ -128,7 +128,7 @@ async def met(session: aiohttp.ClientSession, leaders: list[LeaderState], what: 
 
 
 @pytest.mark.timeout(700, func_only=True)
-async def test_what_the_readings_of_a_registry_cost(unread: list[LeaderState], tables: Tables) -> None:
+async def test_latency_caused_by_registry_readings_is_measured(unread: list[LeaderState], tables: Tables) -> None:
     """Measure the expected delay of a request by the registry's readings: the mean delay of requests that overlap with a
     reading, times the probability of an overlap, which is low. So that there are enough overlaps, the test causes them, with
     all moments of an overlap equally probable.

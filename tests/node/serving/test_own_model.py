@@ -37,7 +37,7 @@ def files(rig: Rig) -> list[dict[str, Any]]:
 
 
 @ON_OUR_NODE
-def test_the_three_files_of_the_page_serve_tokens(serving: Rig) -> None:
+def test_documented_manifests_of_an_own_model_serve_tokens(serving: Rig) -> None:
     model, runtime, service = files(serving)
     label = f"models.ome.io/clusterbasemodel.{model['metadata']['name']}=Ready"
     serving.cluster.kubectl("label", "node", *serving.cluster.real_nodes, label)

@@ -56,7 +56,7 @@ def pair(serving: Rig, tiny: str, ours: None, steps: Steps) -> Iterator[Decoders
     ("what", "happens"),
     [("transfers refused", reject), ("transfers dropped", drop), ("all packets lost", decoders.cut)],
 )
-async def test_a_decode_that_the_prefill_cannot_reach_is_out_until_it_can(
+async def test_unreachable_decode_is_removed_from_the_router_until_repaired(
     pair: Decoders, tables: Tables, what: str, happens: Callable[[Pod, Pod], None], turn: int
 ) -> None:
     (prefill,), (good, bad) = pair.leaders("engine"), pair.leaders()

@@ -108,7 +108,7 @@ def stream(url: str, body: dict[str, Any]) -> None:
         answer.read()
 
 
-def test_every_query_of_a_panel_has_data(serving: Rig, asked: Prometheus, states: None, tiny: str) -> None:
+def test_every_dashboard_query_returns_data(serving: Rig, asked: Prometheus, states: None, tiny: str) -> None:
     every = queries()
     assert len({query.board for query in every}) == 3 and set(EMPTY) <= set(every)
 
@@ -136,7 +136,7 @@ def test_every_query_of_a_panel_has_data(serving: Rig, asked: Prometheus, states
     assert without_data == set(EMPTY), f"these have data now: {sorted(set(EMPTY) - without_data)}"
 
 
-def test_what_a_dashboard_lets_people_choose_is_there(asked: Prometheus, states: None) -> None:
+def test_dashboard_variables_have_values(asked: Prometheus, states: None) -> None:
     chosen = {label: {each["metric"].get(label) for each in asked.ask(text)} for label, text in variables().items()}
     assert chosen["namespace"] >= {NAMESPACE, OTHERS} and chosen["service"] == {SERVICE}
 
@@ -148,7 +148,7 @@ def test_engines_and_routers_are_scraped_and_no_simulated_pod(asked: Prometheus)
     poll_until("operator, prefill, decode and router", lambda: pods() == {"operator": 1, "engines": 2, "routers": 1}, 60)
 
 
-def test_what_a_client_gets_wrong_is_no_error_of_a_router(asked: Prometheus, tiny: str) -> None:
+def test_invalid_client_requests_fire_no_router_alert(asked: Prometheus, tiny: str) -> None:
     """Requests that are invalid do not make the alert OmeRouterErrors fire: it counts only answers with errors of the server
     (5xx).
     """

@@ -162,7 +162,7 @@ def memory(megabytes: int) -> dict[str, Any]:
     return {"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{megabytes}Mi"}}
 
 
-def test_a_healthy_group_says_nothing(place: Place, steps: Steps) -> None:
+def test_preflight_of_a_healthy_group_reports_nothing(place: Place, steps: Steps) -> None:
     with steps.measure("three ranks of a sleeping engine with preflight, apply to Ready"):
         place.start("healthy", "Require")
         place.rig.ready(SPACE, "healthy", 120)
@@ -170,7 +170,7 @@ def test_a_healthy_group_says_nothing(place: Place, steps: Steps) -> None:
     place.end("healthy")
 
 
-def test_a_device_that_is_not_there(place: Place) -> None:
+def test_preflight_reports_a_missing_device(place: Place) -> None:
     args = ["--disaggregation-ib-device=mlx5_0"]
     place.start("device", runner={"name": keys.RUNNER, "args": args})
     said = place.told("device", "PreflightFindings", f"rank 0 on node {NAME}: devices: RDMA device mlx5_0 does not exist")
@@ -179,7 +179,7 @@ def test_a_device_that_is_not_there(place: Place) -> None:
     place.end("device")
 
 
-def test_small_shared_memory_holds_all_ranks(place: Place) -> None:
+def test_preflight_reports_small_shared_memory_and_holds_all_ranks(place: Place) -> None:
     place.start("shm", "Require", volumes=[memory(16)])
     place.told("shm", "PreflightFailed", f"rank 1 on node {NAME}: shm: /dev/shm has 16 MiB, but 128 MiB are needed")
     group = place.rig.get("InferenceService", SPACE, "shm")["status"]["groups"][0]  # type: ignore[index]
@@ -188,7 +188,7 @@ def test_small_shared_memory_holds_all_ranks(place: Place) -> None:
     place.end("shm")
 
 
-def test_a_port_that_is_closed(place: Place) -> None:
+def test_preflight_reports_a_closed_port(place: Place) -> None:
     place.start("closed", "Require", ranks="")
     rule = f"add table inet closed; add chain inet closed in {{ type filter hook input priority 0; }}; " \
            f"add rule inet closed in tcp dport {PORT} drop"  # fmt: skip
@@ -202,7 +202,7 @@ def test_a_port_that_is_closed(place: Place) -> None:
     place.end("closed")
 
 
-def test_a_rank_that_is_slow(place: Place) -> None:
+def test_preflight_reports_a_slow_rank(place: Place) -> None:
     """One rank has a slow network, and the finding names it. The test slows the rank down with tbf, because some kernels
     have no netem.
     """
@@ -215,7 +215,7 @@ def test_a_rank_that_is_slow(place: Place) -> None:
     place.end("slow")
 
 
-def test_a_file_of_the_weights_that_is_cut_short(place: Place) -> None:
+def test_preflight_reports_a_truncated_weight_file(place: Place) -> None:
     cut = place.rig.cluster.models / "cut"
     shutil.rmtree(cut, ignore_errors=True)
     shutil.copytree(place.rig.cluster.models / tinymodel.NAME, cut)
@@ -262,7 +262,7 @@ def test_preflight_reports_too_low_limit_of_open_files(place: Place) -> None:
     place.end("files")
 
 
-def test_a_rank_that_never_starts(place: Place, steps: Steps) -> None:
+def test_preflight_reports_a_rank_that_never_starts(place: Place, steps: Steps) -> None:
     place.start("absent", "Require", ranks="01")
     with steps.measure("a rank that never starts, until the others say so"):
         said = place.told("absent", "PreflightFailed", f"rank 2 on node {NAME}: absent: rank 2 did not connect within")
@@ -293,36 +293,36 @@ def said(place: Place, running: subprocess.Popen[str], code: int) -> str:
     return out
 
 
-def test_on_demand_nothing_is_found_and_nothing_is_left(place: Place, steps: Steps) -> None:
+def test_preflight_command_on_a_healthy_group_finds_and_leaves_nothing(place: Place, steps: Steps) -> None:
     with steps.measure("ome preflight -f of three ranks"):
         assert said(place, place.demand(), 0).startswith("3 ranks on 1 node: nothing found in ")
 
 
-def test_on_demand_a_device_that_is_not_there(place: Place) -> None:
+def test_preflight_command_reports_a_missing_device(place: Place) -> None:
     args = ["--disaggregation-ib-device=mlx5_0"]
     out = said(place, place.demand(runner={"name": keys.RUNNER, "args": args}), 1)
     assert f"engine, rank 0 on node {NAME}: devices: RDMA device mlx5_0 does not exist" in out and "rank 2" in out
 
 
-def test_on_demand_an_image_without_python(place: Place) -> None:
+def test_preflight_command_reports_image_without_python(place: Place) -> None:
     out = said(place, place.demand(runner={"name": keys.RUNNER, "image": REFERENCE}), 1)
     assert "the check could not run: the image has no python3" in out
 
 
-def test_on_demand_no_node_is_free(place: Place) -> None:
+def test_preflight_command_reports_that_no_node_is_free(place: Place) -> None:
     out = said(place, place.demand(nodeSelector={"nobody": "has-this"}), 2)
     assert "engine, ranks 0–2 have no node: Unschedulable: 0/" in out and "The nodes are in use" in out
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_on_demand_nothing_is_left_of_a_run_that_is_stopped(place: Place, number: int, code: int) -> None:
+def test_interrupted_preflight_command_leaves_no_pods(place: Place, number: int, code: int) -> None:
     running = place.demand()
     place.rig.wait("a check runs", lambda: any(each.get("status", {}).get("phase") == "Running" for each in place.made()))
     running.send_signal(number)
     assert said(place, running, code) == ""
 
 
-def test_on_demand_beside_a_service_that_serves(place: Place) -> None:
+def test_preflight_command_does_not_affect_a_serving_service(place: Place) -> None:
     """A check on demand of a service that serves adds no pod to it, and no controller adopts the check's pods."""
     place.start("serves", "Off")
     place.rig.ready(SPACE, "serves", 120)
@@ -334,7 +334,7 @@ def test_on_demand_beside_a_service_that_serves(place: Place) -> None:
 
 
 @pytest.mark.parametrize("mode", ["Off", "Require"])
-def test_what_it_adds_to_the_start_and_the_recycle_of_the_tiny_service(serving: Rig, steps: Steps, mode: str) -> None:
+def test_start_and_recycle_times_with_preflight_are_measured(serving: Rig, steps: Steps, mode: str) -> None:
     for body in yaml.safe_load_all((ROOT / GROUPS).read_text()):
         if body["kind"] == "InferenceService":
             body["metadata"]["annotations"] = {keys.PREFLIGHT: mode}

@@ -40,7 +40,7 @@ def outside(serving: Rig, tiny: str) -> Iterator[Rig]:
 
 
 @pytest.mark.timeout(600, func_only=True)
-async def test_an_operator_outside_reads_routers_as_soon_as_it_has_the_right(outside: Rig, tiny: str, steps: Steps) -> None:
+async def test_operator_outside_reads_routers_once_it_has_the_permission(outside: Rig, tiny: str, steps: Steps) -> None:
     def traffic() -> dict[str, Any]:
         status = (outside.get("InferenceService", NAME, NAME) or {})["status"]
         return dict(status.get("traffic") or {})

@@ -109,7 +109,7 @@ def recycles_in_a_row(service: Decoders) -> dict[str, int]:
 @pytest.mark.parametrize("turn", range(TIMES))
 @pytest.mark.parametrize("limit", [SHORT, DEFAULT], ids=["short", "default"])
 @pytest.mark.parametrize("fault", FAULTS, ids=["leader", "scheduler", "tokens", "rank"])
-async def test_an_engine_that_stops_is_out_of_the_router_and_recycled(
+async def test_stopped_engine_is_removed_from_the_router_and_recycled(
     services: dict[str, Decoders], tables: Tables, fault: Fault, limit: Limit, turn: int
 ) -> None:
     service = await asyncio.to_thread(services.__getitem__, fault.service)
@@ -136,7 +136,7 @@ async def test_an_engine_that_stops_is_out_of_the_router_and_recycled(
 @pytest.mark.timeout(700, func_only=True)
 @pytest.mark.parametrize("turn", range(TIMES))
 @pytest.mark.parametrize("fault", FAULTS[1:3], ids=["scheduler", "tokens"])
-async def test_an_engine_that_continues_is_listed_again_and_not_recycled(
+async def test_resumed_engine_is_listed_again_and_not_recycled(
     services: dict[str, Decoders], tables: Tables, fault: Fault, turn: int
 ) -> None:
     service = await asyncio.to_thread(services.__getitem__, fault.service)

@@ -82,7 +82,7 @@ async def fires_and_clears(
     assert [*map(name_of, service.leaders())] == leaders and service.recycles() == 0
 
 
-async def test_an_engine_that_stops_fires_its_alert(service: Decoders, asked: Prometheus, tables: Tables) -> None:
+async def test_stopped_engine_fires_the_silent_alert(service: Decoders, asked: Prometheus, tables: Tables) -> None:
     """The scheduler of a decode leader is stopped with SIGSTOP. OmeGroupsSilent fires, and clears after SIGCONT."""
     leader = service.leaders()[0]
 
@@ -95,7 +95,7 @@ async def test_an_engine_that_stops_fires_its_alert(service: Decoders, asked: Pr
     await fires_and_clears(service, asked, "OmeGroupsSilent", stop, resume, tables)
 
 
-async def test_a_broken_link_fires_its_alert(service: Decoders, asked: Prometheus, tables: Tables) -> None:
+async def test_broken_link_fires_the_transfer_alert(service: Decoders, asked: Prometheus, tables: Tables) -> None:
     """The prefill engine's connections for KV caches to one of two decode engines are refused. OmeTransfersFail fires, and
     clears after the repair.
     """

@@ -15,7 +15,7 @@ from tests.support.prompts import PROMPTS, TOOL
 from tests.support.rig import Rig
 
 
-def test_the_curl_of_the_seeds(serving: Rig, tiny: str) -> None:
+def test_documented_curl_request_works(serving: Rig, tiny: str) -> None:
     """The curl request of docs/seeds.md works unchanged through `kubectl port-forward service/… 8080:80`."""
     body = '{    "text": "The future of AI is",    "max_new_tokens": 50,    "temperature": 0.7  }'
     with forwarded(serving.cluster, "service/kimi-k2-tiny", 80, "kimi-k2-tiny") as local:
@@ -30,7 +30,7 @@ def test_the_curl_of_the_seeds(serving: Rig, tiny: str) -> None:
     raise AssertionError(answer)
 
 
-def test_lengths_count_in_sampling_params_alone(tiny: str) -> None:
+def test_request_length_has_an_effect_only_in_sampling_params(tiny: str) -> None:
     """The curl command of docs/seeds.md states the length beside the text, where SGLang ignores it. Only a length in
     `sampling_params` has an effect, as README.md says.
     """
@@ -71,7 +71,7 @@ def test_tool_call_matches_schema_of_the_tool(tiny: str) -> None:
     assert json.loads(call["function"]["arguments"])["unit"] in ("celsius", "fahrenheit")
 
 
-def test_the_client_of_the_seeds(tiny: str) -> None:
+def test_documented_client_program_works(tiny: str) -> None:
     """The client program of the fourth example in docs/seeds.md works. The part of the answer that only a reasoning model
     gives is not checked.
     """
@@ -138,11 +138,11 @@ def of_one_server(rig: Rig, ranks: int) -> dict[str, list[int]]:
         rig.delete("Pod", "default", f"alone-{ranks}")
 
 
-def test_prefill_and_decode_say_what_one_server_says(serving: Rig, tiny: str) -> None:
+def test_prefill_and_decode_generate_the_same_tokens_as_one_server(serving: Rig, tiny: str) -> None:
     assert {prompt: tokens(tiny, prompt) for prompt in PROMPTS} == of_one_server(serving, 1)
 
 
-def test_groups_of_two_pods_say_what_one_server_says(serving: Rig, steps: Steps) -> None:
+def test_groups_of_two_pods_generate_the_same_tokens_as_one_server(serving: Rig, steps: Steps) -> None:
     """Prefill and decode in groups of two pods, which connect over the network, generate the same tokens as a single server.
     Every pod satisfies the Pod Security level `restricted`.
     """

@@ -61,7 +61,7 @@ def top(rig: Rig) -> dict[str, Any]:
     return dict(row)
 
 
-def test_requests_and_tokens_are_those_that_the_client_counted(serving: Rig, tiny: str, steps: Steps) -> None:
+def test_shown_requests_and_tokens_equal_those_counted_by_the_client(serving: Rig, tiny: str, steps: Steps) -> None:
     with load(tiny) as answered:
         time.sleep(WINDOW + 20)  # so that the whole window lies within the load
         row = top(serving)

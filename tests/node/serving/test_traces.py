@@ -51,7 +51,9 @@ def listening(serving: Rig) -> Iterator[Listening]:
 
 
 @ON_OUR_NODE
-def test_a_request_is_a_trace_through_router_prefill_and_decode(serving: Rig, listening: Listening, steps: Steps) -> None:
+def test_request_becomes_one_trace_through_router_prefill_and_decode(
+    serving: Rig, listening: Listening, steps: Steps
+) -> None:
     namespace, service = yaml.safe_load_all((ROOT / SINGLE).read_text())
     namespace["metadata"]["name"] = SPACE
     service["metadata"] = {"name": SPACE, "namespace": SPACE, "annotations": {keys.TRACES: listening.endpoint}}

@@ -43,7 +43,7 @@ def place(serving: Rig) -> Iterator[str]:
     serving.cluster.kubectl(*nodes, "models.ome.io/clusterbasemodel.nope-")
 
 
-def test_a_model_whose_directory_is_not_there(serving: Rig, place: str) -> None:
+def test_missing_model_directory_is_reported_in_the_service_status(serving: Rig, place: str) -> None:
     """A pod cannot start because the directory of its model does not exist, and the status of the service says so. The
     kubelet reports this only in an Event; the status of the pod stays at ContainerCreating.
     """
@@ -57,9 +57,7 @@ def test_a_model_whose_directory_is_not_there(serving: Rig, place: str) -> None:
 
 
 @pytest.mark.parametrize("component", ["engine", "router"])
-def test_how_a_container_ended_stays_in_sight_while_it_crashes_again_and_again(
-    serving: Rig, place: str, component: str
-) -> None:
+def test_last_termination_is_shown_while_a_container_crashes_repeatedly(serving: Rig, place: str, component: str) -> None:
     parts: dict[str, Any] = {"engine": {"lifecycle": {"restartPolicy": "None"}}}
     if component == "router":
         parts = {"engine": {"runner": {"command": ["/bin/sh", "-c", "sleep 3600"]}}, "router": {}}
@@ -76,7 +74,7 @@ def test_how_a_container_ended_stays_in_sight_while_it_crashes_again_and_again(
     serving.delete("InferenceService", place, component)
 
 
-def test_a_benchmark_whose_results_have_no_directory(serving: Rig, tiny: str) -> None:
+def test_missing_result_directory_is_reported_in_the_benchmark_status(serving: Rig, tiny: str) -> None:
     where = "/var/lib/ome/nowhere"
     body = sample("kimi-k2-tiny.yaml", "nowhere", outputLocation={"storageUri": f"local://{where}"})
     namespace = body["metadata"]["namespace"]

@@ -86,7 +86,7 @@ async def test_scaling_to_zero_loses_no_request_that_was_accepted(serving: Rig, 
 
 
 @pytest.mark.timeout(200, func_only=True)
-def test_at_zero_a_client_is_told_to_try_again_and_health_checks_wake_nothing(serving: Rig, asleep: str) -> None:
+def test_clients_get_503_with_retry_after_at_zero_and_health_checks_do_not_wake(serving: Rig, asleep: str) -> None:
     time.sleep(25)  # requests of the last 20 s would wake the service
     policy = {"spec": {"scalingPolicy": {"wakeOnRequest": True}}}
     serving.patch("InferenceService", NAME, NAME, policy)
@@ -98,7 +98,7 @@ def test_at_zero_a_client_is_told_to_try_again_and_health_checks_wake_nothing(se
 
 
 @pytest.mark.timeout(500, func_only=True)
-def test_a_request_brings_both_roles_back(serving: Rig, asleep: str, steps: Steps) -> None:
+def test_request_wakes_both_roles(serving: Rig, asleep: str, steps: Steps) -> None:
     began = time.monotonic()
     status, headers, body = ask(asleep)
     assert (status, headers["Retry-After"], body["error"]["code"]) == (503, "30", "no_engine")

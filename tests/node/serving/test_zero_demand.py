@@ -45,9 +45,7 @@ def condition(rig: Rig, kind: str) -> dict[str, Any]:
 
 
 @pytest.mark.timeout(900, func_only=True)
-def test_a_service_without_requests_goes_to_zero_and_a_request_brings_it_back(
-    hasty: Rig, scheduled: str, tables: Tables
-) -> None:
+def test_idle_service_scales_to_zero_and_a_request_wakes_it(hasty: Rig, scheduled: str, tables: Tables) -> None:
     began = time.monotonic()
     hasty.wait("no engine", lambda: groups(hasty) == 0, 300)
     empty = time.monotonic() - began

@@ -21,7 +21,7 @@ def live(kind: Kind, **spec: Any) -> dict[str, Any]:
     return {**body, "spec": {**body["spec"], **spec}, "status": {"storedVersions": ["v1beta1"]}}
 
 
-def test_a_crd_is_replaced_once_and_keeps_strangers_annotations() -> None:
+def test_crd_is_replaced_once_and_keeps_foreign_annotations() -> None:
     wanted = replacement(live(SERVICE, conversion={"strategy": "Webhook", "webhook": {}}), SERVICE, RELEASE)
     assert wanted is not None
     assert wanted["spec"]["conversion"] == {"strategy": "None"}
@@ -36,7 +36,7 @@ def test_a_crd_is_replaced_once_and_keeps_strangers_annotations() -> None:
     assert replacement(wanted, SERVICE, Release("other", "ome")) is not None
 
 
-def test_what_the_api_server_would_refuse_is_said_before() -> None:
+def test_api_server_refusal_of_a_crd_is_predicted() -> None:
     assert rejection_reason(live(SERVICE), SERVICE) == ""
     assert "instead of Namespaced" in rejection_reason(live(SERVICE, scope="Cluster"), SERVICE)
     old = live(SERVICE) | {"status": {"storedVersions": ["v1alpha1", "v1beta1"]}}
@@ -52,11 +52,11 @@ def test_what_the_api_server_would_refuse_is_said_before() -> None:
         ({"kedaConfig": {"authenticationRef": {"name": "a", "x": 1}}}, ["spec.kedaConfig.authenticationRef.x"]),
     ],
 )
-def test_fields_that_would_be_dropped(spec: dict[str, Any], fields: list[str]) -> None:
+def test_dropped_fields_are_reported(spec: dict[str, Any], fields: list[str]) -> None:
     assert dropped_fields(SERVICE, {"spec": spec, "status": {"of": "no interest"}}) == fields
 
 
-def test_maps_and_lists_are_looked_into() -> None:
+def test_dropped_fields_inside_maps_and_lists_are_found() -> None:
     storage = {"storageUri": "hf://a/b", "parameters": {"any": "key"}, "nodeAffinity": {"whatever": [{"x": 1}]}}
     assert dropped_fields(MODEL, {"spec": {"storage": storage, "modelCapabilities": ["A"]}}) == []
     runtime = next(kind for kind in KINDS if kind.kind == "ServingRuntime")
@@ -67,10 +67,10 @@ def test_maps_and_lists_are_looked_into() -> None:
 
 @pytest.mark.parametrize("kind", list(known.kinds()), ids=lambda kind: kind.kind)
 @pytest.mark.parametrize("leave_out", known.VARIANTS)
-def test_no_field_that_ome_knows_is_lost(kind: Kind, leave_out: str) -> None:
+def test_no_field_known_to_ome_is_dropped(kind: Kind, leave_out: str) -> None:
     assert dropped_fields(kind, known.sample(kind, leave_out)) == []
 
 
-def test_kinds_are_ours_by_the_name_of_their_crd() -> None:
+def test_own_kinds_are_recognized_by_the_crd_name() -> None:
     assert own_kind("inferenceservices.ome.io") is SERVICE
     assert own_kind("trainingjobs.ome.io") is None

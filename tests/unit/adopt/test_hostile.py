@@ -75,7 +75,7 @@ async def test_a_service_that_does_not_start_delays_no_other_namespace() -> None
     assert not [call for call in api.calls if call.verb == "delete" and call.name != "fine"]
 
 
-async def test_a_service_that_is_deleted_meanwhile_is_one_line() -> None:
+async def test_service_deleted_during_the_adoption_is_reported_in_one_line() -> None:
     api, lines = cluster_of({"a/gone": True, "a/later": True}, []), list[str]()
     children = [owned("a", name, f"uid-of-a-{name}") for name in ("gone", "later")]
     api.answers["list_metadata"] = lambda call: (
@@ -110,7 +110,7 @@ def configuration(name: str) -> dict[str, Any]:
     ("name", "yes", "removed"),
     [("inferenceservice.ome.io", False, True), ("policy.corp.example", False, False), ("policy.corp.example", True, True)],
 )
-async def test_a_policy_of_the_cluster_whose_server_is_down_stays(name: str, yes: bool, removed: bool) -> None:
+async def test_foreign_webhook_of_a_stopped_server_is_kept(name: str, yes: bool, removed: bool) -> None:
     """Without --yes, only OME's own webhooks are removed. A webhook of another product stays even if its server is down,
     because it may protect the cluster.
     """
@@ -125,7 +125,7 @@ async def test_a_policy_of_the_cluster_whose_server_is_down_stays(name: str, yes
 
 
 @pytest.mark.parametrize(("yes", "released"), [(False, False), (True, True)])
-async def test_an_object_that_is_deleted_meanwhile_keeps_its_finalizer(yes: bool, released: bool) -> None:
+async def test_object_being_deleted_keeps_its_finalizer(yes: bool, released: bool) -> None:
     """Without --yes, an object that is being deleted keeps its finalizer, because removing the finalizer would complete the
     deletion.
     """
@@ -138,7 +138,7 @@ async def test_an_object_that_is_deleted_meanwhile_keeps_its_finalizer(yes: bool
 
 
 @pytest.mark.parametrize(("ahead", "counts"), [(-60, True), (30, True), (3600, False), (10**8, False), (-3600, False)])
-def test_a_time_in_the_future_stops_no_adoption(ahead: int, counts: bool) -> None:
+def test_future_time_in_managed_fields_does_not_stop_the_adoption(ahead: int, counts: bool) -> None:
     """A time in the future in managedFields does not stop an adoption. Previously, a single forged entry stopped it for
     ever.
     """
@@ -187,13 +187,13 @@ async def test_a_deployment_of_a_tenant_is_not_taken_for_omes_controller(
     assert len([line for line in lines if "Deployment tenant/ome" in line and "ignored" in line]) == len(ignored)
 
 
-async def test_whoever_may_not_ask_takes_every_deployment_for_omes() -> None:
+async def test_without_permission_every_deployment_counts_as_the_ome_controller() -> None:
     api, lines = FakeApi({"list_objects": [labelled("any", 1)], "create": Forbidden("no", 403)}), list[str]()
     assert await cluster._stopped(api, StepReporter(lines.append, dry_run=False), [], False) is False
     assert "is not known" in lines[0] and "kubectl -n any scale deployment ome" in lines[-1]
 
 
-def test_no_line_moves_the_cursor() -> None:
+def test_output_contains_no_control_characters() -> None:
     lines = list[str]()
     steps = StepReporter(lines.append, dry_run=True)
     for tell in (steps.report_unchanged, steps.report_note, steps.report_open_problem):
@@ -201,5 +201,5 @@ def test_no_line_moves_the_cursor() -> None:
     assert len(lines) == 3 and all(line.isprintable() for line in lines)
 
 
-def test_names_of_fields_are_cut() -> None:
+def test_field_names_are_truncated() -> None:
     assert len(cluster._listed(["x" * 10**6] * 9)) < 1_200

@@ -18,7 +18,7 @@ STATUS = {**THEIRS, "subresource": "status", "fieldsV1": {"f:status": {}}}
 PERSON = {"manager": "kubectl-edit", "operation": "Update", "fieldsV1": {"f:metadata": {"f:annotations": {"f:x": {}}}}}
 
 
-def test_the_makers_fields_become_those_of_our_apply() -> None:
+def test_fields_of_the_old_manager_become_applied_fields() -> None:
     metadata = takeover.patch({"resourceVersion": "7", "managedFields": [THEIRS, PERSON, STATUS, LATER]})["metadata"]
     assert applied_fields({"metadata": metadata}) == {
         "f:metadata": {"f:ownerReferences": {}, "f:labels": {"f:a": {}, "f:b": {}}},
@@ -29,7 +29,7 @@ def test_the_makers_fields_become_those_of_our_apply() -> None:
     assert metadata["resourceVersion"] == "7"
 
 
-def test_a_status_of_two_writers_becomes_one_of_ours() -> None:
+def test_status_fields_of_the_old_manager_are_merged_into_the_applied_ones() -> None:
     ours = {"manager": keys.MANAGER, "operation": "Apply", "subresource": "status", "fieldsV1": {"f:status": {"f:url": {}}}}
     other = {**STATUS, "manager": "other"}
     theirs = {**STATUS, "fieldsV1": {"f:status": {"f:address": {}}}}
@@ -39,7 +39,7 @@ def test_a_status_of_two_writers_becomes_one_of_ours() -> None:
     assert applied_fields(metadata, "status") == {"f:status": {"f:url": {}, "f:address": {}}}
 
 
-def test_without_a_maker_nobody_loses_anything() -> None:
+def test_patch_without_an_old_manager_keeps_all_managed_fields() -> None:
     metadata = takeover.patch({"resourceVersion": "7", "managedFields": [PERSON]})["metadata"]
     assert metadata["managedFields"] == [PERSON]
 
@@ -57,7 +57,7 @@ def test_without_a_maker_nobody_loses_anything() -> None:
         ("ConfigMap", "kimi", False),
     ],
 )
-def test_what_we_want_by_the_same_name_moves_and_the_rest_goes(kind: str, name: str, expected: bool) -> None:
+def test_object_with_a_wanted_name_is_taken_over_and_others_deleted(kind: str, name: str, expected: bool) -> None:
     assert is_taken_over("kimi", OldObject(kind, {"name": name})) is expected
 
 

@@ -30,7 +30,7 @@ async def sealed(node: Node, name: str = "first", namespace: str = "team") -> Po
     return pod
 
 
-async def test_a_later_start_gets_what_the_first_compiled(tmp_path: Path) -> None:
+async def test_later_pod_loads_the_cache_that_the_first_pod_sealed(tmp_path: Path) -> None:
     async with serving(tmp_path) as node:
         first = node.pod("first")
         await node.look()
@@ -42,7 +42,7 @@ async def test_a_later_start_gets_what_the_first_compiled(tmp_path: Path) -> Non
         assert await later.seal() == "compile cache: the agent of this node has this cache already"
 
 
-async def test_a_restarted_agent_has_the_same_caches(tmp_path: Path) -> None:
+async def test_restarted_agent_serves_the_same_caches(tmp_path: Path) -> None:
     async with serving(tmp_path) as node:
         await sealed(node)
         await node.server.close()
@@ -52,7 +52,7 @@ async def test_a_restarted_agent_has_the_same_caches(tmp_path: Path) -> None:
         assert (await waiting).startswith("compile cache: copied 1 files"), "the pod waits for an agent that starts again"
 
 
-async def test_an_engine_that_serves_before_the_agent_finds_its_directory_hands_over_its_cache(tmp_path: Path) -> None:
+async def test_engine_that_starts_before_the_socket_exists_still_seals_its_cache(tmp_path: Path) -> None:
     """The kubelet creates the directory when the first pod starts, and the agent finds it a few seconds later."""
     async with serving(tmp_path) as node:
         first = node.pod("first")
@@ -63,13 +63,13 @@ async def test_an_engine_that_serves_before_the_agent_finds_its_directory_hands_
         assert (await waiting).startswith("compile cache: sealed 1 files")
 
 
-async def test_the_longest_namespace_has_a_socket(tmp_path: Path) -> None:
+async def test_socket_path_of_the_longest_namespace_name_works(tmp_path: Path) -> None:
     async with serving(tmp_path) as node:
         node.uids[LONG] = "uid-3"
         assert len(str((await sealed(node, namespace=LONG)).place.path / SOCKET)) > 107
 
 
-async def test_other_namespaces_services_and_hardware_get_nothing(tmp_path: Path) -> None:
+async def test_other_namespaces_digests_and_hardware_get_no_cache(tmp_path: Path) -> None:
     async with serving(tmp_path) as node:
         await sealed(node)
         others = node.pod("a", "other"), node.pod("b", digest="1" * 32)
@@ -80,7 +80,7 @@ async def test_other_namespaces_services_and_hardware_get_nothing(tmp_path: Path
         assert await node.pod("c").load() == "no compile cache: none is sealed on this node yet"
 
 
-async def test_a_namespace_that_was_created_again_gets_nothing(tmp_path: Path) -> None:
+async def test_recreated_namespace_gets_no_cache(tmp_path: Path) -> None:
     async with serving(tmp_path) as node:
         await sealed(node)
         node.uids["team"] = "uid-of-another-owner"
@@ -89,7 +89,7 @@ async def test_a_namespace_that_was_created_again_gets_nothing(tmp_path: Path) -
         assert await pod.compile(k=b"x").seal() == "no compile cache: the namespace was created again"
 
 
-async def test_while_the_namespace_cannot_be_verified_nobody_gets_anything(tmp_path: Path) -> None:
+async def test_no_cache_is_served_while_the_namespace_cannot_be_verified(tmp_path: Path) -> None:
     async with serving(tmp_path) as node:
         await sealed(node)
         del node.uids["team"]
@@ -98,7 +98,7 @@ async def test_while_the_namespace_cannot_be_verified_nobody_gets_anything(tmp_p
         assert "copied" in await node.pod("later").load()
 
 
-async def test_two_pods_that_seal_at_once_leave_one_whole_cache(tmp_path: Path) -> None:
+async def test_simultaneous_seals_leave_one_complete_cache(tmp_path: Path) -> None:
     async with serving(tmp_path) as node:
         pods = [node.pod(str(number)) for number in range(4)]
         await node.look()
@@ -112,7 +112,7 @@ async def test_two_pods_that_seal_at_once_leave_one_whole_cache(tmp_path: Path) 
         assert later.files in [pod.files for pod in pods]
 
 
-async def test_a_pod_that_is_killed_while_it_sends_leaves_nothing(tmp_path: Path) -> None:
+async def test_pod_killed_while_sealing_leaves_no_cache(tmp_path: Path) -> None:
     async with serving(tmp_path) as node:
         pod = node.pod("first")
         await node.look()
@@ -142,7 +142,7 @@ REQUESTS = {
 
 
 @pytest.mark.parametrize("text", REQUESTS.values(), ids=list(REQUESTS))
-async def test_an_odd_request_is_answered_with_its_reason(text: bytes, tmp_path: Path) -> None:
+async def test_malformed_request_is_refused_with_a_reason(text: bytes, tmp_path: Path) -> None:
     async with serving(tmp_path) as node:
         pod = await sealed(node)
         assert (await pod.ask(text)).keys() == {"none"}
@@ -154,9 +154,7 @@ async def silent(pod: Pod) -> list[asyncio.StreamWriter]:
     return [(await asyncio.open_unix_connection(pod.config["agent"]))[1] for _ in range(20)]
 
 
-async def test_silent_pods_keep_only_their_own_namespace_from_answers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_silent_connections_block_only_their_own_namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compile_server, "SILENCE", 60.0)  # longer than a busy machine needs for the next lines
     async with serving(tmp_path) as node:
         pod, other = await sealed(node), await sealed(node, "other", "other")
@@ -173,14 +171,14 @@ async def test_silent_pods_keep_only_their_own_namespace_from_answers(
             writer.close()
 
 
-async def test_an_agent_without_a_budget_answers_nobody(tmp_path: Path) -> None:
+async def test_agent_without_a_budget_serves_no_cache(tmp_path: Path) -> None:
     async with serving(tmp_path, budget=0) as node:
         pod = node.pod("first")
         await node.look()
         assert "no agent of this node keeps compile caches" in await pod.load()
 
 
-async def test_a_directory_where_no_socket_can_be_made_does_not_disturb_others(
+async def test_directory_without_a_usable_socket_does_not_affect_others(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(tmp_path) as node:
@@ -190,7 +188,7 @@ async def test_a_directory_where_no_socket_can_be_made_does_not_disturb_others(
         assert "cannot keep compile caches" in caplog.text
 
 
-async def test_an_engine_that_does_not_serve_with_its_cache_starts_without_it_after_three_attempts(tmp_path: Path) -> None:
+async def test_cache_is_not_served_after_three_starts_that_did_not_serve(tmp_path: Path) -> None:
     async with serving(tmp_path) as node:
         await sealed(node)
         said = []
@@ -202,7 +200,7 @@ async def test_an_engine_that_does_not_serve_with_its_cache_starts_without_it_af
         assert "did not serve" in said[-1]
 
 
-async def test_what_an_engine_may_leave_makes_no_cache_and_no_error(tmp_path: Path) -> None:
+async def test_empty_linked_or_oversized_cache_is_not_sealed(tmp_path: Path) -> None:
     async with serving(tmp_path) as node:
         pod = node.pod("first")
         await node.look()
@@ -217,7 +215,7 @@ async def test_what_an_engine_may_leave_makes_no_cache_and_no_error(tmp_path: Pa
         assert not list(pod.place.path.glob("*.cache"))
 
 
-async def test_a_pod_that_starts_again_does_not_keep_a_half_written_cache(tmp_path: Path) -> None:
+async def test_restarted_pod_discards_a_partly_written_cache(tmp_path: Path) -> None:
     async with serving(tmp_path) as node:
         pod = await sealed(node)
         (pod.volume / ".new").mkdir()
@@ -226,7 +224,7 @@ async def test_a_pod_that_starts_again_does_not_keep_a_half_written_cache(tmp_pa
         assert pod.files == {"triton/k": b"code"} and not (pod.volume / ".new").exists()
 
 
-async def test_a_namespace_that_is_created_again_between_two_looks_has_sockets_of_its_own(tmp_path: Path) -> None:
+async def test_recreated_namespace_gets_its_own_sockets(tmp_path: Path) -> None:
     async with serving(tmp_path) as node:
         former = await sealed(node)
         moved = node.root / ".namespaces/.former/team.uid-1"
@@ -245,7 +243,7 @@ async def test_a_namespace_that_is_created_again_between_two_looks_has_sockets_o
         assert (await former.load()).startswith("no compile cache: the agent of this node does not answer")
 
 
-async def test_a_namespace_with_many_directories_has_a_bounded_number_of_sockets(tmp_path: Path) -> None:
+async def test_number_of_sockets_per_namespace_is_limited(tmp_path: Path) -> None:
     async with serving(tmp_path) as node:
         await node.look()  # removes what is beyond the bound, and does so again only after minutes
         for number in range(PLACES + 20):
@@ -256,7 +254,7 @@ async def test_a_namespace_with_many_directories_has_a_bounded_number_of_sockets
         assert await other.load() == "no compile cache: none is sealed on this node yet"
 
 
-async def test_a_pod_that_asks_without_a_pause_causes_few_requests_to_the_api_server(tmp_path: Path) -> None:
+async def test_repeated_requests_of_a_pod_cause_few_api_requests(tmp_path: Path) -> None:
     async with serving(tmp_path) as node:
         pod = await sealed(node)
         asked = node.asked
@@ -270,7 +268,7 @@ async def test_a_pod_that_asks_without_a_pause_causes_few_requests_to_the_api_se
         assert node.asked - asked <= compile_server.OF_NAMESPACE * (1.0 / compile_server.SLOT + 2)
 
 
-async def test_a_namespace_whose_uid_cannot_be_recorded_does_not_disturb_others(tmp_path: Path) -> None:
+async def test_namespace_with_an_unrecordable_uid_does_not_affect_others(tmp_path: Path) -> None:
     async with serving(tmp_path) as node:
         node.pod("odd", "team")
         (node.root / ".namespaces/team").chmod(0o755)
@@ -279,7 +277,9 @@ async def test_a_namespace_whose_uid_cannot_be_recorded_does_not_disturb_others(
         assert (await sealed(node, "other", "other")).files
 
 
-async def test_the_agents_other_work_does_not_wait_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unexpected_error_in_the_disk_scan_does_not_end_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with serving(tmp_path) as node:
         monkeypatch.setattr(node.server, "_found", lambda: 1 / 0)
         monkeypatch.setattr(compile_server, "MARK_EVERY", 0.01)

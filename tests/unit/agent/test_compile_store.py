@@ -58,7 +58,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
     assert not list(tmp_path.rglob(".new-*"))
 
 
-def test_a_pod_gets_the_bytes_that_were_sealed_for_its_place_and_hardware(disk: Disk) -> None:
+def test_cache_is_served_only_for_its_directory_and_hardware(disk: Disk) -> None:
     mine, theirs, beside = disk.place(), disk.place("other"), disk.place(number=1)
     assert disk.store.served(mine, HERE) and disk.receive(mine, sealed()) == 36
     assert disk.load(mine) == sealed()
@@ -68,7 +68,7 @@ def test_a_pod_gets_the_bytes_that_were_sealed_for_its_place_and_hardware(disk: 
 
 
 @pytest.mark.parametrize("data", [b"", b"x" * 31, sealed()[:-1], sealed() + b"x", b"x" + sealed()], ids=len)
-def test_a_stream_that_does_not_end_with_its_hash_is_not_kept(disk: Disk, data: bytes) -> None:
+def test_archive_that_does_not_end_with_its_hash_is_refused(disk: Disk, data: bytes) -> None:
     with pytest.raises(CacheRefused, match="did not arrive completely"):
         disk.receive(disk.place(), data)
     assert disk.store.served(disk.place(), HERE), "so one is still wanted"
@@ -92,7 +92,7 @@ def test_a_link_in_place_of_an_archive_is_not_followed(disk: Disk, tmp_path: Pat
         disk.load(disk.place())
 
 
-def test_directories_behind_links_are_no_places(disk: Disk, tmp_path: Path) -> None:
+def test_symlinked_directories_are_not_cache_places(disk: Disk, tmp_path: Path) -> None:
     place = disk.place()
     (tmp_path / ".namespaces/linked").symlink_to(tmp_path / ".namespaces/team")
     (place.path.parent / OTHER).symlink_to(place.path)
@@ -102,7 +102,7 @@ def test_directories_behind_links_are_no_places(disk: Disk, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("hardware", ["", "../x", "A" * 32, "a" * 31, "a" * 32 + "\n"])
-def test_only_a_digest_names_an_archive(disk: Disk, hardware: str) -> None:
+def test_only_a_valid_hardware_digest_names_an_archive(disk: Disk, hardware: str) -> None:
     for step in (disk.load, disk.store.served):
         with pytest.raises(CacheRefused, match="names no hardware"):
             step(disk.place(), hardware)
@@ -123,7 +123,7 @@ def test_a_cache_with_which_no_engine_serves_is_withdrawn_for_days(disk: Disk) -
     assert disk.store.served(place, HERE)
 
 
-def test_loads_with_an_engine_that_serves_are_not_counted(disk: Disk) -> None:
+def test_loads_followed_by_serving_are_not_counted(disk: Disk) -> None:
     place = disk.place()
     disk.receive(place, sealed())
     for _ in range(3 * LOADS):
@@ -141,7 +141,7 @@ def test_the_ranks_of_a_group_count_once(disk: Disk) -> None:
     assert disk.load(place) == sealed()
 
 
-def test_the_namespace_with_the_most_bytes_loses_its_least_recently_used_cache(disk: Disk) -> None:
+def test_largest_namespace_loses_its_least_recently_used_cache(disk: Disk) -> None:
     small, first, second = disk.place("small"), disk.place("large", 1), disk.place("large", 2)
     for place, size in ((small, 200), (first, 300), (second, 300)):
         disk.receive(place, sealed(b"x" * size))
@@ -153,7 +153,7 @@ def test_the_namespace_with_the_most_bytes_loses_its_least_recently_used_cache(d
         disk.load(second)
 
 
-def test_a_namespace_cannot_push_out_another_one(disk: Disk) -> None:
+def test_namespace_cannot_evict_caches_of_another(disk: Disk) -> None:
     small = disk.place("small")
     disk.receive(small, sealed(b"x" * 100))
     for number in range(20):
@@ -167,14 +167,14 @@ def test_an_archive_above_the_limit_is_refused(disk: Disk) -> None:
         disk.receive(disk.place(), sealed(b"x" * 1000))
 
 
-def test_a_full_disk_keeps_nothing(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_refuses_caches(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(1, 1, compile_store.MARGIN - 1))
     with pytest.raises(CacheRefused, match="too little free space"):
         disk.receive(disk.place(), sealed())
 
 
-def test_an_error_of_the_disk_leaves_nothing(disk: Disk) -> None:
+def test_disk_error_while_receiving_leaves_no_file(disk: Disk) -> None:
     def broken(_: int) -> bytes:
         raise OSError(28, "No space left on device")
 
@@ -199,7 +199,7 @@ def test_old_caches_and_leftovers_and_caches_of_deleted_namespaces_are_removed(d
     assert [path.name for path in place.path.iterdir()] == ["agent.sock"]
 
 
-def test_the_number_of_directories_of_a_namespace_is_bounded(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_cache_directories_per_namespace_is_limited(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compile_store, "PLACES", 3)
     for number in range(5):
         disk.place(number=number)
@@ -208,7 +208,7 @@ def test_the_number_of_directories_of_a_namespace_is_bounded(disk: Disk, monkeyp
     assert [sum(place.namespace == space for place in disk.store.places()) for space in ("team", "other")] == [3, 1]
 
 
-def test_without_a_budget_nothing_is_kept(tmp_path: Path) -> None:
+def test_caches_are_removed_if_the_budget_is_zero(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     disk.receive(disk.place(), sealed())
     off = CompileStore([str(tmp_path)], 0)
@@ -216,7 +216,7 @@ def test_without_a_budget_nothing_is_kept(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.cache")) and off.limit == 0
 
 
-def test_a_directory_in_place_of_an_archive_is_never_removed_for_others(disk: Disk) -> None:
+def test_directory_named_like_an_archive_does_not_prevent_cleaning_of_others(disk: Disk) -> None:
     odd, good = disk.place("odd"), disk.place("good")
     for number in range(3):
         (odd.path / f"{number:032x}.cache").mkdir()
@@ -227,7 +227,7 @@ def test_a_directory_in_place_of_an_archive_is_never_removed_for_others(disk: Di
     assert not list(good.path.glob("*.cache")), "others are cleaned"
 
 
-def test_a_pod_cannot_fill_a_directory_with_kinds_of_hardware(tmp_path: Path) -> None:
+def test_number_of_hardware_kinds_per_directory_is_limited(tmp_path: Path) -> None:
     disk = Disk(tmp_path, 10_000)
     place = disk.place()
     for number in range(ENTRIES + 1):
@@ -237,7 +237,7 @@ def test_a_pod_cannot_fill_a_directory_with_kinds_of_hardware(tmp_path: Path) ->
     assert not disk.store.served(place, f"{0:032x}"), "a cache that exists is still served"
 
 
-def test_caches_that_arrive_together_fit_into_the_budget(tmp_path: Path) -> None:
+def test_simultaneously_received_caches_fit_into_the_budget(tmp_path: Path) -> None:
     store = CompileStore([str(tmp_path)], 6 << 30)
     store._arriving = (6 << 30) - 100  # what other pods are sending
     place = CachePlace(str(tmp_path), "team", "0" * 32)

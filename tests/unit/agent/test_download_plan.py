@@ -12,7 +12,7 @@ from ome_operator.storage.listing import RemoteFile, make_listing
 A, B = RemoteFile("a", 100, Hash("sha256", "aa")), RemoteFile("b", 300, Hash("sha256", "bb"))
 
 
-def test_what_is_proven_is_not_fetched_and_what_is_begun_goes_on() -> None:
+def test_verified_files_are_skipped_and_partial_files_are_resumed() -> None:
     todo = plan_download(make_listing([A, B]), {"a": VerifiedFile("a", 100, A.hash, ())}, lambda _: 120)
     assert [(one.file.name, one.bytes_on_disk) for one in todo.fetch] == [("b", 120)]
     assert (todo.bytes_left, todo.total) == (180, 400)
@@ -27,7 +27,7 @@ def test_the_largest_file_comes_first() -> None:
     assert [one.file.name for one in plan_download(make_listing([A, B]), {}, lambda _: 0).fetch] == ["b", "a"]
 
 
-def test_a_disk_that_is_too_small_is_said_before_anything_is_fetched() -> None:
+def test_too_small_disk_is_reported_before_the_download() -> None:
     assert too_full_message(10 * 1024**3, 10 * 1024**3, "/mnt") == ""
     assert "the download needs 10.0 GiB more, but only 9.5 GiB are available below /mnt" in too_full_message(
         10 * 1024**3, int(9.5 * 1024**3), "/mnt"
@@ -35,7 +35,7 @@ def test_a_disk_that_is_too_small_is_said_before_anything_is_fetched() -> None:
     assert too_full_message(0, -1, "/mnt") == "", "a download of 0 bytes needs no space"
 
 
-def test_two_models_do_not_count_on_the_same_room(tmp_path: Path) -> None:
+def test_running_downloads_reserve_their_remaining_disk_space(tmp_path: Path) -> None:
     """A download takes into account the disk space that another running download still needs. Previously, both measured the
     free space before the other one had written anything (S9 of the review).
     """
@@ -51,7 +51,7 @@ def test_two_models_do_not_count_on_the_same_room(tmp_path: Path) -> None:
     assert room.available_bytes(mine, 1, 10 * 1024**3) == 10 * 1024**3 - MARGIN
 
 
-def test_a_namespace_has_its_share_of_a_disk() -> None:
+def test_namespace_budget_of_a_disk_is_enforced() -> None:
     assert (
         over_budget_message(10, 90, 100, "team-a")
         == ""

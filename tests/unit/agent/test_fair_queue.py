@@ -33,7 +33,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_one_tenant_never_has_every_place() -> None:
+async def test_one_namespace_never_occupies_all_download_slots() -> None:
     bench = Bench()
     tasks = [asyncio.create_task(bench.model("evil", f"slow-{number}", slow=True)) for number in range(8)]
     await settle()
@@ -43,7 +43,7 @@ async def test_one_tenant_never_has_every_place() -> None:
     await end(tasks)
 
 
-async def test_two_tenants_that_have_every_place_lose_one_after_a_turn() -> None:
+async def test_two_namespaces_with_all_slots_lose_one_after_their_turn() -> None:
     bench = Bench()
     tasks = [asyncio.create_task(bench.model(f"evil-{number % 2}", f"slow-{number}", slow=True)) for number in range(8)]
     await settle()
@@ -55,7 +55,7 @@ async def test_two_tenants_that_have_every_place_lose_one_after_a_turn() -> None
     await end(tasks)
 
 
-async def test_namespaces_take_turns_whoever_asked_more_often() -> None:
+async def test_namespaces_take_turns_regardless_of_number_of_requests() -> None:
     bench = Bench(1)
     first = asyncio.create_task(bench.model("a", "first", slow=True))
     await settle()
@@ -69,7 +69,7 @@ async def test_namespaces_take_turns_whoever_asked_more_often() -> None:
 
 
 @pytest.mark.parametrize("given", [False, True], ids=["while it waits", "in the moment of its turn"])
-async def test_a_model_that_is_left_takes_no_place_with_it(given: bool) -> None:
+async def test_cancelled_model_releases_its_slot(given: bool) -> None:
     bench = Bench(1)
     first = asyncio.create_task(bench.model("a", "first", slow=True))
     await settle()

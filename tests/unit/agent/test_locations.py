@@ -25,7 +25,7 @@ def model(path: str, uri: str = "hf://a/b", namespace: str = "", name: str = "m"
 
 
 @pytest.mark.parametrize("path", ["/mnt/models", "/etc/x", "/mnt/models2/x", "//mnt/models/x"])
-def test_nothing_is_written_outside_the_roots(path: str) -> None:
+def test_path_outside_the_roots_is_refused(path: str) -> None:
     assert "is not below /mnt/models" in AgentRoots(ROOTS[:1]).misplaced_message(model(path))
 
 
@@ -45,7 +45,7 @@ def test_a_path_below_a_root_is_fine(path: str, namespace: str) -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("namespace", ["", "team-a"])
-def test_what_agents_keep_is_nobodys_path(path: str, component: str, namespace: str) -> None:
+def test_reserved_path_components_are_refused(path: str, component: str, namespace: str) -> None:
     assert f"has the component {component}," in AgentRoots(ROOTS).misplaced_message(model(path, namespace=namespace))
 
 
@@ -58,7 +58,7 @@ def test_what_agents_keep_is_nobodys_path(path: str, component: str, namespace: 
         ("/raid/.namespaces/team-a/.namespaces/team-b", "team-a", False),
     ],
 )  # fmt: skip
-def test_files_by_hand_lie_below_namespaces_only_in_their_own(path: str, namespace: str, fine: bool) -> None:
+def test_local_files_in_a_namespace_directory_belong_to_that_namespace(path: str, namespace: str, fine: bool) -> None:
     assert (AgentRoots(ROOTS).misplaced_message(model(path, f"local://{path}", namespace)) == "") is fine
 
 
@@ -70,15 +70,13 @@ def test_files_by_hand_lie_below_namespaces_only_in_their_own(path: str, namespa
         ("/raid/org/m", "team-a", "/raid/.namespaces/team-a/.ome"),
     ],
 )
-def test_each_owner_has_a_place_and_of_roots_inside_each_other_the_innermost_counts(
-    path: str, namespace: str, home: str
-) -> None:
+def test_store_of_a_model_depends_on_its_namespace_and_the_innermost_root(path: str, namespace: str, home: str) -> None:
     store = AgentRoots(ROOTS).store(model(path, namespace=namespace))
     assert str(store.home) == home and store.root.name == weights(model(path, namespace=namespace)).digest
     assert store.has_link is (namespace == "")
 
 
-def test_nobody_is_in_the_way_of_a_model_with_the_same_files() -> None:
+def test_path_used_by_a_model_with_other_files_is_a_conflict() -> None:
     taken = {"/raid/a": weights(model("/raid/a"))}
     assert path_conflict(weights(model("/raid/a", name="other")), taken) == ""
     assert "is in use by ClusterBaseModel m" in path_conflict(weights(model("/raid/a", "hf://a/c")), taken)
@@ -97,7 +95,7 @@ def test_nobody_is_in_the_way_of_a_model_with_the_same_files() -> None:
         ("/raid/.namespaces/.former/team-a.x/.ome", None), ("/raid/.namespaces/a/.namespaces/b/.ome", None),
     ],
 )  # fmt: skip
-def test_a_place_says_whose_it_is(place: str, namespace: str | None) -> None:
+def test_namespace_is_derived_from_the_path(place: str, namespace: str | None) -> None:
     assert namespace_of(Path(place)) == namespace
 
 
@@ -106,7 +104,7 @@ def known(model: Model, **more: Any) -> Manifest:
     return Manifest(identity["uri"], "c1", (), "", identity=identity)
 
 
-def test_a_directory_is_somebodys_where_name_place_and_manifest_agree() -> None:
+def test_directory_owner_requires_matching_name_path_and_manifest() -> None:
     ours, theirs = model("/raid/a"), model("/raid/a", namespace="team-a")
     home, own = Path("/raid/.ome"), Path("/raid/.namespaces/team-a/.ome")
     assert owner_of(home, weights(ours).digest, known(ours)) == ""
@@ -123,7 +121,7 @@ def test_a_directory_is_somebodys_where_name_place_and_manifest_agree() -> None:
     assert [owner_of(*each) for each in wrong] == [None] * len(wrong)
 
 
-def test_of_before_only_what_was_fetched_for_cluster_wide_models_is_the_clusters() -> None:
+def test_former_directory_belongs_to_the_cluster_only_if_all_labels_do() -> None:
     label = "models.ome.io/clusterbasemodel.k2"
     former = Manifest("hf://a/b", "c1", (), "", (label,))
     assert owner_of(Path("/raid/.ome"), "0a1b2c3d", former) == ""

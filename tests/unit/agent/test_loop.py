@@ -42,7 +42,7 @@ def model(uid: str, **spec: Any) -> dict[str, Any]:
     return {**made, "metadata": {**made["metadata"], "uid": uid}, "spec": spec or {"storage": {"storageUri": "pvc://a/b"}}}
 
 
-async def test_models_are_gone_that_a_list_does_not_show_and_that_were_there_before_it() -> None:
+async def test_models_missing_from_a_list_are_removed_if_seen_before_it() -> None:
     def listed(_: Call) -> list[Any]:
         agent.handle_object("ClusterBaseModel", model("new"))  # created while the models are listed
         return []
@@ -71,7 +71,7 @@ BREAKING: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", BREAKING)
-async def test_a_model_that_breaks_the_agent_is_failed_and_the_others_go_on(case: str, tmp_path: Path) -> None:
+async def test_exception_for_one_model_makes_only_this_model_failed(case: str, tmp_path: Path) -> None:
     """An exception in the work on one model makes only this model Failed, and the agent continues with the others. Each of
     these BaseModels once ended the agents on all nodes, again after every restart.
     """
@@ -103,7 +103,7 @@ async def test_a_model_that_breaks_the_agent_is_failed_and_the_others_go_on(case
 @pytest.mark.parametrize(
     "body", [{}, {"metadata": 5}, {"metadata": {"uid": "u", "name": []}, "spec": 5}, {"metadata": None}]
 )
-def test_a_body_that_nobody_can_read_costs_itself(body: dict[str, Any]) -> None:
+def test_unparsable_model_does_not_stop_other_models(body: dict[str, Any]) -> None:
     """If the agent cannot parse a model, it continues with the other models. Meanwhile it offers no directory for removal,
     because it does not know to which directories the unreadable model refers.
     """
@@ -115,7 +115,7 @@ def test_a_body_that_nobody_can_read_costs_itself(body: dict[str, Any]) -> None:
     assert not agent._unparsed
 
 
-async def test_nothing_is_offered_while_a_model_cannot_be_read(tmp_path: Path) -> None:
+async def test_no_directory_is_offered_for_removal_while_a_model_is_unparsable(tmp_path: Path) -> None:
     """No directory is offered for removal while there is a model that cannot be parsed, because it may refer to the
     directory. Without that model, the same directory is offered at once.
     """
@@ -136,7 +136,7 @@ async def test_nothing_is_offered_while_a_model_cannot_be_read(tmp_path: Path) -
     assert agent._unused_directories.has_offer
 
 
-def test_models_beyond_the_number_of_a_namespace_are_no_work(tmp_path: Path) -> None:
+def test_models_above_the_namespace_limit_are_not_downloaded(tmp_path: Path) -> None:
     """An agent only processes the oldest models of a namespace, up to the limit, whatever the order in which it sees them
     after a restart.
     """
@@ -163,7 +163,7 @@ def test_models_beyond_the_number_of_a_namespace_are_no_work(tmp_path: Path) -> 
     assert wanted() == {"team-second", "team-third", "quiet-late", *wide}
 
 
-async def test_models_that_cannot_be_listed_keep_nobody_from_telling() -> None:
+async def test_failed_list_of_models_does_not_prevent_the_record() -> None:
     told, complete = asyncio.Event(), asyncio.Event()
     failing = {"get": node("n"), "list_metadata": Transient("etcdserver: request timed out", 500)}
     agent = Agent(AgentSettings(node="n", roots=()), FakeApi({**failing, "apply": lambda _: told.set()}))
@@ -179,7 +179,7 @@ async def test_models_that_cannot_be_listed_keep_nobody_from_telling() -> None:
 
 @pytest.mark.timeout(900)  # `settled` ends the test earlier if the agent gets nowhere
 @pytest.mark.parametrize("place", ["/elsewhere", "ROOT/x"], ids=["outside of the roots", "below a root"])
-async def test_three_hundred_models_with_all_that_their_authors_may_write(
+async def test_record_of_300_models_with_maximum_lengths_is_accepted(
     place: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The record of a node with 300 models is accepted even if their authors used all permitted lengths. A review reported
@@ -226,7 +226,7 @@ async def test_three_hundred_models_with_all_that_their_authors_may_write(
     [Transient("etcdserver: request is too large", 500), ServerError("request entity too large", 413)],
     ids=["500", "413"],
 )
-async def test_a_record_that_is_refused_is_sent_ever_less_often_and_the_work_goes_on(
+async def test_refused_record_is_retried_with_growing_delay_and_work_continues(
     refusal: KubeError, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the API server refuses the record of a node, the agent repeats the write less and less often, and continues its
@@ -254,7 +254,7 @@ async def test_a_record_that_is_refused_is_sent_ever_less_often_and_the_work_goe
     assert agent._works["later"].report().state == record.READY
 
 
-def test_an_edit_of_what_failed_is_tried_at_once(tmp_path: Path) -> None:
+def test_edited_failed_model_is_retried_immediately(tmp_path: Path) -> None:
     def model(key: str) -> record.AnyModel:
         return parts.model(storage={"storageUri": "hf://a/b", "path": str(tmp_path), "key": key})
 
@@ -267,14 +267,14 @@ def test_an_edit_of_what_failed_is_tried_at_once(tmp_path: Path) -> None:
     assert work.due < time.monotonic()
 
 
-def test_what_another_keeps_from_its_path_is_tried_when_it_goes(tmp_path: Path) -> None:
+def test_model_with_a_path_conflict_is_retried_when_it_ends(tmp_path: Path) -> None:
     work = Work(parts.model(storage={"storageUri": "hf://a/b", "path": str(tmp_path)}), AgentSettings(node="n"))
     work.refuse("that is another's")
     assert (work.report().state, work.report().message) == (record.FAILED, "that is another's")
     assert work.due < time.monotonic()
 
 
-async def test_a_record_that_vanished_is_back_in_half_a_minute() -> None:
+async def test_deleted_record_is_recreated_within_half_a_minute() -> None:
     api, clock = server(), SimpleNamespace(now=1000.0)
     agent = Agent(AgentSettings(node="n", roots=()), api, clock=lambda: clock.now)
     for number in (1, 2):
@@ -286,7 +286,7 @@ async def test_a_record_that_vanished_is_back_in_half_a_minute() -> None:
         clock.now += 30
 
 
-async def test_only_an_agent_that_was_told_to_read_ahead_asks_every_ten_seconds() -> None:
+async def test_record_is_written_every_ten_seconds_only_with_prefetch_directories() -> None:
     """An agent whose operator lists directories to read ahead writes its record every ten seconds, and any other agent twice
     a minute. Reported: with `agent.prefetchGB`, every agent of a cluster wrote six times a minute.
     """
@@ -311,7 +311,7 @@ async def test_only_an_agent_that_was_told_to_read_ahead_asks_every_ten_seconds(
     assert await writes([]) == 2
 
 
-async def test_the_owner_of_a_new_record_is_the_node_as_it_is_now() -> None:
+async def test_new_record_is_owned_by_the_current_node() -> None:
     """A new record names the present Node as its owner. The old record was garbage-collected with the previous Node of this
     name, and a new record with that owner would be, too.
     """
@@ -325,7 +325,7 @@ async def test_the_owner_of_a_new_record_is_the_node_as_it_is_now() -> None:
 
 
 @pytest.mark.parametrize("uri", ["hf://a/b", "local://PATH"])
-def test_a_disabled_model_is_fetched_no_more_and_what_is_here_is_looked_after(tmp_path: Path, uri: str) -> None:
+def test_disabled_model_is_kept_but_not_downloaded(tmp_path: Path, uri: str) -> None:
     path = tmp_path / "m"
     uri = uri.replace("PATH", str(path))
     agent = Agent(AgentSettings(node="n", roots=(str(tmp_path),)), FakeApi({}))

@@ -15,7 +15,7 @@ from ome_operator.util.json_limits import MIB, memory_of
 PROOF = Hash("sha256", "a" * 64)
 
 
-def test_the_largest_manifest_of_a_listing_is_read_again(tmp_path: Path) -> None:
+def test_largest_possible_manifest_can_be_read_back(tmp_path: Path) -> None:
     """The manifest of a model with 30 TB in 50,000 files with long Chinese names can be read after it was written. If it
     were too large to be read, the agent would download the model again and again.
     """
@@ -33,7 +33,7 @@ def test_the_largest_manifest_of_a_listing_is_read_again(tmp_path: Path) -> None
     assert read_manifest(path) == largest
 
 
-def test_a_manifest_that_would_not_be_read_again_is_not_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_manifest_too_large_to_be_read_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A manifest that is too large to be read again is not written, and the model fails. The members of an archive may have
     names of any length.
     """
@@ -49,7 +49,7 @@ def test_a_manifest_that_would_not_be_read_again_is_not_published(tmp_path: Path
     assert made.manifest() is None and made.verified_files().keys() == {"a"}, "the downloaded file is kept"
 
 
-def test_what_takes_too_much_memory_is_no_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_manifest_that_needs_too_much_memory_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifest, "MEMORY", MIB)
     (tmp_path / "m.json").write_bytes(b'{"files":[' + b"[]," * 10_000 + b"[]]}")
     assert read_manifest(tmp_path / "m.json") is None

@@ -33,18 +33,18 @@ class Slow:
         return found
 
 
-async def test_a_blank_every_twenty_seconds_is_too_slow() -> None:
+async def test_one_byte_every_twenty_seconds_is_too_slow() -> None:
     source = Slow(20.0, 1)
     with pytest.raises(TooSlow, match=r"sends 0\.0 KiB/s"):
         await source.read(1000)
     assert source.now == 300.0 and source.closed
 
 
-async def test_slow_but_steady_is_not() -> None:
+async def test_slow_but_steady_download_is_fast_enough() -> None:
     assert await Slow(20.0, 20 * 16 * 1024).read(100) == 100 * 20 * 16 * 1024
 
 
-async def test_what_we_take_ourselves_does_not_count() -> None:
+async def test_time_spent_by_the_reader_does_not_count_for_the_minimum_speed() -> None:
     """Only the time that the source takes counts for the minimum speed. The reader may be slow itself: its node may have its
     own `agent.bandwidthMBps`, or a slow disk.
     """

@@ -23,7 +23,7 @@ def written(folder: Path, count: int, length: int = SIZE) -> None:
     (folder / "config.json").write_text('{"architectures": ["Unknown"]}')
 
 
-def test_headers_that_are_longer_than_any_models_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oversized_safetensors_headers_are_not_kept_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A safetensors header that is longer than that of any real model is not kept in memory. Reported: 256 headers of 100 MB
     were in memory at the same time, and the agent has 2 GiB.
     """
@@ -41,7 +41,7 @@ def test_headers_that_are_longer_than_any_models_are_not_kept(tmp_path: Path, mo
     assert read == []
 
 
-def test_a_file_is_dropped_before_the_next_one_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_content_is_freed_before_the_next_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The content of a file is freed before the next file is read. Reported: three files of 64 MiB were in memory at the
     same time, with all parsed values.
     """
@@ -68,10 +68,10 @@ def test_a_header_that_is_invalid_ends_the_reading(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("length", [2**63, 100_000_001])
-def test_a_header_that_no_file_has_is_not_read(length: int, tmp_path: Path) -> None:
+def test_implausible_header_length_is_not_read(length: int, tmp_path: Path) -> None:
     written(tmp_path, 3, length)
     assert "parameters" not in model_facts.read_facts(tmp_path)
 
 
-def test_all_headers_together_are_less_than_an_agents_memory() -> None:
+def test_total_size_of_headers_is_limited() -> None:
     assert model_facts.MAX_HEADER_BYTES <= 128 * 1024 * 1024

@@ -69,7 +69,7 @@ def read(
     return prefetch(root, limit, Throttle(rate), stop or threading.Event(), held)
 
 
-def test_cold_weights_are_in_the_page_cache_afterwards(disk: Path) -> None:
+def test_prefetch_reads_uncached_weights_into_the_page_cache(disk: Path) -> None:
     sizes = {"b.safetensors": SIZE, "a.safetensors": SIZE, "config.json": 3, "original/a.pth": 2 * MIB}
     root = written(disk / "m", sizes)
     assert [cached(root / name) for name in sizes] == [0, 0, 0, 0]
@@ -78,7 +78,7 @@ def test_cold_weights_are_in_the_page_cache_afterwards(disk: Path) -> None:
     assert [cached(root / name) for name in sizes] == [SIZE, SIZE, 3, 0], "the second copy is not read"
 
 
-def test_a_limit_is_met_and_the_first_files_are_read(disk: Path) -> None:
+def test_prefetch_reads_first_files_up_to_its_limit(disk: Path) -> None:
     root = written(disk / "m", {"a.safetensors": SIZE, "b.safetensors": SIZE})
     outcome = read(root, limit=SIZE + 2 * MIB)
     assert cached(root / "a.safetensors") == SIZE
@@ -87,7 +87,7 @@ def test_a_limit_is_met_and_the_first_files_are_read(disk: Path) -> None:
     assert outcome.message == "agent.prefetchGB permitted only 0.07 GiB"
 
 
-def test_nothing_is_read_where_memory_is_short(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prefetch_reads_nothing_if_memory_is_short(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = written(disk / "m", {"a.safetensors": SIZE})
     for short, said in (
         ({"free": GIB}, "the free memory of this node"),
@@ -99,7 +99,7 @@ def test_nothing_is_read_where_memory_is_short(disk: Path, monkeypatch: pytest.M
         assert said in outcome.message
 
 
-def test_the_reading_ends_when_memory_becomes_short_or_the_pods_serve(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prefetch_stops_when_memory_is_short_or_pods_serve(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = written(disk / "m", {"a.safetensors": 3 * BLOCK})
     answers = iter([PLENTY, PLENTY, PLENTY._replace(free=0)])
     monkeypatch.setattr(page_cache, "memory", lambda: next(answers))
@@ -112,7 +112,7 @@ def test_the_reading_ends_when_memory_becomes_short_or_the_pods_serve(disk: Path
     assert read(root, stop=stop) == CachedWeights(0, 3 * BLOCK, "its pods serve, or are gone")
 
 
-def test_what_was_read_takes_room_although_it_is_inactive(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prefetched_inactive_pages_count_as_used(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks that were read into the page cache reduce the memory for further blocks. In this test, another program also
     takes the memory of one block, so only two of three blocks are read.
     """
@@ -123,7 +123,7 @@ def test_what_was_read_takes_room_although_it_is_inactive(disk: Path, monkeypatc
     assert next(rooms, None) is None, "two blocks were read"
 
 
-def test_what_was_read_of_another_directory_stays(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prefetched_pages_of_another_directory_are_kept(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights of another directory that were read ahead stay in the page cache. Their pages are inactive until an engine
     reads them, so they would otherwise count as free memory.
     """
@@ -134,7 +134,7 @@ def test_what_was_read_of_another_directory_stays(disk: Path, monkeypatch: pytes
     assert outcome.message == "the free memory of this node permitted only 0.06 GiB"
 
 
-def test_cached_parts_of_a_file_take_no_room_and_are_not_read_again(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_blocks_need_no_memory_and_are_not_read_again(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = written(disk / "m", {"a.safetensors": 4 * BLOCK})
     with page_cache.open_for_reading(root / "a.safetensors") as descriptor:
         page_cache.read_block(descriptor, 0, 3 * BLOCK, bytearray(CHUNK), lambda _: True)
@@ -147,7 +147,7 @@ def test_cached_parts_of_a_file_take_no_room_and_are_not_read_again(disk: Path, 
     assert starts == [3 * BLOCK]
 
 
-def test_a_rate_bounds_what_the_kernel_reads_ahead(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rate_limits_the_bytes_announced_to_the_kernel(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bytes that are announced to the kernel at a time are bounded by the rate, because the kernel reads announced bytes
     at once.
     """
@@ -168,7 +168,7 @@ def test_a_rate_bounds_what_the_kernel_reads_ahead(disk: Path, monkeypatch: pyte
     assert announced == [2 * BLOCK, 32 * MIB, 2 * CHUNK]
 
 
-def test_a_reading_that_drops_its_own_pages_ends(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prefetch_stops_if_its_first_block_was_evicted(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading stops when the block that was read first is no longer in the page cache. Otherwise, on a file system without a
     page cache or at a memory limit, every byte would be read from the disk twice.
     """
@@ -179,7 +179,7 @@ def test_a_reading_that_drops_its_own_pages_ends(disk: Path, monkeypatch: pytest
     assert outcome.message == "the block that was read first is no longer in the page cache"
 
 
-def test_what_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_files_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "m").mkdir()
     os.mkfifo(tmp_path / "m/a.safetensors")
     assert read(tmp_path / "m") == CachedWeights(0, 0), "a pipe is no file"
@@ -206,7 +206,7 @@ def test_prefetch_keeps_configured_rate(tmp_path: Path) -> None:
     assert time.monotonic() - began >= 0.4
 
 
-def test_the_room_of_a_container_is_read_from_either_version_of_its_cgroup(tmp_path: Path) -> None:
+def test_container_memory_is_read_from_cgroup_v1_and_v2(tmp_path: Path) -> None:
     assert page_cache.container(tmp_path) is None
     old = tmp_path / "memory"
     old.mkdir()
@@ -226,7 +226,7 @@ async def settled(prefetcher: Prefetcher) -> None:
         await asyncio.wait_for(prefetcher._task, 20)
 
 
-async def test_each_directory_is_read_once_for_as_long_as_it_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_directory_is_prefetched_once_while_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[tuple[str, int, int]] = []
 
     def recorded(root: Path, limit: int, throttle: Throttle, stop: threading.Event, held: int) -> CachedWeights:
@@ -256,7 +256,7 @@ async def test_each_directory_is_read_once_for_as_long_as_it_is_listed(monkeypat
     assert "internal error (RuntimeError)" in prefetcher.status()["directories"][1]["message"]
 
 
-async def test_the_reading_ends_with_its_pods_and_with_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_prefetch_ends_with_its_pods_and_with_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
     def waits(root: Path, limit: int, throttle: Throttle, stop: threading.Event, held: int) -> CachedWeights:
         assert stop.wait(10), "nobody stopped it"
         return CachedWeights(1, 5, "stopped")

@@ -41,12 +41,12 @@ ORDERS: dict[str, tuple[list[str], list[str]]] = {
 
 
 @pytest.mark.parametrize("case", ORDERS)
-def test_the_files_come_in_the_order_of_the_engine(case: str) -> None:
+def test_weight_files_are_ordered_as_the_engine_reads_them(case: str) -> None:
     files, expected = ORDERS[case]
     assert weights_in_order(dict.fromkeys(files, GIB)) == expected
 
 
-def test_configuration_and_tokenizer_come_first_and_large_files_of_other_kinds_not_at_all() -> None:
+def test_small_configuration_files_come_first_and_other_large_files_are_omitted() -> None:
     sizes = {SHARDS[0]: GIB, "tokenizer.json": SMALL, "config.json": 1, "demo.mp4": SMALL + 1, "docs/a.json": 1}
     assert weights_in_order(sizes) == ["config.json", "tokenizer.json", SHARDS[0]]
 
@@ -54,7 +54,7 @@ def test_configuration_and_tokenizer_come_first_and_large_files_of_other_kinds_n
 HALF = GIB // 2
 
 
-def test_a_plan_ends_at_its_limit_and_leaves_out_blocks_that_are_cached() -> None:
+def test_prefetch_plan_ends_at_its_limit_and_skips_cached_blocks() -> None:
     sizes = dict.fromkeys(SHARDS, GIB)
     whole = [Piece(name, start, HALF, HALF) for name in SHARDS for start in (0, HALF)]
     assert plan(sizes, {}, HALF, 3 * GIB) == whole
@@ -70,7 +70,7 @@ files = st.dictionaries(st.sampled_from([*SHARDS, "config.json", "a.gguf", "x/y.
 
 
 @given(files, st.data(), st.integers(-1, 20 * GIB))
-def test_a_plan_never_adds_more_than_its_limit(sizes: dict[str, int], data: st.DataObject, limit: int) -> None:
+def test_prefetch_plan_never_exceeds_its_limit(sizes: dict[str, int], data: st.DataObject, limit: int) -> None:
     blocks = {name: [min(GIB, size - start) for start in range(0, size, GIB)] for name, size in sizes.items()}
     cached = {name: [data.draw(st.integers(0, length)) for length in lengths] for name, lengths in blocks.items()}
     pieces = plan(sizes, cached, GIB, limit)
@@ -106,7 +106,7 @@ ROOMS: dict[str, tuple[dict[str, Any], int, str]] = {
 
 
 @pytest.mark.parametrize("case", ROOMS)
-def test_only_memory_that_nobody_uses_is_room(case: str) -> None:
+def test_only_unused_memory_is_available_for_prefetch(case: str) -> None:
     given_, expected, bound = ROOMS[case]
     assert room(memory(**given_)) == (expected, bound)
 
@@ -125,7 +125,7 @@ HELD: dict[str, tuple[dict[str, Any], int, int, str]] = {
 
 
 @pytest.mark.parametrize("case", HELD)
-def test_what_was_read_ahead_is_no_room_although_it_is_inactive(case: str) -> None:
+def test_prefetched_inactive_memory_is_not_available(case: str) -> None:
     given_, held, expected, bound = HELD[case]
     assert room(memory(**given_), held) == (expected, bound)
 
@@ -138,7 +138,7 @@ HugePages_Total:       0
 """
 
 
-def test_the_memory_of_a_node_is_read_from_the_kernels_text() -> None:
+def test_node_memory_is_parsed_from_meminfo() -> None:
     kib = 1024
     container = ContainerMemory(5, 6)
     assert node_memory(MEMINFO, container) == MemoryState(16384 * kib, 8192 * kib, 4096 * kib, 2048 * kib, container)
@@ -146,7 +146,7 @@ def test_the_memory_of_a_node_is_read_from_the_kernels_text() -> None:
         node_memory("MemTotal: 5 kB", None)
 
 
-def test_a_container_may_cache_what_its_limit_leaves_and_what_it_would_drop_first() -> None:
+def test_container_memory_limit_minus_usage_plus_inactive_files_is_available() -> None:
     stat = f"anon {GIB}\ninactive_file {GIB}\nactive_file {2 * GIB}\n"
     found = container_memory(f"{6 * GIB}\n", f"{4 * GIB}\n", stat, "inactive_file")
     assert found == ContainerMemory(2 * GIB - MARGIN, GIB)

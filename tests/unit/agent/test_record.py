@@ -19,7 +19,7 @@ def entry(number: int, namespace: str = "team-a", **more: Any) -> dict[str, Any]
     return {key: value for key, value in {**said, "message": "m" * 300, **more}.items() if value}
 
 
-def test_three_hundred_models_with_everything_long() -> None:
+def test_size_of_a_record_with_300_long_models_is_limited() -> None:
     """The record of a node with 300 models whose texts are all long stays short enough. Reported: the record had 1.6 MB, and
     the API server refused it once a second for every node for as long as the models existed.
     """
@@ -30,26 +30,26 @@ def test_three_hundred_models_with_everything_long() -> None:
     assert "not listed because the record would be too long" in said["summary"]
 
 
-def test_the_namespace_with_the_most_gives_way() -> None:
+def test_namespace_with_the_largest_entries_is_shortened_first() -> None:
     few = [entry(number, "team-b") for number in range(10)]
     said = status([*few, *(entry(number) for number in range(2000))])
     assert len(json.dumps(said)) < LIMIT
     assert sum(item["namespace"] == "team-b" for item in said["models"]) == 10
 
 
-def test_a_record_that_fits_says_everything() -> None:
+def test_record_below_the_limit_is_complete() -> None:
     plain = [entry(number, uri="hf://a/b", facts={"architecture": "A"}) for number in range(300)]
     assert status(plain)["models"] == sorted(plain, key=lambda item: item["name"])
 
 
-def test_a_hundred_namespaces_give_way_alike() -> None:
+def test_records_of_a_hundred_namespaces_are_shortened_equally() -> None:
     said = status([entry(number, f"team-{number % 100:03}") for number in range(10_000)])
     assert len(json.dumps(said)) < LIMIT and len(said["models"]) > 300
     counts = Counter(item["namespace"] for item in said["models"])
     assert len(counts) == 100 and max(counts.values()) - min(counts.values()) <= 1
 
 
-def test_directories_that_no_model_names_leave_room_for_models() -> None:
+def test_unused_directories_do_not_displace_models_in_the_record() -> None:
     """Directories to which no model refers leave space in the record for the models. A tenant that creates and deletes
     models can leave any number of directories if nothing is removed from the disk.
     """

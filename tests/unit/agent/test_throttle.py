@@ -4,7 +4,7 @@ from ome_operator.agent.progress import Progress
 from ome_operator.agent.throttle import Throttle
 
 
-def test_who_takes_more_than_there_is_waits() -> None:
+def test_consumer_above_the_rate_waits() -> None:
     now = 0.0
     throttle = Throttle(100, lambda: now)
     assert throttle.seconds_until_allowed(50) == 0.5
@@ -14,7 +14,7 @@ def test_who_takes_more_than_there_is_waits() -> None:
     assert Throttle(0).seconds_until_allowed(10**12) == 0.0
 
 
-def test_speed_and_rest_are_those_of_late() -> None:
+def test_speed_and_remaining_time_use_recent_bytes() -> None:
     now = 0.0
     progress = Progress(lambda: now)
     progress.start("r", 1000, 100, 1)

@@ -79,7 +79,7 @@ def take(folder: Path, data: bytes, room: int = 64 * MB) -> list[str]:
 
 
 @pytest.mark.parametrize("made", [gnu_sparse, pax_sparse])
-def test_a_sparse_member_writes_nothing(made: Callable[[int], bytes], tmp_path: Path) -> None:
+def test_sparse_archive_member_is_refused(made: Callable[[int], bytes], tmp_path: Path) -> None:
     """A sparse member of an archive is refused, and nothing is written. Otherwise an archive of 10 kB would write 3 GiB on
     the disk of every node.
     """
@@ -93,7 +93,7 @@ def test_a_sparse_member_writes_nothing(made: Callable[[int], bytes], tmp_path: 
 
 
 @pytest.mark.parametrize("zipped", [False, True])
-def test_an_archive_that_needs_more_than_there_is_writes_nothing(zipped: bool, tmp_path: Path) -> None:
+def test_archive_larger_than_free_space_writes_nothing(zipped: bool, tmp_path: Path) -> None:
     data = tar(*(member(f"part-{number}", 8 * MB) for number in range(8)), zipped=zipped)
     with pytest.raises(RequestRefused, match=r"the archive contains 40\.0 MiB, but only 32\.0 MiB are available"):
         take(tmp_path, data, 32 * MB)
@@ -101,7 +101,7 @@ def test_an_archive_that_needs_more_than_there_is_writes_nothing(zipped: bool, t
     assert len(take(tmp_path, data)) == 8
 
 
-def test_a_header_is_not_read_whole_however_long_it_is(tmp_path: Path) -> None:
+def test_long_archive_header_is_refused_without_reading_it_completely(tmp_path: Path) -> None:
     """A header of any length is refused without being read completely. Here, 65 kB of compressed data contain a header with
     a name of 64 MiB; with several gigabytes, the agent would run out of memory.
     """
@@ -143,7 +143,7 @@ def test_unpacking_keeps_no_global_headers_in_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["extended", "global", "long name"])
-def test_headers_of_headers_are_bounded(kind: str, tmp_path: Path) -> None:
+def test_nested_archive_headers_are_limited(kind: str, tmp_path: Path) -> None:
     """A chain of headers about headers is limited. Each header is kept in memory while the next one is read, so 4 MB of
     compressed headers would take gigabytes.
     """
@@ -163,7 +163,7 @@ def test_total_length_of_archive_names_is_limited(tmp_path: Path, monkeypatch: p
         take(tmp_path, tar(*(member(f"{number}/" + "n" * 200) for number in range(10))))
 
 
-def test_a_size_below_nothing_is_none(tmp_path: Path) -> None:
+def test_negative_member_size_is_refused(tmp_path: Path) -> None:
     """A member with a negative size is refused. A header of the PAX format can declare such a size, with which tarfile would
     continue to read inside the previous member.
     """
@@ -177,7 +177,7 @@ def test_a_size_below_nothing_is_none(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("zipped", [False, True])
 @pytest.mark.parametrize("looks", [3, 9, 30])
-def test_a_turn_ends_between_members_and_within_them(looks: int, zipped: bool, tmp_path: Path) -> None:
+def test_unpacking_stops_when_its_turn_expires(looks: int, zipped: bool, tmp_path: Path) -> None:
     (tmp_path / "archive").write_bytes(tar(*(member(f"m{number}", 20 * MB) for number in range(3)), zipped=zipped))
     (tmp_path / "files").mkdir()
     left = iter(range(looks))
@@ -199,7 +199,7 @@ LINKS = {
 
 
 @pytest.mark.parametrize("name", LINKS)
-def test_what_is_no_plain_file_below_is_refused_and_leaves_nothing(name: str, tmp_path: Path) -> None:
+def test_link_or_path_outside_the_directory_is_refused_and_leaves_nothing(name: str, tmp_path: Path) -> None:
     with pytest.raises(
         RequestRefused, match=r"which is outside the model.s directory, occurs twice or is not a regular file"
     ):
@@ -207,7 +207,7 @@ def test_what_is_no_plain_file_below_is_refused_and_leaves_nothing(name: str, tm
     assert [item.name for item in (tmp_path / "files").iterdir()] == []
 
 
-def test_what_a_failed_unpacking_wrote_is_gone(tmp_path: Path) -> None:
+def test_failed_unpacking_removes_what_it_wrote(tmp_path: Path) -> None:
     """If unpacking fails, everything that was written is removed. The archive ends inside its second member; the first
     member is complete, and is removed, too.
     """
@@ -217,7 +217,7 @@ def test_what_a_failed_unpacking_wrote_is_gone(tmp_path: Path) -> None:
     assert used(tmp_path / "files") == 0
 
 
-def test_rights_of_a_member_do_not_count(tmp_path: Path) -> None:
+def test_file_modes_of_archive_members_are_ignored(tmp_path: Path) -> None:
     take(tmp_path, tar(member("run.sh", mode=0o6777)))
     assert (tmp_path / "files" / "run.sh").stat().st_mode & 0o7777 == 0o644
 

@@ -55,7 +55,7 @@ class Clocked:
         return self.it.unused_record({*self._named, also}, offer=offer)
 
 
-def test_what_is_on_a_disk(home: Path) -> None:
+def test_unused_directories_are_found_on_disk(home: Path) -> None:
     (home / "not-ours").mkdir()
     (home / "0000000c.partial").mkdir()
     (home / "0000000c.partial" / "part").write_bytes(b"123")
@@ -65,14 +65,14 @@ def test_what_is_on_a_disk(home: Path) -> None:
     assert (begun.models, begun.bytes) == ((), 3), "incomplete, so no pod can use it"
 
 
-def test_removing_takes_all_of_it_and_nothing_else(home: Path) -> None:
+def test_removal_deletes_the_directory_and_its_links_only(home: Path) -> None:
     remove(home / OLD)
     assert sorted(one.name for one in home.iterdir()) == [NEW, f"{NEW}.json"]
     assert not (home.parent / "former").is_symlink()
     assert (home.parent / "k2" / "a").read_bytes() == b"12345"
 
 
-def test_a_models_own_files_are_no_directory_of_ours(home: Path) -> None:
+def test_directory_named_ome_inside_model_files_is_not_offered(home: Path) -> None:
     """A folder named `.ome` inside a model's own files is not one of the agent's directories: its content is neither offered
     to other nodes nor removed.
     """
@@ -80,7 +80,7 @@ def test_a_models_own_files_are_no_directory_of_ours(home: Path) -> None:
     assert find_homes([home.parent]) == [home]
 
 
-async def test_the_default_is_to_keep(home: Path) -> None:
+async def test_unused_directories_are_kept_by_default(home: Path) -> None:
     clocked = Clocked(home, after=0.0)
     (said,) = await clocked.says()
     assert said["directory"] == str(home / OLD) and said["models"] == [LABEL]
@@ -88,7 +88,7 @@ async def test_the_default_is_to_keep(home: Path) -> None:
     assert "offer" not in said and not clocked.it.has_offer
 
 
-async def test_it_is_offered_after_a_while_without_a_name(home: Path) -> None:
+async def test_directory_is_offered_for_removal_after_the_waiting_time(home: Path) -> None:
     clocked = Clocked(home, after=60.0)
     assert "offer" not in (await clocked.says())[0]
     assert "offer" not in (await clocked.says(59.0))[0]
@@ -100,14 +100,14 @@ async def test_it_is_offered_after_a_while_without_a_name(home: Path) -> None:
     assert "offer" not in (await clocked.says(59.0))[0], "the waiting time starts again"
 
 
-async def test_a_model_that_cannot_be_read_may_name_anything(home: Path) -> None:
+async def test_no_directory_is_offered_while_a_model_cannot_be_read(home: Path) -> None:
     clocked = Clocked(home, after=60.0)
     await clocked.says()
     assert "offer" not in (await clocked.says(61.0, offer=False))[0]
     assert "offer" in (await clocked.says())[0]
 
 
-async def test_only_the_answer_to_this_offer_allows_it(home: Path) -> None:
+async def test_removal_needs_the_answer_to_the_current_offer(home: Path) -> None:
     clocked = Clocked(home, after=60.0)
     await clocked.says()
     path = str(home / OLD)

@@ -55,7 +55,7 @@ def test_object_with_every_known_field_passes_strict_validation(kind: Kind, leav
 
 @EACH
 @VARIANT
-def test_accepted_and_kept_by_parse(kind: Kind, leave_out: str) -> None:
+def test_object_with_every_known_field_is_parsed_and_written_back(kind: Kind, leave_out: str) -> None:
     """An object with every known field is parsed, and is written back exactly as it was."""
     body = known.sample(kind, leave_out)
     parsed = PARSED[kind.kind].parse(body)
@@ -65,7 +65,7 @@ def test_accepted_and_kept_by_parse(kind: Kind, leave_out: str) -> None:
 
 
 @EACH
-def test_a_misspelled_field_is_unknown(kind: Kind) -> None:
+def test_misspelled_field_is_reported_by_strict_validation(kind: Kind) -> None:
     """Strict validation reports a misspelled field. If it did not, the tests above would prove nothing."""
     body = known.sample(kind, "maxUnavailable")
     body["spec"]["mispelled"] = 1

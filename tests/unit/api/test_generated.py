@@ -23,14 +23,14 @@ def schema_of(kind: Kind) -> dict[str, Any]:
     return crds.crd(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 
 
-def test_what_is_committed_is_what_would_be_generated() -> None:
+def test_committed_crds_equal_the_generated_ones() -> None:
     """The committed CRDs are up to date: the test fails if `python -m ome_operator.api.crds` was not run after the last
     change of a model.
     """
     assert crds.differences() == []
 
 
-def test_differences_names_what_is_changed_missing_or_left_over(tmp_path: Path) -> None:
+def test_differences_lists_changed_missing_and_superfluous_files(tmp_path: Path) -> None:
     """The check of the committed CRDs finds changed, missing and superfluous files. Writing the folder again repairs all of
     them.
     """
@@ -72,7 +72,7 @@ def test_spec_fields_have_no_defaults(kind: Kind) -> None:
 
 
 @ALL
-def test_an_object_that_no_operator_has_processed_says_so(kind: Kind) -> None:
+def test_new_object_has_default_conditions_unprocessed(kind: Kind) -> None:
     """A new object has conditions from the CRD's defaults that say that no operator has processed it. `kubectl get` shows
     this state, and kstatus does not consider the object complete.
     """
@@ -86,7 +86,7 @@ def test_an_object_that_no_operator_has_processed_says_so(kind: Kind) -> None:
     assert kstatus({"metadata": {"generation": 1}, "status": default}) == "InProgress"
 
 
-def test_what_people_look_for_comes_first() -> None:
+def test_printed_columns_begin_with_the_most_important_and_end_with_url() -> None:
     """The columns of `kubectl get` begin with what users look for. The URL is the last column, because it is often longer
     than the rest of the line on a terminal.
     """
@@ -95,7 +95,7 @@ def test_what_people_look_for_comes_first() -> None:
     assert names[:2] == ["Ready", "Reason"] and names[-1] == "URL"
 
 
-def test_what_a_service_is_held_at_has_columns() -> None:
+def test_wide_output_has_columns_for_pinned_revisions() -> None:
     """`kubectl get isvc -o wide` shows the revision to which the service is pinned, and those of its model and runtime."""
     (service,) = (kind for kind in KINDS if kind.kind == "InferenceService")
     wide = {column.name: column.path for column in service.columns if column.wide}
@@ -119,7 +119,7 @@ def test_schema_nodes_have_one_type_or_are_open(kind: Kind) -> None:
 
 
 @ALL
-def test_lists_in_a_status_can_be_applied(kind: Kind) -> None:
+def test_status_lists_declare_their_merge_strategy(kind: Kind) -> None:
     """Every list of a status declares whether it is replaced or merged by key. The keys of a merged list are required."""
     for at, node in nodes(schema_of(kind)["properties"]["status"]):
         if node.get("type") != "array":
@@ -140,7 +140,7 @@ def test_conditions_are_merged_by_type(kind: Kind) -> None:
 
 
 @ALL
-def test_columns_point_at_fields_that_exist(kind: Kind) -> None:
+def test_printed_columns_refer_to_existing_fields(kind: Kind) -> None:
     """Every column of a CRD points at a field of its schema. A column with a misspelled path would stay empty without any
     error.
     """
@@ -154,7 +154,7 @@ def test_columns_point_at_fields_that_exist(kind: Kind) -> None:
             assert node, f"{column.name}: {column.path}"
 
 
-def test_the_chart_keeps_the_kinds_and_holds_the_same() -> None:
+def test_chart_contains_the_same_crds_with_the_keep_annotation() -> None:
     """The chart with the CRDs contains the same CRDs, with the annotation that keeps them: uninstalling the chart must not
     delete every service of a cluster.
     """
@@ -166,13 +166,13 @@ def test_the_chart_keeps_the_kinds_and_holds_the_same() -> None:
         assert kept == yaml.load(crds.files()[crds.PLAIN / path.name], Loader=yaml.CSafeLoader)
 
 
-def test_braces_of_a_schema_survive_helm() -> None:
+def test_braces_in_schemas_are_escaped_for_helm() -> None:
     """Braces in a schema are replaced by a template that prints them, because helm would interpret them otherwise."""
     assert crds.escape_for_helm("a {{ b") == 'a {{ "{{" }} b'
 
 
 @ALL
-def test_rules_are_said_once_in_words_that_name_a_remedy(kind: Kind) -> None:
+def test_validation_rules_have_unique_messages_with_a_remedy(kind: Kind) -> None:
     """Every validation rule has a message, and no message repeats the rule itself."""
     for at, node in nodes(schema_of(kind)):
         for rule in node.get("x-kubernetes-validations", ()):

@@ -86,7 +86,7 @@ def test_migration_turns_main_container_into_runner(predictor: dict[str, Any], e
         {"predictor": {"model": {"baseModel": "old"}}, "model": {"name": "new"}},
     ],
 )
-def test_what_stays_as_it_is(spec: dict[str, Any]) -> None:
+def test_specs_without_an_older_form_are_not_migrated(spec: dict[str, Any]) -> None:
     """A spec stays unchanged if it has no older form, an empty older form, or already the present form."""
     assert migrated(spec) == spec
 

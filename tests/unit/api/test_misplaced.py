@@ -41,7 +41,7 @@ def refuses_form(spec: type[Spec], key: str, value: Any) -> bool:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
-def test_a_field_is_moved_only_to_where_its_value_fits(kind: Kind) -> None:
+def test_misplaced_field_is_moved_only_where_its_value_is_valid(kind: Kind) -> None:
     moved = 0
     places = {classes: path for path, classes in inner_classes(("spec",), (kind.spec,))}
     for classes, path in places.items():

@@ -62,7 +62,7 @@ def test_parsed_object_provides_metadata_and_status() -> None:
     ("metadata", "kind"),
     [({"name": "a"}, "ClusterBaseModel"), ({"name": "a", "namespace": "n"}, "BaseModel")],
 )
-def test_a_body_without_kind_is_known_by_its_namespace(metadata: dict[str, Any], kind: str) -> None:
+def test_object_without_kind_is_recognized_by_its_namespace(metadata: dict[str, Any], kind: str) -> None:
     """An object without a kind, as in the items of a list, is recognized by its namespace: with one it is namespaced,
     without one cluster-wide.
     """
@@ -71,7 +71,7 @@ def test_a_body_without_kind_is_known_by_its_namespace(metadata: dict[str, Any],
     assert one.kind == kind
 
 
-def test_what_is_not_named_is_the_pod() -> None:
+def test_undeclared_component_fields_form_the_inline_pod_spec() -> None:
     """All fields that a component does not declare form its inline pod spec, unchanged."""
     engine = parsed(
         {
@@ -95,7 +95,7 @@ def test_what_is_not_named_is_the_pod() -> None:
     )
 
 
-def test_the_pod_of_a_runtime_is_what_it_names() -> None:
+def test_pod_spec_of_a_runtime_has_only_declared_fields() -> None:
     """The pod spec of a runtime has declared fields only, so that a misspelled component is found."""
     one = Runtime.parse(
         {
@@ -108,7 +108,7 @@ def test_the_pod_of_a_runtime_is_what_it_names() -> None:
     assert one.spec.labels == {"a": "b"}
 
 
-def test_what_was_not_written_stays_unset() -> None:
+def test_unset_fields_stay_unset() -> None:
     """A field that the user did not write stays unset. A default of ours must never look like something that the user wrote
     (decisions 2).
     """
@@ -118,7 +118,7 @@ def test_what_was_not_written_stays_unset() -> None:
     assert engine.dump() == {"minReplicas": 1}
 
 
-def test_null_is_absent_where_a_field_is_named_and_kept_in_the_pod() -> None:
+def test_null_is_absent_in_declared_fields_and_kept_in_pod_specs() -> None:
     """A field with the value null counts as absent if the class declares it, because an API server removes null from typed
     fields. In an inline pod spec, null is kept, because it may mean that a merge removes the field.
     """
@@ -126,12 +126,12 @@ def test_null_is_absent_where_a_field_is_named_and_kept_in_the_pod() -> None:
     assert one.spec.dump() == {"model": {"name": "m"}, "engine": {"affinity": None}}
 
 
-def test_snake_case_is_for_python_only() -> None:
+def test_python_names_are_not_accepted_in_yaml() -> None:
     """Only the YAML spelling is accepted in YAML. Python code may construct objects with the Python names."""
     assert Component(min_replicas=5).dump() == {"minReplicas": 5}
 
 
-def test_components_come_in_one_order() -> None:
+def test_components_have_a_fixed_order() -> None:
     """The order of components does not depend on the order in the YAML file."""
     assert list(parsed({"router": {}, "decoder": {}, "engine": {}}).spec.components) == ["engine", "decoder", "router"]
 
@@ -190,7 +190,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("spec", "why"), WRONG, ids=[why.split(":")[0][:40] for _, why in WRONG])
-def test_a_wrong_spec_is_a_sentence(spec: dict[str, Any], why: str) -> None:
+def test_invalid_spec_gives_a_one_line_message(spec: dict[str, Any], why: str) -> None:
     """A wrong spec is refused with a message that contains the field in its YAML spelling, its value, and what to write
     instead.
     """
@@ -209,7 +209,7 @@ def nested(levels: int) -> Any:
 
 @pytest.mark.parametrize("levels", [51, 300, 3000])
 @pytest.mark.parametrize("value", [nested, lambda levels: [nested(levels)]])
-def test_what_is_nested_without_end_is_refused(levels: int, value: Any) -> None:
+def test_deeply_nested_spec_is_refused(levels: int, value: Any) -> None:
     one = service({"engine": {"x": value(levels)}})
     assert isinstance(one, Invalid)
     assert one.why.startswith("spec.engine.x")
@@ -217,7 +217,7 @@ def test_what_is_nested_without_end_is_refused(levels: int, value: Any) -> None:
     assert not isinstance(service({"engine": {"x": value(45)}}), Invalid)
 
 
-def test_a_map_that_stands_in_itself_is_refused() -> None:
+def test_self_referencing_map_is_refused() -> None:
     whole: dict[str, Any] = {}
     whole["again"] = [whole, whole]
     one = service({"traffic": whole})
@@ -243,7 +243,7 @@ def test_message_of_many_errors_ends_with_count_of_further_errors() -> None:
         ({"metadata": {"name": 7}}, "metadata.name is 7: write a string"),
     ],
 )
-def test_a_body_that_is_no_object_is_said_so(body: Any, why: str) -> None:
+def test_document_that_is_no_object_is_refused(body: Any, why: str) -> None:
     """A YAML document that is no object, such as a list or a number, is refused with a message and not with an exception."""
     one = InferenceService.parse(body)
     assert isinstance(one, Invalid)
@@ -257,7 +257,7 @@ def test_a_body_that_is_no_object_is_said_so(body: Any, why: str) -> None:
         ("Kimi", "kimi"), ("1kimi", "m-1kimi"), ("müller", "ller"), ("k2_chat", "k2-chat"), ("ü", "kimi-k2"),
     ],
 )  # fmt: skip
-def test_names_are_refused_with_a_proposal(name: str, proposal: str) -> None:
+def test_invalid_name_is_refused_with_a_proposal(name: str, proposal: str) -> None:
     """An invalid name is refused with a message that proposes another name, which is accepted."""
     one = service({}, name)
     assert isinstance(one, Invalid)
@@ -271,7 +271,7 @@ def test_a_name_of_a_single_letter_is_a_name() -> None:
     assert propose_name("k") == "k" and not isinstance(service({}, "k"), Invalid)
 
 
-def test_a_benchmark_names_what_it_tests() -> None:
+def test_benchmark_without_service_or_url_is_refused() -> None:
     """A BenchmarkJob is refused if its endpoint names neither a service nor a URL."""
     one = BenchmarkJob.parse({"metadata": {"name": "b"}, "spec": {"endpoint": {}}})
     assert isinstance(one, Invalid)
@@ -298,7 +298,7 @@ def test_sglang_kinds_and_role_scale_are_parsed_and_dumped(kind: type[Object[Any
     }
 
 
-def test_unknown_fields_are_left_out() -> None:
+def test_unknown_fields_are_ignored() -> None:
     """Fields that a class does not know are left out, so that the operator can use an object that was written for a newer
     version. An API server with these CRDs refuses or removes unknown fields anyway.
     """

@@ -25,7 +25,7 @@ from ome_operator.core.selection import model_profile
         "github://org/repo",
     ],
 )
-def test_storage_uris_that_are_known(uri: str) -> None:
+def test_known_storage_uri_schemes_are_accepted(uri: str) -> None:
     """Every storageUri scheme of OME is accepted."""
     assert not isinstance(Model.parse({"metadata": {"name": "a"}, "spec": {"storage": {"storageUri": uri}}}), Invalid)
 
@@ -37,14 +37,14 @@ def test_storage_uris_that_are_known(uri: str) -> None:
         "https://huggingface.co/datasets/a/b", "huggingface://a", "file://a", "model", "//a/b",
     ],
 )  # fmt: skip
-def test_storage_uris_that_are_not(uri: str) -> None:
+def test_unknown_storage_uri_schemes_are_refused(uri: str) -> None:
     """A storageUri without a known scheme is refused, and the message lists the schemes that exist."""
     one = Model.parse({"metadata": {"name": "a"}, "spec": {"storage": {"storageUri": uri}}})
     assert isinstance(one, Invalid)
     assert one.why.startswith("spec.storage.storageUri is refused: start it with one of hf://, s3://")
 
 
-def test_a_long_address_of_a_page_is_read_in_a_short_time() -> None:
+def test_long_uri_is_parsed_quickly() -> None:
     before = time.perf_counter()
     assert source_hints.meant(f"hf.co/a/b/tree/{'x' * 20_000} ") == ""
     assert time.perf_counter() - before < 1
@@ -69,11 +69,11 @@ def test_a_long_address_of_a_page_is_read_in_a_short_time() -> None:
         ("docker://registry.example.com/a/b:1", "oci://registry.example.com/a/b:1"),
     ],
 )
-def test_an_address_of_another_form_is_answered_with_the_uri_to_write(uri: str, meant: str) -> None:
+def test_address_of_another_form_is_refused_with_the_right_uri(uri: str, meant: str) -> None:
     """The URI in the answer is accepted itself."""
     one = Model.parse({"metadata": {"name": "a"}, "spec": {"storage": {"storageUri": uri}}})
     assert isinstance(one, Invalid) and one.why == f"spec.storage.storageUri is refused: write {meant}"
-    test_storage_uris_that_are_known(meant)
+    test_known_storage_uri_schemes_are_accepted(meant)
 
 
 PATHS = {
@@ -96,7 +96,7 @@ def kept(**spec: Any) -> Any:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_paths_that_no_pod_could_mount_or_none_should(path: str) -> None:
+def test_unmountable_model_paths_are_refused(path: str) -> None:
     """Paths of weights that no pod can mount, or should not, are refused. The path `/` would give pods access to all files
     of the node. Relative paths and paths with `..` would only be refused when pods are created, by a message about pods.
     """
@@ -107,18 +107,18 @@ def test_paths_that_no_pod_could_mount_or_none_should(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/raid/models/kimi-k2", "/raid/tiny/", "/mnt/a..b", "/.cache/x", "/mnt/models/..a"])
-def test_paths_that_may_be_mounted(path: str) -> None:
+def test_mountable_model_paths_are_accepted(path: str) -> None:
     assert not isinstance(kept(storage={"path": path}), Invalid)
 
 
 @pytest.mark.parametrize("uri", HUBS)
-def test_a_model_of_a_hub_has_an_owner_and_a_name(uri: str) -> None:
+def test_hub_model_needs_an_owner_and_a_name(uri: str) -> None:
     refused = kept(storage={"storageUri": uri})
     assert isinstance(refused, Invalid) and "write hf://owner/name or hf://owner/name@revision" in refused.why
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_number_of_parameters_that_nobody_could_read(size: str) -> None:
+def test_invalid_parameter_size_is_refused(size: str) -> None:
     refused = kept(modelParameterSize=size)
     assert isinstance(refused, Invalid) and 'for example "7B" or "1.04T"' in refused.why
     assert model_profile.parameter_count(size) is None, "the field would be ignored without a message"

@@ -24,11 +24,11 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("type_", "written", "meant"), WRONG)
-def test_a_field_of_another_name_is_proposed(type_: str, written: str, meant: str) -> None:
+def test_misnamed_pod_field_suggests_the_right_name(type_: str, written: str, meant: str) -> None:
     assert advice(written, fields(type_), type_) == f"did you mean {meant}?"
 
 
-def test_only_fields_that_exist_are_proposed() -> None:
+def test_only_existing_fields_are_suggested() -> None:
     """No field of any type is proposed for another type that does not have it."""
     everything = {name for type_ in _types() for name in fields(type_)}
     proposed = 0
@@ -45,5 +45,5 @@ def test_only_fields_that_exist_are_proposed() -> None:
 
 
 @pytest.mark.parametrize("name", ["_", "-", "", "é"])
-def test_nothing_is_proposed_for_a_name_without_words(name: str) -> None:
+def test_no_field_is_suggested_for_a_name_without_words(name: str) -> None:
     assert advice(name, fields("SecretKeySelector"), "SecretKeySelector") == REMOVE

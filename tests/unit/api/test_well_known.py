@@ -15,7 +15,7 @@ from tests.support import parts
 K2 = "moonshotai/Kimi-K2-Instruct"
 
 
-def test_the_files_are_made_from_the_catalog() -> None:
+def test_well_known_model_files_are_generated_from_the_catalog() -> None:
     assert differences() == []
     first, second = ((parts.ROOT / path).read_text() for path in WRITTEN)
     assert first == second
@@ -45,12 +45,12 @@ def test_the_files_are_made_from_the_catalog() -> None:
         ("x", "pvc://weights", None),
     ],
 )
-def test_a_model_is_found_by_its_repository_else_by_its_name(name: str, uri: str, found: str | None) -> None:
+def test_well_known_model_is_found_by_repository_or_name(name: str, uri: str, found: str | None) -> None:
     model = load_packaged().find(name, uri)
     assert (model.repository if model else None) == found
 
 
-def test_other_models_may_be_added_and_count_first(tmp_path: Path) -> None:
+def test_additional_well_known_models_take_precedence(tmp_path: Path) -> None:
     entry: dict[str, Any] = {"name": "mine", "repositories": [K2], "facts": {"architecture": "Mine"}}
     (tmp_path / "more.yaml").write_text(yaml.safe_dump({"models": [entry]}))
     (tmp_path / "well-known-models.yaml").write_text((parts.ROOT / WRITTEN[1]).read_text())
@@ -69,14 +69,14 @@ def test_other_models_may_be_added_and_count_first(tmp_path: Path) -> None:
         ("[1]", ""), ("a: [", "is not valid YAML"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_names_the_file_and_the_field(tmp_path: Path, text: str, words: str) -> None:
+def test_unreadable_well_known_models_name_file_and_field(tmp_path: Path, text: str, words: str) -> None:
     file = tmp_path / "more.yaml"
     file.write_text(text)
     found = load(tmp_path)
     assert isinstance(found, Invalid) and found.why.startswith(str(file)) and words in found.why
 
 
-def test_a_place_that_is_not_there_is_a_sentence_and_none_is_none() -> None:
+def test_missing_well_known_models_file_is_invalid_and_empty_path_is_none() -> None:
     found = load(Path("/nowhere/models.yaml"))
     assert (
         isinstance(found, Invalid)

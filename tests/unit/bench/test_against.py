@@ -17,7 +17,7 @@ LABELS = Labelled(300, 207, 20, [Labels("in turn", 6000, 100.0, 8.0, (0.5,))], 9
 RESULTS = Results(ramps=[FLOOR, OURS], fleets=[FLEET, replace(FLEET, grows="nodes")], labelled=LABELS)
 
 
-def test_every_aim_is_a_figure_of_a_run() -> None:
+def test_every_aim_belongs_to_a_figure_of_a_run() -> None:
     found = against.figures_of_run(asdict(RESULTS))
     assert set(found) >= against.AIMS.keys()
     assert found["the operator's CPU (its start included), 100 services"] == 9.0
@@ -25,7 +25,7 @@ def test_every_aim_is_a_figure_of_a_run() -> None:
     assert found["CPU of all other events, 20,020 pods"] == 3.0
 
 
-def test_ratios_are_between_medians_of_what_both_sides_have() -> None:
+def test_ratios_compare_medians_of_figures_of_both_commits() -> None:
     cpu, floor = "the operator's CPU, labels in turn", "last pod Ready, in multiples of the floor, 100 services"
     that = [{cpu: 8.0, floor: 1.3, "gone": 1.0}, {cpu: 10.0, floor: 1.3, "gone": 1.0}, {cpu: 90.0, floor: 1.3}]
     rows = {row.what: row for row in against.section("both", that, [{cpu: 4.0, floor: 1.25, "new": 1.0}]).rows}
@@ -34,7 +34,7 @@ def test_ratios_are_between_medians_of_what_both_sides_have() -> None:
     assert rows[floor].met is False, "1.25 is above the aim of 1.2, whatever the result of the other commit"
 
 
-def test_the_sides_and_the_first_side_alternate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_order_of_the_two_commits_alternates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     order = []
 
     @contextmanager

@@ -12,7 +12,7 @@ from bench.api import run_in_lanes
 from bench.scenarios import PAIRS, SCALED, SINGLE, SPLIT
 
 
-def test_the_kimi_service_becomes_quiet() -> None:
+def test_kimi_service_reaches_a_steady_state() -> None:
     service, observed = alone.steady_state(*alone.kimi())
     assert len(observed.pods) == 17
     assert next(one for one in service.status["conditions"] if one["type"] == "Ready")["status"] == "True"
@@ -27,14 +27,14 @@ def test_the_kimi_service_becomes_quiet() -> None:
         (SCALED.times(1), 2, {"RoleScale": 1, "HorizontalPodAutoscaler": 1}),
     ],
 )
-def test_the_floor_is_what_a_service_needs(scenario: object, sets: int, more: dict[str, int]) -> None:
+def test_floor_consists_of_the_objects_that_a_service_needs(scenario: object, sets: int, more: dict[str, int]) -> None:
     (objects,) = offline.objects(scenario)  # type: ignore[arg-type]
     kinds = Counter(one["kind"] for one in objects)
     assert kinds["StatefulSet"] == sets
     assert {kind: kinds[kind] for kind in more} == more
 
 
-def test_pods_of_a_scenario_add_up() -> None:
+def test_pods_of_a_scenario_sum_up() -> None:
     assert (SINGLE[100].pods, PAIRS.pods, SPLIT.pods) == (1100, 200, 1300)
     assert SINGLE[100].nodes * 8 >= 1000 and PAIRS.nodes >= 200 and SPLIT.nodes * 8 >= 1200
     assert PAIRS.times(10).key == "10-pairs"
@@ -46,7 +46,7 @@ def test_offline_owner_reference_is_replaced() -> None:
     assert [one["uid"] for one in changed["metadata"]["ownerReferences"]] == ["u"]
 
 
-async def test_work_is_done_in_order_a_few_at_a_time() -> None:
+async def test_tasks_run_in_order_with_limited_concurrency() -> None:
     order: list[int] = []
     busy = most = 0
 

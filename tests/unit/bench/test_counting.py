@@ -21,7 +21,7 @@ def request(verb: str, resource: str, **more: Any) -> Request:
     return Request(**{**what, "verb": verb, "resource": resource, **more})
 
 
-def test_only_the_operators_requests_count() -> None:
+def test_only_requests_of_the_operator_are_counted() -> None:
     assert count([request("patch", "services", user="admin")]) == Count()
 
 
@@ -30,7 +30,7 @@ def test_lease_requests_are_counted_separately() -> None:
     assert (found.requests, found.writes, found.lease) == (1, 0, 2)
 
 
-def test_a_created_object_is_a_write_that_answers_201_but_no_event() -> None:
+def test_created_objects_are_counted_by_status_201_without_events() -> None:
     found = count(
         [
             request("patch", "services", code=201),
@@ -49,7 +49,7 @@ def test_a_created_object_is_a_write_that_answers_201_but_no_event() -> None:
     }
 
 
-def test_what_is_neither_list_nor_watch_nor_write_is_named() -> None:
+def test_other_requests_are_counted_by_name() -> None:
     found = count([request("get", "", uri="/apis/ome.io/v1beta1"), *map(request, ("get", "watch", "list"), ["pods"] * 3)])
     assert found.others == {"get pods": 1}
     assert found.discovery == 1

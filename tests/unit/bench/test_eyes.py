@@ -3,7 +3,7 @@
 from bench import eyes
 
 
-async def test_series_do_not_grow_with_services_beyond_those_of_their_own() -> None:
+async def test_number_of_series_is_limited_for_many_services() -> None:
     """Only the first hundred services have ten series of their own each. Those of further services are summed, so five more
     services add no series.
     """

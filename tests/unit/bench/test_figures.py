@@ -19,7 +19,7 @@ def test_median_of_no_values_raises_value_error() -> None:
         median([])
 
 
-def test_a_programs_name_may_hold_anything() -> None:
+def test_cpu_time_is_parsed_for_any_program_name() -> None:
     stat = "12 (a b) c) S 1 1 1 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 1 0 100 0 0"
     assert cpu_seconds(stat, 100) == pytest.approx(3.0)
 

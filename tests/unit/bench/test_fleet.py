@@ -17,7 +17,7 @@ def test_exponent_is_fitted_to_power_law(power: int) -> None:
     assert exponent([(size, 3.0 * size**power) for size in (10, 20, 40)]) == pytest.approx(power)
 
 
-async def test_all_waves_are_read_and_told() -> None:
+async def test_benchmark_operator_reads_the_fleet_and_reacts_to_every_change() -> None:
     """The benchmark's operator reads all objects of the fleet and reacts to each kind of change. An object that cannot be
     read or is invalid would cause no work, so nothing would be measured.
     """
@@ -47,14 +47,14 @@ def rows(fleets: list[Fleet], rest_mib: float = 500.0) -> dict[str, Row]:
 
 
 @pytest.mark.parametrize(("power", "met"), [(1.0, True), (2.0, False)])
-def test_a_cost_that_grows_faster_than_the_fleet_is_a_miss(power: float, met: bool) -> None:
+def test_cost_growing_faster_than_the_fleet_misses_the_aim(power: float, met: bool) -> None:
     found = rows(made("nodes", power))
     assert found["labels set"].met is met and f"nodes {power:.2f}" in found["labels set"].operator
     assert found["start"].met is True
     assert found["labels of all models are set on all nodes"].met is True
 
 
-def test_a_stall_is_a_miss_and_says_when_and_of_what() -> None:
+def test_stall_misses_the_aim_and_names_time_and_cause() -> None:
     found = rows(made("models", 1.0, stall=0.3))["the longest stall"]
     assert found.met is False
     assert "0.30 s (0.20 s of it garbage collection): labels set, " in found.operator
@@ -67,7 +67,7 @@ def test_memory_of_the_largest_has_an_aim(mib: float, met: bool) -> None:
     assert found.met is met
 
 
-def test_of_several_rounds_the_cheapest_wave_and_the_longest_stall_count() -> None:
+def test_cheapest_wave_and_longest_stall_of_several_rounds_are_reported() -> None:
     waves = [[_wave(cost, stall), Wave("start", 1.0, 0.0)] for cost, stall in ((0.5, 0.1), (0.4, 0.3), (0.6, 0.2))]
     runs = [
         Fleet("nodes", asdict(Size()), each, decode, 90.0, 100.0, 10) for each, decode in zip(waves, (3, 1, 2), strict=True)

@@ -18,12 +18,12 @@ def collector() -> Iterator[None]:
     gc.unfreeze()
 
 
-def test_it_ends_when_all_services_are_ready() -> None:
+def test_measurement_ends_when_all_services_are_ready() -> None:
     found = asyncio.run(life.run(1))
     assert found["services"] == 1 and found["events"] > 0
 
 
-def test_it_ends_with_a_sentence_if_a_service_is_never_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measurement_ends_with_an_error_if_a_service_is_never_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(life, "LIMIT_S", -8.0)
     monkeypatch.setattr(life.ApiServer, "step", lambda server: None)
     with pytest.raises(life.NotReady, match=r"^1 of 1 services are not Ready after 2 s\. \S+: \S+"):

@@ -12,7 +12,7 @@ from bench.pace import Pace, pace
 ROOT = Path(__file__).parents[3]
 
 
-def test_only_samples_of_the_time_asked_for() -> None:
+def test_mean_uses_only_samples_of_the_given_interval() -> None:
     with tempfile.TemporaryFile() as samples:
         samples.write(b"10.0 2.0\n11.0 3.0\n12.0 4.0\n13.0 99.0\n")
         samples.flush()

@@ -34,14 +34,14 @@ def known() -> Results:
     )
 
 
-def test_omes_figures_are_those_of_the_benchmark() -> None:
+def test_ome_figures_on_the_page_equal_those_of_the_benchmark() -> None:
     told = PAGE.partition("## Compared with OME")[2]
     figures = [row.ome for section in sections(known()) for row in section.rows if row.ome]
     assert len(figures) >= 8
     assert [figure for figure in figures if figure not in told] == []
 
 
-def test_the_aims_are_those_of_the_benchmark() -> None:
+def test_aims_on_the_page_equal_those_of_the_benchmark() -> None:
     text = " ".join(PAGE.split())
     assert f"at most {RATIO} times the floor" in text
     assert f"within {LAG_S:.0f} s after its own last pod" in text
@@ -58,7 +58,7 @@ def test_bench_accepts_commands_of_its_page() -> None:
         assert prints or given.against == "COMMIT"
 
 
-def test_the_last_run_is_marked_and_has_its_date() -> None:
+def test_section_of_the_last_run_is_empty_or_has_its_date() -> None:
     """The section of docs/performance.md for the last run is either empty, or contains the output of `--markdown` of a
     complete run with its date.
     """

@@ -69,7 +69,7 @@ def test_report_ratio_compares_medians() -> None:
     assert (found.ratio, found.floor) == ("1.10 x", "20.0 s (10.0–90.0)")
 
 
-def test_a_machine_that_became_slower_is_told() -> None:
+def test_report_normalizes_results_of_a_slower_machine() -> None:
     slower = replace(OURS, pods_s=30.0, pace_ms=2.5)
     found = rows(Results(ramps=[FLOOR, slower]))
     assert (found["last pod Ready"].ratio, found["last pod Ready"].met) == ("1.50 x", False)
@@ -77,19 +77,19 @@ def test_a_machine_that_became_slower_is_told() -> None:
     assert (told.floor, told.operator, told.ratio, told.met) == ("2.00 ms", "2.50 ms", "1.20 x", None)
 
 
-def test_small_numbers_are_shown_but_not_judged() -> None:
+def test_small_numbers_have_no_verdict() -> None:
     few = [replace(one, scenario="10-single", services=10, pods_s=1.0 + (one is OURS)) for one in (FLOOR, OURS)]
     found = rows(Results(ramps=few))["last pod Ready"]
     assert (found.ratio, found.aim, found.met, found.ome) == ("2.00 x", "", None, "")
 
 
-def test_one_side_alone_has_no_ratio() -> None:
+def test_results_of_one_side_have_no_ratio() -> None:
     assert rows(Results(ramps=[FLOOR]))["last pod Ready"].ratio == ""
     assert rows(Results(ramps=[OURS]))["last pod Ready"].met is None
 
 
 @pytest.mark.parametrize(("writes", "met"), [(0, True), (1, False)])
-def test_nothing_is_written_when_nothing_changes(writes: int, met: bool) -> None:
+def test_writes_without_changes_miss_the_aim(writes: int, met: bool) -> None:
     counted = Count(requests=5, writes=writes, written={"patch services": writes} if writes else {})
     quiet = Quiet(services=50, seconds=30.0, count=counted, cpu_s=0.3)
     restart = Restart(services=100, stop_s=1.0, lead_s=2.0, count=counted, usage=Usage(1.0, 90.0))
@@ -99,7 +99,7 @@ def test_nothing_is_written_when_nothing_changes(writes: int, met: bool) -> None
 
 
 @pytest.mark.parametrize(("slow", "met"), [(1.9, True), (2.1, False)])
-def test_a_tenant_beside_others_is_judged_by_its_95_percent(slow: float, met: bool) -> None:
+def test_tenant_wait_is_judged_by_its_95th_percentile(slow: float, met: bool) -> None:
     alone, beside = (1.0,) * 50, (*(1.0,) * 40, *(slow,) * 10)
     found = rows(Results(beside=TenantWaits(2000, 5000, 8.0, alone, beside, 0.4)))
     row = found["a service Ready, 95 % of 50 (floor: alone)"]
@@ -107,7 +107,7 @@ def test_a_tenant_beside_others_is_judged_by_its_95_percent(slow: float, met: bo
     assert found["a service Ready, 50 % of 50 (floor: alone)"].met is None
 
 
-def test_the_table_and_the_file_hold_everything() -> None:
+def test_table_and_json_contain_all_results() -> None:
     results = Results(ramps=[FLOOR, OURS], alone=SyncTimes(100.0, 50.0, 25_000, 17, 17))
     out = io.StringIO()
     show(sections(results), Console(file=out, width=160))
@@ -115,7 +115,7 @@ def test_the_table_and_the_file_hold_everything() -> None:
     assert json.loads(json.dumps(asdict(results)))["ramps"][1]["lags_s"] == [0.2, 0.4, 0.9]
 
 
-def test_the_table_as_markdown_holds_everything() -> None:
+def test_markdown_table_contains_all_results() -> None:
     """The Markdown table contains all rows of the results, for docs/performance.md. Columns that a section does not use are
     left out.
     """
@@ -135,7 +135,7 @@ def test_the_table_as_markdown_holds_everything() -> None:
     assert all(line.endswith(" |") for line in tables)
 
 
-def test_figures_of_an_earlier_run_are_printed_again(tmp_path: Path) -> None:
+def test_stored_results_can_be_printed_again(tmp_path: Path) -> None:
     """The command that docs/performance.md names prints the stored results of an earlier run again."""
     quiet = Quiet(services=50, seconds=30.0, count=Count(requests=5, written={"patch services": 1}, writes=1), cpu_s=0.3)
     results = Results(about={"began": "2026-11-24", "load_before": [0.5, 0.4, 0.3]}, ramps=[FLOOR, OURS], idle=quiet)
@@ -151,7 +151,7 @@ def test_figures_of_an_earlier_run_are_printed_again(tmp_path: Path) -> None:
     ("text", "said"),
     [(None, "No such file"), ("{", "does not hold the figures of a run"), ('{"ramps": [1]}', "does not hold")],
 )
-def test_a_file_that_holds_no_figures_is_a_sentence(
+def test_file_without_results_gives_a_one_line_error(
     tmp_path: Path, text: str | None, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "run.json"
@@ -168,7 +168,7 @@ def test_a_file_that_holds_no_figures_is_a_sentence(
 EDITS = "  the slowest of {} edits of a service meanwhile (floor: as many bare requests)"
 
 
-def test_labels_that_cost_too_much_and_edits_that_wait() -> None:
+def test_expensive_labels_and_waiting_edits_miss_the_aim() -> None:
     cheap, dear = Labels("at once", 300, 2.0, 1.5, (0.2, 0.4)), Labels("in turn", 6000, 20.0, 7.0, (0.1, 1.2), (0.3, 0.2))
     found = rows(Results(labelled=Labelled(300, 207, 20, [cheap, dear], 150.0)))
     missed = {what for what, row in found.items() if row.met is False}
@@ -177,32 +177,32 @@ def test_labels_that_cost_too_much_and_edits_that_wait() -> None:
     assert found["labels set at once: 300 requests in 2.0 s"].met is True
 
 
-def test_a_wave_in_which_no_edit_ended_has_not_met_the_aim() -> None:
+def test_wave_without_a_finished_edit_misses_the_aim() -> None:
     found = rows(Results(labelled=Labelled(300, 207, 20, [Labels("at once", 300, 2.0, 1.5, ())], 150.0)))
     assert found[EDITS.format(0)].met is False
 
 
 @pytest.mark.parametrize(("edit", "floor", "met"), [(0.9, 0.1, True), (1.9, 1.0, True), (2.1, 1.0, False)])
-def test_an_edit_waits_for_the_operator_and_not_for_a_busy_api_server(edit: float, floor: float, met: bool) -> None:
+def test_edit_delay_is_judged_relative_to_the_api_server(edit: float, floor: float, met: bool) -> None:
     wave = Labels("at once", 300, 2.0, 1.5, (edit,), (floor,))
     found = rows(Results(labelled=Labelled(300, 207, 20, [wave], 150.0)))
     assert found[EDITS.format(1)].met is met
 
 
 @pytest.mark.parametrize(("starts", "met"), [((5.9, 9.0, 5.8), True), ((6.1, 6.2, 5.0), False)])
-def test_a_start_that_takes_much_longer_than_its_lists_is_seen(starts: tuple[float, ...], met: bool) -> None:
+def test_slow_start_misses_the_aim(starts: tuple[float, ...], met: bool) -> None:
     found = rows(Results(started=Started(5000, 207, 1000, lists_s=(4.0, 3.9, 4.1), starts_s=starts, peak_mib=300.0)))
     assert found["until it leads and knows all objects (floor: the same lists, decoded)"].met is met
 
 
 @pytest.mark.parametrize(("last_mib", "met"), [(109.0, True), (111.0, False)])
-def test_memory_that_grows_by_more_than_a_tenth_is_seen(last_mib: float, met: bool) -> None:
+def test_memory_growth_above_a_tenth_misses_the_aim(last_mib: float, met: bool) -> None:
     gone = Churned(800, 6400, pace=8.0, rounds_mib=(90.0, 100.0, 101.0, last_mib), peak_mib=112.0, cpu_s=9.0)
     found = rows(Results(churned=gone))["memory after all of them (floor: after half of them)"]
     assert (found.floor, found.met) == ("100 MiB", met)
 
 
-def test_a_scrape_that_stalls_the_loop_is_seen() -> None:
+def test_scrape_that_stalls_the_event_loop_misses_the_aim() -> None:
     good = Eyed(services=100, series=900, kib=80, scrape_ms=20, stall_ms=4, pass_us=50)
     found = rows(Results(eyes=[good, replace(good, services=1000, stall_ms=80)]))
     first, second = (row for what, row in found.items() if "services" in what)

@@ -27,13 +27,13 @@ async def watched(work: Callable[[Stopwatch], None]) -> Longest:
     return watch.longest
 
 
-async def test_a_stall_is_found_with_what_ran() -> None:
+async def test_stall_is_found_with_its_function() -> None:
     found = await watched(lambda _: busy(0.2))
     assert 0.2 <= found.seconds < 0.3
     assert "busy" in found.where
 
 
-async def test_what_the_benchmark_does_is_no_stall() -> None:
+async def test_work_of_the_benchmark_itself_is_no_stall() -> None:
     def work(watch: Stopwatch) -> None:
         with watch.besides():
             busy(0.2)
@@ -44,7 +44,7 @@ async def test_what_the_benchmark_does_is_no_stall() -> None:
     assert found.garbage_s == 0.0
 
 
-async def test_garbage_collection_is_told_apart() -> None:
+async def test_garbage_collection_time_is_reported_separately() -> None:
     kept = [[] for _ in range(500_000)]
     found = await watched(lambda _: [gc.collect() for _ in range(3)] and None)
     assert len(kept) and 0.01 < found.garbage_s <= found.seconds

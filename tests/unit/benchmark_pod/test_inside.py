@@ -38,7 +38,7 @@ async def errors(requests: list[float], seconds: float) -> list[str]:
     return [one.error for one in await asyncio.gather(*(send(one) for one in requests))]
 
 
-async def test_requests_are_cut_when_the_time_is_up() -> None:
+async def test_running_requests_are_cancelled_at_the_time_limit() -> None:
     assert await errors([0.0, 0.01, 30.0], 1.0) == ["", "", inside.CUT]
     send = inside.timed(answer, lambda _: Output(), 0.0)
     assert (await send(0.0)).error == inside.CUT, "the request was not sent"
@@ -169,7 +169,7 @@ def older(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.syspath_prepend(tmp_path)
 
 
-def test_older_versions_have_it_elsewhere(older: None, tmp_path: Path) -> None:
+def test_benchmark_module_of_older_sglang_versions_is_found(older: None, tmp_path: Path) -> None:
     """The program finds the benchmark in older versions of SGLang, too. That of 0.5.6.post1 has no registry of data sets and
     no options for sampling parameters.
     """
@@ -180,7 +180,7 @@ def test_older_versions_have_it_elsewhere(older: None, tmp_path: Path) -> None:
     assert found == {"result": {"rows": [[20, 3], [20, 3]], "sent": {"seed": 1, "sampling_params": sampling}, "error": ""}}
 
 
-def test_older_versions_read_conversations_in_another_form(older: None, tmp_path: Path) -> None:
+def test_conversations_are_converted_for_older_sglang_versions(older: None, tmp_path: Path) -> None:
     lines = tmp_path / "data.jsonl"
     turns = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
     lines.write_text(json.dumps({"conversations": turns}) + "\n\n" + json.dumps({"conversation": [{"value": "ho"}]}) + "\n")
@@ -189,7 +189,7 @@ def test_older_versions_read_conversations_in_another_form(older: None, tmp_path
     assert inside.outcome(plan, asked, tmp_path / "0.jsonl")["result"]["rows"] == ["hi", "ho"]
 
 
-def test_an_image_without_a_benchmark_is_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_image_without_a_benchmark_gives_a_one_line_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     forget(monkeypatch)
     monkeypatch.setitem(sys.modules, "sglang", None)  # type: ignore[arg-type]
     monkeypatch.setitem(sys.modules, "genai_bench", None)  # type: ignore[arg-type]
@@ -204,7 +204,7 @@ def run(requests: int) -> dict[str, Any]:
     return {**shared, "args": ["--num-prompts", str(requests)], "lengths": lengths}
 
 
-def test_every_run_leaves_its_outcome(
+def test_every_run_writes_its_outcome(
     sglang: types.SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     questions = {"scenario": "gsm8k", "concurrency": 8, "program": "gsm8k"}
@@ -226,7 +226,7 @@ def test_every_run_leaves_its_outcome(
     assert sglang.ASYNC_REQUEST_FUNCS["sglang"] is answer, "restored for the next run"
 
 
-def test_it_needs_nothing_of_ours(tmp_path: Path) -> None:
+def test_benchmark_program_imports_no_project_module(tmp_path: Path) -> None:
     """The program imports no module of this project, because SGLang's image contains neither this package nor its
     dependencies.
     """

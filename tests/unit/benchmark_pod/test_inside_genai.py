@@ -73,7 +73,7 @@ def image(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_run_is_measured_and_reported(image: Path) -> None:
+def test_genai_bench_run_is_measured_and_reported(image: Path) -> None:
     found = inside.outcome(plan(), RUN, image / "raw/0.jsonl")
     told = json.loads(next((image / "raw/0").glob("D100*.json")).read_text())["given"]
     assert (told["api_backend"], told["api_model_name"], told["max_time_per_run"]) == ("sglang", "/models/k2", "2")
@@ -95,5 +95,5 @@ def test_a_run_is_measured_and_reported(image: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_run_is_a_sentence(image: Path, url: str, scenario: str, said: str) -> None:
+def test_impossible_genai_bench_run_gives_a_one_line_error(image: Path, url: str, scenario: str, said: str) -> None:
     assert inside.outcome(plan(url), {**RUN, "scenario": scenario}, image / "raw/0.jsonl") == {"error": said}

@@ -42,7 +42,7 @@ def test_results_of_successful_run_contain_metrics() -> None:
     assert not has_failed(found)
 
 
-def test_failed_requests_are_failures_and_cut_ones_are_not() -> None:
+def test_failed_requests_count_as_failures_but_cancelled_ones_do_not() -> None:
     found = results(plan(("D(1,1)", 4)), {0: outcome(5, (TRACE, TRACE, "Bad Gateway: ", CUT))})
     (run,) = found["runs"]
     assert (run["requests"], run["failed"], run["unfinished"]) == (5, 3, 1)
@@ -65,7 +65,7 @@ def test_a_run_without_an_answer_is_a_failure(raw: dict[int, Any], words: str) -
     assert words in found["runs"][0]["errors"][0]["error"]
 
 
-def test_the_summary_is_a_report_that_the_operator_can_read() -> None:
+def test_summary_can_be_parsed_by_the_operator() -> None:
     raw = {0: outcome(10, throughput=50.0), 1: outcome(8, (TRACE,), throughput=70.0)}
     found = results(plan(("D(1,1)", 1), ("D(1,1)", 4)), raw)
     report = BenchmarkReport.model_validate_json(summary(found, "/out/speed"), by_alias=True, by_name=False)
@@ -74,7 +74,7 @@ def test_the_summary_is_a_report_that_the_operator_can_read() -> None:
     assert [one.concurrency for one in report.results or ()] == [1, 4]
 
 
-def test_a_long_summary_is_cut_to_what_the_kubelet_keeps() -> None:
+def test_long_summary_is_truncated_to_the_termination_message_limit() -> None:
     names = [(f"N({n},240)/(300,150)", c) for n in range(10) for c in range(1, 10)]
     text = summary(results(plan(*names), {n: outcome() for n in range(90)}), "s3://bucket/a")
     assert len(text.encode()) <= SUMMARY_BYTES
@@ -90,7 +90,7 @@ def test_results_of_gsm8k_contain_accuracy() -> None:
     assert "accuracy" in rendered(found)
 
 
-def test_the_page_needs_nothing_else_and_escapes_what_servers_say() -> None:
+def test_result_page_is_self_contained_and_escapes_server_texts() -> None:
     raw = {0: outcome(10), 1: outcome(10, throughput=90.0), 2: {"error": "<script>alert(1)</script>"}}
     text = rendered(results(plan(("D(1,1)", 1), ("D(1,1)", 8), ("D(2,2)", 8)), raw))
     assert not re.search(r"<script|<link|src=|href=|url\(|@import", text)
@@ -98,7 +98,7 @@ def test_the_page_needs_nothing_else_and_escapes_what_servers_say() -> None:
     assert text.count("<svg") == 4, "throughput, and three latencies of the scenario that was measured"
 
 
-def test_no_text_of_a_stranger_becomes_a_tag() -> None:
+def test_result_page_escapes_all_foreign_texts() -> None:
     """The page of results escapes every text that another user may have written. In this test, names, the URL, the facts of
     the service, scenarios and errors contain HTML tags, and a text that would end an attribute.
     """
@@ -123,7 +123,7 @@ def test_plot_scales_points_and_skips_empty_series() -> None:
 
 
 @pytest.mark.parametrize("text", ["x" * 9_000, "😀" * 9_000, "\ud800" * 9_000, "\x1b[2J" * 2_000])
-def test_a_summary_fits_whatever_a_server_or_a_user_writes(text: str) -> None:
+def test_summary_fits_into_a_termination_message_for_any_input(text: str) -> None:
     """The summary fits into a termination message whatever a server or a user writes. The kubelet truncates a longer
     message, and truncated JSON cannot be read.
     """

@@ -71,7 +71,7 @@ def test_report_writes_results_into_folder_of_benchmark(tmp_path: Path) -> None:
     assert json.loads(message.read_text())["output"] == str(tmp_path / "out/speed")
 
 
-def test_results_in_an_object_store(tmp_path: Path, store: str) -> None:
+def test_results_are_uploaded_to_an_object_store(tmp_path: Path, store: str) -> None:
     secret = tmp_path / "secrets/output"
     secret.mkdir(parents=True)
     for name, value in {"accessKeyId": "id", "secretAccessKey": "key\n"}.items():
@@ -83,7 +83,7 @@ def test_results_in_an_object_store(tmp_path: Path, store: str) -> None:
     assert json.loads((tmp_path / "message").read_text())["output"] == "s3://bucket/runs/speed"
 
 
-def test_a_data_set_behind_a_url(tmp_path: Path, store: str) -> None:
+def test_data_set_is_downloaded_from_a_url(tmp_path: Path, store: str) -> None:
     Store.kept["/sets/a.jsonl"] = b'{"question": "?"}\n'
     wanted = {"uri": f"{store}/sets/a.jsonl", "path": str(tmp_path / "dataset/a.jsonl")}
     steps.prepare({"dataset": wanted}, tmp_path, tmp_path)
@@ -99,12 +99,12 @@ def command(tmp_path: Path, told: dict[str, Any]) -> Any:
     return CliRunner().invoke(app, words)
 
 
-def test_failed_requests_are_an_exit_code(tmp_path: Path) -> None:
+def test_failed_requests_give_a_nonzero_exit_code(tmp_path: Path) -> None:
     done = command(tmp_path, plan(tmp_path, outcome={**OUTCOME, "errors": ["", "Bad Gateway"]}))
     assert (done.exit_code, "requests failed" in done.output) == (1, True)
 
 
-def test_a_place_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
+def test_unwritable_output_location_gives_a_one_line_error(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file")
     done = command(tmp_path, plan(tmp_path))
     assert isinstance(done.exception, UserError)

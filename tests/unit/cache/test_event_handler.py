@@ -55,13 +55,13 @@ MODEL_SPEC = {"modelFormat": {"name": "safetensors"}, "storage": {"storageUri": 
 SPEC = {"model": {"name": "k2", "kind": "ClusterBaseModel"}, "runtime": {"name": "rt"}, "engine": {}}
 
 
-def test_an_edit_of_a_service_is_its_own_key_and_those_of_what_it_names(told: QueuedEvents) -> None:
+def test_edit_of_a_service_enqueues_it_and_its_referenced_objects(told: QueuedEvents) -> None:
     assert (SERVICE, AWAITED) in told.see("InferenceService", "kimi", spec={"engine": {}}, metadata={"generation": 2})
     assert (MODEL, SOON) in told.dirty, "the model has one user fewer"
     assert told.cluster.users(MODEL) == ()
 
 
-def test_an_edit_of_a_model_concerns_exactly_its_users(told: QueuedEvents) -> None:
+def test_edit_of_a_model_concerns_exactly_its_users(told: QueuedEvents) -> None:
     told.see("InferenceService", "other", spec={"engine": {}})
     edited = told.see("ClusterBaseModel", "k2", metadata={"namespace": "", "generation": 2}, spec=MODEL_SPEC)
     assert edited == [(MODEL, AWAITED), (MODEL, SHARED)]
@@ -69,7 +69,7 @@ def test_an_edit_of_a_model_concerns_exactly_its_users(told: QueuedEvents) -> No
     assert told.see("ClusterBaseModel", "k2", metadata={"namespace": "", "generation": 2}, spec=MODEL_SPEC) == []
 
 
-def test_a_service_without_a_runtime_looks_at_every_runtime(told: QueuedEvents) -> None:
+def test_service_without_runtime_is_concerned_by_every_runtime(told: QueuedEvents) -> None:
     told.see("InferenceService", "any", spec={"engine": {}})
     new = Ref("ClusterServingRuntime", "", "new")
     assert told.see("ClusterServingRuntime", "new", metadata={"namespace": ""}, spec={}) == [(new, AWAITED), (new, SHARED)]
@@ -77,13 +77,13 @@ def test_a_service_without_a_runtime_looks_at_every_runtime(told: QueuedEvents) 
 
 
 @pytest.mark.parametrize("kind", ["ServiceAccount", "Pod"])
-def test_what_is_labelled_for_another_service_concerns_the_one_that_lost_it(told: QueuedEvents, kind: str) -> None:
+def test_relabelled_object_enqueues_the_old_and_the_new_service(told: QueuedEvents, kind: str) -> None:
     other = Ref("InferenceService", "ns", "other")
     told.see(kind, "w", metadata=child_labels())
     assert told.see(kind, "w", metadata={"labels": {keys.SERVICE: "other"}}) == [(other, SOON), (SERVICE, SOON)]
 
 
-def test_a_child_concerns_its_service_when_its_facts_change(told: QueuedEvents) -> None:
+def test_child_enqueues_its_service_only_when_its_facts_change(told: QueuedEvents) -> None:
     assert told.see("StatefulSet", "w", metadata=child_labels(), spec={"replicas": 1}) == [(SERVICE, SOON)]
     assert told.see("StatefulSet", "w", metadata=child_labels(), spec={"replicas": 1}, status={"replicas": 1}) == []
     assert told.see("StatefulSet", "w", metadata=child_labels(), spec={"replicas": 2}) == [(SERVICE, SOON)]
@@ -94,14 +94,14 @@ def test_a_child_concerns_its_service_when_its_facts_change(told: QueuedEvents) 
     assert told.cluster.cache.children_of("ns", "kimi") == {}
 
 
-def test_a_hpa_whose_status_moves_is_no_news(told: QueuedEvents) -> None:
+def test_status_change_of_an_autoscaler_enqueues_nothing(told: QueuedEvents) -> None:
     kind = "HorizontalPodAutoscaler"
     assert told.see(kind, "h", metadata=child_labels(), status={"currentReplicas": 1}) == [(SERVICE, SOON)]
     for number in range(3):
         assert told.see(kind, "h", metadata=child_labels(), status={"currentReplicas": number}) == []
 
 
-def test_a_node_concerns_the_services_that_wait_for_nodes_and_no_others(told: QueuedEvents) -> None:
+def test_node_event_enqueues_exactly_the_services_that_wait_for_nodes(told: QueuedEvents) -> None:
     """An event of a node enqueues exactly the services that wait for nodes, whichever field of the node changes. A heartbeat
     enqueues none.
     """
@@ -122,7 +122,7 @@ def test_a_node_concerns_the_services_that_wait_for_nodes_and_no_others(told: Qu
     assert told.see("Node", "m", status=ready) == []
 
 
-def test_a_node_concerns_models_only_when_what_it_holds_changes(told: QueuedEvents) -> None:
+def test_node_event_enqueues_models_only_if_its_holdings_change(told: QueuedEvents) -> None:
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
     label = {keys.MODEL_LABEL_PREFIX + "clusterbasemodel.k2": "Ready"}
     assert told.see("Node", "n", status=ready) == []
@@ -134,7 +134,7 @@ def test_a_node_concerns_models_only_when_what_it_holds_changes(told: QueuedEven
     assert told.cluster.cache.deps() is same
 
 
-def test_our_own_status_write_is_no_news_and_is_read_at_once(told: QueuedEvents) -> None:
+def test_own_status_write_enqueues_nothing_and_updates_the_cache(told: QueuedEvents) -> None:
     answer = body("kimi", 50, spec=SPEC, status={"url": "x"})
     told.dirty.clear()
     told.cluster.handle_written("InferenceService", answer)
@@ -146,7 +146,7 @@ def test_our_own_status_write_is_no_news_and_is_read_at_once(told: QueuedEvents)
     assert told.dirty == []
 
 
-def test_an_edit_just_before_our_status_write_is_looked_at(told: QueuedEvents) -> None:
+def test_edit_before_own_status_write_is_found_in_the_response(told: QueuedEvents) -> None:
     """A user edits a service just before the operator writes its status. The event of the edit arrives after the response to
     this write and is older, so the handler ignores it. The handler must find the edit in the response.
     """
@@ -158,7 +158,7 @@ def test_an_edit_just_before_our_status_write_is_looked_at(told: QueuedEvents) -
     assert told.dirty == [(SERVICE, AWAITED)]
 
 
-def test_a_runtime_that_we_chose_has_a_user_at_once(told: QueuedEvents) -> None:
+def test_chosen_runtime_counts_as_used_immediately(told: QueuedEvents) -> None:
     """A runtime that the operator has chosen counts at once as used by the service. The choice is in the status that the
     operator has written itself, and no event reports that status.
     """
@@ -171,7 +171,7 @@ def test_a_runtime_that_we_chose_has_a_user_at_once(told: QueuedEvents) -> None:
     assert (told.cluster.users(first), len(told.cluster.users(second))) == ((), 1)
 
 
-def test_facts_of_a_models_new_weights_are_read_again(told: QueuedEvents) -> None:
+def test_facts_of_changed_model_weights_count_as_new(told: QueuedEvents) -> None:
     """If a model has new weights, its facts count as new even if they are equal, because the previous ones were facts of the
     previous weights.
     """
@@ -190,7 +190,7 @@ def test_facts_of_a_models_new_weights_are_read_again(told: QueuedEvents) -> Non
     assert (MODEL, SHARED) in told.dirty
 
 
-def test_a_label_that_we_put_on_again_before_its_loss_was_told(told: QueuedEvents) -> None:
+def test_delayed_deleted_event_after_relabelling_keeps_the_object(told: QueuedEvents) -> None:
     """A user removes the operator's label from an object, and the operator adds it again. The watch by label then reports
     DELETED for the version without the label. This version is older than the response to the operator's write, so the object
     is kept.
@@ -203,7 +203,7 @@ def test_a_label_that_we_put_on_again_before_its_loss_was_told(told: QueuedEvent
     assert told.cluster.cache.uids("ServiceAccount") == set()
 
 
-def test_a_late_answer_does_not_hide_what_somebody_changed_since(told: QueuedEvents) -> None:
+def test_late_response_does_not_hide_a_later_change(told: QueuedEvents) -> None:
     def labelled(version: int, team: str, ours: bool) -> dict[str, Any]:
         fields = {"f:metadata": {"f:labels": {f"f:{keys.SERVICE}": {}, **({"f:team": {}} if ours else {})}}}
         metadata = {"labels": {**child_labels()["labels"], "team": team}}
@@ -218,7 +218,7 @@ def test_a_late_answer_does_not_hide_what_somebody_changed_since(told: QueuedEve
     assert isinstance(repaired, Child) and repaired.owned == right
 
 
-def test_a_node_that_is_seen_after_its_record_gets_its_labels(told: QueuedEvents) -> None:
+def test_node_observed_after_its_record_enqueues_the_record(told: QueuedEvents) -> None:
     told.see("NodeModels", "n", metadata={"namespace": ""})
     record, ready = Ref("NodeModels", "", "n"), {"conditions": [{"type": "Ready", "status": "True"}]}
     assert told.see("Node", "n", status=ready) == [(record, SOON)]
@@ -226,7 +226,7 @@ def test_a_node_that_is_seen_after_its_record_gets_its_labels(told: QueuedEvents
 
 
 @pytest.mark.parametrize("status", ["Unknown", None])
-def test_a_node_that_comes_or_goes_concerns_the_services_of_its_pods(told: QueuedEvents, status: str | None) -> None:
+def test_created_or_deleted_node_enqueues_services_of_its_pods(told: QueuedEvents, status: str | None) -> None:
     told.see("Node", "n", status={"conditions": [{"type": "Ready", "status": "True"}]})
     labels = child_labels()["labels"] | {keys.COMPONENT: "engine", keys.REVISION: "r1"}
     told.see("Pod", "kimi-engine-r1-0-0", metadata={"labels": labels}, spec={"nodeName": "n"})
@@ -238,28 +238,28 @@ def test_a_node_that_comes_or_goes_concerns_the_services_of_its_pods(told: Queue
     assert told.dirty == [(SERVICE, SOON)]
 
 
-def test_a_cordoned_node_that_holds_a_model_counts(told: QueuedEvents) -> None:
+def test_model_label_on_a_cordoned_node_enqueues_the_model_and_its_users(told: QueuedEvents) -> None:
     cordoned = {"spec": {"unschedulable": True}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
     label = {keys.MODEL_LABEL_PREFIX + "clusterbasemodel.k2": "Ready"}
     told.see("Node", "n", **cordoned)
     assert told.see("Node", "n", metadata={"labels": label}, **cordoned) == [(MODEL, SOON), (SERVICE, SOON)]
 
 
-def test_an_answer_that_is_older_than_what_was_seen_is_no_edit(told: QueuedEvents) -> None:
+def test_response_older_than_the_observed_object_is_ignored(told: QueuedEvents) -> None:
     told.cluster.handle_observed("InferenceService", body("kimi", 60, spec={"engine": {}}, metadata={"generation": 2}))
     told.dirty.clear()
     told.cluster.handle_written("InferenceService", body("kimi", 50, spec=SPEC, status={"url": "x"}))
     assert told.dirty == [] and told.cluster.users(MODEL) == ()
 
 
-def test_an_invalid_spec_is_kept_as_such(told: QueuedEvents) -> None:
+def test_invalid_spec_is_cached_as_invalid(told: QueuedEvents) -> None:
     told.see("InferenceService", "bad", spec={"engine": {"minReplicas": "two"}})
     kept = told.cluster.cache.find_resource(Ref("InferenceService", "ns", "bad"))
     assert kept is not None
     assert "minReplicas" in kept.parsed.why
 
 
-def test_a_name_that_was_used_before_means_the_newest_object(told: QueuedEvents) -> None:
+def test_recreated_object_replaces_the_former_one(told: QueuedEvents) -> None:
     told.see("InferenceService", "kimi", metadata={"uid": "second"}, spec=SPEC)
     kept = told.cluster.cache.find_resource(SERVICE)
     assert kept is not None
@@ -268,7 +268,7 @@ def test_a_name_that_was_used_before_means_the_newest_object(told: QueuedEvents)
     assert told.cluster.users(MODEL) == (SERVICE,), "the deletion of the old object removes nothing of the new one"
 
 
-def test_our_own_status_of_a_model_reaches_its_short_form() -> None:
+def test_own_status_write_of_a_model_enqueues_its_sglang_model() -> None:
     dirty: list[tuple[Ref, Urgency]] = []
     cluster = EventHandler(ClusterCache(Deps()), lambda *told: dirty.append(told), model_refs, runtime_refs)
     metadata = {"name": "chat", "uid": "short", "resourceVersion": "5"}
@@ -281,7 +281,7 @@ def test_our_own_status_of_a_model_reaches_its_short_form() -> None:
     assert dirty == [(Ref("SglangModel", "", "chat"), SOON)]
 
 
-def test_a_record_concerns_its_node_and_the_models_that_it_names(told: QueuedEvents) -> None:
+def test_record_enqueues_its_node_and_the_models_it_names(told: QueuedEvents) -> None:
     entry = {"kind": "ClusterBaseModel", "name": "k2", "uri": "hf://a/b", "state": "Updating", "bytes": 1}
     node = Ref("NodeModels", "", "n")
     here = {"namespace": ""}
@@ -292,13 +292,13 @@ def test_a_record_concerns_its_node_and_the_models_that_it_names(told: QueuedEve
     assert told.cluster.cache.holdings(MODEL) == {}
 
 
-def test_a_label_of_one_revision_concerns_its_model(told: QueuedEvents) -> None:
+def test_label_of_a_revision_enqueues_its_model(told: QueuedEvents) -> None:
     label = {keys.MODEL_LABEL_PREFIX + "clusterbasemodel.k2.0123abcd": "Ready"}
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
     assert told.see("Node", "n", status=ready, metadata={"labels": label}) == [(MODEL, SOON), (SERVICE, SOON)]
 
 
-def test_the_last_pod_that_turns_ready_is_waited_for(told: QueuedEvents) -> None:
+def test_readiness_of_the_last_pod_is_enqueued_urgently(told: QueuedEvents) -> None:
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
     told.see("Pod", "a", metadata=child_labels())
     told.see("Pod", "b", metadata=child_labels())
@@ -307,7 +307,7 @@ def test_the_last_pod_that_turns_ready_is_waited_for(told: QueuedEvents) -> None
     assert told.see("Pod", "b", metadata=child_labels()) == [(SERVICE, SOON)]
 
 
-def test_models_beyond_the_number_of_their_namespace_count_for_nobody() -> None:
+def test_models_above_the_namespace_limit_are_not_counted() -> None:
     """Only the oldest models of a namespace count, up to the limit. A model that starts or ceases to count is reconciled,
     and so are the services that use it.
     """

@@ -17,13 +17,13 @@ def pod(uid: str, gpus: int, phase: str = "Running") -> dict[str, Any]:
     return {"metadata": {"uid": uid}, "spec": {"containers": [box]}, "status": {"phase": phase}}
 
 
-def test_pods_that_are_ours_or_have_ended_are_not_counted() -> None:
+def test_own_and_ended_pods_are_not_counted_as_foreign() -> None:
     pods = [pod("theirs", 4), pod("ours", 2), pod("done", 1, "Succeeded"), {}]
     found = total_requests(pods, lambda pod: pod.get("metadata") == {"uid": "ours"})
     assert found == {GPU: 4, "pods": 2}
 
 
-def test_an_answer_counts_for_five_minutes_and_is_not_read_again_in_the_same_moment() -> None:
+def test_foreign_pod_result_expires_after_five_minutes() -> None:
     clock = [1000.0]
     api = FakeApi({"list_objects Pod": [pod("theirs", 8)]})
     foreign = ForeignPods(api, lambda: clock[0], lambda _: False)
@@ -39,7 +39,7 @@ def test_an_answer_counts_for_five_minutes_and_is_not_read_again_in_the_same_mom
     assert foreign.pop_changed_nodes() == {"n1"} and foreign.requests_on("n1") == {} and foreign.pop_changed_nodes() == set()
 
 
-def test_a_try_costs_no_more_than_so_many_reads_and_a_refusal_costs_the_answer_alone() -> None:
+def test_number_of_node_reads_is_limited_and_a_refusal_stops_reading() -> None:
     api = FakeApi({"list_objects Pod": []})
     foreign = ForeignPods(api, lambda: 1000.0, lambda _: False)
     asyncio.run(foreign.read_nodes(f"n{at}" for at in range(5000)))

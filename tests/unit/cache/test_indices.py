@@ -33,7 +33,7 @@ DIRECTORIES = st.sampled_from(["", "0" * 8, "0" * 32])
 
 
 @given(st.lists(st.tuples(KINDS, NAMES, DIRECTORIES), max_size=8), st.integers(0, 8))
-def test_a_label_leads_to_the_models_that_it_is_about(models: list[Any], removed: int) -> None:
+def test_label_index_finds_the_models_of_a_label(models: list[Any], removed: int) -> None:
     index = LabelIndex()
     refs = list(dict.fromkeys(Ref(*kind, name) for kind, name, _ in models))
     for ref in refs:
@@ -57,7 +57,7 @@ EVENTS = st.lists(
 
 
 @given(EVENTS)
-def test_indices_are_what_a_walk_finds(events: list[Any]) -> None:
+def test_incremental_indices_equal_a_full_computation(events: list[Any]) -> None:
     """The incrementally updated indices equal those that are computed from all objects, although objects are replaced by
     others of the same name, events arrive late, and objects are deleted.
     """
@@ -93,7 +93,7 @@ def _told(kind: str, uid: str, name: str, models: list[str], version: int) -> di
     return made
 
 
-def test_an_event_of_a_node_makes_no_name_of_other_models(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_node_event_computes_label_names_only_of_its_models(monkeypatch: pytest.MonkeyPatch) -> None:
     """An event of a node computes the names of labels only for models whose labels the node has. Previously, it computed
     those of all models, which stopped an operator with 300 nodes and 207 models for ten seconds.
     """
@@ -108,7 +108,7 @@ def test_an_event_of_a_node_makes_no_name_of_other_models(monkeypatch: pytest.Mo
     assert set(made) <= {"k7"}
 
 
-def test_a_record_concerns_the_models_of_which_it_says_something_new() -> None:
+def test_record_enqueues_only_models_with_a_changed_entry() -> None:
     told = QueuedEvents()
     entries = [{"kind": "ClusterBaseModel", "name": name, "bytes": 1} for name in ("k1", "k2")]
     told.see("NodeModels", "n", metadata={"namespace": ""}, status={"models": entries})
@@ -117,7 +117,7 @@ def test_a_record_concerns_the_models_of_which_it_says_something_new() -> None:
     assert [ref for ref, _ in dirty] == [Ref("NodeModels", "", "n"), Ref("ClusterBaseModel", "", "k2")]
 
 
-def test_a_node_that_flaps_concerns_no_model() -> None:
+def test_readiness_flip_of_a_node_enqueues_no_model() -> None:
     """A node that becomes NotReady and Ready again holds the same models as before, so no model is reconciled. Otherwise a
     node pool that restarts would cause a reconciliation of every model and each of its services.
     """
@@ -130,7 +130,7 @@ def test_a_node_that_flaps_concerns_no_model() -> None:
 
 
 @pytest.mark.parametrize(("labels", "concerned"), [({"gpu": "h200"}, True), ({"gpu": "b200"}, False)])
-def test_a_node_concerns_the_accelerator_classes_that_count_it(labels: dict[str, str], concerned: bool) -> None:
+def test_node_enqueues_the_accelerator_classes_that_count_it(labels: dict[str, str], concerned: bool) -> None:
     told = QueuedEvents()
     spec = {"vendor": "nvidia", "discovery": {"nodeSelector": {"gpu": "h200"}}, "capabilities": {"memoryGB": "141"}}
     told.see("AcceleratorClass", "h200", metadata={"namespace": ""}, spec=spec)
@@ -144,7 +144,7 @@ def test_a_node_concerns_the_accelerator_classes_that_count_it(labels: dict[str,
     assert told.dirty == accelerator
 
 
-def test_users_of_a_model_are_woken_once_until_somebody_looks(told: QueuedEvents) -> None:
+def test_users_of_a_model_are_enqueued_once_until_one_is_reconciled(told: QueuedEvents) -> None:
     """Several events about a model enqueue its services once until the first of them is reconciled. Otherwise a list of
     5,000 nodes would enqueue each of 1,000 services 5,000 times.
     """
@@ -160,7 +160,7 @@ def test_users_of_a_model_are_woken_once_until_somebody_looks(told: QueuedEvents
     assert told.dirty == woken
 
 
-def test_answers_about_nodes_end_with_the_next_change_of_any() -> None:
+def test_cached_node_results_are_dropped_when_any_node_changes() -> None:
     """A result that depends on nodes is cached until any node changes."""
     told, needs = QueuedEvents(), (Need(("decode",), "decode", Demand(requests=(("nvidia.com/gpu", 8), ("pods", 1))), 3),)
 

@@ -59,14 +59,14 @@ def kept(cache: ClusterCache, kind: str, make: Callable[[], dict[str, Any]]) -> 
         ("Pod", lambda: account(annotations={keys.DRAINING: "x" * 250_000})),
     ],
 )
-def test_little_is_kept_of_a_large_object(kind: str, make: Callable[[], dict[str, Any]]) -> None:
+def test_only_a_small_part_of_a_large_object_is_cached(kind: str, make: Callable[[], dict[str, Any]]) -> None:
     """The cache keeps only a small part of a large object. Previously, an InferenceService of 1 MB took 9.8 MiB, and a
     ServiceAccount with labels of 1 MB took 6.9 MiB.
     """
     assert kept(ClusterCache(Deps()), kind, make) < KEPT
 
 
-def test_a_large_service_is_refused_until_it_is_small() -> None:
+def test_large_service_is_invalid_until_it_is_small() -> None:
     cache = ClusterCache(Deps())
 
     def parsed() -> Any:
@@ -86,7 +86,7 @@ def test_a_large_service_is_refused_until_it_is_small() -> None:
     assert isinstance(parsed(), Invalid)
 
 
-def test_a_status_alone_changes_nothing_for_a_large_service() -> None:
+def test_status_change_of_a_large_service_is_not_an_edit() -> None:
     """An event that only changes the status of a large service does not look like an edit. The cache leaves out parts of
     large objects, so events are compared without these parts.
     """
@@ -108,7 +108,7 @@ def test_the_operators_labels_of_a_child_are_kept() -> None:
     assert child.labels == {keys.MANAGED_BY: keys.MANAGER, keys.SERVICE: "s", **labels}
 
 
-def test_an_agent_keeps_no_large_model() -> None:
+def test_agent_does_not_cache_large_models() -> None:
     body = service(WORDS)
     uid, model = parse_model("BaseModel", body)
     assert uid == "u" and isinstance(model, Invalid) and "move large values" in model.why

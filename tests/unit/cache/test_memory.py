@@ -85,7 +85,7 @@ def entries(root: Any) -> int:
     return found
 
 
-def test_services_that_are_gone_leave_nothing_behind() -> None:
+def test_deleted_services_leave_no_objects_in_the_cache() -> None:
     """A thousand services with nine objects each are created and deleted, and the operator then keeps nothing about them in
     memory.
     """
@@ -100,7 +100,7 @@ def test_services_that_are_gone_leave_nothing_behind() -> None:
     assert entries(life.cluster) == before
 
 
-def test_memory_returns_to_what_it_was() -> None:
+def test_memory_use_returns_to_the_initial_amount() -> None:
     life = Life()
     tracemalloc.start()
     try:
@@ -116,14 +116,14 @@ def test_memory_returns_to_what_it_was() -> None:
     assert sizes[-1] - sizes[0] < 0.1 * sizes[0], f"{sizes} bytes"
 
 
-def test_tombs_of_a_burst_are_bounded() -> None:
+def test_number_of_deletion_records_is_limited() -> None:
     life = Life()
     for number in range(TOMBSTONES + 100):
         life.cluster.handle_deleted("Pod", f"uid-{number}", 5)
     assert entries(life.cluster.cache.pods) < 4 * TOMBSTONES
 
 
-def test_manifests_of_dead_services_are_forgotten_and_those_of_the_living_are_not() -> None:
+def test_manifests_of_deleted_services_are_dropped() -> None:
     scenario = SINGLE[100]
     deps = offline.dependencies(catalog(), HOLDS, scenario.nodes)
     living = offline.service(scenario.service(0))

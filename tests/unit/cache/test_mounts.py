@@ -39,7 +39,7 @@ def revision(places: list[str]) -> Child:
 
 
 @given(CHANGES)
-def test_it_is_what_a_walk_finds(changes: list[Any]) -> None:
+def test_incremental_mount_index_equals_a_full_computation(changes: list[Any]) -> None:
     index, known = MountIndex(), dict[str, list[str]]()
     for name, places in changes:
         before, after = known.pop(name, None), places
@@ -51,7 +51,7 @@ def test_it_is_what_a_walk_finds(changes: list[Any]) -> None:
         assert index.is_mounted(asked) == any_inside(mounted, asked)
 
 
-def test_what_no_operator_stores_mounts_nothing_and_breaks_nothing() -> None:
+def test_malformed_revision_adds_no_mounts() -> None:
     index = MountIndex()
     for data in ({"workloads": []}, {"workloads": {"engine": {"leader": {"spec": 1}}}}, {"workloads": {"engine": None}}, []):
         odd = revision([])._replace(content={"data": data})

@@ -35,9 +35,7 @@ def cluster() -> ClusterCache:
     return made
 
 
-def test_a_node_with_all_its_labels_costs_a_look_at_each_model(
-    cluster: ClusterCache, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_node_with_2000_labels_causes_one_lookup_per_model(cluster: ClusterCache, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node with 2,000 labels causes one look-up for each model. Previously, every label was computed again for every
     model, which took 10 s.
     """
@@ -55,7 +53,7 @@ def test_a_node_with_all_its_labels_costs_a_look_at_each_model(
     assert 0 < len(made) <= 3 * len(labels)
 
 
-def test_what_records_say_is_looked_up_and_not_looked_for(cluster: ClusterCache, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_model_entries_in_records_are_found_by_key(cluster: ClusterCache, monkeypatch: pytest.MonkeyPatch) -> None:
     """The cache finds the entry of a model in the nodes' records by its key. Reported: for every model, it searched all
     entries of all records.
     """

@@ -37,7 +37,7 @@ def test_sets_of_nodes_equal_sets_of_names(steps: list[Any]) -> None:
     assert not numbers.names and not numbers._free
 
 
-def test_a_set_takes_little_memory() -> None:
+def test_node_set_uses_little_memory() -> None:
     numbers = NodeNumbers()
     made = NodeSet(numbers)
     for number in range(5000):

@@ -27,7 +27,7 @@ STATES = st.lists(
 
 
 @given(STATES)
-def test_it_is_what_a_walk_finds(states: list[Any]) -> None:
+def test_incremental_occupancy_equals_a_full_computation(states: list[Any]) -> None:
     occupancy, known = Occupancy(), dict[str, Pod]()
     for name, node, rank, component, over, gone in states:
         before = known.pop(name, None)
@@ -41,7 +41,7 @@ def test_it_is_what_a_walk_finds(states: list[Any]) -> None:
         )
 
 
-def test_only_nodes_where_something_moved_are_looked_at_again() -> None:
+def test_only_nodes_with_moved_pods_are_reported_as_changed() -> None:
     occupancy, first = Occupancy(), pod("a", node="n1")
     occupancy.pod(None, first)
     assert occupancy.pop_changed_nodes() == {"n1"}
@@ -64,7 +64,7 @@ def test_only_nodes_where_something_moved_are_looked_at_again() -> None:
         ("", keys.ROUTER, keys.MANAGER, (), False),
     ],
 )
-def test_a_pod_of_which_an_event_is_on_its_way_is_no_stranger(
+def test_own_pod_with_pending_watch_event_is_not_foreign(
     uid: str, component: str, manager: str, namespaces: tuple[str, ...], counts: bool
 ) -> None:
     """A pod of the operator whose watch event has not arrived yet is not counted as another user's. Previously, such a pod
@@ -83,5 +83,5 @@ def test_a_pod_of_which_an_event_is_on_its_way_is_no_stranger(
         assert not cluster.occupies_node({"metadata": copy}, namespaces), "a copy of a pod, which has its labels"
 
 
-def test_a_pod_without_anything_is_a_stranger() -> None:
+def test_pod_without_metadata_is_foreign() -> None:
     assert not ClusterCache(Deps()).occupies_node({})

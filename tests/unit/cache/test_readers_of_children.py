@@ -128,13 +128,13 @@ def _empty(value: ast.expr) -> bool:
     return isinstance(value, ast.Constant) and value.value == ""
 
 
-def test_every_reader_of_children_goes_by_owner_or_has_a_reason() -> None:
+def test_every_reader_of_children_checks_the_owner_or_is_listed() -> None:
     found = Counter(readers())
     assert found.keys() == READERS.keys(), "a reader by labels alone needs cache/owned.py, or a reason in READERS"
     assert all(READERS.values())
 
 
-def test_a_new_reader_by_label_alone_is_found() -> None:
+def test_reader_by_label_alone_is_detected() -> None:
     lines = (
         "cluster.children_of('ns', 'svc')",
         "self._cluster.pods_of(ref.namespace, ref.name)",

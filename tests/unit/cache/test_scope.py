@@ -24,12 +24,12 @@ LABEL = "ome.io/operator-class"
         ("Node", "red", True, True),
     ],
 )
-def test_of_what_is_for_others_an_operator_knows_nothing(kind: str, label: str | None, none: bool, blue: bool) -> None:
+def test_objects_of_other_operator_classes_are_not_covered(kind: str, label: str | None, none: bool, blue: bool) -> None:
     body = {"metadata": {"labels": {LABEL: label}} if label else {}}
     assert (Scope().covers_object(kind, body), Scope(operator_class="blue").covers_object(kind, body)) == (none, blue)
 
 
-def test_it_writes_only_what_is_its_own() -> None:
+def test_operator_writes_only_objects_of_its_own_class() -> None:
     """Every operator reads a model without a class, but only the operator without a class writes the model's status."""
     assert [Scope(operator_class=of).acts_on({}) for of in ("", "blue")] == [True, False]
     assert [Scope(operator_class=of).acts_on({LABEL: "blue"}) for of in ("", "blue")] == [False, True]
@@ -54,6 +54,6 @@ def test_each_kind_is_in_one_place() -> None:
         (Scope(("a",), cluster_kinds=False, model_agent=True), False, False),
     ],
 )
-def test_a_single_operator_of_a_cluster_labels_nodes(scope: Scope, labels: bool, removes: bool) -> None:
+def test_only_one_operator_of_a_cluster_labels_nodes(scope: Scope, labels: bool, removes: bool) -> None:
     """Only one operator of a cluster labels nodes. Only an operator that sees all pods permits the removal of weights."""
     assert (scope.labels_nodes, scope.removes_weights) == (labels, removes)

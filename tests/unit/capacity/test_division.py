@@ -77,7 +77,7 @@ def test_an_expert_is_cut_by_the_gpus_of_its_group_only() -> None:
     assert dense is not None and dense.sentence.startswith("matrices 18432 columns wide cannot be cut into 32 pieces")
 
 
-def test_what_is_unknown_or_absent_divides() -> None:
+def test_unknown_or_absent_sizes_count_as_divisible() -> None:
     unknown = ModelFacts("x", K2.facts.model_copy(update={"attention": None, "layers": None}), None, ())
     assert find_uneven_heads(unknown, 7) is None and find_uneven_size(unknown, ParallelShape(tp=8, pp=99)) is None
     dense = shape("Llama-3.1-8B").known
@@ -85,7 +85,7 @@ def test_what_is_unknown_or_absent_divides() -> None:
     assert block(shape("Kimi-K2", "bf16").known, 2048, 3) is None, "the weights have no quantization blocks"
 
 
-def test_heads_of_linear_attention_divide_too() -> None:
+def test_heads_of_linear_attention_must_be_divisible() -> None:
     attention = Attention(heads=32, kv_heads=2, linear_heads=16)
     model = ModelFacts("x", K2.facts.model_copy(update={"attention": attention}), None, ())
     found = find_uneven_heads(model, 32)
@@ -93,12 +93,12 @@ def test_heads_of_linear_attention_divide_too() -> None:
     assert found is not None and found.sentence == "16 heads of linear attention cannot be divided by 32 GPUs"
 
 
-def test_an_uncut_matrix_needs_no_whole_blocks() -> None:
+def test_undivided_matrix_needs_no_whole_blocks() -> None:
     assert whole_blocks(100, 1, 128)
     assert [whole_blocks(2048, pieces, 128) for pieces in (2, 3, 16, 32)] == [True, False, True, False]
 
 
-def test_copies_fill_up_or_are_spare() -> None:
+def test_expert_copies_fill_gpus_evenly_or_are_spare() -> None:
     assert redundant_experts(384, 96, spare=1) == 96
     assert redundant_experts(384, 96, spare=0) == 0
     assert redundant_experts(384, 80, spare=1) == 16, "the smallest number with which the experts divide"
@@ -131,7 +131,7 @@ def test_key_value_heads_are_divided_or_copied_evenly(number: int, gpus: int, fi
     assert find_uneven_heads(ModelFacts("x", K2.facts.model_copy(update={"attention": latent}), None, ()), gpus) is None
 
 
-def test_blocks_without_columns_are_no_blocks() -> None:
+def test_quantization_block_without_columns_is_ignored() -> None:
     """An agent may have read such a size from a strange config.json."""
     assert K2.facts.quantization is not None
     quantization = K2.facts.quantization.model_copy(update={"block": [0, 0]})

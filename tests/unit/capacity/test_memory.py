@@ -43,14 +43,14 @@ def test_weights_of_rank_equal_sum_computed_by_hand() -> None:
     assert found.reserved_share_bytes == found.weights + 70_272 * FEWEST_TOKENS
 
 
-def test_stages_of_a_pipeline_share_layers() -> None:
+def test_pipeline_stages_divide_the_layers() -> None:
     """The stages of a pipeline divide the layers. The largest of two stages has 31 of 61 layers."""
     whole, half = (needed(ParallelShape(tp=8, pp=stages)) for stages in (1, 2))
     assert half.weights == pytest.approx(whole.weights * 31 / 61)
     assert half.cache_per_token == 70_272 * 31 // 61
 
 
-def test_heads_share_a_cache_unless_attention_is_latent() -> None:
+def test_kv_cache_is_divided_by_heads_unless_attention_is_latent() -> None:
     dense = shape("Llama-3.3-70B").known
     each = dense.cache_bytes(BF16)
     assert dense.cache_heads == 8
@@ -62,11 +62,11 @@ def test_heads_share_a_cache_unless_attention_is_latent() -> None:
 @pytest.mark.parametrize(
     ("written", "type_"), [(None, BF16), ("", BF16), ("auto", BF16), ("fp8_e4m3", FP8), ("fp8_e5m2", FP8)]
 )
-def test_the_type_of_the_cache(written: str | None, type_: str) -> None:
+def test_kv_cache_type_is_parsed(written: str | None, type_: str) -> None:
     assert cache_type(written) == type_
 
 
-def test_what_is_kept_beside_weights_and_cache() -> None:
+def test_memory_beside_weights_and_cache_is_computed() -> None:
     wide = ParallelShape(tp=96, attention_dp=96, ep=96)
     decode = EngineOptions(stage=DECODE, graph_batch=480, all_to_all="deepep", deepep_mode="low_latency")
     found = needed(wide, decode)
@@ -84,7 +84,7 @@ def test_cache_tokens_follow_from_free_memory() -> None:
     assert found._replace(cache_per_token=0).cache_tokens(1e12) == 0
 
 
-def test_parts_are_named_and_empty_parts_left_out() -> None:
+def test_memory_parts_are_named_and_empty_ones_omitted() -> None:
     found = Memory(routed=2 * GIB, copies=0, other_weights=GIB, cache_per_token=0, activations=GIB, graphs=0, deepep=0)
     assert in_gib(found.needed_parts) == "routed experts 2.0, everything else 1.0"
     assert in_gib(found.beside_parts) == "activations 1.0"
@@ -95,7 +95,7 @@ def test_a_model_of_unknown_weights_has_no_sum() -> None:
 
 
 @pytest.mark.parametrize("strategy", ["tp", "tp+dp", "tp+ep", "tp+dp+ep"])
-def test_the_cookbook_and_the_planner_give_the_same_answer(strategy: str) -> None:
+def test_generate_and_plan_compute_the_same_memory(strategy: str) -> None:
     """`ome generate` and `ome plan` compute the same weights and the same cache tokens for the same GPUs, the same fraction
     of memory and the same shape.
     """
@@ -127,7 +127,7 @@ def recipes() -> str:
     return "".join(sorted(lines))
 
 
-def test_memory_of_the_shipped_recipes(update: bool) -> None:
+def test_memory_of_shipped_recipes_equals_the_expected_sums(update: bool) -> None:
     found = recipes()
     if update:
         RECIPES.write_text(found, encoding="utf-8")

@@ -28,7 +28,7 @@ from tests.support.fake_api import Call, FakeApi
         ("lint -f a.yaml b.yaml c.yaml", "(c.yaml). Repeat -f for each file, or name their directory."),
     ],
 )
-def test_an_unknown_command_is_answered_with_the_command_that_is_meant(words: str, meant: str) -> None:
+def test_unknown_command_suggests_the_intended_one(words: str, meant: str) -> None:
     done = CliRunner().invoke(app, words.split())
     assert done.exit_code == 2 and done.output.rstrip().endswith(meant)
 
@@ -42,20 +42,20 @@ def test_an_unknown_command_is_answered_with_the_command_that_is_meant(words: st
         "explain runtime -f a.yaml b.yaml",
     ],
 )
-def test_files_are_proposed_only_for_an_option_that_can_be_repeated(words: str) -> None:
+def test_file_wildcards_are_suggested_only_for_repeatable_options(words: str) -> None:
     """`-f` follows the log in `ome logs`, and other commands read a single file or none."""
     done = CliRunner().invoke(app, words.split())
     assert done.exit_code == 2 and "unexpected extra argument" in done.output and "Repeat -f" not in done.output
 
 
-def test_every_proposed_command_exists() -> None:
+def test_every_suggested_command_exists() -> None:
     from ome_operator.cli.app import _MEANT
 
     assert not _MEANT.keys() & set(commands())
     assert {line.split()[0] for line in _MEANT.values() if not line.startswith("--")} <= set(commands())
 
 
-def test_an_unknown_command_that_resembles_none_is_only_refused() -> None:
+def test_unknown_command_without_similar_one_is_only_refused() -> None:
     assert CliRunner().invoke(app, ["zzz"]).output.rstrip().endswith("No such command 'zzz'.")
 
 
@@ -84,7 +84,7 @@ def listed(*names: str, everywhere: bool = True) -> FakeApi:
         (FakeApi({"list_objects": Forbidden("no", 403)}), "Choose another namespace with -n;"),
     ],
 )
-async def test_an_absent_service_is_looked_for_under_another_name_and_in_other_namespaces(api: FakeApi, remedy: str) -> None:
+async def test_missing_service_suggests_similar_names_and_other_namespaces(api: FakeApi, remedy: str) -> None:
     said = str(await no_such_service(api, "kimi", "team"))
     assert said.startswith(f"there is no InferenceService kimi in namespace team. {remedy}")
 
@@ -96,7 +96,7 @@ async def test_an_absent_service_is_looked_for_under_another_name_and_in_other_n
         ('nodes "a" is forbidden: User "u" cannot get resource "nodes"', False),
     ],
 )
-def test_a_missing_right_is_told_with_the_accounts_and_namespaces_that_may_have_it(
+def test_missing_permission_suggests_other_accounts_and_namespaces(
     refusal: str, narrower: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @asynccontextmanager

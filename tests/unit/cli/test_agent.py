@@ -31,7 +31,7 @@ def test_options_that_restrict_tenants_reach_agent_settings(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("key", AGENT_OPTIONS)
-def test_a_flag_sets_the_field_of_its_option_and_no_other(key: str) -> None:
+def test_each_agent_flag_sets_only_its_own_field(key: str) -> None:
     _, usual = started(NEEDED)
     _, chosen = started([*(flag for flag in NEEDED if not flag.startswith(f"--{key}=")), *flags(key)])
     expected, found = SAMPLES[key], value(chosen, AGENT_OPTIONS[key])
@@ -43,7 +43,7 @@ def test_a_flag_sets_the_field_of_its_option_and_no_other(key: str) -> None:
     assert all(value(chosen, declared) == value(usual, declared) for declared in others)
 
 
-def test_without_flags_the_fields_have_the_declared_defaults() -> None:
+def test_agent_options_have_their_declared_defaults() -> None:
     _, chosen = started(NEEDED)
     assert chosen == AgentOptions(node="n", roots=("/tmp",))
 
@@ -55,14 +55,14 @@ def test_node_and_root_must_be_set(missing: str) -> None:
 
 
 @pytest.mark.parametrize("key", [key for key, declared in AGENT_OPTIONS.items() if declared.option.env])
-def test_a_variable_of_the_environment_sets_its_option(key: str) -> None:
+def test_agent_environment_variable_sets_its_option(key: str) -> None:
     declared = AGENT_OPTIONS[key]
     line = [flag for flag in NEEDED if not flag.startswith(f"--{key}=")]
     _, chosen = started(line, **{declared.option.env: SAMPLES[key]})
     assert str(value(chosen, declared)) == SAMPLES[key]
 
 
-def test_peers_are_asked_with_the_token_of_the_file() -> None:
+def test_peers_option_enables_downloads_from_peers() -> None:
     settings, _ = started([*NEEDED, *flags("peers")])
     assert settings.peers is not None and started(NEEDED)[0].peers is None
 
@@ -75,6 +75,6 @@ def test_peers_are_asked_with_the_token_of_the_file() -> None:
         ("--root=relative", "--root relative: write an absolute path"),
     ],
 )
-def test_a_wrong_value_is_an_error_that_names_the_flag(wrong: str, message: str) -> None:
+def test_invalid_agent_option_gives_an_error_that_names_the_flag(wrong: str, message: str) -> None:
     done: Any = CliRunner().invoke(agent.app, [*NEEDED, wrong])
     assert isinstance(done.exception, UserError) and message in str(done.exception)

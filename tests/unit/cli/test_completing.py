@@ -19,7 +19,7 @@ def completed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
     return capsys.readouterr().out.splitlines()
 
 
-def test_commands_and_options_as_kubectl_reads_them(
+def test_completion_output_has_the_format_of_kubectl(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     *found, directive = completed(monkeypatch, capsys, "st")
@@ -31,20 +31,20 @@ def test_commands_and_options_as_kubectl_reads_them(
         assert completed(monkeypatch, capsys, unknown, "x") == [":4"]
 
 
-def test_every_command_completes_from_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_empty_word_completes_every_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     *found, _ = completed(monkeypatch, capsys, "")
     assert [line.split("\t")[0] for line in found] == commands()
     assert {"local", "demo"} <= {*commands()}, "entry points add the commands of ome_local"
 
 
-def test_a_cluster_that_does_not_answer_completes_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unreachable_cluster_completes_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("KUBECONFIG", "/nowhere")
     assert completed(monkeypatch, capsys, "status", "") == [":4"]
 
 
-def test_a_plugin_is_called_as_people_call_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_kubectl_plugin_shows_its_name_in_the_usage(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(sys, "argv", ["/usr/bin/kubectl-ome", "status", "--help"])
     with pytest.raises(SystemExit) as ended:
         main()

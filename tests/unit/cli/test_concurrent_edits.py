@@ -207,7 +207,7 @@ def in_turn(*commands: str) -> str:
 
 
 @pytest.mark.parametrize("first", COMMANDS)
-def test_two_commands_at_once_have_the_result_of_one_after_the_other(first: str) -> None:
+def test_concurrent_commands_have_the_result_of_sequential_ones(first: str) -> None:
     for second in COMMANDS:
         either = {in_turn(first, second), in_turn(second, first)}
         for at in count():
@@ -229,7 +229,7 @@ def test_two_commands_at_once_have_the_result_of_one_after_the_other(first: str)
             assert set(times) <= {SERVER_TIME}, f"{second!r} ran before request {at} of {first!r}: {times}"
 
 
-def test_a_freeze_that_is_written_during_a_thaw_stays() -> None:
+def test_freeze_written_during_a_thaw_is_kept() -> None:
     api = Cluster()
 
     def interrupt(number: int) -> None:
@@ -244,7 +244,7 @@ def test_a_freeze_that_is_written_during_a_thaw_stays() -> None:
 
 @pytest.mark.parametrize("words", ["move svc decode/1", "pause svc", "scale svc --undo", "thaw svc", "wake svc"])
 @pytest.mark.parametrize("times", [1, 5, 6])
-def test_an_edit_is_tried_six_times(words: str, times: int) -> None:
+def test_conflicting_edit_is_retried_up_to_six_times(words: str, times: int) -> None:
     """Another client changes the object before this number of writes."""
     api, left = Cluster(), [times]
 
@@ -261,7 +261,7 @@ def test_an_edit_is_tried_six_times(words: str, times: int) -> None:
 
 
 @pytest.mark.parametrize("words", COMMANDS)
-def test_every_command_has_something_to_do(words: str) -> None:
+def test_every_tested_command_changes_an_object(words: str) -> None:
     """Each command in COMMANDS changes an object, alone or after another command, so the tests above really test it."""
     assert in_turn(words) != in_turn() or any(in_turn(before, words) != in_turn(before) for before in COMMANDS)
 

@@ -35,7 +35,7 @@ def test_every_option_has_two_sample_values() -> None:
 
 
 @pytest.mark.parametrize("key", SAMPLES)
-def test_the_file_sets_what_the_flag_sets(key: str, file: Path, started: list[Settings]) -> None:
+def test_config_file_sets_the_same_field_as_the_flag(key: str, file: Path, started: list[Settings]) -> None:
     needs = NEEDS.get(key, {})
     file.write_text(yaml.safe_dump({key: SAMPLES[key][0], **needs}))
     others = [word for name, value in needs.items() for word in words(name, value)]
@@ -65,7 +65,7 @@ def test_an_environment_variable_takes_precedence_over_the_file(
     assert started[0].health_port == 18081, "a kubeconfig in the file has the effect of the flag"
 
 
-def test_the_example_of_the_page_is_accepted(file: Path, started: list[Settings]) -> None:
+def test_documented_example_config_is_accepted(file: Path, started: list[Settings]) -> None:
     (example,) = re.findall(r"```yaml\n(.*?)```", (parts.ROOT / "docs/options.md").read_text(), re.S)
     file.write_text(example)
     start(["--config", str(file), "--gang-timeout", "90"])
@@ -120,7 +120,7 @@ def test_an_empty_file_sets_nothing(file: Path, started: list[Settings]) -> None
         ("#" * 2**20 + "#", "has more than 1048576 characters"),
     ],
 )
-def test_a_refusal_names_file_key_and_fix(text: str, message: str, file: Path, started: list[Settings]) -> None:
+def test_config_error_names_file_key_and_remedy(text: str, message: str, file: Path, started: list[Settings]) -> None:
     file.write_text(text)
     result = CliRunner().invoke(app, ["--config", str(file)])
     assert isinstance(result.exception, UserError), result.output
@@ -128,12 +128,12 @@ def test_a_refusal_names_file_key_and_fix(text: str, message: str, file: Path, s
     assert started == []
 
 
-def test_a_file_that_does_not_exist_is_refused(file: Path) -> None:
+def test_missing_config_file_is_refused(file: Path) -> None:
     result = CliRunner().invoke(app, ["--config", str(file)])
     assert "cannot be read" in str(result.exception) and "Correct the path" in str(result.exception)
 
 
-def test_the_bounds_of_flags_are_those_of_the_declaration(started: list[Settings]) -> None:
+def test_flags_enforce_the_declared_bounds(started: list[Settings]) -> None:
     bounded = [declared for declared in OPTIONS.values() if declared.option.ge is not None]
     assert len(bounded) >= 5
     for declared in bounded:

@@ -55,7 +55,7 @@ def diff(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, answer: Any
 
 
 @pytest.mark.parametrize(("text", "answer", "why"), REFUSALS.values(), ids=REFUSALS)
-def test_an_object_that_would_be_refused_hides_no_other(
+def test_refused_object_does_not_hide_the_diff_of_others(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, answer: Any, why: str
 ) -> None:
     good = yaml.safe_dump(service())
@@ -69,9 +69,7 @@ def test_an_object_that_would_be_refused_hides_no_other(
     )
 
 
-def test_every_reason_is_named_once_and_is_in_the_output_for_programs(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_diff_names_each_refusal_once_and_in_json(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     text = yaml.safe_dump_all([OTHER, {**OTHER, "metadata": {"name": "worse", "namespace": "nope"}}])
     told = diff(monkeypatch, tmp_path, text, NotServed('namespaces "nope" not found'), "-o", "yaml")
     said = [

@@ -36,7 +36,7 @@ def test_the_shipped_model_gets_a_shipped_runtime(tmp_path: Path) -> None:
     assert "chosen   ClusterServingRuntime kimi-k2-pd-rt: weight × priority 2" in text
 
 
-def test_a_tie_is_told_with_what_decides_it(tmp_path: Path) -> None:
+def test_explain_states_what_decides_between_equal_candidates(tmp_path: Path) -> None:
     model = tmp_path / "model.yaml"
     model.write_text(yaml.safe_dump(parts.model(name="own").dump()))
     config = {"runner": parts.container()}
@@ -72,7 +72,7 @@ def test_a_model_that_is_missing_is_a_problem(tmp_path: Path) -> None:
     assert text.startswith("problem  BaseModelNotFound")
 
 
-def test_a_short_service_is_explained_like_the_service_that_is_made_of_it(tmp_path: Path) -> None:
+def test_serving_is_explained_like_its_inference_service(tmp_path: Path) -> None:
     file, small = tmp_path / "short.yaml", tmp_path / "small.yaml"
     short = {"apiVersion": "sglang.ai/v1", "kind": "Serving", "metadata": {"name": "s"}}
     file.write_text(yaml.safe_dump({**short, "spec": {"baseModel": "kimi-k2-instruct"}}))
@@ -85,7 +85,7 @@ def test_a_short_service_is_explained_like_the_service_that_is_made_of_it(tmp_pa
     assert "problem" not in none.output, "the runtime defines the components"
 
 
-def test_a_file_without_a_service_says_what_to_give(tmp_path: Path) -> None:
+def test_file_without_a_service_is_refused_with_a_remedy(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["runtime", "-f", str(CONFIG / "accelerators")])
     assert isinstance(result.exception, QuestionUnanswered)
     assert str(result.exception).endswith(
@@ -104,7 +104,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("spec", "body", "why"), REFUSED.values(), ids=REFUSED)
 @pytest.mark.parametrize("other", [False, True])
-def test_a_service_that_a_cluster_would_refuse_is_not_explained(
+def test_explain_refuses_invalid_services_and_explains_the_others(
     spec: dict[str, Any], body: dict[str, Any], why: str, other: bool, tmp_path: Path
 ) -> None:
     """`ome explain runtime` refuses the same objects as `ome lint -f`, `ome render` and `ome diff`, and explains the other

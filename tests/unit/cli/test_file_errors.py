@@ -33,6 +33,6 @@ def test_an_unreadable_file_is_named_once_with_the_reason(words: str, content: b
     assert said.count(str(file)) <= 1
 
 
-def test_the_url_of_a_file_is_named_with_the_way_to_read_it() -> None:
+def test_url_in_place_of_a_file_suggests_curl() -> None:
     said = str(CliRunner().invoke(app, ["lint", "-f", "https://example.com/a.yaml"]).exception)
     assert said.startswith("https://example.com/a.yaml cannot be read: ") and "curl -fsSL URL" in said

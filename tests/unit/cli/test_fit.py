@@ -73,12 +73,12 @@ def ask(*words: str) -> tuple[int, str]:
     return found.exit_code, found.output
 
 
-def test_it_fits_on_free_nodes(cluster: dict[str, Any], file: str) -> None:
+def test_fit_reports_free_nodes_for_a_service(cluster: dict[str, Any], file: str) -> None:
     cluster["Pod"] = [pod("n1"), pod("n2", phase="Succeeded")]
     assert ask("-f", file) == (0, "team/svc fits now.\n  counted: 2 groups of engine\n  engine: n0, n2\n")
 
 
-def test_what_holds_the_nodes_is_named(cluster: dict[str, Any], file: str) -> None:
+def test_fit_names_the_services_that_hold_the_nodes(cluster: dict[str, Any], file: str) -> None:
     cluster["Pod"] = [pod("n0", service="big"), pod("n1")]
     code, output = ask("-f", file)
     assert code == 1
@@ -89,12 +89,12 @@ def test_what_holds_the_nodes_is_named(cluster: dict[str, Any], file: str) -> No
     assert (code, found["fits"], found["goes"][0]["holders"]) == (1, False, [{"who": "other/big", "gpus": 8}])
 
 
-def test_the_pods_of_the_service_itself_do_not_count(cluster: dict[str, Any], file: str) -> None:
+def test_own_pods_of_the_service_do_not_count_as_used(cluster: dict[str, Any], file: str) -> None:
     cluster["Pod"] = [pod(f"n{number}", "team", "svc") for number in range(3)]
     assert ask("-f", file)[0] == 0
 
 
-def test_the_role_scale_of_a_service_that_exists_sets_its_number_of_groups(cluster: dict[str, Any], file: str) -> None:
+def test_role_scale_of_an_existing_service_sets_its_number_of_groups(cluster: dict[str, Any], file: str) -> None:
     """The RoleScale of an existing service determines its number of groups. The RoleScale of a deleted service of the same
     name does not count.
     """
@@ -121,13 +121,13 @@ def test_the_role_scale_of_a_service_that_exists_sets_its_number_of_groups(clust
 @pytest.mark.parametrize(
     ("by", "code"), [("by services of team: x", 1), ("by services of b: x", 0), ("by all services: x", 1)]
 )
-def test_avoided_nodes_are_left_out(cluster: dict[str, Any], file: str, by: str, code: int) -> None:
+def test_avoided_nodes_are_not_counted_as_free(cluster: dict[str, Any], file: str, by: str, code: int) -> None:
     cluster["Pod"] = [pod("n0")]
     cluster["NodeFaults"] = [{"metadata": {"name": "n1"}, "status": {"avoided": by}}]
     assert ask("-f", file)[0] == code
 
 
-def test_an_answer_that_is_unknown_is_an_error(cluster: dict[str, Any], file: str) -> None:
+def test_undeterminable_fit_is_an_error(cluster: dict[str, Any], file: str) -> None:
     cluster["Pod"] = Forbidden("pods is forbidden")
     with pytest.raises(QuestionUnanswered, match="pods is forbidden"):
         ask("-f", file)
@@ -136,7 +136,7 @@ def test_an_answer_that_is_unknown_is_an_error(cluster: dict[str, Any], file: st
         ask("-f", file)
 
 
-def test_services_that_cannot_be_judged_are_named_and_the_others_are_judged(cluster: dict[str, Any], file: str) -> None:
+def test_invalid_services_are_named_and_the_others_are_checked(cluster: dict[str, Any], file: str) -> None:
     """One object that a cluster would refuse, and one service that cannot be rendered, do not hide the other answers."""
     (good,) = yaml.safe_load_all(Path(file).read_text())
     refused = {**good, "metadata": {"name": "typo", "namespace": "team"}, "spec": {**good["spec"], "modle": {}}}
@@ -161,7 +161,7 @@ def test_services_that_cannot_be_judged_are_named_and_the_others_are_judged(clus
 
 
 @pytest.mark.parametrize("part", [{"model": {"name": "tyni"}}, {"runtime": {"name": "no"}}, {"engine": None}])
-def test_an_edit_that_cannot_start_is_not_judged_by_the_revision_that_runs(
+def test_fit_of_an_unstartable_edit_does_not_use_the_running_revision(
     cluster: dict[str, Any], file: str, part: dict[str, Any]
 ) -> None:
     """The stored revision of an existing service says nothing about an edit that cannot start."""

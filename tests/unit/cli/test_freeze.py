@@ -105,7 +105,7 @@ def ome(monkeypatch: pytest.MonkeyPatch, api: FakeApi, *words: str) -> Result:
     return CliRunner().invoke(app, list(words))
 
 
-def test_a_service_is_frozen_and_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_freeze_of_a_service_is_written_and_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
     api = Cluster([service(), service("r2")], [lease()], runs=True)
     done = ome(monkeypatch, api, "freeze", "r1", "--why", "new\n driver")
     assert done.exit_code == 0 and "team/r1 is frozen" in done.output and "has confirmed the freeze" in done.output
@@ -114,14 +114,14 @@ def test_a_service_is_frozen_and_confirmed(monkeypatch: pytest.MonkeyPatch) -> N
     assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ by alice: new driver", str(value))
 
 
-def test_all_are_frozen_on_the_lease_and_every_service_confirms(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_freeze_all_is_written_to_the_lease_and_confirmed_by_every_service(monkeypatch: pytest.MonkeyPatch) -> None:
     api = Cluster([service(), service("r2")], [lease()], runs=True)
     done = ome(monkeypatch, api, "freeze", "--all")
     assert done.exit_code == 0 and "by an annotation of Lease ome/ome-operator." in done.output
     assert [(kind, uid) for kind, uid, _ in api.written] == [("Lease", "uid-lease")]
 
 
-def test_all_means_those_of_the_operators_class(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_freeze_all_waits_only_for_services_of_the_operator_class(monkeypatch: pytest.MonkeyPatch) -> None:
     """`--all` waits only for the services of the operator's own class. Services of another class are managed by another
     operator, and do not confirm the freeze.
     """
@@ -160,7 +160,7 @@ def test_freeze_reports_missing_confirmation_without_operator(
     assert len(api.written) == 1
 
 
-def test_who_we_are_where_the_server_does_not_say(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_user_name_is_used_if_the_server_does_not_state_one(monkeypatch: pytest.MonkeyPatch) -> None:
     api = Cluster([service()], [], runs=True)
     api.answers["create SelfSubjectReview"] = Forbidden("no", 403)
     monkeypatch.setattr(command.getpass, "getuser", lambda: "me")  # type: ignore[attr-defined]
@@ -168,7 +168,7 @@ def test_who_we_are_where_the_server_does_not_say(monkeypatch: pytest.MonkeyPatc
     assert str(api.written[0][2]).endswith(" by me")
 
 
-def test_an_operator_without_leader_election_gets_a_lease_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_freeze_all_creates_a_lease_without_leader_election(monkeypatch: pytest.MonkeyPatch) -> None:
     api = Cluster([], [], runs=True)
     done = ome(monkeypatch, api, "freeze", "--all", "--namespace-of-lease", "ops")
     assert done.exit_code == 0 and "No service exists whose status could confirm the freeze" in done.output
@@ -198,7 +198,7 @@ def test_freeze_refusal_writes_nothing(
     assert api.written == []
 
 
-def test_a_thaw_names_what_stays_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_thaw_names_the_services_that_stay_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     api = Cluster([service(frozen=OLD), service("r2")], [lease(OLD)], runs=True)
     done = ome(monkeypatch, api, "thaw", "--all")
     assert done.output == (
@@ -213,19 +213,19 @@ def test_a_thaw_names_what_stays_frozen(monkeypatch: pytest.MonkeyPatch) -> None
     )
 
 
-def test_what_somebody_wrote_on_the_lease_gives_the_terminal_no_orders(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_characters_in_the_freeze_note_are_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     done = ome(monkeypatch, Cluster([service()], [lease("now: \x1b]0;PWNED\x07\x1b[2J")], runs=True), "thaw", "r1")
     assert "PWNED" in done.output and not {"\x1b", "\x07"} & set(done.output)
 
 
-def test_nothing_to_thaw_is_no_edit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_thaw_without_a_freeze_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     api = Cluster([service()], [lease()], runs=True)
     assert "was not frozen individually: nothing was changed" in ome(monkeypatch, api, "thaw", "r1").output
     assert "has no freeze: nothing was changed" in ome(monkeypatch, api, "thaw", "--all").output
     assert api.written == []
 
 
-def test_a_lease_that_we_may_not_read_does_not_keep_a_service_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_lease_does_not_prevent_a_thaw(monkeypatch: pytest.MonkeyPatch) -> None:
     api = Cluster([service(frozen=OLD)], [], runs=True)
     api.answers["list_objects Lease"] = Forbidden("no", 403)
     assert ome(monkeypatch, api, "thaw", "r1").output == "team/r1 is no longer frozen.\n"

@@ -79,18 +79,18 @@ CASES: dict[str, tuple[tuple[dict[str, Any], ...], str, str]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_it_is_refused_with_what_to_write(case: str, tmp_path: Path) -> None:
+def test_invalid_object_is_refused_with_rule_and_remedy(case: str, tmp_path: Path) -> None:
     bodies, rule, remedy = CASES[case]
     (found,) = refused(tmp_path, MODEL, RUNTIME, *bodies)
     assert found.rule == rule and found.remedy.startswith(remedy), found
 
 
-def test_a_rule_says_why_it_refuses(tmp_path: Path) -> None:
+def test_refusal_message_states_the_reason(tmp_path: Path) -> None:
     (found,) = refused(tmp_path, MODEL, RUNTIME, edited(engine={"minReplicas": 3, "maxReplicas": 2}))
     assert found.says == "spec.engine is refused, because minReplicas is greater than maxReplicas"
 
 
-def test_each_class_that_a_name_can_stand_for_is_told_so() -> None:
+def test_every_class_that_a_name_may_stand_for_is_listed() -> None:
     """Where a map with a name is required, users often write only the name, and the message then proposes the map.
     `invalid.NAMED` must list every class with a field `name` that is the type of a field itself, and not of the items of a
     list.
@@ -121,7 +121,7 @@ def below(spec: type[Spec]) -> Iterator[type[Spec]]:
     yield from found
 
 
-def test_a_map_in_the_place_of_a_list_is_one_mistake(tmp_path: Path) -> None:
+def test_map_in_place_of_a_list_is_one_finding(tmp_path: Path) -> None:
     env = edited(engine={"runner": {"env": {"HF_TOKEN": "abc"}}})
     assert refused(tmp_path, MODEL, RUNTIME, env) == ()
     said = run("lint", "-f", written(tmp_path, MODEL, RUNTIME, env)).stdout
@@ -187,14 +187,14 @@ def test_a_map_in_the_place_of_a_list_is_one_mistake(tmp_path: Path) -> None:
         "a right secret",
     ],
 )
-def test_one_cause_is_one_error(bodies: tuple[Any, ...], rules_found: list[str], text: str, tmp_path: Path) -> None:
+def test_one_cause_gives_one_error(bodies: tuple[Any, ...], rules_found: list[str], text: str, tmp_path: Path) -> None:
     said = run("lint", "-f", written(tmp_path, *bodies), "-o", "json").stdout
     found = [each for each in json.loads(said) if each["severity"] == "error"]
     assert [each["rule"] for each in found] == rules_found
     assert not text or text.lower() in found[0]["remedy"].lower()
 
 
-def test_render_states_one_reason_for_one_cause(tmp_path: Path) -> None:
+def test_render_gives_one_message_per_cause(tmp_path: Path) -> None:
     found = run("render", "-f", written(tmp_path, RUNTIME, MODEL, edited(model=None, modelName="tiny")))
     assert "write spec.model.name instead" in found.stderr and "spec.model is missing" not in found.stderr
 
@@ -221,7 +221,7 @@ def renamed() -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"{kind.kind} {'.'.join(map(str, path))} {name}", body
 
 
-def test_a_required_field_with_another_name_is_one_error(tmp_path: Path) -> None:
+def test_misspelled_required_field_is_one_error(tmp_path: Path) -> None:
     """A required field whose name is misspelled is not reported as missing, too."""
     found = {case: refused(tmp_path, body) for case, body in renamed()}
     named = {case: parts for case, parts in found.items() if any(part.remedy.startswith("write ") for part in parts)}
@@ -237,17 +237,17 @@ def test_a_required_field_with_another_name_is_one_error(tmp_path: Path) -> None
         ("metadata:\n\tname: a", "use spaces."),
     ],
 )
-def test_a_file_of_another_form_is_recognized(line: str, says: str, tmp_path: Path) -> None:
+def test_file_of_another_format_is_recognized(line: str, says: str, tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(f"apiVersion: ome.io/v1beta1\nkind: InferenceService\n{line}\n")
     refused = str(run("lint", "-f", tmp_path / "a.yaml").exception)
     assert refused.endswith(says) and "in line " in refused and "<unicode string>" not in refused
 
 
-def test_every_rule_about_files_has_a_case() -> None:
+def test_every_file_rule_has_a_test_case() -> None:
     assert {rule for _, rule, _ in CASES.values()} | {"key-twice"} == {rule.id for rule in rules.RULES}
 
 
-def test_a_key_that_is_given_twice(tmp_path: Path) -> None:
+def test_duplicate_yaml_key_is_refused(tmp_path: Path) -> None:
     text = "apiVersion: ome.io/v1beta1\nkind: BaseModel\nmetadata: {name: m}\nspec:\n  storage: {storageUri: 'hf://a/b'}\n"
     (found,) = refused(tmp_path, text=f"{text}  vendor: a\n  vendor: b\n---\n")
     assert (found.rule, found.object, found.field) == ("key-twice", "BaseModel default/m", "vendor")
@@ -256,7 +256,7 @@ def test_a_key_that_is_given_twice(tmp_path: Path) -> None:
     assert refused(tmp_path, text=anchors) == ()
 
 
-def test_what_is_right_is_not_refused(tmp_path: Path) -> None:
+def test_valid_objects_are_not_refused(tmp_path: Path) -> None:
     assert refused(tmp_path, MODEL, RUNTIME, FINE, {**FINE, "metadata": {"name": "svc", "namespace": "other"}}) == ()
     file = written(tmp_path, FINE)
     assert read_files([file, tmp_path, file], "default").refused == (), "a file that is named twice is read once"
@@ -266,7 +266,7 @@ def run(*words: object) -> Result:
     return CliRunner().invoke(app, [str(word) for word in words])
 
 
-def test_what_is_not_looked_at_is_named(tmp_path: Path) -> None:
+def test_unchecked_objects_are_named(tmp_path: Path) -> None:
     other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
     file = written(
         tmp_path, MODEL, RUNTIME, FINE, other, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}}
@@ -290,9 +290,9 @@ def test_lint_and_render_end_with_an_error(case: str, tmp_path: Path) -> None:
     assert rendered.exit_code == 1 and "kind: StatefulSet" not in rendered.stdout
 
 
-def test_a_model_alone_is_looked_at(tmp_path: Path) -> None:
+def test_model_without_a_service_is_checked(tmp_path: Path) -> None:
     assert run("lint", "-f", written(tmp_path, MODEL)).stdout == "no findings\n"
 
 
-def test_the_fields_of_pods_are_those_of_the_package() -> None:
+def test_pod_fields_equal_those_of_the_kubernetes_package() -> None:
     assert pod_fields.FILE.read_text() == pod_fields.text(), "see `python -m tests.support.pod_fields`"

@@ -23,7 +23,7 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(app, list(words))
 
 
-def test_the_command_is_alone_on_stdout() -> None:
+def test_generated_command_is_the_only_output_on_stdout() -> None:
     done = run("--hardware", "h200", "--model", "Kimi-K2-Instruct")
     assert done.exit_code == 0
     assert done.stdout == (
@@ -33,13 +33,13 @@ def test_the_command_is_alone_on_stdout() -> None:
     assert "-o yaml | kubectl apply -f -" in done.stderr
 
 
-def test_yaml_on_stdout_is_nothing_but_yaml() -> None:
+def test_yaml_output_contains_only_yaml() -> None:
     done = run("--hardware", "H200", "--model", "moonshotai/Kimi-K2-Thinking", "--reasoning-parser", "-o", "yaml")
     kinds = [one["kind"] for one in yaml.safe_load_all(done.stdout)]
     assert kinds == ["ClusterBaseModel", "ClusterServingRuntime", "Namespace", "InferenceService"]
 
 
-def test_a_folder_gets_three_files(tmp_path: Path) -> None:
+def test_generate_writes_three_files_into_a_folder(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "kimi"
     done = run("--hardware", "h200", "--model", "instruct", "--strategy", "pd", "--nodes", "16", "-o", str(folder))
     assert sorted(one.name for one in folder.iterdir()) == ["model.yaml", "runtime.yaml", "service.yaml"]
@@ -52,7 +52,7 @@ def test_a_folder_gets_three_files(tmp_path: Path) -> None:
     "words", [("--tool-call-parser", "kimi_k2"), ("--tool-call-parser=kimi_k2",), ("--tool-call-parser",)]
 )
 @pytest.mark.parametrize("before", [True, False])
-def test_a_parser_has_a_value_or_none(words: tuple[str, ...], before: bool) -> None:
+def test_parser_flag_always_has_a_value(words: tuple[str, ...], before: bool) -> None:
     """A flag for a parser always has a value in the output, as on the page of the SGLang cookbook: `--reasoning-parser
     kimi_k2 --tool-call-parser kimi_k2`.
     """
@@ -62,7 +62,7 @@ def test_a_parser_has_a_value_or_none(words: tuple[str, ...], before: bool) -> N
     assert done.stdout.endswith("  --tool-call-parser kimi_k2 \\\n  --reasoning-parser kimi_k2\n")
 
 
-def test_a_parser_of_another_model_is_taken_and_told() -> None:
+def test_parser_of_another_model_is_accepted_with_a_warning() -> None:
     done = run("--hardware", "h200", "--model", "instruct", "--tool-call-parser", "deepseekv3")
     assert "--tool-call-parser deepseekv3" in done.stdout
     assert (
@@ -71,12 +71,12 @@ def test_a_parser_of_another_model_is_taken_and_told() -> None:
     )
 
 
-def test_a_parser_that_the_engine_lacks_is_refused() -> None:
+def test_parser_unknown_to_the_engine_is_refused() -> None:
     done = run("--hardware", "h200", "--model", "instruct", "--tool-call-parser", "kimi")
     assert "does not accept --tool-call-parser kimi: use one of" in str(done.exception)
 
 
-def test_a_folder_that_a_person_has_edited_is_not_written_over(tmp_path: Path) -> None:
+def test_generate_does_not_overwrite_edited_files(tmp_path: Path) -> None:
     """`ome generate` refuses to overwrite a folder whose files a user has edited. A folder with unchanged files may be
     written again.
     """
@@ -98,14 +98,14 @@ def test_generate_explains_variables_on_stderr() -> None:
         assert f"${name}" in done.stdout and f"\n${name}: " in f"\n{done.stderr}"
 
 
-def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+def test_unwritable_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = run("--hardware", "h200", "--model", "instruct", "-o", str(tmp_path / "file"))
     assert isinstance(done.exception, UserError)
     assert "file cannot be written" in str(done.exception)
 
 
-def test_every_flag_of_the_command_is_explained() -> None:
+def test_every_generated_flag_is_explained() -> None:
     done = run("--hardware", "h200", "--model", "instruct", "--strategy", "pd", "--explain")
     commands, _, reasons = done.stdout.partition("\n\nPrefill:\n")
     used = {word for word in commands.split("# The load balancer")[0].split() if word.startswith("--")}
@@ -114,7 +114,7 @@ def test_every_flag_of_the_command_is_explained() -> None:
     assert [flag for flag, why in explained.items() if len(why) < 8] == []
 
 
-def test_what_cannot_work_is_one_sentence() -> None:
+def test_impossible_configuration_gives_a_one_line_error() -> None:
     done = run("--hardware", "h100", "--model", "instruct", "--tp", "8")
     assert isinstance(done.exception, UserError)  # exit code 1 in `ome_operator.__main__`
     assert done.stdout == ""
@@ -123,14 +123,14 @@ def test_what_cannot_work_is_one_sentence() -> None:
 @pytest.mark.parametrize(
     "words", [("--name", "Kimi K2"), ("--kv-cache-dtype", "a]: {"), ("--engine", "none"), ("--engine-version", "0")]
 )
-def test_words_that_make_no_sense_are_one_sentence_too(words: tuple[str, ...]) -> None:
+def test_invalid_option_values_give_a_one_line_error(words: tuple[str, ...]) -> None:
     done = run("--hardware", "h200", "--model", "instruct", *words)
     assert isinstance(done.exception, UserError)
     assert "\n" not in str(done.exception)
 
 
 @pytest.mark.parametrize("words", [(), ("--model", "instruct"), ("--hardware", "h200", "--model", "base", "--nodes", "0")])
-def test_bad_usage_is_2_and_never_a_question_without_a_terminal(words: tuple[str, ...]) -> None:
+def test_invalid_usage_exits_with_2_and_never_prompts_without_a_terminal(words: tuple[str, ...]) -> None:
     assert run(*words).exit_code == 2
 
 
@@ -147,7 +147,7 @@ ITEMS = [Item("a", "A"), Item("b", "B", why_not="broken"), Item("c", "C")]
         (["j", "k", "\r"], "a"),
     ],
 )
-def test_arrow_keys_move_over_what_can_be_chosen(keys: list[str], value: str) -> None:
+def test_arrow_keys_select_among_available_items(keys: list[str], value: str) -> None:
     left = iter(keys)
     assert choose("Letter", ITEMS, lambda: next(left), Console(file=io.StringIO())) == value
 
@@ -156,7 +156,7 @@ def test_selection_stays_on_the_only_item() -> None:
     assert step(ITEMS[:2], 0, 1) == 0
 
 
-def test_on_a_terminal_it_asks(tmp_path: Path) -> None:
+def test_generate_prompts_for_options_on_a_terminal(tmp_path: Path) -> None:
     """On a terminal, the command asks for its options. The test presses arrow keys on a real terminal: it chooses H100 (the
     second), Base (the first) and pd (the last), and is asked nothing about parsers.
     """
@@ -200,7 +200,7 @@ BASE = ("--hardware", "h200", "--model", "Kimi-K2-Instruct")
 
 
 @pytest.mark.parametrize("name", ["true", "null", "yes", "on", "no", "n"])
-def test_a_name_that_yaml_reads_as_something_else_gets_quotes(name: str) -> None:
+def test_name_that_yaml_would_convert_is_quoted(name: str) -> None:
     done = run(*BASE, "--name", name, "-o", "yaml")
     assert done.exit_code == 0, done.output
     *_, space, service = yaml.safe_load_all(done.stdout)
@@ -215,7 +215,7 @@ def test_generate_uses_given_name_without_suffix() -> None:
 @pytest.mark.parametrize(
     "option", ["--nodes", "--prefill-nodes", "--decode-nodes", "--gpus-per-node", "--tp", "--dp", "--ep", "--context-length"]
 )
-def test_more_than_anybody_has_is_refused(option: str) -> None:
+def test_number_above_the_limit_is_refused(option: str) -> None:
     done = run(*BASE, option, "999999999999")
     assert done.exit_code == 2
     assert option in done.output and re.search(r"(equal to |<=)\d+\b", done.output), done.output  # depends on typer
@@ -244,24 +244,24 @@ def test_an_option_without_a_value_is_named(option: str, value: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["TensorRT-LLM", "trtllm", "trt-llm"])
-def test_engines_are_known_by_the_names_that_the_planner_accepts(name: str) -> None:
+def test_engine_names_are_those_that_the_planner_accepts(name: str) -> None:
     words = ["--hardware", "h200", "--model", "Kimi-K2-Instruct", "--strategy", "tp+ep"]
     assert run(*words, "--engine", name).output == run(*words, "--engine", "tensorrt-llm").output
 
 
-def test_a_version_is_written_as_in_the_tag_of_an_image() -> None:
+def test_engine_version_is_normalized_to_the_image_tag() -> None:
     words = ["--hardware", "h200", "--model", "Kimi-K2-Instruct"]
     assert run(*words, "--engine-version", "v0.5.23").output == run(*words, "--engine-version", "0.5.23").output
 
 
 @pytest.mark.parametrize("output", ["json", "text"])
-def test_a_format_that_does_not_exist_is_no_folder(output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_output_format_is_not_used_as_a_folder(output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     done = run("--hardware", "h200", "--model", "Kimi-K2-Instruct", "-o", output)
     assert done.exit_code == 2 and f"./{output}" in done.output and not list(tmp_path.iterdir())
 
 
-def test_a_file_in_place_of_the_folder_is_told_in_words(tmp_path: Path) -> None:
+def test_file_in_place_of_the_output_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("")
     done = run("--hardware", "h200", "--model", "Kimi-K2-Instruct", "-o", str(tmp_path / "a"))
     assert str(done.exception) == f"{tmp_path / 'a'} cannot be written: File exists"

@@ -53,7 +53,7 @@ def written(text: str) -> list[dict[str, Any]]:
     ("config", "weights", "tp"),
     [(configs.GPT_OSS_20B, 0, "8"), (configs.GLM_45_AIR, 0, "8"), (configs.LLAMA_31_8B, 0, "8"), (OLMOE, 500_000, "4")],
 )
-def test_a_directory_becomes_three_files_without_a_finding(
+def test_generated_files_for_a_model_directory_have_no_findings(
     config: dict[str, Any], weights: int, tp: str, tmp_path: Path
 ) -> None:
     """A directory with a model's files becomes three objects without a finding of `ome lint`. The last case is a model of a
@@ -86,7 +86,7 @@ ENGINES = {
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("place", ["config.json", "tokenizer_config.json", "processor_config.json", "vision_config", ""])
-def test_python_code_of_a_model_is_named_and_permitted(engine: str, place: str, tmp_path: Path) -> None:
+def test_python_code_of_a_model_is_named_and_enabled(engine: str, place: str, tmp_path: Path) -> None:
     """If a file of the model names Python code, the arguments permit it, and the user is told. Otherwise, no engine gets the
     permission.
     """
@@ -103,7 +103,7 @@ def test_python_code_of_a_model_is_named_and_permitted(engine: str, place: str, 
     assert ("name Python code that is stored with the weights (auto_map)" in told(said)) is bool(place)
 
 
-def test_a_model_of_which_only_facts_are_known_may_need_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_model_known_only_by_facts_gets_a_hint_about_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
     learned = Facts(architecture="NewForCausalLM", weight_bytes=80 * 2**30)
     monkeypatch.setattr(generate_from, "_on_the_cluster", lambda _: (learned, "/models/new"))
     said = run("--from", "org/New-Model", "--hardware", "h200", "-o", "yaml")
@@ -111,14 +111,14 @@ def test_a_model_of_which_only_facts_are_known_may_need_its_code(monkeypatch: py
     assert "if the engine exits with `contains custom code`, add --trust-remote-code" in told(said)
 
 
-def test_a_config_alone_is_enough_for_a_family_that_is_counted(tmp_path: Path) -> None:
+def test_config_file_suffices_for_a_known_model_family(tmp_path: Path) -> None:
     file = folder(tmp_path / "Mine", configs.QWEN3_30B) / "config.json"
     said = run("--from", str(file), "--hardware", "h100", "--strategy", "tp+ep", "--tool-call-parser", "qwen25")
     assert said.exit_code == 0, told(said)
     assert "--tool-call-parser qwen25" in said.stdout
 
 
-def test_a_quantization_and_a_repository_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_generated_model_states_quantization_and_repository(monkeypatch: pytest.MonkeyPatch) -> None:
     """The generated model states its quantization and its repository. Its facts are those that an agent wrote into the
     status of a model with this URI.
     """
@@ -158,7 +158,7 @@ OTHER_HUB = {"parameters": {"endpoint": "https://hub.tenant.example"}}
         ([stored("BaseModel", "/raid/x", parameters={"filesFrom": "hf://tenant/other"})], None),
     ],
 )
-def test_a_tenant_decides_neither_the_facts_nor_the_path(
+def test_namespaced_model_determines_neither_facts_nor_path(
     bodies: list[dict[str, Any]], known: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The generated model is a ClusterBaseModel. A tenant's BaseModel never decides its path. It also provides no facts if
@@ -201,14 +201,14 @@ def test_the_name_of_a_file_adds_no_line_to_the_manifests(tmp_path: Path) -> Non
         ([], (), "the file contains no JSON object"),
     ],
 )
-def test_what_cannot_work_is_one_sentence(config: Any, more: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_impossible_source_gives_a_one_line_error(config: Any, more: tuple[str, ...], said: str, tmp_path: Path) -> None:
     place = folder(tmp_path / "My-Model", config)
     answer = run("--from", str(place), "--hardware", "h200", *more)
     assert answer.exit_code != 0 and isinstance(answer.exception, UserError | SystemExit)
     assert said in told(answer)
 
 
-def test_a_file_that_is_not_json_is_told_apart_from_one_that_cannot_be_read(tmp_path: Path) -> None:
+def test_file_that_is_not_json_is_reported_as_such(tmp_path: Path) -> None:
     (tmp_path / "model.yaml").write_text("kind: ClusterBaseModel\n")
     said = told(run("--from", str(tmp_path / "model.yaml"), "--hardware", "h200"))
     assert "the file is not JSON" in said and said.endswith("name the config.json of a model")
@@ -218,7 +218,7 @@ def test_a_file_that_is_not_json_is_told_apart_from_one_that_cannot_be_read(tmp_
     ("source", "said"),
     [("/does/not/exist", "no such file or directory"), ("a", "not a repository"), (".", "there is no config.json")],
 )
-def test_a_source_that_is_not_there_is_said(source: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_source_is_reported(source: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert said in told(run("--from", source, "--hardware", "h200"))
 
@@ -231,7 +231,7 @@ NAMES = (
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_repository_is_known_by_its_name_and_by_the_addresses_of_its_pages(name: str) -> None:
+def test_repository_is_recognized_by_name_and_page_url(name: str) -> None:
     assert generate_from.own_model(name) == generate_from.own_model(NAMES[0])
 
 
@@ -239,7 +239,7 @@ def test_the_revision_of_a_repository_is_kept() -> None:
     assert generate_from.own_model(f"{NAMES[0]}@main").uri == f"hf://{NAMES[0]}@main"
 
 
-def test_a_repository_with_a_typo_is_told_with_the_name_that_was_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_misspelled_repository_suggests_the_intended_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generate_from, "_on_the_cluster", lambda _: None)
     with pytest.raises(UserError, match=r"did you mean Kimi-K2-Instruct\? "):
         generate_from.own_model("moonshotai/Kimi-K2-Instruc")

@@ -65,7 +65,7 @@ REFUSING = list(refusing())
 
 
 @pytest.mark.parametrize("words", REFUSING, ids=" ".join)
-def test_a_refused_value_is_named_without_the_words_of_a_library(words: tuple[str, ...]) -> None:
+def test_refused_value_is_reported_without_library_messages(words: tuple[str, ...]) -> None:
     shown = CliRunner().invoke(app, [*words, WRONG])
     assert shown.exit_code == 2 and WRONG in shown.output
     assert "Value error" not in shown.output

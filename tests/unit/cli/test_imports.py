@@ -71,7 +71,7 @@ def imported(words: list[str]) -> set[str]:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_does_not_import_what_it_does_not_need(command: str, tmp_path: Path) -> None:
+def test_commands_import_only_the_packages_they_need(command: str, tmp_path: Path) -> None:
     file = kubeconfig(tmp_path)
     found = imported(command.format(kubeconfig=file).split())
     assert "ome_operator.cli.app" in found
@@ -84,7 +84,7 @@ def test_a_command_with_a_cluster_imports_the_client(tmp_path: Path) -> None:
     assert found >= CLUSTER | FILES
 
 
-def test_a_status_with_services_imports_no_reconciliation(tmp_path: Path) -> None:
+def test_status_command_does_not_import_reconciliation(tmp_path: Path) -> None:
     """`ome status` draws the trees of services with modules that it does not load before a server has answered."""
 
     async def answer(request: web.Request) -> web.Response:

@@ -56,7 +56,7 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(app, list(words))
 
 
-def test_the_file_has_the_token_and_nothing_of_whoever_made_it(server: Server) -> None:
+def test_kubeconfig_contains_the_token_and_no_credentials_of_the_caller(server: Server) -> None:
     done = run(*WORDS, "--duration", "30m")
     assert done.exit_code == 0, done.output
     file = Path("ome-operator.kubeconfig")
@@ -66,11 +66,11 @@ def test_the_file_has_the_token_and_nothing_of_whoever_made_it(server: Server) -
     assert "no token for" not in done.stderr
 
 
-def test_a_shorter_life_than_was_asked_for_is_said(server: Server) -> None:
+def test_shortened_token_lifetime_is_reported(server: Server) -> None:
     assert "(the API server issues no token for 24h)" in run(*WORDS).stderr
 
 
-def test_it_can_be_made_again_while_an_operator_reads_it(server: Server) -> None:
+def test_kubeconfig_is_replaced_atomically(server: Server) -> None:
     """`ome kubeconfig` may write a file again while an operator reads it: the file is replaced at once, whatever its mode is
     by now, and no other file is changed.
     """
@@ -83,7 +83,7 @@ def test_it_can_be_made_again_while_an_operator_reads_it(server: Server) -> None
 
 
 @pytest.mark.parametrize("text", ["precious", "users: [{name: me}]", "users: [{name: ome/ome-operator}, {name: me}]", ""])
-def test_a_file_of_another_kind_is_not_replaced(text: str, server: Server) -> None:
+def test_file_of_another_kind_is_not_overwritten(text: str, server: Server) -> None:
     Path("config").write_text(text)
     with pytest.raises(UserError, match=r"--output=config: this file exists"):
         CliRunner().invoke(app, [*WORDS, "-o", "config"], catch_exceptions=False)
@@ -103,7 +103,7 @@ def test_kubeconfig_is_written_to_stdout(server: Server) -> None:
         (Forbidden("you may not", 403), "This command needs the right to create serviceaccounts/token"),
     ],
 )
-def test_what_the_api_server_refuses_is_a_sentence(refusal: Exception, said: str, server: Server) -> None:
+def test_refused_token_request_gives_a_one_line_error(refusal: Exception, said: str, server: Server) -> None:
     server.refusal = refusal
     with pytest.raises(UserError, match=said):
         CliRunner().invoke(app, list(WORDS), catch_exceptions=False)
@@ -111,14 +111,14 @@ def test_what_the_api_server_refuses_is_a_sentence(refusal: Exception, said: str
 
 
 @pytest.mark.parametrize("written", ["ome-operator", "ome/", "/x", "a/b/c", "Ome/operator", "system:serviceaccount:a:b"])
-def test_an_account_has_a_namespace_and_a_name(written: str) -> None:
+def test_account_must_have_a_namespace_and_a_name(written: str) -> None:
     with pytest.raises(UserError, match="write NAMESPACE/NAME"):
         parse_account(written)
     assert parse_account("ome/ome-operator") == ("ome", "ome-operator")
 
 
 @pytest.mark.parametrize("written", ["", "1d", "60", "9m", "599s", "-1h", "h"])
-def test_a_token_lives_for_ten_minutes_at_least(written: str) -> None:
+def test_token_lifetime_is_at_least_ten_minutes(written: str) -> None:
     with pytest.raises(UserError, match="write 10m or longer"):
         parse_lifetime(written)
     assert parse_lifetime("1h30m") == timedelta(minutes=90)

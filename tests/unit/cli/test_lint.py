@@ -43,7 +43,7 @@ def test_lint_exit_code_depends_on_severity(words: list[object], code: int) -> N
     assert run("-f", *words).exit_code == code
 
 
-def test_a_file_that_is_given_and_in_the_catalog_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_that_is_also_in_the_catalog_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     texts: list[str] = []
 
     def read(text: str) -> Iterator[Any]:
@@ -71,7 +71,7 @@ def small(tmp_path: Path, gpus: int) -> Path:
     return tmp_path / "runtime.yaml"
 
 
-def test_a_runtime_alone_is_checked_with_the_model_for_which_it_is_made(tmp_path: Path) -> None:
+def test_runtime_without_model_is_checked_with_its_intended_model(tmp_path: Path) -> None:
     said = run("-f", small(tmp_path, 2))
     assert "from the catalog of ome (config/): ClusterBaseModel qwen3-235b-a22b-instruct" in said.stderr
     assert "error memory-short: a rank needs 219.7 GiB" in said.stdout
@@ -83,7 +83,7 @@ def test_a_runtime_alone_is_checked_with_the_model_for_which_it_is_made(tmp_path
     assert (told := run("-f", tmp_path)).stdout == "no findings\n" and "ClusterBaseModel" not in told.stderr
 
 
-def test_a_named_accelerator_class_decides_about_the_memory(tmp_path: Path) -> None:
+def test_named_accelerator_class_determines_the_memory_check(tmp_path: Path) -> None:
     file = small(tmp_path, 4)
     for words, errors in ([], 0), (["--accelerator=nvidia-h200"], 0), (["--accelerator=nvidia-h100"], 1):
         assert run("-f", file, *words).stdout.count("error memory-short") == errors, words
@@ -96,7 +96,7 @@ def test_a_named_accelerator_class_decides_about_the_memory(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("words", [["isvc.yaml"], ["-f", ERROR, "isvc.yaml"], ["config/isvc.json", "-n", "a"]])
-def test_a_file_in_the_place_of_a_service_is_told_where_it_belongs(words: list[object]) -> None:
+def test_file_name_in_place_of_a_service_is_reported(words: list[object]) -> None:
     refused = run(*words).exception
     assert isinstance(refused, QuestionUnanswered) and "is the name of a file, not of a service: `ome lint -f" in str(
         refused
@@ -135,13 +135,13 @@ def test_lint_writes_sarif() -> None:
     assert where["artifactLocation"]["uri"] == str(ERROR) and where["region"]["startLine"] > 1
 
 
-def test_a_fix_is_a_diff() -> None:
+def test_fix_is_printed_as_a_diff() -> None:
     diff = run("-f", ERROR, "--fix").stdout
     assert "-        - --enable-deepep-moe\n+        - --moe-a2a-backend=deepep\n" in diff
     assert run("-f", WARNING, "--fix").stdout == "", "no replacement of a word fixes it"
 
 
-def test_versions_of_the_users_own(tmp_path: Path) -> None:
+def test_user_defined_engine_version_is_used(tmp_path: Path) -> None:
     assert "version-unknown" in run("-f", NOTE).stdout
     (tmp_path / "sglang-0.9.1.yaml").write_text("flags: {--model-path: value, --host: value, --port: value}\n")
     result = run("-f", NOTE, "--engine-data", tmp_path)
@@ -152,7 +152,7 @@ def test_versions_of_the_users_own(tmp_path: Path) -> None:
     assert isinstance(run("-f", NOTE, "--engine-data", tmp_path / "no").exception, QuestionUnanswered)
 
 
-def test_what_strangers_wrote_moves_no_cursor() -> None:
+def test_control_characters_in_findings_are_escaped() -> None:
     hostile = ERROR.read_text().replace("- --enable-deepep-moe", '- "--x\\e[31m\\nforged"')
     said = run("-f", "-", stdin=hostile).stdout
     assert "\x1b" not in said and "\nforged" not in said and "␛[31m␤forged" in said
@@ -168,7 +168,7 @@ def test_lint_reports_unreadable_input_and_unknown_rule(tmp_path: Path) -> None:
     assert "error flag-removed" in run("-f", "-", stdin=ERROR.read_text()).stdout
 
 
-def test_in_an_image_without_a_catalog_the_files_have_to_have_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_lint_without_a_catalog_needs_all_objects_in_the_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def nothing(folder: str) -> Path:
         raise UserError(f"There is no {folder}")
 

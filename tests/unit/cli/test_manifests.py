@@ -12,7 +12,7 @@ from ome_operator.errors import QuestionUnanswered
 from tests.support import yamls
 
 
-def test_in_a_folder_of_somebody_else_only_files_are_read(tmp_path: Path) -> None:
+def test_only_regular_files_of_a_folder_are_read(tmp_path: Path) -> None:
     """Only regular files in a folder are read. A checkout of another user may contain a link to a device such as /dev/zero,
     and an archive may contain a pipe to which nobody writes.
     """
@@ -27,14 +27,14 @@ def test_in_a_folder_of_somebody_else_only_files_are_read(tmp_path: Path) -> Non
     assert [path.name for path in files_in([tmp_path])] == ["a.yaml", "b.json", "linked.yml"]
 
 
-def test_what_a_user_names_is_read_whatever_it_is(tmp_path: Path) -> None:
+def test_path_named_by_the_user_may_be_a_pipe(tmp_path: Path) -> None:
     """A path that the user names is read whatever it is, because a shell passes the output of a command as a pipe."""
     os.mkfifo(tmp_path / "pipe")
     named = [tmp_path / "pipe", Path("-"), tmp_path / "missing.yaml"]
     assert list(files_in(named)) == named
 
 
-def test_the_objects_that_the_files_create_beside_the_operators_are_known(tmp_path: Path) -> None:
+def test_objects_of_other_kinds_in_the_files_count_as_created(tmp_path: Path) -> None:
     """`ome diff` takes into account all objects that the files create, also those of kinds that the operator does not
     manage, so it does not report a claim as missing that the same files create.
     """
@@ -51,7 +51,7 @@ def test_the_objects_that_the_files_create_beside_the_operators_are_known(tmp_pa
 @pytest.mark.parametrize(
     "text", ["- {op: add, path: /spec/engine, value: {}}", "- 1", "a text", "7", "- {apiVersion: v1, kind: ConfigMap}"]
 )
-def test_a_document_that_is_no_object_is_named_and_not_checked(text: str, tmp_path: Path) -> None:
+def test_document_that_is_no_object_is_named_and_not_checked(text: str, tmp_path: Path) -> None:
     """A folder may contain other YAML files, such as the JSON patches of kustomize."""
     (tmp_path / "model.yaml").write_text(yaml.safe_dump(yamls.model()))
     (tmp_path / "patch.yaml").write_text(text)

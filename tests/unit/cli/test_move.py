@@ -74,7 +74,7 @@ def patches(api: FakeApi) -> list[Call]:
 
 
 @pytest.mark.parametrize("now", [False, True])
-def test_a_node_gets_the_time_of_the_request(api: FakeApi, now: bool) -> None:
+def test_move_annotates_a_node_with_the_request_time(api: FakeApi, now: bool) -> None:
     serve(api, service("a"), service("b", movable=False), service("c", conditions=[FROZEN]))
     said = ask("gpu-1", *(["--now"] if now else []))
     (patch,) = patches(api)
@@ -89,7 +89,7 @@ def test_a_node_gets_the_time_of_the_request(api: FakeApi, now: bool) -> None:
     ]
 
 
-def test_a_node_from_which_nothing_would_move_is_not_annotated(api: FakeApi) -> None:
+def test_node_without_movable_groups_is_not_annotated(api: FakeApi) -> None:
     assert ask("gpu-1") == "no pod of a service runs on node gpu-1: nothing was changed."
     serve(api, service("b", movable=False))
     said = ask("gpu-1")
@@ -104,7 +104,7 @@ def test_a_node_from_which_nothing_would_move_is_not_annotated(api: FakeApi) -> 
     ("group", "entry"),
     [("prefill/0", "engine/0"), ("engine/0", "engine/0"), ("decode/2", "decoder/2"), ("decoder/01", "decoder/1")],
 )
-def test_a_group_is_named_by_its_role(api: FakeApi, group: str, entry: str) -> None:
+def test_group_is_named_by_its_role_and_number(api: FakeApi, group: str, entry: str) -> None:
     serve(api, service("svc"))
     assert ask("svc", group, "-n", "team") == f"team/svc: {group} leaves its nodes when a replacement serves elsewhere.\n"
     (patch,) = patches(api)
@@ -114,7 +114,7 @@ def test_a_group_is_named_by_its_role(api: FakeApi, group: str, entry: str) -> N
     assert group_requests(written, LATER).keys() == {(component, number)}
 
 
-def test_a_request_replaces_that_of_its_group_and_keeps_those_of_others(api: FakeApi) -> None:
+def test_new_request_replaces_that_of_its_group_and_keeps_others(api: FakeApi) -> None:
     """Requests for other groups are kept, in the same role, too. Those for groups that no longer exist are removed, so the
     annotation has at most one entry for each group.
     """
@@ -129,7 +129,7 @@ def test_a_request_replaces_that_of_its_group_and_keeps_those_of_others(api: Fak
 
 @pytest.mark.parametrize("phase", ["Settling", "Waiting", "Replacing", "Leaving", "Staying", "Returned"])
 @pytest.mark.parametrize("moving", [{"group": 1}, {}])
-def test_a_group_that_waits_for_another_is_told_so(api: FakeApi, phase: str, moving: dict[str, int]) -> None:
+def test_move_that_waits_for_another_group_says_so(api: FakeApi, phase: str, moving: dict[str, int]) -> None:
     one = {"component": "decoder", "phase": phase, **moving}
     serve(api, service("svc", moves=[one, {"component": "engine", "group": 7, "phase": "Leaving"}]))
     after = f", after decode/{moving.get('group', 0)} has left" if phase in ("Replacing", "Leaving") else ""
@@ -138,7 +138,7 @@ def test_a_group_that_waits_for_another_is_told_so(api: FakeApi, phase: str, mov
 
 @pytest.mark.parametrize("words", [("gpu-1",), ("gpu-1", "--now"), ("svc", "decode/1")])
 @pytest.mark.parametrize("seconds", [-3600, 0, 7, 3600])
-def test_the_time_of_a_request_is_that_of_the_api_server(api: FakeApi, words: tuple[str, ...], seconds: int) -> None:
+def test_request_time_comes_from_the_api_server(api: FakeApi, words: tuple[str, ...], seconds: int) -> None:
     """The clock of this machine is some seconds behind or ahead of that of the API server, with which pods are created. The
     request gets the time at which the API server stored it.
     """
@@ -175,14 +175,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_group_that_cannot_move_is_refused_with_the_reason(api: FakeApi, name: str) -> None:
+def test_immovable_group_is_refused_with_a_reason(api: FakeApi, name: str) -> None:
     fields, sentence = REFUSED[name]
     serve(api, service("svc", **fields))
     assert ask("svc", "prefill/0", "-n", "team") == f"team/svc: {sentence}"
     assert patches(api) == []
 
 
-def test_a_group_that_does_not_exist_is_named_with_those_that_do(api: FakeApi) -> None:
+def test_nonexistent_group_error_lists_the_existing_ones(api: FakeApi) -> None:
     serve(api, service("svc"))
     assert ask("svc", "decode/7").endswith("there is no group decode/7; the numbers of its groups are: 1, 2.")
     for word in (
@@ -200,7 +200,7 @@ def test_a_group_that_does_not_exist_is_named_with_those_that_do(api: FakeApi) -
     assert patches(api) == []
 
 
-def test_a_number_of_any_length_is_refused(api: FakeApi) -> None:
+def test_overlong_group_number_is_refused(api: FakeApi) -> None:
     serve(api, service("svc"))
     said = ask("svc", "decode/" + "9" * 4400)
     assert said.startswith("GROUP 'decode/999") and "names no group: write prefill/0" in said and len(said) < 200
@@ -208,13 +208,13 @@ def test_a_number_of_any_length_is_refused(api: FakeApi) -> None:
     assert patches(api) == []
 
 
-def test_options_that_do_not_fit_are_refused(api: FakeApi) -> None:
+def test_conflicting_move_options_are_refused(api: FakeApi) -> None:
     assert ask("svc", "decode/1", "--now").startswith("--now moves a node: leave out GROUP")
     assert ask("gpu-1", "-n", "team").startswith("-n belongs to SERVICE GROUP")
     assert api.calls == []
 
 
-def test_who_may_not_patch_nodes_reads_why(api: FakeApi) -> None:
+def test_missing_permission_to_patch_nodes_is_reported(api: FakeApi) -> None:
     serve(api, service("a"))
     api.answers["patch_merge"] = Forbidden('nodes "gpu-1" is forbidden: User "dev" cannot patch resource "nodes"')
     found = CliRunner().invoke(app, ["move", "gpu-1"])

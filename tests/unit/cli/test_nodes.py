@@ -35,7 +35,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, api: FakeApi) -> dict[str, Any]:
     return answers
 
 
-def test_all_nodes_or_those_that_are_named(cluster: dict[str, Any]) -> None:
+def test_nodes_shows_all_or_the_named_nodes(cluster: dict[str, Any]) -> None:
     found = CliRunner().invoke(app, ["nodes"])
     assert found.exit_code == 0 and "16 GPUs on 2 nodes" in found.output
     found = CliRunner().invoke(app, ["nodes", "b", "-o", "json"])
@@ -43,12 +43,12 @@ def test_all_nodes_or_those_that_are_named(cluster: dict[str, Any]) -> None:
     assert [each["name"] for each in document["nodes"]] == ["b"] and document["totals"]["free"] == 8
 
 
-def test_a_node_that_does_not_exist(cluster: dict[str, Any]) -> None:
+def test_nodes_reports_an_unknown_node(cluster: dict[str, Any]) -> None:
     found = CliRunner().invoke(app, ["nodes", "a", "c"])
     assert isinstance(found.exception, QuestionUnanswered) and str(found.exception).startswith("c: no such node")
 
 
-def test_moves_are_shown_in_the_table_and_in_documents(cluster: dict[str, Any]) -> None:
+def test_moves_are_shown_in_table_and_json(cluster: dict[str, Any]) -> None:
     found = console.fleet(kimi=False, hostile=False).objects
     body = next(each for each in found["InferenceService"] if each["metadata"]["name"] == "llama-scout")
     revision = body["status"]["revision"].rpartition("→")[2]
@@ -79,7 +79,7 @@ def test_avoided_nodes_are_shown_with_the_reason(cluster: dict[str, Any]) -> Non
     assert [bool(each["avoided"]) for each in document["nodes"]] == [False, True]
 
 
-def test_faults_that_may_not_be_read_are_left_out(cluster: dict[str, Any]) -> None:
+def test_unreadable_node_faults_are_omitted(cluster: dict[str, Any]) -> None:
     cluster["NodeFaults"] = Forbidden("nodefaults is forbidden")
     found = CliRunner().invoke(app, ["nodes"])
     assert found.exit_code == 0 and "forbidden" not in found.output and "16 GPUs" in found.output
@@ -95,7 +95,7 @@ def test_nodes_forgive_annotates_node_faults(cluster: dict[str, Any], api: FakeA
     assert all(call.body["metadata"]["annotations"].keys() == {"ome.io/forgiven"} for call in patches)
 
 
-def test_a_node_about_which_nothing_is_remembered(cluster: dict[str, Any], api: FakeApi) -> None:
+def test_forgive_reports_a_node_without_recorded_faults(cluster: dict[str, Any], api: FakeApi) -> None:
     api.answers["get NodeFaults"] = NotFound("no")
     found = CliRunner().invoke(app, ["nodes", "forgive", "a"])
     assert isinstance(found.exception, QuestionUnanswered)
@@ -103,7 +103,7 @@ def test_a_node_about_which_nothing_is_remembered(cluster: dict[str, Any], api: 
     assert not [call for call in api.calls if call.verb == "patch_merge"]
 
 
-def test_nodes_that_may_not_be_read_are_no_answer(cluster: dict[str, Any]) -> None:
+def test_unreadable_nodes_exit_with_an_error(cluster: dict[str, Any]) -> None:
     cluster["Node"] = Forbidden("nodes is forbidden")
     found = CliRunner().invoke(app, ["nodes"])
     assert found.exit_code == 2 and "nodes are not shown: nodes is forbidden" in found.output

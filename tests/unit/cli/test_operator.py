@@ -40,7 +40,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
         ((*KUBECONFIG, "--address=", "--health-port=8081", "--metrics-port=0"), ("", 8081, 0)),
     ],
 )
-def test_on_a_persons_machine_it_listens_where_nobody_else_does(
+def test_operator_with_a_kubeconfig_listens_on_loopback_on_its_own_ports(
     words: tuple[str, ...], where: tuple[Any, ...], given: list[Settings]
 ) -> None:
     """With a kubeconfig, the operator runs on a user's machine. It then listens on loopback only, and not on ports 8081 and
@@ -50,20 +50,20 @@ def test_on_a_persons_machine_it_listens_where_nobody_else_does(
     assert [(one.address, one.health_port, one.metrics_port) for one in given] == [where]
 
 
-def test_the_readme_can_be_followed_beside_it(given: list[Settings]) -> None:
+def test_operator_process_does_not_use_the_documented_port_forward_port(given: list[Settings]) -> None:
     """An operator that runs as a process does not use the port of the README's port-forward on the same machine."""
     forwarded = re.findall(r"kubectl port-forward .* (\d+):\d+", (parts.ROOT / "README.md").read_text())
     CliRunner().invoke(app, list(KUBECONFIG))
     assert forwarded and not {int(port) for port in forwarded} & {given[0].health_port, given[0].metrics_port}
 
 
-def test_refusals_can_be_turned_off(given: list[Settings]) -> None:
+def test_refusals_can_be_disabled(given: list[Settings]) -> None:
     for words in ((), ("--no-lint-refuse",)):
         assert CliRunner().invoke(app, [*KUBECONFIG, *words]).exit_code == 0
     assert [settings.lint_refuse for settings in given] == [True, False]
 
 
-def test_without_their_flags_nothing_of_a_public_registry_is_pulled(given: list[Settings]) -> None:
+def test_no_public_image_is_used_without_image_flags(given: list[Settings]) -> None:
     """Without the flags for images, no image of the operator is pulled from a public registry, where anybody may have taken
     an image name without a registry.
     """
@@ -95,7 +95,7 @@ def test_without_their_flags_nothing_of_a_public_registry_is_pulled(given: list[
         (["--well-known-models=/nowhere"], "--well-known-models: well-known models at /nowhere cannot be read"),
     ],
 )
-def test_a_refusal_names_the_flag_and_the_fix(words: list[str], message: str, given: list[Settings]) -> None:
+def test_refused_option_names_the_flag_and_the_remedy(words: list[str], message: str, given: list[Settings]) -> None:
     result = CliRunner().invoke(app, [*KUBECONFIG, *words])
     assert isinstance(result.exception, UserError) and message in str(result.exception) and given == []
 
@@ -126,7 +126,7 @@ def test_observe_options_become_policy(given: list[Settings]) -> None:
     ]
 
 
-def test_waves_are_read_and_what_cannot_be_is_refused(given: list[Settings]) -> None:
+def test_wave_options_are_parsed_and_invalid_ones_refused(given: list[Settings]) -> None:
     assert (
         CliRunner().invoke(app, [*KUBECONFIG, "--waves=1, 50%", "--bake=1h", "--max-concurrent-services=3"]).exit_code == 0
     )
@@ -141,7 +141,7 @@ def test_waves_are_read_and_what_cannot_be_is_refused(given: list[Settings]) -> 
         assert isinstance(found.exception, UserError) and said in str(found.exception)
 
 
-def test_a_mode_of_the_preflight_is_read_and_any_other_word_refused() -> None:
+def test_preflight_mode_option_is_parsed_and_others_refused() -> None:
     assert [preflight_mode(said) for said in ("Off", "warn", "REQUIRE")] == ["Off", "Warn", "Require"]
     with pytest.raises(UserError, match="--preflight is 'yes': write Off, Warn, Require"):
         preflight_mode("yes")

@@ -20,7 +20,7 @@ class RankState:
 
 
 @pytest.mark.parametrize("format_", [Format.JSON, Format.YAML])
-def test_a_reason_and_a_state_are_written_as_their_words(format_: Format, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reasons_and_states_are_written_as_plain_strings(format_: Format, capsys: pytest.CaptureFixture[str]) -> None:
     emit(format_, [RankState(Reason.NOT_READY, State.BROKEN), RankState(Reason.NOT_READY, State.BROKEN)])
     written = capsys.readouterr().out
     row = {"reason": "NotReady", "state": "broken", "pods": ["a", "b"]}

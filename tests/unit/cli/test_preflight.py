@@ -93,7 +93,7 @@ def refused(result: Result) -> str:
     return str(result.exception)
 
 
-def test_of_files_all_groups_are_looked_at(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
+def test_preflight_of_a_file_checks_all_groups(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
     api = cluster()
     result = ome(monkeypatch, api, "-f", file)
     assert (result.exit_code, result.exception is None or isinstance(result.exception, SystemExit)) == (0, True)
@@ -103,7 +103,7 @@ def test_of_files_all_groups_are_looked_at(monkeypatch: pytest.MonkeyPatch, file
 
 
 @pytest.mark.parametrize("play", [healthy, found])
-def test_services_that_cannot_be_checked_are_named_and_the_others_are_checked(
+def test_unusable_services_are_named_and_the_others_are_checked(
     monkeypatch: pytest.MonkeyPatch, file: Path, play: Play
 ) -> None:
     good = service()
@@ -120,7 +120,7 @@ def test_services_that_cannot_be_checked_are_named_and_the_others_are_checked(
     assert "The other services" not in refused(ome(monkeypatch, cluster(play), "-f", file))
 
 
-def test_of_a_service_it_is_a_group_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_preflight_of_an_existing_service_checks_one_additional_group(monkeypatch: pytest.MonkeyPatch) -> None:
     api = cluster()
     result = ome(monkeypatch, api, "svc", "-n", "team", "--role", "decode")
     assert result.exit_code == 0 and result.stdout.startswith("2 ranks on 2 nodes: nothing found in ")
@@ -158,7 +158,7 @@ def test_preflight_command_reports_ranks_without_result(monkeypatch: pytest.Monk
     assert result.exit_code == 2 and [each["rank"] for each in json.loads(result.stdout)["missed"]] == [1, 1, 1]
 
 
-def test_what_is_stored_is_what_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_preflight_uses_the_stored_templates_of_the_revision(monkeypatch: pytest.MonkeyPatch) -> None:
     """The check on demand uses the templates that the service's revision stores, even if this version would
     create others.
     """
@@ -175,7 +175,7 @@ def test_what_is_stored_is_what_is_looked_at(monkeypatch: pytest.MonkeyPatch) ->
     assert images == {"engine:0"}
 
 
-def test_a_service_without_groups_is_looked_at_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_preflight_checks_a_service_scaled_to_zero(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = tmp_path / "zero.yaml"
     path.write_text(yaml.safe_dump(service(engine={"minReplicas": 0, "maxReplicas": 2}, decoder=None)))
     assert ome(monkeypatch, cluster(), "-f", path).stdout.startswith("2 ranks on 2 nodes")
@@ -193,7 +193,7 @@ def test_a_service_without_groups_is_looked_at_too(monkeypatch: pytest.MonkeyPat
         (yaml.safe_dump(service(model={"name": "none"})), "none"),
     ],
 )
-def test_files_that_are_no_service(text: str, words: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_file_without_a_service_is_refused(text: str, words: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text(text)
     api = cluster()
@@ -202,12 +202,12 @@ def test_files_that_are_no_service(text: str, words: str, monkeypatch: pytest.Mo
     assert api.ever == []
 
 
-def test_a_service_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_preflight_of_a_nonexistent_service_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     said = refused(ome(monkeypatch, cluster(), "nobody", "-n", "team"))
     assert said.startswith("there is no InferenceService nobody in namespace team")
 
 
-def test_a_role_that_the_service_has_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_preflight_of_a_nonexistent_role_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text(yaml.safe_dump(service(decoder=None)))
     assert refused(ome(monkeypatch, cluster(), "-f", path, "--role", "decode")) == (
@@ -215,7 +215,7 @@ def test_a_role_that_the_service_has_not(monkeypatch: pytest.MonkeyPatch, tmp_pa
     )
 
 
-def test_either_a_service_or_files(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
+def test_preflight_accepts_either_a_service_or_files(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
     for words in ((), ("svc", "-f", file)):
         assert "name either a SERVICE" in refused(ome(monkeypatch, cluster(), *words))
     assert "`ome preflight -f isvc.yaml` reads it" in refused(ome(monkeypatch, cluster(), "isvc.yaml"))
@@ -228,7 +228,7 @@ def test_preflight_command_reports_missing_permission(monkeypatch: pytest.Monkey
     assert 'cannot create resource "pods"' in said
 
 
-def test_rights_to_read_a_runtime(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
+def test_missing_permission_to_read_a_runtime_is_reported(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
     """A user who may not read the runtime gets a message about the missing right, and not the message that the runtime does
     not exist.
     """
@@ -248,7 +248,7 @@ def test_preflight_command_reports_image_without_python(monkeypatch: pytest.Monk
     )
 
 
-def test_a_stopped_run_ends_as_stopped_programs_do(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
+def test_interrupted_run_exits_with_the_signal_code(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
 
         def play(pod: Manifest, looks: int, number: int = number) -> Manifest:
@@ -260,7 +260,7 @@ def test_a_stopped_run_ends_as_stopped_programs_do(monkeypatch: pytest.MonkeyPat
         assert result.exit_code == code and result.stdout == ""
 
 
-def test_a_label_of_the_run_is_on_all_that_is_made(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
+def test_every_created_object_has_the_run_label(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
     api = cluster()
     ome(monkeypatch, api, "-f", file)
     assert len({body["metadata"]["labels"][keys.PREFLIGHT_RUN] for body in api.ever}) == 1

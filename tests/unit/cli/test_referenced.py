@@ -26,12 +26,12 @@ def told(
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
-def test_the_files_that_are_left_out_change_nothing(file: Path) -> None:
+def test_omitted_catalog_files_do_not_change_the_result(file: Path) -> None:
     given = read_manifests([file], "default")
     assert told(given, read_referenced([CONFIG], [file], "default", given)) == told(given, catalog())
 
 
-def test_only_what_a_service_names_is_parsed(tmp_path: Path) -> None:
+def test_only_referenced_catalog_files_are_parsed(tmp_path: Path) -> None:
     (tmp_path / "broken.yaml").write_text("kind: [")
     service = yamls.service("team", "s", "kimi-k2-pd-rt", model="kimi-k2-instruct")
     found = read_referenced([CONFIG, tmp_path], [], "default", [service])
@@ -40,7 +40,7 @@ def test_only_what_a_service_names_is_parsed(tmp_path: Path) -> None:
     assert 4 * len(kinds) < len(catalog())
 
 
-def test_all_is_parsed_for_a_runtime_that_has_to_be_selected_and_for_a_name_that_is_not_found() -> None:
+def test_all_files_are_parsed_for_runtime_selection_or_an_unknown_name() -> None:
     chosen = yamls.service("team", "s", "", model="kimi-k2-instruct")
     del chosen["spec"]["runtime"]
     misspelt = yamls.service("team", "s", "kimi-k2-pd-rt", model="kimi-k2-instuct")

@@ -28,7 +28,7 @@ def objects(result: Result) -> list[dict[str, Any]]:
     return [one for one in yaml.safe_load_all(result.stdout) if one]
 
 
-def test_a_service_and_a_catalog_become_everything_that_the_operator_would_write() -> None:
+def test_render_outputs_all_objects_that_the_operator_would_write() -> None:
     result = run("-f", SAMPLE, "--catalog", CONFIG, "--sidecar-image", "r.example.com/op:1")
     assert result.exit_code == 0, result.output
     found = objects(result)
@@ -39,7 +39,7 @@ def test_a_service_and_a_catalog_become_everything_that_the_operator_would_write
     assert [box["image"] for box in router["spec"]["template"]["spec"]["initContainers"]] == ["r.example.com/op:1"]
 
 
-def test_the_operators_settings_are_options() -> None:
+def test_operator_settings_are_options_of_render() -> None:
     result = run("-f", SAMPLE, "--catalog", CONFIG, "--model-agent")
     (router,) = [one for one in objects(result) if one["kind"] == "Deployment"]
     assert "initContainers" not in router["spec"]["template"]["spec"]
@@ -74,7 +74,7 @@ def test_compile_caches_are_rendered_with_the_operators_options() -> None:
         assert f"annotation {keys.COMPILE_CACHE} has no effect: {ENABLE_COMPILE_CACHES}" in without.stderr
 
 
-def test_models_of_a_namespace_lie_below_the_roots_of_the_agents() -> None:
+def test_namespaced_models_are_rendered_below_the_agent_roots() -> None:
     model = yamls.model()
     model |= {"kind": "BaseModel", "metadata": {"name": "tiny", "namespace": "team"}}
     model["spec"]["storage"]["path"] = "/raid/org/tiny"
@@ -86,14 +86,14 @@ def test_models_of_a_namespace_lie_below_the_roots_of_the_agents() -> None:
     assert [place.rpartition("/")[0] for place in stored["data"]["directories"]] == ["/raid/.namespaces/team/.ome"]
 
 
-def test_a_list_in_json_and_what_comes_in() -> None:
+def test_render_reads_stdin_and_writes_json() -> None:
     texts = [SAMPLE, CONFIG / "models/moonshotai/Kimi-K2-Instruct.yaml", CONFIG / "runtimes/srt/kimi-k2-pd-rt.yaml"]
     result = run("-f", "-", "-o", "json", stdin="\n---\n".join(text.read_text() for text in texts))
     assert result.exit_code == 0
     assert len(json.loads(result.stdout)["items"]) == 17
 
 
-def test_what_is_missing_is_a_sentence_and_exit_code_1(tmp_path: Path) -> None:
+def test_missing_references_are_reported_with_exit_code_1(tmp_path: Path) -> None:
     file = tmp_path / "service.yaml"
     file.write_text(yaml.safe_dump(yamls.service("team", "svc", "none", model="nothing")))
     result = run("-f", file)
@@ -109,7 +109,7 @@ def test_what_is_missing_is_a_sentence_and_exit_code_1(tmp_path: Path) -> None:
         )
 
 
-def test_the_catalog_of_ome_is_read_and_named() -> None:
+def test_shipped_catalog_is_read_and_named() -> None:
     result = run("-f", SAMPLE)
     assert result.exit_code == 0 and objects(result)
     assert result.stderr.splitlines()[0] == (
@@ -117,7 +117,7 @@ def test_the_catalog_of_ome_is_read_and_named() -> None:
     )
 
 
-def test_one_service_that_cannot_be_rendered_does_not_hide_the_others(tmp_path: Path) -> None:
+def test_invalid_service_does_not_hide_the_others(tmp_path: Path) -> None:
     file = tmp_path / "all.yaml"
     fine, broken = yamls.service("team", "fine", "rt"), yamls.service("team", "broken", "rt")
     broken["spec"]["engine"] = {"minReplicas": "two"}
@@ -131,7 +131,7 @@ def test_one_service_that_cannot_be_rendered_does_not_hide_the_others(tmp_path: 
     )
 
 
-def test_nothing_is_rendered_of_a_service_that_the_operator_would_refuse(tmp_path: Path) -> None:
+def test_service_with_refused_arguments_is_not_rendered(tmp_path: Path) -> None:
     """An argument with which the engine would exit is one sentence with field and fix, and stdout stays empty. Another
     service in the files is rendered.
     """
@@ -151,7 +151,7 @@ def test_nothing_is_rendered_of_a_service_that_the_operator_would_refuse(tmp_pat
     assert {each["metadata"]["labels"][keys.SERVICE] for each in objects(run("-f", file))} == {"fine"}
 
 
-def test_a_short_service_is_rendered_with_what_is_made_of_it(tmp_path: Path) -> None:
+def test_serving_is_rendered_with_the_objects_made_from_it(tmp_path: Path) -> None:
     file = tmp_path / "short.yaml"
     short = {"apiVersion": "sglang.ai/v1", "kind": "Serving", "metadata": {"name": "s"}}
     file.write_text(yaml.safe_dump({**short, "spec": {"baseModel": "kimi-k2-instruct"}}))
@@ -168,7 +168,7 @@ def test_a_short_service_is_rendered_with_what_is_made_of_it(tmp_path: Path) -> 
         ("apiVersion: ome.io/v1beta1\nkind: InferenceService\nmetadata: 5", "metadata.name is missing in an object of"),
     ],
 )
-def test_a_file_that_is_none_is_a_sentence(tmp_path: Path, text: str, words: str) -> None:
+def test_invalid_file_gives_a_one_line_error(tmp_path: Path, text: str, words: str) -> None:
     file = tmp_path / "x.yaml"
     file.write_text(text)
     result = run("-f", file)
@@ -200,7 +200,7 @@ HEAD = "apiVersion: ome.io/v1beta1\nkind: InferenceService\n"
         ("metadata: {name: a}\nspec: {x: !!set {a}}", "Kubernetes does not support !!set"),
     ],
 )
-def test_what_no_server_takes_is_said_with_the_file(tmp_path: Path, text: str, words: str) -> None:
+def test_yaml_that_no_server_accepts_is_refused_with_the_file_name(tmp_path: Path, text: str, words: str) -> None:
     file = tmp_path / "x.yaml"
     file.write_text(HEAD + text)
     result = run("-f", file)
@@ -208,7 +208,7 @@ def test_what_no_server_takes_is_said_with_the_file(tmp_path: Path, text: str, w
     assert str(result.exception).startswith(str(file))
 
 
-def test_dates_are_texts_and_what_servers_add_wrongly_is_left_out(tmp_path: Path) -> None:
+def test_dates_are_strings_and_invalid_server_fields_are_ignored(tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
     extra = {"uid": ["x"], "generation": "x", "ownerReferences": 5, "managedFields": "x", "resourceVersion": {}}
     dated = yamls.service("team", "svc", "rt", engine={"runner": {"name": "main", "env": [{"name": "A", "value": "DAY"}]}})
@@ -233,20 +233,20 @@ def of_groups(number: int, place: Path, *args: str) -> Path:
     return file
 
 
-def test_a_service_that_is_scaled_to_zero_has_all_objects_but_statefulsets(tmp_path: Path) -> None:
+def test_service_scaled_to_zero_is_rendered_without_statefulsets(tmp_path: Path) -> None:
     results = [run("-f", of_groups(number, tmp_path)) for number in (0, 1)]
     assert [result.exit_code for result in results] == [0, 0]
     asleep, awake = ([one["kind"] for one in objects(result)] for result in results)
     assert asleep == [kind for kind in awake if kind != "StatefulSet"] != awake
 
 
-def test_the_findings_of_a_service_that_is_scaled_to_zero_are_those_of_a_service_that_runs(tmp_path: Path) -> None:
+def test_service_scaled_to_zero_has_the_same_findings(tmp_path: Path) -> None:
     words = [["lint", "-f", str(of_groups(number, tmp_path, "--no-such-flag")), "-o", "json"] for number in (0, 1)]
     asleep, awake = ([each["rule"] for each in json.loads(CliRunner().invoke(app, each).stdout)] for each in words)
     assert asleep == awake and "flag-unknown" in asleep
 
 
-def test_a_model_in_another_namespace_is_named(tmp_path: Path) -> None:
+def test_model_in_another_namespace_is_reported(tmp_path: Path) -> None:
     """`ome render` gives the same reason as `ome lint`."""
     model = {**yamls.model(), "kind": "BaseModel", "metadata": {"name": "tiny", "namespace": "other"}}
     file = tmp_path / "all.yaml"

@@ -19,14 +19,14 @@ from tests.support.simulator import START, World
 FILE = FOLDER / "rank-evicted.json.gz"
 
 
-def test_it_says_what_was_seen_and_decided_and_why() -> None:
+def test_replay_prints_observations_decisions_and_reasons() -> None:
     found = CliRunner().invoke(app, ["replay", str(FILE)])
     assert found.exit_code == 0, found.output
     for said in ("saw ", "says ", "does     recycle: delete Pod", "reason  → Evicted", "then     the same", "low on memory"):
         assert said in found.output
 
 
-def test_another_decision_is_exit_code_1_and_last_shows_the_end(tmp_path: Path) -> None:
+def test_changed_decision_exits_with_1_and_last_prints_the_end(tmp_path: Path) -> None:
     data = recording.parse_json(FILE.read_bytes())
     data["services"]["team/svc"]["passes"][-1]["decided"]["steps"] = ["delete Pod other\x1b[2J"]
     path = tmp_path / "other.json"
@@ -40,7 +40,7 @@ def test_another_decision_is_exit_code_1_and_last_shows_the_end(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("content", [b"hello", FILE.read_bytes()[:500], None])
-def test_a_file_that_cannot_be_read_is_a_sentence(tmp_path: Path, content: bytes | None) -> None:
+def test_unreadable_recording_gives_a_one_line_error(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "f.json"
     if content is not None:
         path.write_bytes(content)
@@ -48,12 +48,12 @@ def test_a_file_that_cannot_be_read_is_a_sentence(tmp_path: Path, content: bytes
     assert isinstance(found.exception, QuestionUnanswered) and str(path) in str(found.exception)
 
 
-def test_a_service_that_is_not_in_it_is_named() -> None:
+def test_unknown_service_in_a_recording_is_reported() -> None:
     found = CliRunner().invoke(app, ["replay", str(FILE), "--service", "team/other"])
     assert "Its services: team/svc" in str(found.exception)
 
 
-def test_a_live_pass_of_a_service_that_is_well_plans_nothing() -> None:
+def test_replay_of_a_healthy_live_service_plans_nothing() -> None:
     """`ome replay` of a healthy live service plans no change. The command does not know the operator's settings, so a router
     that those settings would change, for example by its sidecar, counts as unchanged.
     """
@@ -68,7 +68,7 @@ def test_a_live_pass_of_a_service_that_is_well_plans_nothing() -> None:
     assert replay.decide_again(made) == made.decided
 
 
-def test_a_pass_is_written_once(tmp_path: Path) -> None:
+def test_recording_is_never_overwritten_and_write_errors_are_reported(tmp_path: Path) -> None:
     made = record_pass(Shape().service(), Shape().deps(), Observed(), START)
     for name in ("a.json", "a.json.gz"):
         record._write(tmp_path / name, "team/svc", made)

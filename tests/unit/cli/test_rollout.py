@@ -55,7 +55,7 @@ def ome(*words: str) -> str:
 
 
 @pytest.mark.parametrize("words", [("r1", "-n", "team"), ("team/r1",), ("team/r1", "-n", "team"), ("isvc/r1", "-n", "team")])
-def test_a_service_by_what_people_call_it(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_undo_accepts_every_spelling_of_a_service_name(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     api = cluster(monkeypatch)
     assert ome("undo", *words, "--to", "2").startswith("team/r1 is now pinned to revision 22222222, which is rolled out")
     assert [(call.name, call.body) for call in api.calls if call.verb == "patch_merge"] == [
@@ -69,7 +69,7 @@ def test_undo_refuses_two_different_namespaces(monkeypatch: pytest.MonkeyPatch) 
         ome("undo", "team/r1", "-n", "other")
 
 
-def test_a_number_that_no_revision_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_revision_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster(monkeypatch)
     with pytest.raises(UserError, match="has no revision 7"):
         ome("undo", "team/r1", "--to", "7")
@@ -83,7 +83,7 @@ def test_a_number_that_no_revision_has(monkeypatch: pytest.MonkeyPatch) -> None:
         (("pause",), {"paused": True}, "team/r1 was paused already: nothing was changed.\n"),
     ],
 )
-def test_nothing_to_do_is_no_edit(
+def test_command_without_effect_writes_nothing(
     words: tuple[str, ...], rollout: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api = cluster(monkeypatch, **rollout)
@@ -99,7 +99,7 @@ def test_nothing_to_do_is_no_edit(
         (("pause",), {}, {"paused": True}),
     ],
 )
-def test_what_there_is_to_do_is_done(
+def test_rollout_command_writes_its_edit(
     words: tuple[str, ...], rollout: dict[str, Any], edit: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api = cluster(monkeypatch, **rollout)
@@ -108,7 +108,7 @@ def test_what_there_is_to_do_is_done(
 
 
 @pytest.mark.parametrize(("more", "components"), [({}, "engine"), ({"decoder": {}}, "engine and decoder")])
-def test_a_restart_names_the_components_that_the_service_has(
+def test_restart_output_names_the_components_of_the_service(
     monkeypatch: pytest.MonkeyPatch, more: dict[str, Any], components: str
 ) -> None:
     api = cluster(monkeypatch)

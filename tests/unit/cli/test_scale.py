@@ -32,7 +32,7 @@ def test_scale_simulate_prints_each_controller(load: str) -> None:
     assert "oracle" not in said and " min: " in said
 
 
-def test_the_oracle_and_the_plot_are_added_on_request(load: str, tmp_path: Path) -> None:
+def test_oracle_and_plot_are_printed_on_request(load: str, tmp_path: Path) -> None:
     code, said = run("--simulate", load, "--oracle", "--plot", str(tmp_path / "load.svg"))
     assert code == 0
     assert "| oracle |" in said and "goodput at least" in said
@@ -53,6 +53,6 @@ def test_the_oracle_and_the_plot_are_added_on_request(load: str, tmp_path: Path)
         (("svc", "--plot", "x.svg"), "--plot is for simulations only: add --simulate"),
     ],
 )
-def test_a_mistake_is_one_sentence(words: tuple[str, ...], said: str) -> None:
+def test_invalid_input_gives_a_one_line_error(words: tuple[str, ...], said: str) -> None:
     code, found = run(*words)
     assert code == 1 and said in found

@@ -55,7 +55,7 @@ def told(
     return result.output + (str(result.exception) if result.exception else ""), written, deleted
 
 
-def test_the_size_before_the_last_decision_is_written_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_undo_writes_the_size_before_the_last_decision(monkeypatch: pytest.MonkeyPatch) -> None:
     said, written, _ = told(monkeypatch, "--undo")
     assert written == [BACK]
     assert (
@@ -64,7 +64,7 @@ def test_the_size_before_the_last_decision_is_written_and_said(monkeypatch: pyte
     )
 
 
-def test_a_size_beyond_the_present_bounds_is_said_as_it_will_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_undo_reports_the_size_limited_by_present_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     former = [{**BEFORE, "prefill": 9, "time": "2026-11-28T10:00:00Z"}, *DECISIONS[1:]]
     said, written, _ = told(monkeypatch, "--undo", decisions=former, spec={"engine": {"maxReplicas": 5}})
     assert written == ["prefill=9,decode=1,routers=1"]
@@ -82,7 +82,7 @@ def test_a_size_beyond_the_present_bounds_is_said_as_it_will_be(monkeypatch: pyt
         ({"spec": {"engine": {"minReplicas": 3}, "decoder": {"minReplicas": 2}}}, "only permit the present size"),
     ],
 )
-def test_nothing_is_written_if_there_is_no_way_back(
+def test_undo_without_an_earlier_size_writes_nothing(
     monkeypatch: pytest.MonkeyPatch, state: dict[str, Any], words: str
 ) -> None:
     said, written, deleted = told(monkeypatch, "--undo", **state)
@@ -99,6 +99,6 @@ def test_scale_resume_ends_undo(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not written and not deleted and "the service follows the demand already" in said
 
 
-def test_both_options_are_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_undo_and_resume_together_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     said, written, _ = told(monkeypatch, "--undo --resume")
     assert "leave out one of them" in said and not written

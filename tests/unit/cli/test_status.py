@@ -30,14 +30,14 @@ def seen(ready: str, message: str = "") -> Tree:
     return tree(body, Observed())
 
 
-def test_fields_are_spelled_as_in_kubernetes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_fields_have_kubernetes_names(capsys: pytest.CaptureFixture[str]) -> None:
     emit(Format.JSON, [seen("True")])
     (one,) = json.loads(capsys.readouterr().out)
     assert (one["name"], one["ready"], one["slices"]) == ("svc", True, [])
     assert not [name for name in one if "_" in name]
 
 
-def test_watching_prints_again_only_what_changed(
+def test_watch_prints_a_service_again_only_after_a_change(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`ome status --watch` prints the service again only when it has changed. If the API server does not respond, a warning
@@ -93,7 +93,7 @@ def runtimes(monkeypatch: pytest.MonkeyPatch) -> FakeApi:
     return api
 
 
-def test_the_waves_of_a_runtime(runtimes: FakeApi) -> None:
+def test_waves_of_a_runtime_are_shown(runtimes: FakeApi) -> None:
     found = CliRunner().invoke(app, ["status", "runtime", "rt"])
     assert found.exit_code == 1 and "ClusterServingRuntime rt: wave 2 of 4" in found.output
     assert [call.kind for call in runtimes.calls] == ["ServingRuntime", "ClusterServingRuntime"], "the namespaced one first"
@@ -109,10 +109,10 @@ def test_the_waves_of_a_runtime(runtimes: FakeApi) -> None:
         (("runtime", "rt", "-A"), "without -A"),
     ],
 )
-def test_waves_that_cannot_be_told(runtimes: FakeApi, words: tuple[str, ...], said: str) -> None:
+def test_status_of_an_unknown_or_unsupported_object_is_refused(runtimes: FakeApi, words: tuple[str, ...], said: str) -> None:
     found = CliRunner().invoke(app, ["status", *words])
     assert isinstance(found.exception, QuestionUnanswered) and said in str(found.exception)
 
 
-def test_every_word_for_a_shared_object_has_its_kinds() -> None:
+def test_every_keyword_for_a_shared_object_has_its_kinds() -> None:
     assert tuple(shared.KINDS) == status.SHARED

@@ -83,7 +83,7 @@ def routers(cluster: Cluster, service: str) -> list[str]:
 # --- live ---------------------------------------------------------------------------------------------------------------
 
 
-def test_services_have_the_sums_of_their_leaders(run: Run, cluster: Cluster) -> None:
+def test_service_rows_are_sums_over_leaders(run: Run, cluster: Cluster) -> None:
     result = run("-A", "-o", "json")
     assert result.exit_code == 0 and not result.stderr
     found = rows(result)["gpt-oss-120b"]
@@ -97,7 +97,7 @@ def test_services_have_the_sums_of_their_leaders(run: Run, cluster: Cluster) -> 
     assert found["source"] == "live" and 0 <= found["age"] < 20 and not found["isPart"]
 
 
-def test_with_disaggregation_a_request_counts_once(run: Run) -> None:
+def test_disaggregated_request_is_counted_once(run: Run) -> None:
     found = rows(run("services", "kimi-k2-instruct", "-n", "kimi-k2-instruct", "-o", "json"))["kimi-k2-instruct"]
     groups = rows(run("groups", "kimi-k2-instruct", "-n", "kimi-k2-instruct", "-o", "json"))
     assert found["running"] == groups["kimi-k2-instruct decode 0"]["running"] == 7
@@ -152,7 +152,7 @@ def test_an_unknown_column_is_refused(run: Run) -> None:
 # --- not live -----------------------------------------------------------------------------------------------------------
 
 
-def test_without_the_right_to_read_routers_the_status_is_shown_with_its_age(run: Run, cluster: Cluster) -> None:
+def test_stored_numbers_with_age_are_shown_without_router_permission(run: Run, cluster: Cluster) -> None:
     forbidden = Forbidden('pods "r" is forbidden: User "eva" cannot get resource "pods/proxy"', 403)
     cluster.summaries = dict.fromkeys(cluster.summaries, forbidden)
     for body in cluster.objects["InferenceService"]:
@@ -196,7 +196,7 @@ def spoil(cluster: Cluster, how: str) -> None:
         ("without-engines", "no engine has reported numbers to its routers yet"),
     ],
 )
-def test_the_reason_for_which_a_service_has_no_numbers_is_told(run: Run, cluster: Cluster, how: str, why: str) -> None:
+def test_reason_for_missing_numbers_is_printed(run: Run, cluster: Cluster, how: str, why: str) -> None:
     spoil(cluster, how)
     for what in ("services", "groups", "nodes"):
         result = run(what, "gpt-oss-120b", "-n", "chat")
@@ -207,7 +207,7 @@ def test_the_reason_for_which_a_service_has_no_numbers_is_told(run: Run, cluster
     assert run("services", "gpt-oss-120b", "-n", "chat").stderr == "", "the numbers of the status have an age"
 
 
-def test_only_one_router_of_a_namespace_is_asked_without_the_right(
+def test_only_one_router_per_namespace_is_read_without_permission(
     run: Run, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = list[str]()
@@ -227,7 +227,7 @@ def test_only_one_router_of_a_namespace_is_asked_without_the_right(
 @pytest.mark.parametrize(
     "text", ["", "no JSON", "[" * 100_000, '{"version": 1}', '{"version": 1, "slice": "another"}', '{"version": NaN}']
 )
-def test_what_is_no_summary_is_a_sentence(run: Run, cluster: Cluster, text: str) -> None:
+def test_invalid_summary_is_reported_in_one_sentence(run: Run, cluster: Cluster, text: str) -> None:
     for name in routers(cluster, "gpt-oss-120b"):
         cluster.summaries[name] = text
     result = run("-n", "chat", "-o", "json")
@@ -235,7 +235,7 @@ def test_what_is_no_summary_is_a_sentence(run: Run, cluster: Cluster, text: str)
     assert rows(result)["gpt-oss-120b"]["running"] is None and rows(result)["llama-scout"]["running"] == 14
 
 
-def test_a_router_that_hangs_delays_nothing_for_long(run: Run, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_router_delays_the_output_only_briefly(run: Run, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     page, hangs = cluster.page, routers(cluster, "gpt-oss-120b")
 
     async def slow(namespace: str, pod: str, *words: Any) -> str:
@@ -257,7 +257,7 @@ def test_a_router_that_hangs_delays_nothing_for_long(run: Run, cluster: Cluster,
         {**STORED, "requestsPerSecond": None, "roles": [None, 5, {"running": True}], "timeToFirstToken": {"p95": 1}},
     ],
 )  # fmt: skip
-def test_a_status_of_any_content_is_shown(run: Run, cluster: Cluster, stored: Any) -> None:
+def test_any_status_content_can_be_shown(run: Run, cluster: Cluster, stored: Any) -> None:
     cluster.summaries = {}
     for body in cluster.objects["InferenceService"]:
         body["status"]["traffic"] = stored
@@ -280,7 +280,7 @@ def test_top_raises_error_without_answer(run: Run, words: tuple[str, ...], said:
     assert result.exit_code != 0 and said in str(result.exception)
 
 
-def test_a_service_where_a_kind_belongs_is_refused(run: Run) -> None:
+def test_service_name_in_place_of_a_kind_is_refused(run: Run) -> None:
     result = run("gpt-oss-120b")
     assert result.exit_code == 2
     assert "Error: Invalid value for 'what': 'gpt-oss-120b' is not one of 'services', 'groups', 'nodes'." in result.stderr
@@ -289,7 +289,7 @@ def test_a_service_where_a_kind_belongs_is_refused(run: Run) -> None:
 # --- a terminal ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_hundred_services_fit_on_a_screen_and_all_are_in_a_pipe() -> None:
+def test_table_is_limited_to_the_screen_but_complete_in_a_pipe() -> None:
     row = TopRow("team", "", "", "live", 1.0, False, None, None, None, 1, 0, {}, {}, None, 8)
     view = TopView([replace(row, name=f"svc-{number:02}", running=100 - number) for number in range(100)], "")
     screen = _table(view, TopSubject.SERVICES, 24).plain.splitlines()
@@ -298,12 +298,12 @@ def test_a_hundred_services_fit_on_a_screen_and_all_are_in_a_pipe() -> None:
     assert len(_table(view, TopSubject.SERVICES, None).plain.splitlines()) == 101
 
 
-def test_texts_of_users_are_made_visible() -> None:
+def test_control_characters_in_user_texts_are_escaped() -> None:
     row = TopRow("team", "a\x1b[31m\u202e", "", "", None, False, None, None, None, None, None, {}, {}, None, 8)
     assert not {"\x1b", "\u202e"} & set(_table(TopView([row], ""), TopSubject.SERVICES, 24).plain)
 
 
-async def test_watching_shows_only_what_changed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_watch_prints_only_changes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(top, "INTERVAL", 0)
     row = TopRow("team", "svc", "", "live", 1.0, False, None, None, None, 1, 0, {}, {}, None, 8)
     views = iter([TopView([row], ""), TopView([row], ""), TopView([replace(row, running=2)], "why")])

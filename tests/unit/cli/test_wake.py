@@ -56,7 +56,7 @@ def woken(
         ({"engine": 1, "decoder": 1}, {"engine": 3}, {}),
     ],
 )
-def test_each_role_without_groups_gets_its_last_number(
+def test_wake_writes_the_last_number_of_each_role_at_zero(
     monkeypatch: pytest.MonkeyPatch, replicas: dict[str, int], groups: dict[str, int], written: dict[str, int]
 ) -> None:
     result, found = woken(monkeypatch, replicas, groups)
@@ -65,13 +65,13 @@ def test_each_role_without_groups_gets_its_last_number(
     assert said in result.output
 
 
-def test_a_role_without_a_scale_is_an_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wake_of_a_role_without_role_scale_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     result, found = woken(monkeypatch, {"engine": 0}, {}, missing="svc-engine")
     assert result.exit_code != 0 and found == {}
     assert "spec.engine.minReplicas" in str(result.exception) + result.output
 
 
-def test_an_unknown_service_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wake_of_an_unknown_service_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     result, found = woken(monkeypatch, {"engine": 0}, {}, missing="svc")
     assert result.exit_code != 0 and found == {}
     assert "nobody" in str(result.exception) + result.output

@@ -44,7 +44,7 @@ def fill(place: Path, files: dict[str, str]) -> Path:
 
 
 @pytest.mark.parametrize(("files", "size"), FOLDERS.values(), ids=FOLDERS)
-def test_the_size_of_a_directory(files: dict[str, str], size: int | None, tmp_path: Path) -> None:
+def test_weight_size_of_a_directory_is_computed(files: dict[str, str], size: int | None, tmp_path: Path) -> None:
     assert weight_bytes(fill(tmp_path, files)) == size
 
 
@@ -60,7 +60,7 @@ COMMANDS = (
 
 @pytest.mark.parametrize("more", [(), ("consolidated.safetensors",), ("a-00001-of-00001.safetensors",)])
 @pytest.mark.parametrize("words", COMMANDS)
-def test_a_part_of_the_files_is_no_model(words: list[str], more: tuple[str, ...], tmp_path: Path) -> None:
+def test_incomplete_weight_files_are_refused(words: list[str], more: tuple[str, ...], tmp_path: Path) -> None:
     """Other weight files beside the parts do not complete them."""
     fill(tmp_path, {**dict.fromkeys((FIRST, *more), "x" * 500), "config.json": json.dumps(UNKNOWN)})
     done = CliRunner().invoke(app, [*words, str(tmp_path)])
@@ -68,7 +68,7 @@ def test_a_part_of_the_files_is_no_model(words: list[str], more: tuple[str, ...]
 
 
 @pytest.mark.parametrize("words", COMMANDS)
-def test_a_link_to_a_removed_file_is_named(words: list[str], tmp_path: Path) -> None:
+def test_broken_link_to_a_weight_file_is_named(words: list[str], tmp_path: Path) -> None:
     fill(tmp_path, {"config.json": json.dumps(UNKNOWN)})
     (tmp_path / ONE).symlink_to(tmp_path / "removed")
     done = CliRunner().invoke(app, [*words, str(tmp_path)])
@@ -77,7 +77,7 @@ def test_a_link_to_a_removed_file_is_named(words: list[str], tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("words", COMMANDS)
-def test_a_name_that_is_too_long_for_a_path_is_unknown(words: list[str]) -> None:
+def test_overlong_name_is_not_used_as_a_path(words: list[str]) -> None:
     done = CliRunner().invoke(app, [*words, "a" * 300])
     assert isinstance(done.exception, UserError) or (done.exit_code and "No data for the model" in done.output)
 
@@ -89,7 +89,7 @@ def test_gguf_files_are_not_described_as_safetensors(beside: dict[str, str], tmp
     assert isinstance(done.exception, UserError) and "the directory contains GGUF files" in str(done.exception)
 
 
-def test_the_heads_of_an_unknown_family_have_to_divide(tmp_path: Path) -> None:
+def test_unknown_model_family_requires_divisible_heads(tmp_path: Path) -> None:
     """Phi-4 has 40 heads and 10 key-value heads. `ome plan` and `ome generate` propose only sizes at which both divide."""
     heads = {"num_attention_heads": 40, "num_key_value_heads": 10, "hidden_size": 5120}
     fill(tmp_path, {INDEX: index(29_319_037_952), "config.json": json.dumps({**UNKNOWN, **heads})})

@@ -42,7 +42,7 @@ def sealed(index: object, contents: bytes = b"") -> bytes:
     return whole + hashlib.sha256(whole).digest()
 
 
-def test_contents_modes_and_times_are_kept(cache: Path, tmp_path: Path) -> None:
+def test_archive_keeps_contents_modes_and_times(cache: Path, tmp_path: Path) -> None:
     data = packed(cache)
     assert unpack(io.BytesIO(data), len(data), tmp_path / "copy") == (3, 4004)
     for path in (each for each in cache.rglob("*") if each.is_file()):
@@ -60,7 +60,7 @@ def test_an_archive_of_another_format_is_refused(cache: Path, tmp_path: Path) ->
         unpack(io.BytesIO(data), len(data), tmp_path / "copy")
 
 
-def test_locks_and_data_of_models_are_left_out(cache: Path, tmp_path: Path) -> None:
+def test_lock_files_and_model_data_are_omitted(cache: Path, tmp_path: Path) -> None:
     """Torch waits forever for a file named `lock` in the folder of an extension."""
     for name in ("torch_extensions/a/lock", "deep_gemm/locks/k.lock", "ple/table", "model_streamer/x", "jit/ple/kept"):
         (cache / name).parent.mkdir(parents=True, exist_ok=True)
@@ -71,7 +71,7 @@ def test_locks_and_data_of_models_are_left_out(cache: Path, tmp_path: Path) -> N
     assert found == {"triton/ab/k.cubin", "inductor/x.so", ".ninja_deps", "jit/ple/kept"}
 
 
-def test_a_link_a_pipe_or_an_odd_name_makes_no_archive(cache: Path) -> None:
+def test_link_pipe_or_invalid_name_prevents_the_archive(cache: Path) -> None:
     for make in (lambda path: path.symlink_to("/etc/passwd"), lambda path: path.symlink_to("."), os.mkfifo):
         make(cache / "odd")
         with pytest.raises(NoCache, match="neither a folder nor a regular file"):
@@ -82,7 +82,7 @@ def test_a_link_a_pipe_or_an_odd_name_makes_no_archive(cache: Path) -> None:
         packed(cache)
 
 
-def test_bytes_and_files_are_bounded(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_size_and_number_of_archived_files_are_limited(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     exact = len(packed(cache))
     assert len(packed(cache, exact)) == exact, "the limit counts the index and the hash, too"
     with pytest.raises(NoCache, match="more than"):
@@ -92,12 +92,12 @@ def test_bytes_and_files_are_bounded(cache: Path, monkeypatch: pytest.MonkeyPatc
         packed(cache)
 
 
-def test_an_empty_folder_makes_no_archive(tmp_path: Path) -> None:
+def test_empty_folder_gives_no_archive(tmp_path: Path) -> None:
     with pytest.raises(NoCache, match="compiled nothing"):
         packed(tmp_path)
 
 
-def test_a_file_that_changes_meanwhile_is_noticed(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_changed_during_archiving_is_detected(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for change in (lambda path: path.write_bytes(b"other code"), lambda path: path.unlink(), lambda path: path.touch()):
         files = archive.entries(cache, LIMIT)
         change(cache / "inductor/x.so")
@@ -107,7 +107,7 @@ def test_a_file_that_changes_meanwhile_is_noticed(cache: Path, monkeypatch: pyte
         (cache / "inductor/x.so").write_bytes(b"code")
 
 
-def test_any_other_bytes_are_refused(cache: Path, tmp_path: Path) -> None:
+def test_changed_or_truncated_archive_is_refused(cache: Path, tmp_path: Path) -> None:
     data = packed(cache)
     for at in range(0, len(data), 7):
         changed = bytearray(data)
@@ -144,20 +144,20 @@ BAD = {
 
 
 @pytest.mark.parametrize("index", BAD.values(), ids=list(BAD))
-def test_an_odd_index_is_refused_although_the_hash_is_right(index: object, tmp_path: Path) -> None:
+def test_invalid_index_with_a_valid_hash_is_refused(index: object, tmp_path: Path) -> None:
     data = sealed(index)
     with pytest.raises(NoCache):
         unpack(io.BytesIO(data), len(data), tmp_path / "copy")
     assert [path.name for path in tmp_path.rglob("*")] in ([], ["copy"])
 
 
-def test_a_file_that_is_also_a_folder_is_refused(tmp_path: Path) -> None:
+def test_path_that_is_both_file_and_folder_is_refused(tmp_path: Path) -> None:
     data = sealed([["a", *ROW], ["a/b", *ROW]])
     with pytest.raises((NoCache, OSError)):
         unpack(io.BytesIO(data), len(data), tmp_path / "copy")
 
 
-def test_bytes_after_the_archive_are_refused(cache: Path, tmp_path: Path) -> None:
+def test_trailing_bytes_are_refused(cache: Path, tmp_path: Path) -> None:
     data = sealed([["x", *ROW]], b"more")
     with pytest.raises(NoCache, match="size"):
         unpack(io.BytesIO(data), len(data), tmp_path / "copy")

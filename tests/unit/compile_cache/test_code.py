@@ -11,7 +11,7 @@ def started(folder: Path) -> None:
     subprocess.run(["sh", "-c", code.AGAIN, "compile-cache", str(folder)], check=True, timeout=30)
 
 
-def test_an_engine_that_starts_again_in_its_pod_finds_no_cache_and_no_lock(tmp_path: Path) -> None:
+def test_restarted_container_finds_no_cache_and_no_lock(tmp_path: Path) -> None:
     """The kubelet starts the container again without its init containers. Otherwise a cache with which the engine crashes
     would make it crash forever, and torch would wait forever for the lock of the engine that ended.
     """
@@ -28,7 +28,7 @@ def test_an_engine_that_starts_again_in_its_pod_finds_no_cache_and_no_lock(tmp_p
     assert "the engine had to start again" in pod.repeated(pod.seal, config, 1, 0.0), "so this start counts as failed"
 
 
-def test_a_pod_whose_init_containers_run_again_has_a_first_start(tmp_path: Path) -> None:
+def test_first_start_after_init_containers_keeps_the_cache(tmp_path: Path) -> None:
     started(tmp_path)
     pod.repeated(pod.load, {"folder": str(tmp_path), "agent": str(tmp_path / "no-agent")}, 1, 0.0)
     (tmp_path / "cache/kernel").touch()
@@ -36,5 +36,5 @@ def test_a_pod_whose_init_containers_run_again_has_a_first_start(tmp_path: Path)
     assert (tmp_path / "cache/kernel").exists()
 
 
-def test_a_volume_that_cannot_be_written_stops_no_engine(tmp_path: Path) -> None:
+def test_unwritable_volume_does_not_stop_the_engine(tmp_path: Path) -> None:
     started(tmp_path / "missing")

@@ -36,7 +36,7 @@ def machine(folder: Path, cpu: str = CPU, driver: str = "", *models: str) -> Pat
     return folder
 
 
-def test_every_other_cpu_gpu_or_driver_is_another_hardware(tmp_path: Path) -> None:
+def test_every_other_cpu_gpu_or_driver_changes_the_hardware_digest(tmp_path: Path) -> None:
     machines = [
         ((), False),
         ((CPU.replace("avx2", "avx2 amx_tile"),), False),
@@ -53,12 +53,12 @@ def test_every_other_cpu_gpu_or_driver_is_another_hardware(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("facts", [(CPU,), (CPU, "550.54"), (CPU, "", "H100"), ("",)])
-def test_hardware_that_is_not_known_gets_no_cache(tmp_path: Path, facts: tuple[str, ...]) -> None:
+def test_unknown_hardware_gets_no_cache(tmp_path: Path, facts: tuple[str, ...]) -> None:
     with pytest.raises(NoCache, match="not known"):
         pod.hardware(machine(tmp_path, *facts), True)
 
 
-def test_the_text_in_a_pod_is_small_and_imports_the_standard_library_only() -> None:
+def test_program_text_in_a_pod_is_small_and_uses_only_the_standard_library() -> None:
     assert len(code.packed()) < 8000
     own = "ome_operator.compile_cache"
     for name in code.MODULES:
@@ -92,7 +92,7 @@ def python(tmp_path: Path) -> str:
     return f"{tmp_path / 'bin'}:/usr/bin:/bin"
 
 
-def test_the_init_container_ends_with_0_and_leaves_a_folder_for_the_engine(tmp_path: Path, python: str) -> None:
+def test_init_container_exits_with_0_and_creates_the_cache_folder(tmp_path: Path, python: str) -> None:
     done = launch(tmp_path, "load", python)
     said, _ = done.communicate(timeout=60)
     why = "no agent of this node keeps compile caches of this engine yet (No such file or directory)"
@@ -101,17 +101,17 @@ def test_the_init_container_ends_with_0_and_leaves_a_folder_for_the_engine(tmp_p
 
 
 @pytest.mark.parametrize("boot", ["import os; os.kill(os.getpid(), 9)", "1/0", "syntax error"])
-def test_a_program_that_dies_does_not_keep_the_engine_from_starting(tmp_path: Path, python: str, boot: str) -> None:
+def test_killed_program_does_not_prevent_the_engine_start(tmp_path: Path, python: str, boot: str) -> None:
     assert launch(tmp_path, "load", python, boot).wait(60) == 0
 
 
-def test_an_image_without_python_starts_its_engine(tmp_path: Path) -> None:
+def test_image_without_python_starts_its_engine(tmp_path: Path) -> None:
     done = launch(tmp_path, "load", str(tmp_path))
     assert done.communicate(timeout=60)[0] == "no compile cache: the image has no python3\n" and done.returncode == 0
 
 
 @pytest.mark.parametrize("boot", [code.BOOT, "1/0"])
-def test_the_sidecar_runs_until_it_is_stopped_and_then_ends_at_once(tmp_path: Path, python: str, boot: str) -> None:
+def test_sidecar_runs_until_sigterm(tmp_path: Path, python: str, boot: str) -> None:
     done = launch(tmp_path, "seal", python, boot)
     time.sleep(1)
     assert done.poll() is None
@@ -157,7 +157,7 @@ def test_an_unexpected_error_is_a_reason() -> None:
     assert pod.repeated(broken, {}, 5, 0) == "no compile cache: RuntimeError: odd"
 
 
-def test_names_that_are_not_unicode_do_not_end_it(tmp_path: Path) -> None:
+def test_file_names_that_are_not_unicode_cause_no_exception(tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / os.fsdecode(b"\xff")).touch()
     (tmp_path / ".hardware").write_text("a" * 32)

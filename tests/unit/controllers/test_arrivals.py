@@ -8,7 +8,7 @@ from tests.unit.controllers.test_telemetry import NOW, SERVICE, Registry, regist
 __all__ = ["registry"]
 
 
-async def test_requests_that_no_engine_could_serve_make_the_service_dirty_every_ten_seconds(registry: Registry) -> None:
+async def test_unserved_requests_make_the_service_dirty_every_ten_seconds(registry: Registry) -> None:
     registry.answers(summary())
     await registry.walk()
     assert registry.telemetry.arrivals(registry.pods) == Arrivals() and not registry.news
@@ -26,7 +26,7 @@ async def test_requests_that_no_engine_could_serve_make_the_service_dirty_every_
     assert registry.telemetry.arrivals(registry.pods) == Arrivals(), "an old report does not count"
 
 
-async def test_an_engine_that_reports_tokens_is_a_fact(registry: Registry) -> None:
+async def test_time_of_the_last_reported_token_is_recorded(registry: Registry) -> None:
     body = summary()
     for work, token in (({"outputTokens": 0}, None), ({"outputTokens": 3}, NOW - 2), ({"firstToken": [[0.4, 1]]}, NOW - 2)):
         body["leaders"][0]["work"] = {"age": 2, "window": 10, **work}

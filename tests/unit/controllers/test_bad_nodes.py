@@ -114,7 +114,7 @@ async def test_a_node_is_avoided_and_stored_after_three_failures() -> None:
     assert case.stored.verbs() == ["list_objects"], "nothing has changed"
 
 
-async def test_a_restart_keeps_the_memory_and_counts_nothing_again() -> None:
+async def test_restart_loads_recorded_failures_and_counts_none_again() -> None:
     case = Case()
     await case.fail(3)
     again = Case(case.stored)
@@ -129,7 +129,7 @@ async def test_a_restart_keeps_the_memory_and_counts_nothing_again() -> None:
 
 
 @pytest.mark.parametrize("how", ["annotation", "deletion"])
-async def test_a_person_forgives_a_node(how: str) -> None:
+async def test_deleted_or_annotated_node_fault_is_forgiven_until_new_failures(how: str) -> None:
     case = Case()
     await case.fail(3)
     case.now += timedelta(seconds=50)
@@ -147,7 +147,7 @@ async def test_a_person_forgives_a_node(how: str) -> None:
     assert case.nodes.avoided_nodes("team").keys() == {"n0"}, "it fails again"
 
 
-async def test_a_forgiveness_in_the_future_does_not_last() -> None:
+async def test_forgive_time_in_the_future_is_limited() -> None:
     case = Case()
     await case.fail(3)
     case.stored.objects["n0"]["metadata"]["annotations"] = {keys.FORGIVEN: "2999-01-01T00:00:00Z"}
@@ -157,7 +157,7 @@ async def test_a_forgiveness_in_the_future_does_not_last() -> None:
     assert case.nodes.avoided_nodes("team").keys() == {"n0"}
 
 
-async def test_the_object_goes_when_nothing_is_remembered() -> None:
+async def test_node_fault_object_is_deleted_when_nothing_is_recorded() -> None:
     case = Case()
     await case.fail(3)
     case.now += timedelta(hours=24)
@@ -166,27 +166,27 @@ async def test_the_object_goes_when_nothing_is_remembered() -> None:
 
 
 @pytest.mark.parametrize("settled", [{"frozen": "2026-11-24T15:40:00Z by alice"}, {"observe": True}])
-async def test_nothing_is_recorded_while_everything_is_held(settled: dict[str, Any]) -> None:
+async def test_no_failures_are_recorded_during_a_freeze(settled: dict[str, Any]) -> None:
     case = Case()
     case.cache._index.deps = change_deps(case.cache._index.deps, **settled)
     await case.fail(4)
     assert case.stored.verbs() == [] and not case.nodes.avoided_nodes("team")
 
 
-async def test_an_operator_that_shares_the_cluster_stores_nothing() -> None:
+async def test_operator_without_store_right_avoids_nodes_without_writing() -> None:
     case = Case(stores=False)
     await case.nodes.load()
     await case.fail(3)
     assert case.nodes.avoided_nodes("team") and case.stored.verbs() == []
 
 
-async def test_switched_off_it_remembers_and_avoids_nothing() -> None:
+async def test_disabled_avoidance_records_failures_but_avoids_no_node() -> None:
     case = Case(acts=False)
     await case.fail(3)
     assert "n0" in case.stored.objects and case.nodes.avoided_nodes("team") == {}
 
 
-async def test_few_objects_are_written_at_once() -> None:
+async def test_writes_of_node_faults_are_limited_per_round() -> None:
     case = Case(nodes=0)
     for number in range(3 * WRITES):
         body = node(f"n{number}")
@@ -200,7 +200,7 @@ async def test_few_objects_are_written_at_once() -> None:
     assert not case.nodes.avoided_nodes("team"), "a fault that all nodes report is ignored"
 
 
-async def test_a_refused_write_is_repeated() -> None:
+async def test_refused_node_fault_write_is_repeated() -> None:
     case = Case()
     case.stored.api.answers["apply NodeFaults"] = KubeError("no")
     await case.fail(3)
@@ -210,7 +210,7 @@ async def test_a_refused_write_is_repeated() -> None:
     assert "n0" in case.stored.objects
 
 
-async def test_a_field_that_an_older_crd_drops_is_not_written_again_and_again() -> None:
+async def test_field_dropped_by_an_older_crd_is_not_written_repeatedly() -> None:
     case = Case()
 
     def pruned(call: Call) -> dict[str, Any]:
@@ -230,7 +230,7 @@ async def test_a_field_that_an_older_crd_drops_is_not_written_again_and_again() 
     assert [verb for verb in case.stored.verbs() if verb.startswith("apply")] == ["apply n0"]
 
 
-async def test_a_memory_that_cannot_be_read_stops_nothing() -> None:
+async def test_unreadable_stored_faults_do_not_stop_the_controller() -> None:
     case = Case()
     works = case.stored.api.answers["list_objects NodeFaults"]
     case.stored.api.answers["list_objects NodeFaults"] = KubeError("no")
@@ -241,7 +241,7 @@ async def test_a_memory_that_cannot_be_read_stops_nothing() -> None:
     assert case.nodes.avoided_nodes("team").keys() == {"n0"}
 
 
-async def test_a_service_that_is_created_during_a_look_does_not_stop_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_service_created_during_an_evaluation_causes_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case()
 
     async def create() -> None:

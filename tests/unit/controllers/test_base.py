@@ -52,7 +52,7 @@ def world(kind: str, monkeypatch: pytest.MonkeyPatch) -> tuple[FakeApi, WorkQueu
 
 
 @pytest.mark.parametrize("kind", BODIES)
-async def test_a_bug_of_ours_is_a_condition_and_one_traceback(
+async def test_internal_error_gives_a_condition_and_one_traceback(
     kind: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api, queue, passes, ref = world(kind, monkeypatch)
@@ -67,7 +67,7 @@ async def test_a_bug_of_ours_is_a_condition_and_one_traceback(
 
 
 @pytest.mark.parametrize("kind", BODIES)
-async def test_a_condition_that_cannot_be_written_fails_nothing_else(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_condition_write_is_only_retried(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     api, queue, passes, ref = world(kind, monkeypatch)
     api.answers["apply"] = KubeError("the server is away", 503)
     await passes.reconcile(ref)

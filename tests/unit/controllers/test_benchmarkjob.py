@@ -58,7 +58,7 @@ class World:
         return one["reason"], one["message"]
 
 
-async def test_a_benchmark_made_anew_goes_on_when_the_job_of_the_former_one_is_gone() -> None:
+async def test_recreated_benchmark_starts_after_the_old_job_is_deleted() -> None:
     world = World(job("job-1", owner("first")))
     assert await world.says() == ("Waiting", f"Job {NAME} of the deleted BenchmarkJob speed is still being deleted")
     world.dirty.clear()
@@ -68,12 +68,12 @@ async def test_a_benchmark_made_anew_goes_on_when_the_job_of_the_former_one_is_g
 
 
 @pytest.mark.parametrize("theirs", [None, owner("x", "CronJob"), owner("x", name="another")])
-async def test_a_job_of_somebody_else_has_to_be_taken_away_by_a_person(theirs: dict[str, Any] | None) -> None:
+async def test_job_name_taken_by_another_owner_needs_manual_deletion(theirs: dict[str, Any] | None) -> None:
     reason, message = await World(job("job-1", theirs)).says()
     assert reason == "NameTaken" and "delete the Job" in message
 
 
-async def test_pods_of_the_former_job_are_not_its_own() -> None:
+async def test_pods_of_the_former_job_are_ignored() -> None:
     labels = {"batch.kubernetes.io/job-name": NAME, "batch.kubernetes.io/controller-uid": "job-1"}
     ran = {"name": "run", "state": {"terminated": {"exitCode": 0}}}
     pod = {"metadata": {"name": "p", "labels": labels}, "status": {"initContainerStatuses": [ran]}}
@@ -87,7 +87,7 @@ async def test_pods_of_the_former_job_are_not_its_own() -> None:
     assert (await world.says())[0] == "Creating"
 
 
-async def test_few_pods_of_a_job_are_read_whoever_has_its_label() -> None:
+async def test_number_of_pods_read_for_a_job_is_limited() -> None:
     """Only a few pods of a BenchmarkJob are read. A tenant can give the Job's label to as many large pods as its quota
     permits, and the pods are read every 15 seconds.
     """

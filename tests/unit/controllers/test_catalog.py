@@ -63,7 +63,7 @@ class Rig:
         return dict(written[-1]["status"].get("rollout") or {}) if written else {}, events, again
 
 
-async def test_a_wave_is_told_and_looked_at_when_it_has_baked() -> None:
+async def test_wave_is_reported_and_next_one_begins_after_the_bake_time() -> None:
     rig = Rig()
     for number in range(3):
         rig.tell(number, EditState.PENDING)
@@ -81,7 +81,7 @@ async def test_a_wave_is_told_and_looked_at_when_it_has_baked() -> None:
     assert rig.called == SERVICES[:2], "the pass over the runtime enqueues the next services"
 
 
-async def test_an_annotation_of_the_runtime_counts_more() -> None:
+async def test_wave_annotation_of_the_runtime_takes_precedence() -> None:
     rig = Rig(**{"ome.io/rollout-waves": "100%"})
     for number in range(3):
         rig.tell(number, EditState.PENDING)
@@ -92,7 +92,7 @@ async def test_an_annotation_of_the_runtime_counts_more() -> None:
     assert (await rig.look())[0]["waves"] == 3 and rig.called == SERVICES[:1], "the default counts"
 
 
-async def test_half_a_picture_changes_no_status() -> None:
+async def test_incomplete_cache_does_not_change_wave_status() -> None:
     """After a restart, before the operator knows all services, the status of a runtime keeps what the previous process wrote
     about the waves.
     """
@@ -106,7 +106,7 @@ async def test_half_a_picture_changes_no_status() -> None:
     assert said == before and events == ["WaveBegins"]
 
 
-async def test_the_waves_of_an_object_of_another_operator_go_on() -> None:
+async def test_waves_proceed_for_objects_of_another_operator() -> None:
     """The waves of an edit proceed although the runtime belongs to another operator: that operator writes the runtime's
     status, but this one admits its own services.
     """
@@ -121,7 +121,7 @@ async def test_the_waves_of_an_object_of_another_operator_go_on() -> None:
     assert rig.called == SERVICES[:2]
 
 
-async def test_while_it_only_looks_it_writes_no_event() -> None:
+async def test_observe_mode_writes_no_events() -> None:
     """An operator in observe mode writes no Event, because it only has the rights of a reader."""
     rig = Rig()
     rig.cluster._index.deps = change_deps(rig.cluster.deps(), observe=True)
@@ -131,7 +131,7 @@ async def test_while_it_only_looks_it_writes_no_event() -> None:
 
 
 @pytest.mark.parametrize("lost", [False, True])
-async def test_a_lost_event_is_no_lost_status(lost: bool) -> None:
+async def test_failed_event_write_does_not_lose_the_status(lost: bool) -> None:
     rig = Rig()
     if lost:
         rig.api.answers["create"] = Forbidden("no")
@@ -140,7 +140,7 @@ async def test_a_lost_event_is_no_lost_status(lost: bool) -> None:
     assert said["rolling"] == 1
 
 
-async def test_a_bake_that_ends_while_it_is_looked_at_calls_the_next() -> None:
+async def test_bake_time_that_ends_during_a_reconciliation_wakes_the_next_services() -> None:
     """The bake time of a wave may end while a reconciliation runs, because the clock advances between two readings. A
     reconciliation that sees the next wave must also enqueue the services of this wave.
     """

@@ -40,7 +40,7 @@ def rivals(api: FakeApi, scope: Scope) -> ConflictingOperators:
         (lease("a", "ome-operator-claim", "ome/ome-operator", lasts=300), NAMES, False),
     ],
 )
-async def test_who_reads_all_leases_of_his_class_finds_them(
+async def test_operators_of_the_same_class_are_found_by_their_leases(
     other: dict[str, Any], namespaces: tuple[str, ...], found: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An operator that may read all Leases of its class reports other operators of the class. It reports neither its own
@@ -55,7 +55,7 @@ async def test_who_reads_all_leases_of_his_class_finds_them(
     assert len([said for said in caplog.records if "another operator" in said.message]) == found, "it is logged once"
 
 
-async def test_claims_are_made_renewed_and_taken_when_they_are_old() -> None:
+async def test_claim_leases_are_created_renewed_and_taken_over_after_expiry() -> None:
     answers: dict[str, Any] = {"get Lease": NotFound("none"), "update": lambda call: None}
     api = FakeApi(answers)
     made = rivals(api, Scope((*NAMES, "absent"), cluster_kinds=False))
@@ -79,13 +79,13 @@ async def test_claims_are_made_renewed_and_taken_when_they_are_old() -> None:
     assert len(updated) == 4 and made.found == {}
 
 
-async def test_what_cannot_be_asked_is_no_rival() -> None:
+async def test_unreadable_leases_report_no_rival() -> None:
     made = rivals(FakeApi({"list_objects": Forbidden("no")}), Scope())
     await made.check()
     assert made.found == {}
 
 
-async def test_a_lease_that_nobody_can_read_does_not_end_the_operator(caplog: pytest.LogCaptureFixture) -> None:
+async def test_malformed_lease_does_not_stop_the_operator(caplog: pytest.LogCaptureFixture) -> None:
     """A Lease that cannot be parsed does not end the operator. Anyone who may write a Lease in some namespace chooses its
     labels, and thereby which operators read it.
     """

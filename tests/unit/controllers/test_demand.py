@@ -18,7 +18,7 @@ from tests.unit.controllers.scaled import REF, ROLES, STORED, Follower
 from tests.unit.core.demand.loads import KNOWN, TARGETS
 
 
-async def test_nothing_is_decided_before_every_router_was_asked() -> None:
+async def test_no_decision_is_made_before_every_router_was_read() -> None:
     here = Follower(scaling=STORED)
     await here.wait(FIRST - PERIOD)
     assert here.field() == STORED and not here.news
@@ -26,7 +26,7 @@ async def test_nothing_is_decided_before_every_router_was_asked() -> None:
     assert here.field()["wanted"] == {"prefill": 2, "decode": 1, "routers": 1}
 
 
-async def test_numbers_that_move_cause_one_write_an_hour() -> None:
+async def test_changing_numbers_cause_one_write_per_hour() -> None:
     here = Follower(scaling=STORED)
     await here.wait(FIRST + PAUSE)
     here.news.clear()
@@ -37,7 +37,7 @@ async def test_numbers_that_move_cause_one_write_an_hour() -> None:
     assert here.field()["days"][-1]["gpuHours"] > 20
 
 
-async def test_a_burst_is_stored_at_once_with_the_numbers_that_count() -> None:
+async def test_scale_up_is_stored_immediately_with_the_applied_numbers() -> None:
     here = Follower(scaling=STORED)
     await here.wait(FIRST + 2 * PAUSE)
     here.news.clear()
@@ -51,14 +51,14 @@ async def test_a_burst_is_stored_at_once_with_the_numbers_that_count() -> None:
     assert "requests/s arrive" in here.field()["why"]
 
 
-async def test_recommend_stores_no_number_that_counts() -> None:
+async def test_recommend_mode_stores_no_applied_numbers() -> None:
     here = Follower(scaling=STORED)
     here.rate = 40.0
     await here.wait(300, mode=RECOMMEND)
     assert here.field()["wanted"]["prefill"] > 5 and "applied" not in here.field()
 
 
-async def test_a_change_of_the_mode_begins_with_the_size_that_exists() -> None:
+async def test_change_of_mode_starts_with_the_existing_size() -> None:
     here = Follower(scaling={**STORED, "mode": "Recommend", "wanted": {"prefill": 9, "decode": 9, "routers": 1}})
     await here.wait(FIRST)
     assert here.field()["applied"] == {"engine": 2, "decoder": 1}
@@ -75,7 +75,7 @@ async def test_a_silent_router_makes_the_numbers_unknown_and_keeps_the_size() ->
     assert not here.news
 
 
-async def test_a_restart_keeps_what_was_learned_and_writes_nothing() -> None:
+async def test_restart_keeps_learned_values_without_a_write() -> None:
     here = Follower(scaling=STORED)
     await here.wait(1200)
     kept = here.field()
@@ -91,7 +91,7 @@ async def test_a_restart_keeps_what_was_learned_and_writes_nothing() -> None:
     assert here.field()["learned"]["startSeconds"] == [100]
 
 
-async def test_a_rollout_is_stored_within_a_minute_and_survives_a_restart() -> None:
+async def test_rollout_is_stored_within_a_minute_and_known_after_a_restart() -> None:
     """A rollout is stored within a minute, so that the next process knows it, too: the speeds that were measured before the
     rollout are no longer those of the groups.
     """
@@ -149,7 +149,7 @@ async def test_nodes_without_capacity_limit_the_size() -> None:
     assert here.field()["hold"] == "NoRoom" and here.field()["applied"] == {"engine": 2, "decoder": 1}
 
 
-async def test_a_service_that_is_gone_or_has_another_class_is_left_alone() -> None:
+async def test_deleted_or_reclassed_service_is_not_followed() -> None:
     here = Follower(scaling=STORED)
     await here.wait(FIRST + PAUSE)
     here.scaler._planner._kept[REF] = {}
@@ -179,7 +179,7 @@ async def test_an_error_affects_one_service_and_is_logged_once(caplog: pytest.Lo
 
 
 @pytest.mark.parametrize("stored", ["text", [1], 5, {"wanted": [1]}, {"days": "x", "learned": 3}])
-async def test_a_stored_field_that_is_something_else_is_replaced(stored: Any) -> None:
+async def test_malformed_stored_field_is_replaced(stored: Any) -> None:
     here = Follower(scaling=stored)
     await here.wait(FIRST + PERIOD)
     assert here.field()["wanted"] == {"prefill": 2, "decode": 1, "routers": 1}
@@ -192,7 +192,7 @@ async def test_unmeasured_services_hold_until_requests_waited() -> None:
     assert here.field()["applied"] == {"engine": 2, "decoder": 1}
 
 
-async def test_sentences_that_alternate_cause_one_write_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_alternating_messages_cause_one_write_per_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     """Messages that change with every decision are written at most once a minute. For example, a prediction may exist for
     one class of request lengths and not for the next one.
     """
@@ -216,7 +216,7 @@ async def test_sentences_that_alternate_cause_one_write_a_minute(monkeypatch: py
     assert here.field()["why"].endswith("why 2") and len(here.news) == 1
 
 
-async def test_an_operator_that_asks_no_router_says_so_and_changes_nothing() -> None:
+async def test_disabled_router_watch_is_reported_and_keeps_the_size() -> None:
     here = Follower(scaling=STORED)
     here.scaler, here.rate = here.restarted(0.0), 40.0
     await here.wait(300)
@@ -225,7 +225,7 @@ async def test_an_operator_that_asks_no_router_says_so_and_changes_nothing() -> 
     assert sum(one.get("hold") == "Unheard" for one in here.field()["decisions"]) == 1
 
 
-async def test_a_number_that_somebody_sets_counts_before_the_next_decision() -> None:
+async def test_manually_set_number_applies_before_the_next_decision() -> None:
     here = Follower(scaling=STORED)
     await here.wait(FIRST + PERIOD)
     bounds = {**TARGETS.bounds, "decode": GroupBounds(4, 4)}
@@ -233,7 +233,7 @@ async def test_a_number_that_somebody_sets_counts_before_the_next_decision() -> 
     assert here.field()["applied"] == {"engine": 2, "decoder": 4}
 
 
-async def test_another_mistake_is_stated_at_once() -> None:
+async def test_changed_configuration_error_is_stored_immediately() -> None:
     here = Follower(scaling=STORED)
     await here.wait(FIRST + PERIOD, problem="a")
     await here.wait(problem="b")
@@ -243,7 +243,7 @@ async def test_another_mistake_is_stated_at_once() -> None:
     assert not here.news
 
 
-async def test_what_was_read_while_the_planner_worked_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_router_numbers_read_during_planning_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers of routers that are read while the planner computes a prediction, which takes half a second, are used for the
     decision, because they are newer than those at its beginning.
     """
@@ -261,7 +261,7 @@ async def test_what_was_read_while_the_planner_worked_is_used(monkeypatch: pytes
 
 
 @pytest.mark.parametrize("gone", ["service", "task"])
-async def test_a_service_that_goes_while_the_planner_works_is_left_alone(gone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_service_deleted_during_planning_is_not_followed(gone: str, monkeypatch: pytest.MonkeyPatch) -> None:
     here = Follower(("a", "svc"), scaling=STORED)
     await here.wait(FIRST + PAUSE)
     here.news.clear()

@@ -32,7 +32,7 @@ def counted(here: Follower) -> Counted:
     return Counted(here.handler.cache, here.reports, here.has_capacity, here.news.append, lambda: here.now, 5.0)
 
 
-async def test_groups_that_a_namespace_never_creates_keep_no_nodes_from_others() -> None:
+async def test_groups_that_a_namespace_never_creates_reserve_no_nodes() -> None:
     """Free nodes are not reserved forever for groups that are never created. A tenant asks for all free nodes before
     everybody else, but its quota lets it create no group. Previously, another tenant waited forever (finding U14).
     """
@@ -56,7 +56,7 @@ async def test_groups_that_a_namespace_never_creates_keep_no_nodes_from_others()
     assert waited <= 180
 
 
-async def test_a_namespace_with_many_services_has_as_long_to_create_groups_as_one_with_one() -> None:
+async def test_node_reservation_time_does_not_depend_on_number_of_services() -> None:
     """The time for which nodes are reserved for a namespace does not depend on its number of services. Previously, ten
     services that waited for their pods for one round counted as one minute of waiting of their namespace.
     """
@@ -78,7 +78,7 @@ async def test_a_namespace_with_many_services_has_as_long_to_create_groups_as_on
     assert not any(one.reserved for one in found.values()), "a minute has passed"
 
 
-async def test_groups_that_fit_are_counted_with_few_looks() -> None:
+async def test_number_of_fitting_groups_is_found_with_few_searches() -> None:
     """How many groups fit on the free nodes is found with few searches. A tenant may ask for 1,000 groups of each role, and
     with 1,000 nodes each search takes a millisecond.
     """

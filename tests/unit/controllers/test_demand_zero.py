@@ -14,7 +14,7 @@ BEFORE = {name: value for name, value in STORED.items() if name != "changedAt"}
 NOTHING = Fleet(RoleFleet(0), RoleFleet(0))
 
 
-async def test_the_numbers_become_zero_when_the_role_scales_are_and_come_back_at_the_end() -> None:
+async def test_applied_numbers_become_zero_with_the_role_scales_and_return() -> None:
     here = Follower(scaling=BEFORE)
     here.rate = 0.0
     await here.wait(KEPT + FIRST + 60, peaks=(NIGHT,), targets=LOW)
@@ -30,7 +30,7 @@ async def test_the_numbers_become_zero_when_the_role_scales_are_and_come_back_at
     assert (here.field().get("hold"), here.field()["applied"]) == (None, {"engine": 2, "decoder": 1})
 
 
-async def test_a_decision_to_go_lasts_twenty_seconds_and_asks_for_a_pass_until_it_is_carried_out() -> None:
+async def test_zero_decision_expires_after_20_seconds_and_requests_reconciliations() -> None:
     here = Follower(scaling=BEFORE)
     here.rate = 0.0
     service = here.handler.cache.services()[0]
@@ -53,7 +53,7 @@ async def test_a_decision_to_go_lasts_twenty_seconds_and_asks_for_a_pass_until_i
     assert here.field()["hold"] == "ScheduledZero" and not here.scaler.scales_to_zero(here.handler.cache.services()[0])
 
 
-async def test_a_wake_counts_although_nothing_was_decided_since() -> None:
+async def test_wake_is_used_although_no_decision_was_made_since() -> None:
     here = Follower(scaling=BEFORE)
     here.rate = 0.0
     await here.wait(KEPT + FIRST + 60, peaks=(NIGHT,), targets=LOW)

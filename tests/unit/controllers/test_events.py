@@ -13,21 +13,21 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SERVES = {"conditions": [{"type": READY, "status": "True"}]}
 
 
-async def test_a_flood_of_events_is_read_in_part() -> None:
+async def test_number_of_events_read_is_limited() -> None:
     about = {"type": "Warning", "reason": "FailedCreate", "message": "no", "lastTimestamp": NOW.isoformat()}
     flood = [{**about, "involvedObject": {"uid": f"u{number}"}} for number in range(10 * SOME)]
     reader = create_failures(FakeApi({"list_objects Event": flood}), lambda: 0.0, lambda: NOW)
     assert len(await reader.values_by_uid("tenant")) == SOME
 
 
-async def test_a_flood_of_budgets_is_read_in_part() -> None:
+async def test_number_of_budgets_read_is_limited() -> None:
     flood = [{"metadata": {"name": f"b{number}", "namespace": "tenant"}, "spec": {}} for number in range(10 * SOME)]
     reader = ForeignReader(FakeApi({"list_objects PodDisruptionBudget": flood}), lambda: 0.0)
     await reader.refresh("tenant", SERVES)
     assert len(reader.last_read_objects("tenant")["budgets"]) == SOME
 
 
-async def test_autoscalers_are_read_only_for_the_class_demand_and_a_failed_read_keeps_the_last_result() -> None:
+async def test_autoscalers_are_read_only_for_class_demand_and_kept_after_errors() -> None:
     hpa = {"metadata": {"name": "mine"}, "spec": {"scaleTargetRef": {"kind": "RoleScale", "name": "svc-decoder"}}}
     api, now = FakeApi({"list_objects HorizontalPodAutoscaler": [hpa], "list_objects PodDisruptionBudget": []}), [0.0]
     reader = ForeignReader(api, lambda: now[0])

@@ -48,20 +48,20 @@ def deleted(client: FakeApi) -> list[tuple[str, str, str]]:
 @pytest.mark.parametrize(
     ("made", "kinds"), [("", ["Ingress", "HTTPRoute"]), ("Ingress", ["HTTPRoute"]), ("HTTPRoute", ["Ingress"])]
 )
-async def test_our_objects_of_other_kinds_go(made: str, kinds: list[str]) -> None:
+async def test_own_exposure_objects_of_other_kinds_are_deleted(made: str, kinds: list[str]) -> None:
     client = api()
     await remove(client, made, owns=OURS, after=0)
     assert deleted(client) == [(kind, "svc", "uid-svc") for kind in kinds]
     assert {call.selector for call in client.calls if call.verb == "list_metadata"} == {"ome.io/managed-by=ome-operator"}
 
 
-async def test_a_kind_that_the_cluster_does_not_know_is_not_asked_for() -> None:
+async def test_unserved_exposure_kind_is_not_listed() -> None:
     client = api(served=lambda call: SERVED[call.kind] if call.kind == "networking.k8s.io/v1" else [])
     await remove(client, "", owns=OURS)
     assert client.kinds("list_metadata") == ["Ingress"]
 
 
-async def test_without_rights_they_stay_and_that_is_said(caplog: pytest.LogCaptureFixture) -> None:
+async def test_missing_list_permission_keeps_former_objects_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """If the operator may not list the objects of a previous `exposure.kind`, they stay, and the operator logs a message and
     continues.
     """
@@ -71,7 +71,7 @@ async def test_without_rights_they_stay_and_that_is_said(caplog: pytest.LogCaptu
     assert deleted(client) == [] and "exposure.removeFormer" in caplog.text
 
 
-async def test_it_is_tried_again_while_the_api_server_does_not_answer() -> None:
+async def test_removal_is_retried_while_the_api_server_is_unavailable() -> None:
     told: list[Call] = []
 
     def listed(call: Call) -> Any:
@@ -83,13 +83,13 @@ async def test_it_is_tried_again_while_the_api_server_does_not_answer() -> None:
     assert deleted(client) == [("Ingress", "svc", "uid-svc")]
 
 
-async def test_what_somebody_else_was_faster_with_is_no_error() -> None:
+async def test_conflict_on_deletion_is_not_an_error() -> None:
     client = api(delete=Conflict("another UID"), list_metadata=[metadata("a"), metadata("b")])
     await remove(client, "HTTPRoute", owns=OURS, after=0)
     assert [name for _, name, _ in deleted(client)] == ["a", "b"]
 
 
-async def test_policies_of_networks_are_no_way_in() -> None:
+async def test_network_policies_are_not_removed_as_former_exposure() -> None:
     """NetworkPolicies are not removed when `exposure.kind` changes. They are also created on demand, but protect a service
     instead of exposing it.
     """
@@ -98,14 +98,14 @@ async def test_policies_of_networks_are_no_way_in() -> None:
     assert "NetworkPolicy" not in {call.kind for call in client.calls}
 
 
-async def test_in_some_namespaces_only_those_are_asked() -> None:
+async def test_only_watched_namespaces_are_listed() -> None:
     client = api()
     await remove(client, "Ingress", owns=OURS, places=("a", "b"), after=0)
     asked = [(call.kind, call.namespace) for call in client.calls if call.verb == "list_metadata"]
     assert asked == [("HTTPRoute", "a"), ("HTTPRoute", "b")]
 
 
-async def test_while_everything_is_held_nothing_goes() -> None:
+async def test_former_exposure_objects_are_kept_during_a_freeze() -> None:
     client, held = api(), [True, True, False]
     await remove(client, "Ingress", owns=OURS, held=lambda: bool(held) and held.pop(0), after=0, again=0)
     assert held == [] and deleted(client) == [("HTTPRoute", "svc", "uid-svc")]

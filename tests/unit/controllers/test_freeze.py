@@ -52,7 +52,7 @@ MAY = ("adopt", "cli")
 """Packages of commands, which users run with their own rights."""
 
 
-def test_every_place_that_writes_is_known() -> None:
+def test_every_code_place_that_writes_is_listed() -> None:
     found: dict[str, set[str]] = {}
     for file in sorted((parts.ROOT / "ome_operator").rglob("*.py")):
         name = str(file.relative_to(parts.ROOT / "ome_operator"))
@@ -97,7 +97,7 @@ async def test_frozen_benchmark_job_starts_no_job(settled: dict[str, Any], reaso
 
 
 @pytest.mark.parametrize(("settled", "reason"), HELD)
-async def test_nothing_is_made_of_a_short_form(settled: dict[str, Any], reason: str) -> None:
+async def test_no_service_is_created_from_a_serving_during_a_freeze(settled: dict[str, Any], reason: str) -> None:
     metadata = {"name": "s", "namespace": "team", "uid": "u", "resourceVersion": "1"}
     body = {
         "apiVersion": "sglang.ai/v1",
@@ -154,7 +154,7 @@ MARK = Patch("Pod", "a", "uid-a", {"metadata": {"annotations": {keys.DRAINING: "
 
 
 @pytest.mark.parametrize("how", ["all", "single"])
-async def test_a_pass_that_runs_stops_before_its_next_write(how: str) -> None:
+async def test_running_reconciliation_stops_before_its_next_write_on_freeze(how: str) -> None:
     """A reconciliation that was decided before a freeze began stops before its next write."""
     seen, pressed = cluster(SERVICE), asyncio.Event()
 
@@ -180,7 +180,7 @@ async def test_a_pass_that_runs_stops_before_its_next_write(how: str) -> None:
 
 
 @pytest.mark.parametrize("held", [True, False])
-async def test_a_service_that_cannot_be_read_says_that_it_is_frozen(held: bool) -> None:
+async def test_service_with_invalid_spec_has_the_frozen_condition(held: bool) -> None:
     """A service with an invalid spec has the condition Frozen during a freeze, and not after the thaw."""
     told = [{"type": "Frozen", "status": "True", "reason": "Frozen", "message": "frozen"}]
     body = {**SERVICE, "spec": {"engine": 5}, "status": {"conditions": told}}
@@ -192,7 +192,7 @@ async def test_a_service_that_cannot_be_read_says_that_it_is_frozen(held: bool) 
     assert said["Ready"]["reason"] == "InvalidSpec" and ("Frozen" in said) is held
 
 
-def test_everything_looks_anew_when_all_is_frozen() -> None:
+def test_all_objects_are_reconciled_when_a_freeze_begins() -> None:
     dirty: list[Ref] = []
     seen = EventHandler(ClusterCache(Deps()), lambda ref, _: dirty.append(ref), lambda _: (), lambda _: ())
     for body in (SERVICE, NODE, RECORD):

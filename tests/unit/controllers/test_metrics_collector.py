@@ -21,7 +21,7 @@ def rig(**settings: Any) -> Rig:
     return made
 
 
-def test_services_that_had_no_pass_yet_are_counted() -> None:
+def test_services_without_a_reconciliation_are_counted_as_unknown() -> None:
     made = rig()
     made.manager.handle_object(SERVICE, service())
     assert made.samples()['ome_services{ready="Unknown",reason="Other"}'] == 1
@@ -29,7 +29,7 @@ def test_services_that_had_no_pass_yet_are_counted() -> None:
     assert sum(value for name, value in made.samples().items() if name.startswith("ome_services{")) == 1
 
 
-def test_a_service_that_goes_takes_its_numbers_along() -> None:
+def test_metrics_of_a_deleted_service_disappear() -> None:
     made = rig()
     made.see(SERVICE, body := service("svc", "team", READY, groups=[group()]))
     assert made.samples()['ome_groups{phase="Ready",role="engine"}'] == 1
@@ -41,7 +41,7 @@ def test_a_service_that_goes_takes_its_numbers_along() -> None:
     ]
 
 
-def test_series_of_services_are_bounded_and_the_rest_is_summed() -> None:
+def test_per_service_series_are_limited_and_the_rest_is_summed() -> None:
     made = rig(metrics_per_service=2)
     bodies = [service(f"s{number}", "team", READY, groups=[group()]) for number in range(5)]
     made.see(SERVICE, *bodies)
@@ -56,7 +56,7 @@ def test_series_of_services_are_bounded_and_the_rest_is_summed() -> None:
     assert found['ome_groups{phase="Ready",role="engine"}'] == 4
 
 
-def test_no_namespace_takes_the_series_of_others() -> None:
+def test_series_limit_is_shared_fairly_between_namespaces() -> None:
     """A tenant with many services does not use up the series of others. Previously, services of other tenants had none
     beside a tenant with a hundred small services.
     """
@@ -72,13 +72,13 @@ def test_no_namespace_takes_the_series_of_others() -> None:
     assert found['ome_service_ready{namespace="",service=""}'] == found["ome_services_summed"] == 7
 
 
-def test_no_service_has_series_where_none_may() -> None:
+def test_no_per_service_series_if_limit_is_zero() -> None:
     made = rig(metrics_per_service=0)
     made.see(SERVICE, service("secret", "tenant", READY, groups=[group()]))
     assert "secret" not in made.text() and "tenant" not in made.text()
 
 
-def test_a_service_that_is_not_ready_says_so() -> None:
+def test_unready_service_has_ready_series_zero() -> None:
     made = rig()
     made.see(SERVICE, service("svc", "team", STARTING))
     assert made.samples()['ome_service_ready{namespace="team",service="svc"}'] == 0
@@ -95,7 +95,7 @@ def start(made: Rig, *later: dict[str, Any], whole: bool = False) -> dict[str, f
     return made.samples()
 
 
-def test_a_start_is_told_once_with_its_parts() -> None:
+def test_service_start_is_counted_once_with_its_parts() -> None:
     ready = {
         "conditions": [condition("Ready", since="2026-01-01T11:10:00Z")],
         "components": {"engine": {"latestReadyRevision": "r"}},
@@ -107,11 +107,11 @@ def test_a_start_is_told_once_with_its_parts() -> None:
     assert parts['ome_service_start_part_seconds_sum{part="start"}'] == 240
 
 
-def test_a_service_that_was_whole_before_does_not_start_again() -> None:
+def test_service_that_was_complete_before_has_no_new_start() -> None:
     assert start(rig(), whole=True)["ome_service_start_seconds_count"] == 0
 
 
-def test_a_service_that_was_ready_when_we_came_is_no_start() -> None:
+def test_service_ready_at_operator_start_counts_as_no_start() -> None:
     made = rig()
     made.see("Pod", pod())
     made.see(SERVICE, service("svc", "team", READY))
@@ -122,7 +122,7 @@ def recycled(times: int, node: str = "n1") -> list[dict[str, Any]]:
     return [group(recycles=times, node=node, lastFailure={"reason": "OOMKilled"})]
 
 
-def test_recycles_are_counted_from_when_we_came() -> None:
+def test_recycles_are_counted_from_operator_start() -> None:
     made = rig()
     made.see("Node", node())
     made.see(SERVICE, body := service("svc", "team", READY, groups=recycled(3)))
@@ -133,7 +133,7 @@ def test_recycles_are_counted_from_when_we_came() -> None:
     assert made.samples()[series] == 2
 
 
-def test_a_start_of_a_group_and_each_of_its_parts_count_once() -> None:
+def test_group_start_and_its_parts_are_counted_once() -> None:
     made = rig()
     imports, listed = {"name": "imports", "seconds": 20}, {"name": "listed", "seconds": 2}
     first_token = {"name": "firstToken", "seconds": 7}
@@ -150,7 +150,7 @@ def test_a_start_of_a_group_and_each_of_its_parts_count_once() -> None:
     assert samples['ome_group_start_part_seconds_sum{part="firstToken"}'] == 7
 
 
-def test_recycles_of_nodes_that_are_gone_are_not_told_any_more() -> None:
+def test_recycle_series_of_deleted_nodes_disappear() -> None:
     made = rig()
     made.see("Node", body := node())
     made.see(SERVICE, known := service("svc", "team", READY, groups=[group()]))
@@ -173,7 +173,7 @@ def test_gpu_metrics_count_nodes_and_services() -> None:
     assert found['ome_service_gpus_held{namespace="team",service="svc"}'] == 6
 
 
-def test_ages_are_those_of_the_oldest() -> None:
+def test_age_metrics_are_those_of_the_oldest() -> None:
     made = rig()
     for name, since in (("new", "2026-01-01T11:59:00Z"), ("old", BEGAN)):
         waits = {"placement": {"waiting": {"engine": 1}, "first": since}}
@@ -210,7 +210,7 @@ def test_number_of_nodes_in_metrics_is_limited() -> None:
     assert (found['ome_node_weights_bytes{node="n1"}'], found['ome_node_weights_bytes{node=""}']) == (3, 3)
 
 
-def test_what_cannot_be_read_costs_numbers_alone(caplog: pytest.LogCaptureFixture) -> None:
+def test_unreadable_service_status_affects_only_its_metrics(caplog: pytest.LogCaptureFixture) -> None:
     made = rig()
     made.see(
         SERVICE, service("svc", "team", READY, groups=[{"name": 3, "index": "x", "phase": []}], components={"engine": None})
@@ -220,7 +220,7 @@ def test_what_cannot_be_read_costs_numbers_alone(caplog: pytest.LogCaptureFixtur
     assert caplog.text.count("cannot compute metrics of") <= 1
 
 
-def test_by_difference_it_is_what_a_new_process_would_tell() -> None:
+def test_incremental_metrics_equal_those_of_a_new_process() -> None:
     """Services are created, changed and deleted in any order, and the gauges equal those of a new process. Only histograms
     and counters depend on the past.
     """

@@ -49,7 +49,7 @@ def model(uri: str, namespace: str = "") -> dict[str, Any]:
     ("uri", "namespace"),
     [("pvc://weights/a", "team"), ("pvc://other:weights", "team"), ("pvc://data:weights", ""), ("pvc://weights", "")],
 )
-async def test_namespaces_of_users_do_not_change_the_status_of_a_model_on_a_claim(uri: str, namespace: str) -> None:
+async def test_model_status_does_not_depend_on_claims_in_user_namespaces(uri: str, namespace: str) -> None:
     """A claim is neither read nor reported: a service in a namespace without the claim cannot make the model not ready for
     other namespaces, and the status of a model does not tell which claims exist elsewhere.
     """
@@ -62,7 +62,7 @@ async def test_namespaces_of_users_do_not_change_the_status_of_a_model_on_a_clai
     assert again == RESYNC and [call.verb for call in api.calls] == ["apply"]
 
 
-async def test_references_to_nothing_are_advice() -> None:
+async def test_missing_references_give_advice() -> None:
     spec = {"baseModelRef": {"name": "tini"}, "modelType": "LoRA", "storage": {"storageUri": "hf://a/b", "path": "/m"}}
     weights = stored({"apiVersion": yamls.API, "kind": "FineTunedWeight", "metadata": {"name": "lora"}, "spec": spec})
     sent, _, again = await status(Ref("FineTunedWeight", "", "lora"), weights, stored(yamls.model()))

@@ -13,20 +13,20 @@ def node(ours: bool = True, **labels: str) -> NodeResource:
     return NodeResource("uid", 1, Node("n", 1, found, True, 8, frozenset(found) if ours else frozenset()))
 
 
-def test_a_label_is_written_when_it_is_missing_or_wrong() -> None:
+def test_missing_or_wrong_node_label_is_written() -> None:
     assert labels_differ(node(), {KEY: "Ready"})
     assert labels_differ(node(k2="Updating"), {KEY: "Ready"})
     assert not labels_differ(node(k2="Ready"), {KEY: "Ready"})
     assert labels_differ(node(ours=False, k2="Ready"), {KEY: "Ready"}), "the operator takes over the label"
 
 
-def test_a_label_of_ours_goes_with_its_model_and_a_persons_stays() -> None:
+def test_own_label_is_removed_with_its_model_and_manual_label_kept() -> None:
     assert labels_differ(node(k2="Ready"), {})
     assert not labels_differ(node(ours=False, k2="Ready"), {})
     assert not labels_differ(node(zone="a"), {}), "the label is not about a model"
 
 
-def test_what_a_person_called_ready_stays_until_the_agent_says_so_too() -> None:
+def test_manual_ready_label_is_kept_until_the_agent_reports_ready() -> None:
     theirs = node(ours=False, k2="Ready")
     assert labels_to_apply(theirs, {KEY: "Updating"}) == {} and labels_to_apply(theirs, {KEY: "Failed"}) == {}
     assert labels_to_apply(theirs, {KEY: "Ready"}) == {KEY: "Ready"}

@@ -18,7 +18,7 @@ PINNED = {"weights": {"uri": "hf://test/tiny", "revision": "abc"}}
 
 
 @pytest.mark.parametrize("others", [(), ("m",)])
-async def test_the_record_of_one_node_of_two_pins_nothing(others: tuple[str, ...]) -> None:
+async def test_record_of_one_of_two_nodes_pins_no_revision(others: tuple[str, ...]) -> None:
     """If two nodes hold a model, the record of one of them does not pin a revision. Otherwise an attacker with the token of
     one agent could choose the revision (finding T5). In a cluster with a single node, the record of that node counts.
     """
@@ -36,7 +36,7 @@ async def test_the_record_of_one_node_of_two_pins_nothing(others: tuple[str, ...
 
 
 @pytest.mark.parametrize("lose", [False, True])
-async def test_records_are_looked_at_when_a_revision_was_pinned(lose: bool) -> None:
+async def test_node_records_are_reconciled_after_a_revision_was_pinned(lose: bool) -> None:
     """After a model's revision was pinned, the records of nodes are reconciled. This also happens if the response to the
     first write was lost, and the next reconciliation finds the status already written.
     """

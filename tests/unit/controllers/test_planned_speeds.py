@@ -99,12 +99,12 @@ def planner(**inputs: Any) -> SpeedPlanner:
     return SpeedPlanner(Cluster(**inputs))  # type: ignore[arg-type]
 
 
-async def test_the_real_planner_knows_this_service() -> None:
+async def test_planner_predicts_the_speeds_of_a_real_service() -> None:
     found = await planner().predict(REF, TASK, (8000.0, 1000.0))
     assert found.missing == "" and found.work is not None and len(found.curve) > 10
 
 
-async def test_a_revision_is_planned_once_for_each_class_of_lengths(calls: list[Any]) -> None:
+async def test_prediction_is_made_once_per_class_of_lengths(calls: list[Any]) -> None:
     here = planner()
     for prompt in (6000.0, 7000.0, 8000.0, 7900.0):
         await here.predict(REF, TASK, (prompt, 1000.0))
@@ -114,7 +114,7 @@ async def test_a_revision_is_planned_once_for_each_class_of_lengths(calls: list[
     assert len(calls) == 3
 
 
-async def test_without_lengths_or_a_revision_nothing_is_planned(calls: list[Any]) -> None:
+async def test_no_prediction_without_request_lengths_or_revision(calls: list[Any]) -> None:
     for task, lengths in ((TASK, None), (TASK, (0.0, 10.0)), (TASK._replace(revision=""), (10.0, 10.0))):
         assert await planner().predict(REF, task, lengths) == NO_PLAN
     assert not calls
@@ -124,7 +124,7 @@ async def test_without_lengths_or_a_revision_nothing_is_planned(calls: list[Any]
     ("classes", "hardware"),
     [({}, {"b200"}), ({"engine": {"class": "nvidia-h200"}, "decoder": {"class": "nvidia-h200"}}, {"h200"})],
 )
-async def test_the_gpus_are_those_of_the_service_or_of_the_nodes(classes: Any, hardware: set[str], calls: list[Any]) -> None:
+async def test_planner_gets_gpus_of_the_service_or_of_the_nodes(classes: Any, hardware: set[str], calls: list[Any]) -> None:
     await planner(accelerator=classes).predict(REF, TASK, (10.0, 10.0))
     assert calls[0][1] == hardware
 
@@ -140,7 +140,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> SpeedPlanner:
     return planner()
 
 
-async def test_an_error_of_the_planner_is_no_prediction_and_is_logged_once(
+async def test_planner_error_gives_no_prediction_and_is_logged_once(
     failing: SpeedPlanner, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.ERROR):
@@ -150,7 +150,7 @@ async def test_an_error_of_the_planner_is_no_prediction_and_is_logged_once(
     assert len(caplog.records) == 1
 
 
-async def test_a_revision_that_somebody_else_wrote_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_malformed_revision_causes_no_planner_failure(caplog: pytest.LogCaptureFixture) -> None:
     cluster = Cluster()
     cluster.data = {"inputs": 3, "workloads": {"engine": "x"}}
     here = SpeedPlanner(cluster)  # type: ignore[arg-type]
@@ -170,7 +170,7 @@ class CountedNodes(dict[str, Node]):
         return super().values()
 
 
-async def test_the_nodes_are_searched_once_a_round_for_each_class(calls: list[Any]) -> None:
+async def test_gpu_nodes_are_searched_once_per_round_and_class(calls: list[Any]) -> None:
     cluster, services = Cluster(), [REF._replace(name=f"s{number}") for number in range(10)]
     nodes = CountedNodes(cluster.known.nodes)
     cluster.known = replace(cluster.known, nodes=nodes)
@@ -185,7 +185,7 @@ async def test_the_nodes_are_searched_once_a_round_for_each_class(calls: list[An
     assert nodes.searches == 2 * len(CLASSES) and calls[-1][1] == {"h200"}
 
 
-async def test_two_predictions_of_each_service_are_kept_however_many_services_there_are(calls: list[Any]) -> None:
+async def test_two_predictions_per_service_are_kept_for_any_number_of_services(calls: list[Any]) -> None:
     """Two predictions of each service are kept, however many services there are. Previously, 1,024 predictions were kept in
     all, so that those of 1,100 services were computed again in each round.
     """
@@ -200,7 +200,7 @@ async def test_two_predictions_of_each_service_are_kept_however_many_services_th
     assert len(here._kept[services[0]]) == KEPT
 
 
-async def test_services_that_are_gone_leave_nothing(failing: SpeedPlanner, caplog: pytest.LogCaptureFixture) -> None:
+async def test_predictions_of_deleted_services_are_removed(failing: SpeedPlanner, caplog: pytest.LogCaptureFixture) -> None:
     for prompt in (10.0, 100.0, 1000.0, 10000.0):
         await failing.predict(REF, TASK, (prompt, 10.0))
     assert len(failing._kept[REF]) == KEPT and len(caplog.records) == 1

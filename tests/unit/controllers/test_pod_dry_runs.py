@@ -57,9 +57,7 @@ def made(create: Any, scope: Scope = EVERYWHERE, **answers: Any) -> tuple[PodDry
         (BY_OTHERS, "unknown", "is not known: pods is forbidden: ValidatingAdmissionPolicy 'allowed-repos'"),
     ],
 )
-async def test_the_answer_to_a_dry_run_shows_whether_the_policy_binds(
-    answer: KubeError | None, state: str, words: str
-) -> None:
+async def test_dry_run_result_shows_whether_the_policy_binds(answer: KubeError | None, state: str, words: str) -> None:
     pods, api, _ = made(answer)
     assert (await pods.check_policy()).state == state
     why = await pods.why_not()
@@ -68,7 +66,7 @@ async def test_the_answer_to_a_dry_run_shows_whether_the_policy_binds(
     assert sent and all(call.dry_run and call.name == PROBE for call in sent), "no request ever creates a pod"
 
 
-async def test_an_api_server_that_does_not_answer_decides_nothing() -> None:
+async def test_unavailable_api_server_leaves_the_policy_state_unknown() -> None:
     pods, api, _ = made(DOWN)
     for _ in range(2):
         with pytest.raises(ServerError):
@@ -77,7 +75,7 @@ async def test_an_api_server_that_does_not_answer_decides_nothing() -> None:
     assert await pods.why_not() == "", "the next service asks again at once"
 
 
-async def test_services_that_ask_at_the_same_time_share_a_test() -> None:
+async def test_simultaneous_policy_tests_are_shared() -> None:
     pods, api, now = made(DENIED)
     assert await asyncio.gather(*(pods.why_not() for _ in range(100))) == [""] * 100
     now[0] += SEEN - 1.0
@@ -89,7 +87,7 @@ async def test_services_that_ask_at_the_same_time_share_a_test() -> None:
 
 
 @pytest.mark.parametrize("kind", ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"])
-async def test_what_is_read_must_bind_as_well(kind: str) -> None:
+async def test_policy_and_binding_objects_must_also_exist(kind: str) -> None:
     pods, api, _ = made(DENIED, **{f"get {kind}": NotFound("gone", 404)})
     assert (await pods.check_policy()).state == "absent"
     api.answers[f"get {kind}"] = Forbidden("an older chart", 403)
@@ -98,13 +96,13 @@ async def test_what_is_read_must_bind_as_well(kind: str) -> None:
     assert (await pods.check_policy()).state == "unknown"
 
 
-async def test_an_operator_of_some_namespaces_reads_no_policy() -> None:
+async def test_namespaced_operator_does_not_read_policies() -> None:
     pods, api, _ = made(DENIED, Scope(("team-a",), cluster_kinds=False))
     assert await pods.why_not() == "" and api.kinds("get") == []
     assert api.bodies("create")[0]["metadata"]["namespace"] == "team-a"
 
 
-def test_a_policy_with_a_gap_does_not_count() -> None:
+def test_policy_with_a_gap_is_not_accepted() -> None:
     spec, bound = POLICY["spec"], BINDING["spec"]
     match, some = spec["matchConstraints"], {"matchLabels": {"a": "b"}}
     gaps: list[tuple[dict[str, Any], dict[str, Any]]] = [
@@ -124,7 +122,7 @@ def test_a_policy_with_a_gap_does_not_count() -> None:
         assert not covers_all_pods({**POLICY, "spec": {**spec, **policy}}, {**BINDING, "spec": {**bound, **binding}})
 
 
-async def test_the_metric_counts_the_policy_only_if_there_is_a_right_to_bind() -> None:
+async def test_policy_metric_requires_the_right_to_bind() -> None:
     for answer, found in ((DENIED, "binds"), (None, "absent"), (NO_RIGHT, None)):
         answers = {"apply": DOWN, "list_objects Node": [], "create SelfSubjectReview": DOWN, "create Pod": answer, **READ}
         policies = Policies(FakeApi(answers), EVERYWHERE, "home", "ome-operator", 600.0)

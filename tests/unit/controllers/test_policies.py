@@ -64,7 +64,7 @@ async def test_enforced_admission_policies_are_reported_as_binding(caplog: pytes
     assert "which runs as kubernetes-admin" in caplog.text
 
 
-async def test_what_is_accepted_is_told_once_with_the_user(caplog: pytest.LogCaptureFixture) -> None:
+async def test_accepted_forbidden_write_is_logged_once_with_the_user(caplog: pytest.LogCaptureFixture) -> None:
     """If the API server accepts a write that the policies forbid, this is logged once, with the operator's user. It happens
     if the operator runs with an administrator's kubeconfig, or in a cluster without the policies.
     """
@@ -78,7 +78,7 @@ async def test_what_is_accepted_is_told_once_with_the_user(caplog: pytest.LogCap
     assert len(caplog.records) == 1
 
 
-async def test_one_policy_that_is_deleted_later_is_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_policy_deleted_later_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     gone = set[str]()
 
     def answer(call: Call) -> KubeError | None:
@@ -99,25 +99,25 @@ async def test_one_policy_that_is_deleted_later_is_told(caplog: pytest.LogCaptur
         ServerError("etcdserver: request timed out", 500),
     ],
 )
-async def test_an_answer_that_proves_nothing_is_unknown(error: KubeError, caplog: pytest.LogCaptureFixture) -> None:
+async def test_inconclusive_result_is_unknown(error: KubeError, caplog: pytest.LogCaptureFixture) -> None:
     made, metrics = await looked(error)
     assert made.found.pop("ome-operator-bindings") == "binds" and set(made.found.values()) == {"unknown"}
     assert 'ome_admission_policies{state="unknown"} 5.0' in metrics
     assert [record for record in caplog.records if record.levelname == "WARNING"] == []
 
 
-async def test_without_nodes_the_others_are_tried() -> None:
+async def test_other_policies_are_tested_without_nodes() -> None:
     for none in ([], ServerError("not now", 500)):
         made, _ = await looked(refusing, **{"list_objects Node": none})
         assert set(made.found.values()) == {"binds"} and "ome-operator-nodes" not in made.found
 
 
-async def test_a_user_that_nobody_tells_is_said_so(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unknown_user_is_logged_as_unknown(caplog: pytest.LogCaptureFixture) -> None:
     await looked(None, **{"create SelfSubjectReview": Forbidden("no", 403)})
     assert "As a user whose name is not known (no) it may" in caplog.text
 
 
-async def test_it_looks_again_and_soon_where_something_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unknown_policy_state_is_checked_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     waits, answers = list[float](), iter([ServerError("starting", 500), None])
     current: list[Any] = [next(answers)]
 
@@ -135,7 +135,7 @@ async def test_it_looks_again_and_soon_where_something_is_unknown(monkeypatch: p
     assert waits == [60.0, 600.0]
 
 
-def test_only_what_the_roles_allow_is_tried() -> None:
+def test_only_writes_permitted_by_the_roles_are_tested() -> None:
     """The operator only tries writes that its Roles allow. RBAC refuses all others, which would show nothing about the
     policies.
     """
@@ -162,7 +162,7 @@ GONE = NotFound("no such policy", 404)
 
 
 @pytest.mark.parametrize("name", [BINDINGS, "ome-agent", "ome-tenants"])
-async def test_a_policy_that_cannot_be_tried_is_read(name: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_untestable_policy_is_read_instead(name: str, caplog: pytest.LogCaptureFixture) -> None:
     assert await state_of(name, AGENT) == "binds"
     for what in (POLICY, BOUND):
         usual = policy if what == POLICY else binding
@@ -175,12 +175,12 @@ async def test_a_policy_that_cannot_be_tried_is_read(name: str, caplog: pytest.L
     assert await state_of(name, AGENT, **{POLICY: ServerError("not now", 500)}) == "unknown"
 
 
-async def test_the_policy_of_bindings_has_to_name_the_user() -> None:
+async def test_binding_policy_must_name_the_operator_user() -> None:
     stranger = {"status": {"userInfo": {"username": "somebody"}}}
     assert await state_of(BINDINGS, stranger) == "absent"
 
 
-async def test_policies_that_the_chart_does_not_have_are_not_missed() -> None:
+async def test_policies_missing_from_the_chart_are_not_reported() -> None:
     """A policy that the chart does not contain is not reported as missing. The chart then grants no right to read it. An
     administrator may read everything, so that right alone proves nothing.
     """
@@ -190,7 +190,7 @@ async def test_policies_that_the_chart_does_not_have_are_not_missed() -> None:
     assert await state_of(BINDINGS, AGENT, **{POLICY: Forbidden("no", 403)}) == "unknown"
 
 
-async def test_without_rights_on_what_is_cluster_wide_none_is_read() -> None:
+async def test_cluster_policies_are_not_read_without_cluster_rights() -> None:
     api = FakeApi({"apply": Forbidden("no", 403)})
     made = Policies(api, Scope(("team-a",), cluster_kinds=False), "home", "ome-operator", 600.0)
     await made.check_policies()

@@ -134,12 +134,12 @@ CASES: dict[str, tuple[list[Body], list[Any]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_an_agent_is_told_what_starting_pods_of_its_node_mount(case: str) -> None:
+async def test_agent_is_told_the_directories_of_starting_pods_on_its_node(case: str) -> None:
     bodies, expected = CASES[case]
     assert await told(makers.cluster(node(), REVISION, *bodies)) == expected
 
 
-async def test_a_removal_that_was_permitted_stays_permitted() -> None:
+async def test_prefetch_apply_keeps_the_permission_for_removal() -> None:
     """Telling an agent to read weights does not withdraw the permission to remove a directory. Both are fields of the same
     apply, which removes fields that it does not contain.
     """
@@ -155,7 +155,7 @@ async def test_a_removal_that_was_permitted_stays_permitted() -> None:
 
 
 @pytest.mark.parametrize("data", [None, {"workloads": 5}, {"workloads": {"engine": {"leader": {"spec": 5}}}}])
-async def test_a_revision_that_somebody_else_wrote_mounts_nothing(data: Any) -> None:
+async def test_malformed_revision_gives_no_prefetch_directories(data: Any) -> None:
     assert await told(makers.cluster(node(), {**REVISION, "data": data}, record(), pod("a"))) == []
 
 
@@ -164,7 +164,7 @@ async def test_number_of_prefetched_directories_is_limited(monkeypatch: pytest.M
     assert await told(makers.cluster(node(), REVISION, record(), pod("a"), pod("d", component="decoder"))) == [[PLACE]]
 
 
-def test_the_records_of_a_groups_nodes_are_reconciled_when_its_pods_change() -> None:
+def test_node_records_are_reconciled_when_pods_of_a_group_change() -> None:
     """When the pods of a group change, the records of their nodes are reconciled if the agents there read weights into the
     page cache, and otherwise not.
     """

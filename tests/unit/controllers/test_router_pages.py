@@ -49,7 +49,7 @@ async def test_a_summary_is_read_through_the_api_server_with_the_operators_token
     assert asked["Accept-Encoding"] == "identity" and asked["User-Agent"] == "ome-operator"
 
 
-async def test_a_registry_without_a_summary_is_asked_for_its_metrics(registry: Registry) -> None:
+async def test_metrics_are_read_from_a_registry_without_summary(registry: Registry) -> None:
     registry.pages["/metrics"] = 200, "", {}
     await registry.walk()
     assert [each["path"] for each in registry.asked] == [f"{PROXY}/summary", f"{PROXY}/metrics"]
@@ -65,7 +65,7 @@ async def test_a_registry_without_a_summary_is_asked_for_its_metrics(registry: R
         (Settings(router_proxy=True, router_watch=5.0), 5.0, DirectPages),
     ],
 )
-async def test_only_the_option_leads_through_the_api_server(
+async def test_summaries_use_the_api_server_only_with_the_option(
     registry: Registry, settings: Settings, interval: float, way: type, tmp_path: Path
 ) -> None:
     """Without the option, no summary is requested from the API server. A direct interval takes precedence over it."""
@@ -78,7 +78,7 @@ async def test_only_the_option_leads_through_the_api_server(
     assert registry.asked == []
 
 
-async def test_without_the_option_an_operator_outside_asks_nobody(registry: Registry, tmp_path: Path) -> None:
+async def test_operator_outside_the_cluster_reads_no_router_without_the_option(registry: Registry, tmp_path: Path) -> None:
     client = Client(await Connection.open(tmp_path / "kubeconfig"))
     deaf = Telemetry(lambda: registry.pods, registry.news.append, lambda: START, *way_of(Settings(), client))
     await asyncio.wait_for(deaf.run(), 1)
@@ -86,7 +86,7 @@ async def test_without_the_option_an_operator_outside_asks_nobody(registry: Regi
     assert registry.asked == []
 
 
-async def test_the_class_demand_does_not_use_numbers_with_gaps() -> None:
+async def test_class_demand_does_not_use_proxied_numbers() -> None:
     """The samples of `status.traffic` use the proxied numbers. The autoscaler of the class Demand does not, because its
     reason would change every few seconds.
     """
@@ -94,7 +94,7 @@ async def test_the_class_demand_does_not_use_numbers_with_gaps() -> None:
     assert (manager._telemetry._interval, manager._traffic._heard, manager._demand._heard) == (PROXY_INTERVAL, True, False)
 
 
-async def test_a_router_is_asked_every_thirty_seconds_at_most(registry: Registry) -> None:
+async def test_each_router_is_read_at_most_every_thirty_seconds(registry: Registry) -> None:
     """A router is asked again 30 s after an answer and after a failure, and new routers are spread over this time."""
     assert PROXY_INTERVAL == 30
     registry.telemetry._interval = PROXY_INTERVAL
@@ -112,7 +112,7 @@ async def test_a_router_is_asked_every_thirty_seconds_at_most(registry: Registry
     assert min(first) < 3 and 27 < max(first) <= PROXY_INTERVAL
 
 
-async def test_numbers_are_known_for_two_thirds_of_the_time(registry: Registry) -> None:
+async def test_proxied_numbers_are_fresh_for_two_thirds_of_the_time(registry: Registry) -> None:
     registry.answers(summary())
     known = 0
     for second in range(60):
@@ -126,7 +126,7 @@ async def test_numbers_are_known_for_two_thirds_of_the_time(registry: Registry) 
     assert registry.telemetry.states()["silent",] == 1, "a request has failed since"
 
 
-async def test_at_most_thirty_two_are_asked_at_once(registry: Registry) -> None:
+async def test_at_most_32_routers_are_read_concurrently(registry: Registry) -> None:
     registry.answers(summary())
     registry.delay = 0.05
     pods = [pod(uid=f"u{each}", namespace=f"n{each % 10}") for each in range(80)]
@@ -141,7 +141,9 @@ async def test_at_most_thirty_two_are_asked_at_once(registry: Registry) -> None:
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-async def test_an_odd_answer_changes_nothing(registry: Registry, case: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_malformed_proxied_response_changes_nothing(
+    registry: Registry, case: str, caplog: pytest.LogCaptureFixture
+) -> None:
     registry.answers(summary(1, 5.0, running=7))
     await registry.walk()
     registry.news.clear()
@@ -155,7 +157,7 @@ async def test_an_odd_answer_changes_nothing(registry: Registry, case: str, capl
     assert len(registry.asked) == 5, "no redirect is followed, and a 401 of a pod renews no credentials"
 
 
-async def test_an_answer_that_does_not_come_ends_after_two_seconds(registry: Registry) -> None:
+async def test_unanswered_request_ends_after_two_seconds(registry: Registry) -> None:
     registry.answers(summary())
     registry.delay = 60.0
     started = asyncio.get_running_loop().time()
@@ -163,7 +165,7 @@ async def test_an_answer_that_does_not_come_ends_after_two_seconds(registry: Reg
     assert 1.5 < asyncio.get_running_loop().time() - started < 4 and registry.telemetry.states()["silent",] == 1
 
 
-async def test_the_words_of_a_pod_reach_no_log(registry: Registry, caplog: pytest.LogCaptureFixture) -> None:
+async def test_pod_response_text_is_not_logged(registry: Registry, caplog: pytest.LogCaptureFixture) -> None:
     words = '{"kind": "Status", "message": "hello from the pod"}'
     headers = {"Content-Type": "application/json"}
     with caplog.at_level("DEBUG", logger="ome_operator"):
@@ -174,14 +176,14 @@ async def test_the_words_of_a_pod_reach_no_log(registry: Registry, caplog: pytes
     assert "the response has the status 503" in caplog.text and "hello" not in caplog.text
 
 
-async def test_cookies_of_pods_are_not_kept(registry: Registry) -> None:
+async def test_cookies_of_pods_are_not_stored(registry: Registry) -> None:
     registry.pages["/summary"] = 200, "", {"Set-Cookie": "of=tenant; Path=/"}
     await registry.walk()
     await registry.walk()
     assert [each.get("Cookie") for each in registry.asked] == [None, None]
 
 
-async def test_a_missing_right_is_one_sentence(registry: Registry, caplog: pytest.LogCaptureFixture) -> None:
+async def test_missing_proxy_permission_is_logged_once(registry: Registry, caplog: pytest.LogCaptureFixture) -> None:
     """The operator stays deaf without `get pods/proxy`, and says so once, however many routers it is refused."""
     registry.answers(status=403)
     registry.pods = [pod(uid=f"u{each}") for each in range(20)]
@@ -196,7 +198,7 @@ async def test_a_missing_right_is_one_sentence(registry: Registry, caplog: pytes
     assert registry.telemetry.states()["fresh",] == 20, "a right that is granted later is enough"
 
 
-async def test_the_log_says_for_how_long_numbers_are_known(registry: Registry, caplog: pytest.LogCaptureFixture) -> None:
+async def test_log_states_how_long_the_numbers_are_fresh(registry: Registry, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO"):
         async with registry.telemetry._opened():
             pass

@@ -38,7 +38,7 @@ REF = Ref("InferenceService", "a", "svc")
 BLUE = {"ome.io/operator-class": "blue"}
 
 
-def test_a_service_that_gets_another_class_is_forgotten_and_nothing_is_done() -> None:
+def test_service_that_changes_class_is_removed_from_the_cache() -> None:
     made, api = manager()
     made.handle_object("InferenceService", service())
     assert made.cluster.find_resource(REF) is not None
@@ -49,7 +49,7 @@ def test_a_service_that_gets_another_class_is_forgotten_and_nothing_is_done() ->
     assert api.calls == []
 
 
-async def test_passes_of_a_namespace_begin_when_it_is_whole_and_end_when_it_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_namespace_is_reconciled_only_while_completely_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reconciliations of the services of a namespace begin when its objects are completely listed, and end when the
     namespace is gone. With an incomplete list, a reconciliation would delete revisions and create existing pods again.
     """
@@ -72,7 +72,7 @@ async def test_passes_of_a_namespace_begin_when_it_is_whole_and_end_when_it_is_a
     assert made.cluster.find_resource(REF) is not None, "the cache keeps its objects until the namespace is listed again"
 
 
-async def test_a_bug_of_ours_is_a_failed_pass_and_what_the_api_server_refuses_is_none() -> None:
+async def test_internal_error_counts_as_failed_pass_but_api_refusal_does_not() -> None:
     """A reconciliation that fails because of a bug counts as failed in the metrics, and one that the API server refuses does
     not. The alert OmePassesFail counts failed ones. Previously, a reconciliation that reported InternalError in the status
     counted as successful.
@@ -101,7 +101,7 @@ async def test_a_bug_of_ours_is_a_failed_pass_and_what_the_api_server_refuses_is
     assert "apply" in {verb for verb, *_ in api.calls}, "the write of the status was refused"
 
 
-def test_an_audit_looks_only_where_lists_can_be_asked_for() -> None:
+def test_audit_covers_only_listed_namespaces() -> None:
     made, _ = manager(watch_namespaces=("a", "b"))
     for namespace in ("a", "b"):
         made.handle_object("InferenceService", service(namespace))
@@ -110,7 +110,7 @@ def test_an_audit_looks_only_where_lists_can_be_asked_for() -> None:
     assert made._known(ResyncScope("InferenceService", "b")) == set()
 
 
-def test_a_service_of_an_absent_namespace_holds_up_nobody() -> None:
+def test_service_of_an_absent_namespace_delays_no_other() -> None:
     """A service of a namespace that is gone does not delay other services of its runtime, although it may have been in the
     middle of a rollout for which they wait.
     """
@@ -125,7 +125,7 @@ def test_a_service_of_an_absent_namespace_holds_up_nobody() -> None:
     assert waves.awaited_wave(other, {runtime: epoch}) == ""
 
 
-async def test_nobody_begins_with_a_shared_edit_before_what_is_watched_was_looked_at(
+async def test_shared_edit_begins_only_after_all_watched_services_were_reconciled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """No service begins with an edit of a shared object before all known services have been reconciled. Only services of
@@ -161,7 +161,7 @@ def child(version: int = 1) -> dict[str, Any]:
     return {"metadata": {"name": "w", "namespace": "a", "uid": "w", "resourceVersion": str(version), "labels": labels}}
 
 
-def test_a_child_that_vanishes_frees_its_name_for_the_next_pass() -> None:
+def test_deletion_of_a_foreign_child_permits_an_immediate_retry() -> None:
     made, _ = manager()
     made.handle_object("InferenceService", service())
     resource = made.cluster.find_resource(REF)
@@ -176,7 +176,7 @@ def test_a_child_that_vanishes_frees_its_name_for_the_next_pass() -> None:
     assert memory.refused[key].next == -math.inf
 
 
-def test_a_pod_that_leaves_its_node_wakes_a_service_that_waits_for_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deleted_pod_wakes_a_service_that_waits_for_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     made, _ = manager()
     woken: list[str] = []
     monkeypatch.setattr(made._services._gangs, "_wake", lambda ref: woken.append(ref.name))

@@ -35,14 +35,14 @@ async def test_a_silent_leader_causes_a_reconciliation_and_is_held_after_the_sta
     assert registry.news == [SERVICE, SERVICE] and registry.telemetry.silences([*registry.pods, LEADER]) == {}
 
 
-async def test_a_paused_leader_is_known(registry: Registry) -> None:
+async def test_paused_leader_is_recognized(registry: Registry) -> None:
     registry.answers(silent(paused=True))
     await registry.walk()
     assert registry.telemetry.silences([*registry.pods, LEADER]) == {"leader": Silence(None)}
     assert registry.telemetry.silences(registry.pods) == {}
 
 
-async def test_a_router_that_does_not_answer_may_hear_the_leader(registry: Registry) -> None:
+async def test_leader_is_not_silent_while_a_router_does_not_report(registry: Registry) -> None:
     registry.answers(silent())
     await registry.walk()
     other = pod(uid="other", name="r2")
@@ -51,7 +51,7 @@ async def test_a_router_that_does_not_answer_may_hear_the_leader(registry: Regis
     assert registry.telemetry.silences([*registry.pods, other._replace(deleting=True), LEADER]), "the silence ends"
 
 
-async def test_silent_leaders_of_many_services_are_held(registry: Registry) -> None:
+async def test_recycling_is_held_if_leaders_of_many_services_are_silent(registry: Registry) -> None:
     routers = [pod(uid=f"u{number}")._replace(service=f"s{number}") for number in range(4)]
     for number, each in enumerate(routers):
         registry.pods = [each]
@@ -65,7 +65,7 @@ async def test_silent_leaders_of_many_services_are_held(registry: Registry) -> N
     assert registry.telemetry.silences(own) == {"leader": Silence(NOW - 30)}
 
 
-async def test_a_wrong_number_about_a_silence_makes_the_summary_unusable(registry: Registry) -> None:
+async def test_invalid_silence_makes_the_summary_unusable(registry: Registry) -> None:
     for wrong in (-1, "30", None, 1e300):
         registry.answers(silent(silence={"age": 3, "seconds": wrong}))
         await registry.walk()

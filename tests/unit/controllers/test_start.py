@@ -45,7 +45,7 @@ class Cluster:
         (Cluster(served=True, forbidden="b"), True, ("a", "b"), False, "may not list them (keda.enabled)"),
     ],
 )
-def test_scaled_objects_are_made_where_keda_is_wanted_served_and_permitted(
+def test_scaled_objects_are_created_if_keda_is_enabled_served_and_permitted(
     cluster: Cluster, keda: bool, places: tuple[str, ...], made: bool, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = replace(Settings(), policy=Policy(keda=keda), watch_namespaces=places)

@@ -50,7 +50,7 @@ class Look:
         return result
 
 
-async def test_events_are_read_when_a_pod_has_waited_for_a_while() -> None:
+async def test_events_are_read_after_a_pod_has_waited_for_a_while() -> None:
     look = Look(FakeApi({"list_objects Event": [event("a")]}))
     result = await look.at(0.0, waiting("a"))
     assert (look.api.calls, result.requeue_after, result.status_changed) == ([], AFTER, False)
@@ -61,7 +61,7 @@ async def test_events_are_read_when_a_pod_has_waited_for_a_while() -> None:
     assert not (await look.at(AFTER + 1, waiting("a"))).status_changed and len(look.api.calls) == 1
 
 
-async def test_they_are_read_less_and_less_often_and_anew_for_a_new_pod() -> None:
+async def test_events_are_read_with_growing_delay_and_again_for_a_new_pod() -> None:
     look = Look(FakeApi({"list_objects Event": []}))
     now, gaps = AFTER, list[float]()
     await look.at(0.0, waiting("a"))
@@ -74,7 +74,7 @@ async def test_they_are_read_less_and_less_often_and_anew_for_a_new_pod() -> Non
     assert (await look.at(now - 1, waiting("a", "b"))).requeue_after == AFTER
 
 
-async def test_what_was_told_ends_with_the_wait() -> None:
+async def test_start_failure_is_dropped_when_the_pod_stops_waiting() -> None:
     look = Look(FakeApi({"list_objects Event": [event("a")]}))
     await look.at(0.0, waiting("a"))
     await look.at(AFTER, waiting("a"))
@@ -83,14 +83,14 @@ async def test_what_was_told_ends_with_the_wait() -> None:
     assert look.memory.starting.reasons == {}
 
 
-async def test_events_that_cannot_be_read_are_read_later() -> None:
+async def test_failed_event_read_is_repeated_later() -> None:
     look = Look(FakeApi({"list_objects Event": TooMany("later", 429, 1.0)}))
     await look.at(0.0, waiting("a"))
     result = await look.at(AFTER, waiting("a"))
     assert not result.status_changed and result.requeue_after and result.error is None
 
 
-async def test_a_benchmark_whose_volume_cannot_be_mounted_says_so() -> None:
+async def test_benchmark_status_reports_a_volume_that_cannot_be_mounted() -> None:
     """The status of a BenchmarkJob reports that the directory for its results does not exist on the node."""
     body = yamls.benchmark("team", "speed")
     body = {**body, "metadata": {**body["metadata"], "uid": "u", "resourceVersion": "7"}}

@@ -60,7 +60,7 @@ async def test_foreign_workers_make_the_service_dirty_once(registry: Registry) -
     assert len(registry.news) == 2 and registry.telemetry.total == 3
 
 
-async def test_numbers_that_move_make_nothing_dirty_and_an_empty_leader_does_once(registry: Registry) -> None:
+async def test_changing_numbers_do_not_wake_but_an_idle_draining_leader_does(registry: Registry) -> None:
     for running in (5, 9, 0, 3):
         registry.answers(summary(running=running))
         await registry.walk()
@@ -74,14 +74,14 @@ async def test_numbers_that_move_make_nothing_dirty_and_an_empty_leader_does_onc
     assert registry.news == [SERVICE] and registry.drains() == {"leader": (DrainReport("u", NOW - 4, 0, 4),)}
 
 
-async def test_only_leaders_that_are_drained_are_facts_of_a_pass(registry: Registry) -> None:
+async def test_drain_reports_are_returned_only_for_draining_leaders(registry: Registry) -> None:
     registry.answers(summary())
     await registry.walk()
     assert registry.telemetry.drains(registry.pods) == {}
     assert registry.telemetry.drains([*registry.pods, GOING._replace(draining="")]) == {}
 
 
-async def test_what_is_older_than_twenty_seconds_is_unknown(registry: Registry) -> None:
+async def test_numbers_older_than_twenty_seconds_are_unknown(registry: Registry) -> None:
     registry.answers(summary())
     await registry.walk()
     assert registry.telemetry.states()["fresh",] == 1
@@ -89,21 +89,21 @@ async def test_what_is_older_than_twenty_seconds_is_unknown(registry: Registry) 
     assert registry.drains() == {} and registry.telemetry.states()["silent",] == 1
 
 
-async def test_a_clock_that_was_set_back_makes_it_unknown(registry: Registry) -> None:
+async def test_numbers_are_unknown_after_the_clock_was_set_back(registry: Registry) -> None:
     registry.answers(summary())
     await registry.walk()
     registry.now -= timedelta(hours=1)
     assert registry.drains() == {}
 
 
-async def test_it_shows_no_token_and_takes_nothing_compressed(registry: Registry) -> None:
+async def test_summary_request_sends_no_token_and_accepts_no_compression(registry: Registry) -> None:
     registry.answers(summary())
     await registry.walk()
     (asked,) = registry.asked
     assert asked["path"] == "/summary" and "Authorization" not in asked and asked["Accept-Encoding"] == "identity"
 
 
-async def test_who_has_no_address_or_has_ended_is_not_asked(registry: Registry) -> None:
+async def test_pods_without_address_or_ended_are_not_read(registry: Registry) -> None:
     registry.pods = [pod(ip=""), pod()._replace(over=True)]
     await registry.walk()
     assert registry.asked == []
@@ -134,12 +134,12 @@ async def test_a_registry_without_a_summary_still_reports_foreign_workers(regist
 
 
 @given(st.text() | st.builds("{} {}\n{} {}".format, NAMES, NUMBERS, NAMES, NUMBERS))
-def test_any_metrics_page_is_two_numbers_or_nothing(text: str) -> None:
+def test_any_metrics_page_gives_bounded_numbers_or_none(text: str) -> None:
     found = foreign_workers(text, NOW)
     assert found is None or (0 < found.found < 2**53 and 0.0 <= found.at <= NOW)
 
 
-def test_a_time_to_come_counts_as_now() -> None:
+def test_future_time_counts_as_now() -> None:
     assert foreign_workers(metrics_page(1, NOW + 1e12), NOW) == ForeignWorkers(1, NOW)
     assert foreign_workers(metrics_page(1, -1e300), NOW) == ForeignWorkers(1, 0.0)
 
@@ -148,7 +148,7 @@ def test_a_time_to_come_counts_as_now() -> None:
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-async def test_an_odd_answer_changes_nothing(registry: Registry, case: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_malformed_summary_changes_nothing(registry: Registry, case: str, caplog: pytest.LogCaptureFixture) -> None:
     registry.answers(summary(1, 5.0, running=7))
     await registry.walk()
     registry.news.clear()
@@ -161,14 +161,14 @@ async def test_an_odd_answer_changes_nothing(registry: Registry, case: str, capl
     assert len(told) == 1 and "169.254" not in told[0] and "hello" not in told[0]
 
 
-async def test_a_router_that_is_gone_costs_itself_only(registry: Registry) -> None:
+async def test_unreachable_router_affects_no_other(registry: Registry) -> None:
     registry.answers(summary())
     registry.pods = [pod(ip="127.0.0.77", uid="gone"), pod()]
     await registry.walk()
     assert registry.telemetry.states() == {("fresh",): 1, ("old",): 0, ("silent",): 1}
 
 
-async def test_what_is_gone_is_forgotten(registry: Registry) -> None:
+async def test_reports_of_deleted_routers_are_removed(registry: Registry) -> None:
     registry.answers(summary(1, 5.0))
     await registry.walk()
     registry.pods = []
@@ -176,7 +176,7 @@ async def test_what_is_gone_is_forgotten(registry: Registry) -> None:
     assert registry.telemetry.strangers([pod()]) == {}
 
 
-async def test_a_fault_of_ours_costs_one_router(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_exception_while_parsing_affects_one_router(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise IndexError("string index out of range")
 
@@ -189,7 +189,7 @@ async def test_a_fault_of_ours_costs_one_router(registry: Registry, monkeypatch:
 # --- turns --------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_namespace_holds_a_quarter_of_the_connections(registry: Registry) -> None:
+async def test_one_namespace_uses_at_most_a_quarter_of_the_connections(registry: Registry) -> None:
     registry.answers(summary())
     registry.delay = 0.02
     registry.pods = [pod(uid=f"u{each}") for each in range(40)]
@@ -197,7 +197,7 @@ async def test_a_namespace_holds_a_quarter_of_the_connections(registry: Registry
     assert registry.most == telemetry.OF_A_NAMESPACE and len(registry.asked) == 40
 
 
-async def test_routers_that_hang_delay_no_other_namespace(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hanging_routers_do_not_delay_other_namespaces(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred routers of one namespace that never answer do not delay the reading of a router in another namespace."""
     registry.answers(summary())
     port = registry.port
@@ -212,7 +212,7 @@ async def test_routers_that_hang_delay_no_other_namespace(registry: Registry, mo
     assert len(registry.asked) >= 8, "read again and again, while the first round of the other namespace continues"
 
 
-async def test_a_router_that_fails_again_and_again_is_asked_less_often(registry: Registry) -> None:
+async def test_router_that_fails_repeatedly_is_read_less_often(registry: Registry) -> None:
     registry.answers(status=500)
     registry.telemetry._interval = 5.0
     dues = []
@@ -225,14 +225,14 @@ async def test_a_router_that_fails_again_and_again_is_asked_less_often(registry:
     assert registry.telemetry._known["u"].failures == 0
 
 
-async def test_without_an_interval_it_is_deaf_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+async def test_router_watch_without_interval_reads_nothing_and_logs_it(caplog: pytest.LogCaptureFixture) -> None:
     deaf = Telemetry(lambda: [pod()], lambda _: None, lambda: START, 0.0)
     with caplog.at_level("INFO"):
         await asyncio.wait_for(deaf.run(), 1)
     assert "no numbers are requested from routers" in caplog.text and not any(deaf.states().values())
 
 
-async def test_the_summaries_of_a_namespace_are_bounded_together(registry: Registry) -> None:
+async def test_summaries_of_a_namespace_share_a_size_limit(registry: Registry) -> None:
     """The summaries of one namespace are read up to a common bound, which does not affect a router of another namespace."""
     registry.pods = [pod(ip="127.0.0.1", uid=f"n{each}", namespace="noisy") for each in range(20)]
     registry.answers(summary(slice=slice_mark("noisy", SELECTOR), unused="x" * (200 * 1024)))
@@ -252,7 +252,7 @@ async def test_the_summaries_of_a_namespace_are_bounded_together(registry: Regis
 # --- whose routers ------------------------------------------------------------------------------------------------------
 
 
-def test_only_pods_of_deployments_that_the_service_owns_by_uid_are_asked() -> None:
+def test_only_pods_of_deployments_owned_by_uid_are_read() -> None:
     cache = ClusterCache(Deps())
     meta = {"namespace": "team", "resourceVersion": "1"}
     cache.store_observed("InferenceService", {"metadata": {**meta, "name": "svc", "uid": "S"}, "spec": {}})

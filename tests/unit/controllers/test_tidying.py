@@ -43,12 +43,14 @@ async def tidied(resync: float, gone: list[int]) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_after_every_key_had_a_pass(turns: list[int]) -> None:
+async def test_garbage_is_collected_after_every_key_was_reconciled(turns: list[int]) -> None:
     await tidied(FEW, [])
     assert len(turns) > 2
 
 
 @pytest.mark.parametrize(("gone", "times"), [(tidying.FEW - 1, 0), (tidying.FEW, 1)])
-async def test_sooner_where_more_services_have_gone_than_live(gone: int, times: int, turns: list[int]) -> None:
+async def test_garbage_is_collected_earlier_if_more_services_were_deleted_than_exist(
+    gone: int, times: int, turns: list[int]
+) -> None:
     await tidied(LONG, [0, 0, gone])
     assert len(turns) == times

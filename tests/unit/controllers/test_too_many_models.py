@@ -25,7 +25,7 @@ def body(name: str, day: int, kind: str = "BaseModel") -> dict[str, Any]:
     return {**made, "kind": kind, "metadata": {**metadata, **namespace}}
 
 
-async def test_its_status_says_so_and_that_of_the_others_does_not() -> None:
+async def test_model_above_the_limit_has_condition_too_many_models() -> None:
     cluster = EventHandler(
         ClusterCache(change_deps(Deps(), models_per_namespace=2)), lambda *_: None, lambda _: (), lambda _: ()
     )

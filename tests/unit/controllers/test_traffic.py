@@ -66,7 +66,7 @@ class MeasuredService:
         return self.samples.of(service)
 
 
-async def test_numbers_that_move_all_the_time_change_it_once_a_minute() -> None:
+async def test_constantly_changing_numbers_change_the_sample_once_a_minute() -> None:
     here = MeasuredService()
     await here.wait(FIRST + PAUSE)
     first = here.field()
@@ -87,7 +87,7 @@ async def test_steady_numbers_are_written_every_ten_minutes() -> None:
     assert 6 <= len(here.news) <= 7
 
 
-async def test_a_frozen_service_keeps_its_sample() -> None:
+async def test_frozen_service_keeps_its_traffic_sample() -> None:
     here = MeasuredService()
     await here.wait(FIRST + PAUSE)
     before = here.field()
@@ -100,7 +100,7 @@ async def test_a_frozen_service_keeps_its_sample() -> None:
     assert here.news == [REF, REF]
 
 
-async def test_a_restart_changes_nothing_until_routers_were_heard() -> None:
+async def test_stored_sample_is_kept_after_restart_until_routers_were_read() -> None:
     stored = {"time": "2025-12-31T23:59:30Z", "requestsPerSecond": 5}
     here = MeasuredService(traffic=stored)
     assert here.field() == stored
@@ -109,20 +109,20 @@ async def test_a_restart_changes_nothing_until_routers_were_heard() -> None:
 
 
 @pytest.mark.parametrize("stored", ["text", [1], 5, {"time": [1]}])
-async def test_a_stored_field_that_is_something_else_is_replaced(stored: Any) -> None:
+async def test_malformed_stored_sample_is_replaced(stored: Any) -> None:
     here = MeasuredService(traffic=stored)
     await here.wait(FIRST + PAUSE)
     field = here.field()
     assert field is not None and field["requestsPerSecond"] == 5
 
 
-async def test_numbers_that_nobody_requests_are_unknown() -> None:
+async def test_sample_is_unknown_if_routers_are_not_read() -> None:
     here = MeasuredService(interval=0.0, traffic={"time": "2025-12-31T23:59:30Z", "requestsPerSecond": 5})
     await here.samples.run()
     assert here.field() is None
 
 
-async def test_a_clock_that_was_set_back_delays_nothing() -> None:
+async def test_clock_that_was_set_back_does_not_delay_a_sample() -> None:
     here = MeasuredService()
     await here.wait(FIRST + PAUSE)
     here.now -= timedelta(days=1)
@@ -132,7 +132,7 @@ async def test_a_clock_that_was_set_back_delays_nothing() -> None:
     assert field is not None and field["requestsPerSecond"] == 50
 
 
-async def test_a_service_that_is_gone_is_forgotten() -> None:
+async def test_sample_of_a_deleted_service_is_removed() -> None:
     here = MeasuredService()
     await here.wait(FIRST + PAUSE)
     service = here.handler.cache.find_resource(REF)

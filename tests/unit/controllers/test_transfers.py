@@ -12,7 +12,7 @@ def failing(failed: int) -> dict[str, Any]:
     return summary(pairs=[{"prefill": "a", "decode": "b", "probes": 20, "failed": failed}])
 
 
-async def test_a_pair_that_fails_and_its_end_cause_a_reconciliation_and_moving_numbers_none(registry: Registry) -> None:
+async def test_failing_pair_and_its_end_cause_a_reconciliation_but_counts_do_not(registry: Registry) -> None:
     for body, news in ((failing(3), 1), (failing(4), 1), (summary(), 2)):
         registry.answers(body)
         await registry.walk()

@@ -42,7 +42,7 @@ def test_edit_reaches_two_hundred_services_in_four_waves() -> None:
     assert fleet.again is None
 
 
-def test_a_failure_stops_it_until_it_is_mended() -> None:
+def test_failed_service_stops_the_edit_until_it_recovers() -> None:
     fleet = edited(20)
     (first,) = fleet.begun
     fleet.failed.add(first)
@@ -58,7 +58,7 @@ def test_a_failure_stops_it_until_it_is_mended() -> None:
     assert fleet.told()["state"] == "Rolling" and fleet.begun
 
 
-def test_a_failed_service_that_is_tried_again_goes_at_once_and_another_edit_starts_anew() -> None:
+def test_failed_service_is_retried_at_once_and_a_new_edit_starts_again() -> None:
     fleet = edited(20)
     (first,) = fleet.begun
     fleet.failed.add(first)
@@ -70,7 +70,7 @@ def test_a_failed_service_that_is_tried_again_goes_at_once_and_another_edit_star
     assert len(fleet.begun) == 1
 
 
-def test_a_deleted_failure_stops_nobody() -> None:
+def test_deleted_failed_service_stops_no_other() -> None:
     fleet = edited(20)
     (first,) = fleet.begun
     fleet.failed.add(first)
@@ -80,7 +80,7 @@ def test_a_deleted_failure_stops_nobody() -> None:
     assert fleet.work() and fleet.told()["services"] == 19
 
 
-def test_after_an_edit_nobody_begins_before_all_were_seen() -> None:
+def test_no_service_begins_before_all_were_reconciled_after_an_edit() -> None:
     """After an edit of a runtime, no service begins before all services of the runtime have been reconciled. The size of a
     wave is a share of all services, and reports about the previous generation prove nothing.
     """
@@ -98,7 +98,7 @@ def test_after_an_edit_nobody_begins_before_all_were_seen() -> None:
     assert len(fleet.work()) == 1
 
 
-def test_after_a_restart_nobody_begins_before_all_were_seen() -> None:
+def test_no_service_begins_before_all_were_reconciled_after_a_restart() -> None:
     fleet = edited(200)
     for _ in range(2):
         fleet.become_whole(*list(fleet.begun))
@@ -115,7 +115,7 @@ def test_after_a_restart_nobody_begins_before_all_were_seen() -> None:
     assert (fleet.told()["wave"], fleet.told()["done"], fleet.told()["rolling"]) == (3, 10, 40)
 
 
-def test_a_restart_in_a_bake_goes_on_with_it() -> None:
+def test_bake_time_continues_after_a_restart() -> None:
     fleet = edited(200)
     fleet.become_whole(*list(fleet.begun))
     fleet.wait(minutes=4)
@@ -126,7 +126,7 @@ def test_a_restart_in_a_bake_goes_on_with_it() -> None:
     assert len(fleet.begun) == 9
 
 
-def test_a_service_whose_namespace_goes_away_holds_up_nobody() -> None:
+def test_service_of_a_deleted_namespace_delays_no_other() -> None:
     fleet = Fleet(20)
     for name in fleet.services[1:]:
         fleet.hear(name)
@@ -135,7 +135,7 @@ def test_a_service_whose_namespace_goes_away_holds_up_nobody() -> None:
     assert len(fleet.called) == 1
 
 
-def test_a_called_service_that_cannot_begin_passes_its_turn_on() -> None:
+def test_admitted_service_that_cannot_begin_passes_its_place_on() -> None:
     """If a service that may begin cannot, its place is given to the next one. The rollout of such a service is held back:
     for example, its user paused it, or no node has its model.
     """
@@ -152,7 +152,7 @@ def test_a_called_service_that_cannot_begin_passes_its_turn_on() -> None:
     assert fleet.begun == {second}, "it is last in the order now"
 
 
-def test_a_service_that_lost_a_group_keeps_its_place_and_holds_up_the_next_wave() -> None:
+def test_incomplete_service_keeps_its_place_and_delays_the_next_wave() -> None:
     fleet = edited(20)
     (first,) = fleet.begun
     fleet.become_whole(first)
@@ -168,7 +168,9 @@ def test_a_service_that_lost_a_group_keeps_its_place_and_holds_up_the_next_wave(
     ("state", "narrow", "begin", "counted"),
     [(EditState.IDLE, False, 1, 20), (EditState.EQUAL, True, 1, 20), (EditState.EQUAL, False, 20, 120)],
 )
-def test_what_services_prove_that_need_not_do_anything(state: EditState, narrow: bool, begin: int, counted: int) -> None:
+def test_services_not_changed_by_the_edit_count_as_proof_only_if_they_use_it(
+    state: EditState, narrow: bool, begin: int, counted: int
+) -> None:
     """Services that the edit of a runtime had not reached when it was reverted are complete with the reverted runtime, and
     count as the first waves, so all other services may begin. They do not count if the edit does not change them, or if it
     only concerns the accelerators of the other services.
@@ -187,7 +189,7 @@ def test_what_services_prove_that_need_not_do_anything(state: EditState, narrow:
     assert (fleet.told()["services"], fleet.told()["rolling"]) == (counted, begin)
 
 
-def test_a_new_service_proves_an_edit_when_it_has_baked() -> None:
+def test_new_service_counts_for_an_edit_after_its_bake_time() -> None:
     fleet = edited(20)
     new = EditStand(fleet.epoch, EditState.EQUAL, fleet.now)
     fleet.registry.report(service(99), {RUNTIME: new}, asks=False, begun=False)
@@ -198,7 +200,7 @@ def test_a_new_service_proves_an_edit_when_it_has_baked() -> None:
     assert (fleet.told()["wave"], fleet.told()["size"], fleet.told()["services"]) == (2, 2, 21)
 
 
-def test_services_that_scale_are_no_news() -> None:
+def test_scaling_services_cause_no_write_of_the_runtime_status() -> None:
     """The runtime's status is not written while services scale, although such a service is complete at one moment and
     incomplete at the next.
     """
@@ -210,7 +212,7 @@ def test_services_that_scale_are_no_news() -> None:
     assert not fleet.changed and fleet.told()["services"] == 1
 
 
-def test_two_edits_at_a_time_are_waited_for_in_the_first_and_counted_in_both() -> None:
+def test_service_with_two_edits_waits_for_the_first_and_counts_in_both() -> None:
     fleet = Fleet(0)
     other = Epoch("m", 7)
 
@@ -231,7 +233,7 @@ def test_two_edits_at_a_time_are_waited_for_in_the_first_and_counted_in_both() -
     assert len(fleet.called) == 1
 
 
-def test_the_sentence_names_the_wave_of_its_place() -> None:
+def test_waiting_message_names_the_wave_of_the_service() -> None:
     fleet = edited(200)
     waves = [fleet.said[name].partition(" of ")[0] for name in fleet.services if fleet.said[name]]
     assert [waves.count(f"waits for wave {number}") for number in (2, 3, 4)] == [9, 40, 150]
@@ -240,7 +242,7 @@ def test_the_sentence_names_the_wave_of_its_place() -> None:
     )
 
 
-def test_only_so_many_are_called_as_there_is_room_for() -> None:
+def test_service_is_enqueued_only_when_it_may_begin() -> None:
     """Of a thousand services that wait, each is enqueued when it may begin, and never before."""
     fleet = edited(1000)
     called = 1
@@ -278,7 +280,7 @@ def steps(work: Callable[[], object]) -> int:
 
 
 @pytest.mark.parametrize("what", ["waits", "whole", "again", "baked"])
-def test_what_a_service_tells_costs_the_same_among_a_thousand(what: str) -> None:
+def test_cost_of_a_report_does_not_depend_on_the_number_of_services(what: str) -> None:
     cost = {}
     for size in (20, 1000):
         fleet = edited(size)
@@ -299,14 +301,14 @@ def test_what_a_service_tells_costs_the_same_among_a_thousand(what: str) -> None
     assert cost[20] and cost[1000] <= 1.05 * cost[20], cost
 
 
-def test_nothing_is_kept_of_services_that_are_gone() -> None:
+def test_deleted_services_leave_nothing_in_memory() -> None:
     fleet = edited(50)
     for name in fleet.services:
         fleet.registry.forget(name)
     assert not fleet.registry._objects and not fleet.registry._seen and fleet.told() == {}
 
 
-def test_a_wave_names_who_holds_it_and_goes_on_without_who_lacks_something_of_its_own() -> None:
+def test_wave_status_names_delaying_services_and_next_wave_skips_lacking_ones() -> None:
     """The status of a wave names the services that delay it. If a service lacks something of its own, such as a volume claim
     that was deleted, the next wave begins without it after half an hour, provided that all others of its wave are complete.
     The first wave is always waited for.
@@ -330,7 +332,7 @@ def test_a_wave_names_who_holds_it_and_goes_on_without_who_lacks_something_of_it
     assert fleet.told()["state"] == "Complete" and "holdingServices" not in fleet.told()
 
 
-def test_the_first_service_of_an_edit_is_waited_for_and_a_failure_stops_the_rest() -> None:
+def test_first_service_is_awaited_and_a_failure_stops_the_others() -> None:
     fleet = edited(10, WaveTerms(bake=0.0))
     (first,) = fleet.begun
     fleet.lacks[first] = fleet.now

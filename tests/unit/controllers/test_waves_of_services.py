@@ -112,7 +112,7 @@ def allowed(proven: list[datetime], now: datetime) -> int:
 
 
 @pytest.mark.parametrize(("strategy", "restarts"), [("", 0), ("", 3), ("surge", 3), ("recreate", 3), ("blueGreen", 3)])
-def test_each_service_begins_in_its_wave_and_all_are_reached(strategy: str, restarts: int) -> None:
+def test_every_service_begins_in_its_wave_and_all_are_updated(strategy: str, restarts: int) -> None:
     shape = Shape(size=1, strategy=strategy)
     services = Services(shape, 1)
     services.edit(replace(shape, image="b"), 2)
@@ -131,7 +131,7 @@ def test_each_service_begins_in_its_wave_and_all_are_reached(strategy: str, rest
 
 
 @pytest.mark.parametrize("rollback", [False, True])
-def test_an_edit_that_works_for_nobody_stops_at_the_first_service(rollback: bool) -> None:
+def test_edit_that_fails_everywhere_stops_at_the_first_service(rollback: bool) -> None:
     """An edit that works for no service stops at the first one. The next edit begins with the same service, which receives
     it at once because it has already begun.
     """
@@ -161,7 +161,7 @@ def test_an_edit_that_works_for_nobody_stops_at_the_first_service(rollback: bool
     assert services.told["state"] == "Complete" and all(member.image == {"c"} for member in services.members)
 
 
-def test_a_runtime_that_is_put_back_takes_everybody_back_at_once() -> None:
+def test_reverted_runtime_reverts_all_services_without_waves() -> None:
     shape = Shape(size=1)
     services = Services(shape, 3)
     services.edit(replace(shape, image="b"), 2)

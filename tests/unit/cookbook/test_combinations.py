@@ -91,14 +91,14 @@ def problems(line: Any, args: list[str]) -> list[str]:
     return found
 
 
-def test_every_combination_is_answered_or_refused_with_a_sentence(outcomes: list[Outcome]) -> None:
+def test_every_combination_is_generated_or_refused_with_a_sentence(outcomes: list[Outcome]) -> None:
     refused = [said for _, said in outcomes if isinstance(said, str)]
     assert len(outcomes) - len(refused) > 100
     assert len(refused) > 30
     assert [said for said in refused if not said.endswith(".") or len(said) < 30] == []
 
 
-def test_every_answer_is_a_command_and_keeps_to_the_nodes(outcomes: list[Outcome]) -> None:
+def test_every_generated_recipe_is_a_command_within_the_node_limits(outcomes: list[Outcome]) -> None:
     for ask, made in outcomes:
         if isinstance(made, PlanProposal):
             text = commands(made)
@@ -108,7 +108,7 @@ def test_every_answer_is_a_command_and_keeps_to_the_nodes(outcomes: list[Outcome
             assert made.nodes <= (ask.nodes or made.nodes)
 
 
-def test_every_variable_of_an_engine_is_read_by_its_version(outcomes: list[Outcome]) -> None:
+def test_every_preset_variable_is_read_by_its_engine_version(outcomes: list[Outcome]) -> None:
     """Every variable that a preset sets is read by that version of the engine, because an engine ignores an unknown variable
     without an error.
     """
@@ -118,7 +118,7 @@ def test_every_variable_of_an_engine_is_read_by_its_version(outcomes: list[Outco
             assert names <= made.engine.command_line.variables.keys(), made.engine.version
 
 
-def test_every_answer_is_yaml_that_the_operator_renders(outcomes: list[Outcome]) -> None:
+def test_every_generated_manifest_is_rendered_by_the_operator(outcomes: list[Outcome]) -> None:
     """Every generated manifest is valid YAML that the operator renders, the runtime has the sizes of the plan, and a
     reconciliation of the service yields no advice.
     """
@@ -204,7 +204,7 @@ SHIPPED: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", SHIPPED)
-def test_engines_are_launched_as_the_shipped_runtimes_launch_them(case: str, shelf: Library) -> None:
+def test_generated_launch_commands_equal_those_of_shipped_runtimes(case: str, shelf: Library) -> None:
     """A recipe starts the engine in the same way, whether it comes from config/ or is generated."""
     file, asked = SHIPPED[case]
     ask = RecipeRequest(**{"hardware": "h200", "model": "instruct", "tool_call_parser": "model" not in asked, **asked})
@@ -226,7 +226,7 @@ def test_engines_are_launched_as_the_shipped_runtimes_launch_them(case: str, she
         )
 
 
-def test_tp_over_nodes_and_thinking_are_launched_as_they_ship(shelf: Library) -> None:
+def test_generated_multi_node_and_thinking_arguments_equal_shipped_ones(shelf: Library) -> None:
     """Generated arguments for TP over several nodes, and for a thinking model, equal the shipped ones, except that the
     shipped files write --tp-size for --tp and request less memory.
     """
@@ -257,7 +257,7 @@ EVERY = [(name, strategy) for name in engines() for strategy in engine(name).str
 
 
 @pytest.mark.parametrize(("name", "strategy"), EVERY)
-def test_explained_yaml_is_the_same_objects(name: str, strategy: str, shelf: Library) -> None:
+def test_explained_yaml_contains_the_same_objects(name: str, strategy: str, shelf: Library) -> None:
     model = "gguf" if name == "ktransformers" else "instruct"
     made = plan(RecipeRequest(hardware="b200", model=model, engine=name, strategy=strategy), shelf)
     plain, explained = manifests(made), manifests(made, explain=True)

@@ -34,7 +34,7 @@ def filled(shelf: Library, pods: bool = True, **asked: Any) -> RenderedPreset:
         ({"engine": "vllm", "strategy": "dp+ep"}, "--hf-overrides"),
     ],
 )
-def test_engines_with_a_flag_for_it_get_the_flag(asked: dict[str, Any], flag: str, shelf: Library) -> None:
+def test_engines_with_a_model_type_flag_get_the_flag(asked: dict[str, Any], flag: str, shelf: Library) -> None:
     for launch in filled(shelf, **asked).launches:
         for one in (launch, launch.worker or launch):
             (value,) = [word.value for word in one.flags if word.name == flag]
@@ -63,7 +63,7 @@ def test_the_copy_has_the_other_type_and_all_files(pods: bool, shelf: Library, t
 
 
 @pytest.mark.parametrize("asked", [GGUF, MPI])
-def test_engines_without_a_flag_read_the_copy(asked: dict[str, Any], shelf: Library) -> None:
+def test_engines_without_a_model_type_flag_read_the_copy(asked: dict[str, Any], shelf: Library) -> None:
     (launch,) = filled(shelf, **asked).launches
     read = [*launch.after, *(word.value for word in launch.flags if word.name == "--model_path")]
     assert read == ["/tmp/model"]
@@ -71,12 +71,12 @@ def test_engines_without_a_flag_read_the_copy(asked: dict[str, Any], shelf: Libr
         assert "ln -sf" in "\n".join(launch.worker.before), "ranks of other nodes read the same path"
 
 
-def test_what_is_no_type_is_refused(shelf: Library) -> None:
+def test_invalid_model_type_is_refused(shelf: Library) -> None:
     with pytest.raises(RecipeRefused, match=r"--model-type x; rm -rf is not a model type: write the model_type of"):
         filled(shelf, model_type="x; rm -rf")
 
 
-def test_the_page_shows_the_lines_that_pods_run(shelf: Library) -> None:
+def test_documentation_shows_the_lines_that_pods_run(shelf: Library) -> None:
     (launch,) = filled(shelf, **GGUF).launches
     page = (parts.ROOT / "docs/engines.md").read_text()
     assert "\n".join(line for line in launch.before if not line.startswith("set ")) in page

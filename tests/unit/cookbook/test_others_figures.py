@@ -24,7 +24,7 @@ def words(text: str) -> str:
 
 
 @pytest.mark.parametrize("number", range(len(published_results())))
-def test_every_record_is_of_a_recipe_that_can_be_asked_for(number: int, shelf: Library) -> None:
+def test_every_published_result_belongs_to_an_available_recipe(number: int, shelf: Library) -> None:
     record = published_results()[number]
     sizes = {"tp": 8, "dp": 4, "gpus_per_node": 32} if record.asked["strategy"] == "tp" else {}
     planned = made(shelf, **record.asked, **sizes)
@@ -48,11 +48,11 @@ def test_every_record_is_of_a_recipe_that_can_be_asked_for(number: int, shelf: L
         {"strategy": "tp+dp", "hardware": "b200", "dp": 8},
     ],
 )
-def test_other_recipes_get_no_figures(asked: dict[str, Any], shelf: Library) -> None:
+def test_other_recipes_have_no_published_results(asked: dict[str, Any], shelf: Library) -> None:
     assert made(shelf, **asked).published == ()
 
 
-def test_shipped_runtimes_have_the_figures_in_their_head() -> None:
+def test_shipped_runtimes_contain_the_published_results_in_comments() -> None:
     found = [(file, each) for each in published_results() for file in each.runtimes]
     assert found
     for file, each in found:
@@ -60,7 +60,7 @@ def test_shipped_runtimes_have_the_figures_in_their_head() -> None:
         assert words(each.sentence) in head
 
 
-def test_what_follows_from_the_published_figures() -> None:
+def test_numbers_derived_from_published_results_are_correct() -> None:
     """The numbers that a remark derives from published figures are right: the sums over 16, 4 and 12 nodes, and the price of
     a million tokens.
     """

@@ -60,7 +60,7 @@ def between(text: str, marks: tuple[str, str], lines: Iterator[str]) -> str:
     return "\n".join((f"{before}{marks[0]}", *lines, f"\n{marks[1]}{rest.split(marks[1])[1]}"))
 
 
-def test_the_tables_are_what_the_cookbook_says(shelf: Library, update: bool) -> None:
+def test_tables_on_the_page_equal_the_cookbook_data(shelf: Library, update: bool) -> None:
     text = between(between(PAGE.read_text(), SIZES, table(shelf)), PUBLISHED, iter(["", *others()]))
     if update:
         PAGE.write_text(text)

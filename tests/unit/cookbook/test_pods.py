@@ -25,7 +25,7 @@ def components(planned: PlanProposal) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("asked", [{}, {"strategy": "pd"}, {"engine": "tensorrt-llm", "strategy": "tp+dp+ep"}])
-def test_the_network_of_the_node_is_for_whoever_asks(asked: dict[str, Any], shelf: Library) -> None:
+def test_host_network_is_used_only_on_request(asked: dict[str, Any], shelf: Library) -> None:
     for part in components(made(shelf, **asked, host_network=True)):
         assert (part["hostNetwork"], part["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
     for part in components(made(shelf, **asked)):
@@ -33,7 +33,7 @@ def test_the_network_of_the_node_is_for_whoever_asks(asked: dict[str, Any], shel
     assert any("NetworkPolicy" in note for note in made(shelf, **asked, host_network=True).notes)
 
 
-def test_mpi_and_what_it_starts_by_ssh_have_the_stack_of_the_guide(shelf: Library) -> None:
+def test_mpi_and_its_ssh_processes_get_the_required_stack_size(shelf: Library) -> None:
     (part,) = components(made(shelf, engine="tensorrt-llm", strategy="tp+dp+ep", tp=16))
     for rank, program in (("leader", "exec mpirun"), ("worker", 'exec "$(command -v sshd)"')):
         script = part[rank]["runner"]["args"][0]

@@ -140,13 +140,13 @@ PYTHONUNBUFFERED=1 python3 -m sglang.srt.disaggregation.launch_lb --prefill http
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_published_command_comes_out_flag_for_flag(case: str, shelf: Library) -> None:
+def test_generated_command_equals_the_published_one(case: str, shelf: Library) -> None:
     asked, published = CASES[case]
     made = plan(RecipeRequest(**{"hardware": "h200", **asked}), shelf)
     assert read(commands(made)) == read(published)
 
 
-def test_tensorrt_llm_is_started_as_in_the_guide(shelf: Library) -> None:
+def test_generated_tensorrt_llm_command_equals_the_guide(shelf: Library) -> None:
     """The generated commands for TensorRT-LLM equal those of the guide, apart from its placeholders for hosts and
     directories. The option padding_enabled was renamed to enable_padding in version 1.0.
     """

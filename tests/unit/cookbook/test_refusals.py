@@ -122,7 +122,7 @@ def test_recipe_refusal_states_reason_on_one_line(case: str, shelf: Library) -> 
     assert "\n" not in str(said.value)
 
 
-def test_a_parser_that_the_version_does_not_have(shelf: Library) -> None:
+def test_kv_cache_type_unknown_to_the_engine_version_is_refused(shelf: Library) -> None:
     made = plan(RecipeRequest(hardware="h200", model="instruct", kv_cache_dtype="mxfp8", version="0.5.6.post1"), shelf)
     with pytest.raises(RecipeRefused, match=r"does not accept --kv-cache-dtype mxfp8: use one of auto, "):
         in_shell(made)
@@ -141,14 +141,14 @@ def test_a_parser_that_the_version_does_not_have(shelf: Library) -> None:
         ({"prefill_nodes": 5, "decode_nodes": 13, "strategy": "pd"}, [(5, 40, 1), (13, 104, 1)]),
     ],
 )
-def test_nodes_that_people_have_are_used(asked: dict[str, Any], shape: list[tuple[int, int, int]], shelf: Library) -> None:
+def test_common_node_sizes_are_used(asked: dict[str, Any], shape: list[tuple[int, int, int]], shelf: Library) -> None:
     made = plan(RecipeRequest(**{"hardware": "h200", "model": "instruct", **asked}), shelf)
     assert [(role.nodes, role.tp, made.copies) for role in made.roles] == shape
     for role in made.roles:
         assert role.ep == 1 or (384 + role.redundant) % role.ep == 0
 
 
-def test_fp8_makes_room_for_twice_the_tokens(shelf: Library) -> None:
+def test_fp8_kv_cache_holds_twice_the_tokens(shelf: Library) -> None:
     made = [
         plan(RecipeRequest(hardware="h200", model="instruct", kv_cache_dtype=kind), shelf).notes[0]
         for kind in (None, "fp8_e4m3")

@@ -20,12 +20,12 @@ def made(shelf: Library, **asked: Any) -> PlanProposal:
     return plan(RecipeRequest(**{"hardware": "h200", "model": "instruct", **asked}), shelf)
 
 
-def test_sixteen_h20_are_the_fewest(shelf: Library) -> None:
+def test_sixteen_h20_gpus_are_the_minimum(shelf: Library) -> None:
     for asked in ({}, {"engine": "vllm", "strategy": "dp+ep"}, {"engine": "tensorrt-llm", "strategy": "tp+ep"}):
         assert made(shelf, hardware="h20", **asked).nodes == 2
 
 
-def test_stages_share_experts_and_cache(shelf: Library) -> None:
+def test_pipeline_stages_divide_experts_and_cache(shelf: Library) -> None:
     """With 61 layers in two stages, a GPU has the experts and the KV cache of at most 31 layers."""
     whole, halves = (made(shelf, engine="vllm", strategy=name, tp=16, **more) for name, more in TWICE)
     rooms = [fit.gpu_memory(one.served, one.hardware, one.roles[0], None) for one in (whole, halves)]
@@ -48,7 +48,7 @@ TWICE: tuple[tuple[str, dict[str, Any]], ...] = (("tp", {}), ("tp+pp", {"pp": 2}
         ({"tp": 16}, (4, 16, 2)),
     ],
 )
-def test_a_pipeline_has_two_stages_or_as_many_as_asked_for(
+def test_pipeline_has_two_stages_or_the_requested_number(
     asked: dict[str, Any], shape: tuple[int, int, int], shelf: Library
 ) -> None:
     (role,) = made(shelf, engine="vllm", strategy="tp+pp", **asked).roles
@@ -56,7 +56,7 @@ def test_a_pipeline_has_two_stages_or_as_many_as_asked_for(
 
 
 @pytest.mark.parametrize("strategy", ["tp", "tp+pp"])
-def test_without_ray_each_node_starts_its_own_ranks(strategy: str, shelf: Library) -> None:
+def test_each_node_starts_its_own_ranks_without_ray(strategy: str, shelf: Library) -> None:
     planned = made(shelf, engine="vllm", strategy=strategy, hardware="h100")
     first, second = commands(planned).split("\n\n")
     assert "--nnodes 2 \\\n  --node-rank 0 \\\n  --master-addr $MASTER_IP" in first and "--headless" not in first
@@ -68,7 +68,7 @@ def test_without_ray_each_node_starts_its_own_ranks(strategy: str, shelf: Librar
     assert "--node-rank=$(LWS_WORKER_INDEX)" in part["worker"]["runner"]["args"]
 
 
-def test_ranks_of_the_fourth_node_begin_behind_those_of_three(shelf: Library, tmp_path: Path) -> None:
+def test_ranks_of_the_fourth_node_follow_those_of_three(shelf: Library, tmp_path: Path) -> None:
     """The computed ranks of the engines on the fourth node follow those of the first three nodes. The test runs the command,
     and the script of the pods, in a shell in which a stub that prints its arguments replaces vLLM.
     """
@@ -108,7 +108,7 @@ AGENTS: dict[str, Any] = {
 }
 
 
-def test_nodes_of_a_role_make_groups(shelf: Library) -> None:
+def test_nodes_of_a_role_are_divided_into_groups(shelf: Library) -> None:
     planned = made(shelf, **AGENTS)
     assert [(role.groups, role.nodes, role.ep) for role in planned.roles] == [(4, 2, 16), (1, 8, 64)]
     assert planned.nodes == 16 and planned.runtime_name == "kimi-k2-instruct-h200-pd4x16-64"
@@ -119,7 +119,7 @@ def test_nodes_of_a_role_make_groups(shelf: Library) -> None:
     assert balancer.count("--prefill http") == 4 and "$PREFILL4_NODE0:30000" in balancer and balancer.count("--decode") == 1
 
 
-def test_prefill_keeps_prompts_where_asked_to(shelf: Library) -> None:
+def test_prefill_uses_a_prefix_cache_on_request(shelf: Library) -> None:
     runtime = yaml.safe_load(manifests(made(shelf, **AGENTS)).runtime)["spec"]
     words = [runtime[name]["runner"]["args"] for name in ("engineConfig", "decoderConfig")]
     assert ["--disable-radix-cache" in each for each in words] == [False, True]
@@ -135,7 +135,7 @@ def test_prefill_keeps_prompts_where_asked_to(shelf: Library) -> None:
     assert "--prefill-policy=cache_aware" not in plain["routerConfig"]["runner"]["args"]
 
 
-def test_experts_of_r1_lie_over_twelve_nodes(shelf: Library) -> None:
+def test_experts_of_deepseek_r1_are_spread_over_twelve_nodes(shelf: Library) -> None:
     """3 nodes of prefill have 11 experts on each GPU and 9 nodes of decode have 4, which is (256 + 32) / 72; the batch
     equals the published one.
     """
@@ -147,7 +147,7 @@ def test_experts_of_r1_lie_over_twelve_nodes(shelf: Library) -> None:
     assert "--trust-remote-code" not in text and "--trust-remote-code" in commands(made(shelf, strategy="pd"))
 
 
-def test_a_model_has_other_names(shelf: Library) -> None:
+def test_model_is_found_by_every_known_name(shelf: Library) -> None:
     """A model of the catalog is found under every name that it is known by. For example, the first announcement names
     Kimi-K2-Chat.
     """

@@ -52,13 +52,13 @@ def directory(spec: dict[str, Any]) -> str:
     )
 
 
-def test_pods_without_the_annotation_are_as_they_were() -> None:
+def test_pods_without_cache_annotation_are_unchanged() -> None:
     given = inputs()
     del given["compileCache"]
     assert rendered(given) == rendered(given, defaults=Defaults())
 
 
-def test_the_engine_has_a_writable_cache_and_no_way_to_the_agent() -> None:
+def test_engine_has_a_writable_cache_without_agent_access() -> None:
     spec, dropped = rendered(inputs())
     (main,) = spec["containers"]
     mounts = {mount["name"]: mount for mount in main["volumeMounts"]}
@@ -67,7 +67,7 @@ def test_the_engine_has_a_writable_cache_and_no_way_to_the_agent() -> None:
     assert values["SGLANG_CACHE_DIR"] == f"{FOLDER}/cache" and values["SGLANG_JIT_CACHE_DIR"] == f"{FOLDER}/cache/jit"
 
 
-def test_the_cache_is_emptied_when_the_engine_starts_again_and_other_hooks_stay() -> None:
+def test_cache_is_emptied_at_engine_start_and_other_hooks_are_kept() -> None:
     hook = {"preStop": {"sleep": {"seconds": 5}}}
     (main,) = rendered(inputs({"lifecycle": hook}))[0]["containers"]
     assert main["lifecycle"].pop("postStart")["exec"]["command"][-1] == FOLDER and main["lifecycle"] == hook
@@ -86,7 +86,7 @@ def test_the_directory_of_the_node_is_read_only_and_of_the_namespace() -> None:
         }
 
 
-def test_the_other_containers_have_the_user_of_the_engine_and_not_its_privileges() -> None:
+def test_cache_containers_use_the_engine_user_without_its_privileges() -> None:
     user = {"runAsUser": 1000, "runAsGroup": 1000, "runAsNonRoot": True}
     spec, _ = rendered(inputs({"securityContext": {**user, "privileged": True, "capabilities": {"add": ["IPC_LOCK"]}}}))
     for box in spec["initContainers"]:
@@ -94,7 +94,7 @@ def test_the_other_containers_have_the_user_of_the_engine_and_not_its_privileges
         assert box["securityContext"]["capabilities"] == {"drop": ["ALL"]}
 
 
-def test_a_pod_requests_little_more_and_stays_guaranteed() -> None:
+def test_cache_containers_add_small_requests_and_keep_guaranteed_qos() -> None:
     off, on = (dict(requests(rendered(inputs(value=value))[0])) for value in ("false", "true"))
     assert on["nvidia.com/gpu"] == off["nvidia.com/gpu"] and on["cpu"] > off["cpu"]
     load, seal = rendered(inputs())[0]["initContainers"]
@@ -115,11 +115,11 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("other", OTHERS.values(), ids=list(OTHERS))
-def test_pods_that_may_compile_something_else_have_another_directory(other: dict[str, Any]) -> None:
+def test_pods_that_may_compile_differently_use_another_directory(other: dict[str, Any]) -> None:
     assert directory(rendered(**{"given": SAME, **other})[0]) not in ("", directory(rendered(SAME)[0]))
 
 
-def test_the_largest_sample_with_every_check_fits_into_a_revision() -> None:
+def test_largest_sample_with_all_checks_fits_into_a_revision() -> None:
     service, deps = parts.kimi()
     annotations = {keys.PREFLIGHT: "Require", keys.COMPILE_CACHE: "true"}
     body = {**service.spec.dump(), "annotations": annotations}
@@ -140,7 +140,7 @@ def test_leader_and_workers_have_different_directories() -> None:
     assert len(found) == 2 and "" not in found
 
 
-def test_a_new_revision_with_the_same_command_keeps_its_directory() -> None:
+def test_new_revision_with_the_same_command_keeps_the_directory() -> None:
     assert directory(rendered(SAME, revision="r2")[0]) == directory(rendered(SAME)[0])
 
 
@@ -166,19 +166,19 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("runner", "why"), REFUSED.values(), ids=list(REFUSED))
-def test_who_gets_none_learns_why_and_is_rendered_as_without(runner: dict[str, Any], why: str) -> None:
+def test_unsupported_pod_gets_no_cache_and_a_reason(runner: dict[str, Any], why: str) -> None:
     spec, (sentence,) = rendered(inputs(runner))
     assert sentence.startswith("engine: annotation ome.io/compile-cache has no effect: ") and why in sentence
     assert spec == rendered(inputs(runner, value="false"))[0]
 
 
 @pytest.mark.parametrize("command", ["ls $SGLANG_CACHE_DIR; exec python3 -m", "MY_SGLANG_CACHE_DIR=/x exec python3 -m"])
-def test_a_command_that_only_reads_the_variable_is_no_reason(command: str) -> None:
+def test_command_that_only_reads_the_variable_is_supported(command: str) -> None:
     spec, dropped = rendered(inputs({"command": ["sh", "-c", f"{command} sglang.launch_server"]}))
     assert not dropped and directory(spec)
 
 
-def test_a_variable_of_the_accelerator_class_is_a_reason() -> None:
+def test_cache_variable_of_the_accelerator_class_prevents_the_cache() -> None:
     given = inputs() | {"accelerator": {"engine": {"env": {"TORCH_EXTENSIONS_DIR": "/x"}}}}
     spec, (sentence,) = rendered(given)
     assert "TORCH_EXTENSIONS_DIR is set already" in sentence
@@ -186,17 +186,17 @@ def test_a_variable_of_the_accelerator_class_is_a_reason() -> None:
     assert names.count("TORCH_EXTENSIONS_DIR") == 1
 
 
-def test_a_volume_of_the_same_name_is_a_reason() -> None:
+def test_volume_with_the_same_name_prevents_the_cache() -> None:
     _, (sentence,) = rendered(inputs(volumes=[{"name": "ome-compile-cache", "emptyDir": {}}]))
     assert "the pod has a volume ome-compile-cache: rename it" in sentence
 
 
-def test_agents_that_keep_none_are_a_reason() -> None:
+def test_agents_without_cache_support_prevent_the_cache() -> None:
     _, (sentence,) = rendered(inputs(), defaults=Defaults())
     assert "set agent.enabled=true and agent.compileCacheGB" in sentence
 
 
-def test_the_first_root_holds_the_caches_if_agents_keep_them() -> None:
+def test_caches_are_stored_below_the_first_agent_root() -> None:
     both = ("/raid/models", "/mnt/models")
     assert root(Policy(model_agent=True, compile_caches=True, agent_roots=both)) == "/raid/models"
     for policy in (NO_POLICY, Policy(compile_caches=True), Policy(model_agent=True)):

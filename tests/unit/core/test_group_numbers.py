@@ -88,7 +88,7 @@ def test_groups_are_ordered_by_worth(case: str) -> None:
     assert order(FOUR[::-1], *pods[::-1]) == wanted, "the order of the API server's list does not matter"
 
 
-def test_readiness_that_flickers_costs_one_group_and_not_two() -> None:
+def test_flickering_readiness_removes_only_one_group() -> None:
     """If the readiness of groups changes for a moment, only one group is removed. Group 1 was not ready when it was marked
     to be removed. Now it is ready and another group is not, but group 1 is still the one to be removed.
     """
@@ -126,18 +126,18 @@ CHOICES = {
 
 
 @pytest.mark.parametrize("case", CHOICES)
-def test_which_numbers_a_number_of_groups_means(case: str) -> None:
+def test_numbers_chosen_for_a_group_count(case: str) -> None:
     choice = CHOICES[case]
     assert pick_numbers(choice.wanted, choice.order, choice.used) == choice.found
 
 
-def test_a_group_exists_while_its_leaders_set_stays() -> None:
+def test_group_exists_while_its_leader_statefulset_exists() -> None:
     found = (leader_set(0), worker_set(0), leader_set(1, deleting=True), worker_set(1), worker_set(2), leader_set(4))
     assert existing_groups("engine", Slice("r1", found, whole(0, 1, 2, 3))) == {0, 4}
     assert existing_groups("decoder", Slice("r1", found, ())) == frozenset()
 
 
-def test_a_number_is_taken_while_any_object_of_its_group_is_left() -> None:
+def test_number_is_used_while_any_object_of_its_group_exists() -> None:
     found = (leader_set(0), leader_set(2, deleting=True), worker_set(3, deleting=True))
     pods = (leader(0), leader(4, deleting=True), worker(5, deleting=True), worker(6)._replace(rank=-1))
     assert used_numbers("engine", Slice("r1", found, pods)) == {0, 2, 3, 4, 5, 6}
@@ -145,14 +145,14 @@ def test_a_number_is_taken_while_any_object_of_its_group_is_left() -> None:
     assert used_numbers("decoder", Slice("r1", found, pods)) == frozenset()
 
 
-def test_pods_that_name_no_group_take_no_number() -> None:
+def test_pods_without_group_label_use_no_number() -> None:
     stranger = leader(0, workload_uid="")._replace(group=-1)
     part = Slice("r1", sets(0), (stranger,))
     assert (existing_groups("engine", part), used_numbers("engine", part), remaining_groups("engine", part)) == ({0}, {0}, 1)
 
 
 @pytest.mark.parametrize("deleting", [False, True])
-def test_beside_the_pods_of_a_former_service_numbers_begin_at_0(deleting: bool) -> None:
+def test_new_groups_start_at_zero_despite_pods_of_a_deleted_service(deleting: bool) -> None:
     """New groups get numbers from 0 on although pods of a deleted service of the same name still have these numbers. The new
     StatefulSets wait until the names of these pods are free, and then use the accelerators that the pods hold now.
     """
@@ -166,14 +166,14 @@ def test_beside_the_pods_of_a_former_service_numbers_begin_at_0(deleting: bool) 
     assert pick_numbers(2, (), used_numbers("engine", part)) == (0, 1)
 
 
-def test_a_former_services_pods_are_not_ready_in_the_new_sets() -> None:
+def test_pods_of_a_deleted_service_are_not_ready_in_new_statefulsets() -> None:
     former = tuple(each._replace(workload_uid="former") for each in whole(0))
     part = Slice("r1", sets(0, 1), (*former, *whole(1)))
     assert by_worth("engine", 2, part) == (1, 0)
     assert ready_groups("engine", 2, part) == {1}
 
 
-def test_a_leader_that_lost_its_set_is_still_a_group() -> None:
+def test_leader_without_statefulset_still_counts_as_a_group() -> None:
     """A leader pod whose StatefulSet was deleted without it is still a group. `kubectl delete --cascade=orphan` leaves such
     a pod. The StatefulSet that is created again adopts the pod, and nothing restarts.
     """
@@ -186,7 +186,7 @@ def test_a_leader_that_lost_its_set_is_still_a_group() -> None:
 
 
 @pytest.mark.parametrize("name", [f"{STEM}-1-0-debug", f"{STEM}-1", "debug", f"{STEM}-2-0", f"{STEM}-1-1", f"x-{STEM}-1-0"])
-def test_a_copy_that_somebody_made_for_debugging_is_no_group(name: str) -> None:
+def test_debug_copy_of_a_leader_is_not_a_group(name: str) -> None:
     """A copy of a leader's pod for debugging is no group, although `kubectl debug --copy-to --keep-labels` copies the
     leader's labels to it.
     """
@@ -194,7 +194,7 @@ def test_a_copy_that_somebody_made_for_debugging_is_no_group(name: str) -> None:
     assert existing_groups("engine", Slice("r1", sets(0), (*whole(0), copy))) == {0}
 
 
-def test_the_second_pod_of_a_leaders_set_is_no_rank() -> None:
+def test_second_pod_of_a_leader_statefulset_is_not_a_rank() -> None:
     """A second pod of a leader's StatefulSet, which somebody has scaled manually, is no group and replaces no rank. Its mark
     of draining does not count for the group.
     """
@@ -205,7 +205,7 @@ def test_the_second_pod_of_a_leaders_set_is_no_rank() -> None:
     assert existing_groups("engine", Slice("r1", (), (second._replace(workload_uid=""),))) == frozenset()
 
 
-def test_a_group_keeps_its_number_when_somebody_takes_its_label_off() -> None:
+def test_group_keeps_its_number_if_its_label_is_removed() -> None:
     """A group keeps its number if somebody removes its label. The name of the StatefulSet contains the number, and another
     StatefulSet with this number would have the same name.
     """
@@ -222,7 +222,7 @@ def without(labels: object, key: str) -> dict[str, str]:
     return {name: value for name, value in labels.items() if name != key}
 
 
-def test_other_objects_of_the_slice_are_no_groups() -> None:
+def test_other_objects_of_the_slice_are_not_groups() -> None:
     """Other objects of the slice do not count as groups. The names of a disruption budget, and of the StatefulSet that had
     all leaders in earlier versions, have no group number behind the stem, and a Deployment is no group whatever its name.
     """

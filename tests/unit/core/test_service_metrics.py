@@ -31,7 +31,7 @@ def status(*conditions: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"conditions": list(conditions), **more}
 
 
-def test_a_pod_tells_its_gpus_and_when_it_reached_each_stage() -> None:
+def test_pod_record_contains_gpus_and_stage_times() -> None:
     at = [f"2026-01-01T11:{minute:02}:00Z" for minute in (1, 2, 5, 9)]
     assert (pod().gpus, pod().times) == (8, Times(*at))
     bare = metrics.pod()
@@ -40,7 +40,7 @@ def test_a_pod_tells_its_gpus_and_when_it_reached_each_stage() -> None:
     assert from_api.pod(bare).times == Times(at[0], unready=at[3])
 
 
-def test_nothing_is_known_of_a_new_service() -> None:
+def test_metrics_of_a_new_service_are_unknown() -> None:
     found = service_metrics.service_figures({}, (), {})
     assert found.ready == ("Unknown", OTHER) and not found.step and not found.groups
     assert (found.wanted, found.held, found.wasted) == (0, 0, 0)
@@ -54,7 +54,7 @@ def test_service_metrics_count_phases_by_role() -> None:
     assert split.groups == {("prefill", "Ready"): 1, ("prefill", "Recycling"): 1, ("decode", "Ready"): 1}
 
 
-def test_every_phase_has_a_series_of_its_own() -> None:
+def test_every_group_phase_has_its_own_series() -> None:
     phases = {word for name, word in vars(record).items() if name.isupper() and isinstance(word, str)}
     told = service_metrics.service_figures(
         status(groups=[group(number, phase) for number, phase in enumerate(sorted(phases))]), (), {}
@@ -62,7 +62,7 @@ def test_every_phase_has_a_series_of_its_own() -> None:
     assert len(phases) == 11 and told.groups == {("engine", phase): 1 for phase in phases}
 
 
-def test_words_that_nobody_foresaw_are_bounded() -> None:
+def test_unknown_words_are_reported_as_other() -> None:
     odd = service_metrics.service_figures(
         status(condition("Ready", "Perhaps", "Whatever"), groups=[group(phase="Dancing")]), (), {}
     )
@@ -70,14 +70,14 @@ def test_words_that_nobody_foresaw_are_bounded() -> None:
     assert {"Serving", "OOMKilled", "PodDeleted", "Unschedulable"} <= REASONS and OTHER not in REASONS
 
 
-def test_a_rollout_has_a_step_and_an_age() -> None:
+def test_rollout_metrics_contain_step_and_age() -> None:
     rolling = service_metrics.service_figures(status(condition("RolledOut", "False", "WaitingForRoom")), (), {})
     assert (rolling.step, rolling.stepped) == ("WaitingForRoom", metrics.BEGAN)
     assert service_metrics.seconds_since(rolling.stepped, metrics.NOW) == 3600
     assert service_metrics.service_figures(status(condition("RolledOut", "True", "Complete")), (), {}).step == ""
 
 
-def test_groups_that_are_missing_are_no_rollout() -> None:
+def test_missing_groups_do_not_count_as_a_rollout() -> None:
     """Missing groups of a service do not count as a rollout in the metrics. Otherwise the alert OmeRolloutOld would fire for
     a service that scales while nodes are short. The alert OmeServiceIncomplete is for that.
     """
@@ -89,7 +89,7 @@ def test_groups_that_are_missing_are_no_rollout() -> None:
     assert service_metrics.service_figures(waits, (), {}).step == "RollingOut"
 
 
-def test_a_service_is_complete_when_it_is_ready_and_scaled() -> None:
+def test_service_is_complete_when_ready_and_scaled() -> None:
     early, late = (f"2026-01-01T11:0{minute}:00Z" for minute in (1, 7))
     ready = condition("Ready", since=early)
     found = {
@@ -104,7 +104,7 @@ def test_a_service_is_complete_when_it_is_ready_and_scaled() -> None:
 
 
 @pytest.mark.parametrize(("moment", "seconds"), [("", 0), ("never", 0), ("2026-01-01T13:00:00Z", 0)])
-def test_an_age_is_never_odd(moment: str, seconds: float) -> None:
+def test_age_of_an_invalid_or_future_time_is_bounded(moment: str, seconds: float) -> None:
     assert service_metrics.seconds_since(moment, metrics.NOW) == seconds
 
 
@@ -137,7 +137,7 @@ def at(minutes: float) -> str:
     return moment.isoformat()
 
 
-def test_the_parts_of_a_start_follow_on_each_other() -> None:
+def test_start_parts_are_consecutive() -> None:
     late = pod(times=Times(at(1.5), at(3), at(4), at(8)))
     router = pod(component=keys.ROUTER, times=Times(at(0.1)))
     found = service_metrics.start(at(0), at(10), (pod(), late, router))
@@ -145,13 +145,13 @@ def test_the_parts_of_a_start_follow_on_each_other() -> None:
     assert tuple(found) == PARTS
 
 
-def test_a_start_with_a_hole_is_not_told() -> None:
+def test_start_with_missing_times_is_not_reported() -> None:
     assert service_metrics.start("", at(10), (pod(),)) == service_metrics.start(at(0), "", (pod(),)) == {}
     assert service_metrics.start(at(0), at(10), ()) == service_metrics.start(at(0), at(10), (pod(times=Times(at(1))),)) == {}
 
 
 @given(st.lists(st.tuples(*[st.floats(-5, 60)] * 4), min_size=1, max_size=4), st.floats(-5, 60))
-def test_parts_are_never_negative_and_add_up(moments: list[tuple[float, ...]], ready: float) -> None:
+def test_start_parts_are_nonnegative_and_sum_to_the_duration(moments: list[tuple[float, ...]], ready: float) -> None:
     """The parts of a start are never negative and their sum is its duration, also if the clocks of nodes are wrong."""
     found = service_metrics.start(at(0), at(ready), [pod(times=Times(*map(at, each))) for each in moments])
     latest = max(0.0, ready, min(each[0] for each in moments), *(moment for each in moments for moment in each[1:]))

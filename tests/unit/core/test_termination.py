@@ -5,7 +5,7 @@ from ome_operator.core.termination import last_lines, most_informative_line
 LOG = "starting\nTraceback (most recent call last):\n  File x\ntorch.OutOfMemoryError: no room\nshutting down\n"
 
 
-def test_the_line_that_names_an_error_tells_most() -> None:
+def test_most_informative_line_is_the_one_that_names_an_error() -> None:
     assert most_informative_line(LOG) == "torch.OutOfMemoryError: no room"
     assert most_informative_line("one\ntwo\n\n") == "two"
     assert most_informative_line("") == ""
@@ -20,7 +20,7 @@ KILLED = """\
 """The end of the log of SGLang 0.5.23 whose scheduler was killed."""
 
 
-def test_the_end_of_a_process_tells_more_than_what_follows_it() -> None:
+def test_process_crash_line_is_preferred_to_later_lines() -> None:
     assert "Subprocess scheduler_0 (pid=57) crashed with exit code -9" in most_informative_line(KILLED)
     unnamed = "\n".join(line for line in KILLED.splitlines() if "crashed" not in line)
     assert "Decode batch" in most_informative_line(unnamed)
@@ -28,13 +28,13 @@ def test_the_end_of_a_process_tells_more_than_what_follows_it() -> None:
     assert most_informative_line(KILLED + "RuntimeError: CUDA error\n") == "RuntimeError: CUDA error"
 
 
-def test_the_tail_keeps_the_telling_line() -> None:
+def test_log_tail_contains_the_most_informative_line() -> None:
     assert last_lines(LOG) == LOG.strip()
     long = last_lines(LOG + "noise\n" * 300)
     assert long.startswith("torch.OutOfMemoryError: no room\n…\nnoise") and len(long) < 700
 
 
-def test_a_log_cannot_write_on_a_persons_screen() -> None:
+def test_log_tail_contains_no_terminal_control_characters() -> None:
     """The end of a log in a status cannot control a terminal. Engines log tokens, which may contain control characters, and
     progress bars with carriage returns.
     """

@@ -9,11 +9,11 @@ from ome_operator.core.reasons import REASONS
 from ome_operator.describe import argo_cd
 
 
-def test_what_is_committed_is_what_would_be_generated() -> None:
+def test_committed_argo_cd_files_equal_the_generated_ones() -> None:
     assert argo_cd.differences() == [], "run python -m ome_operator.describe.argo_cd"
 
 
-def test_a_file_that_is_changed_missing_or_left_over_is_named(tmp_path: Path) -> None:
+def test_changed_missing_and_superfluous_argo_cd_files_are_named(tmp_path: Path) -> None:
     (tmp_path / argo_cd.LUA).parent.mkdir(parents=True)
     (tmp_path / argo_cd.LUA).write_text("return {}\n")
     argo_cd.write(tmp_path)
@@ -26,14 +26,14 @@ def test_a_file_that_is_changed_missing_or_left_over_is_named(tmp_path: Path) ->
     assert argo_cd.differences(tmp_path) == []
 
 
-def test_the_patch_has_a_check_for_every_kind() -> None:
+def test_argo_cd_patch_has_a_health_check_for_every_kind() -> None:
     patch = yaml.safe_load((argo_cd.ROOT / argo_cd.CHART).read_text())
     lua = (argo_cd.ROOT / argo_cd.LUA).read_text()
     kinds = [kind for kind in KINDS if kind.kind not in ("NodeModels", "NodeFaults")]
     assert patch == {"data": {f"resource.customizations.health.{kind.group}_{kind.kind}": lua for kind in kinds}}
 
 
-def test_the_script_names_reasons_that_exist() -> None:
+def test_health_script_names_existing_reasons() -> None:
     (line,) = [line for line in (argo_cd.ROOT / argo_cd.LUA).read_text().splitlines() if line.startswith("local held")]
     words = [part.partition("=")[0].strip() for part in line.partition("{")[2].split(",")]
     assert words and {*words} <= REASONS.keys()

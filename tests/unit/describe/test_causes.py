@@ -39,19 +39,19 @@ def test_a_chain_leads_from_the_service_to_the_reason() -> None:
     assert [cause.links[1].name for cause in rest] == ["Recovered"]
 
 
-def test_alike_ranks_of_a_group_are_a_single_chain() -> None:
+def test_equal_ranks_of_a_group_are_one_cause_chain() -> None:
     found = of("research", "minimax-m2")
     assert [cause.place for cause in found if cause.pods] == ["engine group 0 ranks 0–1", "engine group 1 ranks 0–1"]
     assert found[0].lacks[0] == "20 nodes: Insufficient nvidia.com/gpu" and found[0].links[-2].name == "none yet"
 
 
-def test_a_slice_that_goes_away_has_no_missing_ranks() -> None:
+def test_slice_being_removed_has_no_missing_ranks() -> None:
     tree = board().trees["code", "qwen3-coder"]
     assert {part.state for part in tree.slices} == {"old", "wanted"}
     assert all(cause.links[1].said == "wanted" for cause in of("code", "qwen3-coder"))
 
 
-def test_a_service_that_is_well_has_no_causes() -> None:
+def test_healthy_service_has_no_causes() -> None:
     assert of("chat", "llama-scout") == []
 
 
@@ -66,17 +66,17 @@ def test_a_service_that_is_well_has_no_causes() -> None:
         (("chat", "gpt-oss-120b"), State.READY),
     ],
 )
-def test_a_service_in_a_word(which: tuple[str, str], state: State) -> None:
+def test_state_of_a_service_is_one_word(which: tuple[str, str], state: State) -> None:
     assert states.service_state(board().trees[which], board().bodies[which]["status"]["conditions"]) is state
 
 
-def test_a_reason_that_nobody_knows_is_for_a_person() -> None:
+def test_unknown_reason_counts_as_broken() -> None:
     assert states.for_reason("SomethingNew") is State.BROKEN
     assert (states.for_reason(Reason.UNSCHEDULABLE), states.for_reason(MISSING)) == (State.WAITING, State.STARTING)
     assert states.for_reason(Reason.SCALED_TO_ZERO) is State.OFF
 
 
-def test_commands_reach_the_same_cluster_and_are_quoted() -> None:
+def test_commands_use_the_same_cluster_and_are_quoted() -> None:
     shell = CommandBuilder(("--context", "a b"))
     assert shell("ome", "status", "x; reboot") == "ome status 'x; reboot' --context 'a b'"
     assert shell.step("free GPUs: kubectl get nodes -L a/b") == ("free GPUs", "kubectl get nodes -L a/b --context 'a b'")
@@ -87,7 +87,7 @@ def test_commands_reach_the_same_cluster_and_are_quoted() -> None:
 
 @pytest.mark.parametrize("paused", [True, False])
 @pytest.mark.parametrize("frozen", [True, False])
-def test_what_can_be_done_is_what_is_not_done_yet(paused: bool, frozen: bool) -> None:
+def test_suggested_actions_depend_on_the_present_state(paused: bool, frozen: bool) -> None:
     tree = board().trees["chat", "llama-scout"]
     found = of_service(tree, CommandBuilder(), paused=paused, frozen=frozen, rejected=paused, back="abc" if frozen else "")
     words = {action.command.split()[1] for action in found if action.edits and action.command.startswith("ome ")}

@@ -15,7 +15,7 @@ def outcome(probes: dict[str, Any]) -> TargetOutcome:
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_a_part_that_occurs_twice_is_written_twice(shared: bool) -> None:
+def test_repeated_python_object_is_written_twice_without_yaml_anchors(shared: bool) -> None:
     """A template may contain the same Python object twice. YAML anchors for it would look like a change."""
     probe = {"httpGet": {"path": "/health"}}
     new = {"livenessProbe": probe, "readinessProbe": probe if shared else {"httpGet": {"path": "/health"}}}

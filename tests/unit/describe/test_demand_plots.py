@@ -23,7 +23,7 @@ def heights(points: str) -> list[float]:
     return [float(place.partition(",")[2]) for place in points.split()]
 
 
-def test_the_wanted_groups_are_drawn_in_steps_beside_those_that_exist() -> None:
+def test_wanted_groups_are_plotted_in_steps_beside_existing_ones() -> None:
     decisions = [{"decode": number, "prefill": 2, "routers": 1} for number in (1, 4)]
     found = told(decisions=decisions)
     decode = found["Decode groups"]
@@ -35,7 +35,7 @@ def test_the_wanted_groups_are_drawn_in_steps_beside_those_that_exist() -> None:
     assert found["Prefill groups"].now == "2 (2)"
 
 
-def test_ready_groups_are_drawn_beside_the_wanted_ones_over_time() -> None:
+def test_ready_and_wanted_groups_are_plotted_over_time() -> None:
     """A plot shows the ready and the wanted groups over time. Its samples, like those of the plots of traffic, are taken
     while the page is open.
     """
@@ -51,7 +51,7 @@ def test_ready_groups_are_drawn_beside_the_wanted_ones_over_time() -> None:
     assert not any("ready" in title for title in told()), "no sample was taken yet"
 
 
-def test_days_are_drawn_as_they_are_and_as_wanted() -> None:
+def test_days_are_plotted_as_used_and_as_wanted() -> None:
     found = told()
     hours, share = found["GPU-hours a day"], found["In time, by day"]
     assert (hours.now, hours.most) == ("192 (384)", "384")
@@ -59,7 +59,7 @@ def test_days_are_drawn_as_they_are_and_as_wanted() -> None:
     assert share.now == "75 % (100 %)" and share.points == "", "a single day makes no line"
 
 
-def test_every_line_stays_within_its_box() -> None:
+def test_every_plotted_line_stays_within_its_box() -> None:
     decisions = [{"decode": number * number, "prefill": 1, "routers": 0} for number in range(10)]
     for plot in told(decisions=decisions).values():
         for points in (plot.points, plot.other):
@@ -67,10 +67,10 @@ def test_every_line_stays_within_its_box() -> None:
             assert all(0 <= x <= plots.WIDTH and 0 <= y <= plots.HEIGHT for x, y in places), plot.title
 
 
-def test_what_is_no_number_is_left_out() -> None:
+def test_invalid_numbers_are_not_plotted() -> None:
     found = told(decisions=[{"decode": "9"}, {"decode": -1}, {}], wanted={"decode": "<b>", "prefill": True})
     assert found["Decode groups"].points == "" and found["Decode groups"].now == "2 (–)"
 
 
-def test_before_the_first_decision_there_is_no_plot() -> None:
+def test_no_plot_exists_before_the_first_decision() -> None:
     assert told(wanted={}) == {} == told(wanted=None)

@@ -44,7 +44,7 @@ def text(found: ServiceTrouble) -> str:
     return got.get()
 
 
-def test_pods_that_no_node_takes_are_one_paragraph() -> None:
+def test_unschedulable_pods_are_grouped_into_one_paragraph() -> None:
     world = grown(World(*parts.kimi(), seed=1))
     found = asked(world, ready=False, reason="Unschedulable", message=FULL)
     (one,) = found.pods
@@ -54,7 +54,7 @@ def test_pods_that_no_node_takes_are_one_paragraph() -> None:
     assert "decode  12 pods Unschedulable\n  12 nodes: Insufficient nvidia.com/gpu\n" in text(found)
 
 
-def test_who_holds_the_nodes_follows_the_words_of_the_scheduler() -> None:
+def test_holders_of_nodes_follow_the_scheduler_message() -> None:
     """Below the scheduler's words, the message names the services that hold the nodes. Only the condition of the component
     names them; no pod does.
     """
@@ -75,13 +75,13 @@ def test_who_holds_the_nodes_follows_the_words_of_the_scheduler() -> None:
         ("no nodes", True),
     ],
 )
-def test_gpus_need_to_be_freed_only_if_nodes_have_too_few(message: str, free: bool) -> None:
+def test_freeing_gpus_is_suggested_only_if_nodes_lack_gpus(message: str, free: bool) -> None:
     found = asked(grown(World(*parts.kimi(), seed=1)), ready=False, reason="Unschedulable", message=message)
     assert [one.next.startswith("free GPUs (who holds them: ome nodes), ") for one in found.pods] == [free]
     assert free or found.pods[0].next.startswith("label nodes, or check taints and requests")
 
 
-def test_a_crash_names_the_logs_of_its_group() -> None:
+def test_crash_suggests_the_logs_of_its_group() -> None:
     found = asked(grown(World(*parts.kimi(), seed=1)), ready=False, reason="CrashLoopBackOff", message="out of memory")
     step = "ome logs kimi-k2-instruct -n kimi-k2-instruct --role decode --group 0 --previous"
     assert [one.next for one in found.pods] == [step]
@@ -89,11 +89,11 @@ def test_a_crash_names_the_logs_of_its_group() -> None:
 
 
 @pytest.mark.parametrize("message", ["", "no nodes", "0/3 nodes are available: pod has a claim that waits."])
-def test_other_words_of_the_scheduler_stay_as_they_are(message: str) -> None:
+def test_unknown_scheduler_messages_are_not_parsed(message: str) -> None:
     assert scheduler_reasons(message) == []
 
 
-def test_conditions_that_pods_do_not_explain_are_told() -> None:
+def test_conditions_not_explained_by_pods_are_reported() -> None:
     world = World(parts.service(engine={}), parts.deps(parts.simple(router=False)), seed=1)
     world.carry_out(world.sync())
     found = asked(world)
@@ -102,7 +102,7 @@ def test_conditions_that_pods_do_not_explain_are_told() -> None:
 
 
 @pytest.mark.parametrize(("role", "kind"), [("router", "Deployment"), ("decode", "StatefulSet")])
-def test_a_missing_pod_is_made_by_the_workload_of_its_role(role: str, kind: str) -> None:
+def test_missing_pod_names_the_workload_that_creates_it(role: str, kind: str) -> None:
     world = grown(World(*parts.kimi(), seed=1))
     component = {"decode": "decoder"}.get(role, role)
     world.pods = {name: pod for name, pod in world.pods.items() if pod.labels["component"] != component}
@@ -110,12 +110,12 @@ def test_a_missing_pod_is_made_by_the_workload_of_its_role(role: str, kind: str)
     assert f"until its {kind} creates the pod" in stuck.next
 
 
-def test_a_ready_service_has_nothing_to_explain() -> None:
+def test_ready_service_has_no_findings() -> None:
     found = asked(grown(World(*parts.kimi(), seed=1)))
     assert (found.ready, found.findings, found.pods, found.events) == (True, (), (), ())
 
 
-def test_alike_events_are_counted_and_the_newest_come_first() -> None:
+def test_equal_events_are_counted_and_newest_come_first() -> None:
     def seen(minutes: int, message: str, count: int = 1, type_: str = "Warning") -> SeenEvent:
         return SeenEvent(NOW - timedelta(minutes=minutes), type_, "Failed", "Pod a", message, count)
 
@@ -127,7 +127,7 @@ def test_alike_events_are_counted_and_the_newest_come_first() -> None:
     assert "3 min ago  Failed of Pod a (3 times): x" in text(found)
 
 
-def test_steps_of_each_pod_do_not_hide_what_happened_to_a_group() -> None:
+def test_routine_pod_events_do_not_hide_group_events() -> None:
     def seen(minutes: int, reason: str, message: str) -> SeenEvent:
         return SeenEvent(NOW - timedelta(minutes=minutes), "Normal", reason, "Pod a", message, 1)
 
@@ -154,7 +154,7 @@ def weighed() -> World:
     return world
 
 
-def test_the_next_step_names_the_labels_that_pods_ask_for() -> None:
+def test_suggested_step_names_the_node_labels_that_pods_need() -> None:
     """The suggested next step names the labels of nodes that the pods need: those of a namespaced model and of weights that
     were trained on it. Other labels would have no effect.
     """
@@ -172,7 +172,7 @@ def test_the_next_step_names_the_labels_that_pods_ask_for() -> None:
     assert seen.pods[0].next.endswith(f"kubectl get nodes -L {labels[0]} -L {labels[1]}")
 
 
-def test_what_happened_before_it_was_ready_is_over() -> None:
+def test_events_before_readiness_are_omitted() -> None:
     world = grown(World(*parts.kimi(), seed=1))
     (ready,) = [told for told in world.service.status["conditions"] if told["type"] == "Ready"]
     at = datetime.fromisoformat(ready["lastTransitionTime"])
@@ -187,7 +187,7 @@ def test_what_happened_before_it_was_ready_is_over() -> None:
     assert [event.message for event in seen.events] == ["2", "-31"]
 
 
-def test_what_happened_before_a_group_was_replaced_is_over() -> None:
+def test_events_before_replacement_of_a_group_are_omitted() -> None:
     """What happened to a group before it was replaced is not reported any more. The service stayed Ready meanwhile, so its
     conditions did not change.
     """
@@ -202,7 +202,7 @@ def test_what_happened_before_a_group_was_replaced_is_over() -> None:
     assert [event.message for event in seen.events] == ["9"]
 
 
-def test_earlier_events_explain_why_a_ready_service_lacks_groups() -> None:
+def test_earlier_events_explain_missing_groups_of_a_ready_service() -> None:
     world = grown(World(*parts.kimi(), seed=1))
     at = datetime.fromisoformat(world.condition("Ready")["lastTransitionTime"])
     events = (SeenEvent(at - timedelta(minutes=31), "Warning", "FailedScheduling", "Pod a", "no node", 1),)
@@ -216,7 +216,7 @@ def test_earlier_events_explain_why_a_ready_service_lacks_groups() -> None:
     assert str(head).endswith("is Ready, and groups are missing: WaitingForRoom")
 
 
-def test_a_pin_is_said_though_all_is_well() -> None:
+def test_pin_is_reported_for_a_healthy_service() -> None:
     world = grown(World(*parts.kimi(), seed=1))
     pinned = body(world)
     name = pinned["status"]["revision"]
@@ -237,7 +237,7 @@ def test_a_pin_is_said_though_all_is_well() -> None:
         ("decoder", "FailedMount", "correct what the message names"),
     ],
 )
-def test_weights_are_loaded_by_engines_that_run(component: str, reason: str, said: str) -> None:
+def test_running_engines_are_reported_as_loading_weights(component: str, reason: str, said: str) -> None:
     world = grown(World(*parts.kimi(), seed=1))
     observed = world.observed()
     pods = tuple(pod._replace(ready=False, reason=reason) if pod.component == component else pod for pod in observed.pods)
@@ -252,7 +252,7 @@ def test_weights_are_loaded_by_engines_that_run(component: str, reason: str, sai
         "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims.",
     ],
 )
-def test_a_claim_that_is_missing_is_not_a_lack_of_gpus(message: str) -> None:
+def test_missing_claim_does_not_suggest_freeing_gpus(message: str) -> None:
     """For a missing volume claim, the next step is to look at the claims of the namespace. Reported: the suggested next step
     was to free GPUs.
     """
@@ -265,7 +265,7 @@ FORBIDDEN = 'pods "svc-engine-0" is forbidden: violates PodSecurity "restricted:
 
 
 @pytest.mark.parametrize("component", ["engine", "decoder", "router"])
-def test_pods_that_the_api_server_refuses_are_not_waited_for(component: str) -> None:
+def test_refused_pods_do_not_suggest_waiting(component: str) -> None:
     """For pods that the API server refuses, the next step is not to wait for them. Reported: below the words of the API
     server, the next step was to wait until the StatefulSet creates the pod, and to read the events.
     """
@@ -302,7 +302,7 @@ def test_pods_that_the_api_server_refuses_are_not_waited_for(component: str) -> 
         ),
     ],
 )
-def test_the_next_step_frees_what_the_scheduler_lacks(message: str, step: str) -> None:
+def test_suggested_step_frees_the_missing_resource(message: str, step: str) -> None:
     found = asked(grown(World(*parts.kimi(), seed=1)), ready=False, reason="Unschedulable", message=message)
     assert found.pods[0].next.startswith(step)
 
@@ -318,7 +318,7 @@ def test_a_router_needs_neither_gpus_nor_the_label_of_a_model() -> None:
     assert stuck.role == "router" and "GPU" not in stuck.next and "label" not in stuck.next
 
 
-def test_the_labels_of_a_next_step_are_those_of_the_pods_own_revision() -> None:
+def test_suggested_labels_belong_to_the_revision_of_the_pods() -> None:
     """The labels in a next step are those that the pods of their own revision need. Reported: during a rollout to another
     model, pods of the former revision were told to look for the label of the new model.
     """
@@ -338,7 +338,7 @@ def test_the_labels_of_a_next_step_are_those_of_the_pods_own_revision() -> None:
     assert steps[True].endswith("clusterbasemodel.tiny") and steps[False].endswith("clusterbasemodel.other")
 
 
-def test_labels_that_agents_set_are_not_to_be_set_by_hand() -> None:
+def test_labels_set_by_agents_are_not_suggested() -> None:
     world = grown(World(*parts.kimi(), seed=1))
     seen = asked(world, ready=False, reason="Unschedulable", message=FULL).pods[0]
     assert "label nodes, or " in seen.next and "agents" not in seen.next

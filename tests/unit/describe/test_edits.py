@@ -36,11 +36,11 @@ LONG = "python3 -m sglang.launch_server --model-path=/models/a --tp 16 --mem-fra
         ({"a": 1}, {"a": 1}, []),
     ],
 )
-def test_an_edit_reads_as_people_would_say_it(old: Any, new: Any, said: list[str]) -> None:
+def test_edits_are_described_in_plain_text(old: Any, new: Any, said: list[str]) -> None:
     assert [str(one) for one in edits(old, new)] == said
 
 
-def test_a_flag_that_stands_twice_is_compared_by_its_place() -> None:
+def test_repeated_flags_are_compared_by_position() -> None:
     old, new = ["--selector", "a", "--selector", "b"], ["--selector", "a", "--selector", "c"]
     assert [str(one) for one in edits(old, new, "args")] == ["args --selector b → --selector c"]
 

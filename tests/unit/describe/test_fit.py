@@ -26,7 +26,7 @@ def held(**gpus: int) -> dict[str, dict[str, int]]:
     return {name: {"nvidia.com/gpu": count, "pods": 1} for name, count in gpus.items()}
 
 
-def test_it_fits_beside_the_others() -> None:
+def test_service_fits_beside_other_services() -> None:
     found = fit_on_nodes(NAME, (need(2),), nodes(3), held(n1=8), {"n1": [Holder("other/a", 8)]})
     assert found == FitAnswer(
         *NAME, fits=True, why="", places=(PlacedPods("engine", "n0", 1), PlacedPods("engine", "n2", 1))
@@ -34,7 +34,7 @@ def test_it_fits_beside_the_others() -> None:
     assert text(found) == "team/svc fits now.\n  engine: n0, n2"
 
 
-def test_several_pods_share_a_node_unless_they_avoid_each_other() -> None:
+def test_pods_share_a_node_unless_anti_affinity_forbids() -> None:
     found = fit_on_nodes(NAME, (need(3, 2),), nodes(3), {}, {})
     assert found.places == (PlacedPods("engine", "n0", 3),)
     assert "n0 (3 pods)" in text(found)
@@ -44,7 +44,7 @@ def test_several_pods_share_a_node_unless_they_avoid_each_other() -> None:
     assert [place.node for place in fit_on_nodes(NAME, roles, nodes(3), {}, {}).places] == ["n0", "n1"]
 
 
-def test_what_would_have_to_go_is_the_smallest_holder() -> None:
+def test_smallest_holder_is_suggested_to_be_removed() -> None:
     on = {"n0": [Holder("big/a", 8)], "n1": [Holder("small/b", 2)], "n2": []}
     found = fit_on_nodes(NAME, (need(2),), nodes(3), held(n0=8, n1=2), on)
     assert not found.fits and found.places == (PlacedPods("engine", "n2", 1),)
@@ -54,19 +54,19 @@ def test_what_would_have_to_go_is_the_smallest_holder() -> None:
 
 
 @pytest.mark.parametrize("busy", [{}, {"n0": 8}])
-def test_a_service_that_the_nodes_can_never_hold_says_so(busy: dict[str, int]) -> None:
+def test_service_larger_than_the_cluster_is_reported(busy: dict[str, int]) -> None:
     found = fit_on_nodes(NAME, (need(4),), nodes(3), held(**busy), {})
     assert (found.fits, found.goes) == (False, ())
     assert text(found) == "team/svc does not fit now: engine needs 4 nodes: there are 3 nodes."
 
 
-def test_resources_other_than_gpus_are_named_without_a_holder() -> None:
+def test_missing_resources_other_than_gpus_have_no_holder() -> None:
     found = fit_on_nodes(NAME, (need(1),), nodes(1), {"n0": {"pods": 110}}, {})
     assert found.goes == (NodeToFree("n0", ()),)
     assert "n0: nothing that holds GPUs" in text(found)
 
 
-def test_a_service_without_groups_fits_and_no_node_is_named() -> None:
+def test_service_without_groups_fits_without_nodes() -> None:
     """A service that is scaled to zero fits, even if there are no nodes. Without nodes, there is no other reason."""
     assert fit_on_nodes(NAME, (need(0),), {}, {}, {}) == FitAnswer(*NAME, fits=True, why="")
     assert fit_on_nodes(NAME, (), nodes(1), {}, {}) == FitAnswer(*NAME, fits=True, why="")

@@ -40,13 +40,13 @@ def service(**spec: Any) -> InferenceService:
     return parts.service(engine={}, router={}, **spec)
 
 
-def test_an_outcome_is_what_the_first_pass_writes() -> None:
+def test_outcome_contains_what_the_first_reconciliation_writes() -> None:
     case = parts.kimi()
     plan = sync(*case, Observed(), START)
     assert compute_outcome(*case).manifests == tuple(one.manifest for one in (*plan.first, *plan.apply, *plan.create))
 
 
-def test_an_edit_of_the_runtime_restarts_every_group_and_says_which_flag_did_it() -> None:
+def test_runtime_edit_restarts_every_group_and_names_the_flag() -> None:
     service, deps = parts.kimi()
     found = told((service, deps), (service, edited(deps, "--mem-fraction-static=0.8", "--mem-fraction-static=0.85")))
     assert found.sentence == (
@@ -95,7 +95,7 @@ def test_an_edit_of_the_router_restarts_no_gpu_pod() -> None:
     assert found.sentence.startswith("no new revision, no GPU pod restarts; the router's pods are replaced; ")
 
 
-def test_more_groups_start_and_nothing_restarts() -> None:
+def test_additional_groups_start_without_restarts() -> None:
     deps = parts.deps(parts.model(), parts.simple(2))
     found = told((service(), deps), (parts.service(engine={"minReplicas": 3}, router={}), deps))
     assert found.restarts == ()
@@ -108,19 +108,19 @@ def test_forecast_without_change_is_none() -> None:
     assert forecast(REF, compute_outcome(service(), deps), compute_outcome(service(), deps)) is None
 
 
-def test_a_note_on_the_service_changes_nothing_that_runs() -> None:
+def test_annotation_on_the_service_gives_no_forecast() -> None:
     deps = parts.deps(parts.model(), parts.simple())
     assert forecast(REF, compute_outcome(service(), deps), compute_outcome(service(annotations={"note": "x"}), deps)) is None
 
 
-def test_a_new_service_is_counted() -> None:
+def test_new_service_forecast_counts_its_objects() -> None:
     found = forecast(REF, None, compute_outcome(*parts.kimi()))
     assert found is not None and found.gpus == 0
     assert found.sentence.startswith(f"new: revision {found.after} with prefill (1 group of 4 pods, 32 GPUs) and decode")
     assert found.sentence.endswith("128 GPUs in all; 16 objects added")
 
 
-def test_an_edit_that_cannot_start_leaves_what_runs() -> None:
+def test_edit_that_cannot_start_keeps_running_pods() -> None:
     deps = parts.deps(parts.model(), parts.simple())
     found = told((service(), deps), (service(model={"name": "other"}), deps))
     said = "it cannot start: ClusterBaseModel other does not exist: apply it, or fix spec.model.name"
@@ -128,7 +128,7 @@ def test_an_edit_that_cannot_start_leaves_what_runs() -> None:
     assert found.changes == () and found.gpus == 0
 
 
-def test_a_paused_service_says_what_it_waits_for() -> None:
+def test_paused_service_forecast_states_the_wait() -> None:
     deps = parts.deps(parts.model(), parts.simple())
     paused = service(rollout={"paused": True})
     waits = "revision x waits: spec.rollout.paused is true"
@@ -142,7 +142,7 @@ def edited_image(deps: Deps) -> Deps:
     return parts.deps(*deps.models.values(), parts.simple(image="engine:2"))  # type: ignore[arg-type]
 
 
-def test_a_revision_that_is_stored_is_recognised() -> None:
+def test_stored_revision_is_recognized_in_the_forecast() -> None:
     """A revision that is already stored is recognized, and its name in the forecast is the one that the operator uses."""
     deps = parts.deps(parts.model(), parts.simple())
     world = World(service(), deps, seed=1)
@@ -177,7 +177,7 @@ NUMBERS = {
 
 @pytest.mark.parametrize(("old", "new", "words"), NUMBERS.values(), ids=NUMBERS)
 @pytest.mark.parametrize("router", [{}, {"router": {}}, {"router": {"minReplicas": 0}}])
-def test_a_service_that_is_scaled_to_zero_is_told_from_one_that_cannot_start(
+def test_service_scaled_to_zero_is_distinguished_from_one_that_cannot_start(
     old: dict[str, Any] | None, new: dict[str, Any], words: str, router: dict[str, Any]
 ) -> None:
     box = {"name": "ome-container", "image": "engine:1"}

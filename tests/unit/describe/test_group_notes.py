@@ -31,29 +31,29 @@ def said(*entries: dict[str, Any], now: datetime | None = NOW) -> tuple[str, str
     return group_notes("engine", "r", {"groups": [*entries]}, now)[0]
 
 
-def test_a_group_that_starts_says_how_long_and_how_long_it_took_last_time() -> None:
+def test_starting_group_shows_present_and_last_duration() -> None:
     assert said(starting()) == ("starting for 80 s", "")
     note, start = said(starting(start=START))
     assert note == "starting for 80 s, last time 55 s"
     assert start == "the last start took 55 s: image 3 s (rank 2), imports 20.5 s, listed 2 s"
 
 
-def test_the_newest_start_of_another_group_is_the_last_time_of_a_new_group() -> None:
+def test_new_group_shows_the_last_start_of_another_group() -> None:
     older, decode = START | {"time": "2026-11-27T11:00:00Z", "seconds": 7}, START | {"time": "2026-11-28T11:59:00Z"}
     others = entry(1, start=START), entry(2, start=older), entry(3, component="decoder", start=decode | {"seconds": 9})
     assert said(starting(), *others)[0] == "starting for 80 s, last time 55 s"
 
 
-def test_a_group_that_serves_says_what_took_how_long() -> None:
+def test_serving_group_shows_the_parts_of_its_start() -> None:
     assert said(entry(start=START)) == ("", "started in 55 s: image 3 s (rank 2), imports 20.5 s, listed 2 s")
     assert said(entry(start={"time": "x", "seconds": 4})) == ("", "started in 4 s")
 
 
-def test_without_a_time_nothing_is_said_about_the_present_start() -> None:
+def test_present_start_is_omitted_without_a_time() -> None:
     assert said(starting(), now=None)[0] == said(starting(since="soon"))[0] == ""
 
 
-def test_the_first_token_is_named_apart_because_it_is_no_part_of_the_duration() -> None:
+def test_first_token_time_is_shown_separately_from_the_duration() -> None:
     parts = [*START["parts"], {"name": "firstToken", "seconds": 0.4}]
     begins = "started in 55 s: image 3 s (rank 2), imports 20.5 s, listed 2 s"
     assert said(entry(start=START | {"parts": parts}))[1] == f"{begins}; first token 0.4 s after a router listed it"

@@ -39,7 +39,7 @@ BASE: dict[str, Any] = {
         ),
     ],
 )
-def test_what_changed_in_a_few_words(part: dict[str, Any], said: str) -> None:
+def test_changes_between_revisions_are_summarized(part: dict[str, Any], said: str) -> None:
     assert summarize_changes(BASE, {**BASE, **part}) == said
 
 
@@ -48,7 +48,7 @@ NUMBERS = {one.name: one.number for one in KNOWN}
 REJECTED = {"revision": "d", "edit": 3}
 
 
-def test_every_revision_with_what_it_is_now() -> None:
+def test_history_lists_every_revision_with_its_state() -> None:
     aim = target("b", NUMBERS, "a", [REJECTED], "")
     slices = [{"revision": "b", "prefill": "1/2", "decode": "0/4"}, {"revision": "a", "prefill": "1/1"}]
     found = {one.revision: (one.state, one.changed) for one in history_entries(KNOWN, aim, slices)}
@@ -71,5 +71,5 @@ def test_every_revision_with_what_it_is_now() -> None:
         (target("a", NUMBERS, "a", (), ""), ""),
     ],
 )
-def test_an_undo_goes_to_what_worked_or_to_the_one_before(aim: TargetRevision, goes: str) -> None:
+def test_undo_target_is_the_last_working_or_previous_revision(aim: TargetRevision, goes: str) -> None:
     assert undo_target(KNOWN, aim) == goes

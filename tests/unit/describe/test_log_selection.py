@@ -17,7 +17,7 @@ def pods(runtime_size: int = 2, **spec: object) -> tuple[Pod, ...]:
     return world.observed().pods
 
 
-def test_prefill_before_decode_before_routers_each_by_group_and_rank() -> None:
+def test_logs_are_ordered_by_role_group_and_rank() -> None:
     found = list(pod_labels(pods(engine={"minReplicas": 2}, decoder={}, router={}), PodChoice()).values())
     assert found[:-1] == ["prefill/0/0", "prefill/0/1", "prefill/1/0", "prefill/1/1", "decode/0/0", "decode/0/1"]
     assert found[-1].startswith("router/")
@@ -37,7 +37,7 @@ def test_log_choice_selects_pods(choice: PodChoice, said: list[str]) -> None:
     assert list(pod_labels(pods(engine={"minReplicas": 2}, decoder={}, router={}), choice).values()) == said
 
 
-def test_the_revision_is_told_where_there_are_two() -> None:
+def test_revision_is_shown_if_pods_of_two_revisions_exist() -> None:
     one, two = pods(engine={})
     found = pod_labels([one, two._replace(revision="other")], PodChoice())
     assert set(found.values()) == {f"engine/0/0@{one.revision}", "engine/0/1@other"}

@@ -48,7 +48,7 @@ def nodes_of(found: ClusterState, group: int) -> set[str]:
 
 
 @pytest.mark.parametrize("phase", Phase)
-def test_every_phase_says_what_it_waits_for_and_until_when(phase: Phase) -> None:
+def test_every_move_phase_states_what_it_waits_for_and_until_when(phase: Phase) -> None:
     found = board({"timeout": "20m"}, phase=str(phase), replacement="")
     if phase is Phase.RETURNED:
         assert moves_under_way(found.trees[KEY], found.bodies[KEY], NOW) == []
@@ -72,7 +72,7 @@ def test_every_phase_says_what_it_waits_for_and_until_when(phase: Phase) -> None
     assert (move.namespace, move.service, move.place, move.since) == (*KEY, "engine 0", SINCE)
 
 
-def test_a_replacement_on_nodes_waits_no_longer() -> None:
+def test_placed_replacement_has_no_deadline() -> None:
     found = board()
     move = view(found)
     assert set(move.nodes) == nodes_of(found, 0) and set(move.replacement_nodes) == nodes_of(found, 1)
@@ -80,7 +80,7 @@ def test_a_replacement_on_nodes_waits_no_longer() -> None:
     assert move.said.startswith("its replacement, engine 1, is starting on h200-")
 
 
-def test_what_happens_after_the_wait_and_while_nothing_moves() -> None:
+def test_move_text_states_the_outcome_of_the_wait_and_a_freeze() -> None:
     goes = view(board({"withoutReplacement": "Go"}, replacement="7"))
     assert goes.said == (
         "its replacement, engine 7, waits for free nodes; at 2026-01-01T10:20:00Z the group leaves without it"
@@ -105,7 +105,7 @@ def rows(found: ClusterState) -> dict[str, NodeRow]:
     return {row.name: row for row in node_rows(found)}
 
 
-def test_nodes_name_the_groups_that_leave_and_those_that_come() -> None:
+def test_nodes_name_leaving_and_arriving_groups() -> None:
     found = board()
     leaves, comes = nodes_of(found, 0), nodes_of(found, 1)
     shown = rows(found)
@@ -121,7 +121,7 @@ def test_nodes_name_the_groups_that_leave_and_those_that_come() -> None:
     assert text.rstrip().endswith(FREE)
 
 
-def test_a_router_that_moves_is_found_by_its_pod() -> None:
+def test_moving_router_is_found_by_its_pod() -> None:
     known = board()
     (pod, *_) = [
         rank.pod for _, role, each in known.trees[KEY].groups() if role.component == "router" for rank in each.ranks
@@ -140,7 +140,7 @@ def test_the_tree_of_a_service_names_moving_groups() -> None:
 
 
 @pytest.mark.parametrize("phase", [phase for phase in Phase if phase is not Phase.RETURNED])
-def test_the_condition_and_the_commands_say_the_same(phase: Phase) -> None:
+def test_commands_use_the_sentence_of_the_moved_condition(phase: Phase) -> None:
     """The commands describe a move with the sentence of the condition Moved, which adds the number of GPUs and what the move
     waits for.
     """

@@ -27,7 +27,7 @@ def test_every_node_and_every_service_on_it_has_a_line() -> None:
     assert len(table()) == 1 + sum(services) + 3, "the header, the rows, an empty line, the sums and what is free"
 
 
-def test_the_sums_say_how_many_gpus_are_free_and_which_accept_no_pods() -> None:
+def test_totals_count_free_gpus_and_those_on_unschedulable_nodes() -> None:
     *_, sums, free = table()
     assert sums.startswith("192 GPUs on 24 nodes, of which 22 ready: ")
     assert sums.endswith(" free, 16 free on nodes that accept no pods.")

@@ -26,7 +26,7 @@ from tests.unit.describe.test_tree import body, grown
         ("0/2 nodes are available: 2 node(s) had untolerated taint(s).", ""),
     ],
 )
-def test_a_taint_that_the_message_names_can_be_tolerated(message: str, said: str) -> None:
+def test_toleration_of_the_named_taint_is_suggested(message: str, said: str) -> None:
     world = grown(World(*parts.kimi(), seed=1))
     (one,) = asked(world, ready=False, reason="Unschedulable", message=message).pods
     assert one.next.startswith(said) and ("toleration of" in one.next) is bool(said)
@@ -35,7 +35,7 @@ def test_a_taint_that_the_message_names_can_be_tolerated(message: str, said: str
 @pytest.mark.parametrize(
     ("role", "component"), [("decode", "decoder"), ("prefill", "engine"), ("engine", "engine"), ("router", "router")]
 )
-def test_a_condition_that_names_a_taint_offers_the_toleration(role: str, component: str) -> None:
+def test_condition_that_names_a_taint_suggests_the_toleration(role: str, component: str) -> None:
     world = grown(World(*parts.kimi(), seed=1))
     message = f"{role} needs 2 nodes without the taint dedicated=team:NoSchedule: no node is without it"
     found = next_step("DoesNotFit", message, tree(body(world), world.observed()))
@@ -45,7 +45,7 @@ def test_a_condition_that_names_a_taint_offers_the_toleration(role: str, compone
     assert found.endswith("ome.io/ignore-fit=true")
 
 
-def test_a_new_revision_that_needs_a_person_can_be_undone() -> None:
+def test_undo_is_suggested_if_the_new_revision_may_be_the_cause() -> None:
     """The way back to the last complete revision is offered if the pods have a reason that may come from the new revision,
     such as a wrong image. It is not offered for other reasons, for a pinned revision, or if there is nothing to go back to.
     """

@@ -41,14 +41,14 @@ def test_services_are_sorted_by_worst_state() -> None:
     ("reason", "command"),
     [("LintErrors", "lint"), ("LintWarnings", "lint"), ("ClusterWarnings", "explain"), ("NoEffect", "")],
 )
-def test_a_row_is_marked_with_advice_that_matters_and_names_the_command_that_shows_it(reason: str, command: str) -> None:
+def test_row_with_important_advice_names_the_command_that_shows_it(reason: str, command: str) -> None:
     tree = next(tree for tree in board().trees.values() if tree.ready)
     told = {"type": "Advice", "status": "True", "reason": reason, "message": "x"}
     found = overview.row(tree, {"metadata": {}, "status": {"conditions": [told]}})
     assert (found.advice, found.advice_from if found.advice else "") == (reason if command else "", command)
 
 
-def test_a_row_says_how_far_and_why_not() -> None:
+def test_row_shows_progress_and_the_reason() -> None:
     kimi = row("kimi-k2-instruct")
     assert (kimi.reason, kimi.where, kimi.gpus, kimi.idle) == ("CrashLoopBackOff", "decode group 0 rank 7", 128, 96)
     assert kimi.roles == (("prefill", 1, 1), ("decode", 0, 1), ("router", 1, 1))
@@ -66,7 +66,7 @@ def wave(**more: Any) -> dict[str, Any]:
     }
 
 
-def test_waves_that_are_over_are_not_shown_and_those_that_stopped_come_first() -> None:
+def test_finished_waves_are_omitted_and_stopped_ones_come_first() -> None:
     found = overview.active_waves(
         [wave(state="Complete"), wave(), wave(state="Stopped", failed=1), {"metadata": {}}], CommandBuilder()
     )
@@ -88,13 +88,13 @@ def test_nodes_have_their_groups_and_gpus() -> None:
     assert list(found)[-1] == "cpu-00", "nodes without GPUs stand last"
 
 
-def test_every_gpu_is_counted_in_a_single_place() -> None:
+def test_every_gpu_is_counted_once() -> None:
     found = cluster.totals(cluster.node_rows(board().trees.values(), board().nodes, board().records))
     assert found.gpus == found.serving + found.idle_held + found.free + found.away == 192
     assert (found.away, found.nodes_ready) == (16, 22)
 
 
-def test_gpus_of_a_group_that_is_not_ready_are_held_even_by_ready_ranks() -> None:
+def test_gpus_of_an_unready_group_count_as_held_despite_ready_ranks() -> None:
     """The GPUs of a group count as serving only if all of its ranks are ready. Reported: the page of nodes showed that all
     GPUs serve, and the page of services that a group with 96 GPUs does not.
     """
@@ -107,7 +107,7 @@ def test_gpus_of_a_group_that_is_not_ready_are_held_even_by_ready_ranks() -> Non
     assert (found.serving, found.idle_held) == (placed[True], placed[False])
 
 
-def test_nodes_that_nobody_may_list_are_known_by_their_pods() -> None:
+def test_unreadable_nodes_are_derived_from_their_pods() -> None:
     found = cluster.node_rows(board().trees.values(), (), ())
     assert found[0].word == "not known" and found[0].gpus == -1 and found[0].uses
     assert cluster.totals(found).gpus == 0
@@ -128,19 +128,19 @@ def test_node_row_shows_progress_of_weights(held: dict[str, Any], part: float, s
     assert (round(found.weights[0].part, 2), found.weights[0].said) == (part, said)
 
 
-def test_a_model_over_all_nodes() -> None:
+def test_model_row_summarizes_all_nodes() -> None:
     found = {each.model: each for each in cluster.models(board().records)}
     assert (found["kimi-k2-instruct"].word, found["kimi-k2-instruct"].state) == ("Failed", State.BROKEN)
     assert found["kimi-k2-instruct"].said.startswith("16/19 nodes, ") and found["minimax-m2"].part == 1
 
 
-def test_who_waits_for_what_is_told_once_for_alike_groups() -> None:
+def test_equal_waiting_groups_are_reported_once() -> None:
     (wait,) = cluster.external_waits([(tree, board().bodies[key]) for key, tree in board().trees.items()], CommandBuilder())
     assert (wait.service, wait.place, wait.gpus) == ("minimax-m2", "engine group 0 ranks 0–1 and 1 group more", 4)
     assert wait.said[0] == "20 nodes: Insufficient nvidia.com/gpu"
 
 
-def test_a_rollout_does_not_wait_since_its_service_became_complete() -> None:
+def test_age_of_a_waiting_rollout_is_that_of_the_rolled_out_condition() -> None:
     """The age of a wait is that of the condition RolledOut, if a service that is complete waits with its next revision. It
     is not the time since which the service is complete.
     """
@@ -156,7 +156,7 @@ def test_a_rollout_does_not_wait_since_its_service_became_complete() -> None:
     assert wait.since == "2026-01-09T00:00:00Z"
 
 
-def test_a_node_without_gpus_services_or_weights_is_no_row() -> None:
+def test_node_without_gpus_services_or_weights_has_no_row() -> None:
     assert cluster.node_rows((), [node(console.node("plain", gpus=0))], ()) == []
 
 
@@ -183,7 +183,7 @@ def rolled(status: str, reason: str) -> list[StageState]:
     return [step.progress for step in steps(status, reason, of_revisions(old=True, new=True))]
 
 
-def test_the_groups_are_not_ready_while_old_pods_end_first() -> None:
+def test_readiness_step_has_not_begun_while_old_pods_terminate() -> None:
     """With the strategy `recreate`, the step in which groups become ready has not begun while old pods end, whichever
     revisions have groups at the moment.
     """
@@ -196,7 +196,7 @@ def test_the_groups_are_not_ready_while_old_pods_end_first() -> None:
 
 
 @pytest.mark.parametrize("reason", ["Progressing", "Paused", "ProgressDeadlineExceeded"])
-def test_without_an_old_revision_no_step_waits_for_its_end(reason: str) -> None:
+def test_no_step_waits_for_the_old_slice_without_an_old_revision(reason: str) -> None:
     assert RolloutStage.ALONE not in [step.title for step in steps("False", reason, of_revisions(new=False))]
     assert RolloutStage.ALONE in [step.title for step in steps("False", reason, of_revisions(old=True, new=False))]
 
@@ -216,18 +216,18 @@ def test_without_an_old_revision_no_step_waits_for_its_end(reason: str) -> None:
         ("RetiringOldSlice", 7, StageState.NOW),
     ],
 )
-def test_a_rollout_is_at_the_step_that_its_reason_names(reason: str, at: int, how: StageState) -> None:
+def test_rollout_step_is_derived_from_the_reason(reason: str, at: int, how: StageState) -> None:
     found = rolled("False", reason)
     assert found == [StageState.DONE] * at + [how] + [StageState.LATER] * (7 - at)
 
 
-def test_a_rollout_that_is_over_has_nothing_left() -> None:
+def test_completed_rollout_has_no_remaining_step() -> None:
     assert set(rolled("True", "Complete")) == {StageState.DONE}
     assert rollout.steps({}, of_revisions(new=True)) == []
 
 
 @pytest.mark.parametrize(("status", "said"), [("True", "on 16 nodes"), ("False", "")])
-def test_a_step_that_is_done_does_not_tell_what_is_missing_since_then(status: str, said: str) -> None:
+def test_completed_step_stays_done_if_its_condition_changes_later(status: str, said: str) -> None:
     """A node that is lost after the weights were complete makes ModelReady False, but the step stays done."""
     conditions = [
         {"type": "RolledOut", "status": "False", "reason": "Progressing", "message": "why"},
@@ -238,7 +238,7 @@ def test_a_step_that_is_done_does_not_tell_what_is_missing_since_then(status: st
     assert (step.progress, step.said) == (StageState.DONE, said)
 
 
-def test_the_gpus_of_a_ready_rank_serve_only_with_its_whole_group() -> None:
+def test_gpus_of_a_ready_rank_count_as_serving_only_with_its_complete_group() -> None:
     """The squares of a node have the colors of the bar above them, which counts the GPUs of groups that are not ready."""
     ready = NodeUse("a", "a", "decode 0 · rank 1", 8, State.READY, "", serves=True)
     assert ready.gpu_state is State.READY

@@ -59,7 +59,7 @@ def children(bodies: Iterable[Manifest]) -> tuple[Child, ...]:
 
 
 @pytest.mark.parametrize("digit", DIGITS)
-def test_the_revision_of_the_service_is_read_and_no_other(digit: str) -> None:
+def test_only_the_revision_owned_by_the_service_is_read(digit: str) -> None:
     body, name, found = there(digit)
     (own,) = stored_revisions(children(found), parts.UID)
     assert own.name == name and own.data["workloads"].keys() == {"engine", "decoder"}
@@ -73,7 +73,7 @@ def test_the_revision_of_the_service_is_read_and_no_other(digit: str) -> None:
     assert tree(body, Observed(children=kept)).revision == name
 
 
-def test_the_page_reads_a_revision_that_only_its_statefulsets_have_stored() -> None:
+def test_page_reads_revisions_referenced_only_by_statefulsets() -> None:
     _, _, found = there("f")
     sets = [{"metadata": item["metadata"]} for item in found if "-engine-" in item["metadata"]["name"]]
     looker = ClusterPoller(FakeApi({}), "")  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from ome_operator.describe.page import PAGE, page_text, tables
 from ome_operator.describe.words import WORDS
 
 
-def test_the_page_is_current() -> None:
+def test_troubleshooting_page_is_generated_from_the_records() -> None:
     assert PAGE.read_text(encoding="utf-8") == page_text(), "run python -m ome_operator.describe.page"
 
 
@@ -19,7 +19,7 @@ def test_every_reason_has_a_row_with_its_kstatus() -> None:
     assert rows == [(record.word, str(record.read_as)) for record in REASONS.values()]
 
 
-def test_a_printed_remedy_has_its_command_as_code_and_no_placeholder() -> None:
+def test_printed_remedies_are_code_without_placeholders() -> None:
     text = tables()
     assert "`kubectl annotate isvc NAME -n NAMESPACE ome.io/ignore-fit=true`. See [placement](placement.md) |" in text
     assert "| `ome logs NAME -n NAMESPACE --role ROLE --group GROUP --previous` |" in text
@@ -27,12 +27,12 @@ def test_a_printed_remedy_has_its_command_as_code_and_no_placeholder() -> None:
     assert placeholders == []
 
 
-def test_every_word_that_commands_show_in_place_of_a_reason_has_a_row() -> None:
+def test_every_word_shown_in_place_of_a_reason_has_a_row() -> None:
     rows = re.findall(r"^\| (\w+) \| (?:Service|Pod) \| [^|]+ \| [^|]+ \|$", tables(), re.M)
     assert rows == list(WORDS) and not WORDS.keys() & REASONS.keys()
 
 
-def test_trees_take_no_word_from_elsewhere() -> None:
+def test_trees_use_only_recorded_reasons_and_words() -> None:
     """A word that the modules of trees set as a reason is a reason with a record, or one of WORDS."""
     where = Path(describe.__file__).parent
     assigned = {

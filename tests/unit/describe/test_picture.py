@@ -81,7 +81,7 @@ def drawn() -> str:
     return "".join(f"{line.rstrip()}\n" for line in svg.splitlines() if line.strip())
 
 
-def test_the_picture_is_what_the_command_prints(update: bool) -> None:
+def test_picture_equals_the_output_of_the_status_command(update: bool) -> None:
     found = drawn()
     if update:
         PICTURE.write_text(found)
@@ -89,7 +89,7 @@ def test_the_picture_is_what_the_command_prints(update: bool) -> None:
     assert found == PICTURE.read_text(), hint
 
 
-def test_the_picture_shows_what_it_is_for() -> None:
+def test_picture_shows_an_unready_rank_and_loads_nothing() -> None:
     """The picture shows a rank that is not ready, with the reason, among 128 GPUs. It loads nothing from the internet."""
     text = PICTURE.read_text()
     ElementTree.fromstring(text)

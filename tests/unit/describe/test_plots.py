@@ -26,14 +26,14 @@ def test_the_newest_and_the_largest_value_are_written_next_to_the_plot() -> None
     assert (found["Running"].now, found["KV cache, fullest"].now) == ("0", "41 %")
 
 
-def test_a_time_is_plotted_by_its_upper_bound_and_shown_with_both() -> None:
+def test_latency_is_plotted_by_its_upper_bound_and_shown_with_both_bounds() -> None:
     first, second = {"p95": {"above": 0.2, "upTo": 0.4}}, {"p95": {"above": 0.4, "upTo": 0.6}}
     plot = told({"time_to_first_token": first}, {"time_to_first_token": second})["First token, p95"]
     assert (plot.now, plot.most) == ("0.4-0.6s", "0.6 s")
     assert told({"time_to_first_token": {"p95": {"above": 2}}})["First token, p95"].now == ">2s"
 
 
-def test_unknown_values_are_left_out_and_are_not_zero() -> None:
+def test_unknown_values_are_omitted_from_the_plot() -> None:
     plot = told({"running": 3}, {"running": None}, {"running": 1})["Running"]
     assert len(plot.points.split()) == 2 and plot.now == "1"
     assert told({}, {})["Running"] == plots.Plot("Running", "–", "", "") and told()["Requests"].now == "–"

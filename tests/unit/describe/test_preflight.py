@@ -58,7 +58,7 @@ def test_preflight_report_without_findings() -> None:
     assert all(each.over for each in every) and progress(every) == ""
 
 
-def test_a_finding_has_rank_node_cause_and_fix_and_is_told_a_single_time() -> None:
+def test_finding_has_rank_node_cause_and_remedy_and_is_printed_once() -> None:
     seen = report(ranks((FIRST, done(FIRST, "gpu-6", DOWN)), (SECOND, done(SECOND, "gpu-7", DOWN))), 12)
     assert report_lines(seen) == [
         "prefill, rank 1 on node gpu-7: links: port 1 of mlx5_2 is DOWN (Disabled), not ACTIVE (look at its cable)",
@@ -68,7 +68,7 @@ def test_a_finding_has_rank_node_cause_and_fix_and_is_told_a_single_time() -> No
     assert (found.service, found.role, found.rank, found.node, found.check) == ("team/svc", "prefill", 1, "gpu-7", "links")
 
 
-def test_a_rank_without_a_node_is_named_with_the_schedulers_sentence_and_not_as_absent() -> None:
+def test_rank_without_a_node_is_reported_with_the_scheduler_message() -> None:
     seen = report(ranks((FIRST, done(FIRST, "gpu-6", ABSENT)), (SECOND, unplaced(SECOND))), 200)
     assert report_lines(seen) == [
         "prefill, rank 1 has no node: Unschedulable: 0/24 nodes are available: 20 Insufficient nvidia.com/gpu.",
@@ -77,12 +77,12 @@ def test_a_rank_without_a_node_is_named_with_the_schedulers_sentence_and_not_as_
     assert seen.findings == () and [each.rank for each in seen.missed] == [1]
 
 
-def test_a_rank_that_ran_and_did_not_come_is_a_finding() -> None:
+def test_rank_that_ran_but_did_not_connect_is_a_finding() -> None:
     seen = report(ranks((FIRST, done(FIRST, "gpu-6", ABSENT)), (SECOND, done(SECOND, "gpu-7"))), 50)
     assert [each.check for each in seen.findings] == ["absent"]
 
 
-def test_ranks_that_wait_for_the_same_are_told_together_and_groups_have_their_number() -> None:
+def test_ranks_waiting_for_the_same_reason_are_grouped() -> None:
     of = made(size=4, decoder=False, groups=2)
     pull = {"waiting": {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "engine:1"'}}
     bodies = [(place, unplaced(place, of) if place.rank else pod(place, "n", pull, of)) for place in of.pods]
@@ -98,7 +98,7 @@ def test_ranks_that_wait_for_the_same_are_told_together_and_groups_have_their_nu
     ]
 
 
-def test_of_several_services_each_is_named() -> None:
+def test_service_is_named_if_there_are_several() -> None:
     other = made(decoder=False, name="other")
     bodies = [rank(other, place, done(place, "n", DOWN, of=other)) for place in other.pods]
     told = report_lines(report([*bodies, *ranks((SECOND, unplaced(SECOND)))], 9))
@@ -106,7 +106,7 @@ def test_of_several_services_each_is_named() -> None:
     assert told[1].startswith("team/svc: prefill, rank 1 has no node:")
 
 
-def test_how_far_a_rank_is() -> None:
+def test_check_state_of_a_rank_is_derived_from_its_pod() -> None:
     cases: list[tuple[dict[str, Any] | None, bool, bool, str]] = [
         (None, False, True, "its pod was removed"),
         (unplaced(FIRST), False, False, "Unschedulable: 0/24 nodes are available: 20 Insufficient nvidia.com/gpu."),
@@ -124,7 +124,7 @@ def test_how_far_a_rank_is() -> None:
     assert rank(TRIAL, FIRST, gone).over, "the pod is being removed"
 
 
-def test_a_pod_that_ended_without_a_word_found_not_nothing() -> None:
+def test_pod_that_ended_without_a_message_is_not_reported_as_healthy() -> None:
     seen = report(ranks((FIRST, pod(FIRST, "n", phase="Failed", reason="NodeShutdown"))), 3)
     assert seen.findings == () and [each.why for each in seen.missed] == ["NodeShutdown"] and seen.looked == 0
 
@@ -134,20 +134,20 @@ def test_preflight_progress_counts_running_ranks() -> None:
     assert progress(waits).startswith("1 of 2 ranks run, 1 placed: Unschedulable: 0/24 nodes")
 
 
-def test_words_of_strangers_give_the_terminal_no_orders() -> None:
+def test_control_characters_in_findings_are_not_printed() -> None:
     hostile = {**DOWN, "said": "x\x1b[2Jy\nforged", "rank": "1"}
     (told, _) = report_lines(report(ranks((FIRST, done(FIRST, "n\x1b[31m", hostile))), 1))
     assert "\x1b" not in told and "\n" not in told
 
 
-def test_a_log_that_goes_with_its_pod_is_not_recommended() -> None:
+def test_log_of_a_deleted_pod_is_not_recommended() -> None:
     body = done(FIRST, "n")
     body["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = "garbage"
     (found,) = report(ranks((FIRST, body)), 1).findings
     assert found.fix == "see its log (use --logs)"
 
 
-def test_what_to_do_where_nodes_are_held() -> None:
+def test_remedy_for_held_groups_depends_on_the_stored_service() -> None:
     command = "kubectl annotate isvc svc -n team --overwrite ome.io/preflight=Warn"
     assert command in in_place("svc", "team", stored=True)
     assert "kubectl" not in in_place("svc", "team", stored=False)

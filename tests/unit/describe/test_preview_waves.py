@@ -32,7 +32,7 @@ def said(number: int, **notes: str) -> list[str]:
     return [*waves(found, {RUNTIME: {f"ome.io/{name.replace('_', '-')}": text for name, text in notes.items()}})]
 
 
-def test_the_waves_of_an_edit_are_counted_as_the_operator_counts_them() -> None:
+def test_announced_waves_equal_those_of_the_operator() -> None:
     (sentence,) = said(24)
     assert sentence == (
         "The edit of ClusterServingRuntime rt restarts groups of 24 services in 4 waves: 1 service first, then 1, 4, 18 "
@@ -55,14 +55,14 @@ def test_the_waves_of_an_edit_are_counted_as_the_operator_counts_them() -> None:
         (4, {"rollout_bake": "0s"}, ["of the wave before have been complete"]),
     ],
 )
-def test_an_annotation_of_the_object_sets_its_waves(number: int, notes: dict[str, str], what: list[str]) -> None:
+def test_wave_annotations_of_the_object_are_announced(number: int, notes: dict[str, str], what: list[str]) -> None:
     found = said(number, **notes)
     assert len(found) == len(what) and all(text in sentence for text, sentence in zip(what, found, strict=True))
     assert "0s" not in " ".join(found) and ("for 5 min" in " ".join(found)) == (bool(what) and "rollout_bake" not in notes
                                                                                and "100%" not in notes.values())  # fmt: skip
 
 
-def test_an_edit_of_the_services_themselves_has_no_waves() -> None:
+def test_edit_of_a_service_announces_no_waves() -> None:
     known = services(3)
     own = parts.service(engine={"nodeSelector": {"a": "b"}}, router={})
     edited = {ref: replace(own, name=one.name, uid=one.uid) for ref, one in known.items()}

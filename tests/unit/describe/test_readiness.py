@@ -29,7 +29,7 @@ def lease(seconds: float, **spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": "ome-operator", "namespace": "ome"}, "spec": known}
 
 
-def test_a_lease_that_was_not_renewed_is_named() -> None:
+def test_unrenewed_lease_is_reported() -> None:
     assert missing_operator([lease(120)], NOW).startswith(GONE)
     assert missing_operator([lease(120, holderIdentity="", leaseDurationSeconds=1)], NOW).startswith(GONE), (
         "the operator has ended"
@@ -37,7 +37,7 @@ def test_a_lease_that_was_not_renewed_is_named() -> None:
     assert missing_operator([lease(3 * Settings.lease_duration)], NOW)
 
 
-def test_the_patience_is_that_of_the_lease() -> None:
+def test_allowed_lease_age_depends_on_the_lease_duration() -> None:
     """How long a Lease may go without a renewal before its operator is reported depends on the duration in that Lease."""
     assert missing_operator([lease(120, leaseDurationSeconds=60)], NOW) == ""
     assert missing_operator([lease(20, leaseDurationSeconds=5)], NOW).startswith(
@@ -53,7 +53,7 @@ def test_an_operator_that_may_work_is_not_reported(leases: list[dict[str, Any]])
     assert missing_operator(leases, NOW) == ""
 
 
-def test_a_dead_service_of_a_dead_operator_is_not_ready() -> None:
+def test_service_without_running_pods_and_operator_is_not_ready() -> None:
     world = grown(World(*parts.kimi(), seed=1))
     observed, one = world.observed(), body(world)
     down = tuple(pod._replace(ready=False) if pod.component == "router" else pod for pod in observed.pods)
@@ -69,7 +69,7 @@ def test_a_dead_service_of_a_dead_operator_is_not_ready() -> None:
     assert kept.ready and GONE in text(find_trouble(kept, one["status"]["conditions"], ()))
 
 
-def test_some_ready_groups_of_each_role_are_no_contradiction() -> None:
+def test_some_ready_groups_of_each_role_do_not_contradict_ready() -> None:
     world = grown(World(*parts.kimi(), seed=1))
     observed, one = world.observed(), body(world)
     seen = tree(one, observed)
@@ -82,7 +82,7 @@ def test_some_ready_groups_of_each_role_are_no_contradiction() -> None:
     assert [ready(number) for number in (0, 1, 3)] == [False, True, True]
 
 
-def test_an_old_revision_that_serves_is_no_contradiction() -> None:
+def test_serving_old_revision_does_not_contradict_ready() -> None:
     """A service stays Ready while its old revision serves, although the new revision has no ready group yet."""
     world = grown(World(*parts.kimi(), seed=1))
     seen = tree(body(world), world.observed())
@@ -91,7 +91,7 @@ def test_an_old_revision_that_serves_is_no_contradiction() -> None:
     assert with_late_operator(replace(seen, slices=(part, new)), GONE).ready
 
 
-def test_an_edit_that_nobody_processes_has_a_remedy() -> None:
+def test_unprocessed_edit_suggests_checking_the_operator() -> None:
     world = grown(World(*parts.kimi(), seed=1))
     later = body(world)
     later["metadata"]["generation"] = 2

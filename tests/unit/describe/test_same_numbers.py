@@ -50,7 +50,7 @@ def asked(there: Cluster, words: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     return json.loads(answered(there, f"{words} -o json", monkeypatch))
 
 
-def test_gpus_are_the_same_in_all_views(
+def test_gpu_counts_are_equal_in_all_views(
     there: Cluster, board: ClusterState, page: dict[str, Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """GPUs of a service are those of all its pods. `ome nodes` shows those of pods that are on nodes."""
@@ -86,7 +86,7 @@ def test_gpus_are_the_same_in_all_views(
     assert nodes_view.totals(node_rows(board)).serving == totals["serving"]
 
 
-def test_groups_and_states_are_the_same_in_all_views(
+def test_group_counts_and_states_are_equal_in_all_views(
     there: Cluster, board: ClusterState, page: dict[str, Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The columns of kubectl count pods, since an apply of the operator wrote them; those of a role are the sum of the roles
@@ -118,7 +118,7 @@ def test_groups_and_states_are_the_same_in_all_views(
     assert rolling == 1
 
 
-def test_requests_and_tokens_are_the_same_live_and_stored(
+def test_live_and_stored_traffic_numbers_are_equal(
     there: Cluster, board: ClusterState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`ome top` asks routers; `ome ui` and `kubectl get -o yaml` read `status.traffic`, which the operator computes from the

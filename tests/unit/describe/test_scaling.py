@@ -34,7 +34,7 @@ def scale(generation: int, component: str = "decoder") -> dict[str, Any]:
     return {"metadata": {"name": f"svc-{component}", "generation": generation, "labels": {"component": component}}}
 
 
-def test_what_was_seen_and_is_wanted_and_why_and_what_holds_it() -> None:
+def test_scale_output_shows_demand_sizes_reasons_and_holds() -> None:
     said = "\n".join(lines(view(service(), {"svc-decoder": scale(1)})))
     assert said.startswith("team/svc: mode Recommend\nROLE")
     assert [line.split()[:4] for line in said.splitlines()[1:4]] == [
@@ -50,7 +50,7 @@ def test_what_was_seen_and_is_wanted_and_why_and_what_holds_it() -> None:
     assert "RoleScale" not in said
 
 
-def test_a_number_that_was_written_is_named_only_where_the_demand_decides() -> None:
+def test_written_role_scale_is_shown_only_if_the_demand_decides() -> None:
     body = service(mode="Apply", applied={"decoder": 2})
     scales = {"svc-decoder": scale(3), "svc-engine": scale(7, "engine")}
     found = view(body, scales)
@@ -61,7 +61,7 @@ def test_a_number_that_was_written_is_named_only_where_the_demand_decides() -> N
     assert view(service(), scales).by_hand == ()
 
 
-def test_a_service_of_another_class_is_said_to_be_one() -> None:
+def test_service_without_class_demand_is_reported_as_such() -> None:
     body: dict[str, Any] = {"metadata": {"name": "svc", "namespace": "team"}, "spec": {"engine": {}}}
     told = "team/svc is not scaled with its demand: no component has the autoscaler class Demand (docs/demand.md)."
     assert [*lines(view(body, {}))] == [told]
@@ -69,7 +69,7 @@ def test_a_service_of_another_class_is_said_to_be_one() -> None:
     assert [*lines(view(body, {}))] == [told]
 
 
-def test_a_service_of_the_class_about_which_nothing_was_decided_is_said_to_be_one() -> None:
+def test_service_without_a_decision_is_reported_as_such() -> None:
     spec = {"engine": {}, "decoder": {"autoscaler": {"class": "Demand"}}}
     body: dict[str, Any] = {"metadata": {"name": "svc", "namespace": "team"}, "spec": spec}
     assert [*lines(view(body, {}))] == [
@@ -79,12 +79,12 @@ def test_a_service_of_the_class_about_which_nothing_was_decided_is_said_to_be_on
 
 
 @pytest.mark.parametrize("hold", HOLDS)
-def test_no_sentence_is_said_twice(hold: str) -> None:
+def test_hold_sentence_is_printed_once(hold: str) -> None:
     said = [*lines(view(service(hold=hold, why=HOLDS[hold]), {}))]
     assert [line for line in said if HOLDS[hold] in line] == [f"Held ({hold}): {HOLDS[hold]}"]
 
 
-def test_numbers_that_are_unknown_are_left_out() -> None:
+def test_unknown_numbers_are_omitted() -> None:
     body = service(hold="", why="", decisions=[], days=[{"day": "2026-11-27"}], wanted={})
     body["status"]["traffic"] = {"time": "2026-11-28T10:01:00Z"}
     said = "\n".join(lines(view(body, {})))

@@ -10,7 +10,7 @@ from tests.unit.describe.test_diagnosis import NOW, text
 from tests.unit.describe.test_tree import body, grown
 
 
-def test_a_time_is_said_of_the_status_and_not_of_the_reason() -> None:
+def test_printed_age_refers_to_the_status_of_the_condition() -> None:
     """The time next to a condition is described as the age of its status ("not True for 57 s"), not of its reason: a
     condition that stays False keeps its time when its reason changes.
     """

@@ -5,7 +5,7 @@ import pytest
 from ome_operator.describe.text import combine_names, numbers
 
 
-def test_numbers_that_follow_each_other_are_a_range() -> None:
+def test_consecutive_numbers_are_printed_as_a_range() -> None:
     assert numbers([5, 0, 2, 3, 4, 9]) == "0, 2–5, 9"
     assert numbers([]) == ""
 

@@ -55,7 +55,7 @@ def drawn(one: Tree, *, ranks: bool = False, width: int = 80) -> str:
     return screen.file.getvalue()
 
 
-def test_128_gpus_in_nine_lines() -> None:
+def test_tree_of_128_gpus_has_nine_lines() -> None:
     world = grown(kimi())
     text = drawn(tree(body(world), placed(world.observed())))
     revision = world.service.status["revision"]
@@ -79,7 +79,7 @@ def test_tree_counts_gpus_and_ranks() -> None:
     assert (router.wanted, router.ready, router.gpus) == (1, 1, 0)
 
 
-def test_a_rank_that_does_not_exist_is_shown_with_its_group() -> None:
+def test_missing_rank_is_shown_in_its_group() -> None:
     world = grown(kimi())
     observed = world.observed()
     lost = next(pod for pod in observed.pods if pod.component == keys.DECODER and pod.rank == 5)
@@ -90,7 +90,7 @@ def test_a_rank_that_does_not_exist_is_shown_with_its_group() -> None:
     assert "✗ rank 5  not created yet\n" in drawn(found)
 
 
-def test_alike_ranks_are_told_together_with_their_reason() -> None:
+def test_equal_ranks_are_shown_together_with_their_reason() -> None:
     world = grown(kimi())
     observed = world.observed()
 
@@ -119,7 +119,7 @@ def test_many_ready_groups_are_one_line() -> None:
     assert "✓ router  2/2 pods\n" in text
 
 
-def test_groups_have_the_numbers_of_their_sets() -> None:
+def test_groups_are_numbered_like_their_statefulsets() -> None:
     """Groups in the tree have the numbers of their StatefulSets, also a group without pods. A group that was replaced left
     an unused number.
     """
@@ -136,7 +136,7 @@ def test_groups_have_the_numbers_of_their_sets() -> None:
     assert [(one.group, one.ready) for one in found.slices[0].roles[0].groups] == [(0, True), (2, True), (3, False)]
 
 
-def test_both_revisions_while_one_replaces_the_other() -> None:
+def test_both_revisions_are_shown_during_a_rollout() -> None:
     world = grown(World(parts.service(engine={}, router={}), parts.deps(parts.model(), parts.simple()), seed=1))
     old = world.service.status["revision"]
     world.deps = parts.deps(parts.model(), parts.simple(image="engine:2"))
@@ -150,7 +150,7 @@ def test_both_revisions_while_one_replaces_the_other() -> None:
     assert [one.state for one in found.slices if one.revision == old] == ["old"]
 
 
-def test_conditions_that_no_pod_shows_are_read_out() -> None:
+def test_conditions_not_visible_in_pods_are_printed() -> None:
     world = World(parts.service(engine={}), parts.deps(parts.simple(router=False)), seed=1)
     world.carry_out(world.sync())
     found = tree(body(world), world.observed())
@@ -167,7 +167,7 @@ def test_a_service_without_status_has_a_tree() -> None:
     assert "no operator of the class team-b" in tree(classed, Observed()).message
 
 
-def test_a_service_with_fewer_groups_than_desired_has_its_url_and_says_what_is_missing() -> None:
+def test_service_with_missing_groups_shows_url_and_reason() -> None:
     world = grown(kimi())
     short = body(world)
     said = "prefill waits for 4 nodes: 2 are free"
@@ -183,7 +183,7 @@ def test_a_service_with_fewer_groups_than_desired_has_its_url_and_says_what_is_m
     assert whole.missing is None and overview.row(whole, body(world)).reason == ""
 
 
-def test_an_edit_that_the_operator_has_not_seen_is_not_ready() -> None:
+def test_unprocessed_edit_is_not_shown_as_ready() -> None:
     world = grown(kimi())
     later = body(world)
     later["metadata"]["generation"] = 2
@@ -200,7 +200,7 @@ def test_an_edit_that_the_operator_has_not_seen_is_not_ready() -> None:
         ({"phase": "Recycling"}, f"  Recycling; recycled 2 times; last failure: {FAILED}\n"),
     ],
 )
-def test_what_the_status_remembers_of_a_group(more: dict[str, Any], said: str) -> None:
+def test_recycles_and_last_failure_of_a_group_are_shown(more: dict[str, Any], said: str) -> None:
     world = grown(kimi())
     one = body(world)
     failure = {"podName": "p-3", "containerName": "ome", "reason": "Error", "exitCode": 9, "message": "a\nValueError: b"}
@@ -209,7 +209,7 @@ def test_what_the_status_remembers_of_a_group(more: dict[str, Any], said: str) -
     assert f"✓ group 0  12 ranks{said}" in drawn(tree(one, world.observed()), width=200)
 
 
-def test_the_model_of_a_tree_is_the_one_that_serves() -> None:
+def test_tree_shows_the_serving_model() -> None:
     """The model in a tree is the one that serves. Reported: after an edit of the model that could not be rolled out, the
     list showed the model of the edit.
     """
@@ -221,7 +221,7 @@ def test_the_model_of_a_tree_is_the_one_that_serves() -> None:
     assert tree(edited, world.observed()).model == "another", "the status of an operator without this field"
 
 
-def test_a_pinned_service_says_so() -> None:
+def test_pinned_service_shows_its_revision() -> None:
     world = grown(kimi())
     pinned = body(world)
     pinned["spec"]["rollout"] = {"revision": pinned["status"]["revision"]}
@@ -230,7 +230,7 @@ def test_a_pinned_service_says_so() -> None:
     assert "pinned" not in drawn(tree(pinned, world.observed()))
 
 
-def test_a_serving_of_which_nothing_was_made_yet_is_a_tree_too() -> None:
+def test_serving_without_a_service_is_shown_as_a_tree() -> None:
     condition = {"type": "Ready", "status": "False", "reason": "NoRuntimeFits", "message": "no runtime fits"}
     spec = {"baseModel": "kimi-k2-chat", "runtime": "sglang"}
     found = tree(

@@ -46,25 +46,25 @@ OTHER = agent("other")
         ([], [], {}, NEVER),
     ],
 )
-def test_whether_an_agent_is_silent_and_since_when(
+def test_silent_agent_is_reported_with_its_last_report(
     records: list[Any], agents: list[Any], of_node: dict[str, str], why: str
 ) -> None:
     found = unknown_weights([node(**of_node)], records, agents, NOW)
     assert (found["n"].why if why else found) == (why or {})
 
 
-def test_labels_set_by_hand_are_shown_in_place_of_reports() -> None:
+def test_manual_labels_are_shown_in_place_of_agent_reports() -> None:
     labelled = node(**BY_HAND)
     assert unknown_weights([labelled], [], [], NOW)["n"].text == "kimi, team.basemodel.a by label"
     silent = unknown_weights([labelled], [RECORD], [OTHER], NOW)["n"]
     assert silent.text == "unknown: no agent runs there any more", "these labels are the operator's"
 
 
-def test_who_may_not_read_the_records_is_not_told_that_agents_are_silent() -> None:
+def test_unreadable_records_are_not_reported_as_silent_agents() -> None:
     assert unknown_weights([node()], [], [], NOW, denied=True)["n"].text == f"unknown: {DENIED}"
 
 
-def test_the_table_tells_unknown_weights_from_none() -> None:
+def test_table_distinguishes_unknown_weights_from_none() -> None:
     """The table shows a node without a report about weights differently from one without weights. Reported: `ome nodes`
     showed the same dash for both.
     """

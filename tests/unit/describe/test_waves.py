@@ -17,7 +17,7 @@ def said(body: dict[str, Any]) -> str:
     return "\n".join(wave_lines(body))
 
 
-def test_a_wave_on_its_way() -> None:
+def test_running_wave_is_described() -> None:
     assert said(runtime(wave=2)) == (
         "ClusterServingRuntime rt: wave 2 of 4\n"
         "  4 of 200 services have generation 3, 6 in progress, 190 waiting, 0 failed\n"
@@ -26,7 +26,7 @@ def test_a_wave_on_its_way() -> None:
     assert not rollout_complete(runtime(wave=2))
 
 
-def test_numbers_agree_with_their_verbs() -> None:
+def test_singular_and_plural_are_used_correctly() -> None:
     assert "\n  1 of 1 service has generation 3, " in said(runtime(done=1, services=1))
     assert "\n  1 of 4 services has generation 3, " in said(runtime(done=1, services=4))
     assert "\n  0 of 4 services have generation 3, " in said(runtime(done=0, services=4))
@@ -47,7 +47,7 @@ def test_wave_sentence_reports_completed_edit() -> None:
     assert "now has generation 4" in said(done) and not rollout_complete(done)
 
 
-def test_an_annotation_that_cannot_be_read() -> None:
+def test_invalid_wave_annotation_is_reported() -> None:
     body = runtime(wave=2)
     body["metadata"] |= {"annotations": {keys.WAVES: "0"}, "namespace": "team"}
     assert said(body).startswith("annotation ome.io/rollout-waves: 0 is not a wave")

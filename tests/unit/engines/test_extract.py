@@ -29,7 +29,7 @@ def described(*names: str, **more: Any) -> tuple[str, dict[str, Any]]:
     return extract.describe_flag(argparse.ArgumentParser().add_argument(*names, **more))
 
 
-def test_what_is_written_of_a_flag() -> None:
+def test_extracted_flag_has_aliases_default_help_and_negations() -> None:
     assert described("--tensor-size", "--tp-size", dest="tp_size", type=int, default=1, help="How\n  many.") == (
         "--tp-size",
         {"takes": "value", "type": "int", "default": 1, "aliases": ["--tensor-size"], "help": "How many."},
@@ -49,7 +49,7 @@ def test_extracted_flag_has_kind_of_value(nargs: str | int | None, takes: str) -
     assert described("--x", nargs=nargs)[1]["takes"] == takes
 
 
-def test_choices_are_in_no_order_of_chance() -> None:
+def test_extracted_choices_are_sorted() -> None:
     assert described("--x", choices={"b", "c", "a"})[1]["choices"] == ["a", "b", "c"]
 
 
@@ -67,7 +67,7 @@ def test_extracted_flag_has_deprecation(more: dict[str, Any], said: str | None) 
     assert described("--old", **more)[1].get("deprecated") == said
 
 
-def test_a_flag_with_a_line_of_its_own() -> None:
+def test_every_flag_is_written_on_its_own_line() -> None:
     text = extract.text({"version": "1", "flags": {"--a": {"takes": "switch"}, "--b": {"takes": "value"}}, "variables": {}})
     assert text.splitlines()[2:5] == [' "flags": {', '  "--a": {"takes": "switch"},', '  "--b": {"takes": "value"}']
     assert json.loads(text) == {
@@ -84,7 +84,7 @@ def test_declared_variables_have_constant_defaults() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(DATA.glob("*.json")), ids=lambda path: path.stem)
-def test_the_shipped_files_are_as_the_extractor_writes_them(path: Path) -> None:
+def test_shipped_flag_files_have_the_format_of_the_extractor(path: Path) -> None:
     """The shipped files have the format that the extractor writes. The tests in the images prove that the files are the
     complete output.
     """
@@ -103,7 +103,9 @@ def home(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the router is for Linux")
 @pytest.mark.usefixtures("home")
-def test_the_router_that_is_installed_here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flags_of_the_installed_router_are_extracted(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The extractor reads the parser of the router that is installed with the tests, where sglang-router is a separate
     package.
     """

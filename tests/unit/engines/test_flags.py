@@ -37,7 +37,7 @@ def test_flag_file_of_every_version_is_read() -> None:
         command_line("sglang-0.0.1")
 
 
-def test_versions_of_an_engine_are_not_those_of_its_router() -> None:
+def test_engine_and_router_versions_are_distinct() -> None:
     assert packaged_versions().versions_of("sglang") == ("0.4.9.post2", "0.5.6.post1", "0.5.23")
     assert packaged_versions().versions_of("sglang-router") == ("0.3.2",)
     assert (
@@ -65,7 +65,7 @@ def test_word_is_resolved_to_flag_or_unique_prefix(newest: CommandLine, word: st
     assert (found.name if found else None) == name
 
 
-def test_some_programs_take_no_abbreviations() -> None:
+def test_some_programs_accept_no_abbreviated_flags() -> None:
     line = command_line("tensorrt-llm-1.2.1")
     assert line.find_flag("--tp_size") and not line.find_flag("--tp_siz")
 
@@ -93,13 +93,13 @@ def test_some_programs_take_no_abbreviations() -> None:
         ("--cuda-graph-bs-decode", ["1", "2"], ""),
     ],
 )
-def test_what_stands_behind_a_flag(newest: CommandLine, flag: str, words: list[str], said: str) -> None:
+def test_arguments_after_a_flag_are_checked(newest: CommandLine, flag: str, words: list[str], said: str) -> None:
     found = newest.find_flag(flag)
     assert found is not None
     assert usage_error(found, words) == said
 
 
-def test_what_the_parser_says_of_a_flag(newest: CommandLine) -> None:
+def test_flag_data_contain_deprecation_help_and_variables(newest: CommandLine) -> None:
     assert newest.flags["--enable-dp-attention"].deprecated == "--attn-dp-size <dp-size>"
     assert newest.flags["--disable-fast-image-processor"].deprecated == "--image-processor-backend=pil"
     assert newest.flags["--page-size"].help
@@ -108,7 +108,7 @@ def test_what_the_parser_says_of_a_flag(newest: CommandLine) -> None:
     assert "SGLANG_HOST_IP" in newest.variables, "the flag is read without being declared"
 
 
-def test_where_a_flag_is_gone() -> None:
+def test_versions_with_a_removed_flag_are_found() -> None:
     assert packaged_versions().versions_with_flag("sglang", "--enable-deepep-moe") == ("0.4.9.post2",)
     assert packaged_versions().versions_with_flag("sglang", "--moe-a2a-backend") == ("0.5.6.post1", "0.5.23")
     assert (
@@ -118,7 +118,7 @@ def test_where_a_flag_is_gone() -> None:
     )
 
 
-def test_what_replaces_a_flag_is_itself_a_flag(newest: CommandLine) -> None:
+def test_replacement_of_a_flag_is_an_existing_flag(newest: CommandLine) -> None:
     hints = replacements("sglang")
     assert hints["--enable-deepep-moe"] == "--moe-a2a-backend deepep"
     for old, new in hints.items():
@@ -141,7 +141,7 @@ def test_a_flag_of_another_engine_is_translated_to_a_flag(engine: str, other: st
     assert translations("llama.cpp") == {}
 
 
-def test_a_folder_of_the_users_own(tmp_path: Path) -> None:
+def test_flag_files_in_a_user_folder_are_read(tmp_path: Path) -> None:
     (tmp_path / "sglang-0.9.json").write_text(json.dumps({"flags": {"--x": {"takes": "value", "aliases": ["--y"]}}}))
     (tmp_path / "sglang-0.5.23.yaml").write_text("flags: {--z: [a, b]}\n")
     own = Versions(tmp_path)
@@ -152,7 +152,7 @@ def test_a_folder_of_the_users_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["[", "flags: 1", "{}", "flags: {--x: {nonsense: 1}}", "flags: {--x: 1}", "- 1"])
-def test_a_file_that_is_none_is_told(tmp_path: Path, text: str) -> None:
+def test_invalid_flag_file_is_reported(tmp_path: Path, text: str) -> None:
     (tmp_path / "sglang-0.9.yaml").write_text(text)
     with pytest.raises(DataError, match=r"^sglang-0\.9: "):
         Versions(tmp_path).get("sglang-0.9")

@@ -22,7 +22,7 @@ ELASTIC = "--elastic-ep-backend=mooncake"
         ("team/own", ["--moe-a2a-backend=mooncake", ELASTIC], ""),
     ],
 )
-def test_an_engine_that_ends_with_a_lost_rank_has_no_spare(image: str, args: list[str], said: str) -> None:
+def test_engine_that_exits_with_a_lost_rank_tolerates_none(image: str, args: list[str], said: str) -> None:
     box = {"image": image, "command": START, "args": args}
     found = why_not(box, {})
     assert found.startswith(said) if said.startswith(("DeepEP", "without")) else found.endswith(said)
@@ -31,6 +31,6 @@ def test_an_engine_that_ends_with_a_lost_rank_has_no_spare(image: str, args: lis
     assert kept.spare == (0 if said else 2)
 
 
-def test_other_engines_are_not_judged() -> None:
+def test_lost_ranks_of_other_engines_are_not_restricted() -> None:
     assert why_not({"image": "engine:1", "args": ["--port=1"]}, {}) == ""
     assert without_spare(RecoveryPolicy(spare=2), None).spare == 2

@@ -51,7 +51,7 @@ NONE = {
 
 
 @pytest.mark.parametrize("case", TAKE)
-def test_routers_that_take_a_key(case: str) -> None:
+def test_routers_that_accept_a_control_key_are_recognized(case: str) -> None:
     assert accepts_control_key(TAKE[case]) and not accepts_control_key(TAKE[case], "false")
 
 
@@ -60,7 +60,7 @@ def test_router_version_without_control_key_is_recognized(case: str) -> None:
     assert not accepts_control_key(NONE[case])
 
 
-def test_the_user_may_know_better_of_an_image_but_never_gets_two_keys() -> None:
+def test_user_may_enable_the_key_for_an_image_but_never_sets_it_twice() -> None:
     known = {case for case in NONE if accepts_control_key(NONE[case], "true")}
     assert known == {"before the flag", "no version", "no tag", "SGLang's image, whose router may be any"}
     assert accepts_control_key({"image": "own/router:7", "args": ["--pd-disaggregation"]}, "true")
@@ -81,7 +81,7 @@ STARTS = {
 
 
 @pytest.mark.parametrize(("image", "command"), STARTS)
-def test_every_form_of_a_start_gets_the_registry_and_its_own_flags(image: str, command: str) -> None:
+def test_every_router_launch_form_gets_the_registry_and_its_flags(image: str, command: str) -> None:
     container = {"image": image, "command": command.split(), "args": ["--pd-disaggregation", "--service-discovery"]}
     assert sglang_router(container) is not None
     start = launch(container, {}, packaged_versions())
@@ -90,7 +90,7 @@ def test_every_form_of_a_start_gets_the_registry_and_its_own_flags(image: str, c
     assert known[0] == known[1]
 
 
-def test_a_word_that_only_begins_with_the_name_is_no_router() -> None:
+def test_program_with_a_longer_name_is_not_a_router() -> None:
     assert [
         word for word in ("smg.yaml", "smg.router_args", "smgx", "my-smg", "sglang_router_x.y") if is_program(word)
     ] == []

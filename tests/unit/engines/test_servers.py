@@ -7,7 +7,7 @@ from ome_operator.engines.servers import Server, known_servers, server, strategy
 
 
 @pytest.mark.parametrize("one", known_servers(), ids=lambda one: one.name)
-def test_a_data_file_is_all_that_an_engine_needs(one: Server) -> None:
+def test_data_file_suffices_to_add_an_engine(one: Server) -> None:
     for start in one.starts:
         assert server({"command": ["/bin/bash", "-c", f"exec {' '.join(start)} --port 1"]}) == one
     lines = [command_line(f"{one.name}-{version}") for version in packaged_versions().versions_of(one.name)]
@@ -17,7 +17,7 @@ def test_a_data_file_is_all_that_an_engine_needs(one: Server) -> None:
     assert [flag for flag in said if all(line.find_flag(flag) is None for line in lines)] == [], "argparse also accepts --tp"
 
 
-def test_adapters_are_named_as_the_engine_wants_them() -> None:
+def test_lora_adapters_use_the_flag_format_of_each_engine() -> None:
     vllm = with_adapters({"command": ["vllm", "serve", "m"], "args": ["--enable-lora"]}, {"a": "/a", "b": "/b"})
     assert vllm["args"] == ["--enable-lora", "--lora-modules", "a=/a", "b=/b"]
     plain = with_adapters({"command": ["vllm", "serve", "m"]}, {"a": "/a"})
@@ -26,7 +26,7 @@ def test_adapters_are_named_as_the_engine_wants_them() -> None:
     assert with_adapters(own, {"a": "/a"}) == own
 
 
-def test_adapters_are_pinned_where_the_engine_takes_no_others() -> None:
+def test_lora_adapters_are_pinned_if_the_engine_requires_it() -> None:
     """With data-parallel attention, LoRA adapters are pinned and a LoRA backend is set, because SGLang requires both. A
     backend that the runtime has chosen stays.
     """
@@ -41,7 +41,7 @@ def test_adapters_are_pinned_where_the_engine_takes_no_others() -> None:
     assert {"--attn-dp-size", "--attention-data-parallel-size", "--lora-backend"} <= flags.keys()
 
 
-def test_what_an_engine_says_about_parallelism() -> None:
+def test_parallelism_is_parsed_from_engine_arguments() -> None:
     said = {"command": ["python3", "-m", "sglang.launch_server"], "args": ["--tp-size=32", "--attn-dp-size=32"]}
     assert strategy(said) == {"TP": "32", "DP": "32"}
     assert strategy({**said, "args": ["--tp=8", "--dp", "4"]}) == {"TP": "8", "DP": "4"}, "as `ome generate` writes them"

@@ -6,7 +6,7 @@ WORK = {"requests", "promptTokens", "outputTokens", "failedTransfers"}
 LOAD = {"running", "waiting", "cacheUse"}
 
 
-def test_each_series_is_of_an_engine_that_is_known_and_has_its_prefix() -> None:
+def test_each_registry_series_belongs_to_a_known_engine_with_its_prefix() -> None:
     found = telemetry.engine_series()
     assert set(found) <= {each.name for each in servers.known_servers()}
     for name, each in found.items():
@@ -15,7 +15,7 @@ def test_each_series_is_of_an_engine_that_is_known_and_has_its_prefix() -> None:
         assert set(each.histograms.values()) == {"firstToken", "betweenTokens"}
 
 
-def test_it_agrees_with_what_panels_read() -> None:
+def test_registry_series_are_also_those_of_the_dashboards() -> None:
     """The histograms and token counters that the registry reads are also among the series of the dashboards."""
     for name, each in telemetry.engine_series().items():
         panels = series.known_series()[name].names

@@ -28,7 +28,7 @@ def box(image: str = "lmsysorg/sglang:v0.5.23", command: list[str] | None = None
         box("own:1", ["/bin/sh", "-c", f"exec python3 -m sglang.launch_server {' '.join(FLAGS)}"]),
     ],
 )
-def test_trace_arguments_can_be_added_to_these_containers(container: dict[str, Any]) -> None:
+def test_supported_containers_can_get_trace_arguments(container: dict[str, Any]) -> None:
     assert trace_obstacle(container, {}) == ""
 
 
@@ -50,17 +50,17 @@ def test_trace_arguments_can_be_added_to_these_containers(container: dict[str, A
         (box("lightseekorg/smg:1.13.0", ["python3", "-m", "smg.serve"]), "starts no known SGLang program"),
     ],
 )
-def test_these_cannot_and_it_is_told_why(container: dict[str, Any], why: str) -> None:
+def test_unsupported_containers_report_why_traces_are_impossible(container: dict[str, Any], why: str) -> None:
     assert why in trace_obstacle(container, {})
 
 
-def test_a_version_may_be_said_beside_the_image() -> None:
+def test_version_annotation_replaces_the_image_version() -> None:
     own = box("own:1", ["python3", "-m", "sglang_router.launch_router"])
     assert trace_obstacle(box("own:1"), {"ome.io/engine-version": "0.5.23"}) == ""
     assert trace_obstacle(own, {"ome.io/engine-version": "v0.3.2"}) == ""
 
 
-def test_what_the_user_wrote_stays() -> None:
+def test_trace_arguments_of_the_user_are_kept() -> None:
     assert with_tracing(box(), "c:4317")["args"] == FLAGS
     assert with_tracing({"image": "i"}, "c:4317")["args"] == FLAGS
     assert with_tracing(box("i", None, "--otlp-traces-endpoint", "mine:1"), "c:4317")["args"] == [
@@ -71,7 +71,7 @@ def test_what_the_user_wrote_stays() -> None:
     assert with_tracing(box("i", None, *FLAGS), "other:1")["args"] == FLAGS
 
 
-def test_what_a_version_takes_is_known_where_those_around_it_agree() -> None:
+def test_flag_support_is_known_only_between_agreeing_versions() -> None:
     def takes(version: str) -> bool | None:
         return packaged_versions().accepts_flags("sglang", version, ("--enable-trace", "--otlp-traces-endpoint"))
 

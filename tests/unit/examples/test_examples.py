@@ -77,13 +77,13 @@ def said(url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtur
     return run
 
 
-def test_thinking_and_answer_arrive_apart(said: Callable[..., str]) -> None:
+def test_reasoning_and_answer_are_streamed_separately(said: Callable[..., str]) -> None:
     lines = [line.strip("= ") for line in said("thinking.py").splitlines()]
     assert lines == ["", "Thinking", "15% is 0.15", "Content", "It is 36."]
     assert Server.asked[0]["model"] == "m"
 
 
-def test_a_call_is_put_together(said: Callable[..., str]) -> None:
+def test_streamed_tool_call_is_assembled(said: Callable[..., str]) -> None:
     text = said("tool_call.py")
     assert 'Tool call: get_weather\n  Arguments: {"location": "Beijing"}' in text
     assert "tool_choice" not in Server.asked[0]

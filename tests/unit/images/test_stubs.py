@@ -46,7 +46,7 @@ def test_stub_source_and_version_script(stubs: ModuleType) -> None:
 
 
 @pytest.mark.skipif(not all(map(shutil.which, ("gcc", "readelf", "nm"))), reason="needs gcc and binutils")
-def test_a_program_loads_with_the_stand_in(stubs: ModuleType, tmp_path: Path) -> None:
+def test_program_starts_with_the_stub_library(stubs: ModuleType, tmp_path: Path) -> None:
     """A program that is linked with a library with version tags starts with the stub after the library was deleted. The
     function in the stub returns 100.
     """
@@ -67,7 +67,7 @@ def test_a_program_loads_with_the_stand_in(stubs: ModuleType, tmp_path: Path) ->
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 100
 
 
-def test_without_torch_it_says_so(stubs: ModuleType, tmp_path: Path) -> None:
+def test_missing_torch_fails_the_stub_script(stubs: ModuleType, tmp_path: Path) -> None:
     """With a wrong folder the script fails, instead of creating an image without stubs."""
     with pytest.raises(SystemExit, match="There is no torch in"):
         stubs.main(tmp_path)

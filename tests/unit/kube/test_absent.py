@@ -48,7 +48,7 @@ async def answering(body: dict[str, Any] | list[Any] | str) -> AsyncIterator[Cli
 
 
 @pytest.mark.parametrize("ask", ABOUT_ONE)
-async def test_what_the_api_server_says_of_an_object_counts(ask: str) -> None:
+async def test_not_found_is_raised_if_api_status_names_the_object(ask: str) -> None:
     async with answering(status("statefulsets", "a")) as client:
         with pytest.raises(errors.NotFound, match=r'^statefulsets\.apps "a" not found$'):
             await ABOUT_ONE[ask](client)
@@ -70,20 +70,20 @@ OTHERS: dict[str, dict[str, Any] | list[Any] | str] = {
 
 @pytest.mark.parametrize("ask", ABOUT_ONE)
 @pytest.mark.parametrize("said", OTHERS)
-async def test_any_other_404_is_tried_again(said: str, ask: str) -> None:
+async def test_any_other_404_is_transient(said: str, ask: str) -> None:
     async with answering(OTHERS[said]) as client:
         with pytest.raises(errors.NotServed) as told:
             await ABOUT_ONE[ask](client)
     assert isinstance(told.value, errors.Transient)
 
 
-async def test_a_404_without_words_of_an_api_server_says_what_was_asked_for() -> None:
+async def test_plain_404_error_names_the_request() -> None:
     async with answering("404 page not found\n") as client:
         with pytest.raises(errors.NotServed, match=r"^GET /api/v1/namespaces/team/pods/a: 404 page not found$"):
             await client.get("Pod", "team", "a")
 
 
-async def test_a_kind_that_is_not_installed_has_no_objects() -> None:
+async def test_uninstalled_kind_has_no_objects() -> None:
     async with answering("404 page not found\n") as client:
         assert await client.served_plurals("sglang.ai/v1") == frozenset()
         assert await list_all(client, ("Serving",), "team") == []
@@ -91,7 +91,7 @@ async def test_a_kind_that_is_not_installed_has_no_objects() -> None:
             await client.list_objects("Serving", "team")
 
 
-async def test_what_is_made_in_a_namespace_that_is_not_there_is_not_missing_itself() -> None:
+async def test_creation_in_an_absent_namespace_is_not_served() -> None:
     async with answering(status("namespaces", "team")) as client:
         with pytest.raises(errors.NotServed, match=r'namespaces\.apps "team" not found'):
             await client.create(SET)

@@ -19,7 +19,7 @@ from tests.support.deep import MOST, nested
 
 
 @pytest.mark.parametrize("levels", [900, 2_000, MOST])
-async def test_an_object_as_deep_as_the_api_server_takes_is_an_answer(levels: int) -> None:
+async def test_deepest_accepted_object_can_be_read(levels: int) -> None:
     """An object with the deepest nesting that the API server accepts can be read, also in lists and in refusals."""
 
     async def deep(request: web.Request) -> web.StreamResponse:
@@ -48,7 +48,7 @@ def test_resource_paths_are_built() -> None:
 
 
 @pytest.mark.parametrize("name", [".", "..", "../../secrets/token", "weights/status", "a/", "/", "%2e%2e", "a%2Fb"])
-def test_a_name_cannot_lead_to_another_path(name: str) -> None:
+def test_name_cannot_change_the_request_path(name: str) -> None:
     """Names of claims, Secrets and ConfigMaps come from pods and URIs that users write."""
     with pytest.raises(errors.Invalid, match="cannot be a name"):
         path("PersistentVolumeClaim", "team", name)
@@ -57,7 +57,7 @@ def test_a_name_cannot_lead_to_another_path(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["weights", "a.b-c", "system:node", "router-0:29001"])
-async def test_other_names_arrive_as_they_are(name: str) -> None:
+async def test_special_characters_in_names_are_escaped(name: str) -> None:
     async def named(request: web.Request) -> web.StreamResponse:
         return web.json_response({"metadata": {"name": request.match_info["name"]}})
 
@@ -90,7 +90,7 @@ def test_api_status_becomes_exception_class(code: int, status: object, kind: typ
     assert type(errors.from_response(code, status)) is kind
 
 
-def test_the_sentence_of_the_server_is_kept() -> None:
+def test_message_of_the_api_server_is_kept() -> None:
     assert str(errors.from_response(422, {"message": "spec.x: too long"})) == "spec.x: too long"
     assert str(errors.from_response(503, "upstream")) == "upstream"
     assert str(errors.from_response(504, {})) == "HTTP 504"
@@ -107,7 +107,7 @@ def test_warning_headers_are_parsed() -> None:
 
 @given(st.text(st.characters(exclude_categories=("Cs",))))
 @example("\U0001f600 \x00\x1b\x7f\x85\u2028\ufeff\uffff \\ud83d")
-def test_what_is_sent_reads_the_same_as_json_and_as_yaml(text: str) -> None:
+def test_request_body_is_equal_as_json_and_yaml(text: str) -> None:
     """The body of a request has the same meaning as JSON and as YAML. The API server parses the body of a server-side apply
     as YAML.
     """
@@ -116,11 +116,11 @@ def test_what_is_sent_reads_the_same_as_json_and_as_yaml(text: str) -> None:
     assert b"\\ud8" not in sent.replace(b"\\\\", b"")
 
 
-def test_half_a_character_is_sent_as_none() -> None:
+def test_lone_surrogate_is_replaced_in_the_request() -> None:
     assert json.loads(encoded(["a\ud83d"])) == ["a\ufffd"]
 
 
-async def test_a_client_that_only_observes_sends_statuses_and_nothing_else() -> None:
+async def test_observe_mode_client_sends_only_status_writes() -> None:
     """A client in observe mode sends only writes of statuses, whatever its rights and its caller are."""
     came: list[tuple[str, str]] = []
 
@@ -150,7 +150,7 @@ async def test_a_client_that_only_observes_sends_statuses_and_nothing_else() -> 
     assert came == [("PATCH", "status"), ("GET", "p")]
 
 
-async def test_of_what_tenants_create_a_part_is_read_and_never_more_than_fits() -> None:
+async def test_number_of_tenant_objects_read_is_limited() -> None:
     """Of objects that tenants create, only as many are read as fit into memory. A tenant may create any number of Events and
     budgets, each as large as the API server accepts.
     """
@@ -174,7 +174,7 @@ async def test_of_what_tenants_create_a_part_is_read_and_never_more_than_fits() 
             await client.close()
 
 
-async def test_a_page_of_large_objects_is_requested_again_with_fewer() -> None:
+async def test_page_of_large_objects_is_requested_again_with_a_smaller_limit() -> None:
     """If a page of a list is too large, it is requested again with fewer objects. A page is decoded as a whole, and 200
     objects may have 300 MB.
     """

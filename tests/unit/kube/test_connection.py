@@ -92,7 +92,7 @@ def asked(kubeconfig: Path, context: str | None = None) -> tuple[int, str]:
     return asyncio.run(run())
 
 
-def test_a_client_certificate_identifies_us(api: Api) -> None:
+def test_client_certificate_authenticates_the_client(api: Api) -> None:
     inline = {"client-certificate-data": api.data("person.crt"), "client-key-data": api.data("person.key")}
     assert asked(api.config(api.folder / "inline", inline)) == (200, "jo")
     files = {"client-certificate": "person.crt", "client-key": "person.key"}
@@ -171,7 +171,7 @@ def test_a_token_and_a_password_are_sent_in_a_header(api: Api) -> None:
         assert asked(api.config(api.folder / "config", user)) == (200, "")
 
 
-def test_a_plugin_is_run_with_its_variables_and_again_when_its_token_is_refused(api: Api) -> None:
+def test_exec_plugin_gets_its_variables_and_runs_again_after_a_refused_token(api: Api) -> None:
     plugin, runs = api.folder / "plugin", api.folder / "runs"
     plugin.write_text(
         f"#!{sys.executable}\nimport json, os\nruns = open({str(runs)!r}, 'a+')\nruns.write('x')\nruns.seek(0)\n"
@@ -187,7 +187,7 @@ def test_a_plugin_is_run_with_its_variables_and_again_when_its_token_is_refused(
     assert api.sent == ["Bearer jo1", "Bearer jo2"]
 
 
-def test_a_token_that_is_refused_and_has_not_changed_is_sent_once(api: Api) -> None:
+def test_unchanged_refused_token_is_sent_only_once(api: Api) -> None:
     api.current = "Bearer other"
     assert asked(api.config(api.folder / "config", {"token": "abc"}))[0] == 401
     assert api.sent == ["Bearer abc"]
@@ -224,7 +224,7 @@ def test_the_certificate_of_the_server_is_checked(api: Api, tmp_path_factory: py
     assert asked(api.config(api.folder / "config", user, address="127.0.0.2", **unchecked)) == (200, "")
 
 
-def test_how_the_server_is_reached_is_written_as_a_kubeconfig_has_it(api: Api) -> None:
+def test_cluster_settings_are_returned_in_kubeconfig_format(api: Api) -> None:
     cluster = {"certificate-authority": "ca.crt", "tls-server-name": "kubernetes", "proxy-url": "http://proxy:3128"}
     opened = asyncio.run(Connection.open(api.config(api.folder / "config", {"token": "abc"}, **cluster)))
     assert opened.cluster() == {
@@ -257,7 +257,7 @@ def test_a_service_account_is_loaded_and_its_rotated_token_is_used(api: Api, mon
     assert api.sent == ["Bearer first", "Bearer first", "Bearer second"]
 
 
-def test_a_token_is_kept_while_a_kubeconfig_is_half_written(api: Api, caplog: pytest.LogCaptureFixture) -> None:
+def test_token_is_kept_while_the_kubeconfig_is_incomplete(api: Api, caplog: pytest.LogCaptureFixture) -> None:
     config = api.config(api.folder / "config", {"token": "abc"})
 
     async def run() -> list[int]:
@@ -271,7 +271,7 @@ def test_a_token_is_kept_while_a_kubeconfig_is_half_written(api: Api, caplog: py
     assert "reloading the credentials failed" in caplog.text
 
 
-def test_a_reason_has_no_full_stop_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_reason_has_no_trailing_full_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     """The reason in an error ends without a full stop, even if a library's message has one. The caller that prints the
     reason adds it.
     """
@@ -293,7 +293,7 @@ NO_KUBECONFIGS = {
 
 
 @pytest.mark.parametrize("case", NO_KUBECONFIGS)
-def test_a_file_that_is_no_kubeconfig_is_one_sentence(case: str, tmp_path: Path) -> None:
+def test_invalid_kubeconfig_is_reported_in_one_sentence(case: str, tmp_path: Path) -> None:
     """A kubeconfig that cannot be parsed is reported in one message. Reported: an empty kubeconfig, which a failed `ome
     kubeconfig > FILE` leaves, caused a traceback.
     """

@@ -14,7 +14,7 @@ def answered(code: int, message: str) -> errors.KubeError:
     return errors.from_response(code, {"kind": "Status", "message": message})
 
 
-def test_an_object_of_another_shape_is_not_tried_again_though_the_code_is_500() -> None:
+def test_code_500_about_an_invalid_object_is_not_retried() -> None:
     """An error with the code 500 about an object of the wrong form is not retried, unlike other errors with this code, such
     as that about a webhook that is down. The API server answers with such an error if an applied object has an unknown
     field.
@@ -40,7 +40,7 @@ def test_an_object_of_another_shape_is_not_tried_again_though_the_code_is_500() 
         (ConnectionResetError(), errors.CLOSED),
     ],
 )
-def test_a_connection_that_fails_is_named_by_its_address_and_its_cause(cause: OSError, says: str) -> None:
+def test_connection_error_names_address_and_cause(cause: OSError, says: str) -> None:
     """The settings for TLS, of which aiohttp's own message contains the address in memory, are left out."""
     key = SimpleNamespace(host="k8s", port=6443, ssl=ssl.create_default_context(), is_ssl=True)
     found = errors.unanswered("GET /api", aiohttp.ClientConnectorError(key, cause))  # type: ignore[arg-type]
@@ -52,7 +52,7 @@ def test_a_server_that_accepts_no_connection_in_time_has_not_received_the_reques
     assert isinstance(found, errors.Unreached) and str(found) == "GET /api: Connection timeout to host https://k8s/api"
 
 
-def test_an_answer_that_breaks_off_is_no_missing_connection() -> None:
+def test_broken_response_is_a_transient_error_and_not_a_missing_connection() -> None:
     found = errors.unanswered("GET /api", aiohttp.ServerDisconnectedError(), 200)
     assert type(found) is errors.Transient and (str(found), found.code) == ("GET /api: Server disconnected", 200)
     assert str(errors.unanswered("GET /api", TimeoutError())) == "GET /api: TimeoutError"

@@ -33,7 +33,7 @@ class Seen:
         return self.switch.known.is_set()
 
 
-async def test_it_tells_what_is_new() -> None:
+async def test_freeze_switch_reports_only_changes() -> None:
     seen = Seen()
     for value in (None, WHEN, WHEN, "false", "true", "", None):
         assert await seen.looks(lease(value))
@@ -41,7 +41,7 @@ async def test_it_tells_what_is_new() -> None:
 
 
 @pytest.mark.parametrize("error", [Forbidden("no", 403), Transient("no answer")])
-async def test_before_it_was_read_nothing_is_known_and_afterwards_the_last_word_counts(
+async def test_freeze_state_is_unknown_before_the_first_read_and_then_kept_on_errors(
     error: KubeError, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Before the Lease has been read, it is unknown whether everything is frozen; afterwards the last known state counts. An
@@ -57,7 +57,7 @@ async def test_before_it_was_read_nothing_is_known_and_afterwards_the_last_word_
     assert seen.told == [WHEN]
 
 
-async def test_a_lease_that_is_gone_is_no_thaw() -> None:
+async def test_deleted_lease_does_not_end_a_freeze() -> None:
     seen = Seen()
     assert await seen.looks(NotFound("gone", 404)), "without leader election there is no Lease"
     await seen.looks(lease(WHEN))
@@ -67,7 +67,7 @@ async def test_a_lease_that_is_gone_is_no_thaw() -> None:
     assert seen.told == [WHEN, ""]
 
 
-async def test_it_looks_again_and_again() -> None:
+async def test_freeze_switch_reads_the_lease_repeatedly() -> None:
     seen = Seen()
     enough = asyncio.Event()
 

@@ -70,7 +70,7 @@ def written(folder: Path, body: Any) -> Path:
 
 
 @pytest.mark.parametrize("path", FIELDS, ids=lambda path: ".".join(map(str, path)))
-def test_every_field_with_an_odd_value_is_one_sentence(path: tuple[Any, ...], folder: Path) -> None:
+def test_invalid_value_in_any_field_is_reported_in_one_sentence(path: tuple[Any, ...], folder: Path) -> None:
     seen = 0
     for odd in ODD:
         user = {"exec": {"command": "true", "apiVersion": "client.authentication.k8s.io/v1"}} if "exec" in path else {}
@@ -88,7 +88,7 @@ def test_every_field_with_an_odd_value_is_one_sentence(path: tuple[Any, ...], fo
     assert seen, path
 
 
-def test_what_is_right_is_accepted(folder: Path) -> None:
+def test_valid_kubeconfig_is_accepted(folder: Path) -> None:
     assert refused(written(folder, config(folder))) == ""
     assert refused(written(folder, config(folder, token="abc"))) == ""
     assert refused(written(folder, config(folder, token=5))) == ""  # the client library sends it as text
@@ -111,7 +111,7 @@ def test_what_is_right_is_accepted(folder: Path) -> None:
         ("users", "exec", {"command": "false", "apiVersion": "v1"}, "returned no credentials: run its command to see why"),
     ],
 )
-def test_a_sentence_names_the_fix(section: str, field: str, value: Any, says: str, folder: Path) -> None:
+def test_kubeconfig_message_names_the_remedy(section: str, field: str, value: Any, says: str, folder: Path) -> None:
     plugin = {"exec": {}} if field == "exec" else {}
     body = config(folder, **plugin)
     body[section][0][section[:-1]][field] = value
@@ -119,7 +119,7 @@ def test_a_sentence_names_the_fix(section: str, field: str, value: Any, says: st
 
 
 @pytest.mark.parametrize("command", [("status",), ("lint", "-A"), ("logs", "svc"), ("nodes",), ("operator",)])
-def test_a_command_of_each_kind_prints_the_sentence(command: tuple[str, ...], folder: Path) -> None:
+def test_every_kind_of_command_prints_the_kubeconfig_message(command: tuple[str, ...], folder: Path) -> None:
     body = config(folder)
     body["clusters"][0]["cluster"]["certificate-authority-data"] = "YWJj"
     done = CliRunner().invoke(app, [*command, "--kubeconfig", str(written(folder, body))])
@@ -127,7 +127,7 @@ def test_a_command_of_each_kind_prints_the_sentence(command: tuple[str, ...], fo
     assert "certificate-authority-data does not contain a certificate" in str(done.exception)
 
 
-def test_an_empty_file_says_so(folder: Path) -> None:
+def test_empty_kubeconfig_is_reported_as_empty(folder: Path) -> None:
     file = folder / "empty"
     file.write_text("")
     again = "write the file again, for example with `ome kubeconfig`, or name another file"

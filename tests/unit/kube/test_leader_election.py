@@ -22,12 +22,12 @@ def lease(holder: str, version: str = "1") -> dict[str, Any]:
     return {"metadata": {"name": "lease", "resourceVersion": version}, "spec": spec}
 
 
-def test_ours_and_free_ones_are_taken_at_once() -> None:
+def test_own_and_free_leases_are_taken_immediately() -> None:
     assert may_take(lease("me"), LeaseObservation("1", 0.0), "me", 0.0)
     assert may_take(lease(""), LeaseObservation("1", 0.0), "me", 0.0)
 
 
-def test_anothers_is_taken_when_it_has_not_changed_for_its_duration() -> None:
+def test_foreign_lease_is_taken_if_unchanged_for_its_duration() -> None:
     seen = LeaseObservation()
     seen.record_lease(lease("other", "1"), 100.0)
     seen.record_lease(lease("other", "1"), 110.0)
@@ -37,7 +37,7 @@ def test_anothers_is_taken_when_it_has_not_changed_for_its_duration() -> None:
     assert not may_take(lease("other"), seen, "me", 128.0)
 
 
-def test_taking_over_counts_a_transition_and_renewing_does_not() -> None:
+def test_only_a_takeover_increments_lease_transitions() -> None:
     taken, kept = claim_lease(lease("other"), SETTINGS, NOW)["spec"], claim_lease(lease("me"), SETTINGS, NOW)["spec"]
     assert (taken["holderIdentity"], taken["leaseTransitions"]) == ("me", 4)
     assert taken["acquireTime"] == taken["renewTime"] == "2026-01-02T03:04:05.000000Z"
@@ -65,7 +65,7 @@ class Server(Client):
         return manifest
 
 
-async def test_an_operator_that_was_frozen_past_its_lease_sends_no_write() -> None:
+async def test_operator_suspended_beyond_its_lease_sends_no_write() -> None:
     """An operator that was suspended for longer than its Lease sends no write when it continues, even in the middle of a
     reconciliation, long before it notices that another operator leads.
     """
@@ -83,7 +83,7 @@ async def test_an_operator_that_was_frozen_past_its_lease_sends_no_write() -> No
     await client.close()
 
 
-async def test_a_conflict_and_a_failing_read_lose_no_lease() -> None:
+async def test_conflict_or_failed_read_does_not_lose_the_lease() -> None:
     """A conflict and a failed read do not lose the Lease. Somebody has added a label to the Lease, and a read fails; the
     process still holds the Lease.
     """
@@ -96,7 +96,7 @@ async def test_a_conflict_and_a_failing_read_lose_no_lease() -> None:
     assert await election._try() and election.is_leader()
 
 
-async def test_a_renewal_that_hangs_leaves_time_for_another() -> None:
+async def test_hanging_renewal_is_cancelled_early_enough_for_another() -> None:
     """A renewal that hangs is given up early enough for another one. Observed once: the renewal waited on a closed
     connection, and the process ended although the API server was available again.
     """
@@ -120,7 +120,7 @@ async def test_a_renewal_that_hangs_leaves_time_for_another() -> None:
     await asyncio.gather(holding, return_exceptions=True)
 
 
-async def test_a_lease_that_was_deleted_comes_back_with_what_people_wrote_on_it() -> None:
+async def test_deleted_lease_is_recreated_with_user_annotations() -> None:
     """A Lease that was deleted is created again with the annotations that users wrote on it. `ome freeze --all` writes to
     the Lease, and a deletion of the Lease for another reason must not end the freeze.
     """
@@ -140,7 +140,7 @@ async def test_a_lease_that_was_deleted_comes_back_with_what_people_wrote_on_it(
 
 
 @pytest.mark.parametrize("warm", [False, True], ids=["new connection", "kept connection"])
-async def test_a_write_that_lost_its_lease_while_it_got_its_connection_is_not_sent(warm: bool) -> None:
+async def test_write_is_not_sent_if_the_lease_is_lost_while_waiting_for_a_connection(warm: bool) -> None:
     """A write is not sent if the process has lost its Lease while it waited for a connection. A process may be suspended at
     any moment, also after the check whether it may write.
     """

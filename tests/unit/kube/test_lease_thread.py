@@ -34,7 +34,7 @@ class Counting(Server):
         return await super().update(manifest, manager)
 
 
-async def test_the_lease_is_renewed_while_the_loop_stands_still() -> None:
+async def test_lease_is_renewed_while_the_event_loop_is_blocked() -> None:
     server, thread = Counting(5), LeaseThread()
     try:
         election = Election(server, QUICK, lambda: NOW)
@@ -49,7 +49,7 @@ async def test_the_lease_is_renewed_while_the_loop_stands_still() -> None:
         await thread.close()
 
 
-async def test_nothing_is_renewed_for_a_loop_that_does_not_answer() -> None:
+async def test_lease_is_not_renewed_for_an_unresponsive_event_loop() -> None:
     """If the event loop does not respond, the Lease is not renewed. Nothing is written after the time at which another
     operator may lead, whatever the event loop does afterwards.
     """
@@ -75,7 +75,7 @@ async def test_nothing_is_renewed_for_a_loop_that_does_not_answer() -> None:
     await client.close()
 
 
-async def test_a_loop_that_answers_again_in_time_is_renewed_for() -> None:
+async def test_lease_renewal_resumes_when_the_event_loop_responds_in_time() -> None:
     now, silences, server = 100.0, iter([False, False, False, False]), Server()
 
     def works() -> bool:
@@ -100,7 +100,7 @@ async def test_a_loop_that_answers_again_in_time_is_renewed_for() -> None:
         await election.hold_lease()
 
 
-async def test_a_thread_that_says_nothing_any_more_is_a_lost_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_dead_renewal_thread_is_reported_as_lost_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease_thread, "CHECK", 0.01)
 
     class Dead(Election):
@@ -115,7 +115,7 @@ async def test_a_thread_that_says_nothing_any_more_is_a_lost_lease(monkeypatch: 
         await thread.close()
 
 
-async def test_what_ends_the_holding_ends_it_there_and_errors_come_over() -> None:
+async def test_cancellation_reaches_the_thread_and_its_errors_are_raised() -> None:
     thread, ended = LeaseThread(), threading.Event()
 
     class Waiting(Election):

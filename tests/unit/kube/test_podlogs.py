@@ -29,7 +29,7 @@ async def lines(logs: Logs, wanted: LogWindow) -> list[LogLine]:
     return [line async for line in logs.lines("team", "p", "main", wanted)]
 
 
-async def test_lines_are_whole_however_they_arrive() -> None:
+async def test_log_lines_are_complete_however_they_are_chunked() -> None:
     parts = b"2026-01-01T00:00:00.1Z on", b"e\n2026-01-01T00:00:00.2Z tw\xc3", b"\xb6\r\n2026-01-01T00:00:00.3Z \n", b"x end"
 
     async def handler(request: web.Request) -> web.StreamResponse:
@@ -79,7 +79,7 @@ KUBELET = {"reason": "NotFound", "details": {"name": "p", "kind": "pods/log"}}
         (403, {}, errors.Forbidden),
     ],
 )
-async def test_a_refusal_is_the_sentence_of_the_server(
+async def test_log_refusal_contains_the_message_of_the_server(
     code: int, more: dict[str, Any], kind: type[errors.KubeError]
 ) -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
@@ -90,7 +90,7 @@ async def test_a_refusal_is_the_sentence_of_the_server(
             await lines(logs, LogWindow())
 
 
-async def test_a_stream_that_breaks_may_work_soon() -> None:
+async def test_broken_log_stream_is_a_transient_error() -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Length": "1000"})
         await response.prepare(request)

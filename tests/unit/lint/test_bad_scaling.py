@@ -307,7 +307,7 @@ def sentences(found: list[Finding]) -> list[str]:
 
 
 @pytest.mark.parametrize("case", [*DEMANDS, *(pytest.param(case, id=name) for name, case in SERVICES.items())])
-def test_one_sentence_names_the_field_and_what_to_write(case: Written) -> None:
+def test_unusable_autoscaler_setting_gives_one_sentence_with_field_and_remedy(case: Written) -> None:
     found = sentences(findings(case))
     assert len(found) == bool(case.said), found
     assert all(re.search(case.said, one) for one in found), found
@@ -336,7 +336,7 @@ KEPT: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_a_service_keeps_its_size(name: str) -> None:
+def test_service_keeps_its_size_after_an_unusable_edit(name: str) -> None:
     world = Demanded(**BASE)
     world.rate = 28.0
     world.decide(100)

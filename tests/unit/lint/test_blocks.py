@@ -65,7 +65,7 @@ DENSE = {
         (qwen(704), ("--tp-size=8", "--ep-size=8"), "no size works: use weights without blocks"),
     ],
 )
-def test_the_remedy_names_sizes_that_work(config: dict[str, object], args: tuple[str, ...], change: str) -> None:
+def test_remedy_names_only_accepted_sizes(config: dict[str, object], args: tuple[str, ...], change: str) -> None:
     """The remedy names sizes that the rule accepts. Reported: for a matrix cut into 4 pieces, the remedy was "at most 6",
     and --moe-dense-tp-size=1 was suggested for experts.
     """
@@ -75,7 +75,7 @@ def test_the_remedy_names_sizes_that_work(config: dict[str, object], args: tuple
         assert said(config, *args, remedy.removeprefix("write ").partition(":")[0].partition(",")[0]) == []
 
 
-def test_an_expert_consists_of_whole_blocks_even_if_it_is_not_cut() -> None:
+def test_expert_width_must_be_a_multiple_of_the_block() -> None:
     """The width of an expert must be a multiple of the block even if the expert is not divided. In SGLang 0.5.23
     (layers/quantization/fp8.py), the check of block_n does not depend on the TP size.
     """
@@ -84,7 +84,7 @@ def test_an_expert_consists_of_whole_blocks_even_if_it_is_not_cut() -> None:
     )
 
 
-def test_a_width_that_no_layer_has_is_not_checked() -> None:
+def test_width_of_a_nonexistent_layer_is_not_checked() -> None:
     """A width that no layer has is not checked. Every layer of this model has experts, so no matrix is 6,200
     columns wide.
     """

@@ -84,6 +84,6 @@ CASES: dict[str, tuple[list[Finding], list[Any]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_only_the_finding_about_the_same_place_is_left_out(case: str) -> None:
+def test_only_consequences_at_the_same_place_are_left_out(case: str) -> None:
     found, remain = CASES[case]
     assert without_consequences(found) == [found[number] for number in remain]

@@ -39,7 +39,7 @@ def with_engine(name: str = "minimal-one-node", **fields: Any) -> list[Body]:
 
 
 @pytest.mark.parametrize("argument", WORKS)
-def test_a_value_with_which_the_engine_works_is_no_error(argument: str) -> None:
+def test_flag_value_that_the_engine_accepts_is_no_error(argument: str) -> None:
     bodies = base()
     bodies[0]["spec"]["engineConfig"]["runner"]["args"].append(argument)
     assert of("flag-range", bodies) == []
@@ -74,7 +74,7 @@ def sidecar(**fields: Any) -> list[Body]:
         sidecar(command=["sh", "-c", "sglang serve --port $PORT"]),
     ],
 )
-def test_other_ports_are_no_error(box: list[Body]) -> None:
+def test_different_ports_are_no_error(box: list[Body]) -> None:
     assert of("port-twice", with_engine(containers=box)) == []
 
 
@@ -95,7 +95,7 @@ def test_listeners_on_different_addresses_do_not_collide() -> None:
         ({"nvidia.com/gpu": 8, "amd.com/gpu": 0}, {}),
     ],
 )
-def test_devices_that_a_node_may_have_together_are_no_error(main: Body, other: Body) -> None:
+def test_devices_that_may_share_a_node_are_no_error(main: Body, other: Body) -> None:
     bodies = with_engine(containers=sidecar(command=["x"], resources={"limits": other}))
     bodies[0]["spec"]["engineConfig"]["runner"] |= {"image": "acme/engine:1", "resources": {"limits": main}}
     assert of("vendors-two", bodies) == [] == of("vendor-other", bodies)
@@ -117,7 +117,7 @@ def test_gpus_of_two_vendors_are_not_added_up() -> None:
         "ls $HOME",
     ],
 )
-def test_a_script_that_sets_a_variable_itself_is_right(script: str) -> None:
+def test_variable_set_in_the_script_itself_is_no_error(script: str) -> None:
     bodies = with_engine(initContainers=[{"name": "warm", "image": "acme/tool:1", "command": ["sh", "-c", script]}])
     assert of("variable-misplaced", bodies) == []
 

@@ -40,12 +40,12 @@ def started(args: list[str], command: list[str] | None = None, image: str = "sgl
         ("", "sglang", ""),
     ],
 )
-def test_the_version_of_an_image(image: str, program: str, said: str) -> None:
+def test_version_is_parsed_from_the_image(image: str, program: str, said: str) -> None:
     assert version(image, {}, program) == said
     assert version(image, {"ome.io/engine-version": "v9.9"}, program) == (said or "9.9"), "the tag takes precedence"
 
 
-def test_arguments_are_read_as_the_version_reads_them() -> None:
+def test_arguments_are_parsed_like_by_the_engine_version() -> None:
     start = started(
         ["--tp", "16", "--attention-data-parallel-size=4", "--no-enable-tf32-matmul", "--context-length", "128k"]
     )
@@ -63,7 +63,7 @@ def test_arguments_are_read_as_the_version_reads_them() -> None:
     assert old.whole_number("--ep-size") == 4, "another name for the same"
 
 
-def test_variables_are_filled_in_where_they_are_known() -> None:
+def test_known_variables_are_expanded_in_arguments() -> None:
     env = [{"name": "N", "value": "8"}, {"name": "RANK", "valueFrom": {}}, {"name": "T", "value": "$(N)"}]
     start = started(["--tp-size=$(N)", "--node-rank=$(RANK)", "--nnodes=$(GONE)"], env=env)
     assert start.whole_number("--tp-size") == 8 and start.whole_number("--node-rank") is None
@@ -125,7 +125,7 @@ def test_router_programs_are_recognized() -> None:
     )
 
 
-def test_what_is_no_known_program() -> None:
+def test_unknown_program_is_not_parsed() -> None:
     assert launch({"image": "sglang:v0.5.23", "command": ["sleep"], "args": ["1"]}, {}, packaged_versions()) is None
     assert launch({}, {}, packaged_versions()) is None
 

@@ -33,7 +33,7 @@ def kimi() -> ModelFacts:
         ("tp", ["--tp-size=16"]),
     ],
 )
-def test_weights_are_those_of_the_cookbook(kimi: ModelFacts, strategy: str, args: list[str]) -> None:
+def test_weight_size_equals_that_of_the_cookbook(kimi: ModelFacts, strategy: str, args: list[str]) -> None:
     shelf = bookshelf()
     made = plan(
         RecipeRequest(hardware="h200", model="Kimi-K2-Instruct", strategy=strategy, tp=16 if strategy == "tp" else None),
@@ -46,7 +46,7 @@ def test_weights_are_those_of_the_cookbook(kimi: ModelFacts, strategy: str, args
     assert int(found.weights) == wanted
 
 
-def test_a_token_of_cache_is_as_large_as_was_measured(kimi: ModelFacts) -> None:
+def test_kv_cache_size_per_token_equals_the_measured_size(kimi: ModelFacts) -> None:
     """The computed size of the KV cache for a token equals the measured one: 70,272 bytes in BF16 and 35,136 bytes in FP8 on
     every GPU.
     """
@@ -69,7 +69,7 @@ def test_memory_beside_static_fraction_is_itemized(kimi: ModelFacts) -> None:
     }
 
 
-def test_what_is_not_known_is_not_summed(kimi: ModelFacts) -> None:
+def test_memory_is_not_computed_from_unknown_values(kimi: ModelFacts) -> None:
     for args in (
         ["--tp-size=$(TP)"],
         ["--tp-size=24", "--attn-dp-size=7"],

@@ -40,7 +40,7 @@ def test_a_tokenizer_of_code_needs_the_flag(kind: str, engine: str) -> None:
     assert said({"model_type": kind}, "--trust-remote-code", engine=engine) == []
 
 
-def test_a_configuration_of_code_needs_the_flag_if_no_class_replaces_it() -> None:
+def test_configuration_with_python_code_needs_the_flag_without_a_known_class() -> None:
     (message,) = said({"model_type": "acme", "auto_map": CODE})
     assert "config.json names code for the model type acme" in message
     (message,) = said({"model_type": "acme_vl", "text_config": {"num_hidden_layers": 2, "auto_map": CODE}})
@@ -51,7 +51,7 @@ def test_a_configuration_of_code_needs_the_flag_if_no_class_replaces_it() -> Non
         assert said({"model_type": kind, "auto_map": CODE}) == [], "transformers or SGLang has a class"
 
 
-def test_no_published_model_but_kimi_k2_needs_the_flag() -> None:
+def test_only_kimi_k2_of_the_published_models_needs_the_flag() -> None:
     """The published configs name code although transformers or SGLang has classes for them; these classes are used."""
     kinds = {one["config"]["model_type"]: one["config"] for one in PUBLISHED}
     assert len(kinds) > 15

@@ -25,7 +25,7 @@ from tests.support.overlays import BASES, LINT, compose, composed_file, merge_ov
         ([{"name": "X"}, {"name": "Y"}], {"after X": {"name": "Z"}}, [{"name": "X"}, {"name": "Z"}, {"name": "Y"}]),
     ],
 )  # fmt: skip
-def test_how_an_overlay_is_merged(base: Any, overlay: Any, result: Any) -> None:
+def test_overlay_is_merged_into_its_base(base: Any, overlay: Any, result: Any) -> None:
     assert merge_overlay(base, overlay) == result
 
 
@@ -39,12 +39,12 @@ def test_how_an_overlay_is_merged(base: Any, overlay: Any, result: Any) -> None:
         ([{"name": "X"}], {"after Y": {"name": "Z"}}),
     ],
 )
-def test_an_overlay_that_does_not_fit_its_base_is_an_error(base: Any, overlay: Any) -> None:
+def test_overlay_that_does_not_match_its_base_is_an_error(base: Any, overlay: Any) -> None:
     with pytest.raises(KeyError):
         merge_overlay(base, overlay)
 
 
-def test_a_case_has_the_documents_of_its_base() -> None:
+def test_composed_case_has_the_documents_of_its_base() -> None:
     case = LINT / "corpus/flag-removed/deepep.yaml"
     assert "\nbase: minimal-one-node\n" in case.read_text()
     base, composed = compose(BASES / "minimal-one-node.yaml"), compose(case)

@@ -13,12 +13,12 @@ from tests.support.pod_examples import pod
 CASES = list(pod_values.cases())
 
 
-def test_each_value_that_is_refused_is_found_and_no_other() -> None:
+def test_exactly_the_refused_pod_values_are_found() -> None:
     wrong = [case.what for case in CASES if any(not each.late for each in refusals(case.spec)) is not case.refused]
     assert wrong == [] and len(CASES) > 4000
 
 
-def test_every_scalar_field_is_asked_about_or_has_a_reason() -> None:
+def test_every_scalar_pod_field_is_checked_or_excluded_with_a_reason() -> None:
     fields = {
         f"{type_}.{field}"
         for type_ in (pod_fields.POD, *pod_values.holders())
@@ -54,7 +54,7 @@ NAMES = {field for field, grammar in LATE.items() if grammar is OBJECT}
 
 
 @pytest.mark.parametrize("field", LATE, ids=".".join)
-def test_what_only_a_node_refuses_is_found(field: tuple[str, str]) -> None:
+def test_values_refused_only_by_a_node_are_found(field: tuple[str, str]) -> None:
     same = ("Container", "image") if field == ("ImageVolumeSource", "reference") else field
     fine = ("a", "a.b-c") if field in NAMES else FINE_LATE[same]
     wrong = ("My_Name", "a/b", "A") if field in NAMES else WRONG_LATE[same]
@@ -91,6 +91,6 @@ def test_a_priority_is_computed_from_a_class() -> None:
         ),
     ],
 )  # fmt: skip
-def test_the_message_names_the_field_and_what_to_write(spec: dict[str, object], says: str, remedy: str) -> None:
+def test_message_about_a_pod_value_names_field_and_remedy(spec: dict[str, object], says: str, remedy: str) -> None:
     (found,) = refusals(spec)
     assert found.says == says and found.remedy.startswith(remedy)

@@ -120,13 +120,13 @@ OF_PODS = {"refused", "memory-short", "memory-beside", "host-loopback", "nnodes-
 """Rules about the pods around the command line, which the resolver does not see."""
 
 
-def test_the_record_has_the_lines_of_every_requirement() -> None:
+def test_recorded_command_lines_cover_every_requirement() -> None:
     assert len(RECORD) > 200
     assert [line for line in resolver.lines() if line not in RECORD] == [], "python -m tests.support.resolver"
 
 
 @pytest.mark.parametrize("line", RECORD)
-def test_what_lint_refuses_the_resolver_refuses_and_the_reverse(line: str) -> None:
+def test_lint_refuses_exactly_what_the_resolver_refuses(line: str) -> None:
     ours, theirs = refused(line), RECORD[line]
     if line in WHY_UNSEEN:
         assert theirs and not ours, f"{WHY_UNSEEN[line]}: {ours}"
@@ -135,20 +135,20 @@ def test_what_lint_refuses_the_resolver_refuses_and_the_reverse(line: str) -> No
 
 
 @pytest.mark.parametrize("row", requirements(), ids=lambda row: " ".join((*row.when, *row.needs)))
-def test_each_need_counts_by_itself(row: resolver.Requirement) -> None:
+def test_each_requirement_is_violated_separately(row: resolver.Requirement) -> None:
     assert [line for line in resolver.violating_command_lines(row) if not RECORD[line]] == []
     flags = command_line(f"sglang-{VERSION}").flags
     named = [resolver.FLAGS.get(name, name) for name in (*row.when, *row.needs) if name != ARCHITECTURE]
     assert [flag for flag in named if flag not in flags] == []
 
 
-def test_an_architecture_that_only_the_spec_states_counts() -> None:
+def test_architecture_stated_only_in_the_spec_is_used() -> None:
     line = "gpt-oss-120b --attention-backend=flashinfer"
     assert refused(line, modelArchitecture="GptOssForCausalLM") == refused(line) == ["requirement-missing"]
     assert refused(line, modelArchitecture="Qwen3MoeForCausalLM") == []
 
 
-def test_a_condition_that_is_none_is_an_error() -> None:
+def test_invalid_condition_raises_value_error() -> None:
     with pytest.raises(ValueError, match="sometimes is no condition"):
         condition("sometimes")
 
@@ -158,18 +158,18 @@ WITH_SGLANG = pytest.mark.skipif(importlib.util.find_spec("sglang") is None, rea
 
 @WITH_SGLANG
 @pytest.mark.timeout(1800)
-def test_the_record_is_what_the_resolver_says(tmp_path: Path) -> None:
+def test_recorded_results_equal_those_of_the_resolver(tmp_path: Path) -> None:
     resolver.write_models(tmp_path)
     assert resolver.ask([sys.executable], str(tmp_path), list(RECORD)) == RECORD
 
 
-def test_every_requirement_comes_from_a_function_that_is_counted_as_covered() -> None:
+def test_every_requirement_comes_from_a_covered_function() -> None:
     known = [(file, name) for file, functions in CHECKS["rules"].items() for name in functions]
     sources = {row.source for row in requirements()}
     assert [said for said in sources if not any(file in said and name in said for file, name in known)] == []
 
 
-def test_each_place_has_one_heading_and_the_page_states_the_sums() -> None:
+def test_documentation_has_one_heading_per_place_and_states_the_totals() -> None:
     sums = {kind: sum(sum(names.values()) for names in files.values()) for kind, files in CHECKS.items()}
     page = " ".join((parts.ROOT / "docs/engines.md").read_text(encoding="utf-8").split())
     assert set(sums) == {"rules", "model", "device", "sizes", "variables", "parser", "internal", "left"}
@@ -180,7 +180,7 @@ def test_each_place_has_one_heading_and_the_page_states_the_sums() -> None:
 
 
 @WITH_SGLANG
-def test_the_checks_are_those_of_the_package() -> None:
+def test_recorded_checks_equal_those_of_the_sglang_package() -> None:
     package = importlib.util.find_spec("sglang")
     assert package is not None and package.submodule_search_locations
     assert counted() == resolver.count_checks(Path(package.submodule_search_locations[0]) / "srt/arg_groups")

@@ -15,13 +15,13 @@ from tests.support.parts import ROOT
 FLAG = re.compile(r"--[a-z][a-z0-9-]{5,}(?==)")
 
 
-def test_the_page_is_made_of_the_rules(update: bool) -> None:
+def test_documentation_of_rules_is_generated_from_the_rules(update: bool) -> None:
     if update:
         PAGE.write_text(page_text(), encoding="utf-8")
     assert PAGE.read_text(encoding="utf-8") == page_text(), "python -m ome_operator.lint.page"
 
 
-def test_every_rule_says_what_it_is_for() -> None:
+def test_every_rule_has_id_title_consequence_and_evidence() -> None:
     assert len(RULES) == sum(map(len, FAMILIES.values())), "the names must be unique"
     for rule in RULES.values():
         assert re.fullmatch(r"[a-z]+(-[a-z]+)*", rule.id)
@@ -70,12 +70,12 @@ def body(args: object, **spec: object) -> list[dict[str, object]]:
         ["--mem-fraction-static=1e999"],
     ],
 )
-def test_no_argument_breaks_a_rule(args: list[str]) -> None:
+def test_rules_raise_for_no_argument(args: list[str]) -> None:
     for extra in ([], ["--moe-a2a-backend=deepep", "--enable-eplb"], ["--disaggregation-mode=decode"]):
         found(body([*args, *extra]))
 
 
-def test_a_runtime_is_looked_at_by_itself() -> None:
+def test_runtime_without_a_service_is_checked() -> None:
     args = ["--model-path=/m", "--host=0.0.0.0", "--tp-sise=8", "--device=cpu"]
     (error,) = [each for each in found(body(args)) if each.rule.severity == "error"]
     assert (error.rule.id, error.service, error.hit.place) == (
@@ -104,9 +104,7 @@ _LIMITED = {"limits": {"memory": "4Gi"}}
         ([], None, None, False),
     ],
 )
-def test_an_engine_on_cpus_needs_a_bound_of_its_memory(
-    args: list[str], resources: object, pod: object, unbounded: bool
-) -> None:
+def test_engine_on_cpus_needs_a_memory_limit(args: list[str], resources: object, pod: object, unbounded: bool) -> None:
     """A limit of the container or of the pod bounds the memory, and so does a size of the cache; a request does not."""
     bodies: Any = body(["--model-path=/m", *args])
     config = bodies[0]["spec"]["engineConfig"]
@@ -119,7 +117,7 @@ def test_an_engine_on_cpus_needs_a_bound_of_its_memory(
         assert "--max-total-tokens" in hit.remedy and "resources.limits.memory" in hit.remedy
 
 
-def test_arguments_stand_where_they_are_written() -> None:
+def test_finding_is_reported_in_the_object_that_contains_the_arguments() -> None:
     """A finding is reported in the object in which the arguments stand. If a service has its own arguments, they replace
     those of its runtime, so the finding is in the service.
     """
@@ -137,14 +135,14 @@ def test_arguments_stand_where_they_are_written() -> None:
     assert places == [("InferenceService svc", "spec.engine.runner.args")]
 
 
-def test_of_hundreds_of_mistakes_a_few_are_told() -> None:
+def test_number_and_length_of_findings_are_limited() -> None:
     findings = found(body([f"--unknown-{number}" for number in range(500)]))
     assert sum(each.rule.id == "flag-unknown" for each in findings) == MOST
     (long,) = [each for each in found(body(["--" + "x" * 50_000])) if each.rule.id == "flag-unknown"]
     assert len(long.hit.says) <= LONGEST + 2
 
 
-def test_a_runtime_that_no_service_could_name() -> None:
+def test_runtime_that_no_service_can_name_is_reported() -> None:
     (runtime,) = body([])
     (told,) = found([{**runtime, "metadata": {"name": "9" * 300}}])
     assert told.rule.id == "refused" and "too long" in told.hit.says
@@ -156,7 +154,7 @@ SPELLED = [
 
 
 @pytest.mark.parametrize(("base", "flag"), SPELLED)
-def test_nothing_is_computed_without_a_flag_whose_spelling_is_wrong(base: str, flag: str) -> None:
+def test_misspelled_flag_suppresses_dependent_findings(base: str, flag: str) -> None:
     """If a flag is misspelled, nothing that depends on the flag is computed. The only new finding is the wrong spelling: the
     engine would use the default only if the flag were absent.
     """

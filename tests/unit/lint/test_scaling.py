@@ -34,7 +34,7 @@ def told(rule: str, absent: bool = False, gpus: int = 8, **spec: Any) -> list[Fi
         ({"timeBetweenTokens": "0s"}, ".timeBetweenTokens", "which no group can meet", "write a time such as 50ms"),
     ],
 )
-def test_what_cannot_be_followed_is_said_with_field_and_fix(written: Any, field: str, says: str, remedy: str) -> None:
+def test_unusable_demand_setting_is_reported_with_field_and_remedy(written: Any, field: str, says: str, remedy: str) -> None:
     policy: dict[str, Any] = {} if written is None else {"scalingPolicy": {"demand": {**TARGETS, **written}}}
     found = told("demand-unusable", decoder=DEMAND, **policy)
     place = ("InferenceService team/svc", f"spec.scalingPolicy.demand{field}")
@@ -42,7 +42,7 @@ def test_what_cannot_be_followed_is_said_with_field_and_fix(written: Any, field:
     assert all(says in one.hit.says and remedy in one.hit.remedy for one in found)
 
 
-def test_a_service_without_a_decoder_is_told_to_add_one() -> None:
+def test_demand_without_a_decoder_suggests_adding_one() -> None:
     (found,) = told("demand-unusable", engine=DEMAND, scalingPolicy={"demand": TARGETS})
     assert "add spec.decoder" in found.hit.remedy
 
@@ -63,7 +63,7 @@ def test_a_service_without_a_decoder_is_told_to_add_one() -> None:
         ({}, ""),
     ],
 )
-def test_what_has_no_effect_is_advised_against(spec: dict[str, Any], says: str) -> None:
+def test_demand_settings_without_effect_give_advice(spec: dict[str, Any], says: str) -> None:
     more = {name: value for name, value in spec.items() if name == "schedule"}
     found = told("advice", decoder=spec.get("decoder", DEMAND), scalingPolicy={"demand": {**TARGETS, **more}})
     assert any(says in one.hit.says for one in found) if says else not found
@@ -100,9 +100,7 @@ PEAK = {"start": "08:00", "end": "18:00"}
         ),
     ],
 )
-def test_fields_that_contradict_others_are_advised_against(
-    demand: dict[str, Any], components: dict[str, Any], says: str
-) -> None:
+def test_contradictory_demand_settings_give_advice(demand: dict[str, Any], components: dict[str, Any], says: str) -> None:
     found = told("advice", **{"decoder": DEMAND, "scalingPolicy": {"demand": {**TARGETS, **demand}}, **components})
     assert len(found) == bool(says) and all(says in one.hit.says for one in found)
 
@@ -117,21 +115,23 @@ def test_fields_that_contradict_others_are_advised_against(
         ({"class": "HPA"}, {"maxReplicas": 1}, "class HPA scales nothing for decoder: spec.decoder.maxReplicas has to be"),
     ],
 )
-def test_settings_of_another_class_are_advised_against(decoder: dict[str, Any], policy: dict[str, Any], says: str) -> None:
+def test_settings_of_another_autoscaler_class_give_advice(
+    decoder: dict[str, Any], policy: dict[str, Any], says: str
+) -> None:
     demand: dict[str, Any] = {"scalingPolicy": {"demand": TARGETS}} if decoder["class"] == "Demand" else {}
     found = told("advice", decoder={**DEMAND, "autoscaler": decoder, **policy}, **demand)
     assert any(says in one.hit.says for one in found) if says else not found
 
 
 @pytest.mark.parametrize(("low", "number"), [(0, 0), (1, 1)])
-def test_a_request_wakes_only_a_service_that_can_be_scaled_to_zero(low: int, number: int) -> None:
+def test_wake_on_request_without_minimum_zero_gives_advice(low: int, number: int) -> None:
     decoder = {"minReplicas": low, "maxReplicas": 2, "autoscaler": {"class": "External"}}
     found = told("advice", decoder=decoder, scalingPolicy={"wakeOnRequest": True})
     assert len(found) == number and all("wakeOnRequest has no effect" in one.hit.says for one in found)
 
 
 @pytest.mark.parametrize(("absent", "class_", "number"), [(True, "KEDA", 1), (False, "KEDA", 0), (True, "External", 0)])
-def test_keda_is_missed_only_on_a_cluster_that_lacks_it(absent: bool, class_: str, number: int) -> None:
+def test_missing_keda_is_reported_only_for_a_cluster_without_it(absent: bool, class_: str, number: int) -> None:
     scaler = {"class": class_, **({"keda": {"triggers": []}} if class_ == "KEDA" else {})}
     found = told("keda-missing", absent, decoder={"minReplicas": 1, "maxReplicas": 2, "autoscaler": scaler})
     assert [one.hit.place.field for one in found] == ["spec.decoder.autoscaler.class"] * number

@@ -34,7 +34,7 @@ def of_p(script: str) -> list[Command]:
 
 
 @pytest.mark.parametrize("script", SAME)
-def test_a_shell_makes_the_same_of_it(script: str, tmp_path: Path) -> None:
+def test_parsed_words_equal_those_of_bash(script: str, tmp_path: Path) -> None:
     log = tmp_path / "log"
     program = f'p() {{ printf "%s\\n" p "$@" >>{log}; echo -- >>{log}; }}\n' + script
     subprocess.run(["bash", "-c", program], env={**KNOWN, "PATH": os.environ["PATH"]}, cwd=tmp_path, check=False, timeout=20)
@@ -44,20 +44,20 @@ def test_a_shell_makes_the_same_of_it(script: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("script", UNKNOWN)
-def test_what_only_a_shell_can_compute_stays_unknown(script: str) -> None:
+def test_values_computed_by_the_shell_stay_unknown(script: str) -> None:
     found = of_p(script)
     assert found and all("$" in each.words[-1] or "`" in each.words[-1] for each in found)
     assert all(each.loose for each in found)
 
 
 @pytest.mark.parametrize("script", UNSURE)
-def test_a_command_that_may_not_run_is_marked(script: str) -> None:
+def test_conditional_command_is_marked_as_uncertain(script: str) -> None:
     found = of_p(script)
     assert found and not any(each.is_certain for each in found)
 
 
 @pytest.mark.parametrize("script", ["p --config <(echo 'a: b') x", "p a>(cat) x", "p $(cat <(echo b)) x"])
-def test_a_process_substitution_is_an_unknown_word(script: str) -> None:
+def test_process_substitution_is_an_unknown_word(script: str) -> None:
     (found,) = of_p(script)
     assert (
         len(found.words) == len(script.split(" --config")) + 2
@@ -70,15 +70,15 @@ def test_a_process_substitution_is_an_unknown_word(script: str) -> None:
     "script",
     ["bash -c 'p $X'", "exec bash -lc 'p $X' --", '/bin/sh -e -c "p $X"', "bash -c \"bash -c 'p 3'\"", "sh -ec 'p ${X}'"],
 )
-def test_a_script_in_a_script_is_read(script: str) -> None:
+def test_nested_script_is_parsed(script: str) -> None:
     assert [found.words for found in of_p(script)] == [("p", "3")]
 
 
-def test_a_script_in_a_script_knows_only_the_environment() -> None:
+def test_nested_script_sees_only_environment_variables() -> None:
     assert [found.words for found in of_p("X=4; V=5; bash -c 'p $X $V'")] == [("p", "$X", "$V")]
 
 
-def test_quotes_that_are_not_closed() -> None:
+def test_unclosed_quotes_are_detected() -> None:
     assert unclosed_quote("p 'a") == "'" and unclosed_quote('p "a') == '"'
     assert not any(map(unclosed_quote, SAME))
 
@@ -87,12 +87,12 @@ def test_variable_names_in_expansions_are_found() -> None:
     assert names_in("a.$(POD_NAME).b:$X-${Y:-0}") == {"POD_NAME", "X", "Y"} and names_in("POD_NAME") == frozenset()
 
 
-def test_redirections_and_comments_are_no_words() -> None:
+def test_redirections_and_comments_are_not_words() -> None:
     (found,) = of_p("p a 2>&1 >log b # c")
     assert found.words == ("p", "a", "b")
 
 
-def test_nothing_of_a_script_raises() -> None:
+def test_no_script_raises_an_exception() -> None:
     for script in ("'", '"', "`", "$(", "${", "<<", "\\", "((", "fi", "}", "a=(", "p <<E\n", "\0", "$", "p $'x'"):
         commands(script, KNOWN)
     assert commands("p " * 100_000, KNOWN) == []

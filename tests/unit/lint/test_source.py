@@ -34,7 +34,7 @@ def hit(object_: str = "ClusterServingRuntime a", fix: AutomaticFix | None = GON
     return RuleHit(Location(object_, "spec"), "has no --enable-deepep-moe", "write", fix)
 
 
-def test_the_line_of_a_finding() -> None:
+def test_line_of_a_finding_is_located() -> None:
     files = {"b.yaml": "kind: X\nmetadata: {name: a}\n", "a.yaml": TEXT}
     assert spot(files, hit()) == ("a.yaml", 16)
     assert spot(files, hit(fix=None)) == ("a.yaml", 16), "found by the flag in its message"
@@ -43,7 +43,7 @@ def test_the_line_of_a_finding() -> None:
     assert spot(files, hit("ClusterBaseModel a")) is None
 
 
-def test_a_patch_changes_words_of_the_object_alone(tmp_path: Path) -> None:
+def test_patch_changes_only_the_object_with_the_finding(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(TEXT)
     diff = patch({"a.yaml": TEXT}, [Finding(RULES["flag-removed"], "team/a", hit("InferenceService team/a"))])
     subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=diff, text=True, check=True)

@@ -53,25 +53,25 @@ def refused(bodies: list[dict[str, Any]]) -> bool:
     return any("is not rolled out" in part for parts in said(bodies).values() for part in parts)
 
 
-def test_what_is_shipped_gets_no_advice_and_is_not_refused() -> None:
+def test_shipped_objects_get_no_advice_and_no_refusal() -> None:
     found = said(read_manifests([ROOT / "config"], "default"))
     assert len(found) > 20 and {name: parts for name, parts in found.items() if parts} == {}
 
 
 @pytest.mark.parametrize("words", ["--strategy tp --tp 16 --nodes 4 --tool-call-parser", "--strategy pd --nodes 8"])
-def test_nor_does_what_is_generated(words: str) -> None:
+def test_generated_services_get_no_advice(words: str) -> None:
     made = CliRunner().invoke(app, ["generate", "--hardware", "h200", "--model", "instruct", *words.split(), "-o", "yaml"])
     bodies = [body for body in yaml.safe_load_all(made.stdout) if body["apiVersion"].startswith("ome.io")]
     assert list(said(bodies).values()) == [[]]
 
 
 @pytest.mark.parametrize("path", sorted((LINT / "works").glob("*.yaml")), ids=lambda path: path.stem)
-def test_what_works_is_not_refused(path: Path) -> None:
+def test_working_configurations_are_not_refused(path: Path) -> None:
     assert not refused(read_manifests([composed_file(path)], "default"))
 
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_only_what_the_parser_ends_at_is_refused(path: Path) -> None:
+def test_only_configurations_that_the_parser_rejects_are_refused(path: Path) -> None:
     assert not refused(read_manifests([composed_file(path)], "default")) or path.parent.name in REFUSING
 
 
@@ -82,7 +82,7 @@ def test_validator_refuses_most_of_the_corpus() -> None:
 
 
 @pytest.mark.parametrize("words", LINES, ids=" ".join)
-def test_it_refuses_exactly_what_sglangs_own_parser_refuses(words: list[str]) -> None:
+def test_operator_refuses_exactly_what_the_sglang_parser_refuses(words: list[str]) -> None:
     """The operator refuses exactly the arguments that SGLang's own parser refuses. `make e2e` passes the same arguments to
     the parser in the image; the list `taken` contains its results.
     """
@@ -98,7 +98,7 @@ def test_it_refuses_exactly_what_sglangs_own_parser_refuses(words: list[str]) ->
     assert refused(bodies) == (not taken([*words]))
 
 
-def test_a_mistake_in_several_roles_is_one_sentence_that_names_them() -> None:
+def test_mistake_in_several_roles_is_one_sentence_naming_them() -> None:
     """The condition RolledOut states a mistake that prefill and decode contain once, with both places."""
     runner = {"name": "ome-container", "image": "docker.io/lmsysorg/sglang:v0.5.23", "args": ["--tp-sise=8"]}
     runner |= {"command": ["sglang", "serve", "--model-path=/model"], "resources": {"limits": {"nvidia.com/gpu": 8}}}
@@ -123,11 +123,11 @@ def test_a_mistake_in_several_roles_is_one_sentence_that_names_them() -> None:
         ("r/dynamo:1.2.0-sglang-v0.5.23", False),
     ],
 )
-def test_which_images_have_exactly_a_version(image: str, exact: bool) -> None:
+def test_image_version_is_exact_only_for_official_tags(image: str, exact: bool) -> None:
     assert images.is_exact(image, "0.5.23") == exact
 
 
-def test_that_the_version_of_an_engine_is_unknown_is_told() -> None:
+def test_unknown_engine_version_is_reported() -> None:
     (parts,) = said(read_manifests([composed_file(LINT / "corpus/version-unknown/newer.yaml")], "default")).values()
     assert any("the flags are not checked" in part for part in parts)
 
@@ -140,7 +140,7 @@ def test_that_the_version_of_an_engine_is_unknown_is_told() -> None:
         ("version-unknown/newer", "NoEffect"),
     ],
 )
-def test_the_reason_of_advice_is_the_worst_grade(case: str, reason: str) -> None:
+def test_advice_has_the_reason_of_the_most_severe_finding(case: str, reason: str) -> None:
     """The reason of the condition Advice is that of the most severe finding. Reported: Advice had the reason NoEffect
     although one finding was about an engine that exits.
     """
@@ -154,7 +154,7 @@ def test_the_reason_of_advice_is_the_worst_grade(case: str, reason: str) -> None
         assert [one["reason"] for one in plan.status["conditions"] if one["type"] == "Advice"] == [reason]
 
 
-def test_verdicts_are_forgotten_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_validation_cache_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judging, "KEPT", 3)
     judge = Validator()
     cluster = build_cluster(read_manifests([ROOT / "config"], "default"), model_agent=False)
@@ -163,7 +163,7 @@ def test_verdicts_are_forgotten_in_the_end(monkeypatch: pytest.MonkeyPatch) -> N
     assert judge.looked > 20 and len(judge._kept) == 3
 
 
-def test_an_edit_of_the_model_or_of_the_gpus_is_looked_at_anew() -> None:
+def test_changed_model_or_gpus_are_validated_again() -> None:
     judge = Validator()
     cluster = build_cluster(read_manifests([ROOT / "config"], "default"), model_agent=False)
     service = next(kept.parsed for kept in cluster.services() if kept.ref.name == "kimi-k2-tp16")

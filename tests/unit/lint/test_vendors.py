@@ -28,7 +28,7 @@ NODE = parts.ROOT / "tests/lint/base/minimal-one-node.yaml"
         ("", ""),
     ],
 )
-def test_an_image_is_for_the_devices_that_its_name_states(image: str, made_for: str) -> None:
+def test_vendor_of_an_image_is_derived_from_its_name(image: str, made_for: str) -> None:
     assert image_for(image) == made_for
 
 

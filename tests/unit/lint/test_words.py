@@ -7,7 +7,7 @@ from tests.support.linting import in_file
 from tests.support.overlays import LINT
 
 
-def test_no_sentence_has_a_name_in_braces() -> None:
+def test_no_message_contains_an_unformatted_placeholder() -> None:
     findings: list[Finding] = [found for path in LINT.glob("corpus/*/*.yaml") for found in in_file(path)]
     texts = {text for found in findings for text in (found.hit.says, found.hit.remedy)}
     assert len(texts) > 60

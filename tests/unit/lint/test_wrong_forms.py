@@ -80,11 +80,11 @@ def paths(value: Any, above: tuple[str | int, ...] = ()) -> Iterator[tuple[str |
         yield from paths(inner, (*above, key))
 
 
-def test_the_files_have_no_error() -> None:
+def test_unmodified_test_files_have_no_error() -> None:
     assert linting.grave(linting.found(yaml.safe_load_all(FILES), whole=False)) == []
 
 
-def test_no_value_of_a_pod_stops_the_rules() -> None:
+def test_rules_return_findings_for_any_pod_value() -> None:
     """Each value of the runtime's pod is removed, and replaced by values of other forms: the rules return findings."""
     pod = list(yaml.safe_load_all(FILES))[1]["spec"]["engineConfig"]
     cases = [(path, value) for path in paths(pod) for value in (*WRONG, None)]
@@ -107,14 +107,12 @@ def test_no_value_of_a_pod_stops_the_rules() -> None:
         (("volumes", 1, "hostPath"), "{{ .path }}", "hostPath is", "write a map of keys and values"),
     ],
 )
-def test_a_text_in_the_place_of_a_map_is_answered_with_the_map(
-    path: tuple[str | int, ...], value: str, says: str, remedy: str
-) -> None:
+def test_string_in_place_of_a_map_suggests_the_map(path: tuple[str | int, ...], value: str, says: str, remedy: str) -> None:
     found = linting.found(edited(path, value), whole=False)
     assert [each.hit.remedy for each in found if says in each.hit.says] == [remedy]
 
 
-def test_a_container_without_an_image_is_found_at_the_container() -> None:
+def test_missing_image_is_reported_at_the_container() -> None:
     """The finding is about the container as a whole, so the path of its field ends with the container."""
     (found,) = (
         each.hit for each in linting.found(edited(("runner", "image"), None), whole=False) if each.rule.id == "pod-invalid"
@@ -123,14 +121,14 @@ def test_a_container_without_an_image_is_found_at_the_container() -> None:
     assert found.place == ("ClusterServingRuntime tiny", "spec.engineConfig.runner")
 
 
-def test_an_amount_of_a_device_is_found_at_the_device() -> None:
+def test_wrong_device_amount_is_reported_at_the_device() -> None:
     """The name of a device contains a slash, and is part of the path all the same."""
     path = ("runner", "resources", "limits", "nvidia.com/gpu")
     (found,) = (each.hit for each in linting.found(edited(path, "four"), whole=False) if each.rule.id == "refused")
     assert found.place == ("ClusterServingRuntime tiny", f"spec.engineConfig.{'.'.join(path)}")
 
 
-def test_a_misspelt_device_is_answered_with_its_name() -> None:
+def test_misspelled_device_suggests_its_name() -> None:
     objects = edited(("runner", "resources", "limits"), {"nvidia.com/gpus": 4, "memory": "100Gi"})
     (found,) = (each.hit for each in linting.found(objects, whole=False) if each.rule.id == "gpus-none")
     assert found.remedy == "write nvidia.com/gpu in place of nvidia.com/gpus"
@@ -144,7 +142,7 @@ def test_a_misspelt_device_is_answered_with_its_name() -> None:
         ("100m", "write a larger unit, such as 100Gi"),
     ],
 )
-def test_an_amount_with_a_small_unit_is_not_said_to_lack_one(amount: object, remedy: str) -> None:
+def test_amount_with_a_small_unit_is_not_reported_as_missing_its_unit(amount: object, remedy: str) -> None:
     objects = edited(("runner", "resources", "limits"), {"nvidia.com/gpu": 4, "memory": amount})
     (found,) = (each.hit for each in linting.found(objects, whole=False) if each.rule.id == "size-without-unit")
     assert found.remedy == remedy

@@ -8,7 +8,7 @@ import pytest
 from ome_operator.machinery.background import Pacer, repeat
 
 
-async def test_a_failure_costs_a_round_and_is_told_once_until_it_is_well(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failed_round_is_logged_once_and_repeated(caplog: pytest.LogCaptureFixture) -> None:
     tries: Iterator[str] = iter(["broken", "broken", "", "broken", "else", "end"])
 
     async def work() -> None:
@@ -26,7 +26,7 @@ async def test_a_failure_costs_a_round_and_is_told_once_until_it_is_well(caplog:
     assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == ["broken", "broken", "else"]
 
 
-async def test_others_have_a_turn_when_the_share_is_used_up() -> None:
+async def test_other_tasks_run_when_the_time_share_is_used_up() -> None:
     now, turns = 0.0, 0
 
     async def other() -> None:

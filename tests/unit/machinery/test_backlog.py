@@ -21,7 +21,7 @@ def run(s: Schedule[str], now: float, seconds: float = 0.0) -> str | None:
     return key
 
 
-def test_an_edit_that_comes_during_the_runs_of_the_former_asks_each_key_once() -> None:
+def test_new_edit_during_pending_runs_runs_each_key_once() -> None:
     s = schedule()
     for key in ("a1", "a2", "a3"):
         s.add_shared(key, 0.0)
@@ -31,7 +31,7 @@ def test_an_edit_that_comes_during_the_runs_of_the_former_asks_each_key_once() -
     assert [run(s, 1.0) for _ in range(4)] == ["a2", "a3", "a1", None], "a key that has only seen the previous edit is last"
 
 
-def test_an_edit_during_the_run_of_a_key_is_another_run() -> None:
+def test_edit_during_a_run_causes_another_run() -> None:
     s = schedule()
     s.add_shared("a1", 0.0)
     assert s.pop(0.0) == "a1"
@@ -41,7 +41,7 @@ def test_an_edit_during_the_run_of_a_key_is_another_run() -> None:
     assert (run(s, 1.0), run(s, 1.0)) == ("a1", None)
 
 
-def test_what_cannot_wait_takes_turns_with_what_can() -> None:
+def test_urgent_and_shared_keys_alternate() -> None:
     s = schedule()
     for number in range(5000):
         s.add_shared(f"noisy{number}", 0.0)
@@ -50,7 +50,7 @@ def test_what_cannot_wait_takes_turns_with_what_can() -> None:
     assert [run(s, 1.0) for _ in range(6)] == ["noisy0", "quiet0", "noisy1", "quiet1", "noisy2", "quiet2"]
 
 
-def test_groups_take_turns_among_what_can_wait() -> None:
+def test_groups_of_shared_keys_alternate() -> None:
     s = schedule()
     for number in range(5000):
         s.add_shared(f"noisy{number}", 0.0)
@@ -58,7 +58,7 @@ def test_groups_take_turns_among_what_can_wait() -> None:
     assert [run(s, 2.0) for _ in range(3)] == ["noisy0", "quiet1", "noisy1"]
 
 
-def test_a_run_sees_every_edit_before_it() -> None:
+def test_run_covers_every_earlier_edit() -> None:
     s = schedule()
     s.add("a1", 0.0)
     s.add_shared("a1", 0.0)
@@ -69,7 +69,7 @@ def test_a_run_sees_every_edit_before_it() -> None:
     assert (s.next_due(), s.due_count(700.0)) == (None, 0), "that run also replaces the later one"
 
 
-def test_while_others_have_work_it_is_a_share_of_the_time() -> None:
+def test_shared_runs_use_a_limited_time_share_while_others_wait() -> None:
     s = schedule(share=0.2)
     for number in range(100):
         s.add_shared(f"a{number}", 0.0)
@@ -84,7 +84,7 @@ def test_while_others_have_work_it_is_a_share_of_the_time() -> None:
     assert run(s, again) == "a3"
 
 
-def test_while_nobody_else_has_work_it_is_all_of_the_time() -> None:
+def test_shared_runs_use_all_time_while_no_other_key_is_due() -> None:
     s = schedule(share=0.2)
     for number in range(200):
         s.add_shared(f"a{number}", 0.0)
@@ -102,7 +102,7 @@ def test_while_nobody_else_has_work_it_is_all_of_the_time() -> None:
         now += 0.006
 
 
-def test_a_share_counts_what_was_spent_beyond_a_slice() -> None:
+def test_time_share_counts_time_beyond_a_slice() -> None:
     share = TimeShare(0.25, 0.01)
     share.record_run(0.0, 0.006, alone=False)
     assert share.again == 0.0
@@ -110,7 +110,7 @@ def test_a_share_counts_what_was_spent_beyond_a_slice() -> None:
     assert share.again == pytest.approx(1.09)
 
 
-def test_only_so_many_at_once() -> None:
+def test_number_of_concurrent_shared_runs_is_limited() -> None:
     """Only a limited number of keys that write run at the same time. They wait for the API server, and meanwhile workers
     must remain for other keys.
     """
@@ -124,7 +124,7 @@ def test_only_so_many_at_once() -> None:
     assert s.pop(0.0) == "a3"
 
 
-def test_long_runs_are_counted_together() -> None:
+def test_consecutive_long_runs_are_summed() -> None:
     s = schedule(is_long=lambda key: of(key) != "short", long_runs=1)
     s.add("a1", 0.0)
     s.add_shared("b1", 0.0)
@@ -138,7 +138,7 @@ def test_long_runs_are_counted_together() -> None:
     assert s.pop(0.0) == "c1"
 
 
-def test_wishes_that_others_overtook_are_not_kept() -> None:
+def test_superseded_later_runs_are_dropped() -> None:
     """Requests for a later run are dropped when an earlier run makes them unnecessary. Each run requests another one in ten
     minutes. Previously, a million of these requests were kept while a runtime was edited all the time.
     """
@@ -155,7 +155,7 @@ STEPS = st.tuples(st.sampled_from(["add", "shared", "pop", "done", "forget"]), s
 
 
 @given(st.lists(STEPS, max_size=80), st.sampled_from([0.2, 1.0]))
-def test_each_key_that_is_dirty_has_a_run_after_that(steps: list[tuple[str, int, int]], share: float) -> None:
+def test_every_dirty_key_runs_after_it_was_marked(steps: list[tuple[str, int, int]], share: float) -> None:
     """After a key was marked as dirty, it runs. No edit is lost, whatever happens in between, and only dirty keys run."""
     s = schedule(share, runs=2, is_long=lambda key: key.endswith("1"), long_runs=2)
     dirty, busy, now = set[str](), list[str](), 0.0

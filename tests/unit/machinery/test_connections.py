@@ -66,7 +66,7 @@ async def is_closed(reader: asyncio.StreamReader) -> bool:
         return True
 
 
-async def test_a_probe_is_accepted_beside_a_flood_of_idle_connections() -> None:
+async def test_probe_is_accepted_despite_many_idle_connections() -> None:
     runner, port = await health.serve(ADDRESS, 0, {"/": lambda: (True, "ok")})
     try:
         async with flooded(port, CONNECTIONS + 100) as readers:
@@ -77,7 +77,7 @@ async def test_a_probe_is_accepted_beside_a_flood_of_idle_connections() -> None:
         await runner.cleanup()
 
 
-async def test_half_a_request_is_no_request_in_progress() -> None:
+async def test_incomplete_request_does_not_count_as_in_progress() -> None:
     app = web.Application()
     app.router.add_get("/", ok)
     async with served(app, FEW) as port, flooded(port, FEW, b"GET / HTTP/1.1\r\nHost: x\r\n"):
@@ -85,7 +85,7 @@ async def test_half_a_request_is_no_request_in_progress() -> None:
         assert await status(port) == 200
 
 
-async def test_requests_in_progress_are_not_closed() -> None:
+async def test_connections_with_requests_in_progress_are_not_closed() -> None:
     """If requests are in progress on as many connections as are permitted, the server closes a further connection, and none
     of the others.
     """
@@ -119,7 +119,7 @@ async def test_closed_connections_do_not_count_toward_limit() -> None:
             assert await status(port) == 200
 
 
-async def test_a_client_that_does_not_read_its_response_loses_its_connection() -> None:
+async def test_client_that_does_not_read_its_response_is_disconnected() -> None:
     async def large(_: web.Request) -> web.Response:
         return web.Response(body=bytes(LARGE))
 
@@ -136,7 +136,7 @@ async def test_a_client_that_does_not_read_its_response_loses_its_connection() -
         assert 0 < received < LARGE
 
 
-def test_every_server_of_the_product_is_bounded() -> None:
+def test_every_server_limits_its_connections() -> None:
     root = Path(ome_operator.__file__).parent
     unbounded = {
         path.relative_to(root)

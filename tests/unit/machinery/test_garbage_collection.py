@@ -45,18 +45,18 @@ def walked() -> list[int]:
     return found
 
 
-def test_what_was_listed_is_never_walked_as_a_whole() -> None:
+def test_listed_objects_are_never_collected_as_a_whole() -> None:
     assert max(walked()) < 2
     assert gc.get_freeze_count() > 0
 
 
-def test_young_garbage_goes_before_the_rest_is_kept() -> None:
+def test_young_garbage_is_collected_before_freezing() -> None:
     gone = weakref.ref(Circle())
     garbage_collection.freeze_existing()
     assert gone() is None
 
 
-def test_what_was_listed_goes_when_nobody_refers_to_it() -> None:
+def test_frozen_objects_are_freed_by_reference_counting() -> None:
     kept = type("Plain", (), {})()
     gone = weakref.ref(kept)
     garbage_collection.freeze_existing()
@@ -79,7 +79,7 @@ async def tended(turns: int, between: Callable[[int], None] = lambda turn: None,
         await garbage_collection.collect_periodically(lambda: idle, sleep)
 
 
-async def test_what_takes_the_place_of_others_does_not_become_many_that_are_young() -> None:
+async def test_replaced_objects_do_not_trigger_a_large_collection() -> None:
     """Objects that replace others do not become many young objects that are examined at once. The collector does not count
     them, because there are no more objects than before. Previously, it then examined 400,000 of them at once.
     """
@@ -97,7 +97,7 @@ async def test_what_takes_the_place_of_others_does_not_become_many_that_are_youn
     assert len(gc.get_objects(generation=0)) < 1000
 
 
-async def test_what_lives_long_is_not_walked_again() -> None:
+async def test_long_lived_objects_are_not_examined_again() -> None:
     kept = [[number] for number in range(20_000)]
     before = gc.get_freeze_count()
     await tended(garbage_collection.FREEZE_EVERY, idle=False)
@@ -105,7 +105,7 @@ async def test_what_lives_long_is_not_walked_again() -> None:
 
 
 @pytest.mark.parametrize(("more", "idle", "goes"), [(True, True, True), (True, False, False), (False, True, False)])
-async def test_old_garbage_goes_when_there_is_more_of_all_and_nobody_waits(more: bool, idle: bool, goes: bool) -> None:
+async def test_old_garbage_is_collected_when_memory_grew_and_the_loop_is_idle(more: bool, idle: bool, goes: bool) -> None:
     circle, kept = Circle(), list[list[str]]()
     gone = weakref.ref(circle)
     gc.collect()
@@ -120,7 +120,7 @@ async def test_old_garbage_goes_when_there_is_more_of_all_and_nobody_waits(more:
     assert (gone() is None) is goes
 
 
-def test_the_toll_is_the_time_of_each_collection() -> None:
+def test_collection_time_is_measured() -> None:
     now = 0.0
     toll = garbage_collection.CollectionTime(lambda: now)
     gc.callbacks.append(toll)
@@ -148,6 +148,6 @@ if "main" in sys.argv:
 
 
 @pytest.mark.parametrize(("of", "shown"), [("main", "frozen"), ("nothing", "not frozen")])
-def test_a_command_collects_nothing_at_its_exit(of: str, shown: str) -> None:
+def test_command_exits_without_a_garbage_collection(of: str, shown: str) -> None:
     done = subprocess.run([sys.executable, "-c", AT_EXIT, of], check=True, capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == shown

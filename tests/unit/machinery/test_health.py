@@ -10,7 +10,7 @@ from ome_operator.machinery import health
     ("shown", "status"),
     [(None, 401), ("Bearer wrong", 401), ("Bearer ", 401), ("Bearer clé", 401), ("Bearer right", 200)],
 )
-async def test_a_guarded_page_answers_who_shows_the_key(shown: str | None, status: int) -> None:
+async def test_guarded_page_requires_the_key(shown: str | None, status: int) -> None:
     routes = {"/healthz": lambda: (True, "ok"), "/names": lambda: (True, "pod-0")}
     runner, port = await health.serve("127.0.0.1", 0, routes, "right", ("/names",))
     headers = {} if shown is None else {"Authorization": shown}
@@ -24,7 +24,7 @@ async def test_a_guarded_page_answers_who_shows_the_key(shown: str | None, statu
         await runner.cleanup()
 
 
-async def test_without_a_key_every_page_is_open() -> None:
+async def test_pages_are_open_without_a_key() -> None:
     runner, port = await health.serve("127.0.0.1", 0, {"/names": lambda: (True, "pod-0")}, "", ("/names",))
     try:
         async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/names") as answer:

@@ -45,7 +45,7 @@ async def test_only_an_unexpected_end_has_a_traceback(
     assert bool(record.exc_info) == traceback
 
 
-async def test_the_first_end_is_the_reason_and_an_end_while_stopping_is_none() -> None:
+async def test_first_ended_task_is_the_reason_and_ends_while_stopping_are_ignored() -> None:
     life = ProcessLife()
     await ended(life, None, "first")
     await ended(life, ValueError("later"), "second")

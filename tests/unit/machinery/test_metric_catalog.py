@@ -9,7 +9,7 @@ from ome_operator.machinery.metric_catalog import BY_NAME, COUNTER, FAMILIES, HI
 from tests.support import metrics
 
 
-def test_every_metric_is_scraped_with_its_kind_its_labels_and_its_words() -> None:
+def test_every_metric_is_scraped_with_its_declared_type_labels_and_help() -> None:
     text = metrics.everything().text()
     assert metrics.families(text) == {family.name: (family.kind, family.text) for family in BY_NAME.values()}
     for family in BY_NAME.values():
@@ -19,7 +19,7 @@ def test_every_metric_is_scraped_with_its_kind_its_labels_and_its_words() -> Non
             assert set(re.findall(r'(\w+)="', labels)) - {"le"} == set(family.labels), family.name
 
 
-def test_names_and_units_are_those_of_prometheus() -> None:
+def test_metric_names_and_units_follow_prometheus_conventions() -> None:
     for family in BY_NAME.values():
         assert re.fullmatch(r"ome_[a-z_]+[a-z]", family.name)
         assert (family.kind == COUNTER) == family.name.endswith("_total"), family.name
@@ -33,6 +33,6 @@ def test_metric_names_are_unique() -> None:
     assert len(BY_NAME) == sum(map(len, FAMILIES.values()))
 
 
-def test_the_page_is_what_the_code_says() -> None:
+def test_metrics_page_is_generated_from_the_declarations() -> None:
     assert metric_page.PAGE.read_text() == metric_page.text(), "run python -m ome_operator.machinery.metric_page"
     assert metric_page.PAGE.read_text().count(metric_page.MARK) == 1

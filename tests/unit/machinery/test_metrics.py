@@ -7,7 +7,7 @@ from prometheus_client import generate_latest
 from tests.support import metrics
 
 
-async def test_others_run_between_two_slices() -> None:
+async def test_other_tasks_run_between_slices_of_the_metrics_page() -> None:
     rig = await asyncio.to_thread(metrics.everything)
     turns = 0
 
@@ -23,7 +23,7 @@ async def test_others_run_between_two_slices() -> None:
     assert turns >= len(metrics.families(text)) > 40
 
 
-def test_it_is_the_whole_page() -> None:
+def test_sliced_metrics_page_is_complete() -> None:
     rig = metrics.everything()
 
     def names(text: str) -> list[str]:

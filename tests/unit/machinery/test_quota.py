@@ -11,7 +11,7 @@ CHANGES = st.lists(st.tuples(st.integers(0, 12), st.sampled_from("ab"), st.integ
 
 
 @given(CHANGES, st.integers(0, 4))
-def test_each_change_tells_who_crossed_the_border(changes: list[tuple[int, str, int]], most: int) -> None:
+def test_quota_change_returns_members_that_crossed_the_limit(changes: list[tuple[int, str, int]], most: int) -> None:
     """When a member is added or removed, the quota returns the other members that are now within the limit or outside it.
     The result is compared with a sorted list. Each member is added by the first of its changes, and removed by the next.
     """

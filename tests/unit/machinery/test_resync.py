@@ -23,7 +23,7 @@ def audit(
     return made, gone, queue
 
 
-async def test_only_what_was_known_before_the_list_began_can_be_missing_from_it() -> None:
+async def test_audit_removes_only_objects_known_before_the_list() -> None:
     known = {"alive", "ghost"}
 
     async def listed(_: str) -> set[str]:
@@ -45,7 +45,7 @@ async def test_a_failed_list_removes_nothing() -> None:
     assert queue.retry("pods") == 2.0, "tried again after a delay"
 
 
-async def test_nothing_known_needs_no_list() -> None:
+async def test_audit_without_known_objects_makes_no_request() -> None:
     async def listed(_: str) -> set[str]:
         raise AssertionError("a request for nothing")
 

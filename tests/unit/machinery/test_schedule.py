@@ -9,7 +9,7 @@ from ome_operator.machinery.schedule import Schedule
 from ome_operator.machinery.workqueue import backoff
 
 
-def test_a_key_is_handed_out_once_however_often_it_was_added() -> None:
+def test_key_is_returned_once_however_often_it_was_added() -> None:
     s: Schedule[str] = Schedule()
     for _ in range(5):
         s.add("a", 0.0)
@@ -39,7 +39,7 @@ def test_schedule_keeps_earliest_time_of_key() -> None:
     assert s.pop(100.0) is None, "that run also replaces the later ones"
 
 
-def test_a_busy_key_is_not_handed_out_and_runs_once_more_afterwards() -> None:
+def test_busy_key_runs_once_more_after_it_finished() -> None:
     s: Schedule[str] = Schedule()
     s.add("a", 0.0)
     assert s.pop(0.0) == "a"
@@ -52,7 +52,7 @@ def test_a_busy_key_is_not_handed_out_and_runs_once_more_afterwards() -> None:
     assert (s.pop(1.0), s.busy_count, len(s)) == (None, 0, 0)
 
 
-def test_keys_come_in_the_order_of_their_times() -> None:
+def test_keys_are_returned_in_order_of_due_time() -> None:
     s: Schedule[str] = Schedule()
     s.add("late", 0.0, 2.0)
     s.add("soon", 0.0, 1.0)
@@ -61,7 +61,7 @@ def test_keys_come_in_the_order_of_their_times() -> None:
     assert s.due_count(5.0) == 0
 
 
-def test_spaced_wishes_keep_a_distance_from_the_last_run_but_edits_do_not() -> None:
+def test_spaced_runs_keep_a_distance_from_the_last_run_unlike_edits() -> None:
     s: Schedule[str] = Schedule()
     s.add("a", 10.0, 1.0, spaced=4.0)
     assert s.next_due() == 11.0, "the first run needs no delay"
@@ -73,20 +73,20 @@ def test_spaced_wishes_keep_a_distance_from_the_last_run_but_edits_do_not() -> N
     assert s.pop(12.0) == "a"
 
 
-def test_a_forgotten_key_does_not_come() -> None:
+def test_forgotten_key_is_not_returned() -> None:
     s: Schedule[str] = Schedule()
     s.add("a", 0.0, 1.0)
     s.forget("a")
     assert (s.pop(5.0), s.next_due()) == (None, None)
 
 
-def test_backoff_doubles_is_bounded_and_spread() -> None:
+def test_backoff_doubles_up_to_a_limit_with_jitter() -> None:
     assert [backoff(n, 1.0, 10.0, 0.5) for n in (1, 2, 3, 4, 5, 60)] == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
     assert backoff(1, 1.0, 10.0, 0.0) == 0.75
     assert backoff(1, 1.0, 10.0, 1.0) == 1.25
 
 
-def test_short_runs_go_before_long_ones() -> None:
+def test_short_runs_are_returned_before_long_ones() -> None:
     s: Schedule[str] = Schedule(is_long=lambda key: key != "old")
     for new in ("a", "b"):
         s.add(new, 1.0)
@@ -94,7 +94,7 @@ def test_short_runs_go_before_long_ones() -> None:
     assert [s.pop(3.0), s.pop(3.0), s.pop(3.0)] == ["old", "a", "b"]
 
 
-def test_a_short_run_does_not_hold_long_ones_back_while_it_is_not_due() -> None:
+def test_future_short_run_does_not_delay_long_ones() -> None:
     s: Schedule[str] = Schedule(is_long=lambda key: key == "new")
     s.add("old", 0.0, 10.0)
     s.add("new", 0.0, 1.0)
@@ -102,7 +102,7 @@ def test_a_short_run_does_not_hold_long_ones_back_while_it_is_not_due() -> None:
     assert s.pop(1.0) == "new"
 
 
-def test_only_so_many_long_runs_go_at_once_and_short_ones_do_not_wait_for_them() -> None:
+def test_concurrent_long_runs_are_limited_without_delaying_short_ones() -> None:
     made = set[str]()
     s: Schedule[str] = Schedule(is_long=lambda key: key not in made, long_runs=2)
     for key in "abc":
@@ -125,7 +125,7 @@ def of(key: str) -> str:
     return key.rstrip("0123456789")
 
 
-def test_groups_take_turns_however_many_keys_of_others_are_due() -> None:
+def test_groups_take_turns_regardless_of_the_number_of_due_keys() -> None:
     """Groups of keys take turns, however many keys of one group are due. Previously, a tenant with 5,000 services whose
     runtime was edited all the time delayed the service of another tenant by 3.9 s.
     """
@@ -139,7 +139,7 @@ def test_groups_take_turns_however_many_keys_of_others_are_due() -> None:
     assert s.next_due() == 0.0
 
 
-def test_a_group_whose_long_runs_have_no_room_keeps_nobody_waiting() -> None:
+def test_group_at_its_long_run_limit_delays_no_other() -> None:
     s: Schedule[str] = Schedule(group=of, is_long=lambda key: of(key) != "c", long_runs=1)
     for key in ("a1", "a2", "b1", "c1"):
         s.add(key, 0.0)
@@ -154,7 +154,7 @@ def test_a_group_whose_long_runs_have_no_room_keeps_nobody_waiting() -> None:
 @given(
     st.lists(st.tuples(st.sampled_from(["add", "pop", "done", "forget"]), st.integers(0, 8), st.integers(0, 3)), max_size=60)
 )
-def test_it_gives_what_is_due_and_nothing_else(steps: list[tuple[str, int, int]]) -> None:
+def test_schedule_returns_exactly_the_due_keys(steps: list[tuple[str, int, int]]) -> None:
     """The schedule returns a key only if it is dirty, due and not busy, and always if such a key exists. The result is
     compared with that of a simple model.
     """

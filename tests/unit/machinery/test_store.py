@@ -19,7 +19,7 @@ def make() -> Store[Thing, str]:
     return Store(lambda one: one.owner, lambda a, b: a == b._replace(version=a.version))
 
 
-def test_a_change_is_news_and_a_new_version_of_the_same_is_not() -> None:
+def test_changed_object_is_reported_but_a_new_version_alone_is_not() -> None:
     s = make()
     assert s.store_watched(Thing("u", 1, value="a"))
     assert not s.store_watched(Thing("u", 2, value="a")), "the status of an autoscaler changes every 15 s"
@@ -27,7 +27,7 @@ def test_a_change_is_news_and_a_new_version_of_the_same_is_not() -> None:
     assert s.get("u") == Thing("u", 3, value="b")
 
 
-def test_our_write_counts_until_the_watch_has_caught_up() -> None:
+def test_own_write_is_used_until_the_watch_has_caught_up() -> None:
     s = make()
     s.store_watched(Thing("u", 1, value="old"))
     assert s.store_written(Thing("u", 5, value="new"))
@@ -38,20 +38,20 @@ def test_our_write_counts_until_the_watch_has_caught_up() -> None:
     assert s.store_watched(Thing("u", 7, value="theirs"))
 
 
-def test_an_answer_that_comes_after_the_event_changes_nothing() -> None:
+def test_response_older_than_the_event_is_ignored() -> None:
     s = make()
     s.store_watched(Thing("u", 7, value="newer"))
     assert not s.store_written(Thing("u", 5, value="ours"))
     assert s.get("u") == Thing("u", 7, value="newer")
 
 
-def test_without_a_write_of_ours_the_watch_is_believed_even_with_a_lower_version() -> None:
+def test_lower_version_from_the_watch_is_accepted_without_own_writes() -> None:
     s = make()
     s.store_watched(Thing("u", 100, value="a"))
     assert s.store_watched(Thing("u", 4, value="b")), "etcd was restored from a backup"
 
 
-def test_no_stale_event_or_answer_brings_back_what_is_gone() -> None:
+def test_stale_event_or_response_does_not_restore_a_deleted_object() -> None:
     s = make()
     s.store_watched(Thing("u", 1))
     assert s.remove_deleted("u", 4) == Thing("u", 1)
@@ -61,7 +61,7 @@ def test_no_stale_event_or_answer_brings_back_what_is_gone() -> None:
     assert not s.store_watched(Thing("u", 4)), "a second report without a version forgets nothing"
 
 
-def test_a_label_that_was_taken_off_and_put_on_again() -> None:
+def test_object_reappears_after_its_label_was_removed_and_restored() -> None:
     """A watch by label reports DELETED when somebody removes the label. The object still exists, so when the label is added
     again, its next version is accepted.
     """
@@ -85,7 +85,7 @@ def test_store_groups_follow_changed_owner() -> None:
     assert (list(s.group("a")), list(s.groups()), s.uids(), len(s)) == ([], ["b"], {"u"}, 1)
 
 
-def test_the_memory_of_the_dead_is_bounded() -> None:
+def test_number_of_tombstones_is_limited() -> None:
     s = make()
     for number in range(store.TOMBSTONES + 10):
         s.remove_deleted(str(number), 5)
@@ -93,7 +93,7 @@ def test_the_memory_of_the_dead_is_bounded() -> None:
     assert s.is_stale(str(store.TOMBSTONES), 1)
 
 
-def test_what_is_long_gone_is_forgotten_and_what_went_lately_is_not() -> None:
+def test_old_tombstones_are_removed_and_recent_ones_kept() -> None:
     now = 0.0
     s: Store[Thing, str] = Store(lambda thing: thing.owner, lambda a, b: a == b, clock=lambda: now)
     s.remove_deleted("old", 5)

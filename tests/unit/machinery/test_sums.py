@@ -12,7 +12,7 @@ WORDS = st.tuples(st.integers(0, 3), st.dictionaries(st.sampled_from(KEYS), st.i
 
 
 @given(st.lists(WORDS, max_size=30))
-def test_they_are_those_of_what_each_reported_last(words: list[tuple[int, dict[Key, int]]]) -> None:
+def test_sums_equal_those_of_the_last_reports(words: list[tuple[int, dict[Key, int]]]) -> None:
     sums: MetricSums[int] = MetricSums()
     for owner, numbers in words:
         sums.replace(owner, numbers)
@@ -25,7 +25,7 @@ def test_they_are_those_of_what_each_reported_last(words: list[tuple[int, dict[K
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.booleans()), max_size=40), st.integers(0, 3))
-def test_slots_are_bounded_and_whoever_waits_longest_follows(steps: list[tuple[int, bool]], most: int) -> None:
+def test_slots_are_limited_and_given_to_the_longest_waiting_member(steps: list[tuple[int, bool]], most: int) -> None:
     slots: Slots[int] = Slots(most)
     held, waiting = set[int](), list[int]()
     for owner, comes in steps:
@@ -50,7 +50,7 @@ OWNERS = st.tuples(st.sampled_from("abc"), st.integers(0, 6))
 
 
 @given(st.lists(st.tuples(OWNERS, st.booleans()), max_size=60), st.integers(0, 5))
-def test_no_group_takes_the_slots_of_others(steps: list[tuple[tuple[str, int], bool]], most: int) -> None:
+def test_slots_are_shared_evenly_between_groups(steps: list[tuple[tuple[str, int], bool]], most: int) -> None:
     slots: Slots[tuple[str, int]] = Slots(most, lambda owner: owner[0])
     there, held = dict[tuple[str, int], None](), set[tuple[str, int]]()
     for owner, comes in steps:

@@ -43,14 +43,14 @@ class Loop:
 
 
 @pytest.mark.parametrize("naps", [0, 1, 2])
-def test_a_loop_that_answers_soon_is_not_told(naps: int) -> None:
+def test_short_stalls_are_not_reported(naps: int) -> None:
     loop = Loop(naps)
     loop.dog.probe_loop()
     assert (loop.stalls, loop.deaths, loop.dog.silent) == ([], [], 0.0)
     assert naps * PROBE_INTERVAL <= STALL_SECONDS
 
 
-def test_a_stall_is_told_with_what_ran_most_of_it() -> None:
+def test_stall_is_reported_with_its_most_frequent_stack() -> None:
     loop = Loop(20)
     loop.dog.probe_loop()
     (stall,) = loop.stalls
@@ -61,14 +61,14 @@ def test_a_stall_is_told_with_what_ran_most_of_it() -> None:
     assert not loop.deaths
 
 
-def test_a_loop_that_is_silent_for_too_long_ends_its_process_once() -> None:
+def test_unresponsive_loop_ends_the_process_once() -> None:
     loop = Loop(2000)
     loop.dog.probe_loop()
     (death,) = loop.deaths
     assert death.seconds == pytest.approx(60.0, abs=2 * PROBE_INTERVAL)
 
 
-def test_a_process_that_was_frozen_for_minutes_is_not_dead() -> None:
+def test_suspended_process_is_not_reported_as_dead() -> None:
     """A process that was suspended for minutes is not reported as dead. The watchdog was suspended together with its loop,
     so it has not observed that the loop failed to respond.
     """
@@ -78,7 +78,7 @@ def test_a_process_that_was_frozen_for_minutes_is_not_dead() -> None:
     assert loop.stalls[0].seconds == 300.0
 
 
-async def test_a_blocked_loop_is_seen_by_a_real_thread() -> None:
+async def test_blocked_loop_is_detected_by_a_real_thread() -> None:
     died = threading.Event()
     stalls: list[Stall] = []
     told: Callable[[Stall], None] = stalls.append
@@ -93,11 +93,11 @@ async def test_a_blocked_loop_is_seen_by_a_real_thread() -> None:
     finally:
         end()
     assert not [each for each in gc.callbacks if isinstance(each, CollectionTime)], "it has stopped counting"
-    assert "test_a_blocked_loop_is_seen_by_a_real_thread" in stalls[0].stack
+    assert "test_blocked_loop_is_detected_by_a_real_thread" in stalls[0].stack
     assert stalls[0].cpu < stalls[0].seconds, "the loop waited, and used no CPU time"
 
 
-def test_the_log_has_the_longest_stalls_and_is_not_flooded(caplog: pytest.LogCaptureFixture) -> None:
+def test_log_contains_the_longest_stalls_at_a_limited_rate(caplog: pytest.LogCaptureFixture) -> None:
     now = 100.0
     counted: list[float] = []
     caplog.set_level(logging.INFO)

@@ -27,7 +27,7 @@ async def turn() -> None:
         await asyncio.sleep(0)
 
 
-async def test_one_run_per_key_and_so_many_keys_at_once() -> None:
+async def test_each_key_runs_once_at_a_time_and_concurrency_is_limited() -> None:
     q, _ = queue()
     running, most, gate = set[str](), 0, asyncio.Event()
 
@@ -52,7 +52,7 @@ async def test_one_run_per_key_and_so_many_keys_at_once() -> None:
     task.cancel()
 
 
-async def test_the_loop_has_a_turn_between_two_keys() -> None:
+async def test_other_tasks_run_between_two_keys() -> None:
     """Other tasks of the event loop can run between two keys, and need not wait until all keys that are due have run."""
     q, _ = queue(workers=10)
     done: list[int] = []
@@ -71,7 +71,7 @@ async def test_the_loop_has_a_turn_between_two_keys() -> None:
     task.cancel()
 
 
-async def test_runs_that_can_wait_rest_while_others_have_work() -> None:
+async def test_shared_runs_pause_while_other_keys_have_work() -> None:
     clock, done, gate = Clock(), list[str](), asyncio.Event()
     q: WorkQueue[str] = WorkQueue(
         workers=9, first=1.0, last=8.0, jitter=lambda: 0.5, shared=SharedLimits(share=0.2, runs=4), clock=clock
@@ -103,7 +103,7 @@ async def test_runs_that_can_wait_rest_while_others_have_work() -> None:
     task.cancel()
 
 
-async def test_a_failing_key_backs_off_and_stops_no_other() -> None:
+async def test_failing_key_is_retried_with_backoff_and_stops_no_other() -> None:
     q, clock = queue()
     done: list[str] = []
 
@@ -167,7 +167,7 @@ def test_retries_double_until_a_success() -> None:
     assert q.retry("a", at_least=30.0) == 30.0
 
 
-async def test_drain_waits_for_runs_and_then_cuts_them_off() -> None:
+async def test_drain_waits_for_runs_and_then_cancels_them() -> None:
     q, _ = queue()
     gate, ended = asyncio.Event(), list[str]()
 

@@ -88,7 +88,7 @@ def only_learned(name: str) -> Model:
     return replace(parts.ensure_valid(Model.parse(body)), status={"facts": from_files(name).dump()})
 
 
-def test_every_model_of_the_catalog_is_here() -> None:
+def test_every_catalog_model_has_a_test_config() -> None:
     assert sorted(str(file.relative_to(MODELS).with_suffix("")) for file in MODELS.rglob("*.yaml")) == sorted(CONFIGS)
 
 
@@ -106,7 +106,7 @@ def fits(runtime: Runtime, model: Model) -> bool:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_a_file_says_what_the_model_says(name: str) -> None:
+def test_catalog_entry_equals_the_facts_of_the_config_file(name: str) -> None:
     model, learned = written(name), from_files(name)
     wrote = profile_of(model, False)
     assert wrote.architecture == learned.architecture
@@ -126,7 +126,7 @@ def test_a_file_says_what_the_model_says(name: str) -> None:
         (["k2-Q4_K_M.gguf", "k2-Q8_0.gguf"], None), (["k2.gguf"], None),
     ],
 )  # fmt: skip
-def test_the_names_of_gguf_files_say_their_type(names: list[str], said: str | None) -> None:
+def test_gguf_quantization_is_parsed_from_file_names(names: list[str], said: str | None) -> None:
     learned = facts({"config.json": json.dumps(configs.KIMI_K2)}, ggufs=names)
     assert (learned.quantization.name if learned.quantization else None) == said
     assert bool(said) != (
@@ -134,7 +134,7 @@ def test_the_names_of_gguf_files_say_their_type(names: list[str], said: str | No
     )
 
 
-def test_an_agent_takes_no_word_of_the_originals_files_for_a_gguf(tmp_path: Path) -> None:
+def test_gguf_facts_do_not_come_from_the_files_of_the_original(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(configs.KIMI_K2))
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"metadata": {"total_size": 9}}))
     (tmp_path / "Q4_K_M").mkdir()

@@ -41,14 +41,14 @@ def of(config: dict[str, Any], **files: dict[str, Any]) -> Facts:
         (configs.MIXTRAL, 46.7, 12.9),
     ],
 )
-def test_parameters_are_the_published_ones(config: dict[str, Any], total: float, active: float | None) -> None:
+def test_parameter_counts_equal_the_published_ones(config: dict[str, Any], total: float, active: float | None) -> None:
     seen = of(config)
     assert seen.parameters == pytest.approx(total * 1e9, rel=0.015)
     if active is not None:  # published in whole billions, so the difference may be half a billion
         assert seen.active_parameters == pytest.approx(active * 1e9, rel=0.03)
 
 
-def test_kimi_k2_is_understood_to_the_last_field() -> None:
+def test_all_facts_of_kimi_k2_are_extracted() -> None:
     seen = of(configs.KIMI_K2)
     assert seen.dump() == {
         "architecture": "DeepseekV3ForCausalLM",
@@ -73,7 +73,7 @@ def test_kimi_k2_is_understood_to_the_last_field() -> None:
     }  # fmt: skip
 
 
-def test_sliding_layers_are_not_in_the_growing_cache() -> None:
+def test_sliding_window_layers_do_not_count_for_the_growing_cache() -> None:
     seen = of(configs.GPT_OSS_120B)
     assert seen.attention is not None
     assert (seen.attention.sliding_layers, seen.attention.sliding_window) == (18, 128)
@@ -97,7 +97,7 @@ def test_chunked_layers_of_llama_4_keep_a_window(
     assert seen.kv_bytes_per_token == {"bfloat16": numbers * 2 * 8 * 128 * 2, "fp8": numbers * 2 * 8 * 128}
 
 
-def test_a_setting_of_text_generation_is_no_number_of_experts() -> None:
+def test_top_k_sampling_setting_is_not_a_number_of_experts() -> None:
     """`top_k` is not a number of experts. Reported: Kimi K3's `top_k` of 50 was taken for its experts per token."""
     config = {"model_type": "kimi_k3", "num_hidden_layers": 93, "first_k_dense_replace": 1, "n_shared_experts": 2}
     seen = of({**config, "num_experts": 896, "num_experts_per_token": 16, "top_k": 50})
@@ -107,7 +107,7 @@ def test_a_setting_of_text_generation_is_no_number_of_experts() -> None:
     assert "experts: config.json does not state the number of experts per token in a known field" in (seen.unknown or [])
 
 
-def test_a_known_family_without_a_number_of_experts_is_not_counted() -> None:
+def test_parameters_are_unknown_without_a_number_of_experts() -> None:
     """Without a number of experts per token, no parameters are stated. Reported: experts were counted as dense layers."""
     seen = of(configs.DEEPSEEK_V3 | {"num_experts_per_tok": None})
     assert seen.experts is None and seen.parameters is None
@@ -157,14 +157,14 @@ def test_quantization_has_canonical_name(words: dict[str, Any] | None, name: str
     assert (seen.quantization.name, seen.quantization.bits) == (name, bits)
 
 
-def test_nvidia_writes_the_quantization_beside_the_config() -> None:
+def test_nvidia_quantization_is_read_from_its_separate_file() -> None:
     beside = {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "NVFP4", "group_size": 16}}
     seen = of(configs.LLAMA_31_8B, **{"hf_quant_config.json": beside})
     assert seen.quantization is not None
     assert seen.quantization.dump() == {"name": "nvfp4", "method": "modelopt", "bits": 4, "groupSize": 16}
 
 
-def test_an_unknown_architecture_says_what_is_not_known() -> None:
+def test_unknown_architecture_lists_what_is_not_known() -> None:
     seen = of({"architectures": ["NewForCausalLM"], "model_type": "new", "num_hidden_layers": 12, "hidden_size": 64})
     assert seen.parameters is None
     assert seen.layers == 12
@@ -175,7 +175,7 @@ def test_an_unknown_architecture_says_what_is_not_known() -> None:
     ]
 
 
-def test_headers_tell_what_an_unknown_architecture_weighs() -> None:
+def test_weights_of_an_unknown_architecture_come_from_tensor_headers() -> None:
     header = {
         "__metadata__": {"format": "pt"},
         "a.weight": {"dtype": "BF16", "shape": [4, 8], "data_offsets": [0, 64]},
@@ -188,7 +188,7 @@ def test_headers_tell_what_an_unknown_architecture_weighs() -> None:
     assert (seen.weight_bytes, seen.parameters) == (88, 32 + 32)
 
 
-def test_an_index_tells_the_bytes() -> None:
+def test_weight_bytes_come_from_the_index_file() -> None:
     index = {"metadata": {"total_size": 1029206016000}, "weight_map": {}}
     seen = of(configs.KIMI_K2, **{"model.safetensors.index.json": index})
     assert seen.weight_bytes == 1029206016000
@@ -196,13 +196,13 @@ def test_an_index_tells_the_bytes() -> None:
     assert seen.format.name == "safetensors"
 
 
-def test_a_diffusion_pipeline_is_known_by_its_class() -> None:
+def test_diffusion_pipeline_is_identified_by_its_class() -> None:
     index = {"_class_name": "FluxPipeline", "_diffusers_version": "0.30.0", "scheduler": ["diffusers", "X"]}
     seen = facts({"model_index.json": json.dumps(index)})
     assert seen.dump() == {"framework": {"name": "diffusers", "version": "0.30.0"}, "pipeline": "FluxPipeline"}
 
 
-def test_a_file_that_is_no_json_is_said() -> None:
+def test_invalid_json_file_is_reported() -> None:
     seen = facts({"config.json": "<html>"})
     assert seen.unknown is not None
     assert seen.unknown[0] == "config.json cannot be read: it is not a JSON object"
@@ -218,7 +218,7 @@ def test_the_length_of_a_header_is_the_first_eight_bytes() -> None:
     ("number", "words"),
     [(1026408232448, "1.03T"), (671026419200, "671B"), (500_000_000, "500M"), (7, "7"), (30_532_122_624, "30.5B")],
 )
-def test_sizes_are_written_as_people_do(number: int, words: str) -> None:
+def test_parameter_sizes_are_formatted_like_7b(number: int, words: str) -> None:
     assert format_parameters(number) == words
 
 
@@ -231,13 +231,13 @@ _JSON = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from([*sorted(configs.DEEPSEEK_V3), "text_config", "layer_types", "moe_layers"]), _JSON))
-def test_no_config_makes_it_fail(config: dict[str, Any]) -> None:
+def test_no_config_raises_an_exception(config: dict[str, Any]) -> None:
     wild = configs.KIMI_K2 | config
     assert Facts.read(of(wild).dump()) == of(wild)
 
 
 @given(st.dictionaries(st.sampled_from(FILES), st.text(max_size=20) | st.binary(max_size=20)))
-def test_no_text_makes_it_fail(files: dict[str, str | bytes]) -> None:
+def test_no_file_content_raises_an_exception(files: dict[str, str | bytes]) -> None:
     assert isinstance(facts(files), Facts)
 
 
@@ -250,13 +250,13 @@ def test_no_text_makes_it_fail(files: dict[str, str | bytes]) -> None:
         (configs.LLAMA_31_8B, 16.06e9),
     ],
 )
-def test_weights_are_as_large_as_the_published_files(config: dict[str, Any], published: float) -> None:
+def test_weight_sizes_equal_those_of_the_published_files(config: dict[str, Any], published: float) -> None:
     found = weight_bytes(config)
     assert found is not None
     assert found.total == pytest.approx(published, rel=0.005)
 
 
-def test_weights_of_unknown_tensors_are_not_guessed() -> None:
+def test_weights_of_unknown_tensors_are_unknown() -> None:
     assert weight_bytes(configs.KIMI_K2 | {"model_type": "new"}) is None
     assert weight_bytes(configs.KIMI_K2 | {"quantization_config": {"quant_method": "new"}}) is None
 
@@ -273,7 +273,7 @@ def numbers_in(value: Any) -> list[int]:
 
 @pytest.mark.parametrize("config", [configs.DEEPSEEK_V3, configs.QWEN3_235B, configs.GPT_OSS_120B, configs.LLAMA4_SCOUT])
 @given(sizes=st.dictionaries(st.sampled_from(_NUMBERS), _SIZES))
-def test_no_size_makes_it_fail(config: dict[str, Any], sizes: dict[str, int]) -> None:
+def test_sizes_of_any_magnitude_raise_no_exception(config: dict[str, Any], sizes: dict[str, int]) -> None:
     """Sizes of any magnitude give facts that the API server accepts. Reported: an OverflowError, and Failed forever."""
     text = config.get("text_config", config) | sizes
     found = of(text)
@@ -281,7 +281,7 @@ def test_no_size_makes_it_fail(config: dict[str, Any], sizes: dict[str, int]) ->
     weight_bytes(text)
 
 
-def test_the_reported_shapes_are_said_to_be_unknown() -> None:
+def test_oversized_shapes_are_reported_as_unknown() -> None:
     found = of(configs.KIMI_K2 | {"hidden_size": 10**155, "vocab_size": 10**155})
     assert found.parameters is None and found.hidden_size is None
     found = of(configs.KIMI_K2 | {"hidden_size": 2**62, "vocab_size": 2**62})
@@ -289,7 +289,7 @@ def test_the_reported_shapes_are_said_to_be_unknown() -> None:
     assert "parameters: the sizes in config.json result in a number above 2^63" in found.unknown
 
 
-def test_layers_are_not_counted_one_by_one_for_ever() -> None:
+def test_huge_number_of_layers_is_processed_quickly() -> None:
     """A model that states 2^62 layers is examined at once. Without a limit, counting its layers would never end."""
     found = of(configs.KIMI_K2 | {"num_hidden_layers": 2**62})
     assert found.experts is None and found.layers == 2**62
@@ -297,12 +297,12 @@ def test_layers_are_not_counted_one_by_one_for_ever() -> None:
     assert found.experts is not None and found.experts.layers == 9_999
 
 
-def test_a_config_in_a_config_of_any_depth() -> None:
+def test_nested_configs_of_any_depth_raise_no_exception() -> None:
     text = '{"text_config":' * 700 + '{"num_hidden_layers": 3}' + "}" * 700
     assert facts({"config.json": text}).layers in (3, None)
 
 
-def test_texts_of_an_author_are_short_and_printable() -> None:
+def test_texts_from_model_files_are_shortened_and_printable() -> None:
     """Texts from a model's files are shortened, without control characters. Reported: facts kept 1 MB of an architecture."""
     bad = "\x1b[2J\u202e\ud800" + "x" * 2**20
     config = {"architectures": [bad], "model_type": bad, "torch_dtype": bad, "transformers_version": bad}
@@ -336,13 +336,13 @@ def texts_in(value: Any) -> list[str]:
     ],
     ids=["types", "dimensions", "a long name", "bytes", "elements"],
 )
-def test_no_header_makes_a_record_too_large_or_takes_long(header: dict[str, Any]) -> None:
+def test_malformed_header_is_rejected_quickly(header: dict[str, Any]) -> None:
     found = facts({"config.json": "{}"}, {"m.safetensors": json.dumps(header)})
     assert found.tensor_bytes is None and found.weight_bytes is None and found.parameters is None
     assert found.unknown is not None and "tensorBytes: a safetensors header cannot be parsed" in found.unknown
 
 
-def test_a_long_name_of_a_tensor_takes_no_time() -> None:
+def test_long_tensor_name_is_matched_quickly() -> None:
     """A tensor's name with megabytes is matched quickly. The time to match it was quadratic in its length once."""
     header = {"quant_state" * 200_000 + " ": {"dtype": "BF16", "shape": [1], "data_offsets": [0, 2]}}
     began = time.monotonic()

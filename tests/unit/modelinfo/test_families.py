@@ -75,7 +75,7 @@ def wrong(row: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("row", PUBLISHED, ids=lambda row: row["model"])
-def test_a_published_model_is_read_right_or_not_at_all(row: dict[str, Any]) -> None:
+def test_published_model_is_counted_correctly_or_not_at_all(row: dict[str, Any]) -> None:
     assert wrong(row) == []
     known = text_part(row["config"]).get("model_type") in FAMILIES
     seen = of(row["config"])
@@ -84,18 +84,18 @@ def test_a_published_model_is_read_right_or_not_at_all(row: dict[str, Any]) -> N
 
 
 @pytest.mark.parametrize("row", rows("defaults"), ids=lambda row: row["family"])
-def test_a_config_of_default_values_is_read_right_or_not_at_all(row: dict[str, Any]) -> None:
+def test_default_config_is_counted_correctly_or_not_at_all(row: dict[str, Any]) -> None:
     assert wrong(row) == []
 
 
 @pytest.mark.parametrize("row", rows("variants"), ids=lambda row: row["family"])
-def test_switches_of_a_family_are_counted(row: dict[str, Any]) -> None:
+def test_options_of_a_family_are_taken_into_account(row: dict[str, Any]) -> None:
     assert wrong(row) == []
     seen = of(row["config"])
     assert seen.parameters is not None or (row["family"] == "qwen2_moe" and not row["expertLayers"])
 
 
-def test_every_counted_family_was_compared_with_its_class() -> None:
+def test_every_counted_family_is_compared_with_its_class() -> None:
     """Every counted family is compared with its class: with variants, or with published models and default values where the
     kinds of attention leave few switches.
     """
@@ -119,7 +119,7 @@ _VALUES = ({}, {"tie_word_embeddings": False}, {"tie_word_embeddings": True})
 
 
 @pytest.mark.parametrize("kind", TIES)
-def test_two_parts_tie_the_embeddings_as_their_class_does(kind: str) -> None:
+def test_multimodal_models_tie_embeddings_like_their_class(kind: str) -> None:
     found = [
         has_tied_embedding({"model_type": kind, **outer, "text_config": {"hidden_size": 8, **inner}})
         for outer in _VALUES
@@ -128,7 +128,7 @@ def test_two_parts_tie_the_embeddings_as_their_class_does(kind: str) -> None:
     assert "".join("t" if value else "-" for value in found) == TIES[kind]
 
 
-def test_two_parts_that_contradict_each_other_are_not_guessed() -> None:
+def test_contradictory_embedding_settings_are_unknown() -> None:
     assert (
         has_tied_embedding({"model_type": "new_vl", "tie_word_embeddings": True, "text_config": {"hidden_size": 8}}) is None
     )
@@ -169,7 +169,7 @@ ONE_EXPERT = 3 * 3584 * 3072
 ONCE = {"lm_head": 163840 * 7168, "norm": 7168, "output_attn_res_norm": 7168, "output_attn_res_proj": 7168}
 
 
-def test_kimi_k3_is_the_sum_of_the_tensors_in_the_class_of_sglang() -> None:
+def test_kimi_k3_parameters_equal_the_tensors_of_the_sglang_class() -> None:
     """The numbers of Kimi K3 equal the sums over the tensors of its class in SGLang 0.5.23 (models/kimi_k3.py). No class of
     transformers has all of these tensors.
     """
@@ -228,7 +228,7 @@ def table() -> Iterator[str]:
         yield f"| {row['model']} | {numbers} | {versions} |"
 
 
-def test_the_page_lists_the_counted_models(update: bool) -> None:
+def test_documentation_lists_the_counted_models(update: bool) -> None:
     text = PAGE.read_text()
     before, rest = text.split(MARKS[0])
     wanted = "\n".join((f"{before}{MARKS[0]}", *table(), f"{MARKS[1]}{rest.split(MARKS[1])[1]}"))

@@ -18,7 +18,7 @@ QWEN35_35B = {
 }  # fmt: skip
 
 
-def test_the_cache_of_linear_attention_grows_in_complete_layers_only() -> None:
+def test_cache_of_linear_attention_grows_only_in_full_attention_layers() -> None:
     seen = architecture.attention_shape(QWEN35_35B)
     kept = request_cache(QWEN35_35B, seen)
     assert kept is not None and kept.numbers == 10 * 2 * 2 * 256
@@ -29,7 +29,7 @@ def test_the_cache_of_linear_attention_grows_in_complete_layers_only() -> None:
 
 
 @pytest.mark.parametrize("missing", ["linear_num_value_heads", "full_attention_interval", "head_dim"])
-def test_a_missing_size_is_unknown(missing: str) -> None:
+def test_missing_size_makes_the_result_unknown(missing: str) -> None:
     config = {name: value for name, value in QWEN35_35B.items() if name != missing}
     seen = architecture.attention_shape(config)
     assert architecture.count_parameters(config, seen, experts(config), tied=False) is None
@@ -38,7 +38,7 @@ def test_a_missing_size_is_unknown(missing: str) -> None:
 @pytest.mark.parametrize(
     ("written", "found"), [("3,4,5", 3), ("3, 4,4", 2), ("1,99", 1), (f"1,{'9' * 5000},x", 1), ("x", None)]
 )
-def test_step_lists_its_layers_with_experts_as_text(written: str, found: int | None) -> None:
+def test_step_expert_layers_are_parsed_from_text(written: str, found: int | None) -> None:
     config = {
         "model_type": "step3p5",
         "num_hidden_layers": 45,

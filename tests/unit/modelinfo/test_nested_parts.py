@@ -16,7 +16,7 @@ def unread(found: Facts) -> list[str]:
     return [why for why in found.unknown or () if why.startswith("experts: ")]
 
 
-def test_experts_in_a_nested_part_are_read_or_said_to_be_missing() -> None:
+def test_experts_in_a_nested_config_are_read_or_reported_missing() -> None:
     """A number of experts in a nested part of config.json is read, and one that is missing there is reported. Sizes in a
     nested part alone do not mean that the model has experts.
     """

@@ -33,7 +33,9 @@ def of(config: dict[str, Any], header: dict[str, Any] | None = None) -> Facts:
         ({"quant_method": "modelopt", "quant_algo": "FP8"}, 72.7),
     ],
 )
-def test_matrices_of_a_dense_model_are_quantized_too(settings: dict[str, Any] | None, gigabytes: float) -> None:
+def test_quantized_matrices_of_a_dense_model_are_counted_as_quantized(
+    settings: dict[str, Any] | None, gigabytes: float
+) -> None:
     """The matrices of a quantized dense model are counted with their quantization. Reported: those of a 4-bit model were
     counted with 16 bits, so lint called 37 GiB of weights 131.
     """
@@ -54,7 +56,7 @@ def test_matrices_of_a_dense_model_are_quantized_too(settings: dict[str, Any] | 
         (["model.layers.0*"], 1 / 80),
     ],
 )
-def test_modules_that_are_listed_keep_their_two_bytes(unchanged: list[str], more: float) -> None:
+def test_modules_excluded_from_quantization_have_two_bytes_per_weight(unchanged: list[str], more: float) -> None:
     """Modules that a quantization lists as excluded are counted with two bytes for each weight. `more` is the share of the
     attention's modules that the list contains.
     """
@@ -66,7 +68,7 @@ def test_modules_that_are_listed_keep_their_two_bytes(unchanged: list[str], more
     assert found.rest - plain.rest == pytest.approx(more * attention + dense, abs=1)
 
 
-def test_only_a_part_of_latent_attention_is_listed() -> None:
+def test_only_listed_parts_of_latent_attention_are_unquantized() -> None:
     """Only the listed matrices of the attention keep 16 bits, and its output matrices are quantized, as in
     nvidia/DeepSeek-V3.1-NVFP4. The expected sum in gigabytes: experts 367.8, the listed part of the attention 8.5, its
     output 4.0, dense layers 0.7, shared experts 1.4, embeddings 3.7, routers 0.2.
@@ -80,7 +82,7 @@ def test_only_a_part_of_latent_attention_is_listed() -> None:
     assert found.total / 1e9 == pytest.approx(386.4, abs=0.1)
 
 
-def test_the_quantization_of_the_files_replaces_that_of_the_config() -> None:
+def test_quantization_file_overrides_the_config() -> None:
     found = weight_bytes(LLAMA_70B, quantized=quantization_by_name("fp8"))
     assert found == weight_bytes(LLAMA_70B | {"quantization_config": {"quant_method": "fp8"}})
     assert quantization_by_name("gptq") is None, "GPTQ has several numbers of bits"
@@ -96,7 +98,7 @@ def test_the_quantization_of_the_files_replaces_that_of_the_config() -> None:
         ({"quantization_config": FP8}, "fp8"),
     ],
 )
-def test_four_bit_experts_among_fp8_have_their_own_name(config: dict[str, Any], name: str) -> None:
+def test_model_with_four_bit_experts_and_fp8_has_its_own_quantization_name(config: dict[str, Any], name: str) -> None:
     """A model of 4-bit experts with other weights in FP8 has a quantization name of its own. Reported: DeepSeek V4 was
     called fp8, so a runtime for FP8 experts was selected.
     """
@@ -116,7 +118,7 @@ def mixed(modules: dict[str, dict[str, Any]]) -> dict[str, Any]:
     return {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": modules}
 
 
-def test_modules_of_several_quantizations_have_their_own_sizes() -> None:
+def test_modules_with_different_quantizations_are_counted_separately() -> None:
     """If the modules of a model have different quantizations, each module is counted with its own, as in
     nvidia/Qwen3.6-27B-NVFP4: the feed-forward networks and the output matrix have 4 bits, and the attention FP8.
     """
@@ -133,7 +135,7 @@ def test_modules_of_several_quantizations_have_their_own_sizes() -> None:
     assert seen.quantization is not None and seen.quantization.name == "nvfp4", "most weights are those of the networks"
 
 
-def test_parts_of_unlisted_modules_and_of_draft_layers_are_not_counted() -> None:
+def test_weights_of_unlisted_modules_and_draft_layers_are_unknown() -> None:
     names = ["model.layers.0.mlp.experts.0.up_proj", "model.layers.0.mlp.shared_experts.up_proj"]
     modules = dict.fromkeys(names, FOUR) | {"model.layers.61.self_attn.o_proj": {"quant_algo": "MXFP8"}}
     plain = {name: value for name, value in configs.DEEPSEEK_V3.items() if name != "quantization_config"}
@@ -144,7 +146,7 @@ def test_parts_of_unlisted_modules_and_of_draft_layers_are_not_counted() -> None
     assert of(plain | {"quantization_config": mixed({})}).quantization is None
 
 
-def test_a_list_beside_fp8_does_not_change_what_is_not_in_it() -> None:
+def test_modules_not_listed_beside_fp8_stay_fp8() -> None:
     """Matrices that `quantized_layers` does not list stay FP8, as in nvidia/DeepSeek-V4-Flash-NVFP4, which lists only the
     experts.
     """
@@ -155,7 +157,7 @@ def test_a_list_beside_fp8_does_not_change_what_is_not_in_it() -> None:
 
 
 @pytest.mark.parametrize("kind", ["I8", "U8", "F4"])
-def test_packed_experts_have_two_weights_in_a_byte(kind: str) -> None:
+def test_packed_four_bit_experts_have_two_weights_per_byte(kind: str) -> None:
     shape = [2048, 4096] if kind == "F4" else [2048, 2048]
     header = {
         "layers.0.ffn.experts.0.w1.weight": {"dtype": kind, "shape": shape, "data_offsets": [0, 2048 * 2048]},
@@ -184,7 +186,7 @@ def group(bits: int, kind: str, *targets: str, **more: Any) -> dict[str, Any]:
         ([group(8, "float", "re:.*self_attn.*"), group(8, "float", "re:.*mlp.*")], "fp8"),
     ],
 )
-def test_groups_that_differ_are_named_after_the_experts(groups: list[dict[str, Any]], name: str | None) -> None:
+def test_differing_quantization_groups_are_named_after_the_experts(groups: list[dict[str, Any]], name: str | None) -> None:
     settings = {"quant_method": "compressed-tensors", "config_groups": {f"g{n}": each for n, each in enumerate(groups)}}
     seen = of(configs.LLAMA_31_8B | {"quantization_config": settings})
     assert (seen.quantization.name if seen.quantization else None) == name
@@ -199,7 +201,7 @@ GGUF_TYPES = [
 
 
 @pytest.mark.parametrize("kind", GGUF_TYPES)
-def test_every_type_of_gguf_is_read_from_a_name(kind: str) -> None:
+def test_every_gguf_type_is_parsed_from_a_file_name(kind: str) -> None:
     for name in (f"m-{kind}.gguf", f"sub/m.{kind}-00001-of-00002.gguf", f"m-{kind.lower()}.gguf"):
         seen = facts({"config.json": "{}"}, ggufs=[name, "mmproj-F16.gguf", "m.imatrix.gguf", "mtp-m-Q8_0.gguf"])
         assert seen.quantization is not None, name

@@ -69,7 +69,7 @@ def reasons(config: dict[str, Any], place: Path) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(("changes", "why"), CHANGES.values(), ids=CHANGES)
-def test_all_commands_give_the_reason(changes: dict[str, Any], why: str, tmp_path: Path) -> None:
+def test_all_commands_print_the_reason_for_unknown_sizes(changes: dict[str, Any], why: str, tmp_path: Path) -> None:
     config = changed(changes)
     assert weight_bytes(config) is None
     known = facts({"config.json": json.dumps(config)})
@@ -79,7 +79,7 @@ def test_all_commands_give_the_reason(changes: dict[str, Any], why: str, tmp_pat
 
 
 @pytest.mark.parametrize(("stated", "why"), STORED.values(), ids=STORED)
-def test_a_quantization_that_is_not_understood_is_not_taken_for_none(stated: Any, why: str, tmp_path: Path) -> None:
+def test_unknown_quantization_is_not_treated_as_none(stated: Any, why: str, tmp_path: Path) -> None:
     config = changed({"quantization_config": stated})
     assert weight_bytes(config) is None
     assert why in reasons(config, tmp_path)[0]
@@ -96,7 +96,7 @@ QUANTIZED = {"quant_method": "fp8", "weight_block_size": [128, 128]}
 
 
 @pytest.mark.parametrize("kind", sorted({text_part(row["config"])["model_type"] for row in PUBLISHED}))
-def test_no_value_of_a_field_stops_the_reader(kind: str) -> None:
+def test_no_field_value_raises_an_exception(kind: str) -> None:
     """An agent reads the config of any model. Reported: Gemma 4 with no layers, and FP8 with blocks of 0 columns."""
     config = next(row["config"] for row in PUBLISHED if text_part(row["config"])["model_type"] == kind)
     text = text_part(config)

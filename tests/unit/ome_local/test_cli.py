@@ -72,7 +72,7 @@ def test_up_kind_without_docker_fails_with_message(home: Path, tmp_path: Path) -
     )
 
 
-def test_down_without_a_cluster_is_no_mistake(home: Path) -> None:
+def test_down_without_a_cluster_succeeds(home: Path) -> None:
     """`down` of a cluster that does not exist succeeds, because the cluster does not exist, as requested."""
     assert ome("local", "down") == (0, "There is no cluster ome, so there is nothing to do.\n", "")
     assert ome("local", "down", "--all") == (0, "", "")
@@ -89,7 +89,7 @@ def test_down_without_a_cluster_is_no_mistake(home: Path) -> None:
         ({}, Spec(nodes=2, accelerator="b200", gpus_per_node=4), ""),
     ],
 )
-def test_options_that_a_cluster_does_not_follow_are_told(given: dict[str, Any], kept: Spec, said: str) -> None:
+def test_ineffective_options_of_an_existing_cluster_are_reported(given: dict[str, Any], kept: Spec, said: str) -> None:
     """If an existing cluster cannot get an option, `up` says so, but only for options that the user gave."""
     assert kept_otherwise(given, kept) == said
 
@@ -113,7 +113,7 @@ def test_command_chooses_named_default_or_only_cluster(home: Path) -> None:
     assert layout.choose_cluster(None) == "ome"
 
 
-def test_a_command_loads_nothing_that_it_does_not_need() -> None:
+def test_command_imports_only_the_packages_it_needs() -> None:
     """A command imports only what it needs: `ome local kubectl` must start fast, so it imports no operator, no client of
     clusters, and no library for terminal output.
     """

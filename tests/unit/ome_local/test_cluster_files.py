@@ -54,13 +54,13 @@ class TestPorts:
         assert len(set(found)) == 6
         assert all(port in ports.RANGE and ports.is_free(port) for port in found)
 
-    def test_a_port_in_use_is_passed_over(self) -> None:
+    def test_port_in_use_is_skipped(self) -> None:
         """If a chosen port is in use, another one is chosen: with the same random numbers, the result differs."""
         first = ports.choose(1, dice=random.Random(7))[0]
         with socket.create_server(("127.0.0.1", first)):
             assert ports.choose(1, dice=random.Random(7))[0] != first
 
-    def test_ports_of_stopped_clusters_are_passed_over(self, home: Path) -> None:
+    def test_ports_of_stopped_clusters_are_skipped(self, home: Path) -> None:
         """Ports of stopped clusters are not chosen. They are free now, but will be in use when that cluster starts again."""
         first = creation.create(layout.layout("a"), Spec())
         assert set(first.ports.values()) == ports.of_clusters(home)
@@ -68,7 +68,7 @@ class TestPorts:
         port = ports.choose(1, dice=dice[0])[0]
         assert ports.choose(1, {port}, dice[1])[0] != port
 
-    def test_unreadable_neighbours_do_not_matter(self, home: Path) -> None:
+    def test_unreadable_cluster_files_do_not_prevent_choosing_ports(self, home: Path) -> None:
         """A file of another cluster that is incomplete, or from another version, does not prevent the choice of ports."""
         for name, text in (("a", ""), ("b", "{}"), ("c", '{"ports": {"x": 20001}}')):
             (home / name).mkdir()
@@ -91,7 +91,7 @@ class TestCertificates:
         for file in ("admin.key", "ca.key"):
             assert (tmp_path / file).stat().st_mode & 0o077 == 0
 
-    def test_a_strict_client_believes_the_server(self, tmp_path: Path) -> None:
+    def test_strict_tls_client_accepts_only_the_server_names(self, tmp_path: Path) -> None:
         """A client with the strict checks of newer Python versions accepts the server under each of its names only."""
         authority = pki.Authority(tmp_path)
         authority.server("server", ["10.244.0.1"])
@@ -139,7 +139,7 @@ class TestCommandLines:
             if "-urls=" in word:
                 assert "=https://127.0.0.1:" in word
 
-    def test_etcd_knows_nobody_but_the_api_server(self, home: Path) -> None:
+    def test_etcd_accepts_only_the_api_server_as_client(self, home: Path) -> None:
         """Only the API server is accepted as a client of etcd. It has a separate certificate authority, because the
         cluster's authority signs certificates for everybody with the right to request them.
         """
@@ -161,7 +161,7 @@ class TestCommandLines:
         assert (at.etcd_pki / "ca.crt").read_bytes() != (at.pki / "ca.crt").read_bytes()
         assert all(file.stat().st_mode & 0o077 == 0 for file in (at.etcd_pki, *at.etcd_pki.iterdir()))
 
-    def test_a_cluster_whose_etcd_answers_everybody_is_not_gone_on_with(self, home: Path) -> None:
+    def test_cluster_with_unauthenticated_etcd_is_not_started(self, home: Path) -> None:
         """A cluster of an earlier version, whose etcd requires no certificate, is not started: the user has to remove it."""
         at = layout.layout("a")
         creation.create(at, Spec())
@@ -170,7 +170,7 @@ class TestCommandLines:
         with pytest.raises(UserError, match="remove the cluster with `ome local down --name a`"):
             lifecycle.up(at, Spec())
 
-    def test_speed_and_audit_are_options(self, tmp_path: Path) -> None:
+    def test_high_request_rates_and_audit_log_are_optional(self, tmp_path: Path) -> None:
         """High request rates and the audit log are off by default. The grace period of nodes is always long."""
         at = layout.Layout(tmp_path)
         plain, fast = (components.controller_manager(at, self.kept(fast=fast)) for fast in (False, True))
@@ -271,7 +271,7 @@ class TestStages:
         assert [json.loads(part) for part in text.split("---\n")[1:]] == made
         assert len({stage["metadata"]["name"] for stage in made}) == len(made)
 
-    def test_more_wins_over_the_defaults(self) -> None:
+    def test_additional_stages_override_the_defaults(self) -> None:
         """Additional stages have a weight, because kwok ignores stages without a weight if another has one."""
         assert all(stage["spec"].get("weight", 0) == 0 for stage in stages.defaults())
         for stage in (stages.ready_stage(1), stages.terminate(1), stages.never_ready({"a": "b"}), stages.crash({"a": "b"})):
@@ -303,7 +303,7 @@ class TestAudit:
             file.write(f'ate"}}\n{json.dumps(event("delete", "ResponseComplete"))}\n')
         assert [r.verb for r in audit_log.read(log, mark)] == ["delete"], "began after the mark"
 
-    def test_a_server_that_was_killed_while_it_wrote(self, tmp_path: Path) -> None:
+    def test_incomplete_audit_event_of_a_killed_server_is_skipped(self, tmp_path: Path) -> None:
         """An event that a killed server has left incomplete is skipped, together with what stands behind it on the line."""
         log = tmp_path / "audit.log"
         events = [event(verb, "ResponseComplete") for verb in ("get", "list", "create")]
@@ -341,7 +341,7 @@ class TestTokens:
         """A token is renewed when half of its lifetime is over. A missing token is renewed at once."""
         assert tokens.is_due(written, 3600, 1000.0) is due
 
-    def test_files_are_replaced_in_one_step(self, tmp_path: Path) -> None:
+    def test_files_are_replaced_atomically(self, tmp_path: Path) -> None:
         """A file that is written again has the new content, can be read by its owner only, and leaves no temporary file."""
         kubeconfig.write_atomically(tmp_path / "token", "one")
         kubeconfig.write_atomically(tmp_path / "token", "two")

@@ -27,7 +27,7 @@ def made(tmp_path: Path) -> tuple[Layout, ClusterFile]:
     return at, creation.create(at, Spec(keda=True))
 
 
-def test_both_processes_have_a_certificate_for_both_ends(made: tuple[Layout, ClusterFile]) -> None:
+def test_keda_certificates_are_valid_for_client_and_server(made: tuple[Layout, ClusterFile]) -> None:
     """The adapter is a client of KEDA's operator, and a server for the API server, which expects the name of a Service in
     the certificate.
     """
@@ -44,7 +44,7 @@ def test_both_processes_have_a_certificate_for_both_ends(made: tuple[Layout, Clu
     assert {*uses} == {ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH}
 
 
-def test_both_processes_listen_on_loopback(made: tuple[Layout, ClusterFile], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keda_processes_listen_on_loopback(made: tuple[Layout, ClusterFile], monkeypatch: pytest.MonkeyPatch) -> None:
     at, kept = made
     monkeypatch.setattr(ensure, "ensure", lambda names: {name: Path(f"/programs/{name}") for name in names})
     operator, adapter = (keda.command(at, kept, name) for name in keda.PROCESSES)
@@ -55,7 +55,7 @@ def test_both_processes_listen_on_loopback(made: tuple[Layout, ClusterFile], mon
     assert {"--bind-address=127.0.0.1", f"--secure-port={kept.ports['keda-adapter']}"} <= {*adapter}
 
 
-def test_the_api_server_forwards_requests_to_the_adapter_under_an_authority_of_its_own(
+def test_api_server_authenticates_to_the_adapter_with_its_own_authority(
     made: tuple[Layout, ClusterFile],
 ) -> None:
     at, kept = made
@@ -70,7 +70,7 @@ def test_the_api_server_forwards_requests_to_the_adapter_under_an_authority_of_i
     client.verify_directly_issued_by(x509.load_pem_x509_certificate(authority.read_bytes()))
 
 
-def test_clusters_of_earlier_versions_start_as_before(made: tuple[Layout, ClusterFile]) -> None:
+def test_clusters_of_earlier_versions_start_without_keda_settings(made: tuple[Layout, ClusterFile]) -> None:
     at, _ = made
     assert {*keda.PORTS} <= {*PORTS} and keda.NAME in IDENTITIES and keda.NAME in POWERFUL
     old = ClusterFile(Spec(), {name: 1 for name in PORTS if name not in keda.PORTS})
@@ -80,12 +80,12 @@ def test_clusters_of_earlier_versions_start_as_before(made: tuple[Layout, Cluste
 
 
 @pytest.mark.parametrize("wanted", [Spec(kind=True, keda=True), Spec(kind=True, keda=True, kueue=True)])
-def test_kinds_api_server_cannot_reach_it(wanted: Spec) -> None:
+def test_keda_is_refused_with_kind(wanted: Spec) -> None:
     told = options.option_error("mine", None, wanted)
     assert "--with keda: the API server of kind cannot connect" in told and ("--with kueue" in told) is wanted.kueue
 
 
-def test_programs_have_other_names_than_their_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keda_programs_have_their_own_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The programs of KEDA are named `keda-operator` and `keda-adapter`, and not `operator` and `adapter` as Go would name
     them. The CRDs beside them are those of the version that runs.
     """

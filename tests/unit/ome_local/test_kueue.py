@@ -49,7 +49,7 @@ def test_kueue_listens_on_loopback_with_a_certificate_of_the_cluster(made: tuple
     assert {"pod", "statefulset"} <= {*config["integrations"]["frameworks"]}
 
 
-def test_webhooks_name_an_address_and_leave_out_the_namespaces_of_the_system(made: tuple[Layout, ClusterFile]) -> None:
+def test_webhooks_use_an_address_and_exclude_system_namespaces(made: tuple[Layout, ClusterFile]) -> None:
     at, kept = made
     found = kueue.webhooks(FOUND, at, kept)
     assert found["metadata"]["name"] == "kueue-mutating-webhook-configuration"
@@ -61,7 +61,7 @@ def test_webhooks_name_an_address_and_leave_out_the_namespaces_of_the_system(mad
     assert webhook["failurePolicy"] == "Fail" and webhook["rules"] == FOUND["webhooks"][0]["rules"]  # type: ignore[index]
 
 
-def test_a_cluster_has_ports_and_an_identity_for_it(made: tuple[Layout, ClusterFile]) -> None:
+def test_cluster_has_ports_and_an_identity_for_kueue(made: tuple[Layout, ClusterFile]) -> None:
     at, _ = made
     assert {kueue.NAME, kueue.HEALTH} <= {*PORTS} and kueue.NAME in IDENTITIES and kueue.NAME in POWERFUL
     assert at.component_kubeconfig(kueue.NAME).exists()
@@ -71,7 +71,7 @@ def test_a_cluster_has_ports_and_an_identity_for_it(made: tuple[Layout, ClusterF
 
 
 @pytest.mark.parametrize(("kept", "wanted"), [(None, Spec(kind=True, kueue=True)), (Spec(kind=True), Spec(kueue=True))])
-def test_kinds_api_server_cannot_reach_it(kept: Spec | None, wanted: Spec) -> None:
+def test_kueue_is_refused_with_kind(kept: Spec | None, wanted: Spec) -> None:
     assert options.option_error("mine", kept, wanted).startswith("--with kueue: the API server of kind cannot connect")
 
 
@@ -79,7 +79,7 @@ def named(found: list[stages.Stage]) -> dict[str, dict[str, Any]]:
     return {one["metadata"]["name"]: one["spec"] for one in found}
 
 
-def test_with_kueue_deleted_pods_end_as_under_a_kubelet(made: tuple[Layout, ClusterFile]) -> None:
+def test_deleted_simulated_pods_end_as_failed_with_kueue(made: tuple[Layout, ClusterFile]) -> None:
     """With Kueue, simulated pods end as under a kubelet: a deleted pod first becomes Failed, and only its owner removes its
     finalizers.
     """

@@ -54,7 +54,7 @@ def wait(what: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def test_what_is_needed_comes_first() -> None:
+def test_parts_run_after_their_dependencies() -> None:
     said: list[str] = []
     run(
         Part("c", noted(said, "c"), needs=("a", "b")),
@@ -64,7 +64,7 @@ def test_what_is_needed_comes_first() -> None:
     assert said == ["a", "b", "c"]
 
 
-def test_what_needs_nothing_goes_on_beside_the_rest() -> None:
+def test_independent_parts_run_in_parallel() -> None:
     """Parts that do not depend on each other run in parallel: both parts here wait until the other one has started. A part
     that needs only one of them does not wait for the other.
     """
@@ -82,7 +82,7 @@ def test_what_needs_nothing_goes_on_beside_the_rest() -> None:
     assert {row.state for row in shown.rows.values()} == {DONE}
 
 
-def test_words_of_a_part_are_on_the_board() -> None:
+def test_messages_of_a_part_are_shown() -> None:
     shown = run(Part("a", lambda: "16 nodes"))
     assert shown.rows["a"].words == "16 nodes"
 
@@ -94,7 +94,7 @@ class TestFailure:
     def fails() -> None:
         raise UserError("No package could be had: check the network.")
 
-    def test_the_rest_does_not_begin(self) -> None:
+    def test_parts_after_a_failed_one_are_not_started(self) -> None:
         said: list[str] = []
         planned = (Part("bad", self.fails), Part("after", noted(said, "after"), needs=("bad",)))
         shown = board(*planned)
@@ -103,7 +103,7 @@ class TestFailure:
         assert said == []
         assert {name: row.state for name, row in shown.rows.items()} == {"bad": FAILED, "after": WAITING}
 
-    def test_programs_end_with_their_children(self, tmp_path: Path) -> None:
+    def test_failed_run_ends_programs_with_their_children(self, tmp_path: Path) -> None:
         """If a run fails, its programs end together with their child processes. A Go build, for example, starts compilers,
         which would run for minutes without use.
         """
@@ -122,7 +122,7 @@ class TestFailure:
         assert not alive(shell)
         wait(lambda: not alive(child))
 
-    def test_who_waits_for_a_lock_wakes_up(self, tmp_path: Path) -> None:
+    def test_part_that_waits_for_a_lock_stops_after_a_failure(self, tmp_path: Path) -> None:
         """A part that waits for a lock stops waiting when another part has failed. Another `ome` process may hold the lock
         for minutes.
         """
@@ -136,7 +136,7 @@ class TestFailure:
         with locked(tmp_path, create=True), pytest.raises(UserError, match="No package"):
             run(Part("waits", waiting), Part("bad", lambda: waits.wait(SOON_S) and self.fails()))
 
-    def test_threads_within_a_part_are_called_off_too(self) -> None:
+    def test_threads_inside_a_part_are_cancelled_after_a_failure(self) -> None:
         waits = threading.Event()
 
         def sleeper(seconds: float) -> None:
@@ -151,7 +151,7 @@ class TestFailure:
             )
         assert time.monotonic() - began < SOON_S
 
-    def test_a_bug_is_no_sentence(self) -> None:
+    def test_unexpected_exception_keeps_its_traceback(self) -> None:
         """An unexpected exception in a part keeps its traceback, and does not become a short message."""
         with pytest.raises(ZeroDivisionError):
             run(Part("bug", lambda: 1 / 0 and None))
@@ -177,7 +177,7 @@ parts.run([parts.Part("a", lambda: cancel.run(["sh", "-c", program]))], Progress
     wait(lambda: not alive(int((tmp_path / "pid").read_text())))
 
 
-def test_below_nohup_a_terminal_that_closes_ends_nothing(tmp_path: Path) -> None:
+def test_hangup_signal_is_ignored_below_nohup(tmp_path: Path) -> None:
     script = f"""
 import signal
 from ome_local import cancel, parts
@@ -192,7 +192,7 @@ parts.run([parts.Part("a", lambda: cancel.run(["sh", "-c", program]))], Progress
     assert child.wait(SOON_S) == 0 and (tmp_path / "done").exists()
 
 
-def test_programs_of_a_part_are_as_nice_as_it_is() -> None:
+def test_programs_of_a_part_run_with_its_nice_value() -> None:
     said: list[str] = []
 
     def ask() -> None:
@@ -209,7 +209,7 @@ class TestRun:
         done = cancel.run(["sh", "-c", "echo out; echo err >&2; exit 3"])
         assert (done.returncode, done.stdout, done.stderr) == (3, "out\n", "err\n")
 
-    def test_more_than_a_pipe_holds(self) -> None:
+    def test_output_larger_than_a_pipe_buffer_is_read(self) -> None:
         """A program may write more than a pipe holds: the whole output is read while the program is polled."""
         sizes: list[int] = []
 

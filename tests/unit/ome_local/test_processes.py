@@ -34,14 +34,14 @@ def test_a_process_is_found_until_it_ends(at: Layout) -> None:
     assert processes.names(at) == []
 
 
-def test_the_end_of_a_log_is_told_also_if_the_log_is_empty(at: Layout) -> None:
+def test_end_of_log_is_printed_even_if_empty(at: Layout) -> None:
     path = at.logs / "nap.log"
     assert processes.end_of_log(at, "nap") == f"Its log {path} is empty."
     path.write_text("first\nsecond\n")
     assert processes.end_of_log(at, "nap") == f"Its log {path} ends with:\nfirst\nsecond"
 
 
-def test_a_process_is_found_whose_starter_was_killed_before_it_could_remember_it(at: Layout) -> None:
+def test_process_is_found_although_its_starter_was_killed(at: Layout) -> None:
     """A process is found even if its starter was killed before it could record the process ID. Otherwise a second API server
     would be started on the same port and fail.
     """
@@ -80,7 +80,7 @@ def test_zombie_process_counts_as_ended() -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"pid": "x"}', '{"pid": 1}'])
-def test_a_broken_file_means_not_running(at: Layout, content: str) -> None:
+def test_broken_process_file_means_that_nothing_runs(at: Layout, content: str) -> None:
     """A broken file of processes means that no process runs. After a crash at any moment, `up` and `down` must
     still work.
     """
@@ -88,7 +88,7 @@ def test_a_broken_file_means_not_running(at: Layout, content: str) -> None:
     assert processes.find_process(at, "etcd") is None
 
 
-def test_names_with_spaces_and_parentheses(at: Layout, tmp_path: Path) -> None:
+def test_start_time_is_parsed_for_names_with_spaces_and_parentheses(at: Layout, tmp_path: Path) -> None:
     """The start time is read correctly if a program's name contains spaces and parentheses, because the name stands before
     it in /proc/<pid>/stat.
     """
@@ -99,7 +99,7 @@ def test_names_with_spaces_and_parentheses(at: Layout, tmp_path: Path) -> None:
     assert process.is_running()
 
 
-def test_one_that_ignores_sigterm_is_killed(at: Layout) -> None:
+def test_process_that_ignores_sigterm_is_killed(at: Layout) -> None:
     """A process that ignores SIGTERM is killed after the grace period."""
     words = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(99)"
     process = processes.spawn(at, "stubborn", [sys.executable, "-c", words])
@@ -109,7 +109,7 @@ def test_one_that_ignores_sigterm_is_killed(at: Layout) -> None:
     assert not process.is_running()
 
 
-def test_a_frozen_one_is_ended(at: Layout) -> None:
+def test_stopped_process_is_killed(at: Layout) -> None:
     """A process that was stopped with SIGSTOP is killed, because it would not receive SIGTERM before SIGCONT."""
     process = processes.spawn(at, "frozen", ["sleep", "1000"])
     process.signal(signal.SIGSTOP)
@@ -117,7 +117,7 @@ def test_a_frozen_one_is_ended(at: Layout) -> None:
     assert not process.is_running()
 
 
-def test_all_are_ended_also_forgotten_ones_and_their_children(at: Layout, tmp_path: Path) -> None:
+def test_all_processes_of_a_cluster_are_ended(at: Layout, tmp_path: Path) -> None:
     """All processes of a cluster are ended, also those that no file contains: a mark in their environment identifies them.
     Processes of another cluster stay.
     """
@@ -133,7 +133,7 @@ def test_all_are_ended_also_forgotten_ones_and_their_children(at: Layout, tmp_pa
     processes.end_all(other, 0.2)
 
 
-def test_words_go_to_the_log(at: Layout) -> None:
+def test_process_output_is_appended_to_its_log(at: Layout) -> None:
     """The output of a process is appended to its log, so that a restart does not hide why the previous process ended."""
     for word in ("one", "two"):
         process = processes.spawn(at, "echo", ["sh", "-c", f"echo {word}; echo trouble >&2"])
@@ -141,6 +141,6 @@ def test_words_go_to_the_log(at: Layout) -> None:
     assert processes.last_words(at, "echo", 4) == "one\ntrouble\ntwo\ntrouble"
 
 
-def test_a_process_that_never_was() -> None:
+def test_signalling_a_nonexistent_process_has_no_effect() -> None:
     """Signalling a process that does not exist has no effect."""
     Process(2**22 + 1, "1").signal(signal.SIGKILL)

@@ -115,7 +115,7 @@ def made(tmp_path: Path) -> Iterator[tuple[Layout, ClusterFile]]:
     processes.end_all(at)
 
 
-def test_it_scrapes_operator_engines_and_routers_and_starts_again(
+def test_prometheus_scrapes_operator_engines_and_routers_after_restart(
     programs: dict[str, Path], made: tuple[Layout, ClusterFile]
 ) -> None:
     """The series have the labels that the dashboards and alerts use, according to the rules of the chart. Simulated pods are
@@ -169,7 +169,9 @@ def test_it_scrapes_operator_engines_and_routers_and_starts_again(
         assert processes.find_process(at, prometheus.NAME) not in (None, second), "it reads its configuration when it starts"
 
 
-def test_its_configuration_is_what_promtool_accepts(programs: dict[str, Path], made: tuple[Layout, ClusterFile]) -> None:
+def test_prometheus_configuration_is_accepted_by_promtool(
+    programs: dict[str, Path], made: tuple[Layout, ClusterFile]
+) -> None:
     at, kept = made
     assert prometheus.write(at, kept) and not prometheus.write(at, kept)
     command = [programs["promtool"], "check", "config", at.prometheus / "prometheus.yaml"]
@@ -186,7 +188,7 @@ def test_prometheus_is_reachable_only_on_loopback(programs: dict[str, Path], mad
     assert not [word for word in line if word.startswith("--web.enable-")]
 
 
-def test_pods_are_those_of_the_charts_monitors() -> None:
+def test_scraped_pods_equal_those_of_the_chart_monitors() -> None:
     """Prometheus of a local cluster scrapes the pods and ports that the chart's PodMonitors select. The test compares with
     the text of the chart's template.
     """
@@ -207,7 +209,7 @@ def test_option_with_accepts_only_known_programs() -> None:
         options.extras(["prometheus", "grafana"])
 
 
-def test_a_cluster_of_an_earlier_build_says_why_not() -> None:
+def test_prometheus_is_refused_for_a_cluster_of_an_earlier_version() -> None:
     kept = ClusterFile(Spec(), {name: 1 for name in PORTS if name != prometheus.NAME})
     with pytest.raises(UserError, match="--with prometheus: cluster mine was created by an earlier version"):
         options.check("mine", kept, Spec(prometheus=True))

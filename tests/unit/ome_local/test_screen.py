@@ -77,7 +77,7 @@ def test_the_screen_keeps_its_height(clock: Clock) -> None:
     assert all(len(line) <= 60 for line in lines)
 
 
-def test_words_of_a_part_win_over_its_steps(clock: Clock) -> None:
+def test_text_set_by_a_part_replaces_its_steps(clock: Clock) -> None:
     """A text that a part has set is shown instead of its steps. For example, the counts of a service are shown while kubectl
     runs.
     """
@@ -88,7 +88,7 @@ def test_words_of_a_part_win_over_its_steps(clock: Clock) -> None:
         assert board.lines()[3].detail == "prefill 2/4"
 
 
-def test_a_line_says_what_is_left(clock: Clock) -> None:
+def test_summary_line_lists_remaining_parts(clock: Clock) -> None:
     board = ProgressBoard(NEEDS, clock)
     with board.run_part("programs") as row:
         clock.now += 90
@@ -99,14 +99,16 @@ def test_a_line_says_what_is_left(clock: Clock) -> None:
 class TestWithoutTerminal:
     """Tests of plain lines on stderr."""
 
-    def test_a_line_for_each_part_that_is_done(self, clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_one_line_is_printed_for_each_finished_part(self, clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
         board = ProgressBoard(NEEDS, clock)
         with screen.show_board(board), board.run_part("programs") as row:
             clock.now += 75
             row.words = "11 of them"
         assert capsys.readouterr().err.splitlines() == ["1 min 15 s: ✓ programs in 1 min 15 s, 11 of them"]
 
-    def test_now_and_then_what_is_left(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_remaining_parts_are_printed_periodically(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         monkeypatch.setattr(screen, "EVERY_S", 0.05)
         board = ProgressBoard(NEEDS, Clock())
         with screen.show_board(board), board.run_part("programs"):
@@ -117,7 +119,7 @@ class TestWithoutTerminal:
                 told += capsys.readouterr().err
         assert "0.0 s: programs (0.0 s); left: packages, cluster, operator\n" in told
 
-    def test_steps_are_told_when_they_end(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_steps_are_printed_when_they_end(self, capsys: pytest.CaptureFixture[str]) -> None:
         """Without a terminal, a step is printed when it ends, with its time. The line of the part does not
         repeat the time.
         """
@@ -139,7 +141,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_on_a_terminal_there_is_one_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_shows_steps_in_rows_and_text_above(monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps appear only in their row. Printed text is shown in full above the screen."""
     out, err = Terminal(), Terminal()
     monkeypatch.setenv("TERM", "xterm")

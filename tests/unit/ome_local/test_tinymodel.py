@@ -20,7 +20,7 @@ def header(content: bytes) -> tuple[dict[str, Any], bytes]:
     return json.loads(content[8 : 8 + size]), content[8 + size :]
 
 
-def test_the_same_bytes_every_time() -> None:
+def test_tiny_model_has_the_same_bytes_every_time() -> None:
     """The model consists of the same bytes every time, so that recorded answers stay valid. After an intended change of the
     model, the digest in this test has to be replaced.
     """
@@ -51,7 +51,7 @@ def test_tiny_model_weights_have_expected_deviation() -> None:
     assert body[begin:end] == b"\x80\x3f" * 64
 
 
-def test_the_vocabulary_is_every_byte_and_the_special_tokens() -> None:
+def test_vocabulary_has_every_byte_and_the_special_tokens() -> None:
     """Each number below vocab_size is one token, so every output of the model can be decoded."""
     made = tinymodel.tokenizer()
     numbers = [*made["model"]["vocab"].values(), *(token["id"] for token in made["added_tokens"])]
@@ -105,7 +105,7 @@ def test_remove_keeps_mounted_parent_folder(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["models"]
 
 
-def test_what_is_not_ours_stays(tmp_path: Path) -> None:
+def test_foreign_weights_are_neither_overwritten_nor_removed(tmp_path: Path) -> None:
     """Weights that were not written by this module are neither overwritten nor removed."""
     (tmp_path / "config.json").write_text("theirs")
     with pytest.raises(UserError, match="contains other files"):

@@ -13,7 +13,7 @@ NCCL = (
 """The refusal of NCCL 2.28.9 on an H100 that two ranks shared (2026-11-27). torch 2.11.0 wrote it."""
 
 
-def test_the_cause_at_the_end_of_an_error_is_kept() -> None:
+def test_end_of_a_long_library_error_is_kept() -> None:
     """If an error of a library is too long, its end is kept. NCCL names the cause in its last line, which is not within the
     first 200 characters.
     """
@@ -23,7 +23,7 @@ def test_the_cause_at_the_end_of_an_error_is_kept() -> None:
 
 
 @pytest.mark.parametrize("error", ["RuntimeError: the store is gone", "x" * 200, ""])
-def test_a_short_error_stays_as_it_is(error: str) -> None:
+def test_short_error_is_unchanged(error: str) -> None:
     """Errors of up to 200 characters are not changed."""
     assert shortened(error) == error
 

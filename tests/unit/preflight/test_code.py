@@ -41,7 +41,7 @@ def python(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize(("mode", "ends"), [("Warn", 0), ("Require", 1)])
-def test_the_launcher_starts_it_and_passes_its_end_on_where_it_must(
+def test_launcher_runs_the_check_and_returns_its_exit_code_in_require_mode(
     tmp_path: Path, python: str, mode: str, ends: int
 ) -> None:
     ended, message = launched(tmp_path, python, mode)
@@ -49,17 +49,17 @@ def test_the_launcher_starts_it_and_passes_its_end_on_where_it_must(
 
 
 @pytest.mark.parametrize(("mode", "ends"), [("Warn", 0), ("Require", 1)])
-def test_an_image_without_python_says_so(tmp_path: Path, mode: str, ends: int) -> None:
+def test_image_without_python_is_reported(tmp_path: Path, mode: str, ends: int) -> None:
     ended, message = launched(tmp_path, str(tmp_path), mode)
     assert ended == ends and json.loads(message) == {"preflight": 1, "failed": "the image has no python3"}
 
 
-def test_a_python_that_dies_says_so(tmp_path: Path, python: str) -> None:
+def test_killed_python_process_is_reported(tmp_path: Path, python: str) -> None:
     ended, message = launched(tmp_path, python, "Warn", boot="import os; os.kill(os.getpid(), 11)")
     assert ended == 0 and json.loads(message)["failed"].startswith("python ended with code ")
 
 
-def test_the_text_is_small_and_whole() -> None:
+def test_program_text_is_complete_and_small() -> None:
     """The text of the check is complete and small enough. A revision of at most 200,000 bytes contains it up to four times,
     and the kernel accepts at most 128 KiB in an argument.
     """
@@ -77,7 +77,7 @@ def test_the_text_is_small_and_whole() -> None:
     assert {file.stem for file in FOLDER.glob("*.py")} == {"__init__", "code", *code.MODULES}
 
 
-def test_it_imports_the_standard_library_and_itself_alone() -> None:
+def test_check_imports_only_the_standard_library_and_its_own_modules() -> None:
     for name in code.MODULES:
         for node in ast.walk(ast.parse((FOLDER / f"{name}.py").read_text())):
             names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
@@ -86,6 +86,6 @@ def test_it_imports_the_standard_library_and_itself_alone() -> None:
             assert strange <= {"ome_operator.preflight", *(f"ome_operator.preflight.{each}" for each in code.MODULES)}, name
 
 
-def test_nothing_of_it_is_a_variable_for_the_kubelet() -> None:
+def test_program_text_contains_no_kubelet_variable_reference() -> None:
     assert "$(" not in code.BOOT + code.LAUNCH + code.packed()
     assert os.linesep == "\n" and "\r" not in code.LAUNCH

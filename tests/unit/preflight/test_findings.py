@@ -24,14 +24,14 @@ def about(found: list[dict[str, object]]) -> list[tuple[object, object]]:
 
 
 @pytest.mark.parametrize("size", [3, 4, 12])
-def test_a_slow_rank_stands_out_and_its_neighbours_do_not(size: int) -> None:
+def test_slow_rank_is_found_but_its_neighbours_are_not(size: int) -> None:
     assert about(list(slow_ranks(ring(size, sender=0.1)))) == [(2, "copy")]
     assert about(list(slow_ranks(ring(size, taker=0.1)))) == [(2, "copy")]
     (said,) = slow_ranks(ring(size, sender=0.1))
     assert said["said"] == "it sends 20.0 MB/s by TCP, but the median of the group is 200.0 MB/s"
 
 
-def test_of_two_ranks_the_slower_sender() -> None:
+def test_of_two_ranks_the_slower_sender_is_found() -> None:
     assert about(list(slow_ranks({(0, 1): 2e8, (1, 0): 2e7}))) == [(1, "copy")]
 
 
@@ -40,7 +40,7 @@ def test_similar_rates_give_no_finding(rates: Rates) -> None:
     assert list(slow_ranks(rates)) == []
 
 
-def test_a_copy_that_does_not_come_through() -> None:
+def test_failed_copy_is_a_finding() -> None:
     stuck = {(0, 1): "no answer", (1, 2): "refused"}
     assert about(list(failed_copies(stuck, {0: {"failed": []}, 1: {"failed": [(2, 1, "refused")]}}))) == [(0, "copy")]
 
@@ -61,7 +61,7 @@ def test_slow_link_is_a_finding() -> None:
     assert list(links({0: {"link": 0.0}})) == []
 
 
-def test_whom_a_closed_port_is_about() -> None:
+def test_closed_port_is_attributed_to_the_right_rank() -> None:
     def seen(failed: dict[int, list[tuple[int, int, str]]], size: int = 3) -> list[tuple[object, object]]:
         return about(list(unreachable({rank: {"failed": failed.get(rank, [])} for rank in range(size)}, str)))
 

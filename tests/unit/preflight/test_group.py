@@ -21,14 +21,14 @@ def words(of: Group) -> tuple[str, ...]:
     return (*ENGINE, f"--port={of.http}", f"--dist-init-addr={of.host(0)}:{of.http + 1}")
 
 
-def test_a_healthy_group_is_silent(tmp_path: Path) -> None:
+def test_healthy_group_has_no_findings(tmp_path: Path) -> None:
     of = group(31)
     found = run_checks(tmp_path, 3, of, words=words(of), mode="Require")
     assert [(each.code, each.finding_names) for each in found] == [(0, [])] * 3, [each.log for each in found]
     assert max(each.message["seconds"] for each in found) < 15
 
 
-def test_ranks_that_come_later_are_waited_for(tmp_path: Path) -> None:
+def test_ranks_wait_for_later_ranks(tmp_path: Path) -> None:
     """Ranks wait for ranks that start later: a worker may start before rank 0, and rank 0 before a worker."""
     of = group(32)
     early = start(tmp_path, 1, 3, of, mode="Require", seconds=40)
@@ -40,7 +40,7 @@ def test_ranks_that_come_later_are_waited_for(tmp_path: Path) -> None:
     assert [(each.code, each.finding_names) for each in found] == [(0, [])] * 3, [each.log for each in found]
 
 
-def test_a_rank_that_never_starts_ends_all_others(tmp_path: Path) -> None:
+def test_missing_rank_ends_the_check_of_all_others(tmp_path: Path) -> None:
     of = group(33)
     begun = time.monotonic()
     found = run_checks(tmp_path, 4, of, {3: None}, mode="Require")  # type: ignore[dict-item]
@@ -51,14 +51,14 @@ def test_a_rank_that_never_starts_ends_all_others(tmp_path: Path) -> None:
     assert time.monotonic() - begun < 25
 
 
-def test_a_leader_that_never_starts(tmp_path: Path) -> None:
+def test_missing_leader_ends_the_check(tmp_path: Path) -> None:
     of = group(34)
     found = run_checks(tmp_path, 2, of, {0: None}, mode="Require")  # type: ignore[dict-item]
     assert [(each.code, each.finding_names) for each in found] == [(1, [(0, "absent")])]
     assert f"port {of.port} of {of.host(0)}: refused" in found[0].finding_messages
 
 
-def test_what_a_rank_finds_on_its_node_holds_the_others_too(tmp_path: Path) -> None:
+def test_finding_of_one_rank_holds_all_ranks(tmp_path: Path) -> None:
     of = group(35)
     found = run_checks(tmp_path, 3, of, {1: {"shm": 16 << 20}}, mode="Require")
     assert [(each.code, each.finding_names) for each in found] == [(1, [(1, "shm")])] * 3
@@ -66,7 +66,7 @@ def test_what_a_rank_finds_on_its_node_holds_the_others_too(tmp_path: Path) -> N
     assert [(each.code, each.finding_names) for each in warned] == [(0, [(1, "shm")])] * 3
 
 
-def test_a_port_that_the_engine_needs_is_taken(tmp_path: Path) -> None:
+def test_occupied_engine_port_is_a_finding(tmp_path: Path) -> None:
     of = group(36)
     with socket.create_server((of.host(0), of.http)):
         found = run_checks(tmp_path, 2, of, words=words(of))
@@ -74,7 +74,7 @@ def test_a_port_that_the_engine_needs_is_taken(tmp_path: Path) -> None:
     assert f"port {of.http}, which the engine will use, is already in use" in found[1].finding_messages
 
 
-def test_a_rank_that_nobody_reaches(tmp_path: Path) -> None:
+def test_unreachable_rank_is_a_finding(tmp_path: Path) -> None:
     """A rank that no other rank can reach is found. It listens on another address here, which has the same effect as a
     firewall.
     """
@@ -84,14 +84,14 @@ def test_a_rank_that_nobody_reaches(tmp_path: Path) -> None:
     assert "no other rank can connect to it at port" in found[0].finding_messages and "refused" in found[0].finding_messages
 
 
-def test_a_rank_that_reaches_only_rank_0(tmp_path: Path) -> None:
+def test_rank_that_reaches_only_rank_0_is_a_finding(tmp_path: Path) -> None:
     of = group(38)
     found = run_checks(tmp_path, 3, of, {2: {"worker": "127.38.8.%d"}})
     assert [each.finding_names for each in found] == [[(1, "reach")]] * 3
     assert "rank 2 cannot connect to it" in found[0].finding_messages
 
 
-def test_a_name_that_does_not_resolve(tmp_path: Path) -> None:
+def test_unresolvable_host_name_is_a_finding(tmp_path: Path) -> None:
     of = group(39)
     found = run_checks(tmp_path, 2, of, {0: {"worker": "rank-%d.invalid"}})
     assert [each.finding_names for each in found] == [[(1, "names")]] * 2
@@ -108,7 +108,7 @@ def test_restarted_rank_does_not_wait_for_running_group(tmp_path: Path) -> None:
     assert (found.code, found.finding_names) == (0, [])
 
 
-def test_a_rank_that_comes_late_takes_no_check_for_an_engine(tmp_path: Path) -> None:
+def test_late_rank_does_not_mistake_the_check_for_an_engine(tmp_path: Path) -> None:
     """A rank that comes late does not take the check of rank 0 for a running engine. That check does not wait any more, but
     still holds the ports of its engine open.
     """
@@ -118,7 +118,7 @@ def test_a_rank_that_comes_late_takes_no_check_for_an_engine(tmp_path: Path) -> 
     assert held.open and (found.code, found.finding_names) == (1, [(0, "absent")])
 
 
-def test_strangers_at_the_meeting_are_not_heard(tmp_path: Path) -> None:
+def test_foreign_connections_to_rank_0_are_ignored(tmp_path: Path) -> None:
     of, over = group(41), threading.Event()
     odd = [{"rank": 99, "ports": [], "clock": 0, "left": 1}, {"rank": 1, "ports": "a", "clock": None}]
     rubbish = [b"GET / HTTP/1.1\r\n\r\n", b"x" * 200_000, b"[" * 5000 + b"\n", *(json.dumps(each).encode() for each in odd)]
@@ -142,7 +142,7 @@ def test_strangers_at_the_meeting_are_not_heard(tmp_path: Path) -> None:
     assert [(each.code, each.finding_names) for each in found] == [(0, [])] * 2, [each.log for each in found]
 
 
-def test_a_rank_that_dies_in_between_is_named(tmp_path: Path) -> None:
+def test_rank_that_dies_during_the_check_is_named(tmp_path: Path) -> None:
     of = group(42)
     leader = start(tmp_path, 0, 3, of)
     other = start(tmp_path, 1, 3, of)
@@ -156,7 +156,7 @@ def test_a_rank_that_dies_in_between_is_named(tmp_path: Path) -> None:
     assert "it ended before the check was complete" in found[0].finding_messages
 
 
-def test_a_network_that_swallows_what_is_large() -> None:
+def test_network_that_drops_large_packets_is_a_finding() -> None:
     """A network that drops large packets is found. With different MTUs, for example, ports can be reached although large
     packets are lost.
     """
@@ -175,7 +175,7 @@ def test_collective_check_succeeds_between_all_ranks(tmp_path: Path) -> None:
     assert "noise of gloo" in found[0].log, "what NCCL says is in the log"
 
 
-def test_torch_whose_library_leaves_half_a_line(tmp_path: Path) -> None:
+def test_torch_result_is_parsed_despite_library_output(tmp_path: Path) -> None:
     """The result of the torch process is read correctly although a library prints an incomplete line, and a line that only
     looks like an answer.
     """
@@ -204,13 +204,13 @@ def test_failed_collective_is_a_finding_of_all_ranks(tmp_path: Path, how: str, w
     assert words in found[0].finding_messages and time.monotonic() - begun < 35
 
 
-def test_torch_that_cannot_be_loaded_everywhere_is_not_waited_for(tmp_path: Path) -> None:
+def test_ranks_do_not_wait_if_torch_cannot_be_loaded_everywhere(tmp_path: Path) -> None:
     env = fake_torch(tmp_path)
     found = run_checks(tmp_path, 2, group(45), {0: {"env": env}}, isolated=False)
     assert [each.finding_names for each in found] == [[]] * 2, [each.log for each in found]
 
 
-def test_a_single_gpu_proves_its_own_torch(tmp_path: Path) -> None:
+def test_single_gpu_runs_its_own_torch_check(tmp_path: Path) -> None:
     env = fake_torch(tmp_path, "raise RuntimeError('CUDA error: out of memory')")
     found = wait_for_check(tmp_path, 0, start(tmp_path, env=env, isolated=False, gpus=1))
     assert (0, "collective") in found.finding_names and "CUDA error" in found.finding_messages

@@ -29,7 +29,7 @@ def rdma(folder: Path, **second: Any) -> Path:
     return at
 
 
-def test_a_healthy_rank_is_silent(tmp_path: Path) -> None:
+def test_healthy_rank_has_no_findings(tmp_path: Path) -> None:
     at, model = rdma(tmp_path), weights(tmp_path / "model")
     write(at, "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "512\n")
     for number in range(8):
@@ -43,7 +43,7 @@ def test_a_healthy_rank_is_silent(tmp_path: Path) -> None:
     assert found.message["seconds"] < 15
 
 
-def test_what_an_init_container_would_fetch_is_not_missed_where_none_ran(tmp_path: Path) -> None:
+def test_files_fetched_by_an_init_container_are_not_reported_missing(tmp_path: Path) -> None:
     model = weights(tmp_path / "model")
     min(model.glob("*.safetensors")).unlink()
     args = (f"--model-path={model}", "--tokenizer-path=/cache/tokenizer", "--chat-template=/cached")
@@ -71,7 +71,7 @@ def test_what_an_init_container_would_fetch_is_not_missed_where_none_ran(tmp_pat
         (["--enable-trace"], {}, "packages", "the image lacks the packages of OpenTelemetry"),
     ],
 )
-def test_what_arguments_and_variables_name_is_looked_for(
+def test_missing_paths_in_arguments_and_variables_are_findings(
     tmp_path: Path, args: list[str], env: dict[str, str], check: str, words: str
 ) -> None:
     rdma(tmp_path, link="Ethernet")
@@ -80,7 +80,7 @@ def test_what_arguments_and_variables_name_is_looked_for(
     assert found.message["findings"][0]["fix"] and found.code == 0, "the engine starts in mode Warn"
 
 
-def test_an_image_with_the_packages_for_traces_is_silent(tmp_path: Path) -> None:
+def test_image_with_tracing_packages_has_no_findings(tmp_path: Path) -> None:
     for name in ("sdk", "exporter/otlp/proto/grpc", "exporter/otlp/proto/http"):
         write(tmp_path, f"lib/opentelemetry/{name}/__init__.py", "")
     env = {"PYTHONPATH": str(tmp_path / "lib")}
@@ -97,7 +97,7 @@ def test_an_image_with_the_packages_for_traces_is_silent(tmp_path: Path) -> None
         {"NCCL_SOCKET_IFNAME": "^docker,lo"},
     ],
 )
-def test_lists_of_which_a_part_is_enough_are_no_finding(tmp_path: Path, env: dict[str, str]) -> None:
+def test_optional_paths_and_partial_lists_are_no_findings(tmp_path: Path, env: dict[str, str]) -> None:
     rdma(tmp_path)
     assert alone(tmp_path, "--dump-path=/made/later", "--chat-template=llama", env=env).finding_names == []
 
@@ -116,14 +116,14 @@ def test_inactive_rdma_link_is_a_finding(tmp_path: Path, second: dict[str, Any],
     assert found.finding_names == [(0, "links")] and words in found.finding_messages and found.code == 1
 
 
-def test_a_device_that_the_container_may_not_open(tmp_path: Path) -> None:
+def test_inaccessible_device_is_a_finding(tmp_path: Path) -> None:
     at = rdma(tmp_path)
     (at / "dev/infiniband/uverbs1").unlink()
     found = alone(tmp_path, f"--disaggregation-ib-device={MANY}")
     assert found.finding_names == [(0, "devices")] and "/dev/infiniband/uverbs1 of mlx5_1" in found.finding_messages
 
 
-def test_a_file_of_the_weights_that_is_cut_short(tmp_path: Path) -> None:
+def test_truncated_weight_file_is_a_finding(tmp_path: Path) -> None:
     model = weights(tmp_path / "model", 3)
     file = model / "model-2-of-3.safetensors"
     whole = file.stat().st_size
@@ -142,7 +142,7 @@ def test_invalid_weight_file_is_a_finding(tmp_path: Path, text: bytes) -> None:
     assert alone(tmp_path, f"--model={model}").finding_names == [(0, "weights")]
 
 
-def test_an_index_that_cannot_be_read(tmp_path: Path) -> None:
+def test_unreadable_weight_index_is_a_finding(tmp_path: Path) -> None:
     model = weights(tmp_path / "model")
     (model / "model.safetensors.index.json").write_text("[1")
     assert "cannot be read" in alone(tmp_path, f"--model-path={model}").finding_messages
@@ -188,7 +188,7 @@ def test_missing_gpus_and_old_driver_are_findings(tmp_path: Path) -> None:
         ("Unable to determine the device handle for GPU0000:CB:00.0: Unknown Error", 1, "(Unable to determine the device"),
     ],
 )
-def test_gpus_as_their_own_tool_lists_them(tmp_path: Path, lines: str, asked: int, words: str) -> None:
+def test_gpus_are_parsed_from_nvidia_smi(tmp_path: Path, lines: str, asked: int, words: str) -> None:
     tool = tmp_path / "nvidia-smi"
     tool.write_text(f"#!/bin/sh\ncat <<'E'\n{lines}\nE\n")
     tool.chmod(0o755)
@@ -197,14 +197,14 @@ def test_gpus_as_their_own_tool_lists_them(tmp_path: Path, lines: str, asked: in
     assert ((0, "gpus") in found.finding_names) is bool(words) and words in found.finding_messages
 
 
-def test_words_of_a_shell_line() -> None:
+def test_shell_command_line_is_split_into_words() -> None:
     line = "exec python3 -m sglang.launch_server --port 30000 --model-path='/a b' # --tp 3"
     found = CommandLine(["bash", "-c", line, "--x=1", "--y", "--z"])
     assert list(found.flags()) == [("--port", "30000"), ("--model-path", "/a b"), ("--x", "1")]
     assert list(CommandLine(["--a 'b"]).flags()) == [("--a", "'b")], "a quotation mark without an end"
 
 
-def test_words_that_a_shell_would_expand(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_that_a_shell_would_expand_are_handled(monkeypatch: pytest.MonkeyPatch) -> None:
     """The words of a command are read without a shell: a `#` inside a word starts no comment, default values are used, and
     words that only a shell can compute are left out.
     """
@@ -215,7 +215,7 @@ def test_words_that_a_shell_would_expand(monkeypatch: pytest.MonkeyPatch) -> Non
     ]  # fmt: skip
 
 
-def test_a_check_that_cannot_read_what_it_was_told(tmp_path: Path) -> None:
+def test_unreadable_check_configuration_is_reported_as_invalid_input(tmp_path: Path) -> None:
     """If the check cannot read its configuration, it reports invalid input. It stops the engine only in mode Require."""
     for mode, code in (("Warn", 0), ("Require", 1)):
         found = run(tmp_path, mode=mode, size="many")
@@ -223,7 +223,7 @@ def test_a_check_that_cannot_read_what_it_was_told(tmp_path: Path) -> None:
         assert "Traceback" not in found.log
 
 
-def test_a_message_is_bounded_and_says_what_it_leaves_out(tmp_path: Path) -> None:
+def test_message_is_limited_and_counts_omitted_findings(tmp_path: Path) -> None:
     found = alone(tmp_path, "--lora-paths", *(f"/no/such/日本語/{number}" for number in range(300)))
     assert 5 < len(found.message["findings"]) < 60 and found.message["more"] == 300 - len(found.message["findings"])
     assert len(json.dumps(found.message, ensure_ascii=False).encode()) < 4096

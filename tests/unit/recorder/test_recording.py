@@ -34,7 +34,7 @@ def sentence(content: bytes) -> str:
     return str(error.value)
 
 
-def test_packed_or_plain_it_says_the_same() -> None:
+def test_compressed_and_plain_recordings_are_equal() -> None:
     assert recording.parse_json(PACKED) == recording.parse_json(PLAIN)
 
 
@@ -62,7 +62,7 @@ def test_other_content_is_not_a_recording(content: bytes) -> None:
     assert sentence(content)
 
 
-def test_what_routers_report_about_draining_leaders_is_kept_and_older_files_have_nothing_of_it() -> None:
+def test_drain_reports_are_recorded_and_optional() -> None:
     told = data()
     saw = told["services"][NAME]["passes"][0]["saw"]
     assert "drains" not in saw
@@ -77,7 +77,7 @@ def test_what_routers_report_about_draining_leaders_is_kept_and_older_files_have
     assert "drains.u[0] has no at" in sentence(json.dumps(told).encode())
 
 
-def test_what_routers_report_about_silent_leaders_is_kept() -> None:
+def test_silence_reports_are_recorded() -> None:
     told = data()
     saw = told["services"][NAME]["passes"][0]["saw"]
     saw["silences"] = {"u": {"since": 5.5, "requests_fail": True, "hold": "no"}, "v": {"since": None}}
@@ -87,7 +87,7 @@ def test_what_routers_report_about_silent_leaders_is_kept() -> None:
     assert sections.tables(services[0].replayed_pass)["silences"] == saw["silences"]
 
 
-def test_the_traffic_that_a_pass_put_into_the_status_is_kept() -> None:
+def test_traffic_status_is_recorded() -> None:
     told = data()
     facts = told["services"][NAME]["passes"][0]["saw"]["told"]
     facts["traffic"] = {"time": "2026-01-01T00:00:00Z", "requestsPerSecond": 2.5}
@@ -102,7 +102,7 @@ def test_deeply_nested_recording_is_refused() -> None:
     assert "levels deep" in sentence(b'{"recording":' + b"[" * 100_000 + b"]" * 100_000 + b"}")
 
 
-def test_a_little_file_that_becomes_a_huge_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decompression_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording, "LARGEST", 2**20)
     assert "1 MiB" in sentence(gzip.compress(b" " * 2**22))
     assert "1 MiB" in sentence(b" " * (2**20 + 1))
@@ -123,7 +123,7 @@ def test_a_little_file_that_becomes_a_huge_text(monkeypatch: pytest.MonkeyPatch)
         (("times",), "x", ""),
     ],
 )
-def test_what_is_wrong_is_named(path: tuple[str, ...], value: Any, said: str) -> None:
+def test_invalid_recording_field_is_named(path: tuple[str, ...], value: Any, said: str) -> None:
     told = data()
     at = told["services"][NAME]["passes"][0]
     for key in path[:-1]:
@@ -136,7 +136,7 @@ def test_what_is_wrong_is_named(path: tuple[str, ...], value: Any, said: str) ->
         assert recording.decode(content)
 
 
-def test_whatever_stands_in_a_file_it_is_replayed_or_a_sentence() -> None:
+def test_any_changed_recording_is_replayed_or_refused_with_a_message() -> None:
     """A recording in which any value is replaced by another one, which may have another type, is either replayed, possibly
     with other decisions, or rejected with a message.
     """
@@ -167,14 +167,14 @@ def _break(value: Any, chance: random.Random) -> None:
         value = value[key]
 
 
-def test_a_recording_is_not_followed_out_of_its_folder(tmp_path: Path) -> None:
+def test_recording_text_is_never_used_as_a_file_name(tmp_path: Path) -> None:
     """No text in a recording is used as the name of another file."""
     told = data()
     told["services"][NAME]["passes"][0]["saw"]["settings"]["well_known"] = str(tmp_path)
     assert recording.decode(json.dumps(told).encode())
 
 
-def test_what_routers_report_about_failing_transfers_is_kept() -> None:
+def test_failing_transfer_reports_are_recorded() -> None:
     told = data()
     saw = told["services"][NAME]["passes"][0]["saw"]
     saw["transfers"] = {"u": [{"prefill": "a", "decode": "b", "probes": 20, "failed": 14, "decode_works_with": "c"}]}

@@ -81,7 +81,7 @@ def told(seen: Observed) -> Observed:
     return replace(seen, pods=pods, refusals={("Service", "svc"): refusal}, warnings=(f"password={secret(22)}",))
 
 
-def test_no_secret_is_in_a_file() -> None:
+def test_recording_contains_no_secret() -> None:
     content = recording.encode(recording.to_json({"team/svc": passes()}, "0", "test", NOW), True)
     text = gzip.decompress(content).decode()
     left = {text[at : at + 30] for at in range(len(text)) if text.startswith(WORD, at)}
@@ -90,7 +90,7 @@ def test_no_secret_is_in_a_file() -> None:
     assert "--port=30000" in text and "Ready" in text
 
 
-def test_what_is_redacted_is_decided_as_it_was() -> None:
+def test_redacted_recording_gives_the_same_decisions() -> None:
     found = recording.decode(recording.encode(recording.to_json({"team/svc": passes()}, "0", "test", NOW), False))
     assert found.redacted > 15
     steps = list(replay.replay(found.services["team/svc"], True))
@@ -98,7 +98,7 @@ def test_what_is_redacted_is_decided_as_it_was() -> None:
     assert any(step.steps for step in steps)
 
 
-def test_equal_values_stay_equal_and_others_stay_others() -> None:
+def test_equal_values_are_redacted_equally() -> None:
     redaction = Redaction()
     value = [{"name": "A", "value": "x1"}, {"name": "B", "value": "x1"}, {"name": "C", "value": "x2"}]
     redaction.collect_values(value)
@@ -117,13 +117,13 @@ def test_equal_values_stay_equal_and_others_stay_others() -> None:
         {"automountServiceAccountToken": True, "priority": 3, "nothing": None},
     ],
 )
-def test_what_is_no_secret_stays(plain: Any) -> None:
+def test_values_that_are_not_secret_are_not_redacted(plain: Any) -> None:
     redaction = Redaction()
     redaction.collect_values(plain)
     assert redaction.replace_values(plain) == plain
 
 
-def test_a_name_that_is_also_the_value_of_a_variable_stays_a_name() -> None:
+def test_name_that_equals_a_variable_value_is_not_redacted() -> None:
     redaction = Redaction(["kimi-k2-instruct-engine"])
     value = {"env": [{"name": "WHO", "value": "kimi-k2-instruct"}], "message": "pod kimi-k2-instruct-engine-0 ends"}
     redaction.collect_values(value)

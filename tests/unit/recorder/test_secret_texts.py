@@ -84,7 +84,7 @@ VALUES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
-def test_nothing_of_a_secret_is_left(value: Any) -> None:
+def test_every_form_of_a_secret_is_redacted(value: Any) -> None:
     redaction = Redaction(["svc", "team"])
     redaction.collect_values(value)
     left = str(redaction.replace_values(value))
@@ -117,7 +117,7 @@ def test_nothing_of_a_secret_is_left(value: Any) -> None:
     ],
     ids=str,
 )
-def test_what_decisions_need_is_left(plain: Any) -> None:
+def test_values_needed_for_decisions_are_not_redacted(plain: Any) -> None:
     redaction = Redaction(["svc", "team"])
     redaction.collect_values(plain)
     assert redaction.replace_values(plain) == plain
@@ -133,7 +133,7 @@ LENGTH = 200_000
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_no_text_needs_a_second(part: str) -> None:
+def test_any_text_is_redacted_within_a_second(part: str) -> None:
     """No text takes a second or longer. Previously, a word of 60,000 letters took minutes. The texts of a service may have a
     megabyte.
     """

@@ -35,14 +35,14 @@ def made(number: int, uid: str = "u", seen: Observed = SEEN) -> Pass:
     return recorder.finish_pass(now, sync(service, recorder.deps, recorder.observed, now), AROUND)
 
 
-def test_the_last_passes_of_a_service_are_kept_in_their_order() -> None:
+def test_last_reconciliations_of_a_service_are_kept_in_order() -> None:
     kept = Recorder(2**30)
     for number in range(PASSES + 5):
         kept.add(ref(0), made(number))
     assert [found.observed.pods[0].version for found in kept.passes_of(ref(0))] == list(range(5, PASSES + 5))
 
 
-def test_passes_that_see_and_decide_the_same_are_a_single_pass() -> None:
+def test_equal_reconciliations_are_kept_once() -> None:
     kept = Recorder(2**30)
     for _ in range(3):
         kept.add(ref(0), made(1)._replace(now=WORLD.now))
@@ -52,7 +52,7 @@ def test_passes_that_see_and_decide_the_same_are_a_single_pass() -> None:
     assert (found.times, found.now) == (4, later.now)
 
 
-def test_another_service_of_the_name_begins_anew_and_a_service_that_is_gone_is_forgotten() -> None:
+def test_recordings_of_a_recreated_or_deleted_service_are_dropped() -> None:
     kept = Recorder(2**30)
     kept.add(ref(0), made(1))
     kept.add(ref(0), made(2, "other"))
@@ -61,7 +61,7 @@ def test_another_service_of_the_name_begins_anew_and_a_service_that_is_gone_is_f
     assert (len(kept), kept.bytes, kept.services()) == (0, 0, ())
 
 
-def test_the_bytes_over_all_services_are_bounded_and_who_has_most_loses_first() -> None:
+def test_total_size_is_limited_and_largest_service_loses_first() -> None:
     kept, passes = Recorder(600_000), [made(number) for number in range(200)]
     for quiet in range(10):
         kept.add(ref(quiet), passes[quiet])
@@ -76,13 +76,13 @@ def test_the_bytes_over_all_services_are_bounded_and_who_has_most_loses_first() 
     assert len(kept) > 50
 
 
-def test_nothing_is_kept_where_there_is_no_room() -> None:
+def test_recorder_with_limit_zero_keeps_nothing() -> None:
     kept = Recorder(0)
     kept.add(ref(0), made(1))
     assert (len(kept), kept.bytes) == (0, 0)
 
 
-def test_a_table_of_nodes_counts_once_for_all_services_and_goes_with_the_last() -> None:
+def test_shared_node_table_is_counted_once_and_freed_with_the_last_user() -> None:
     nodes = {f"n{number}": Node(f"n{number}", 1, {}, True, 8) for number in range(1000)}
     kept, around, deps = Recorder(2**30), SharedNodes(), replace(WORLD.deps, nodes=nodes)
 
@@ -103,7 +103,7 @@ def test_a_table_of_nodes_counts_once_for_all_services_and_goes_with_the_last() 
 
 
 @pytest.mark.parametrize("waits", [False, True])
-def test_nodes_are_written_where_a_pass_rests_on_them(waits: bool) -> None:
+def test_nodes_are_recorded_only_if_the_decision_depends_on_them(waits: bool) -> None:
     """Nodes are stored in a recording only if the decision of the reconciliation depends on them. With gangs, which are on
     by default, a reconciliation of a placed service must not store 5,000 nodes.
     """
@@ -117,7 +117,7 @@ def test_nodes_are_written_where_a_pass_rests_on_them(waits: bool) -> None:
     assert relevant_nodes(found).keys() == (nodes.keys() if waits else {"n0", "n1"})
 
 
-def test_what_is_counted_is_at_least_what_is_held() -> None:
+def test_computed_size_is_at_least_the_used_memory() -> None:
     """The computed size of the kept recordings is at least the memory that they use. That memory is measured with Python's
     own counters, as the amount that becomes free when the recordings are dropped.
     """

@@ -20,13 +20,13 @@ def read(path: Path) -> list[str]:
     return list(json.loads(gzip.decompress(path.read_bytes()))["services"])
 
 
-def test_a_service_that_is_nested_too_deep_costs_itself(tmp_path: Path) -> None:
+def test_deeply_nested_service_is_omitted_from_the_file(tmp_path: Path) -> None:
     lines = [HEAD, line("a/first", "[]"), line("b/deep", "[" * 10**5 + "]" * 10**5), line("c/last", "[]")]
     assert writer.write(tmp_path / "file", lines) == 2
     assert read(tmp_path / "file") == ["a/first", "c/last"]
 
 
-def test_a_service_that_needs_more_memory_than_the_process_has_costs_itself(tmp_path: Path) -> None:
+def test_service_that_exceeds_the_writer_memory_is_omitted(tmp_path: Path) -> None:
     """If the recording of a service needs more memory than the writing process has, only this recording is lost. The values
     in 3 MB of JSON need more than the 128 MiB that the process has here.
     """

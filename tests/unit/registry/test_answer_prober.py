@@ -53,7 +53,7 @@ async def mute(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Mute:
     return found
 
 
-async def test_a_leader_without_answers_is_silent_until_it_answers(mute: Mute) -> None:
+async def test_unresponsive_leader_is_silent_until_it_answers(mute: Mute) -> None:
     await mute.lives(QUIET - 1)
     assert mute.one.times("/generate") == 0
     await mute.lives(5)
@@ -89,7 +89,7 @@ async def test_a_leader_whose_requests_wait_is_not_silent(mute: Mute) -> None:
     assert not mute.one.reader.silent and mute.one.times("/generate") >= 4
 
 
-async def test_a_leader_whose_scheduler_stands_still_is_probed_for_that_only(mute: Mute) -> None:
+async def test_leader_with_a_blocked_scheduler_gets_only_the_scheduler_probe(mute: Mute) -> None:
     mute.one.pages["/v1/loads"] = 200, mute.loads()
     await mute.lives(4)
     before = mute.one.times("/generate")
@@ -99,7 +99,7 @@ async def test_a_leader_whose_scheduler_stands_still_is_probed_for_that_only(mut
 
 
 @pytest.mark.parametrize(("role", "has_partner"), [("regular", False), ("prefill", True), ("decode", True)])
-def test_a_probe_of_a_disaggregated_engine_transfers_nothing(role: str, has_partner: bool) -> None:
+def test_probe_of_a_disaggregated_engine_transfers_no_cache(role: str, has_partner: bool) -> None:
     body = answer_prober._body(role)
     assert body["sampling_params"]["max_new_tokens"] == 1 and body["log_metrics"] is False
     assert (body.get("bootstrap_host") == answer_prober.NO_PARTNER) == has_partner

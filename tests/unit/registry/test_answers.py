@@ -49,7 +49,7 @@ def test_another_leader_is_not_probed(readings: list[tuple[float, float, float]]
     assert not is_due(read(NEW, *readings, (14, 2, readings[-1][2])), 10 + QUIET - 0.1)
 
 
-def test_a_leader_that_answers_a_probe_is_probed_again_only_after_the_same_time() -> None:
+def test_answered_probe_is_repeated_only_after_the_quiet_time() -> None:
     signs = probed(read(NEW, (10, 2, 7)), ANSWERED, IDLE, 15, 16)
     assert not is_due(signs, 16 + QUIET - 0.1) and is_due(signs, 16 + QUIET)
 
@@ -66,7 +66,7 @@ def test_two_failed_probes_make_a_leader_mute_until_it_answers() -> None:
     assert not probed(signs, PAUSED, IDLE, 27, 30).is_mute
 
 
-def test_an_engine_that_is_never_empty_is_taken_out_and_not_reported() -> None:
+def test_busy_engine_with_failed_probes_is_mute_but_not_proven() -> None:
     signs = read(NEW, (10, 2, 7))
     for began in (15, 19):
         signs = probed(signs, FAILED, BUSY, began, began + 3)
@@ -78,7 +78,7 @@ def test_an_engine_that_is_never_empty_is_taken_out_and_not_reported() -> None:
     assert probed(signs, FAILED, IDLE, 27, 30).proven_since == 27
 
 
-def test_two_proofs_in_a_row_prove_also_the_time_of_the_failed_probes_before_them() -> None:
+def test_two_consecutive_proofs_also_prove_preceding_failed_probes() -> None:
     signs = read(NEW, (10, 2, 7))
     for began, loads, since in ((15, BUSY, None), (20, IDLE, 20), (25, IDLE, 15)):
         signs = probed(signs, FAILED, loads, began, began + 4)
@@ -90,7 +90,7 @@ def test_two_proofs_in_a_row_prove_also_the_time_of_the_failed_probes_before_the
         assert signs.proven_since == 25, "the probe before them proved nothing"
 
 
-def test_a_probe_that_proves_nothing_ends_the_report_and_soon_not_the_silence() -> None:
+def test_unclear_probe_ends_the_proof_but_not_the_mute_state() -> None:
     first = probed(read(NEW, (10, 2, 7)), FAILED, IDLE, 15, 18)
     assert probed(first, UNCLEAR, IDLE, 19, 22).failures == 1
     mute = probed(first, FAILED, IDLE, 19, 22)
@@ -100,7 +100,7 @@ def test_a_probe_that_proves_nothing_ends_the_report_and_soon_not_the_silence() 
     assert probed(unclear, FAILED, IDLE, 22 + STALE + 1, 22 + STALE + 4).proven_since == 22 + STALE + 1
 
 
-def test_a_probe_during_which_this_process_did_not_run_proves_nothing() -> None:
+def test_probe_during_a_suspended_process_proves_nothing() -> None:
     assert probed(read(NEW, (10, 2, 7)), FAILED, IDLE, 15, 15 + PROBE + LATE + 0.1).failures == 0
 
 
@@ -140,14 +140,14 @@ def test_probe_result_is_judged_from_answers_and_load(
     assert judged(NEW, status, loads, ready, 200) is expected
 
 
-def test_an_engine_that_may_be_paused_is_not_blamed_by_the_first_probe() -> None:
+def test_first_failed_probe_does_not_count_if_the_engine_may_be_paused() -> None:
     assert judged(NEW, 0, IDLE, 503, 200) is PAUSED
     assert judged(NEW, 0, IDLE, 503, 503) is UNCLEAR
     was_ready = probed(read(NEW, (10, 2, 7)), FAILED, IDLE, 15, 18)
     assert judged(was_ready, 0, IDLE, 503, 503) is FAILED, "an engine without answers calls itself unhealthy after 20 s"
 
 
-def test_what_a_router_reports_about_its_workers() -> None:
+def test_worker_counts_are_parsed_from_router_metrics() -> None:
     page = """
 smg_worker_cb_outcomes_total{worker="http://a:1",outcome="success"} 4
 smg_worker_cb_outcomes_total{worker="http://a:1",outcome="failure"} 9

@@ -60,7 +60,7 @@ async def test_router_client_lists_workers(server: Server, session: aiohttp.Clie
 
 
 @pytest.mark.parametrize("answer", [(404, {}), (401, {}), (200, {}), (200, []), (200, {"workers": [{}]}), (200, "no JSON")])
-async def test_what_is_no_list_of_workers_is_none(
+async def test_invalid_worker_list_is_refused(
     server: Server, session: aiohttp.ClientSession, answer: tuple[int, Any]
 ) -> None:
     server.answers["/workers"] = answer
@@ -87,7 +87,7 @@ async def test_router_client_adds_and_removes_workers(server: Server, session: a
         await router.add(WantedWorker("http://a:1", "prefill", 8998, "p", "u"))
 
 
-async def test_a_worker_that_is_being_added_is_no_trouble(server: Server, session: aiohttp.ClientSession) -> None:
+async def test_worker_that_is_already_being_added_is_no_error(server: Server, session: aiohttp.ClientSession) -> None:
     """If the router is already adding a worker, adding it again is no error. For a URL that it already lists or is adding,
     smg 1.13.0 answers 409, and sglang-router 0.3.2 answers 202.
     """
@@ -99,7 +99,7 @@ async def test_a_worker_that_is_being_added_is_no_trouble(server: Server, sessio
     assert not await router.add(target)
 
 
-async def test_an_answer_to_an_added_worker_that_is_no_object_is_odd(server: Server, session: aiohttp.ClientSession) -> None:
+async def test_response_without_worker_id_is_refused(server: Server, session: aiohttp.ClientSession) -> None:
     server.answers["/workers"] = 202, ["7"]
     with pytest.raises(UnexpectedAnswer, match="about http://a:1 contains no worker ID"):
         await RouterClient(session, server.url, "").add(WantedWorker("http://a:1", "decode", None, "p", "u"))
@@ -114,7 +114,7 @@ async def test_workers_do_not_get_the_key_of_the_control_plane(server: Server, s
     assert server.sent == [("POST", "/workers", "Bearer key", {"url": "http://a:1", "worker_type": "decode"})]
 
 
-async def test_a_router_that_wants_another_key_is_told_apart(server: Server, session: aiohttp.ClientSession) -> None:
+async def test_rejected_api_key_is_reported_as_such(server: Server, session: aiohttp.ClientSession) -> None:
     server.answers["/workers"] = 401, {}
     with pytest.raises(
         UnexpectedAnswer, match=r"rejects the registry's API key .if the Secret was replaced, delete this pod"
@@ -122,7 +122,7 @@ async def test_a_router_that_wants_another_key_is_told_apart(server: Server, ses
         await RouterClient(session, server.url, "old").workers()
 
 
-async def test_a_router_that_restarted_forgot_what_it_was_sent(server: Server, session: aiohttp.ClientSession) -> None:
+async def test_restarted_router_has_forgotten_the_added_worker(server: Server, session: aiohttp.ClientSession) -> None:
     server.answers |= {"/workers": (202, {"worker_id": "7"}), "/workers/7": (200, {"job_status": {}})}
     router = RouterClient(session, server.url, "")
     await router.add(WantedWorker("http://a:1", "decode", None, "p", "u"))
@@ -131,7 +131,7 @@ async def test_a_router_that_restarted_forgot_what_it_was_sent(server: Server, s
     assert await router.has_forgotten("http://a:1")
 
 
-async def test_the_token_is_read_anew_each_time(server: Server, session: aiohttp.ClientSession, tmp_path: Path) -> None:
+async def test_token_is_read_again_for_each_request(server: Server, session: aiohttp.ClientSession, tmp_path: Path) -> None:
     server.answers["/api/v1/namespaces/team/pods"] = 200, {"kind": "PodList", "metadata": {}, "items": []}
     pods = PodLister(session, server.url, "team", "a=b", tmp_path, {})
     with pytest.raises(OSError, match="token"):
@@ -145,7 +145,7 @@ async def test_the_token_is_read_anew_each_time(server: Server, session: aiohttp
         await pods.list()
 
 
-def test_the_kubelet_says_where_the_api_server_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_api_server_address_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     assert api_server() == ""
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "6443")

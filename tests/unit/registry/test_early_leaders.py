@@ -8,7 +8,7 @@ from tests.unit.registry.test_reconcile import GROUP, NOW, P0, TERMS, rank, remo
 STARTS = rank(ready=False, ready_since=90.0, health_port=30000), GROUP[1]
 
 
-def test_a_leader_serves_as_soon_as_its_engine_is_healthy() -> None:
+def test_leader_is_added_as_soon_as_its_engine_is_healthy() -> None:
     """A leader whose engine is healthy is added although the kubelet has not probed it yet. It stays until it is ready,
     without another request.
     """
@@ -21,7 +21,7 @@ def test_a_leader_serves_as_soon_as_its_engine_is_healthy() -> None:
     assert not removed(step(GROUP, [worker()], later.memory, NOW + 3))
 
 
-def test_a_listed_leader_stays_while_its_engine_is_healthy_however_long_it_is_not_ready() -> None:
+def test_healthy_listed_leader_stays_although_its_pod_is_not_ready() -> None:
     began = step(STARTS, healthy={"u-p-0-0": NOW})
     hour = step(STARTS, [worker()], began.memory, NOW + 3600, healthy={"u-p-0-0": NOW})
     assert not (hour.add or hour.remove) and hour.leaders[0].state == "serving"
@@ -44,7 +44,7 @@ def test_health_keeps_no_leader_that_must_not_serve(why: str) -> None:
     assert removed(step(ENDS[why], [worker()], began.memory, NOW + 60, healthy={"u-p-0-0": NOW})) == [(P0, why)]
 
 
-def test_a_leader_that_the_router_did_not_list_in_time_is_listed_when_it_is_ready() -> None:
+def test_leader_not_listed_early_is_added_when_its_pod_is_ready() -> None:
     began = step(STARTS, healthy={"u-p-0-0": NOW})
     after = step(STARTS, [], began.memory, NOW + TERMS.early + 1, healthy={"u-p-0-0": NOW})
     assert not after.add and after.leaders[0].state == "waiting"

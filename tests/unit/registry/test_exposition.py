@@ -32,7 +32,7 @@ def test_counters_and_buckets_of_sglang() -> None:
     assert page.histograms == {"firstToken": {0.1: 1.0, float("inf"): 3.0}}
 
 
-def test_what_a_real_engine_reports_is_what_its_clients_counted() -> None:
+def test_numbers_from_real_engine_metrics_equal_those_of_its_clients() -> None:
     """The numbers that the registry reads from a real engine's metrics are those that its clients counted: 175 prompt tokens
     and 336 generated tokens. The recorded page is that of SGLang 0.5.23 on CPUs with two data-parallel ranks (DP attention),
     after 13 requests.
@@ -43,7 +43,7 @@ def test_what_a_real_engine_reports_is_what_its_clients_counted() -> None:
     assert "betweenTokens" not in page.histograms, "the engine measures it only for requests that stream"
 
 
-def test_ranks_of_data_parallelism_are_added_and_copies_of_tensor_parallelism_count_once() -> None:
+def test_data_parallel_series_are_summed_and_tensor_parallel_copies_ignored() -> None:
     """The series of data-parallel ranks are added up, and those of tensor-parallel ranks, which are copies, count once. With
     --enable-metrics-for-all-schedulers, each tensor-parallel rank of a data-parallel rank has its own series.
     """
@@ -53,12 +53,12 @@ def test_ranks_of_data_parallelism_are_added_and_copies_of_tensor_parallelism_co
     assert page.counters == {"failedTransfers": 5.0}
 
 
-def test_only_the_total_of_priorities_counts() -> None:
+def test_only_the_total_over_priorities_is_counted() -> None:
     name = "sglang:num_transfer_failed_reqs_total"
     assert engine_page(f'{name}{{priority=""}} 5\n{name}{{priority="1"}} 4\n').counters == {"failedTransfers": 5.0}
 
 
-def test_vllm_reports_its_load_on_the_page() -> None:
+def test_load_of_vllm_is_parsed_from_its_metrics() -> None:
     page = engine_page(
         'vllm:num_requests_running{engine="0"} 3\nvllm:num_requests_running{engine="1"} 4\n'
         'vllm:num_requests_waiting{engine="0"} 1\n'
@@ -75,7 +75,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize("value", WRONG)
-def test_a_value_that_is_no_count_is_left_out(value: str) -> None:
+def test_invalid_counter_value_is_left_out(value: str) -> None:
     name = "sglang:num_requests_total"
     assert engine_page(f"{name}{{{MODEL}}} {value}\n") == NOTHING
     assert engine_page(f"{name}{{{MODEL}}} {value}\n{PAGE}").counters["requests"] == 7.0
@@ -89,7 +89,7 @@ def test_invalid_number_in_exposition_is_none(value: object) -> None:
 @pytest.mark.parametrize(
     "text", ["", "hello", "<html>", "{}", "sglang:num_requests_total", "sglang:num_requests_total{", "\0" * 99, "}" * 9999]
 )
-def test_what_is_no_page_is_nothing(text: str) -> None:
+def test_invalid_metrics_page_gives_nothing(text: str) -> None:
     assert engine_page(text) == NOTHING
 
 
@@ -104,7 +104,7 @@ def made_up(rows: int) -> str:
     return "".join(f'sglang:num_requests_total{{dp_rank="{each}"}} 1\n' for each in range(rows))
 
 
-def test_an_engine_that_makes_labels_up_costs_little_memory() -> None:
+def test_invented_labels_use_little_memory() -> None:
     assert engine_page(made_up(SAMPLES)).counters == {"requests": SAMPLES}
     text = made_up(4 * 2**20 // 45)
     tracemalloc.start()

@@ -18,7 +18,7 @@ from tests.unit.registry.test_pods import leader, pods
 __all__ = ["server", "session"]
 
 
-async def test_what_a_router_forgot_before_it_was_seen_is_sent_again(
+async def test_worker_forgotten_by_a_restarted_router_is_sent_again(
     server: Server, session: aiohttp.ClientSession, tmp_path: Path
 ) -> None:
     (tmp_path / "token").write_text("t")
@@ -49,7 +49,7 @@ async def test_what_a_router_forgot_before_it_was_seen_is_sent_again(
     assert registry.alive()[0] and '"state": "adding"' in registry.workers()[1]
 
 
-async def test_a_stranger_counts_once_however_often_its_removal_fails(
+async def test_foreign_worker_is_counted_once_although_its_removal_fails(
     server: Server, session: aiohttp.ClientSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "token").write_text("t")
@@ -90,7 +90,7 @@ async def test_a_stranger_counts_once_however_often_its_removal_fails(
         (("regular",), (), False),
     ],
 )
-async def test_a_router_has_engines_if_it_lists_one_of_each_role(
+async def test_router_has_engines_if_it_lists_one_of_each_role(
     session: aiohttp.ClientSession, tmp_path: Path, kinds: tuple[str, ...], listed: tuple[str, ...], has: bool
 ) -> None:
     settings = RegistrySettings(tuple(RoleSpec(kind, kind, 30000, 1, kind) for kind in kinds))
@@ -107,7 +107,7 @@ async def test_a_router_has_engines_if_it_lists_one_of_each_role(
     assert (registry.has_engines(), registry.is_starting()) == (has, True)
 
 
-async def test_a_port_that_is_taken_is_no_reason_to_end(
+async def test_occupied_port_does_not_end_the_registry(
     session: aiohttp.ClientSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with socket.socket() as taken:
@@ -122,7 +122,7 @@ async def test_a_port_that_is_taken_is_no_reason_to_end(
     assert "no request is answered while no engine runs" in caplog.text
 
 
-async def test_passes_follow_each_other_until_the_router_lists_what_it_was_sent(
+async def test_router_list_is_read_repeatedly_until_it_contains_the_change(
     server: Server, session: aiohttp.ClientSession, tmp_path: Path
 ) -> None:
     """After the registry has sent a change, it reads the router's list again and again until the list contains the change.

@@ -71,7 +71,7 @@ async def three(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Slice]:
         one.prober.end()
 
 
-async def test_nothing_is_probed_while_no_transfer_fails(three: Slice) -> None:
+async def test_pairs_are_not_probed_while_no_transfer_fails(three: Slice) -> None:
     three.memories = {"p": QUIET, "d0": BUSY}
     await three.seconds(20)
     assert not three.asked
@@ -79,7 +79,7 @@ async def test_nothing_is_probed_while_no_transfer_fails(three: Slice) -> None:
     assert three.asked, "the router answers with errors"
 
 
-async def test_both_engines_get_the_same_address_and_room_and_one_probe_begins_each_second(three: Slice) -> None:
+async def test_pair_probe_sends_one_room_to_both_engines_each_second(three: Slice) -> None:
     await three.seconds(2)
     (one, first), (other, same), (_, second), _ = three.asked
     assert {one, other} == {"p", "d0"} and first == same
@@ -88,7 +88,7 @@ async def test_both_engines_get_the_same_address_and_room_and_one_probe_begins_e
 
 
 @pytest.mark.parametrize("status", [500, 0])
-async def test_the_decode_that_the_only_prefill_cannot_reach_is_to_blame(three: Slice, status: int) -> None:
+async def test_decode_that_the_only_prefill_cannot_reach_is_blamed(three: Slice, status: int) -> None:
     three.status["d1"] = status
     await three.seconds(60)
     assert three.prober.blamed == {"d1"} and three.changes == 1
@@ -109,19 +109,19 @@ async def test_the_decode_that_the_only_prefill_cannot_reach_is_to_blame(three: 
 
 
 @pytest.mark.parametrize("status", [503, 401, 404])
-async def test_an_engine_that_does_not_accept_a_request_proves_nothing(three: Slice, status: int) -> None:
+async def test_engine_that_rejects_the_probe_is_not_blamed(three: Slice, status: int) -> None:
     three.status["d1"] = status
     await three.seconds(60)
     assert not three.prober.blamed and not three.prober.summary()
 
 
-async def test_a_busy_decode_that_lets_all_wait_is_not_to_blame(three: Slice) -> None:
+async def test_busy_decode_with_waiting_requests_is_not_blamed(three: Slice) -> None:
     three.status["d1"], three.memories["d1"] = 0, BUSY
     await three.seconds(60)
     assert not three.prober.blamed
 
 
-async def test_late_probes_of_a_busy_decode_do_not_hide_that_transfers_fail(three: Slice) -> None:
+async def test_decode_is_blamed_although_its_first_probes_were_late(three: Slice) -> None:
     """A decode leader is found to be the cause although its first failed probes do not count: they were late while requests
     that had begun before still ran. The later probes are answered with 500, because packets are dropped.
     """
@@ -133,7 +133,7 @@ async def test_late_probes_of_a_busy_decode_do_not_hide_that_transfers_fail(thre
     assert three.prober.blamed == {"d1"}
 
 
-async def test_a_decode_whose_transfers_fail_is_not_busy(three: Slice) -> None:
+async def test_decode_with_failing_transfers_does_not_count_as_busy(three: Slice) -> None:
     """A decode leader that finishes requests only because their transfers fail does not count as busy, so its late probes
     count against it.
     """
@@ -144,7 +144,7 @@ async def test_a_decode_whose_transfers_fail_is_not_busy(three: Slice) -> None:
     assert three.prober.blamed == {"d1"}
 
 
-async def test_if_all_pairs_fail_nobody_is_to_blame(three: Slice) -> None:
+async def test_no_engine_is_blamed_if_all_pairs_fail(three: Slice) -> None:
     three.status["p"] = 500
     await three.seconds(60)
     assert not three.prober.blamed and len(three.prober.summary()) == 2

@@ -90,18 +90,18 @@ def test_draining_and_deleted_pod_is_parsed() -> None:
     assert pod.deleting and pod.draining and pod.bootstrap_port == 9000
 
 
-def test_a_rank_that_has_not_started() -> None:
+def test_rank_that_has_not_started_is_parsed() -> None:
     (pod,) = parse_pods(pods(worker()), STEMS)
     assert (pod.group, pod.rank, pod.running, pod.ready) == ("3", 2, False, False)
 
 
 @pytest.mark.parametrize("state", [{"terminated": {"exitCode": 0}}, {"waiting": {"reason": "CrashLoopBackOff"}}, {}, None])
-def test_a_main_container_that_does_not_run(state: Any) -> None:
+def test_main_container_that_does_not_run_is_parsed(state: Any) -> None:
     (pod,) = parse_pods(pods(leader(containerStatuses=[{"name": "main", "state": state}])), STEMS)
     assert not pod.running
 
 
-def test_pods_that_are_no_ranks_are_left_out() -> None:
+def test_pods_that_are_not_ranks_are_left_out() -> None:
     router = {"metadata": {"name": "r", "uid": "r", "labels": {"component": "router"}}}
     assert parse_pods(pods(router, {"metadata": {"name": "x", "uid": "x"}}), STEMS) == ()
 
@@ -131,7 +131,7 @@ def test_pods_that_are_no_ranks_are_left_out() -> None:
         "a worker with a word for a rank",
     ],
 )
-def test_a_pod_whose_labels_are_at_odds_is_no_rank(body: Any) -> None:
+def test_pod_with_contradictory_labels_is_not_a_rank(body: Any) -> None:
     """A pod whose labels contradict each other is no rank. The registry still accepts the other pods: a single invalid pod
     must not hide all others from the router.
     """
@@ -167,7 +167,7 @@ def test_pod_with_only_labels_of_worker_is_ignored(case: str) -> None:
     assert [pod.name for pod in parse_pods(pods(IMPOSTORS[case], leader(4)), STEMS)] == ["p-4-0"]
 
 
-def test_of_three_groups_only_the_broken_one_leaves_the_router() -> None:
+def test_only_the_leader_of_the_broken_group_is_removed_from_the_router() -> None:
     """If one of three groups has lost its worker, only the leader of this group is removed from the router. Every leader has
     the pod index 0, so only the group label tells the groups apart.
     """
@@ -185,7 +185,7 @@ def test_of_three_groups_only_the_broken_one_leaves_the_router() -> None:
             assert step.add == ()
 
 
-def test_an_empty_list_is_an_answer() -> None:
+def test_empty_pod_list_is_a_valid_response() -> None:
     assert parse_pods(pods(), STEMS) == () == parse_pods({"kind": "PodList", "metadata": {}, "items": None}, STEMS)
 
 
@@ -204,7 +204,7 @@ def test_an_empty_list_is_an_answer() -> None:
         {"kind": "PodList", "metadata": {"continue": "more"}, "items": []},
     ],
 )
-def test_an_odd_answer_is_no_list(body: Any) -> None:
+def test_invalid_pod_list_is_refused(body: Any) -> None:
     with pytest.raises(UnexpectedAnswer):
         parse_pods(body, STEMS)
 
@@ -259,7 +259,7 @@ AWAITED: dict[str, tuple[dict[str, Any], int | None]] = {
 
 
 @pytest.mark.parametrize("case", AWAITED)
-def test_what_can_keep_a_pod_from_being_ready(case: str) -> None:
+def test_health_port_is_found_from_the_probes(case: str) -> None:
     spec, port = AWAITED[case]
     assert health_port(spec) == port
 
@@ -277,7 +277,7 @@ def health_port(spec: dict[str, Any]) -> int | None:
 
 
 @pytest.mark.parametrize("engine", known_servers(), ids=lambda engine: engine.name)
-def test_the_default_probes_wait_for_nothing_but_the_engine(engine: Server) -> None:
+def test_default_probes_wait_only_for_the_engine(engine: Server) -> None:
     command = list(engine.starts[0])
     spec = with_probes({"containers": [{"name": "main", "command": command}]}, 31000)
     assert {"startupProbe", "readinessProbe"} <= spec["containers"][0].keys()
@@ -295,7 +295,7 @@ def probed(body: Any) -> list[dict[str, Any]]:
     return [body] if path in HEALTH_PAGES else [found for each in body.values() for found in probed(each)]
 
 
-def test_the_probes_of_the_runtimes_wait_for_nothing_but_the_engine() -> None:
+def test_probes_of_shipped_runtimes_wait_only_for_the_engine() -> None:
     files = sorted((ROOT / "config" / "runtimes").rglob("*.yaml"))
     containers = [(file.name, found) for file in files for found in probed(list(yaml.safe_load_all(file.read_text())))]
     assert {name for name, _ in containers} >= {"kimi-k2-pd-rt.yaml", "kimi-k2-tiny-pd-cpu-rt.yaml"}
@@ -304,14 +304,14 @@ def test_the_probes_of_the_runtimes_wait_for_nothing_but_the_engine() -> None:
 
 
 @pytest.mark.parametrize("stamp", ["yesterday", "0000-12-31T00:01:00Z", "0001-01-01T00:00:00+23:59", 7, None])
-def test_an_odd_time_of_a_pod_does_not_hide_the_other_pods(stamp: Any) -> None:
+def test_invalid_pod_time_does_not_hide_other_pods(stamp: Any) -> None:
     body = pods(leader(conditions=[{"type": "Ready", "status": "True", "lastTransitionTime": stamp}]), leader(group=4))
     first, _ = parse_pods(body, STEMS)
     assert first.ready_since == 0.0
 
 
 @pytest.mark.parametrize("port", ["²", "٣", "9" * 5000, "99999", "-1", "0", "", "8998 "])
-def test_an_odd_bootstrap_port_does_not_hide_the_other_pods(port: str) -> None:
+def test_invalid_bootstrap_port_does_not_hide_other_pods(port: str) -> None:
     odd = leader(metadata={"annotations": {"sglang.ai/bootstrap-port": port}})
     odd["metadata"]["labels"] = leader()["metadata"]["labels"]
     assert [pod.bootstrap_port for pod in parse_pods(pods(leader(group=4), odd), STEMS)][1] is None

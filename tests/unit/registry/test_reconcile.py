@@ -46,7 +46,7 @@ def removed(one: WorkerChanges) -> list[tuple[str, str]]:
     return [(each.worker.url, each.why) for each in one.remove]
 
 
-def test_a_whole_group_is_added_as_what_it_is() -> None:
+def test_complete_group_is_added_with_its_role_and_port() -> None:
     done = step([*GROUP, decode()])
     assert done.add == (
         WantedWorker(D0, "decode", None, "d-0", "u-d"),
@@ -55,12 +55,12 @@ def test_a_whole_group_is_added_as_what_it_is() -> None:
     assert not done.remove
 
 
-def test_the_pods_annotation_says_the_bootstrap_port() -> None:
+def test_bootstrap_port_comes_from_the_pod_annotation() -> None:
     (added,) = step([rank(bootstrap_port=9000), GROUP[1]]).add
     assert added.bootstrap_port == 9000
 
 
-def test_an_ipv6_address_stands_in_brackets() -> None:
+def test_ipv6_address_is_put_in_brackets() -> None:
     (added,) = step([decode(ip="fd00::1")]).add
     assert added.url == "http://[fd00::1]:30000"
 
@@ -78,18 +78,18 @@ BROKEN: dict[str, tuple[tuple[Pod, ...], str]] = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_broken_group_is_neither_added_nor_kept(case: str) -> None:
+def test_incomplete_group_is_neither_added_nor_kept(case: str) -> None:
     pods, why = BROKEN[case]
     assert not step(pods).add
     assert removed(step(pods, [worker()])) == [(P0, why)]
 
 
-def test_a_rank_that_restarted_long_ago_has_joined_its_leader() -> None:
+def test_rank_restarted_long_ago_counts_as_part_of_the_group() -> None:
     pods = (GROUP[0], rank(1, started=NOW - 61))
     assert step(pods).add and not step(pods, [worker()]).remove
 
 
-def test_a_leader_that_is_not_ready_stays_for_a_while_but_is_not_added() -> None:
+def test_not_ready_leader_is_kept_for_a_while_but_not_added() -> None:
     pods = (rank(ready=False), GROUP[1])
     first = step(pods, [worker()])
     assert not first.remove and not step(pods).add
@@ -100,15 +100,15 @@ def test_a_leader_that_is_not_ready_stays_for_a_while_but_is_not_added() -> None
     assert not step(pods, [worker()], back.memory, NOW + 21).remove
 
 
-def test_a_worker_that_is_no_pod_of_ours_goes_at_once() -> None:
+def test_worker_without_a_pod_of_this_revision_is_removed() -> None:
     assert removed(step(GROUP, [worker(), worker(P1)])) == [(P1, "no pod of this router's revision has this address")]
 
 
-def test_an_empty_list_of_pods_empties_the_router() -> None:
+def test_empty_pod_list_removes_all_workers() -> None:
     assert [url for url, _ in removed(step([], [worker(), worker(D0, "decode", None)]))] == [P0, D0]
 
 
-def test_a_new_pod_with_an_old_address_is_listed_anew() -> None:
+def test_new_pod_with_a_former_address_is_added_again() -> None:
     known = step(GROUP, [worker()]).memory
     heir = (rank(uid="other"), GROUP[1])
     first = step(heir, [worker()], known)
@@ -126,11 +126,11 @@ def test_a_new_pod_with_an_old_address_is_listed_anew() -> None:
         (worker(port=9000), "the router lists the worker with bootstrap port 9000, but its port is 8998"),
     ],
 )
-def test_a_worker_that_is_listed_wrongly_goes(listed: Worker, why: str) -> None:
+def test_worker_listed_with_wrong_properties_is_removed(listed: Worker, why: str) -> None:
     assert removed(step(GROUP, [listed])) == [(P0, why)]
 
 
-def test_what_the_routers_own_discovery_listed_without_a_port_stays() -> None:
+def test_worker_listed_without_port_by_router_discovery_is_kept() -> None:
     assert not step(GROUP, [worker(port=None)]).remove
 
 
@@ -142,19 +142,19 @@ def test_data_parallel_ranks_of_a_worker_are_one_worker() -> None:
     assert len(step((rank(deleting=True), GROUP[1]), both).remove) == 2
 
 
-def test_what_was_sent_is_not_sent_again_soon() -> None:
+def test_sent_worker_is_not_sent_again_before_the_retry_time() -> None:
     first = step(GROUP)
     second = step(GROUP, [], first.memory, NOW + 14)
     assert first.add and not second.add
     assert step(GROUP, [], second.memory, NOW + 15).add
 
 
-def test_a_router_that_forgot_its_workers_is_filled_at_once() -> None:
+def test_empty_router_is_filled_again_immediately() -> None:
     seen = step(GROUP, [worker()], step(GROUP).memory, NOW + 1)
     assert step(GROUP, [], seen.memory, NOW + 2).add
 
 
-def test_an_old_list_of_pods_removes_nothing_and_fills_only_an_empty_router() -> None:
+def test_outdated_pod_list_removes_no_worker_and_fills_only_an_empty_router() -> None:
     known = step(GROUP, [worker()]).memory
     pods = (*GROUP, decode())
     kept = step(pods, [worker(), worker(P1)], known, fresh=False)
@@ -166,7 +166,7 @@ def test_an_old_list_of_pods_removes_nothing_and_fills_only_an_empty_router() ->
     assert not step(pods, [worker()], step(pods, [worker()], filled.memory).memory, NOW + 60, fresh=False).add
 
 
-def test_leaders_say_how_they_stand() -> None:
+def test_leader_states_are_reported_with_reason() -> None:
     drained = (rank(draining=True), GROUP[1])
     waiting = rank(group="1", ip="10.0.0.2")
     said = step([*drained, waiting, decode()], [worker(running=3), worker(D0, "decode", None)]).leaders
@@ -178,7 +178,7 @@ def test_leaders_say_how_they_stand() -> None:
     assert said[2].why == "rank 1 is missing"
 
 
-def test_a_clock_that_was_set_back_makes_nothing_wait_for_it() -> None:
+def test_clock_that_was_set_back_does_not_extend_delays() -> None:
     hour = 3600.0
     sent = step(GROUP).memory
     back = step(GROUP, [], sent, NOW - hour)
@@ -198,13 +198,13 @@ def strangers(one: WorkerChanges) -> list[str]:
 THIEF = "http://thief:32000"
 
 
-def test_a_worker_that_was_never_a_pod_of_ours_is_a_stranger_and_goes() -> None:
+def test_worker_that_was_never_an_own_pod_is_foreign_and_removed() -> None:
     known = step([*GROUP, decode()], [worker(), worker(D0, "decode", None)]).memory
     done = step([*GROUP, decode()], [worker(), worker(D0, "decode", None), worker(THIEF, "decode", None)], known)
     assert strangers(done) == [THIEF] == [one.worker.url for one in done.remove]
 
 
-def test_another_port_of_a_pod_of_ours_is_a_strangers() -> None:
+def test_worker_at_another_port_of_an_own_pod_is_foreign() -> None:
     """A worker at another port of one of the operator's pods counts as added by another user. On the host network, pods of
     other services on the node have the same address.
     """
@@ -212,7 +212,7 @@ def test_another_port_of_a_pod_of_ours_is_a_strangers() -> None:
     assert strangers(done) == ["http://10.0.0.1:30001"]
 
 
-def test_what_was_ours_is_no_strangers() -> None:
+def test_formerly_added_worker_is_not_foreign() -> None:
     """A worker that the registry has added once does not count as added by another user. The router may lose deletions: it
     then keeps workers that are gone, and may refuse to remove them for a while.
     """
@@ -226,11 +226,11 @@ def test_what_was_ours_is_no_strangers() -> None:
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_pod_that_cannot_serve_is_no_stranger(case: str) -> None:
+def test_own_pod_that_cannot_serve_is_not_foreign(case: str) -> None:
     assert not strangers(step(BROKEN[case][0], [worker()], step(GROUP).memory))
 
 
-def test_at_the_first_look_everything_may_be_left_over() -> None:
+def test_no_worker_is_foreign_at_the_first_reconciliation() -> None:
     """At the first look, no worker counts as added by another user. The registry may have restarted after it had added the
     workers.
     """
@@ -238,7 +238,7 @@ def test_at_the_first_look_everything_may_be_left_over() -> None:
     assert removed(first) and not strangers(first)
 
 
-def test_old_lists_make_nobody_a_stranger() -> None:
+def test_outdated_pod_list_makes_no_worker_foreign() -> None:
     assert step(GROUP, [worker(THIEF)], fresh=False).memory.ours is None
     known = step(GROUP, [worker()]).memory
     assert step(GROUP, [worker(), worker(THIEF)], known, fresh=False).remove == ()
@@ -252,7 +252,7 @@ BOTH = (worker(P0), worker(P1))
 REASON = "the leader answers no probe and completes no request"
 
 
-def test_a_silent_leader_is_removed_while_another_of_its_role_serves() -> None:
+def test_silent_leader_is_removed_if_another_of_its_role_serves() -> None:
     done = step([*GROUP, *SECOND], BOTH, silent=SILENT)
     assert removed(done) == [(P0, REASON)] and not done.add
     assert [(each.state, each.why) for each in done.leaders] == [("silent", REASON), ("serving", "")]
@@ -273,7 +273,7 @@ LAST: dict[str, tuple[tuple[Pod, ...], tuple[Worker, ...], frozenset[str]]] = {
 
 
 @pytest.mark.parametrize("case", LAST)
-def test_a_silent_leader_stays_while_no_other_of_its_role_serves(case: str) -> None:
+def test_silent_leader_is_kept_if_no_other_of_its_role_serves(case: str) -> None:
     pods, workers, silent = LAST[case]
     done = step(pods, workers, silent=silent)
     assert (
@@ -281,7 +281,7 @@ def test_a_silent_leader_stays_while_no_other_of_its_role_serves(case: str) -> N
     )
 
 
-def test_a_leader_whose_transfers_fail_is_removed_while_another_of_its_role_serves() -> None:
+def test_leader_with_failing_transfers_is_removed_if_another_of_its_role_serves() -> None:
     done = step([*GROUP, *SECOND], BOTH, blamed=SILENT)
     assert (done.leaders[0].state, done.leaders[0].why) == ("silent", "transfers of this leader fail")
     assert removed(done) == [(P0, "transfers of this leader fail")]
@@ -289,7 +289,7 @@ def test_a_leader_whose_transfers_fail_is_removed_while_another_of_its_role_serv
     assert not step([*GROUP, *SECOND], BOTH, silent=SILENT, blamed=frozenset({"u-p-1-0"})).remove
 
 
-def test_when_all_leaders_are_silent_they_are_listed_again() -> None:
+def test_all_leaders_are_listed_again_if_all_are_silent() -> None:
     """If all leaders seem not to answer, they are listed again, because the network of the registry itself may
     have failed.
     """
@@ -297,7 +297,7 @@ def test_when_all_leaders_are_silent_they_are_listed_again() -> None:
     assert [each.url for each in done.add] == [P0] and not done.remove
 
 
-def test_a_silent_leader_that_is_not_ready_is_removed_at_once() -> None:
+def test_silent_leader_that_is_not_ready_is_removed_immediately() -> None:
     pods = (GROUP[0]._replace(ready=False), GROUP[1], *SECOND)
     assert not step(pods, BOTH).remove
     assert removed(step(pods, BOTH, silent=SILENT)) == [(P0, REASON)]
@@ -310,10 +310,10 @@ OTHER_REASONS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("state", OTHER_REASONS)
-def test_silence_does_not_hide_another_reason(state: str) -> None:
+def test_silence_does_not_override_another_removal_reason(state: str) -> None:
     pods = (GROUP[0]._replace(**OTHER_REASONS[state]), GROUP[1], *SECOND)
     assert step(pods, BOTH, silent=SILENT).leaders[0].state == state
 
 
-def test_an_old_list_of_pods_removes_no_silent_leader() -> None:
+def test_outdated_pod_list_removes_no_silent_leader() -> None:
     assert not step([*GROUP, *SECOND], BOTH, fresh=False, silent=SILENT).remove

@@ -34,33 +34,33 @@ def seen(*statuses: int | None, before: StartSigns | None = None) -> StartSigns:
     return signs
 
 
-def test_each_moment_of_a_start_is_known_to_the_second() -> None:
+def test_each_time_of_a_start_is_known_to_the_second() -> None:
     signs = seen(None, None, 503, 503, 200)
     for now, listed in ((6.0, False), (7.0, True)):
         signs = passed(signs, leader(is_starting=False, listed=listed), now)
     assert ages(signs, 10.0) == {"answersFor": 8.0, "healthyFor": 6.0, "listedFor": 3.0}
 
 
-def test_a_moment_is_unknown_without_the_state_before_it() -> None:
+def test_start_time_is_unknown_without_the_preceding_state() -> None:
     assert ages(seen(503, 200), 2.0) == {"healthyFor": 1.0}, "the server answered before this registry asked"
     assert ages(seen(200), 2.0) == {}
     listed = passed(StartSigns(), leader(is_starting=False, listed=True), 0.0)
     assert ages(listed, 5.0) == {}, "the router listed it before this registry ran"
 
 
-def test_a_moment_is_the_first_one_but_health_may_end_and_begin_again() -> None:
+def test_first_time_is_kept_but_health_may_restart() -> None:
     signs = passed(seen(None, 200, 503, 200, 200), leader(is_starting=False, listed=True), 5.0)
     for state in (leader(is_starting=False), leader(is_starting=False, listed=True)):
         signs = passed(signs, state, 9.0)
     assert ages(signs, 10.0) == {"answersFor": 9.0, "healthyFor": 7.0, "listedFor": 5.0}
 
 
-def test_a_second_start_begins_with_nothing() -> None:
+def test_second_start_begins_without_signs() -> None:
     signs = passed(seen(None, 503, 200), leader(is_starting=False, listed=True), 3.0)
     assert ages(passed(signs, leader(), 60.0), 61.0) == {}
 
 
-def test_a_container_that_starts_again_begins_with_nothing() -> None:
+def test_restarted_container_begins_without_signs() -> None:
     """A container that has been started again has no results of the previous one. Between two reconciliations, it may end
     and start, so that none sees that it does not run.
     """
@@ -70,7 +70,7 @@ def test_a_container_that_starts_again_begins_with_nothing() -> None:
     assert healthy_for(seen(200, before=passed(signs, leader(started=50.0), 3.0)), 4.0) is None
 
 
-def test_an_engine_is_asked_until_its_answers_prove_nothing_new() -> None:
+def test_engine_is_read_until_its_answers_prove_nothing_new() -> None:
     """An engine is asked until its leader is ready, unless further answers would prove nothing new. The answers of one that
     has called itself unhealthy before prove its health.
     """
@@ -87,7 +87,7 @@ def test_a_leader_is_expected_for_a_minute() -> None:
     assert not is_expected(passed(signs, leader(is_starting=False), 2.0), 2.0), "the leader is ready"
 
 
-def test_an_engine_is_proven_healthy_if_it_has_called_itself_unhealthy_before() -> None:
+def test_engine_is_proven_healthy_if_it_was_unhealthy_before() -> None:
     assert healthy_for(seen(None, 503, 503, 200), 4.5) == 1.5
     assert healthy_for(seen(503, 200), 2.0) == 1.0
     assert healthy_for(seen(None, 200), 2.0) is None, "some engines answer 200 before their warm-up"
@@ -97,13 +97,13 @@ def test_an_engine_is_proven_healthy_if_it_has_called_itself_unhealthy_before() 
 
 
 @pytest.mark.parametrize("status", [503, 500, 404, 302])
-def test_any_other_answer_ends_the_health_until_the_next_one(status: int) -> None:
+def test_any_other_status_ends_the_health(status: int) -> None:
     signs = seen(None, 503, 200, status)
     assert healthy_for(signs, 3.0) is None and ages(signs, 3.0).keys() == {"answersFor"}
     assert healthy_for(answered(signs, 200, 4.0), 5.0) == 1.0
 
 
-def test_silence_ends_the_health_of_an_engine_and_one_late_answer_does_not() -> None:
+def test_long_silence_ends_the_health_but_one_late_answer_does_not() -> None:
     signs = seen(503, 200, 200)
     for late in (3.0, 3.0 + SILENCE - 0.1):
         signs = answered(signs, None, late)
@@ -129,16 +129,16 @@ def served(*counts: float, before: float | None = 7.0, every: float = 2.0) -> St
     return signs
 
 
-def test_the_first_answer_is_the_first_one_since_the_router_listed_the_leader() -> None:
+def test_first_answer_is_the_first_one_after_the_router_listed_the_leader() -> None:
     assert ages(served(7, 7, 8, 30), 10.0) == {"listedFor": 8.0, "succeededFor": 3.0}, "7 are of an earlier pod or container"
     assert ages(served(1, before=0.0), 10.0)["succeededFor"] == 7.0
 
 
-def test_without_an_answer_the_first_one_is_unknown() -> None:
+def test_first_answer_is_unknown_without_new_successes() -> None:
     assert served(7, 7, 7).succeeded_at is None and served().succeeded_at is None
 
 
-def test_the_first_answer_is_unknown_without_a_reading_before_it() -> None:
+def test_first_answer_is_unknown_without_a_preceding_reading() -> None:
     assert served(7, 8, before=None).succeeded_at is None, "the router was not read before it listed the leader"
     was_listed = counted(passed(StartSigns(), LISTED, 2.0, 7.0), 8.0, 3.0, 1.0)
     assert was_listed.succeeded_at is None, "the router listed it before this registry ran"
@@ -151,12 +151,12 @@ def test_a_router_that_restarts_ends_the_wait_for_the_first_answer() -> None:
     assert served(7, 8, 0).succeeded_at == 5.0, "it was known before"
 
 
-def test_an_answer_before_the_registry_sees_the_leader_in_the_list_counts() -> None:
+def test_answer_before_the_registry_sees_the_listed_leader_counts() -> None:
     signs = counted(passed(StartSigns(), leader(), 0.0, 7.0), 8.0, 1.5, 0.0)
     assert ages(passed(signs, LISTED, 2.0, 8.0), 3.0) == {"listedFor": 1.0, "succeededFor": 1.5}
 
 
-def test_a_later_absence_from_the_list_changes_no_first_answer() -> None:
+def test_later_removal_from_the_list_keeps_the_first_answer() -> None:
     signs = passed(served(7), leader(is_starting=False), 6.0, 7.0)
     assert counted(passed(signs, LISTED, 7.0, 7.0), 8.0, 8.0, 6.0).succeeded_at == 8.0
     assert passed(served(8), leader(started=5.0), 9.0, 8.0) == StartSigns(

@@ -75,7 +75,7 @@ LOADS: dict[str, tuple[Any, EngineLoad | None]] = {
 
 
 @pytest.mark.parametrize("case", LOADS)
-def test_what_an_engine_reports_as_its_load(case: str) -> None:
+def test_engine_load_is_parsed(case: str) -> None:
     body, load = LOADS[case]
     assert loads(body) == load
 
@@ -93,18 +93,18 @@ NOT_EMPTY = {
 
 
 @pytest.mark.parametrize("case", NOT_EMPTY)
-def test_only_what_is_certain_is_empty(case: str) -> None:
+def test_load_is_empty_only_if_all_numbers_are_known_and_zero(case: str) -> None:
     assert empty(0).is_empty and not NOT_EMPTY[case].is_empty
 
 
-def test_only_prefill_still_needs_a_request_that_it_has_computed() -> None:
+def test_computed_request_without_transfer_counts_only_for_prefill() -> None:
     load = loads({"loads": [rank(0, 0, disaggregation=None, num_used_tokens=0)]})
     assert load is not None
     assert for_role(load, "decode").is_empty and for_role(load, "regular").is_empty
     assert not for_role(load, "prefill").is_empty
 
 
-def test_gauges_of_a_page_are_a_load() -> None:
+def test_metrics_gauges_give_the_load() -> None:
     assert gauges(EnginePage("vllm", {}, {"running": 1.0, "waiting": 2.0}, {})) == EngineLoad(1.0, 2.0)
     assert gauges(page()) == UNKNOWN
 
@@ -114,7 +114,7 @@ def test_gauges_of_a_page_are_a_load() -> None:
 GOING = leader(state="draining", listed=False)
 
 
-def test_only_readings_that_began_after_the_router_forgot_the_leader_count() -> None:
+def test_empty_readings_count_only_after_the_router_removed_the_leader() -> None:
     memory = with_load(NEW, empty(1), 1.0, 1.1)
     assert memory.empty_readings == 0, "the router lists the leader"
     memory = passed(memory, GOING, 5.0)
@@ -135,11 +135,11 @@ def after(*readings: EngineLoad | None) -> int:
 
 
 @pytest.mark.parametrize("load", [BUSY, None, UNKNOWN, *NOT_EMPTY.values()])
-def test_a_request_or_a_failed_reading_begins_the_count_again(load: EngineLoad | None) -> None:
+def test_request_or_failed_reading_resets_the_empty_count(load: EngineLoad | None) -> None:
     assert after(empty(5), empty(10)) == 2 and after(empty(5), empty(10), load) == 0
 
 
-def test_numbers_from_before_a_long_step_of_the_engine_are_not_empty() -> None:
+def test_zero_load_from_before_a_long_engine_step_is_not_empty() -> None:
     """Numbers from before a long step of the engine do not count as empty. SGLang reported 0 for 5 s while it computed a
     prompt of 1,870 tokens on a CPU.
     """
@@ -153,19 +153,19 @@ def test_a_data_parallel_rank_that_is_in_a_long_step_is_not_empty() -> None:
     assert after(ranks[0], empty(10)) == 0, "one of the ranks does not report any more"
 
 
-def test_a_clock_of_the_engine_that_is_set_back_begins_the_count_again() -> None:
+def test_engine_clock_that_was_set_back_resets_the_empty_count() -> None:
     assert after(empty(5), empty(-3600)) == 0
 
 
 @pytest.mark.parametrize("again", [leader(), leader(state="adding", listed=False), leader(state="draining", listed=True)])
-def test_a_leader_that_may_get_requests_again_begins_the_count_again(again: LeaderState) -> None:
+def test_leader_that_may_receive_requests_again_resets_the_empty_count(again: LeaderState) -> None:
     memory = with_load(with_load(passed(NEW, GOING, 0.0), empty(0), 0.0, 0.0), empty(5), 5.0, 5.0)
     assert memory.empty_readings == 1
     after = passed(memory, again, 6.0)
     assert after == memory._replace(forgotten_at=None, empty_readings=0, signs=after.signs)
 
 
-def test_a_leader_that_is_out_of_the_list_for_another_reason_is_not_empty() -> None:
+def test_leader_not_listed_for_another_reason_is_not_empty() -> None:
     """A leader that is not in the router's list for another reason than its removal does not count as empty. It may become
     ready, be listed again and receive a request before the operator marks it.
     """
@@ -173,12 +173,12 @@ def test_a_leader_that_is_out_of_the_list_for_another_reason_is_not_empty() -> N
     assert with_load(memory, empty(5), 5.0, 5.0).empty_readings == 0
 
 
-def test_a_failed_reading_changes_no_number() -> None:
+def test_failed_reading_keeps_the_numbers() -> None:
     memory = with_load(NEW, BUSY, 1.0, 1.0)
     assert with_load(memory, None, 9.0, 9.0) == memory
 
 
-def test_only_an_engine_that_can_prove_it_reports_empty_readings() -> None:
+def test_empty_readings_are_reported_only_by_engines_with_complete_load() -> None:
     def reported(load: EngineLoad) -> object:
         memories = {"uid-0": with_load(NEW, load, 0.0, 0.0)}
         leaders = summary("s", [leader()], memories, RouterReading(), NOBODY, 1.0)["leaders"]
@@ -207,7 +207,7 @@ def test_a_rate_needs_two_readings() -> None:
     assert work((0.0, page(5.0)), (10.0, page(25.0))) == {"age": 0, "window": 10, "requests": 2}
 
 
-def test_rates_are_of_the_last_minute() -> None:
+def test_rates_cover_the_last_minute() -> None:
     assert work((0.0, page(0.0)), (30.0, page(3000.0)), (61.0 + 29.0, page(3060.0))) == {
         "age": 0,
         "window": WINDOW,
@@ -215,24 +215,24 @@ def test_rates_are_of_the_last_minute() -> None:
     }
 
 
-def test_a_counter_that_decreases_begins_again() -> None:
+def test_decreased_counter_restarts_the_rate() -> None:
     found = work((0.0, page(100.0)), (10.0, page(3.0)))
     assert found == {"age": 0, "window": 0}, "unknown, and not 0"
     assert work((0.0, page(100.0)), (10.0, page(3.0)), (20.0, page(23.0)))["requests"] == 2
 
 
-def test_buckets_are_counted_over_the_window_and_hold_what_fell_into_them() -> None:
+def test_bucket_counts_are_differences_over_the_window() -> None:
     before, after = page(0.0, b1=5, b2=9, binf=10), page(1.0, b1=6, b2=14, binf=15)
     assert work((0.0, before), (10.0, after))["firstToken"] == [[1.0, 1.0], [2.0, 4.0]]
     assert work((0.0, before), (10.0, page(1.0, b1=5, b2=9, binf=12)))["firstToken"] == [[None, 2.0]]
 
 
-def test_other_buckets_than_before_are_another_process() -> None:
+def test_changed_buckets_count_as_another_process() -> None:
     assert work((0.0, page(0.0, b1=5, binf=6)), (10.0, page(1.0, b2=5, binf=6))) == {"age": 0, "window": 0}
 
 
 @given(st.lists(st.tuples(st.floats(0, 100), st.floats(0, 1e15)), min_size=1, max_size=12))
-def test_whatever_counters_do_a_rate_is_a_number_and_never_negative(steps: list[tuple[float, float]]) -> None:
+def test_rate_is_finite_and_not_negative_for_any_counters(steps: list[tuple[float, float]]) -> None:
     at, readings = 0.0, []
     for seconds, count in steps:
         at += seconds
@@ -254,7 +254,7 @@ def test_summary_contains_no_names_or_addresses() -> None:
     assert public_digest("uid-1") in text
 
 
-def test_what_is_unknown_is_missing() -> None:
+def test_unknown_numbers_are_omitted_from_the_summary() -> None:
     found = summary("s", [leader()], {}, RouterReading(), NOBODY, 1.0)
     assert found["leaders"] == [{"id": public_digest("uid-0"), "role": "decode", "state": "serving", "listed": True}]
     assert found["router"] == {} and found["strangers"] == {"found": 0, "age": None}
@@ -262,14 +262,14 @@ def test_what_is_unknown_is_missing() -> None:
     assert part["leaders"][0]["load"] == {"age": 1.5, "running": 1}
 
 
-def test_a_router_has_its_own_ages() -> None:
+def test_summary_contains_the_ages_of_router_numbers() -> None:
     readings = with_work(with_work((), page(0.0), 0.0), page(10.0), 5.0)
     found = summary("s", (), {}, RouterReading(readings, 4, 6.0), Foreign(2, 7.5), 8.0)
     assert found["router"] == {"age": 3, "window": 5, "requests": 2, "inFlight": 4, "inFlightAge": 2}
     assert found["strangers"] == {"found": 2, "age": 7.5}
 
 
-def test_the_largest_summary_is_bounded() -> None:
+def test_size_of_the_largest_summary_is_limited() -> None:
     buckets = {float(each): float(each * 1000) for each in range(1, 65)}
     full = LeaderMemory(BUSY, 1.0)
     for at in (0.0, 50.0):
@@ -282,12 +282,12 @@ def test_the_largest_summary_is_bounded() -> None:
     assert len(json.dumps(found)) < 1_100_000
 
 
-def test_a_slice_is_known_by_its_selector_whatever_the_order() -> None:
+def test_slice_mark_does_not_depend_on_selector_order() -> None:
     assert slice_mark("n", "a=1,b=2") == slice_mark("n", "b=2,a=1") != slice_mark("m", "a=1,b=2")
 
 
 @pytest.mark.parametrize(("is_proven", "expected"), [(True, {"age": 3, "seconds": 9}), (False, None)])
-def test_a_leader_without_answers_is_silent_only_if_that_is_proven(is_proven: bool, expected: Any) -> None:
+def test_leader_is_reported_silent_only_if_proven(is_proven: bool, expected: Any) -> None:
     signs = AnswerSigns(failures=2, proven_since=1.0, proven_at=7.0, probed_at=9.0, proofs=int(is_proven))
     leader = LeaderState("p", "u", "http://h", "decode", "silent", "", False, None)
     memories = {"u": LeaderMemory(answers=signs)}
@@ -295,7 +295,7 @@ def test_a_leader_without_answers_is_silent_only_if_that_is_proven(is_proven: bo
     assert memories["u"].is_silent and found.get("silence") == expected
 
 
-def test_no_number_of_an_engine_makes_the_operator_refuse_the_summary() -> None:
+def test_numbers_in_the_summary_never_exceed_what_the_operator_accepts() -> None:
     """No number in the summary is larger than the operator accepts, although each of 300 ranks reports the largest number,
     and a bucket of a histogram has a larger bound.
     """

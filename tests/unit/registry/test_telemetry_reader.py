@@ -30,14 +30,14 @@ async def test_the_load_is_read_every_five_seconds_and_the_metrics_every_ten(eng
     assert ("/v1/loads", "Bearer key") in engine.asked, "with the key, like the router"
 
 
-async def test_an_engine_without_metrics_is_asked_for_them_once_a_minute(engine: Engine) -> None:
+async def test_engine_without_metrics_is_read_once_a_minute(engine: Engine) -> None:
     engine.pages["/v1/loads"] = 200, LOADS
     for _ in range(100):
         found = await engine.read(after=1.0)
     assert engine.times("/metrics") == 2 and "work" not in found["leaders"][0]
 
 
-async def test_vllm_has_its_load_among_its_metrics(engine: Engine) -> None:
+async def test_load_of_vllm_is_read_from_its_metrics(engine: Engine) -> None:
     engine.pages["/metrics"] = 200, VLLM
     found = await engine.read()
     assert found["leaders"][0]["load"]["running"] == 5
@@ -47,7 +47,7 @@ async def test_vllm_has_its_load_among_its_metrics(engine: Engine) -> None:
     assert engine.times("/v1/loads") == engine.times("/get_load") == 1
 
 
-async def test_an_older_engine_reports_its_load_elsewhere(engine: Engine) -> None:
+async def test_load_of_an_older_engine_is_read_from_get_load(engine: Engine) -> None:
     engine.pages["/get_load"] = 200, [{"num_reqs": 3}]
     assert (await engine.read())["leaders"][0]["load"]["running"] == 3 and engine.reader.total("u") == 3
 
@@ -65,7 +65,7 @@ ODD: dict[str, tuple[int, Any]] = {
 
 
 @pytest.mark.parametrize("case", ODD)
-async def test_an_odd_answer_is_a_failed_reading(engine: Engine, case: str) -> None:
+async def test_malformed_response_is_a_failed_reading(engine: Engine, case: str) -> None:
     engine.pages["/v1/loads"] = 200, LOADS
     await engine.read()
     engine.pages["/v1/loads"] = ODD[case]
@@ -73,12 +73,12 @@ async def test_an_odd_answer_is_a_failed_reading(engine: Engine, case: str) -> N
     assert found["leaders"][0]["load"]["running"] == 1 and found["leaders"][0]["load"]["age"] == 5
 
 
-async def test_a_page_without_end_is_not_read_to_its_end(engine: Engine) -> None:
+async def test_oversized_metrics_page_is_not_read_completely(engine: Engine) -> None:
     engine.pages["/metrics"] = 200, "sglang:num_requests_total 5\n" + "#" * PAGE_BYTES
     assert "work" not in (await engine.read())["leaders"][0]
 
 
-async def test_an_engine_that_hangs_delays_nobody(engine: Engine) -> None:
+async def test_hanging_engine_delays_no_other_reading(engine: Engine) -> None:
     engine.hangs = True
     assert TIMEOUT.total is not None
     async with asyncio.timeout(3 * TIMEOUT.total + 1):
@@ -86,12 +86,12 @@ async def test_an_engine_that_hangs_delays_nobody(engine: Engine) -> None:
     assert "load" not in found["leaders"][0]
 
 
-async def test_an_engine_that_is_gone_says_nothing(engine: Engine) -> None:
+async def test_unreachable_engine_has_no_load(engine: Engine) -> None:
     engine.leaders = [engine.leaders[0]._replace(url="http://127.0.0.1:1")]
     assert "load" not in (await engine.read())["leaders"][0]
 
 
-async def test_a_leader_that_starts_is_not_asked_and_one_that_is_gone_is_forgotten(engine: Engine) -> None:
+async def test_waiting_leader_is_not_read_and_removed_leader_is_dropped(engine: Engine) -> None:
     engine.pages["/v1/loads"] = 200, LOADS
     waiting = engine.leaders[0]._replace(state="waiting", listed=False)
     engine.leaders = [waiting]
@@ -117,7 +117,7 @@ async def test_a_draining_leader_is_empty_after_two_readings(engine: Engine) -> 
     assert counts == [0, 1, 2, 0], "the first load had no time, and the last one is from before a step of the engine"
 
 
-async def test_what_the_router_received_and_what_runs_through_it(engine: Engine) -> None:
+async def test_summary_contains_received_and_running_requests_of_the_router(engine: Engine) -> None:
     name = "smg_http_responses_total"
     text = f'smg_router_requests_total{{a="b"}} %d\n{name}{{status_code="200"}} 9\n{name}{{status_code="503"}} %d\n'
     engine.pages["/router"] = 200, text % (10, 1)
@@ -128,14 +128,16 @@ async def test_what_the_router_received_and_what_runs_through_it(engine: Engine)
     assert found["router"] == {"age": 0, "window": 5, "requests": 10, "errors": 1, "inFlight": 4, "inFlightAge": 5}
 
 
-async def test_many_clients_cost_one_summary_a_second(engine: Engine) -> None:
+async def test_many_clients_cause_one_summary_per_second(engine: Engine) -> None:
     first = await engine.read()
     assert engine.reader.summary("s", Foreign(0, None)) is first
     engine.now += 1.0
     assert engine.reader.summary("s", Foreign(0, None)) is not first
 
 
-async def test_a_fault_of_ours_ends_nothing(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+async def test_exception_in_the_reader_is_logged_and_does_not_end_it(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
     engine.leaders = None  # type: ignore[assignment]
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.2):
@@ -163,7 +165,7 @@ async def probe(engine: Engine, after: float = 0.0) -> None:
     await asyncio.gather(*engine.reader._probes.values())
 
 
-async def test_an_engine_that_answers_nothing_while_nothing_moves_is_silent(engine: Engine) -> None:
+async def test_stalled_engine_without_probe_answer_is_silent(engine: Engine) -> None:
     engine.pages["/health_generate"] = 0, ""
     await stops(engine)
     await probe(engine, after=QUIET - 0.1)
@@ -180,7 +182,7 @@ async def test_an_engine_that_answers_nothing_while_nothing_moves_is_silent(engi
     assert not engine.reader.silent and engine.changes == 2 and "silence" not in found["leaders"][0]
 
 
-async def test_an_engine_that_answers_its_probe_is_asked_again_only_later(engine: Engine) -> None:
+async def test_engine_that_answers_a_probe_is_probed_again_later(engine: Engine) -> None:
     engine.pages["/health_generate"] = 200, ""
     await stops(engine)
     for _ in range(20):
@@ -211,7 +213,7 @@ async def test_a_paused_engine_is_not_silent(engine: Engine) -> None:
     assert not engine.reader.silent and engine.times("/health_generate") == 13
 
 
-async def test_only_a_leader_that_gets_requests_is_probed(engine: Engine) -> None:
+async def test_only_leaders_that_receive_requests_are_probed(engine: Engine) -> None:
     engine.pages["/health_generate"] = 0, ""
     await stops(engine)
     listed = engine.leaders[0]
@@ -225,18 +227,18 @@ async def test_only_a_leader_that_gets_requests_is_probed(engine: Engine) -> Non
     assert engine.times("/health_generate") == 1 and engine.times("/v1/loads") == 4, "silent leaders are also read"
 
 
-async def test_an_engine_that_does_not_report_its_times_is_never_probed(engine: Engine) -> None:
+async def test_engine_that_does_not_report_its_times_is_never_probed(engine: Engine) -> None:
     engine.pages |= {"/v1/loads": (200, LOADS), "/health_generate": (0, "")}
     await engine.read()
     await probe(engine, after=600.0)
     assert engine.times("/health_generate") == 0
 
 
-async def test_the_summary_tells_since_when_the_registry_runs(engine: Engine) -> None:
+async def test_summary_contains_the_uptime_of_the_registry(engine: Engine) -> None:
     assert (await engine.read(after=90.0))["upFor"] == 90
 
 
-async def test_an_engine_that_starts_is_asked_until_it_is_healthy(engine: Engine) -> None:
+async def test_starting_engine_is_read_until_healthy(engine: Engine) -> None:
     """An engine that is starting is asked until it is healthy. Then a reconciliation begins at once, and others follow
     closely until the leader is ready.
     """
@@ -263,7 +265,7 @@ async def test_an_engine_that_starts_is_asked_until_it_is_healthy(engine: Engine
     assert engine.times("/ping") == 6, "it is ready"
 
 
-async def test_an_answer_of_a_container_that_has_ended_does_not_count(engine: Engine) -> None:
+async def test_answer_of_an_ended_container_is_ignored(engine: Engine) -> None:
     starts = engine.leaders[0]._replace(state="waiting", listed=False, is_starting=True, started=5.0)
     engine.leaders = [starts]
     engine.reader.passed(engine.leaders, [])
@@ -280,7 +282,7 @@ async def test_an_answer_of_a_container_that_has_ended_does_not_count(engine: En
     assert engine.times("/ping") == 2 and not engine.reader.healthy_for
 
 
-async def test_what_an_engine_reports_about_its_start_is_in_the_summary(engine: Engine) -> None:
+async def test_startup_phases_of_an_engine_are_in_the_summary(engine: Engine) -> None:
     labels = 'model_name="m",engine_type="decode"'
     engine.pages["/metrics"] = (
         200,
@@ -299,7 +301,7 @@ async def test_what_an_engine_reports_about_its_start_is_in_the_summary(engine: 
     assert found == {"weights": 12.5, "own": 30, "graphs": 8}, "a phase without any time is left out"
 
 
-async def test_the_first_request_that_a_router_counts_as_answered_is_in_the_summary(engine: Engine) -> None:
+async def test_first_successful_request_of_a_leader_is_in_the_summary(engine: Engine) -> None:
     (ready,) = engine.leaders
     page = f'smg_worker_cb_outcomes_total{{worker="{ready.url}",outcome="success"}} %d\n'
     starts = ready._replace(state="waiting", listed=False, is_starting=True)
@@ -313,7 +315,7 @@ async def test_the_first_request_that_a_router_counts_as_answered_is_in_the_summ
     assert engine.times("/router") == 5
 
 
-async def test_numbers_of_a_router_are_not_those_of_a_leader_without_an_address(engine: Engine) -> None:
+async def test_router_counts_are_not_assigned_to_a_leader_without_address(engine: Engine) -> None:
     starts = engine.leaders[0]._replace(url="", state="waiting", listed=False)
     engine.pages["/router"] = 200, 'smg_worker_cb_outcomes_total{worker="",outcome="success"} 3\n'
     engine.leaders = [starts]

@@ -44,7 +44,7 @@ async def test_a_request_gets_503_with_retry_after_and_is_counted(path: str) -> 
     assert "it is scaled to zero" in error["message"]
 
 
-async def test_engines_that_start_are_told() -> None:
+async def test_response_says_that_engines_are_starting() -> None:
     _, _, error, _ = await answer("POST", "/generate", starting=True)
     assert "its engines are starting" in error["message"]
 
@@ -57,7 +57,7 @@ async def test_engines_that_start_are_told() -> None:
         ("POST", "/health_generate/"), ("GET", "/liveness"), ("PUT", "/generate"), ("DELETE", "/workers"),
     ],
 )  # fmt: skip
-async def test_health_checks_and_everything_but_prompts_count_as_nothing(method: str, path: str) -> None:
+async def test_health_checks_and_other_paths_are_not_counted_as_requests(method: str, path: str) -> None:
     status, _, _, counted = await answer(method, path)
     assert (status, counted) == (503, 0)
 
@@ -65,12 +65,12 @@ async def test_health_checks_and_everything_but_prompts_count_as_nothing(method:
 @pytest.mark.parametrize(
     ("shown", "status", "counted"), [("", 401, 0), ("wrong", 401, 0), ("secret", 503, 1), ("ß", 401, 0)]
 )
-async def test_a_request_without_the_routers_key_wakes_nothing(shown: str, status: int, counted: int) -> None:
+async def test_request_without_the_router_key_is_not_counted(shown: str, status: int, counted: int) -> None:
     found = await answer("POST", "/generate", key="secret", shown=shown)
     assert (found[0], found[3]) == (status, counted)
 
 
-async def test_a_long_body_is_no_reason_to_lose_the_response() -> None:
+async def test_request_with_a_large_body_gets_its_response() -> None:
     status, _, _, counted = await answer("POST", "/v1/chat/completions", data=b"x" * 8_000_000)
     assert (status, counted) == (503, 1)
 

@@ -9,7 +9,7 @@ from tests.unit.registry.conftest import Engine
     ("before", "after", "counted"),
     [(False, False, 3), (True, False, 0), (False, True, 0), (True, True, 0), (None, None, 0), (None, False, 0)],
 )
-async def test_requests_to_a_router_without_engines_count_although_the_service_leads_elsewhere(
+async def test_requests_to_a_router_without_engines_are_counted_as_unserved(
     engine: Engine, before: bool | None, after: bool | None, counted: int
 ) -> None:
     """Requests to a router without engines are counted although the Service already selects the registry. A client with an

@@ -33,7 +33,7 @@ def known() -> dict[str, set[str]]:
     return found
 
 
-def test_the_metrics_of_an_expression_are_found() -> None:
+def test_metrics_of_a_promql_expression_are_found() -> None:
     asked = 'sum by (le) (rate(a_total{b="x or y",c!~"d"}[5m])) / max(sglang:e) > 1e3 or absent(f offset 1h) and vector(0)'
     assert promql.metrics(asked) == {"a_total", "sglang:e", "f"}
     assert promql.labels(asked) == {"a_total": {"b", "c"}} and promql.aggregation_labels(asked) == {"le"}
@@ -51,13 +51,13 @@ def test_every_metric_of_an_alert_exists_with_its_labels(name: str) -> None:
     assert fault <= there.keys(), "the tests of alerts must use existing series"
 
 
-def test_every_alert_has_its_row_in_the_table_of_faults() -> None:
+def test_every_alert_has_a_row_in_the_fault_table() -> None:
     rows = re.findall(r"^\| (Ome\w+) \|", PAGE.partition("## Faults")[2], re.M)
     assert sorted(rows) == sorted(ALERTS)
 
 
 @pytest.mark.parametrize("name", ALERTS)
-def test_every_alert_has_its_section(name: str) -> None:
+def test_every_alert_has_a_documented_section(name: str) -> None:
     section = PAGE.split(f"### {name}\n")[1].split("\n#")[0]
     for part in ("Means", "Look at", "Do", "Clears"):
         assert re.search(rf"^\* \*\*{part}\*\*: .+", section, re.M), part
@@ -84,21 +84,21 @@ def run(tmp_path: Path, made: Mapping[str, Any]) -> "subprocess.CompletedProcess
     return subprocess.run([program, "test", "rules", tmp_path / "tests.yaml"], capture_output=True, text=True, check=False)
 
 
-def test_each_fault_fires_its_own_alert_alone_and_its_end_clears_it(tmp_path: Path) -> None:
+def test_each_fault_fires_only_its_own_alert_and_the_alert_clears(tmp_path: Path) -> None:
     made = alerts.unit_tests("alerts.yaml")
     assert len(made["tests"]) == len(ALERTS) + 1 >= 25
     done = run(tmp_path, made)
     assert not done.returncode, done.stdout + done.stderr
 
 
-def test_an_alert_that_does_not_fire_is_seen(tmp_path: Path) -> None:
+def test_alert_that_does_not_fire_is_detected(tmp_path: Path) -> None:
     made = alerts.unit_tests("alerts.yaml")
     (lost,) = [test for test in made["tests"] if test["name"] == "OmeRival"]
     lost["input_series"] = [each for each in lost["input_series"] if "rivals" not in each["series"]]
     assert run(tmp_path, {**made, "tests": [lost]}).returncode
 
 
-def test_rules_whose_times_are_divided_are_rules(tmp_path: Path) -> None:
+def test_rules_with_divided_times_are_valid(tmp_path: Path) -> None:
     """The rules that tests with a real Prometheus use are valid: `for`, windows and limits in seconds are divided, and
     nothing else is changed.
     """

@@ -46,10 +46,10 @@ def test_release_accepts_matching_newest_section() -> None:
         (TEXT.replace("[Unreleased]\n", "[Unreleased]\n\n- More.\n"), "0.2.0", "entries under [Unreleased]"),
     ],
 )
-def test_what_does_not_fit_is_a_sentence(text: str, version: str, why: str) -> None:
+def test_unsuitable_changelog_is_refused_with_a_reason(text: str, version: str, why: str) -> None:
     assert why in (why_not(text, version) or "")
 
 
-def test_our_own_changelog_has_sections() -> None:
+def test_changelog_of_this_project_has_sections() -> None:
     listed = sections((Path(__file__).parents[3] / "CHANGELOG.md").read_text())
     assert listed and all(one.text for one in listed[:1])

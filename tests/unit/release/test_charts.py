@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[3]
 DIGEST = f"sha256:{'1' * 64}"
 
 
-def test_every_image_of_the_release_is_named_by_its_digest() -> None:
+def test_released_chart_names_every_image_by_digest() -> None:
     """The values of a released chart name the images of the operator and the agent by their digests. All comments of the
     committed values stay.
     """
@@ -26,7 +26,7 @@ def test_every_image_of_the_release_is_named_by_its_digest() -> None:
     assert made.count("# --") == text.count("# --")
 
 
-def test_a_chart_is_stored_as_helm_stores_it(tmp_path: Path) -> None:
+def test_chart_is_stored_in_the_helm_oci_layout(tmp_path: Path) -> None:
     """A chart is stored in the layout with the media types by which `helm install oci://…` recognizes a chart."""
     (tmp_path / "c.tgz").write_bytes(b"packed")
     layout = Layout.new(tmp_path / "oci")
@@ -39,6 +39,6 @@ def test_a_chart_is_stored_as_helm_stores_it(tmp_path: Path) -> None:
     assert (facts["name"], facts["version"], facts["appVersion"]) == ("ome-crd", "1.2.3", "1.2.3")
 
 
-def test_both_lists_of_charts_are_all_charts() -> None:
+def test_both_chart_lists_contain_every_chart() -> None:
     there = {path.parent.name for path in (ROOT / "charts").glob("*/Chart.yaml")}
     assert set(charts.CHARTS) == set(pages.CHARTS) == there

@@ -18,7 +18,7 @@ QUERIES = [(board, panel["title"], query) for board, panel, query in dashboards.
 
 
 @pytest.mark.parametrize(("board", "title", "query"), QUERIES)
-def test_every_query_reads_series_that_exist_by_labels_that_they_have(board: str, title: str, query: str) -> None:
+def test_every_dashboard_query_reads_existing_series_and_labels(board: str, title: str, query: str) -> None:
     there = known()
     asked = promql.metrics(query.replace("$namespace", "n").replace("$service", "s"))
     assert asked and asked <= there.keys(), asked - there.keys()
@@ -27,13 +27,13 @@ def test_every_query_reads_series_that_exist_by_labels_that_they_have(board: str
     assert promql.aggregation_labels(query) <= set().union(*(there[metric] for metric in asked))
 
 
-def test_panels_of_engines_say_so() -> None:
+def test_engine_panels_are_marked_as_such() -> None:
     for _, panel, query in dashboards.queries():
         own = all(metric.startswith("ome_") for metric in promql.metrics(query))
         assert own == ("of" not in panel), panel["title"]
 
 
-def test_what_a_legend_names_is_a_label_of_its_query() -> None:
+def test_legends_name_labels_of_their_query() -> None:
     for board in dashboards.data().values():
         for panel in (each for panels in board["rows"].values() for each in panels):
             assert set(panel) <= {"title", "kind", "unit", "width", "red", "text", "of", "queries"}
@@ -64,7 +64,7 @@ def test_dashboard_has_required_grafana_fields(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BOARDS)
-def test_no_panel_lies_on_another(name: str) -> None:
+def test_panels_do_not_overlap(name: str) -> None:
     places = [panel["gridPos"] for panel in BOARDS[name]["panels"]]
     for a, b in combinations(places, 2):
         apart = (
@@ -79,7 +79,7 @@ def test_chart_contains_three_dashboards() -> None:
     assert {file.stem for file in folder.iterdir()} == set(BOARDS)
 
 
-def test_the_queries_without_data_on_the_real_node_exist() -> None:
+def test_queries_listed_without_data_exist() -> None:
     """The queries that are listed as having no data on the real node exist in the dashboards. tests/node does not run for
     every change, so a renamed panel would be noticed late.
     """

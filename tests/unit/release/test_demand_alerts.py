@@ -43,7 +43,7 @@ def labels(metric: str, label: str) -> dict[str, list[str]]:
     return found
 
 
-def test_every_reason_of_the_condition_has_one_alert_or_an_exemption() -> None:
+def test_every_reason_of_follows_demand_has_one_alert_or_an_exemption() -> None:
     alarmed = labels("ome_demand_services", "reason")
     assert alarmed.keys() | {*map(str, QUIET)} == CONDITIONS.keys()
     assert not alarmed.keys() & {*map(str, QUIET)}
@@ -51,7 +51,7 @@ def test_every_reason_of_the_condition_has_one_alert_or_an_exemption() -> None:
     assert all(not CONDITIONS[reason].is_good for reason in alarmed)
 
 
-def test_every_reason_of_a_decision_leads_to_an_alert_or_an_exemption() -> None:
+def test_every_hold_reason_leads_to_an_alert_or_an_exemption() -> None:
     alarmed = labels("ome_demand_surplus_services", "hold")
     assert alarmed.keys() | {*map(str, KEPT)} == {*map(str, SURPLUS)} and not alarmed.keys() & {*map(str, KEPT)}
     short = {*NOT_FOLLOWED, HoldReason.INVALID, HoldReason.SCHEDULED_ZERO}
@@ -66,7 +66,7 @@ def test_an_exemption_names_existing_alerts(why: str) -> None:
 
 
 @pytest.mark.parametrize("hold", [*map(str, HoldReason), "", "Elsewhere"])
-def test_groups_that_are_kept_are_counted_by_their_reason_in_the_mode_apply(hold: str) -> None:
+def test_held_groups_are_counted_by_reason_in_apply_mode(hold: str) -> None:
     def surplus(mode: str) -> str:
         return service_metrics.service_figures({"scaling": {"mode": mode, "hold": hold}}, (), {}).surplus_reason
 

@@ -17,14 +17,14 @@ ITEMS = (Item("ome-operator", "sha256:1"), Item("charts/ome-crd", "sha256:2"))
 MADE = Release("1.2.3", "c0ffee", "r.example.com/us", ITEMS, ("amd64", "arm64"))
 
 
-def test_the_record_is_read_back(tmp_path: Path) -> None:
+def test_release_record_is_read_as_written(tmp_path: Path) -> None:
     """The record of a release is read as it was written. A folder without the record contains no release."""
     assert Release.load(tmp_path) is None
     (tmp_path / dist.RECORD).write_text(json.dumps(asdict(MADE)))
     assert Release.load(tmp_path) == MADE
 
 
-def test_checksums_are_those_of_sha256sum(tmp_path: Path) -> None:
+def test_checksum_file_has_the_format_of_sha256sum(tmp_path: Path) -> None:
     """The file of checksums has the format of sha256sum, and covers every file except the record and the list itself."""
     for name in ("b.whl", "a.tgz", dist.RECORD, dist.SUMS):
         (tmp_path / name).write_text(name)
@@ -34,7 +34,7 @@ def test_checksums_are_those_of_sha256sum(tmp_path: Path) -> None:
     assert done.stdout == "a.tgz: OK\nb.whl: OK\n"
 
 
-def test_the_page_says_what_changed_and_how_to_install_it() -> None:
+def test_release_notes_contain_changes_and_install_commands() -> None:
     page = dist.notes(MADE, "## [1.2.3] - 2026-01-01\n\n- New.\n\n## [1.2.2] - 2025-01-01\n\n- Old.\n")
     assert page.startswith("- New.\n") and "Old" not in page
     assert "oci://r.example.com/us/charts/ome-crd --version 1.2.3 --namespace ome --create-namespace\n" in page
@@ -58,6 +58,6 @@ class TestCommand:
             "charts-ome-crd=sha256:2",
         ]
 
-    def test_no_release_is_a_sentence(self, tmp_path: Path) -> None:
+    def test_missing_release_gives_a_one_line_error(self, tmp_path: Path) -> None:
         with pytest.raises(UserError, match=r"There is no release in dist/"):
             command.run("digests", root=tmp_path)

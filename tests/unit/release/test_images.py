@@ -10,7 +10,7 @@ from release import __main__ as command
 from release import checkout, images
 
 
-def test_the_workflow_takes_no_other_debian(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_release_workflow_uses_only_the_pinned_base_image(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The release workflow uses no other base image than the pinned one. If the registry does not answer for some seconds,
     the release must fail.
     """

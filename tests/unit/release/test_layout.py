@@ -11,7 +11,7 @@ from release.layout import INDEX, Layout
 from tests.support import oci
 
 
-def test_images_of_two_platforms_become_one(tmp_path: Path) -> None:
+def test_images_of_two_platforms_are_joined(tmp_path: Path) -> None:
     """Images of two platforms become one image, whose digest does not depend on the order in which they were built."""
     arm = oci.image(tmp_path / "arm", {"a": b"1"}, "arm64")
     amd = oci.image(tmp_path / "amd", {"a": b"1"}, "amd64")
@@ -27,12 +27,12 @@ def test_images_of_two_platforms_become_one(tmp_path: Path) -> None:
     assert {json.loads(both.blob(one["digest"]).read_text())["schemaVersion"] for one in index["manifests"]} == {2}
 
 
-def test_files_that_name_packages_are_read_from_the_layers(tmp_path: Path) -> None:
+def test_package_lists_are_read_from_the_image_layers(tmp_path: Path) -> None:
     files = {"var/lib/dpkg/status": b"Package: a\n", "usr/x.dist-info/METADATA": b"Name: x\n", "etc/passwd": b"root"}
     made = oci.image(tmp_path / "i", files, "amd64")
     assert dict(made.files(made.only()["digest"])) == {name: text for name, text in files.items() if name != "etc/passwd"}
 
 
-def test_a_folder_with_two_images_is_a_sentence(tmp_path: Path) -> None:
+def test_layout_with_two_images_gives_a_one_line_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds 0 images instead of a single image"):
         Layout.new(tmp_path / "i").only()

@@ -20,11 +20,11 @@ def licence(found: metadata.PackageMetadata) -> str:
 
 
 @pytest.mark.parametrize("package", [name for name in LOCKED if name not in ELSEWHERE])
-def test_a_locked_package_says_its_licence_and_it_is_no_gpl(package: str) -> None:
+def test_every_locked_package_has_a_licence_that_is_not_copyleft(package: str) -> None:
     said = licence(metadata.metadata(package))
     assert said and not COPYLEFT.search(said), said
 
 
 @pytest.mark.parametrize("said", ["GPL-3.0-only", "AGPL-3.0", "GNU General Public License v2 (GPLv2)", "LGPL-2.1"])
-def test_what_is_looked_for_is_found(said: str) -> None:
+def test_copyleft_licences_are_recognized(said: str) -> None:
     assert COPYLEFT.search(said)

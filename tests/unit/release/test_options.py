@@ -39,7 +39,7 @@ def schema(path: tuple[str, ...]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("declared", OF_CHART, ids=lambda declared: declared.key)
-def test_a_value_has_text_default_and_bounds_of_the_option(declared: Declared) -> None:
+def test_chart_value_has_text_default_and_limits_of_the_option(declared: Declared) -> None:
     option, path = declared.option, tuple(declared.option.value.split("."))
     rules = schema(path)
     assert LISTED[path].text == rules["description"] == options.description(declared)
@@ -53,7 +53,7 @@ def test_a_value_has_text_default_and_bounds_of_the_option(declared: Declared) -
     "command, declared",
     [pytest.param(name, one, id=f"{name}-{one.key}") for name, (known, _, _) in COMMANDS.items() for one in known],
 )
-def test_the_page_and_the_pod_have_the_option(command: str, declared: Declared) -> None:
+def test_documentation_and_pod_template_contain_the_option(command: str, declared: Declared) -> None:
     _, templates, table = COMMANDS[command]
     (row,) = [line for line in table.splitlines() if line.startswith(f"| `{declared.key}` |")]
     assert declared.option.help in row
@@ -70,7 +70,7 @@ def test_every_argument_in_a_template_is_an_option(command: str) -> None:
     assert set() < set_by(templates) <= {declared.key for declared in known}
 
 
-def test_a_changed_declaration_changes_comment_and_default_and_nothing_else() -> None:
+def test_option_pages_update_only_comments_and_defaults() -> None:
     text = VALUES.replace("  timeout: 60\n", "  timeout: 61 # a remark\n").replace(
         "# -- Seconds within", "# -- Minutes within"
     )
@@ -78,7 +78,7 @@ def test_a_changed_declaration_changes_comment_and_default_and_nothing_else() ->
     assert pages.with_options(text) == VALUES.replace("  timeout: 60\n", "  timeout: 60 # a remark\n")
 
 
-def test_what_the_schema_has_beside_the_declaration_stays() -> None:
+def test_additional_schema_keywords_are_kept() -> None:
     (waves,) = [declared for declared in OF_CHART if declared.form is Form.STEPS]
     made = options.schema(waves, {"type": "object", "minItems": 1, "items": {"type": ["integer", "string"]}})
     assert (made["type"], made["minItems"], made["items"]) == ("array", 1, {"type": ["integer", "string"]})
@@ -86,7 +86,7 @@ def test_what_the_schema_has_beside_the_declaration_stays() -> None:
     assert options.schema(mode, {"enum": ["Other", False]})["enum"] == ["Off", "Warn", "Require", False]
 
 
-def test_defaults_are_written_as_yaml_has_them() -> None:
+def test_option_defaults_are_written_as_yaml_values() -> None:
     found = {declared.key: options.default(declared) for declared in OF_CHART}
     assert (found["gang-timeout"], found["waves"], found["bake"], found["log-format"]) == (
         60,

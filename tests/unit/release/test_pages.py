@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[3]
 RESOURCES = ROOT / "charts/ome-resources"
 
 
-def test_what_is_committed_is_what_would_be_written() -> None:
+def test_committed_chart_pages_equal_the_generated_ones() -> None:
     assert pages.differences() == [], "make charts"
 
 
@@ -45,7 +45,7 @@ def test_every_value_of_the_schema_has_a_description() -> None:
     assert schema["properties"]["image"]["properties"]["digest"]["description"].startswith("Digest of the image")
 
 
-def test_a_described_parent_hides_no_field() -> None:
+def test_every_field_below_a_described_parent_is_listed() -> None:
     field = {"properties": {"name": {"type": "string"}}}
     schema = {"properties": {name: {"description": "Said."} for name in ("list", "map", "any")}}
     schema["properties"]["list"]["items"] = field  # type: ignore[assignment]
@@ -54,23 +54,23 @@ def test_a_described_parent_hides_no_field() -> None:
     assert undescribed(schema) == [".list[].name", ".map.name", ".any.*.name"]
 
 
-def test_the_chart_of_the_kinds_has_no_values() -> None:
+def test_crd_chart_has_no_values() -> None:
     """The chart with the CRDs has no values, and so it needs neither values.yaml nor a schema."""
     templates = "".join(file.read_text() for file in (ROOT / "charts/ome-crd/templates").iterdir())
     assert ".Values" not in templates and not (ROOT / "charts/ome-crd/values.yaml").exists()
 
 
-def test_a_value_that_the_schema_does_not_know_is_said() -> None:
+def test_value_missing_in_the_schema_is_reported() -> None:
     with pytest.raises(SystemExit, match=r"values\.schema\.json has no a\.b"):
         pages.described({"properties": {"a": {}}}, values("a:\n  # -- New.\n  b: 1\n"))
 
 
-def test_what_is_no_value_any_more_loses_its_description() -> None:
+def test_description_of_a_removed_value_is_dropped() -> None:
     made = pages.described({"properties": {"a": {"description": "old", "type": "string"}}}, [])
     assert json.loads(made) == {"properties": {"a": {"type": "string"}}}
 
 
-def test_what_lies_below_a_value_is_described_in_the_schema() -> None:
+def test_schema_descriptions_below_a_value_are_kept() -> None:
     items = {"properties": {"name": {"description": "kept"}}}
     schema = {"properties": {"a": {"description": "old", "items": items}}}
     made = json.loads(pages.described(schema, values("# -- New.\na: []\n")))

@@ -38,7 +38,7 @@ def test_prometheus_accepts_every_dashboard_query(asked: Prometheus) -> None:
         asked.ask(query.replace("$namespace", "team").replace("$service", "svc"))
 
 
-def test_every_query_of_the_operators_own_metrics_has_series(asked: Prometheus) -> None:
+def test_every_operator_metric_query_returns_series(asked: Prometheus) -> None:
     def empty() -> set[str]:
         return {
             f"{board}: {panel['title']}: {legend}"

@@ -39,7 +39,7 @@ def valid(text: str) -> None:
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
 
 
-def test_packages_of_debian_and_of_python() -> None:
+def test_image_sbom_lists_debian_and_python_packages() -> None:
     """The bill of materials of an image lists the installed packages of Debian and Python, each once, even if several layers
     contain the file that names it.
     """
@@ -81,7 +81,7 @@ def wheel(folder: Path, *needs: str) -> Path:
     return made
 
 
-def test_a_wheel_names_what_it_needs_as_it_was_locked(tmp_path: Path) -> None:
+def test_wheel_sbom_lists_locked_requirements(tmp_path: Path) -> None:
     """The bill of materials of a wheel lists its requirements with their locked versions, and marks packages of an extra as
     optional.
     """
@@ -100,20 +100,20 @@ def test_a_wheel_names_what_it_needs_as_it_was_locked(tmp_path: Path) -> None:
     }
 
 
-def test_a_package_that_no_lock_has_is_a_sentence(tmp_path: Path) -> None:
+def test_unlocked_package_gives_a_one_line_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"needs rich, which no lock file contains: run `make lock`"):
         wheel_bom(wheel(tmp_path, "rich>=13"), OPERATOR, AGENT)
     with pytest.raises(UserError, match=r"needs sglang, which no lock file contains"):
         wheel_bom(wheel(tmp_path, "sglang>=0.5; extra == 'engine'"), OPERATOR, AGENT)
 
 
-def test_an_extra_without_a_lock_names_its_version(tmp_path: Path) -> None:
+def test_unlocked_extra_uses_its_own_version(tmp_path: Path) -> None:
     made = wheel(tmp_path, "sglang==0.5.23; sys_platform == 'linux' and extra == 'engine'")
     parts = json.loads(wheel_bom(made, OPERATOR, AGENT))["components"]
     assert [part["scope"] for part in parts if part["purl"] == "pkg:pypi/sglang@0.5.23"] == ["optional"]
 
 
-def test_the_lock_files_of_the_images_can_be_read() -> None:
+def test_lock_files_of_the_images_are_readable() -> None:
     """The lock files of the images, from which bills of materials get versions, can be read. The agent's image has all
     packages of the operator's, and more.
     """

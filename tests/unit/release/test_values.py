@@ -22,7 +22,7 @@ list: [1]
 """
 
 
-def test_rows_in_the_order_of_the_file() -> None:
+def test_value_rows_are_in_the_order_of_the_file() -> None:
     assert values(TEXT) == [
         Value(("image", "repository"), "string", '"mine"', "Name of the image, in two lines."),
         Value(("image", "tag"), "string", '""', ""),
@@ -32,7 +32,7 @@ def test_rows_in_the_order_of_the_file() -> None:
     assert values("# nothing\n") == []
 
 
-def test_a_value_takes_the_place_of_another() -> None:
+def test_value_is_replaced_and_comments_are_kept() -> None:
     """A new value replaces the old one in the text of values.yaml, and all comments stay."""
     wanted = {("image", "repository"): "host:1/a", ("image", "tag"): "2"}
     made = replace_values(TEXT, wanted)
@@ -40,6 +40,6 @@ def test_a_value_takes_the_place_of_another() -> None:
     assert made.replace('"host:1/a"', "mine").replace('"2"', '""') == TEXT
 
 
-def test_a_path_that_is_not_there_is_a_sentence() -> None:
+def test_missing_value_path_gives_a_one_line_error() -> None:
     with pytest.raises(UserError, match=r"has no image\.digest"):
         replace_values(TEXT, {("image", "digest"): "x"})

@@ -19,7 +19,7 @@ def steps(workflow: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
-def test_every_command_is_a_target_that_exists(workflow: Path) -> None:
+def test_every_workflow_command_is_an_existing_make_target(workflow: Path) -> None:
     targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     commands = [step["run"].strip() for step in steps(workflow) if "run" in step]
     assert commands
@@ -31,7 +31,7 @@ def test_every_command_is_a_target_that_exists(workflow: Path) -> None:
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
-def test_every_action_is_a_commit_with_its_version(workflow: Path) -> None:
+def test_every_action_is_pinned_to_a_commit_with_its_version(workflow: Path) -> None:
     """Every action is referenced by a commit, with its version in a comment. If actions were referenced by tag, whoever can
     move such a tag could sign releases.
     """
@@ -67,21 +67,21 @@ def test_only_an_environment_may_write_and_sign(workflow: Path) -> None:
     assert with_secrets <= writing
 
 
-def test_each_platform_has_its_machine() -> None:
+def test_each_platform_has_a_build_machine() -> None:
     """Each platform has a machine that builds it. These are the platforms of the images that `make release` joins."""
     text = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
     rows = text["jobs"]["images"]["strategy"]["matrix"]["include"]
     assert sorted(row["platform"] for row in rows) == sorted(images.PLATFORMS)
 
 
-def test_what_continuous_integration_runs_is_what_the_workflow_runs() -> None:
+def test_ci_script_runs_the_same_targets_as_the_workflow() -> None:
     words = (ROOT / ".ci/run").read_text().split("exec make ")[1].split()
     assert [step["run"] for step in steps(ROOT / ".github/workflows/ci.yml") if "run" in step] == [
         f"make {word}" for word in words
     ]
 
 
-def test_what_is_published_is_signed_and_says_where_it_comes_from() -> None:
+def test_published_artifacts_are_signed_with_provenance() -> None:
     """Files, and images and charts by their digests, are signed after they were pushed and before the page names them."""
     pushed = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())["jobs"]["push"]["steps"]
     told = [step.get("run", "").split(" VERSION")[0] or step["uses"].partition("@")[0] for step in pushed]

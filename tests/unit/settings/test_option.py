@@ -51,7 +51,7 @@ def test_settings_are_assembled_from_the_paths_of_their_fields() -> None:
     assert exposed == Settings(policy=Policy(exposure=Exposure("Ingress")), workers=2)
 
 
-def test_a_fix_names_what_may_be_written() -> None:
+def test_option_remedy_states_the_allowed_values() -> None:
     assert [FOUND[key].fix for key in ("size", "share", "mode", "name")] == [
         "write a whole number of at least 1.",
         "write a number from 0 to 1.",
@@ -61,13 +61,13 @@ def test_a_fix_names_what_may_be_written() -> None:
     assert (FOUND["mode"].chosen(" off"), FOUND["mode"].chosen("none")) == ("Off", None)
 
 
-def test_defaults_as_a_person_writes_them() -> None:
+def test_option_defaults_are_written_in_their_cli_form() -> None:
     written = {declared.key: declared.written for declared in OPTIONS}
     assert (written["waves"], written["bake"], written["network-policies"]) == ("1,5%,25%,100%", "5m", False)
     assert written["identity"] is written["watch-namespace"] is None
 
 
-def test_no_two_options_have_a_flag_or_a_chart_value_in_common() -> None:
+def test_option_flags_and_chart_values_are_unique() -> None:
     values = [one.option.value for one in (*OPTIONS, *OF_AGENT) if one.option.value]
     for names in ([one.key for one in OPTIONS], [one.key for one in OF_AGENT], values):
         assert len(set(names)) == len(names) > 15

@@ -23,12 +23,12 @@ def _decode(row: Row) -> tuple[float, float]:
     ("name", "point"),
     list(zip(("c288_cfg649", "c160_cfg641", "c288_cfg641", "c512_cfg654", "c1024_cfg655"), engines.DECODE, strict=True)),
 )
-def test_a_step_of_decode_is_measured(name: str, point: tuple[float, float]) -> None:
+def test_simulated_decode_step_equals_the_measured_one(name: str, point: tuple[float, float]) -> None:
     batch, seconds = _decode(ROWS[name])
     assert batch == pytest.approx(point[0], rel=0.01) and seconds == pytest.approx(point[1])
 
 
-def test_prefill_is_measured_at_the_length_of_the_row() -> None:
+def test_simulated_prefill_equals_the_measured_time_at_its_length() -> None:
     row = ROWS["c64_cfg453"]
     assert row.prefill is not None and row.read is not None
     assert engines.prefill_seconds(LENGTH) == pytest.approx(LENGTH / (row.read * row.prefill.worker.gpus), rel=0.01)
@@ -38,7 +38,7 @@ EARLIER = 0.15
 """Largest difference between the times of the present planner and those of the fit that docs/demand.md uses."""
 
 
-def test_other_lengths_have_about_the_ratio_of_the_planner() -> None:
+def test_prefill_times_of_other_lengths_follow_the_planner() -> None:
     row = ROWS["c64_cfg453"]
     assert row.prefill is not None
 
@@ -55,7 +55,7 @@ def test_other_lengths_have_about_the_ratio_of_the_planner() -> None:
         assert engines.PLANNED.work.seconds(1, tokens) == pytest.approx(slower * planned(tokens), rel=EARLIER)
 
 
-def test_the_plan_of_decode_is_about_that_of_the_planner() -> None:
+def test_planned_decode_curve_is_close_to_that_of_the_planner() -> None:
     row = ROWS["c1024_cfg655"]
     assert row.decode is not None
     step = steps.decoder(row.place, row.decode.worker, 8500, shipped_constants())
@@ -68,7 +68,7 @@ def _error(row: Row, figure: str) -> float:
     return trust(row.place, row.prefill, row.decode, Load(8000, 1000)).error_bars[figure].ninth
 
 
-def test_the_measured_service_knows_the_time_of_the_row() -> None:
+def test_measured_service_uses_the_time_of_the_calibration_row() -> None:
     known = engines.MEASURED
     assert known.work is not None
     assert known.scale * known.work.seconds(1, LENGTH) == pytest.approx(engines.prefill_seconds(LENGTH), rel=0.01)

@@ -19,7 +19,7 @@ def test_equal_sizes_have_the_ratio_one(tmp_path: Path) -> None:
     assert found.ratios == (1.0, 1.0, 1.0) and found.share_on_time == found.oracle_good == 1.0 and found.backlog == 0.0
 
 
-def test_an_oracle_may_learn_the_lengths_late() -> None:
+def test_oracle_may_learn_request_lengths_with_a_delay() -> None:
     trace = sizes()
     at_once, late = (Oracle(trace, 1.0, 0.0, 0.0, 0.0, late=seconds) for seconds in (0.0, LATE))
     before, after = at_once(1790.0, (), FLEET), at_once(1810.0, (), FLEET)

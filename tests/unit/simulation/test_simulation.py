@@ -22,14 +22,14 @@ from ome_operator.simulation.run import SimulationResult, run_simulation
 from ome_operator.simulation.traces import RequestKind, Trace
 
 
-def test_a_request_alone_takes_its_service_times() -> None:
+def test_single_request_takes_its_service_times() -> None:
     trace = traces.constant(3000.0, 0.01)
     result = run_simulation(trace, FixedController((1, 1)), (1, 1))
     assert result.share_on_time == 1.0
     assert result.gpu_hours == pytest.approx(2 * 8 * 3000 / 3600)
 
 
-def test_the_queue_of_a_prefill_group_is_that_of_theory() -> None:
+def test_mean_wait_in_a_prefill_queue_agrees_with_theory() -> None:
     """The mean wait in the simulated queue of a prefill group is that of queueing theory: with random arrivals at one server
     with constant service times, it is ρ S / (2 (1 − ρ)) (M/D/1).
     """
@@ -47,7 +47,7 @@ def test_the_queue_of_a_prefill_group_is_that_of_theory() -> None:
     assert sum(seen) / len(seen) == pytest.approx(2.0 * busy * service / (2 * (1 - busy)), rel=0.15)
 
 
-def test_a_group_serves_only_after_its_start_and_costs_from_its_creation() -> None:
+def test_group_serves_after_its_start_and_costs_from_its_creation() -> None:
     fleets = dict[float, Fleet]()
 
     def grows(now: float, samples: Sequence[DemandSample], fleet: Fleet) -> tuple[int, int]:
@@ -59,7 +59,7 @@ def test_a_group_serves_only_after_its_start_and_costs_from_its_creation() -> No
     assert result.gpu_hours == pytest.approx(8 * (2 * 400 + 300) / 3600)
 
 
-def test_a_removed_group_ends_its_requests_first() -> None:
+def test_removed_group_finishes_its_requests() -> None:
     def shrinks(now: float, samples: Sequence[DemandSample], fleet: Fleet) -> tuple[int, int]:
         return (2, 2) if now < 300 else (2, 1)
 
@@ -78,7 +78,7 @@ SHORT = {"sinusoid": traces.sinusoid(1800.0, 1800.0, low=1.0, high=12.0), "steps
 
 
 @pytest.mark.parametrize("name", SHORT)
-def test_the_decision_follows_the_load_for_less_than_the_peak(name: str) -> None:
+def test_demand_controller_follows_the_load_with_less_than_peak_cost(name: str) -> None:
     trace = SHORT[name]
     result = run_simulation(trace, OperatorController(trace), needed_groups(trace, 0.0, trace.rate(0.0)))
     most = peak(trace)
@@ -86,13 +86,13 @@ def test_the_decision_follows_the_load_for_less_than_the_peak(name: str) -> None
     assert result.gpu_hours < 0.92 * sum(most) * 8 * trace.seconds / 3600
 
 
-def test_a_backlog_is_gone_two_starts_after_its_step() -> None:
+def test_backlog_is_served_within_two_group_starts() -> None:
     trace = SHORT["steps"]
     (step,) = backlogs(trace, run_simulation(trace, OperatorController(trace), (1, 1)))
     assert engines.START < step.seconds <= 2 * engines.START
 
 
-def test_a_backlog_cannot_be_gone_before_the_groups_that_existed_have_served_it() -> None:
+def test_backlog_is_served_only_by_the_groups_that_had_it() -> None:
     """A backlog is worked off only by the groups that had it. Even if a dozen groups are requested at the first reading
     after the step, the old group must serve its own queue.
     """
@@ -102,7 +102,7 @@ def test_a_backlog_cannot_be_gone_before_the_groups_that_existed_have_served_it(
     assert 0.9 * step.least < step.seconds < 1.1 * step.least
 
 
-def test_an_oracle_with_the_rules_of_removal_adds_at_once_and_removes_one_by_one() -> None:
+def test_oracle_with_removal_rules_removes_groups_one_by_one() -> None:
     trace = traces.steps(600.0, (10.0, 2.0, 10.0))
     free, patient = Oracle(trace, 1.0, 0.0, 0.0, 0.0), OneByOneController(trace, Oracle(trace, 1.0, 0.0, 0.0, 0.0))
     quick, slow = (run_simulation(trace, each, needed_groups(trace, 0.0, 10.0)) for each in (free, patient))
@@ -114,7 +114,7 @@ def test_an_oracle_with_the_rules_of_removal_adds_at_once_and_removes_one_by_one
 
 
 @pytest.mark.parametrize("rate", [2.0, 4.0, 6.0, 9.6, 14.0])
-def test_a_constant_load_is_no_reason_to_go_back_and_forth(rate: float) -> None:
+def test_constant_load_causes_no_reversals(rate: float) -> None:
     trace = traces.constant(3600.0, rate)
     assert run_simulation(trace, OperatorController(trace), needed_groups(trace, 0.0, rate)).reversal_count() == 0
 
@@ -128,7 +128,7 @@ def test_vanished_metrics_do_not_change_size() -> None:
     assert {one.hold for one in ours.decisions} >= {"Unknown", "Unmeasured"}
 
 
-def test_a_rollout_to_slower_groups_removes_none_before_they_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rollout_to_slower_groups_removes_none_before_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
     """While the load falls, a rollout makes prefill 1.7 times slower. No group is removed before the new groups are
     measured.
     """
@@ -155,13 +155,13 @@ def test_a_rollout_to_slower_groups_removes_none_before_they_are_measured(monkey
     assert 1 - sum(last) / len(last) > GOOD
 
 
-def test_longer_prompts_are_more_demand_although_no_more_requests_arrive() -> None:
+def test_longer_prompts_increase_the_demand() -> None:
     trace = traces.sizes(600.0, shares=(0.02, 0.10))
     result = run_simulation(trace, OperatorController(trace), needed_groups(trace, 0.0, 10.0))
     assert max(one.prefill for one in result.moments) >= 4 > result.changes[0][1]
 
 
-def test_a_comparison_has_a_row_for_each_controller_and_judges_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_comparison_has_a_row_per_controller_and_aims_for_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(traces.TRACES, "constant", lambda: traces.constant(1200.0, 4.0))
     found = compare_controllers("constant", lambda tasks: [perform(task) for task in tasks])
     assert len(table(found)) == 2 + len(found.results) == 9
@@ -169,7 +169,7 @@ def test_a_comparison_has_a_row_for_each_controller_and_judges_ours(monkeypatch:
     assert svg_text(found).count("<polyline") == 4
 
 
-def test_the_oracle_is_the_cheapest_that_is_good_enough() -> None:
+def test_oracle_is_the_cheapest_controller_that_meets_the_target() -> None:
     from ome_operator.simulation.compare import best_oracle_point
 
     def result(good: float, hours: float) -> SimulationResult:
@@ -179,7 +179,7 @@ def test_the_oracle_is_the_cheapest_that_is_good_enough() -> None:
     assert best_oracle_point([((1.0,), result(0.8, 5)), ((2.0,), result(0.7, 4))])[0] == (1.0,)
 
 
-def test_turns_count_changes_of_one_role_that_go_back() -> None:
+def test_reversals_of_one_role_are_counted() -> None:
     sizes = ((0.0, 1, 1), (1.0, 2, 1), (2.0, 2, 2), (3.0, 1, 2), (4.0, 1, 3))
     assert SimulationResult(1, 1.0, 1.0, sizes, ()).reversal_count() == 1
 

@@ -25,7 +25,7 @@ def test_requests_arrive_at_the_rate_of_the_trace() -> None:
     assert counts == pytest.approx(list(traces.STEPS), rel=0.15)
 
 
-def test_a_file_is_a_trace() -> None:
+def test_csv_file_is_parsed_as_a_trace() -> None:
     trace = traces.parse_trace(FILE, "load.csv")
     assert (trace.seconds, trace.peak, trace.rate(59), trace.rate(61)) == (180.0, 6.0, 2.0, 6.0)
     assert trace.kinds(100.0) == (traces.RequestKind(1.0, 4000.0, 50.0),)
@@ -69,7 +69,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "said"), REFUSED)
-def test_a_file_that_is_no_trace_is_refused_with_one_sentence(text: str, said: str) -> None:
+def test_invalid_trace_file_is_refused_with_one_sentence(text: str, said: str) -> None:
     with pytest.raises(UserError, match=said) as refused:
         traces.parse_trace(text, "load.csv")
     assert len(str(refused.value)) < 200
@@ -85,7 +85,7 @@ def test_a_file_that_is_no_trace_is_refused_with_one_sentence(text: str, said: s
         "answer,note,prompt,seconds,rate\n100,a,1000,60,2\n50,b,4000,120,6\n",
     ],
 )
-def test_files_of_spreadsheets_are_traces(text: str) -> None:
+def test_spreadsheet_csv_formats_are_parsed(text: str) -> None:
     trace = traces.parse_trace(text, "load.csv")
     assert [(trace.rate(at), trace.kinds(at)[0].prompt) for at in (0, 59.9, 60, 179, 500)] == [
         (2.0, 1000.0), (2.0, 1000.0), (6.0, 4000.0), (6.0, 4000.0), (6.0, 4000.0)
@@ -93,7 +93,7 @@ def test_files_of_spreadsheets_are_traces(text: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "steeps", "/tmp", "a" * 300, "a\0b"])
-def test_the_name_of_no_file_is_refused(name: str) -> None:
+def test_nonexistent_trace_file_is_refused(name: str) -> None:
     with pytest.raises(UserError, match=r"there is no trace|cannot be read .* write the name of another CSV file"):
         traces.trace_by_name(name)
 

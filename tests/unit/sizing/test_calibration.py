@@ -36,13 +36,13 @@ def file(*rows: dict[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def test_all_shipped_rows_are_understood() -> None:
+def test_all_shipped_calibration_rows_are_valid() -> None:
     assert len(shipped()) == 1308
     assert len({found.group for found in shipped() if not found.together}) == 75
     assert {found.place.engine for found in shipped()} == set(ENGINES)
 
 
-def test_the_rows_of_an_engine_on_a_family_of_gpus_are_those_among_all_rows() -> None:
+def test_rows_of_an_engine_and_gpu_family_are_selected() -> None:
     kinds = {(found.place.engine, found.place.gpu.family) for found in shipped()}
     assert len(kinds) == 6
     for kind in kinds:
@@ -85,12 +85,12 @@ def test_calibration_row_is_parsed() -> None:
         ({"isl": ""}, "isl is empty."),
     ],
 )
-def test_what_is_wrong_with_a_row(change: dict[str, str], said: str) -> None:
+def test_invalid_row_is_refused_with_a_reason(change: dict[str, str], said: str) -> None:
     found = validate(file({**GOOD, **change}), "f.csv", shipped_constants())
     assert dict(found.refused) == {"x": said}
 
 
-def test_other_engines_and_gpus_are_answered() -> None:
+def test_rows_of_other_engines_and_gpus_are_evaluated() -> None:
     found = validate(
         file(
             {**GOOD, "engine": "vllm", "gpu": "b300"},
@@ -103,26 +103,26 @@ def test_other_engines_and_gpus_are_answered() -> None:
     assert set(found.classes) == {"vllm b300 fp8 narrow", "sglang h200 mxfp4 narrow mtp"}
 
 
-def test_a_file_of_something_else() -> None:
+def test_file_without_the_columns_is_refused() -> None:
     with pytest.raises(PlanRefused, match="lacks the columns id, model"):
         validate("a,b\n1,2\n", "f.csv", shipped_constants())
     with pytest.raises(PlanRefused, match="lacks the columns id"):
         validate("", "f.csv", shipped_constants())
 
 
-def test_rows_of_the_same_name_are_all_told() -> None:
+def test_refused_rows_with_the_same_name_are_all_reported() -> None:
     found = validate(file({**GOOD, "isl": "x"}, {**GOOD, "isl": "y"}), "f.csv", shipped_constants())
     assert len(found.refused) == 2
 
 
 @given(st.dictionaries(st.sampled_from(COLUMNS), st.text(max_size=30)))
-def test_no_cell_ends_in_a_traceback(change: dict[str, str]) -> None:
+def test_no_cell_value_raises_an_exception(change: dict[str, str]) -> None:
     text = file({**GOOD, **{name: value.replace('"', "") for name, value in change.items()}})
     assert validate(text, "f.csv", shipped_constants()).rows >= 1
 
 
 @given(st.text())
-def test_no_text_ends_in_a_traceback(text: str) -> None:
+def test_no_file_content_raises_an_exception(text: str) -> None:
     try:
         validate(text, "f.csv", shipped_constants())
         validate(",".join(COLUMNS) + "\n" + text, "f.csv", shipped_constants())
@@ -139,7 +139,7 @@ def test_attention_ranks_inside_tensor_parallelism_are_parsed() -> None:
     assert workers("2x(tp8 dp4 etp1 ep8) b4") == (2, Worker(2, 4, 8))
 
 
-def test_nobody_who_ran_on_silicon_is_told_that_it_does_not_fit() -> None:
+def test_every_measured_layout_is_accepted_by_the_memory_check() -> None:
     seen = {
         (found.place.shape.name, found.place.shape.precision, found.place.gpu.name, role, stage): found
         for found in shipped()
@@ -183,7 +183,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("cells", HOSTILE.values(), ids=HOSTILE)
-def test_a_file_of_somebody_else_is_a_report(cells: dict[str, str]) -> None:
+def test_any_calibration_file_gives_a_short_report(cells: dict[str, str]) -> None:
     found = validate(file({**GOOD, **cells}), "x.csv", shipped_constants())
     json.dumps(report_data(found), allow_nan=False)
     assert found.rows == 1 and all(len(text) < 1_000 for reason in found.refused.items() for text in reason)

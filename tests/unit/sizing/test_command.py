@@ -48,7 +48,7 @@ def run(*words: object) -> Result:
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_plans_that_a_person_can_read(name: str, update: bool) -> None:
+def test_plan_text_is_readable(name: str, update: bool) -> None:
     found = run(*GOLDEN[name])
     assert found.exit_code == 0
     file = PLANS / f"{name}.txt"
@@ -79,7 +79,7 @@ def test_plan_command_writes_json() -> None:
     assert set(one["layouts"][0]["trust"]) >= {"basis", "rows", "extrapolated", "throughput", "tpot", "ttft"}
 
 
-def test_a_cheaper_hour_in_the_answer() -> None:
+def test_given_gpu_price_changes_the_plan() -> None:
     asked = (*K2, "--nodes", 4, "--workload", "2000/100", "-o", "json")
     prices = [json.loads(run(*asked, "--price", usd).stdout)["layouts"][0]["price"] for usd in (1, 2)]
     assert prices[0]["usdPerMillionOutput"] * 2 == pytest.approx(prices[1]["usdPerMillionOutput"], rel=1e-3)
@@ -112,7 +112,7 @@ def test_plan_command_reads_workload_file(tmp_path: Path) -> None:
         ("- {in: [1], out: 200}\n", "is not a length in tokens"),
     ],
 )
-def test_a_workload_file_that_cannot_be_meant(text: str, said: str, tmp_path: Path) -> None:
+def test_invalid_workload_file_is_refused(text: str, said: str, tmp_path: Path) -> None:
     file = tmp_path / "w.yaml"
     file.write_text(text)
     assert said in refused(*K2, "--nodes", "8", "--workload", file)
@@ -169,7 +169,7 @@ def test_plan_command_refuses_invalid_options(words: tuple[object, ...], said: s
     assert said in refused(*words)
 
 
-def test_a_model_of_your_own(tmp_path: Path) -> None:
+def test_plan_accepts_an_own_model(tmp_path: Path) -> None:
     from tests.unit.modelinfo.configs import QWEN3_30B
 
     file = tmp_path / "config.json"
@@ -211,7 +211,7 @@ def test_a_model_of_an_unknown_family_gets_a_rough_speed(tmp_path: Path) -> None
 @pytest.mark.parametrize("family", ["llama", "unknown"])
 @pytest.mark.parametrize("field", ["hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads"])
 @pytest.mark.parametrize("stated", [0, -4, 1.5, True, "32", 10**30])
-def test_a_size_that_is_no_whole_number_is_named(tmp_path: Path, family: str, field: str, stated: object) -> None:
+def test_invalid_size_in_the_config_is_named(tmp_path: Path, family: str, field: str, stated: object) -> None:
     file = tmp_path / "config.json"
     file.write_text(json.dumps({**UNKNOWN, "model_type": family, field: stated}))
     text = refused("--model", file, "--hardware", "b200", "--nodes", 1, "--workload", "1k/1k")
@@ -224,7 +224,7 @@ GPU_FILE = {
 }  # fmt: skip
 
 
-def test_a_gpu_of_your_own(tmp_path: Path) -> None:
+def test_plan_accepts_an_own_gpu_file(tmp_path: Path) -> None:
     file = tmp_path / "gpu.yaml"
     file.write_text(json.dumps({**GPU_FILE, "price": 4.1}))
     said = run("--model", "DeepSeek-R1", "--hardware", f"b200,{file}", "--nodes", 1, "--workload", "1k/1k", "-o", "json")
@@ -247,7 +247,7 @@ def test_a_gpu_of_your_own(tmp_path: Path) -> None:
         ({"bandwith": 1}, "has the unknown field bandwith: the closest known name is bandwidth."),
     ],
 )
-def test_a_hardware_file_that_cannot_be_meant(change: dict[str, object], said: str, tmp_path: Path) -> None:
+def test_invalid_hardware_file_is_refused(change: dict[str, object], said: str, tmp_path: Path) -> None:
     file = tmp_path / "gpu.yaml"
     file.write_text(yaml.safe_dump({**GPU_FILE, **change}))
     assert said in refused("--model", "DeepSeek-R1", "--hardware", file, "--workload", "1k/1k")
@@ -268,13 +268,13 @@ def test_plan_command_writes_svg_plot(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("engine", ["sglang", "vllm", "trtllm"])
 @pytest.mark.parametrize("hardware", ["h200", "b200"])
-def test_a_single_request_is_fastest_without_idle_ranks(engine: str, hardware: str) -> None:
+def test_layout_for_a_single_request_has_no_idle_ranks(engine: str, hardware: str) -> None:
     asked = ("--model", "Kimi-K2-Instruct", "--hardware", hardware, "--nodes", 1, "--workload", "2k/500", "--concurrency", 1)
     first = json.loads(run(*asked, "--engine", engine, "-o", "json").stdout)["layouts"][0]
     assert first["decode"]["dp"] == 1 and first["decode"]["workers"] == 1
 
 
-def test_rows_of_ones_own_move_the_plan(tmp_path: Path) -> None:
+def test_own_calibration_rows_change_the_plan(tmp_path: Path) -> None:
     """A user's own rows of measurements change the plan. The cluster's decode is half as fast as the shipped
     fit predicts.
     """
@@ -307,7 +307,7 @@ def test_validate_command_reports_calibration(tmp_path: Path) -> None:
     assert said["answered"] == 1307 == len(said["predictions"]) and len(said["beyondFactorTwo"]) < 40
 
 
-def test_no_cell_moves_the_cursor(tmp_path: Path) -> None:
+def test_control_characters_in_cells_are_not_printed(tmp_path: Path) -> None:
     file = tmp_path / "x.csv"
     file.write_text(rows_file({**GOOD, "engine": "\x1b]0;x\x07", "model": "\x1b[2J"}, {**GOOD, "engine": "\x1b[31m"}))
     for words in ((), ("-o", "json"), ("-o", "yaml")):

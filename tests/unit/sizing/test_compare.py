@@ -38,7 +38,7 @@ status:
 LAYOUT = ("--model", "Kimi-K2-Instruct", "--prefill", "1xDEP32", "--decode", "1xDEP96")
 
 
-def test_a_benchmark_beside_its_prediction(tmp_path: Path) -> None:
+def test_benchmark_is_compared_with_its_prediction(tmp_path: Path) -> None:
     job, own = tmp_path / "job.yaml", tmp_path / "own.csv"
     job.write_text(JOB)
     said = run("compare", job, *LAYOUT).stdout.splitlines()
@@ -51,7 +51,7 @@ def test_a_benchmark_beside_its_prediction(tmp_path: Path) -> None:
     assert run(*K2, "--nodes", "16", "--workload", "2000/100", "--calibration", own).exit_code == 0
 
 
-def test_rows_of_other_runs_stay_and_teach(tmp_path: Path) -> None:
+def test_rows_of_other_jobs_are_kept_and_used(tmp_path: Path) -> None:
     """The rows of other jobs stay in the file and improve the prediction: a second job is predicted with the rows of the
     first. Adding the same job again changes nothing.
     """
@@ -71,7 +71,7 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def test_a_hit_is_a_column(tmp_path: Path) -> None:
+def test_cache_hit_rate_is_recorded_and_validated(tmp_path: Path) -> None:
     job, own = write(tmp_path / "job.yaml", JOB), tmp_path / "own.csv"
     plain = run("compare", job, *LAYOUT).stdout.splitlines()[1].split()
     cached = run("compare", job, *LAYOUT, "--prefix-hit", "0.9", "--calibration", own).stdout.splitlines()[1].split()
@@ -96,7 +96,7 @@ def test_a_hit_is_a_column(tmp_path: Path) -> None:
         (JOB.replace("ttft", "first"), "No run of nightly has all of lengths"),
     ],
 )
-def test_a_benchmark_that_cannot_be_compared(text: str, said: str, tmp_path: Path) -> None:
+def test_incomparable_benchmark_is_refused(text: str, said: str, tmp_path: Path) -> None:
     assert said in refused("compare", write(tmp_path / "job.yaml", text), *LAYOUT, "--hardware", "h200")
 
 
@@ -109,12 +109,12 @@ def test_a_benchmark_that_cannot_be_compared(text: str, said: str, tmp_path: Pat
         (("--hardware", "h300"), "No data for the GPU h300"),
     ],
 )
-def test_words_that_cannot_be_meant(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_invalid_compare_options_are_refused(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
     found = run("compare", write(tmp_path / "job.yaml", JOB), *LAYOUT, *words)
     assert said in (str(found.exception) if found.exception else found.stdout)
 
 
-def test_a_file_that_is_no_calibration_is_left_alone(tmp_path: Path) -> None:
+def test_file_that_is_no_calibration_is_not_changed(tmp_path: Path) -> None:
     own = write(tmp_path / "notes.csv", "a,b\n1,2\n")
     job = write(tmp_path / "job.yaml", JOB)
     assert "is not a calibration file" in refused("compare", job, *LAYOUT, "--calibration", own)
@@ -124,7 +124,7 @@ def test_a_file_that_is_no_calibration_is_left_alone(tmp_path: Path) -> None:
     assert own.read_text() == broken
 
 
-def test_a_job_without_gpus_wants_them_said(tmp_path: Path) -> None:
+def test_job_without_gpus_needs_the_hardware_option(tmp_path: Path) -> None:
     job = write(tmp_path / "job.yaml", JOB.replace("gpuType", "gpu"))
     assert "nightly does not name its GPUs" in refused("compare", job, *LAYOUT)
     assert run("compare", job, *LAYOUT, "--hardware", "h200").exit_code == 0
@@ -147,7 +147,7 @@ def on_cluster(monkeypatch: pytest.MonkeyPatch, api: FakeApi, *words: str) -> Re
     return CliRunner().invoke(app, ["plan", "compare", *words, *LAYOUT])
 
 
-def test_a_job_of_a_cluster_is_that_of_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_job_from_a_cluster_is_compared_like_one_from_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     api = Cluster(yaml.safe_load(JOB))
     assert on_cluster(monkeypatch, api, "nightly").stdout == run("compare", write(tmp_path / "j.yaml", JOB), *LAYOUT).stdout
     assert [(call.verb, call.kind, call.name) for call in api.calls] == [("get", "BenchmarkJob", "nightly")]
@@ -162,7 +162,7 @@ def test_a_job_of_a_cluster_is_that_of_a_file(monkeypatch: pytest.MonkeyPatch, t
         (Forbidden("alice cannot get benchmarkjobs", 403), ("nightly",), "alice cannot get benchmarkjobs"),
     ],
 )
-def test_a_job_that_is_not_there_or_not_shown(
+def test_missing_or_unreadable_job_is_reported(
     answer: Any, words: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = on_cluster(monkeypatch, Cluster(answer), *words)
@@ -170,7 +170,7 @@ def test_a_job_that_is_not_there_or_not_shown(
 
 
 @pytest.mark.parametrize("cell", ["=HYPERLINK(1)", "+1", "-1", "@SUM(1)", "\t=1", "  =1", "\x1b[2J"])
-def test_no_cell_of_a_job_is_a_formula(cell: str) -> None:
+def test_no_calibration_cell_is_a_spreadsheet_formula(cell: str) -> None:
     """No cell that the author of a job chooses becomes a formula when somebody opens the file in a spreadsheet program."""
     body = yaml.safe_load(JOB)
     body["spec"]["serviceMetadata"] = {"engine": cell, "version": cell, "gpuType": f"{cell}H200", "gpuCount": 1}

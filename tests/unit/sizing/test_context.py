@@ -14,7 +14,7 @@ MODELS = [
 ]
 
 
-def test_it_is_that_of_the_catalog() -> None:
+def test_context_length_equals_that_of_the_catalog() -> None:
     seen = 0
     for model in MODELS:
         name = model.spec.storage.storage_uri.rpartition("/")[2]
@@ -28,5 +28,5 @@ def test_it_is_that_of_the_catalog() -> None:
 
 
 @pytest.mark.parametrize(("name", "longest"), [("Kimi-K2", 262144), ("Qwen3-235B-A22B-FP8", 40960), ("GLM-4.5", 131072)])
-def test_models_of_an_entry_may_differ(name: str, longest: int) -> None:
+def test_models_of_one_entry_may_have_different_context_lengths(name: str, longest: int) -> None:
     assert shapes.shape(name).longest == longest

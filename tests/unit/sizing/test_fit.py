@@ -23,7 +23,7 @@ FEW = [row for row in predictable_rows() if row.place.engine == "sglang" and row
 
 
 @pytest.mark.parametrize("shift", [0.0, -0.4, 0.7])
-def test_arrays_predict_what_the_planner_predicts(shift: float) -> None:
+def test_array_predictions_equal_those_of_the_planner(shift: float) -> None:
     """The prediction with arrays equals that of the planner. The test compares every figure of every tenth row, with the
     shipped constants and with others.
     """
@@ -35,14 +35,14 @@ def test_arrays_predict_what_the_planner_predicts(shift: float) -> None:
         assert own == pytest.approx({name: guessed[name] / seen[name] for name in seen if name in guessed}, rel=1e-4)
 
 
-def test_a_fit_reduces_the_errors() -> None:
+def test_fit_reduces_the_prediction_errors() -> None:
     problem = Rows(FEW)
     start = problem.ratios({name: priors.prior_of(name).mean for name in problem.names})
     end = problem.ratios(fit_constants(FEW))
     assert np.nanmean(abs(end[:, 1] - 1)) < 0.5 * np.nanmean(abs(start[:, 1] - 1))
 
 
-def test_a_fit_knows_nothing_of_the_rows_that_it_leaves_out() -> None:
+def test_rows_left_out_do_not_influence_the_fit() -> None:
     """Rows that a fit leaves out do not influence it: making their figures ten times as large does not change the
     predictions of fits without them.
     """
@@ -70,7 +70,7 @@ def test_repeated_runs_belong_to_the_same_deployment() -> None:
     assert len({row.id for row in same}) > 1 and len({row.group for row in same}) == 1
 
 
-def test_the_measured_factors_are_those_of_kernels() -> None:
+def test_measured_factors_equal_the_kernel_measurements() -> None:
     assert dict(measured()) == pytest.approx(dict(priors.MEASURED), rel=0.04)
 
 

@@ -38,7 +38,7 @@ NAMES = json.loads((ROOT / "ome_operator/sizing/data/published_configs.json").re
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ("Kimi-K3", "MiniMax-M3") and "FP8" not in name])
-def test_a_model_by_its_name_has_the_sizes_of_its_file(name: str) -> None:
+def test_model_by_name_has_the_sizes_of_its_config_file(name: str) -> None:
     """A model that is given by its name has the same sizes as its config.json in tests/data/models, whose sizes were
     compared with the real classes. For Step 3.7 the difference may be 12,096 numbers: its file lacks the biases of its
     routers.
@@ -62,7 +62,7 @@ def test_a_model_by_its_name_has_the_sizes_of_its_file(name: str) -> None:
         ("Qwen3.5-27B", "bf16", 51),
     ],
 )
-def test_a_model_by_its_name_has_the_precision_of_its_weights(name: str, precision: str, gigabytes: int) -> None:
+def test_model_by_name_has_the_precision_of_its_published_weights(name: str, precision: str, gigabytes: int) -> None:
     """A model that is given by its name has the precision of its published weights. `gigabytes` is the size of the weights
     that a step may read: all but the input embedding.
     """
@@ -71,7 +71,7 @@ def test_a_model_by_its_name_has_the_precision_of_its_weights(name: str, precisi
     assert (found.routed_bytes + found.rest_bytes) / 1e9 == pytest.approx(gigabytes, abs=1)
 
 
-def test_an_asked_precision_replaces_that_of_every_part() -> None:
+def test_requested_precision_replaces_that_of_every_part() -> None:
     found = shape("DeepSeek-V4-Flash", "fp8")
     assert found.routed_bytes == 277_025_390_592
     assert found.rest_bytes == shape("DeepSeek-V4-Flash").rest_bytes, "the other matrices are FP8 in both"
@@ -89,7 +89,7 @@ def test_operations_have_the_precision_of_their_weights() -> None:
     assert shape("Qwen3-32B").rest_flops.keys() == {"bf16"}
 
 
-def test_a_decode_step_reads_and_writes_the_states() -> None:
+def test_decode_step_reads_and_writes_linear_attention_states() -> None:
     qwen = named("Qwen/Qwen3.5-397B-A17B")
     place = ServingStack(qwen, gpu("b200"), "sglang")
     short = decode_terms(place, TP8, 1, 0)["cache"]
@@ -97,7 +97,7 @@ def test_a_decode_step_reads_and_writes_the_states() -> None:
     assert named("openai/gpt-oss-120b").request_cache.state == 0
 
 
-def test_windows_and_states_leave_space_for_fewer_requests() -> None:
+def test_window_and_state_caches_reduce_the_number_of_requests() -> None:
     nano, h200 = named("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"), gpu("h200")
     found = compute_fit(nano, h200, TP8, "null")
     alone = found.tokens / 2000
@@ -135,7 +135,7 @@ def test_sparse_attention_reads_the_chosen_tokens_and_the_keys_of_all(model: str
     assert 2 * (farther[1] - far[1]) == pytest.approx(20_000 * work), "FP8 is twice as fast as BF16"
 
 
-def test_deepseek_v4_reads_windows_chosen_vectors_and_heavily_compressed_vectors() -> None:
+def test_deepseek_v4_decode_reads_windows_and_compressed_vectors() -> None:
     """A decode step of DeepSeek V4 reads the bytes that follow from the sizes of V4-Flash: 43 layers, of which 21 compress 4
     tokens to a vector, 20 compress 128, and 2 have only a window of 128 tokens; an indexer chooses 512 vectors.
     """
@@ -150,7 +150,7 @@ def test_deepseek_v4_reads_windows_chosen_vectors_and_heavily_compressed_vectors
 
 
 @pytest.mark.parametrize("model", ["nvidia/MiniMax-M3-NVFP4"])
-def test_minimax_m3_reads_the_chosen_blocks_and_the_keys_of_all(model: str) -> None:
+def test_minimax_m3_decode_reads_chosen_blocks_and_all_index_keys(model: str) -> None:
     """A decode step of MiniMax M3 reads 16 blocks of 128 tokens, and the keys of all tokens, in the 57 of 60 layers that
     have an indexer, and all tokens in the other 3. A key has 128 numbers in BF16.
     """
@@ -180,7 +180,7 @@ def test_layers_with_a_window_read_only_the_window(model: str, window: int, comp
     assert full.numbers % complete == 0 and short.numbers % windowed == 0
 
 
-def test_prefill_attends_to_all_tokens_of_a_short_prompt_and_to_chosen_tokens_of_a_long_one() -> None:
+def test_prefill_attends_to_all_or_to_chosen_tokens_by_prompt_length() -> None:
     sizes, b200 = named("deepseek-ai/DeepSeek-V3.2"), gpu("b200")
     place, each_rank = ServingStack(sizes, b200, "sglang"), Worker(1, 8, 8)
     chosen, index = sizes.attended
@@ -199,6 +199,6 @@ def test_prefill_attends_to_all_tokens_of_a_short_prompt_and_to_chosen_tokens_of
 
 @pytest.mark.parametrize(("every", "most"), [(1, 0), (4, 0), (1, 100), (4, 100), (128, 3)])
 @pytest.mark.parametrize(("length", "prompt"), [(50, 50), (1000, 1000), (300, 1000), (20, 390)])
-def test_pairs_of_a_prompt_are_the_sum_over_its_tokens(every: int, most: int, length: int, prompt: int) -> None:
+def test_attention_pairs_of_a_prompt_are_the_sum_over_its_tokens(every: int, most: int, length: int, prompt: int) -> None:
     tokens = [(number + 0.5) / every for number in range(prompt - length, prompt)]
     assert pairs(length, prompt, every, most) == pytest.approx(sum(min(n, most or n) for n in tokens), rel=0.01)

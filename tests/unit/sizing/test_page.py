@@ -21,25 +21,25 @@ def made(text: str) -> str:
     return update_tables(f"{before}{example}{after}")
 
 
-def test_the_page_is_what_the_data_say(update: bool) -> None:
+def test_sizing_page_is_generated_from_the_data(update: bool) -> None:
     text = PAGE.read_text(encoding="utf-8")
     if update:
         PAGE.write_text(text := made(text), encoding="utf-8")
     assert made(text) == text, "see `pytest tests/unit/sizing --update-golden`"
 
 
-def test_every_row_that_is_answered_was_left_out_once() -> None:
+def test_every_evaluated_row_was_left_out_once() -> None:
     rows = [row.id for row in shipped() if row.id != "lmsys_gb200_decode_fp8"]
     for kind in KINDS:
         assert [id_ for id_, what in HELD if what == kind] == rows
 
 
-def test_the_shipped_constants_are_those_of_the_rows() -> None:
+def test_shipped_constants_equal_the_fit_of_the_rows() -> None:
     names = {name for row in predictable_rows() for name in constants(row)}
     assert set(shipped_constants().logs) == names and TERMS.keys() <= names
 
 
-def test_every_aim_is_met_or_the_page_says_so() -> None:
+def test_prediction_errors_are_at_most_those_on_the_page() -> None:
     """The errors of the predictions are at most those on the page, with some tolerance, so that a change of the model does
     not increase them unnoticed.
     """
@@ -53,7 +53,7 @@ def test_every_aim_is_met_or_the_page_says_so() -> None:
     assert found["decode steps below the roofline"] == "0"
 
 
-def test_three_of_a_hundred_rows_at_most_are_beyond_a_factor_of_two() -> None:
+def test_at_most_three_percent_of_predictions_exceed_a_factor_of_two() -> None:
     """At most three of a hundred predictions of throughput or TPOT are wrong by more than a factor of two. Each row is
     predicted without the rows of its deployment.
     """
@@ -62,6 +62,6 @@ def test_three_of_a_hundred_rows_at_most_are_beyond_a_factor_of_two() -> None:
     assert len(beyond) <= 0.03 * len(ratios)
 
 
-def test_the_calibration_is_the_file_that_was_handed_over() -> None:
+def test_calibration_file_has_all_rows_with_a_value() -> None:
     rows = (ROOT / "ome_operator/sizing/data/calibration.csv").read_text(encoding="utf-8").splitlines()
     assert len(rows) == 1309 and all(line.split(",")[1] for line in rows)

@@ -23,7 +23,7 @@ from tests.unit.sizing.test_calibration import file as rows_file
 from tests.unit.sizing.test_command import refused, run
 
 
-def test_percentiles_of_tpot_where_random_arrivals_determine_the_batch() -> None:
+def test_tpot_percentiles_follow_random_arrivals() -> None:
     asked = ("--model", "DeepSeek-R1", "--hardware", "gb200", "--workload", "8k/1k", "-o", "json")
     apart, together = ("--prefill", "1xDEP8", "--decode", "1xDEP8"), ("--decode", "1xDEP8")
 
@@ -39,7 +39,7 @@ def test_percentiles_of_tpot_where_random_arrivals_determine_the_batch() -> None
 
 
 @pytest.mark.parametrize(("mean", "percentiles"), [(0, [0, 0, 0]), (10, [10, 14, 18]), (400, [400, 425.6, 446.5])])
-def test_percentiles_of_a_poisson_variable(mean: float, percentiles: list[float]) -> None:
+def test_poisson_percentiles_are_computed(mean: float, percentiles: list[float]) -> None:
     assert [poisson_percentile(mean, part) for part in (0.5, 0.9, 0.99)] == pytest.approx(percentiles, abs=0.1)
 
 
@@ -72,7 +72,7 @@ def test_smaller_nodes_within_a_link_domain_divide_a_model_as_larger_ones() -> N
     assert "slower per GPU" not in run(*asked).stdout
 
 
-def test_a_better_gpu_that_is_slower_has_a_reason() -> None:
+def test_slower_better_gpu_is_explained() -> None:
     b200, gb200, h200 = (gpu(name) for name in ("b200", "gb200", "h200"))
     better, worse = (
         {"gpu": name, "trust": {"rows": rows}} for name, rows in (("x", "0.5.9, published 2026-03-25"), ("y", ""))
@@ -99,7 +99,7 @@ ONE, LONG = Worker(8, 1, 1), (8000, 1000)
         ("DeepSeek-R1", "b200", ONE, (100_000, 10), "GPU or of its model; the larger of the two errors is shown"),
     ],
 )
-def test_errors_are_those_of_fits_without_what_a_case_lacks(
+def test_error_bars_come_from_fits_without_similar_rows(
     model: str, machine: str, worker: Worker, load: tuple[int, int], without: str
 ) -> None:
     found = trust(ServingStack(shape(model, "fp8"), gpu(machine), "sglang"), None, Role(1, worker), Load(*load))
@@ -118,7 +118,7 @@ def left_out_here(kind: str, figure: str) -> float:
     return bars(each.ratios for each in held_out_predictions() if each.left_out == kind and each.id in rows)[figure].ninth
 
 
-def test_a_row_may_name_its_model_by_a_file(tmp_path: Path) -> None:
+def test_calibration_row_may_name_its_model_by_a_config_file(tmp_path: Path) -> None:
     config = next(
         json.loads(line)["config"]
         for line in (ROOT / "tests/data/models/published.jsonl").read_text().splitlines()
@@ -137,7 +137,7 @@ def test_a_row_may_name_its_model_by_a_file(tmp_path: Path) -> None:
     assert "nineOfTen" in said["classes"]["sglang b200 fp8 together mtp"]["tpot"]
 
 
-def test_a_model_is_planned_in_the_precision_of_its_files(tmp_path: Path) -> None:
+def test_model_is_planned_in_the_precision_of_its_files(tmp_path: Path) -> None:
     """A model is planned in the precision that its files state. NVIDIA states the precision in a separate file. If it is
     stated in an unknown form, nothing is guessed.
     """
@@ -157,7 +157,7 @@ def test_a_model_is_planned_in_the_precision_of_its_files(tmp_path: Path) -> Non
     assert "(fp4) on" in run(*asked, "--precision", "fp4").stdout
 
 
-def test_models_and_precisions_are_known_by_the_names_that_other_commands_accept() -> None:
+def test_plan_accepts_the_model_and_precision_names_of_other_commands() -> None:
     """A model is planned under each name under which `ome generate` has a recipe, if its weights are not GGUF files. The
     precision is written as in the names of models, too.
     """
@@ -170,7 +170,7 @@ def test_models_and_precisions_are_known_by_the_names_that_other_commands_accept
         assert shape("Qwen3.5-27B", written).precision == meant
 
 
-def test_a_model_is_named_by_its_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_model_may_be_named_by_its_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The name of a directory beside the caller stands for the known model of this name."""
     place = tmp_path / "Kimi-K2-Instruct"
     place.mkdir()
@@ -185,7 +185,7 @@ PRECISIONS = {"fp8": "fp8", "nvfp4": "fp4", "mxfp4": "mxfp4", "bf16": "bf16"}
 """Ends of the names of published checkpoints, and the precision of their weights."""
 
 
-def test_the_end_of_a_name_is_the_precision_of_the_weights() -> None:
+def test_precision_suffix_of_a_model_name_is_used() -> None:
     """If the name of a model ends with a precision, its weights are planned in this precision. `ome plan --model
     Qwen3-32B-FP8` planned them in BF16 before.
     """
@@ -197,7 +197,7 @@ def test_the_end_of_a_name_is_the_precision_of_the_weights() -> None:
     assert sum(name.lower().endswith("-fp8") for name in known) >= 10
 
 
-def test_the_weights_of_a_model_are_those_of_its_recipe() -> None:
+def test_model_weights_are_those_of_its_recipe() -> None:
     """Reported: `ome plan --model Kimi-K2-Thinking` planned FP8 weights, and the published weights are INT4."""
     for model in bookshelf().models.values():
         if model.format != "gguf":
@@ -220,7 +220,7 @@ UNEVEN = {
 
 @pytest.mark.parametrize(("asked", "why"), UNEVEN.items(), ids=str)
 @pytest.mark.parametrize("option", ["--decode", "--prefill"])
-def test_a_given_layout_has_to_divide_the_model(asked: tuple[str, str], why: str, option: str) -> None:
+def test_given_layout_must_divide_the_model(asked: tuple[str, str], why: str, option: str) -> None:
     name, layout = asked
     others = ("--decode", "1xTP16") if option == "--prefill" else ()
     found = refused("--model", name, "--hardware", "h200", "--workload", "2000/200", option, layout, *others)
@@ -246,7 +246,7 @@ def test_the_layout_that_a_refusal_names_works(asked: tuple[str, str], instead: 
 @pytest.mark.parametrize(
     "words", [("validate",), ("--model", "DeepSeek-R1", "--hardware", "h200", "--workload", "2000/100")]
 )
-def test_a_calibration_file_without_rows_is_no_answer(words: tuple[str, ...], tmp_path: Path) -> None:
+def test_calibration_file_without_rows_is_refused(words: tuple[str, ...], tmp_path: Path) -> None:
     file = tmp_path / "own.csv"
     file.write_text(rows_file())
     given = (*words, file) if words == ("validate",) else (*words, "--calibration", file)

@@ -48,7 +48,7 @@ def planned(layout: dict[str, Any]) -> dict[str, tuple[int, int, str]]:
 
 
 @pytest.mark.parametrize("number", [1, 2, 4])
-def test_a_layout_becomes_manifests_of_its_sizes(number: int) -> None:
+def test_planned_layout_becomes_manifests_with_its_sizes(number: int) -> None:
     found = layouts(*AGENTS, "30k/2k")[number - 1]
     written = run("plan", *AGENTS, "30k/2k", "--layout", str(number), "-o", "yaml")
     assert written.exit_code == 0 and found["generate"] in written.stderr
@@ -57,7 +57,7 @@ def test_a_layout_becomes_manifests_of_its_sizes(number: int) -> None:
     assert again.stdout == written.stdout, "the command that the plan shows writes the same"
 
 
-def test_engines_that_read_and_answer_become_manifests_too() -> None:
+def test_combined_engines_become_manifests() -> None:
     (first, *_) = layouts(*K2, "--nodes", "1", "--workload", "2000/100")
     assert first["strategy"] == "together" and first["generate"].endswith("--strategy tp --tp 8 --nodes 1")
     assert run("plan", *K2, "--nodes", "1", "--workload", "2000/100", "-o", "yaml").stdout.startswith("# Kimi K2 Instruct")
@@ -95,7 +95,7 @@ CUT = "Disaggregated recipes use expert parallelism over all GPUs of a worker, b
         ((*K2, *R1, "--layout", "9999"), "layouts work."),
     ],
 )
-def test_what_cannot_be_written_says_why(words: tuple[str, ...], said: str) -> None:
+def test_layout_without_manifests_gives_a_reason(words: tuple[str, ...], said: str) -> None:
     found = run("plan", *words, "-o", "yaml")
     assert isinstance(found.exception, UserError) and said in str(found.exception) and not found.stdout
 

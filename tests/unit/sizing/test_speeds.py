@@ -34,7 +34,7 @@ def speeds(
     return predict_speeds(groups, parts.model(uri), frozenset(hardware.split()), 8000.0, 1000.0)
 
 
-def test_the_prediction_is_that_of_the_planner_less_its_error() -> None:
+def test_predicted_speed_is_that_of_the_planner_minus_its_error() -> None:
     """The predicted speed is that of the planner, reduced by the error that nine of ten rows of SGLang on B200 in FP8 do not
     exceed.
     """
@@ -49,7 +49,7 @@ def test_the_prediction_is_that_of_the_planner_less_its_error() -> None:
     assert [y / step(x) for x, y in found.curve[:-1]] == pytest.approx([slower] * (len(found.curve) - 1), rel=1e-3)
 
 
-def test_a_group_holds_no_more_requests_than_its_cache() -> None:
+def test_predicted_batch_is_limited_by_the_kv_cache() -> None:
     last, full = speeds().curve[-2:]
     assert full == (last[0] + 1, FULL)
     assert last[0] < batch_within(speeds().curve, 10.0) < full[0]
@@ -70,7 +70,7 @@ def test_without_rows_of_the_family_the_error_is_that_of_an_unknown_gpu() -> Non
     assert found.work.seconds(1, 8000) == pytest.approx((1 + left_out(GPU, False)["tokens"].ninth) * raw, rel=1e-3)
 
 
-def test_shorter_prompts_are_never_faster_than_nothing() -> None:
+def test_prefill_time_has_nonnegative_fixed_and_positive_token_parts() -> None:
     work = speeds().work
     assert work is not None and work.fixed >= 0 and work.token > 0
 
@@ -93,7 +93,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_the_planner_does_not_know_is_said_in_one_sentence(name: str) -> None:
+def test_missing_prediction_is_explained_in_one_sentence(name: str) -> None:
     other, words = REFUSED[name]
     found = speeds(**other)
     assert (found.work, found.curve) == (None, ())

@@ -16,7 +16,7 @@ K2 = ServingStack(shape("Kimi-K2-Instruct"), gpu("h200"), "sglang")
 KINDS = [Worker(8, 1, 1), Worker(8, 1, 8), Worker(1, 8, 1), Worker(1, 8, 8), Worker(1, 96, 96), Worker(1, 1, 1)]
 
 
-def test_a_token_reads_what_a_card_says() -> None:
+def test_decode_step_takes_the_time_to_read_its_weights() -> None:
     """A decode step of a single request on 8 GPUs takes as long as reading 8 of 384 experts and all other weights at 4.8
     TB/s.
     """
@@ -25,13 +25,13 @@ def test_a_token_reads_what_a_card_says() -> None:
     assert math.isclose(found["weights"], (experts + K2.shape.rest_bytes / 8) / 4.8e12, rel_tol=1e-3)
 
 
-def test_a_token_costs_two_operations_for_each_active_parameter() -> None:
+def test_prefill_needs_two_operations_per_active_parameter() -> None:
     work = (K2.shape.routed_flops + sum(K2.shape.rest_flops.values())) / 2
     assert math.isclose(work, K2.shape.facts.active_parameters or 0, rel_tol=1e-6)
 
 
 @pytest.mark.parametrize("worker", KINDS, ids=str)
-def test_the_quick_decoder_says_what_the_terms_say(worker: Worker) -> None:
+def test_fast_decoder_equals_the_sum_of_the_terms(worker: Worker) -> None:
     c = shipped_constants()
     step = steps.decoder(K2, worker, 3000, c)
     factors = steps.decode_factors(K2, worker, c)
@@ -41,7 +41,7 @@ def test_the_quick_decoder_says_what_the_terms_say(worker: Worker) -> None:
 
 
 @pytest.mark.parametrize("worker", KINDS, ids=str)
-def test_twice_the_rates_and_no_latency_are_half_the_time(worker: Worker) -> None:
+def test_doubled_rates_without_latency_halve_the_time(worker: Worker) -> None:
     """With twice the rates and no latency, a step takes half the time. All terms except fixed times are quotients: bytes
     divided by bytes per second, or operations divided by operations per second.
     """
@@ -63,21 +63,21 @@ def test_twice_the_rates_and_no_latency_are_half_the_time(worker: Worker) -> Non
             assert math.isclose(fast_terms[name], time / 2)
 
 
-def test_experts_that_a_batch_meets() -> None:
+def test_number_of_experts_activated_by_a_batch_is_computed() -> None:
     assert steps.expected_expert_fraction(K2.shape, 0) == 0
     assert math.isclose(steps.expected_expert_fraction(K2.shape, 1), 8 / 384)
     assert steps.expected_expert_fraction(K2.shape, 10_000) > 0.999
     assert steps.expected_expert_fraction(shape("Qwen3-32B"), 10) == 0
 
 
-def test_every_gpu_has_its_source_and_prices_have_a_date() -> None:
+def test_every_gpu_has_a_source_and_prices_have_a_date() -> None:
     for machine in gpus().values():
         assert machine.source and machine.memory > 0 and {"bf16", "fp8"} <= machine.flops.keys()
         if machine.price is not None:
             assert machine.price.usd > 0 and machine.price.source and machine.price.date[:2] == "20"
 
 
-def test_gpus_are_those_of_the_accelerator_classes() -> None:
+def test_known_gpus_equal_the_accelerator_classes() -> None:
     from ome_operator.cli.generate import bookshelf
 
     for name, hardware in bookshelf().hardware.items():

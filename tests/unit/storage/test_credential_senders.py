@@ -51,7 +51,7 @@ def senders(tree: ast.AST, function: str = "") -> Iterator[str]:
         yield from senders(node, inner)
 
 
-def test_every_place_from_which_a_credential_leaves_is_known() -> None:
+def test_every_code_place_that_sends_credentials_is_listed() -> None:
     found = {
         f"{path.relative_to(ROOT)}:{function}"
         for path in ROOT.rglob("*.py")

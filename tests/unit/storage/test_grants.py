@@ -30,7 +30,7 @@ def guard(namespace: str = "team-a", key: str = "hf-token", uri: str = "hf://org
     return ModelGrant(trust, namespace, key, uri)
 
 
-def test_a_secret_goes_where_an_administrator_says() -> None:
+def test_secret_is_sent_to_permitted_hosts() -> None:
     guard().check_secret("https://huggingface.co")
     guard("").check_secret("https://huggingface.co:443".removesuffix(":443"))
 
@@ -60,7 +60,7 @@ def test_grant_refuses_other_locations(given: ModelGrant, where: str, said: str)
 @pytest.mark.parametrize(
     "text", ["hf-token", '{"name": "x"}', '{"name": "x", "hosts": []}', '{"name": 1, "hosts": ["h"]}', "{"]
 )
-def test_a_grant_that_says_too_little_is_refused_with_the_form(text: str) -> None:
+def test_incomplete_grant_is_refused_with_the_right_form(text: str) -> None:
     with pytest.raises(UserError, match="hosts"):
         parse_grant(text)
 
@@ -69,7 +69,7 @@ def test_grant_round_trip() -> None:
     assert parse_grant(TOKEN.model_dump_json()) == TOKEN
 
 
-def test_an_endpoint_gets_no_token_of_the_cluster() -> None:
+def test_cluster_token_is_not_sent_to_an_endpoint() -> None:
     """S2: no token of the cluster is sent to an `endpoint` that a tenant runs and that the grant does not name."""
     access = Access({"endpoint": "https://evil.example"}, {"token": "SECRET"}, guard=guard())
     with pytest.raises(RequestRefused, match=r"not allowed for host evil\.example"):
@@ -100,7 +100,7 @@ class Evil:
 @pytest.mark.parametrize(
     "challenge", ["Basic", 'Bearer realm="URL/token",service="x"', 'Bearer realm="https://evil.example/token"']
 )
-def test_a_registrys_password_goes_to_no_endpoint_and_no_realm_that_others_name(challenge: str) -> None:
+def test_registry_password_is_not_sent_to_foreign_endpoints_or_realms(challenge: str) -> None:
     """The password of a registry is sent only to the host of its grant. Previously, it was sent to the tenant's endpoint
     (S2), or to the realm that the endpoint names (S15), as `Basic Y2k6UkVHUEFTUw==`.
     """
@@ -136,7 +136,7 @@ def test_a_registrys_password_goes_to_no_endpoint_and_no_realm_that_others_name(
     ],
 )
 @pytest.mark.parametrize("endpoint", ["", "https://evil.example", "http://169.254.169.254"])
-def test_the_nodes_identity_is_shown_to_no_tenant(uri: str, given: Mapping[str, str], endpoint: str) -> None:
+def test_node_identity_is_not_used_for_tenant_addresses(uri: str, given: Mapping[str, str], endpoint: str) -> None:
     """S2: the identity of the node is never used for an object store whose address a tenant names."""
     parameters = {**given, **({"endpoint": endpoint} if endpoint else {})}
     of_tenant = Access(parameters, {}, guard=guard(key="", uri=uri))
@@ -151,7 +151,7 @@ def test_the_nodes_identity_is_shown_to_no_tenant(uri: str, given: Mapping[str, 
 
 
 @pytest.mark.parametrize("uri", ["gs://b/p", "s3://b/p", "az://c/p"])
-def test_a_secret_without_keys_of_a_store_is_no_reason_for_an_identity(uri: str) -> None:
+def test_secret_without_store_keys_does_not_enable_the_node_identity(uri: str) -> None:
     """A Secret without the keys of an object store does not make the agent use the identity of the node. If the Secret of a
     hub, which is granted for a host, counted as one of a store, this host would receive the identity.
     """
@@ -169,7 +169,7 @@ def signature(uri: str, access: Access) -> str:
     return json.dumps(dict(open_bucket(uri, access)._make("").config))
 
 
-def test_an_identity_goes_to_named_hosts_and_namespaces() -> None:
+def test_node_identity_is_used_for_listed_hosts_and_namespaces() -> None:
     trust = Trust(identity_hosts=frozenset({"minio.example:9000"}), identity_namespaces=frozenset({"team-a"}))
     assert guard(trust=trust).may_use_identity("https://minio.example:9000", own=False)
     assert not guard(trust=trust).may_use_identity("https://minio.example", own=False), "another port"
@@ -188,12 +188,12 @@ def test_an_identity_goes_to_named_hosts_and_namespaces() -> None:
         ("oci://n/acme/b/bucket/o/p", {"region": "evil.example/"}),
     ],
 )
-def test_no_part_of_a_host_leads_to_another_host(uri: str, given: Mapping[str, str]) -> None:
+def test_host_name_part_cannot_redirect_to_another_host(uri: str, given: Mapping[str, str]) -> None:
     with pytest.raises(RequestRefused, match="cannot be a part of a host name"):
         source_address(uri, given)
 
 
-def test_a_port_is_another_place() -> None:
+def test_another_port_is_another_location() -> None:
     assert host_listed(["hub.example"], *host_and_port("https://hub.example:8443"))
     assert host_listed(["hub.example:8443"], *host_and_port("https://HUB.example:8443/x"))
     assert not host_listed(["hub.example:8443"], *host_and_port("https://hub.example"))
@@ -232,14 +232,14 @@ def test_internet_addresses_are_public(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["203.0.113.7", "1.1.1.1", "::ffff:1.1.1.1", "64:ff9b::101:101", "2606:4700:4700::1111"])
-def test_public_addresses_of_the_cluster_are_private_if_an_administrator_says_so(text: str) -> None:
+def test_public_cluster_networks_are_private_if_configured(text: str) -> None:
     refused = tuple(map(ipaddress.ip_network, ("203.0.113.0/24", "1.1.1.0/24", "2606:4700:4700::/48")))
     assert not private_addresses.is_public(text, refused)
     assert private_addresses.is_public("1.1.2.1", refused) and private_addresses.is_public("2606:4700:4701::1", refused)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::ffff:127.0.0.1]", "localhost"])
-def test_a_refused_network_is_not_connected_to(host: str, listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_connection_to_a_refused_network(host: str, listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
     """No connection is opened to an address in a refused network. Loopback stands for a public address of the cluster."""
     monkeypatch.setattr(private_addresses, "is_public", lambda text, refused=(): not refused)
     refused, port = (ipaddress.ip_network("127.0.0.0/8"),), listener.getsockname()[1]
@@ -264,7 +264,7 @@ def listener() -> socket.socket:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "2130706433", "0x7f000001", "127.1"])
-def test_no_spelling_of_loopback_is_asked(host: str, listener: socket.socket) -> None:
+def test_every_spelling_of_loopback_is_refused(host: str, listener: socket.socket) -> None:
     """S15: a connection to loopback is refused before it is opened, so that nothing shows whether a port is open."""
 
     async def ask() -> None:
@@ -278,7 +278,7 @@ def test_no_spelling_of_loopback_is_asked(host: str, listener: socket.socket) ->
     assert isinstance(raised.value, ValueError) or private_addresses.refusal_reason(raised.value)
 
 
-def test_a_host_of_the_chart_is_asked(listener: socket.socket) -> None:
+def test_host_permitted_by_the_chart_is_contacted(listener: socket.socket) -> None:
     port = listener.getsockname()[1]
 
     async def ask(allowed: str) -> None:
@@ -294,7 +294,7 @@ def test_a_host_of_the_chart_is_asked(listener: socket.socket) -> None:
 
 
 @pytest.mark.parametrize("variable", ["http_proxy", "https_proxy", "all_proxy"])
-def test_only_the_port_of_a_proxy_is_asked(variable: str, listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_proxy_port_is_contacted(variable: str, listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the host of a configured proxy, only the proxy's port is reached. Previously, any of its ports could be reached."""
     port = listener.getsockname()[1]
 
@@ -312,7 +312,7 @@ def test_only_the_port_of_a_proxy_is_asked(variable: str, listener: socket.socke
 
 
 @pytest.mark.parametrize("host", ["169.254.169.254", "localhost:PORT", "127.0.0.1:PORT", "[::1]"])
-def test_an_address_inside_of_a_network_is_no_registry_of_a_namespaces_model(host: str, listener: socket.socket) -> None:
+def test_private_address_is_refused_as_a_registry_of_a_namespaced_model(host: str, listener: socket.socket) -> None:
     """S15: no address inside a network is contacted, and the message is that about a missing artifact."""
     host = host.replace("PORT", str(listener.getsockname()[1]))
     uri = f"oci://{host}/x:1"
@@ -331,7 +331,7 @@ def test_an_address_inside_of_a_network_is_no_registry_of_a_namespaces_model(hos
         listener.accept()
 
 
-async def test_behind_a_proxy_the_proxy_connects_and_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_host_check_is_left_to_a_configured_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a proxy, the host of a request is not checked here. The proxy itself may have a private address."""
     asked: list[str] = []
 

@@ -37,7 +37,7 @@ GOOD = [
 
 
 @pytest.mark.parametrize("wanted", GOOD, ids=str)
-def test_the_right_bytes_pass_and_one_changed_bit_does_not(wanted: Hash) -> None:
+def test_correct_bytes_pass_and_one_changed_bit_fails(wanted: Hash) -> None:
     assert holds(DATA, wanted)
     changed = bytearray(DATA)
     changed[12_345_678] ^= 4
@@ -45,17 +45,17 @@ def test_the_right_bytes_pass_and_one_changed_bit_does_not(wanted: Hash) -> None
     assert Hash.parse(str(wanted)) == wanted
 
 
-def test_the_size_counts_even_where_no_hash_is_known() -> None:
+def test_size_is_verified_even_without_a_hash() -> None:
     assert holds(b"abc", SIZE_ONLY)
     assert not holds(b"abc", SIZE_ONLY, size=4)
 
 
-def test_an_etag_that_is_no_md5_proves_nothing() -> None:
+def test_etag_that_is_no_md5_gives_no_hash() -> None:
     for etag in (None, "", "0x8DC0FFEE", "CPjq7_DvtoYDEAE=", "a" * 31, f"{'a' * 32}-x", f"{'a' * 32}-0"):
         assert from_etag(etag, 100) == SIZE_ONLY
 
 
-def test_blocks_are_independent_of_how_bytes_came() -> None:
+def test_block_hashes_do_not_depend_on_chunk_sizes() -> None:
     data = bytes(BLOCK) + b"tail"
     one, many = Checker(SIZE_ONLY, len(data)), Checker(SIZE_ONLY, len(data))
     one.update(data)
@@ -70,12 +70,12 @@ PLAIN = ["~/x", "..\\x", "x" * 5000]
 
 
 @pytest.mark.parametrize("name", UP)
-def test_no_file_lands_outside_the_directory(name: str) -> None:
+def test_file_name_outside_the_directory_is_refused(name: str) -> None:
     with pytest.raises(RequestRefused, match="would be outside the model's directory"):
         make_listing([RemoteFile(name, 1, SIZE_ONLY)])
 
 
 @pytest.mark.parametrize("name", PLAIN, ids=["home", "backslash", "long"])
-def test_what_is_only_odd_is_the_name_of_a_file_below(name: str) -> None:
+def test_unusual_file_name_inside_the_directory_is_accepted(name: str) -> None:
     (found,) = make_listing([RemoteFile(name, 1, SIZE_ONLY)]).files
     assert Path("/models", found.name).resolve().is_relative_to("/models")

@@ -23,7 +23,7 @@ def file(name: str, size: int) -> RemoteFile:
     return RemoteFile(name, size, SIZE_ONLY)
 
 
-def test_a_model_is_not_larger_than_a_record_can_say() -> None:
+def test_listing_with_a_too_large_size_is_refused() -> None:
     """A file listing with a size that a node's record cannot contain is refused. This is similar to T13: the API server
     would reject the whole record because of one such number.
     """
@@ -33,7 +33,7 @@ def test_a_model_is_not_larger_than_a_record_can_say() -> None:
             make_listing([file(str(number), size) for number, size in enumerate(sizes)])
 
 
-def test_names_are_not_longer_than_a_manifest_can_hold() -> None:
+def test_overlong_file_names_in_a_listing_are_refused() -> None:
     most = [file(f"{number:06}".ljust(200, "x"), 1) for number in range(MAX_NAME_BYTES // 200)]
     assert make_listing(most).files
     with pytest.raises(RequestRefused, match="file names that the source lists are together longer than 8 MiB"):
@@ -55,7 +55,7 @@ def description(count: int) -> bytes:
     return json.dumps({"id": "org/model", "sha": "c" * 40, "siblings": siblings}, separators=(",", ":")).encode()
 
 
-def test_a_description_of_as_many_files_as_a_model_may_have_is_read() -> None:
+def test_listing_with_the_maximum_number_of_files_is_parsed() -> None:
     text = description(MAX_FILES)
     assert len(text) < LIMIT and memory_of(text) < MEMORY
     assert len(Hub("org/model", "").read_description(text).files) == MAX_FILES
@@ -63,7 +63,7 @@ def test_a_description_of_as_many_files_as_a_model_may_have_is_read() -> None:
 
 @pytest.mark.parametrize("size", ["1e999", "1e400", "NaN", "1" * 5_000, "-1", '"x"', "[]"])
 @pytest.mark.parametrize("shape", ['{"rfilename":"a","size":%s}', '{"rfilename":"a","lfs":{"size":%s,"sha256":"%s"}}'])
-def test_a_size_of_any_form_is_a_message(size: str, shape: str) -> None:
+def test_invalid_size_in_a_listing_is_reported(size: str, shape: str) -> None:
     item = shape % ((size, "a" * 64) if shape.count("%s") == 2 else (size,))
     text = f'{{"sha":"c","siblings":[{item}]}}'.encode()
     try:

@@ -22,7 +22,7 @@ class Endless:
             yield [{"path": f"m/{self.batches}-{number}", "size": 1, "e_tag": None} for number in range(1000)]
 
 
-def test_a_listing_ends_when_there_are_too_many() -> None:
+def test_listing_with_too_many_objects_is_refused_early() -> None:
     """A listing with too many objects is refused before it is read to its end (S23)."""
     store = Endless()
     with pytest.raises(RequestRefused, match=f"more than {MAX_FILES} files"):

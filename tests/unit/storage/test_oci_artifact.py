@@ -28,11 +28,11 @@ SHA = "sha256:" + "a" * 64
         ("ghcr.io/", None),
     ],
 )
-def test_a_registry_is_told_from_object_storage_by_its_host(rest: str, found: tuple[str, str, str] | None) -> None:
+def test_registry_is_distinguished_from_object_storage_by_its_host(rest: str, found: tuple[str, str, str] | None) -> None:
     assert parse_reference(rest) == found
 
 
-def test_dockers_own_registry_answers_elsewhere() -> None:
+def test_docker_hub_uses_its_own_registry_host() -> None:
     assert [one.address for rest in ("docker.io/org/m", "ghcr.io/org/m") if (one := parse_reference(rest))] == [
         "https://registry-1.docker.io",
         "https://ghcr.io",
@@ -61,12 +61,12 @@ def layer(kind: str, name: str = "", **more: Any) -> dict[str, Any]:
         ("application/x-tar", "data.tar", False),
     ],
 )
-def test_types_say_what_is_an_archive(kind: str, name: str, unpack: bool) -> None:
+def test_archive_layers_are_recognized_by_media_type(kind: str, name: str, unpack: bool) -> None:
     (one,) = artifact_files({"layers": [layer(kind, name)]})
     assert (one.unpack, one.size, str(one.hash)) == (unpack, 5, SHA)
 
 
-def test_modelpack_names_files_its_own_way() -> None:
+def test_modelpack_file_names_come_from_its_annotation() -> None:
     notes = {"org.cncf.model.filepath": "sub/model.safetensors"}
     (one,) = artifact_files({"layers": [layer("application/vnd.cncf.model.weight.v1.raw", annotations=notes)]})
     assert one.name == "sub/model.safetensors"
@@ -91,12 +91,12 @@ def test_modelpack_names_files_its_own_way() -> None:
         ),
     ],
 )
-def test_what_is_no_artifact_is_said(manifest: dict[str, Any], said: str) -> None:
+def test_invalid_artifact_manifest_is_refused(manifest: dict[str, Any], said: str) -> None:
     with pytest.raises(RequestRefused, match=said):
         artifact_files(manifest)
 
 
-def test_credentials_are_those_of_the_host() -> None:
+def test_credentials_are_selected_by_host() -> None:
     text = '{"auths": {"ghcr.io": {"auth": "QQ=="}, "https://index.docker.io/v1/": {"username": "u", "password": "p"}}}'
     secret = {".dockerconfigjson": text}
     assert [registry_credentials(secret, host) for host in ("ghcr.io", "quay.io")] == ["QQ==", ""]

@@ -26,12 +26,12 @@ def shas(files: dict[str, bytes]) -> dict[str, str]:
 
 
 @given(st.dictionaries(NAMES, st.sampled_from([ONE, OTHER])), st.sampled_from(" *"))
-def test_what_is_written_is_read(named: dict[str, str], mark: str) -> None:
+def test_written_sums_are_parsed_back(named: dict[str, str], mark: str) -> None:
     assert sha256sums.parse_sums("".join(line(name, value, mark) for name, value in named.items()).encode()) == named
 
 
 @given(st.binary(max_size=200))
-def test_whatever_lies_there_is_read_or_refused(data: bytes) -> None:
+def test_any_sums_file_is_parsed_or_refused_by_line(data: bytes) -> None:
     try:
         sha256sums.parse_sums(data)
     except RequestRefused as error:
@@ -39,7 +39,7 @@ def test_whatever_lies_there_is_read_or_refused(data: bytes) -> None:
 
 
 @pytest.mark.skipif(shutil.which("sha256sum") is None, reason="there is no sha256sum here")
-def test_the_command_of_the_docs_writes_what_is_read(tmp_path: Path) -> None:
+def test_documented_command_writes_a_parsable_sums_file(tmp_path: Path) -> None:
     docs = (Path(__file__).parents[3] / "docs" / "models-agent.md").read_text()
     command = next(one for one in docs.splitlines() if "sha256sum > SHA256SUMS" in one).partition(" && ")[2]
     for name, data in ODD.items():
@@ -51,7 +51,7 @@ def test_the_command_of_the_docs_writes_what_is_read(tmp_path: Path) -> None:
     assert sha256sums.parse_sums(sums_file(ODD)) == shas(ODD)
 
 
-def test_what_others_write_is_read_too() -> None:
+def test_comments_and_other_spellings_are_parsed() -> None:
     text = f"# made by hand\r\n\r\n{ONE.upper()} *a\r\n{ONE}  ././b\n{ONE}  .//c\n{ONE}  a"
     assert sha256sums.parse_sums(text.encode()) == dict.fromkeys("abc", ONE)
 
@@ -64,7 +64,7 @@ def test_what_others_write_is_read_too() -> None:
         f"{ONE}  \udcff", f"{'a' * 40}  a", f"{ONE}  ./",
     ],
 )  # fmt: skip
-def test_a_line_that_is_none_is_named(bad: str) -> None:
+def test_invalid_line_is_reported_by_number(bad: str) -> None:
     with pytest.raises(RequestRefused, match="line 2 of SHA256SUMS is not <64 hexadecimal digits>  <name"):
         sha256sums.parse_sums(f"{ONE}  good\n{bad}\n{ONE}  good\n".encode(errors="surrogateescape"))
 
@@ -78,7 +78,7 @@ def files(*names: str) -> list[RemoteFile]:
     return [RemoteFile(name, 1, SIZE_ONLY if name != "md5" else Hash("md5", "0" * 32)) for name in names]
 
 
-def test_sums_are_stronger_than_what_the_store_says_and_take_nothing_away() -> None:
+def test_sums_override_store_hashes_and_other_files_keep_theirs() -> None:
     data = f"{ONE}  md5\n{OTHER}  weak\n".encode()
     found = {
         one.name: str(one.hash) for one in sha256sums.with_hashes(files("md5", "weak", "README.md", sha256sums.NAME), data)
@@ -87,25 +87,25 @@ def test_sums_are_stronger_than_what_the_store_says_and_take_nothing_away() -> N
     assert found == {"md5": f"sha256:{ONE}", "weak": f"sha256:{OTHER}", "README.md": "size:", sha256sums.NAME: own}
 
 
-def test_other_sums_are_another_revision() -> None:
+def test_changed_sums_give_another_revision() -> None:
     def revision(value: str) -> str:
         return make_listing(sha256sums.with_hashes(files("a", sha256sums.NAME), f"{value}  a\n".encode())).revision
 
     assert revision(ONE) == revision(ONE) != revision(OTHER)
 
 
-def test_what_the_store_lacks_is_counted() -> None:
+def test_files_missing_in_the_store_are_counted() -> None:
     with pytest.raises(RequestRefused, match=r"lists 'b' \(and 2 more files\), which is not in the object store: check"):
         sha256sums.with_hashes(files("a", sha256sums.NAME), "".join(f"{ONE}  {one}\n" for one in "dcba").encode())
 
 
 @pytest.mark.parametrize("data", [b"", b"\n# nothing\n", f"{ONE}  {sha256sums.NAME}\n".encode()])
-def test_sums_that_prove_nothing_are_refused(data: bytes) -> None:
+def test_sums_file_without_files_is_refused(data: bytes) -> None:
     with pytest.raises(RequestRefused, match="SHA256SUMS lists no file"):
         sha256sums.with_hashes(files("a", sha256sums.NAME), data)
 
 
-def test_its_line_about_itself_says_nothing() -> None:
+def test_line_about_the_sums_file_itself_is_ignored() -> None:
     data = f"{ONE}  a\n{hashlib.sha256(b'').hexdigest()}  {sha256sums.NAME}\n".encode()
     own = sha256sums.with_hashes(files("a", sha256sums.NAME), data)[1]
     assert own.hash == Hash("sha256", hashlib.sha256(data).hexdigest())

@@ -20,11 +20,11 @@ class Chunks:
 
 
 @pytest.mark.parametrize(("most", "found"), [(6, b"abcabc"), (7, b"abcabc"), (5, None), (0, None)])
-async def test_a_response_has_at_most_the_permitted_length(most: int, found: bytes | None) -> None:
+async def test_response_up_to_the_limit_is_accepted(most: int, found: bytes | None) -> None:
     assert await content(Chunks(2), most) == found
 
 
-async def test_a_response_without_end_is_not_read_beyond_the_limit() -> None:
+async def test_endless_response_is_not_read_beyond_the_limit() -> None:
     chunks = Chunks()
     assert await content(chunks, 10) is None
     assert chunks.sent == 4

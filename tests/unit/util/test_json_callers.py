@@ -143,7 +143,7 @@ def test_every_decoder_of_untrusted_text_has_a_limit_of_memory() -> None:
     assert all(TRUSTED.values()) and all(UNTRUSTED.values())
 
 
-def test_a_decoder_is_found_however_it_is_called() -> None:
+def test_every_form_of_a_decoder_call_is_found() -> None:
     for text in (
         "json.loads(x)", "map(json.load, x)", "from json import loads as read\nread(x)", "json.JSONDecoder()",
         "d.raw_decode(x)", "Model.model_validate_json(x)", "async def f(): await answer.json()",

@@ -55,7 +55,7 @@ def pruned(value: Any, levels: int) -> Any:
 
 
 @given(VALUES, st.integers(0, 4), st.sampled_from([None, 1]), st.booleans())
-def test_what_lies_too_deep_is_empty_and_the_rest_as_it_was(
+def test_values_nested_too_deeply_are_emptied_and_others_unchanged(
     value: Any, levels: int, indent: int | None, plain: bool
 ) -> None:
     text = json.dumps(value, indent=indent, ensure_ascii=plain, separators=None if indent else (",", ":"))
@@ -65,7 +65,7 @@ def test_what_lies_too_deep_is_empty_and_the_rest_as_it_was(
 
 
 @given(st.binary() | st.text(alphabet='[]{}",:\\a1').map(str.encode))
-def test_what_is_no_json_stays_what_it_is(text: bytes) -> None:
+def test_invalid_json_is_unchanged(text: bytes) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(json_limits, "LEVELS", 0)
         after = shallow(text)
@@ -97,16 +97,14 @@ def outcome(decode: Callable[[bytes], Any], text: bytes) -> Any:
 
 @settings(max_examples=500)
 @given(TREES, st.booleans(), st.sampled_from([None, 1]))
-def test_the_fast_decoder_reads_every_value_as_the_standard_decoder_does(
-    value: Any, plain: bool, indent: int | None
-) -> None:
+def test_fast_decoder_equals_the_standard_decoder(value: Any, plain: bool, indent: int | None) -> None:
     text = json.dumps(value, ensure_ascii=plain, indent=indent).encode("utf-8", "surrogatepass")
     assert outcome(fast, text) == outcome(json.loads, text)
 
 
 @settings(max_examples=500)
 @given(st.binary() | st.text(alphabet='[]{}",:\\au0189.eE+-ndtrulfs \x7f\u00e9').map(str.encode))
-def test_the_fast_decoder_refuses_what_the_standard_decoder_refuses(text: bytes) -> None:
+def test_fast_decoder_refuses_the_same_text_as_the_standard_decoder(text: bytes) -> None:
     assert outcome(fast, text) == outcome(json.loads, text)
 
 
@@ -137,7 +135,7 @@ def known(value: Any, names: tuple[str, ...] = ("kind", "metadata", "spec", "sta
 
 @settings(max_examples=500)
 @given(OBJECTS | TREES, st.booleans())
-def test_all_other_fields_are_read_if_managed_fields_are_skipped(value: Any, plain: bool) -> None:
+def test_skipping_managed_fields_keeps_all_other_fields(value: Any, plain: bool) -> None:
     text = json.dumps(value, ensure_ascii=plain).encode("utf-8", "surrogatepass")
     wanted = outcome(lambda text: known(json.loads(text)), text)
     assert outcome(lambda text: known(fast(text, OBJECT)), text) == wanted
@@ -161,7 +159,7 @@ def test_managed_fields_are_skipped(more: dict[str, Any]) -> None:
         '{"a":1}'.encode("utf-16"),
     ],
 )  # fmt: skip
-def test_numbers_surrogates_and_repeated_keys_are_read_as_ever(text: bytes) -> None:
+def test_numbers_surrogates_and_repeated_keys_are_decoded_as_usual(text: bytes) -> None:
     assert outcome(fast, text) == outcome(json.loads, text)
 
 
@@ -230,7 +228,7 @@ def msgspec_for(interpreter: str, version: str) -> Path | None:
     return folder if uv and subprocess.run(words, check=False).returncode == 0 else None  # type: ignore[arg-type]
 
 
-def test_continuous_integration_has_every_python_of_the_metadata() -> None:
+def test_ci_has_every_supported_python_version() -> None:
     """Continuous integration has an interpreter of every Python version that the package supports. The proof below fails
     there if an interpreter is missing; elsewhere it is skipped.
     """
@@ -243,16 +241,16 @@ def test_continuous_integration_has_every_python_of_the_metadata() -> None:
 
 
 @pytest.mark.parametrize("version", ["3.11", "9.9"])
-def test_a_python_that_has_to_be_here_is_no_skip(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_required_python_fails_instead_of_skipping(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"{__name__}.python", lambda _: None)
     monkeypatch.setenv("OME_PYTHONS", version)
     with pytest.raises(AssertionError, match="has to be here"):
-        test_any_depth_is_read_by_every_python(version, "512")
+        test_any_depth_is_decoded_by_every_python(version, "512")
 
 
 @pytest.mark.parametrize("kib", ["512", "8192", "unlimited"])
 @pytest.mark.parametrize("version", VERSIONS)
-def test_any_depth_is_read_by_every_python(version: str, kib: str) -> None:
+def test_any_depth_is_decoded_by_every_python(version: str, kib: str) -> None:
     """JSON of any depth is read by every supported Python version, with any size of the stack. Each version runs in a
     process of its own, which a stack that is too small would end.
     """
@@ -306,7 +304,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_no_text_needs_more_memory_than_was_estimated(name: str) -> None:
+def test_decoding_needs_no_more_memory_than_estimated(name: str) -> None:
     text = SHAPES[name]
     tracemalloc.start()
     try:
@@ -317,7 +315,7 @@ def test_no_text_needs_more_memory_than_was_estimated(name: str) -> None:
     assert len(text) + peak <= memory_of(text) + MIB
 
 
-def test_a_text_that_is_too_large_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_above_the_memory_limit_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_limits.json, "loads", lambda text: pytest.fail("it was decoded"))
     with pytest.raises(TooLarge, match=r"its index may need 32 MiB of memory, and at most 31 MiB are permitted"):
         parsed(many("[]", 100_000), "its index", memory=31 * MIB, take=lambda value: value)
@@ -325,14 +323,14 @@ def test_a_text_that_is_too_large_is_not_decoded(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000 + "]" * 100_000, "{", "", "\ufeff{", "1" * 5_000, b"\xff", '["\ud800"]'])
-def test_what_cannot_be_decoded_is_a_value_error(text: str | bytes) -> None:
+def test_undecodable_text_raises_value_error(text: str | bytes) -> None:
     try:
         assert parsed(text, "it", memory=1024 * MIB, take=lambda value: value) == ["\ud800"]
     except ValueError:
         assert text != '["\ud800"]'
 
 
-def test_an_index_of_the_largest_published_models_is_read() -> None:
+def test_weight_index_of_the_largest_published_models_is_decoded() -> None:
     """An index of weights as large as that of the largest published models is read. Kimi K2 Thinking has 60 layers of 384
     experts with 3 matrices in 3 tensors each, in 62 files.
     """

@@ -16,7 +16,7 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(st.text(), VALUES), st.none() | st.lists(VALUES), st.sampled_from([None, 2]))
-def test_it_is_what_the_decoder_says(around: dict[str, Any], items: list[Any] | None, indent: int | None) -> None:
+def test_page_members_equal_the_decoded_page(around: dict[str, Any], items: list[Any] | None, indent: int | None) -> None:
     page = {**around, "items": items}
     found = list(members(json.dumps(page, indent=indent).encode()))
     assert [value for name, value in found if name is ITEM] == (items or [])
@@ -29,18 +29,18 @@ def test_it_is_what_the_decoder_says(around: dict[str, Any], items: list[Any] | 
     "text",
     ["", "{", "[]", "7", '{"items": [', '{"items": [{}', '{"items": [{} {}]}', '{"items": [],}', '{"a" 1}', '{"a": 1} x'],
 )
-def test_what_is_no_page_is_an_error(text: str) -> None:
+def test_invalid_page_raises_value_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         list(members(text.encode()))
 
 
-def test_objects_before_the_end_of_a_cut_page_are_told() -> None:
+def test_complete_objects_of_a_truncated_page_are_returned() -> None:
     found = members(b'{"items": [{"a": 1}, {"b"')
     assert next(found) == (ITEM, {"a": 1})
     with pytest.raises(ValueError, match=r"."):
         next(found)
 
 
-def test_a_page_that_is_too_deep_says_so() -> None:
+def test_deeply_nested_page_raises_recursion_error() -> None:
     with pytest.raises(RecursionError):
         list(members(b'{"items": [' + nested({}, 100_000) + b"]}"))

@@ -23,7 +23,7 @@ def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 
 
 @pytest.mark.parametrize("file", sorted(ROOT.glob("config/**/*.yaml")), ids=str)
-def test_what_the_repository_ships_needs_no_second_parser(parser: str, file: Path) -> None:
+def test_shipped_files_are_parsed_by_libyaml_like_by_the_python_parser(parser: str, file: Path) -> None:
     text = file.read_text()
     assert (kubeyaml._quickly(text) is not None) == (parser == "libyaml")
     assert list(documents(text)) == list(yaml.load_all(text, Loader=kubeyaml._Loader))
@@ -63,7 +63,7 @@ def test_yaml_values_have_kubernetes_types(text: str, value: Any) -> None:
         ("x: 1\na: " + "{" * 3000, "line 2 opens more than 200"),
     ],
 )
-def test_what_kubernetes_does_not_read_is_said_with_its_line(text: str, words: str) -> None:
+def test_yaml_refused_by_kubernetes_is_reported_with_its_line(text: str, words: str) -> None:
     with pytest.raises(yaml.YAMLError) as refused:
         list(documents(text))
     assert words in str(refused.value)
@@ -71,12 +71,12 @@ def test_what_kubernetes_does_not_read_is_said_with_its_line(text: str, words: s
 
 
 @pytest.mark.parametrize("text", ["!!bool a", "!!int ''", "!!float ''"])
-def test_a_value_that_is_none_of_its_tag_is_refused(text: str) -> None:
+def test_value_that_does_not_match_its_tag_is_refused(text: str) -> None:
     with pytest.raises(yaml.YAMLError, match="a value is invalid"):
         list(documents(text))
 
 
-def test_what_is_too_deep_is_said_soon() -> None:
+def test_deeply_nested_yaml_is_refused_quickly() -> None:
     before = time.process_time()
     steps = "\n".join(" " * indent + "a:" for indent in range(1500))
     for text in ("- " * 1500 + "a", "- " * 500_000, "? " * 500_000, steps, "{" * 50_000, "{a: " * 50_000):
@@ -85,12 +85,12 @@ def test_what_is_too_deep_is_said_soon() -> None:
     assert time.process_time() - before < 5
 
 
-def test_brackets_that_a_document_closes_open_nothing_in_the_next() -> None:
+def test_brackets_in_closed_documents_do_not_count_as_nesting() -> None:
     assert len(list(documents("---\n".join(["a: '['\n"] * 300)))) == 300
 
 
 @pytest.mark.parametrize("text", ["true", "null", "yes", "on", "off", "y", "n", "123", "1.5", "~", "a: b", "[", "# a", " a"])
-def test_quotes_stand_where_yaml_would_read_something_else(text: str) -> None:
+def test_ambiguous_scalars_are_quoted(text: str) -> None:
     assert plain_scalar(text) == f'"{text}"'
     assert list(documents(f"a: {plain_scalar(text)}")) == [{"a": text}]
 
@@ -120,7 +120,7 @@ def test_yaml_document_limits_are_enforced(text: str, said: str) -> None:
     assert (document(""), document("a: [1]\n")) == (None, {"a": [1]})
 
 
-def test_merge_keys_make_no_map_without_end() -> None:
+def test_merge_keys_cannot_expand_without_limit() -> None:
     """Merge keys cannot enlarge a map without limit. Each line doubles the contents of the previous line. PyYAML before
     6.0.4 would continue for hours; later versions copy each pair once.
     """

@@ -53,7 +53,7 @@ def test_no_value_needs_more_memory_than_estimated(shape: str) -> None:
         lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     )
 )
-def test_a_text_is_examined_if_one_of_its_objects_is_large(value: Any) -> None:
+def test_memory_estimate_of_a_text_covers_its_values(value: Any) -> None:
     """If a text contains a large object, its estimated memory is large, too: `memory_of` of a text must not be less than
     `memory` of its value, except for values that are neither lists nor maps.
     """
@@ -62,7 +62,7 @@ def test_a_text_is_examined_if_one_of_its_objects_is_large(value: Any) -> None:
         assert memory_of(text) + 200 >= memory(value)
 
 
-def test_a_large_object_is_reduced_to_its_identity() -> None:
+def test_large_object_is_reduced_to_its_identity() -> None:
     owned = [{"manager": keys.MANAGER, "subresource": "status", "fieldsV1": {}}, {"manager": "kubectl", "fieldsV1": {}}]
     labels = {keys.OPERATOR_CLASS: "b", "team": "x"}
     owner = {"uid": "o", "controller": True}
@@ -77,7 +77,7 @@ def test_a_large_object_is_reduced_to_its_identity() -> None:
     assert reduce(small) is small and memory(small) < 5000
 
 
-def test_other_objects_are_left_as_they_are() -> None:
+def test_small_and_cluster_wide_objects_are_not_reduced() -> None:
     service = yamls.service("a", "s", "r", "engine")
     cluster_wide = large("ClusterServingRuntime", "")
     for body in (service, cluster_wide, {}, {"metadata": None}):
@@ -85,7 +85,7 @@ def test_other_objects_are_left_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("where", ["labels", "annotations"])
-def test_metadata_counts_like_a_spec(where: str) -> None:
+def test_large_metadata_also_counts_for_the_limit(where: str) -> None:
     body = {"metadata": {"name": "s", "namespace": "a", where: SHAPES["labels"]}}
     assert refusal(reduce(body)) and len(str(reduce(body))) < 300
 
@@ -103,9 +103,9 @@ def test_large_objects_of_a_list_and_of_an_event_are_reduced() -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"[", b"{}" * 300_000, b"[" * 300_000, json.dumps(large(namespace="")).encode()])
-def test_other_texts_are_left_as_they_are(text: bytes) -> None:
+def test_other_texts_are_not_changed(text: bytes) -> None:
     assert reduce_large_objects(text) is text
 
 
-def test_the_limit_leaves_room_for_the_largest_object_of_the_samples() -> None:
+def test_size_limit_permits_the_largest_sample_object() -> None:
     assert LARGEST > 8 * 59_000 and sys.getsizeof("x" * 200_000) < LARGEST // 2

@@ -33,7 +33,7 @@ def counted(size: int = 8) -> tuple[Any, list[Any]]:
     return function, calls
 
 
-def test_the_same_object_is_computed_once_and_an_equal_one_again() -> None:
+def test_result_is_cached_for_the_identical_object_only() -> None:
     function, calls = counted()
     data: dict[str, int] = {}
     assert function(data, "a") is function(data, "a")
@@ -41,7 +41,7 @@ def test_the_same_object_is_computed_once_and_an_equal_one_again() -> None:
     assert len(calls) == 2
 
 
-def test_values_and_tuples_of_values_count_by_value() -> None:
+def test_scalars_and_tuples_are_compared_by_value() -> None:
     class Owner(NamedTuple):
         name: str
         data: dict[str, int]
@@ -53,7 +53,7 @@ def test_values_and_tuples_of_values_count_by_value() -> None:
     assert len(calls) == 2
 
 
-def test_true_is_not_one_and_a_number_is_no_identity() -> None:
+def test_cache_keys_distinguish_types_and_identities() -> None:
     function, calls = counted()
     data = {"a": 1}
     for value in (1, True, "1", None, data, id(data)):
@@ -61,21 +61,21 @@ def test_true_is_not_one_and_a_number_is_no_identity() -> None:
     assert len(calls) == 6
 
 
-def test_a_new_object_at_an_old_address_is_never_mistaken_for_the_old_one() -> None:
+def test_new_object_at_a_reused_address_is_computed_again() -> None:
     function, _ = counted(4)
     for number in range(200):
         assert function({"n": number}) == [{"n": number}]
         gc.collect(0)
 
 
-def test_only_so_many_are_kept_and_the_oldest_goes_first() -> None:
+def test_cache_size_is_limited_and_the_oldest_result_is_dropped() -> None:
     function, calls = counted(2)
     for name in ("a", "b", "a", "c", "a", "b"):
         function(name)
     assert calls == [("a",), ("b",), ("c",), ("b",)]
 
 
-def test_a_cache_has_room_for_all_services() -> None:
+def test_cache_grows_with_the_number_of_services() -> None:
     """Each cache has space for all services. A cache that is slightly too small for objects that are used in turn would
     never find any of them.
     """
@@ -87,7 +87,7 @@ def test_a_cache_has_room_for_all_services() -> None:
     assert calls == [(name,) for name in names]
 
 
-def test_a_cache_shrinks_bit_by_bit_when_services_go() -> None:
+def test_cache_shrinks_gradually_when_services_are_deleted() -> None:
     function, calls = counted(2)
     memoize.resize(2 * memoize.SERVICES)
     for name in ("a", "b", "c", "d"):
@@ -102,7 +102,7 @@ def test_a_cache_shrinks_bit_by_bit_when_services_go() -> None:
     assert memoize.count_results() == before - 2 and len(calls) == 7
 
 
-def test_a_cache_that_is_of_no_service_stays_as_it_is() -> None:
+def test_cache_without_growth_keeps_its_size() -> None:
     memoize.resize(2 * memoize.SERVICES)
     calls = []
     function = memoize_by_identity(1, grows=False)(calls.append)
@@ -125,13 +125,13 @@ def test_memoized_function_does_not_cache_errors() -> None:
     assert len(calls) == 2
 
 
-def test_arguments_by_name_are_refused() -> None:
+def test_keyword_arguments_are_refused() -> None:
     function, _ = counted()
     with pytest.raises(TypeError):
         function(a=1)
 
 
-def test_what_nobody_asks_for_is_forgotten_at_the_second_turn() -> None:
+def test_unused_result_is_dropped_at_the_second_cleanup() -> None:
     function, calls = counted()
     function("used"), function("unused")
     for _ in range(3):
@@ -141,7 +141,7 @@ def test_what_nobody_asks_for_is_forgotten_at_the_second_turn() -> None:
     assert calls == [("used",), ("unused",), ("unused",)]
 
 
-def test_old_results_are_the_first_to_go() -> None:
+def test_unused_results_are_dropped_first() -> None:
     function, calls = counted(2)
     function("a"), function("b")
     forget_unused()

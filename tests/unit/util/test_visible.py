@@ -31,7 +31,7 @@ SHOWN = "evil␛]0;PWNED␇␛[2J␛[31mALL GOOD␤FAKE LINE"
 
 
 @given(st.text())
-def test_nothing_that_moves_or_hides_is_left(text: str) -> None:
+def test_escaped_text_contains_no_control_or_format_characters(text: str) -> None:
     shown = make_visible(text)
     assert {unicodedata.category(item) for item in shown}.isdisjoint({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})
     assert make_visible(shown) == shown
@@ -49,7 +49,7 @@ def test_nothing_that_moves_or_hides_is_left(text: str) -> None:
         ("\x7f\t", "␡␉"),
     ],
 )
-def test_it_is_shown_as_symbols(text: str, shown: str) -> None:
+def test_control_characters_are_shown_as_symbols(text: str, shown: str) -> None:
     assert make_visible(text) == shown
 
 
@@ -69,7 +69,7 @@ def test_status_output_contains_no_control_characters() -> None:
     assert f"model {SHOWN}, runtime {SHOWN}" in said
 
 
-def test_a_log_line_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_log_line_is_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     before = logging.root.handlers[:]
     try:
         configure("console", "INFO")
@@ -85,7 +85,7 @@ def test_a_log_line_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert said.splitlines()[0].endswith(f"WARNING test: model {SHOWN}")
 
 
-def test_a_log_line_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_log_line_is_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     """A line of the operator's log in JSON contains no control characters of other users. JSON is the default of the chart,
     and users may still read it on a terminal, because `kubectl logs` prints it unchanged.
     """
@@ -108,7 +108,7 @@ def test_a_log_line_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
     assert evil in lines[2]["exception"] and "中文" in said
 
 
-def test_findings_of_lint_are_exact_and_harmless() -> None:
+def test_lint_findings_in_json_are_exact_and_escaped() -> None:
     rule = next(iter(RULES.values()))
     found = Finding(rule, "team/s", RuleHit(Location(EVIL + "\x9b31m", "spec"), "says", "do it"))
     for text in (report.json_report([found], {}), report.sarif_report([found], {}, "1")):
@@ -116,7 +116,7 @@ def test_findings_of_lint_are_exact_and_harmless() -> None:
 
 
 @pytest.mark.parametrize("output", Format)
-def test_documents_are_exact_and_harmless(output: Format, capsys: pytest.CaptureFixture[str]) -> None:
+def test_printed_documents_are_exact_and_escaped(output: Format, capsys: pytest.CaptureFixture[str]) -> None:
     emit(output, {"name": EVIL + "\x9b31m"})
     said = capsys.readouterr().out
     assert not {"\x1b", "\x07", "\x9b"} & set(said)
@@ -148,7 +148,7 @@ def test_container_log_lines_are_escaped_on_terminal(terminal: bool, capsys: pyt
 
 
 @pytest.mark.parametrize("made", [list, tuple, lambda item: {"a": [*item]}, lambda item: {item[0]: 1, "n": None, "f": 1.5}])
-def test_every_text_of_a_value(made: Callable[[list[str]], Any]) -> None:
+def test_every_string_inside_a_value_is_escaped(made: Callable[[list[str]], Any]) -> None:
     assert EVIL not in repr(make_all_visible(made([EVIL, "x"]))) and type(make_all_visible(made([EVIL]))) is type(
         made([EVIL])
     )

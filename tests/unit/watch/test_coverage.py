@@ -91,7 +91,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coverage, "CHECK_WATCHED_EVERY", 0.05)
 
 
-async def test_a_namespace_that_is_absent_holds_up_nobody(caplog: pytest.LogCaptureFixture) -> None:
+async def test_absent_namespace_delays_nothing(caplog: pytest.LogCaptureFixture) -> None:
     cluster = Cluster("a")
     async with covered(cluster, "a", "b") as (made, manager):
         await made.complete.wait()
@@ -104,7 +104,7 @@ async def test_a_namespace_that_is_absent_holds_up_nobody(caplog: pytest.LogCapt
     ], "it is reported once"
 
 
-async def test_where_nothing_cluster_wide_is_read_the_namespaces_are_everything() -> None:
+async def test_namespaced_operator_is_complete_when_its_namespaces_are_listed() -> None:
     cluster, manager = Cluster("a"), Manager()
     async with answers(cluster.answer) as connection, connection.session(limit=0, agent="") as session:
         how = WatchSettings(session, connection.server, 60, 60.0)
@@ -117,7 +117,7 @@ async def test_where_nothing_cluster_wide_is_read_the_namespaces_are_everything(
     assert manager.said == ["whole", "seen namespaces.a.pods", "whole a"]
 
 
-async def test_it_is_watched_when_it_comes_and_again_when_it_comes_again() -> None:
+async def test_namespace_is_watched_when_created_and_again_when_recreated() -> None:
     cluster = Cluster("a")
     async with covered(cluster, "a", "b") as (made, manager):
         await made.complete.wait()
@@ -134,7 +134,7 @@ async def test_it_is_watched_when_it_comes_and_again_when_it_comes_again() -> No
         assert "away a" not in manager.said
 
 
-async def test_while_nobody_answers_nothing_is_given_up() -> None:
+async def test_namespace_is_kept_while_the_api_server_is_unavailable() -> None:
     cluster = Cluster("a")
     async with covered(cluster, "a") as (made, manager):
         await made.complete.wait()
@@ -146,7 +146,7 @@ async def test_while_nobody_answers_nothing_is_given_up() -> None:
         assert "away a" not in manager.said
 
 
-async def test_what_kopf_asks_of_an_absent_namespace_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_kopf_request_about_an_absent_namespace_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """A request of kopf about a namespace that does not exist waits. After the waiting time, it fails in a way after which
     kopf tries again without a log message.
     """
@@ -167,7 +167,7 @@ async def test_what_kopf_asks_of_an_absent_namespace_waits(monkeypatch: pytest.M
             assert (await waiting).status == 200
 
 
-async def test_a_refusal_is_kopfs_to_know_only_where_the_namespace_is_there() -> None:
+async def test_refusal_is_passed_to_kopf_only_if_the_namespace_exists() -> None:
     """A refusal is passed on to kopf only if the namespace exists. If the namespace has vanished, the refusal would end kopf
     two minutes later.
     """

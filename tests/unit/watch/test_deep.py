@@ -59,7 +59,7 @@ class Content:
 
 @pytest.mark.parametrize("levels", LEVELS)
 @pytest.mark.parametrize("kind", DEEP)
-async def test_the_operator_refuses_it_and_goes_on(kind: str, levels: int) -> None:
+async def test_operator_refuses_a_deeply_nested_object_and_continues(kind: str, levels: int) -> None:
     """The operator refuses a deeply nested object and continues. The object arrives through kopf, which decodes lists and
     lines with Python's own decoder.
     """
@@ -79,7 +79,7 @@ async def test_the_operator_refuses_it_and_goes_on(kind: str, levels: int) -> No
     assert other is not None, "everything else continues"
 
 
-async def test_kopf_decodes_no_large_object_of_a_tenant() -> None:
+async def test_large_objects_of_tenants_are_not_decoded_by_kopf() -> None:
     """Large objects of tenants are not decoded by kopf. The objects of a list stay in kopf for some seconds, so a hundred
     objects of 1 MB would take 1 GiB (finding U13).
     """
@@ -96,7 +96,7 @@ async def test_kopf_decodes_no_large_object_of_a_tenant() -> None:
 
 
 @pytest.mark.parametrize("levels", LEVELS)
-async def test_an_agent_goes_on_with_the_others(levels: int) -> None:
+async def test_agent_continues_after_a_deeply_nested_model(levels: int) -> None:
     """An agent that receives a deeply nested model through its own watch continues with the other models. The directories
     that such a model refers to are unknown, so no directory is offered for removal.
     """
@@ -131,7 +131,7 @@ async def test_an_agent_goes_on_with_the_others(levels: int) -> None:
 
 @pytest.mark.parametrize("levels", LEVELS)
 @pytest.mark.parametrize("kind", DEEP)
-async def test_a_command_shows_it_beside_the_others(kind: str, levels: int) -> None:
+async def test_deeply_nested_object_is_cached_as_invalid(kind: str, levels: int) -> None:
     deep = filled(json.dumps(body(kind, "deep", DEEP[kind])).encode(), levels)
 
     async def serve(_: web.Request) -> web.StreamResponse:

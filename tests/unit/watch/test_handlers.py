@@ -30,20 +30,20 @@ MARKER = "kopf.zalando.org/KopfFinalizerMarker"
 OURS = [each for each in ALL if each.kind not in SHORT]
 
 
-def test_nothing_below_the_public_face_of_kopf_is_used() -> None:
+def test_no_private_name_of_kopf_is_used() -> None:
     """The operator uses no private name of kopf, because these may change with every version."""
     house = Path(ome_operator.__file__).parent
     private = re.compile(r"kopf\._|from kopf import _|getattr\(kopf")
     assert [str(path) for path in house.rglob("*.py") if private.search(path.read_text())] == []
 
 
-def test_each_kind_is_watched_by_kopf_or_by_us() -> None:
+def test_every_kind_is_watched_by_kopf_or_the_operator() -> None:
     assert {each.kind for each in OURS} == {
         kind for kind in KINDS if RESOURCES[kind].group == keys.GROUP and kind not in ("NodeModels", "RoleScale")
     }
 
 
-async def test_kopf_watches_what_people_write_and_sends_nothing_but_reads() -> None:
+async def test_kopf_sends_only_read_requests() -> None:
     """The kinds that users write are watched by kopf, which sends nothing but reads. The same holds for an object with a
     finalizer of kopf, which another operator has added.
     """
@@ -67,7 +67,7 @@ async def test_kopf_watches_what_people_write_and_sends_nothing_but_reads() -> N
     assert process.stopped == 1
 
 
-def test_a_watch_that_is_opened_again_and_tells_nothing_gives_no_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reopened_watch_without_events_does_not_count_as_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     """A watch that is opened again and again without any event does not count as working. A proxy may answer each watch at
     once, but hold back its events. The alert OmeWatchSilent has to detect this.
     """
@@ -108,7 +108,7 @@ async def test_a_refused_token_ends_no_watch(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("levels", [900, 1_000, 1_500, 2_000, 9_000, MOST])
-async def test_an_object_as_deep_as_the_api_server_takes_ends_nothing(levels: int) -> None:
+async def test_deepest_accepted_object_does_not_end_the_process(levels: int) -> None:
     """An object with the deepest nesting that the API server accepts does not end the process. kopf itself decodes the
     object, in lists and in watches. An object that kopf could not decode once ended the process, and again after each
     restart.
@@ -133,7 +133,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(("code", "later", "told"), FAULTS.values(), ids=list(FAULTS))
-async def test_what_kopf_cannot_go_on_after_ends_it(
+async def test_fatal_error_ends_only_the_loop_of_kopf_with_an_exception(
     code: int, later: list[int], told: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An error after which kopf cannot continue ends only kopf's loop, with an exception that the operator reports as a
@@ -154,7 +154,7 @@ async def test_what_kopf_cannot_go_on_after_ends_it(
     assert [record for record in caplog.records if record.exc_info and record.name != theirs] == []
 
 
-async def test_a_list_in_pages_is_a_single_list() -> None:
+async def test_paginated_list_counts_as_one_list() -> None:
     """A list that is read in several pages counts as a single list. If each page counted as a new list, it would cause an
     audit.
     """
@@ -167,7 +167,7 @@ async def test_a_list_in_pages_is_a_single_list() -> None:
         assert sum(path == SERVICES for _, path in server.requests) == 4
 
 
-async def test_after_a_page_that_is_cut_in_its_middle_the_list_begins_again() -> None:
+async def test_list_is_repeated_after_a_truncated_page() -> None:
     """If the connection ends in the middle of a page, the list is read again, and the second list is reported. No event
     reports objects that were deleted between the two lists.
     """
@@ -181,7 +181,7 @@ async def test_after_a_page_that_is_cut_in_its_middle_the_list_begins_again() ->
 
 
 @pytest.mark.parametrize("breaks", [False, True], ids=["the answer ends", "the connection breaks"])
-async def test_a_watch_that_is_cut_in_the_middle_of_a_line_goes_on_where_it_was(breaks: bool) -> None:
+async def test_watch_continues_after_the_last_complete_event(breaks: bool) -> None:
     """If a watch ends in the middle of a line, it continues after the last complete event. An incomplete line is not an
     event, and must not end kopf.
     """
@@ -201,7 +201,7 @@ async def test_a_watch_that_is_cut_in_the_middle_of_a_line_goes_on_where_it_was(
         assert not operating.done()
 
 
-async def test_a_list_that_begins_again_is_told() -> None:
+async def test_only_a_repeated_list_is_reported() -> None:
     """Only a repeated list is reported to the sink, and not the first one, because objects may have been deleted before it
     without an event.
     """
@@ -214,7 +214,7 @@ async def test_a_list_that_begins_again_is_told() -> None:
         await until(lambda: process.said == ["seen a", "relisted InferenceService"])
 
 
-async def test_passes_begin_when_everything_that_is_there_was_told() -> None:
+async def test_reconciliations_begin_when_every_existing_object_was_delivered() -> None:
     server = Server(service("a"))
     async with hosted(server) as (process, _):
         process.there["InferenceService"] = {"a", "late"}
@@ -229,7 +229,7 @@ async def test_passes_begin_when_everything_that_is_there_was_told() -> None:
         checking.cancel()
 
 
-async def test_what_is_there_and_never_comes_ends_the_process() -> None:
+async def test_object_that_is_never_delivered_ends_the_process() -> None:
     server = Server(service("a"))
 
     class Impatient(Process):
@@ -245,7 +245,7 @@ async def test_what_is_there_and_never_comes_ends_the_process() -> None:
             await checking
 
 
-async def test_a_kind_that_kopf_does_not_list_is_noticed() -> None:
+async def test_unlisted_kind_with_a_handler_is_detected() -> None:
     """A handler for a version of a kind that is not listed is noticed. It would receive no events, and nothing else would
     report that.
     """
@@ -270,7 +270,7 @@ users: [{name: u, user: {token: t}}]
     return Settings(kubeconfig=kubeconfig, address="127.0.0.1", health_port=0, metrics_port=0)
 
 
-async def test_kopf_is_loaded_beside_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_kopf_is_imported_outside_the_event_loop_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The package kopf is imported in another thread than that of the event loop. In the event loop, the import blocked a
     busy machine for a second at each start.
     """
@@ -291,7 +291,7 @@ async def test_kopf_is_loaded_beside_the_event_loop(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("changed", ["a name is gone", "an argument is gone"])
-async def test_another_kopf_than_the_one_we_know_is_a_sentence(
+async def test_unsupported_kopf_version_is_reported_in_one_sentence(
     changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     if changed == "a name is gone":

@@ -114,7 +114,7 @@ def listed(run: ServedInformer) -> bool:
     return not run.lists and run.informer.complete.is_set() and "watch" in run.queries[-1]
 
 
-async def test_a_whole_list_of_several_pages_misses_nothing() -> None:
+async def test_paginated_list_misses_no_object_and_no_event() -> None:
     """A list of several pages misses no object and no event. All pages show the state at one moment, from which the watch
     continues. tests/controlplane/process tests this with a real API server.
     """
@@ -126,7 +126,7 @@ async def test_a_whole_list_of_several_pages_misses_nothing() -> None:
     assert (watch["resourceVersion"], watch["labelSelector"], watch["allowWatchBookmarks"]) == ("9", "a=b", "true")
 
 
-async def test_a_page_of_large_objects_is_requested_again_with_fewer() -> None:
+async def test_page_of_large_objects_is_requested_again_with_a_smaller_limit() -> None:
     async def large(_: web.Request) -> web.StreamResponse:
         items = [{**thing("a"), "spec": "x" * 1_500_000}] * 24
         return web.json_response({"metadata": {"resourceVersion": "9"}, "items": items})
@@ -139,13 +139,13 @@ async def test_a_page_of_large_objects_is_requested_again_with_fewer() -> None:
 
 
 @pytest.mark.parametrize("fault", [cut, refused(401), refused(410)], ids=["cut", "401", "410"])
-async def test_a_first_list_that_began_again_may_have_shown_what_is_gone(fault: Handler) -> None:
+async def test_restarted_first_list_is_reported_as_relisted(fault: Handler) -> None:
     said = await ServedInformer(page("a", "b", more="next"), fault, page("b", more="next"), page("c")).until(listed)
     assert said[:4] == ["seen a", "seen b", "seen b", "seen c"]
     assert said[4:] == ["relisted"]
 
 
-async def test_a_watch_that_ends_goes_on_at_the_last_version_that_it_told() -> None:
+async def test_ended_watch_continues_at_the_last_reported_version() -> None:
     first = stream(event("ADDED", thing("b", "10")), event("DELETED", thing("a", "11")), event("BOOKMARK", thing("", "20")))
     run = ServedInformer(page("a"), watches=(first, stream(event("MODIFIED", thing("b", "21")))))
     said = await run.until(lambda run: len(run.queries) == 4)
@@ -153,7 +153,7 @@ async def test_a_watch_that_ends_goes_on_at_the_last_version_that_it_told() -> N
     assert [query.get("resourceVersion") for query in run.queries] == [None, "9", "20", "21"]
 
 
-async def test_a_line_in_many_chunks_is_one_event_and_a_line_that_was_cut_is_none() -> None:
+async def test_chunked_line_is_one_event_and_a_truncated_line_is_none() -> None:
     large = event("ADDED", {**thing("large", "10"), "spec": "x" * 3_000_000})
     pieces = [large[at : at + 500_000] for at in range(0, len(large), 500_000)]
     run = ServedInformer(page(), watches=(stream(*pieces, event("ADDED", thing("cut", "11"))[:-9]),))
@@ -161,7 +161,7 @@ async def test_a_line_in_many_chunks_is_one_event_and_a_line_that_was_cut_is_non
     assert run.queries[-1]["resourceVersion"] == "10", "the event that was cut is sent again"
 
 
-async def test_a_silent_watch_is_dead() -> None:
+async def test_silent_watch_is_restarted() -> None:
     run = ServedInformer(page("a"), watches=(stream(event("ADDED", thing("b", "10")), then=30),), silence=0.2)
     assert await run.until(lambda run: len(run.queries) == 3) == ["seen a", "seen b"]
     assert run.queries[-1]["resourceVersion"] == "10"
@@ -177,13 +177,13 @@ async def test_a_silent_watch_is_dead() -> None:
     ],
     ids=["410", "500", "a page of a proxy", "no object"],
 )
-async def test_a_watch_that_tells_an_error_or_nonsense_is_followed_by_a_list(told: bytes) -> None:
+async def test_watch_error_is_followed_by_a_new_list(told: bytes) -> None:
     run = ServedInformer(page("a"), page("b"), watches=(stream(told),))
     assert await run.until(listed) == ["seen a", "seen b", "relisted"]
 
 
 @pytest.mark.parametrize("levels", [2_000, 9_000, 10_000])
-async def test_an_object_as_deep_as_the_api_server_takes_is_an_event_like_any_other(levels: int) -> None:
+async def test_deepest_accepted_object_is_reported_as_an_event(levels: int) -> None:
     """An object with the deepest nesting that the API server accepts is reported like any other. Python's own decoder
     refuses such an object, which once ended the process, and again after each restart.
     """
@@ -200,7 +200,7 @@ async def test_an_object_as_deep_as_the_api_server_takes_is_an_event_like_any_ot
     assert run.informer.unread == {}
 
 
-async def test_what_nobody_can_read_again_and_again_costs_its_own_event_alone(caplog: pytest.LogCaptureFixture) -> None:
+async def test_undecodable_event_is_dropped_alone(caplog: pytest.LogCaptureFixture) -> None:
     """An event that can never be decoded is dropped alone, also if it arrives again and again. If each such event caused a
     list, the retries would be used up, which ended the process before.
     """
@@ -213,7 +213,7 @@ async def test_what_nobody_can_read_again_and_again_costs_its_own_event_alone(ca
     assert len([one for one in caplog.records if one.levelname == "WARNING"]) == 1
 
 
-async def test_an_item_of_a_list_that_is_no_object_costs_itself() -> None:
+async def test_list_item_that_is_no_object_is_dropped_alone() -> None:
     async def odd(_: web.Request) -> web.StreamResponse:
         items = [None, 5, [], thing("a"), "x"]
         return web.json_response({"apiVersion": "v1", "metadata": {"resourceVersion": "9"}, "items": items})
@@ -224,13 +224,15 @@ async def test_an_item_of_a_list_that_is_no_object_costs_itself() -> None:
 
 
 @pytest.mark.parametrize("code", [403, 404, 429, 500, 503])
-async def test_what_may_be_better_soon_is_asked_again(code: int) -> None:
+async def test_transient_errors_are_retried_without_a_new_list(code: int) -> None:
     run = ServedInformer(refused(code), page("a"), watches=(refused(code),))
     assert await run.until(lambda run: len(run.queries) == 4) == ["seen a"], "no second list, because nothing was missed"
 
 
 @pytest.mark.parametrize(("code", "answers"), [(404, 13), (503, 43), (400, 1)])
-async def test_what_lasts_ends_in_a_sentence(monkeypatch: pytest.MonkeyPatch, code: int, answers: int) -> None:
+async def test_persistent_refusal_ends_with_an_error_message(
+    monkeypatch: pytest.MonkeyPatch, code: int, answers: int
+) -> None:
     monkeypatch.setattr(informers, "BACKOFFS", (0.0,) * 42)
     run = ServedInformer(*[refused(code)] * answers)
     with pytest.raises(CannotWatch, match="cannot watch things: no more"):
@@ -238,7 +240,7 @@ async def test_what_lasts_ends_in_a_sentence(monkeypatch: pytest.MonkeyPatch, co
     assert not run.lists
 
 
-async def test_lists_that_break_for_ever_end_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_persistently_broken_lists_end_with_an_error_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(informers, "BACKOFFS", (0.0,) * 3)
     with pytest.raises(CannotWatch, match="cannot watch things: a page of the list is incomplete or unreadable"):
         await ServedInformer(*[cut] * 4).until(lambda _: False)
@@ -255,7 +257,7 @@ def test_exactly_the_common_kinds_are_watched_by_label() -> None:
     }
 
 
-async def test_the_loop_answers_while_a_long_page_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_event_loop_responds_while_a_large_page_is_processed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The event loop responds while a long page is reported. Previously, a page of 500 nodes blocked it for a third of a
     second, in which no probe was answered and the Lease was not renewed.
     """

@@ -13,7 +13,9 @@ RETRIED = "Request attempt #1/9 failed; will retry: GET https://x/apis/ome.io/v1
     ("message", "level"),
     [(RETRIED, "WARNING"), ("Request attempt #9/9 failed; escalating: GET https://x", "ERROR"), ("Stop.", "ERROR")],
 )
-def test_what_is_tried_again_is_no_error(message: str, level: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_repeated_requests_of_kopf_are_not_logged_as_errors(
+    message: str, level: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """Messages of kopf about requests that it repeats are not logged as errors. They are the first lines in the log of an
     operator that starts just after its CRDs were installed.
     """

@@ -15,7 +15,7 @@ LIVE = {
 }  # fmt: skip
 
 
-def test_an_edit_keeps_what_the_server_keeps() -> None:
+def test_merged_edit_keeps_server_fields_of_the_live_object() -> None:
     edit = yamls.service("team", "svc", "other")
     edit["metadata"] |= {"labels": {"b": "2"}, "uid": "of an older one"}
     found = merge_edit(edit, LIVE)
@@ -25,32 +25,32 @@ def test_an_edit_keeps_what_the_server_keeps() -> None:
     assert metadata["labels"] == {"a": "1", "b": "2"} and metadata["annotations"] == {"kept": "yes"}
 
 
-def test_of_two_bodies_of_one_object_the_later_one_counts() -> None:
+def test_last_of_two_manifests_of_one_object_is_used() -> None:
     cluster = build_cluster([yamls.service("team", "svc", "first"), yamls.service("team", "svc", "second")])
     (kept,) = cluster.services()
     assert kept.parsed.spec.runtime.name == "second"
 
 
-def test_uids_that_nobody_gave_are_always_the_same() -> None:
+def test_generated_uids_are_deterministic() -> None:
     first, second = (build_cluster([yamls.service("team", name, "rt") for name in ("a", "b")]) for _ in range(2))
     uids = {one.ref: one.uid for one in first.services()}
     assert len(set(uids.values())) == 2
     assert uids == {one.ref: one.uid for one in second.services()}
 
 
-def test_other_kinds_are_passed_over() -> None:
+def test_other_kinds_are_ignored() -> None:
     cluster = build_cluster([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}, LIVE])
     assert [one.ref for one in cluster.services()] == [Ref("InferenceService", "team", "svc")] == [ref_of_body(LIVE)]
     assert isinstance(cluster.services()[0].parsed, InferenceService)
 
 
-def test_nodes_hold_the_models_that_their_labels_name() -> None:
+def test_nodes_get_the_models_named_by_their_labels() -> None:
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": yamls.READY}, "status": ready}
     assert build_cluster([node]).deps().holders == {next(iter(yamls.READY)): {"n"}}
 
 
-def test_what_is_made_of_a_short_form_follows_its_edits_and_leaves_what_people_wrote() -> None:
+def test_object_made_from_a_short_form_follows_edits_unless_user_written() -> None:
     short = {
         "apiVersion": "sglang.ai/v1", "kind": "ClusterBaseModel", "metadata": {"name": "m"},
         "spec": {"source": {"huggingface": {"repo": "a/b"}}},

@@ -48,17 +48,17 @@ async def told(answers: dict[bool, Any], **more: Any) -> Any:
     return got.logs[name]
 
 
-async def test_the_last_lines_without_colours() -> None:
+async def test_last_log_lines_are_returned_without_colours() -> None:
     log = await told({False: ["\x1b[31mred\x1b[0m", "x" * 9999]})
     assert log.lines == ("red", "x" * reading.LONGEST) and log.said == ""
 
 
-async def test_a_container_that_has_said_nothing_yet_leaves_the_word_to_the_former() -> None:
+async def test_empty_log_falls_back_to_the_previous_container() -> None:
     assert (await told({False: [], True: ["former"]})).lines == ("former",)
     assert (await told({False: Transient("it waits"), True: ["former"]})).lines == ("former",)
 
 
-async def test_a_log_that_cannot_be_read_says_why() -> None:
+async def test_unreadable_log_gives_the_reason() -> None:
     log = await told({False: Forbidden("cannot get pods/log", 403), True: Transient("previous not found")})
     assert log.lines == () and log.said == "cannot get pods/log"
     assert (await told({False: [], True: []})).said == "its log is empty"
@@ -71,18 +71,18 @@ async def sampled(cluster: Cluster, key: tuple[str, str]) -> TrafficSamples:
     return found
 
 
-async def test_traffic_is_what_the_routers_report() -> None:
+async def test_traffic_is_read_from_router_reports() -> None:
     found = await sampled(hear(console.fleet(hostile=False)), ("chat", "gpt-oss-120b"))
     (row,) = found.samples
     assert (found.why, row.running, row.output_tokens_per_second) == ("", 21, 900)
 
 
-async def test_sizes_are_sampled_although_no_router_is_heard() -> None:
+async def test_sizes_are_sampled_without_router_reports() -> None:
     found = await sampled(console.fleet(hostile=False), ("chat", "gpt-oss-120b"))
     assert found.why and [one.ready for one in found.scaling] == [{"prefill": 3, "routers": 1}]
 
 
-async def test_traffic_that_cannot_be_measured_says_why() -> None:
+async def test_unmeasurable_traffic_gives_the_reason() -> None:
     cluster = console.fleet(hostile=False)
     assert "connection refused" in (await sampled(cluster, ("chat", "gpt-oss-120b"))).why
     for body in cluster.objects["Node"]:

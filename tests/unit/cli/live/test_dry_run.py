@@ -34,17 +34,17 @@ def service(namespace: str = "team") -> dict[str, Any]:
         (NotServed('namespaces "team" not found'), "namespace team does not exist: create it, or name another"),
     ],
 )
-async def test_what_is_refused_is_a_sentence(error: KubeError, said: str) -> None:
+async def test_refused_object_gives_one_sentence(error: KubeError, said: str) -> None:
     ((which, reason),) = (await find_refused_objects(FakeApi({"apply": error}), [service()], ())).items()
     assert which == SVC and reason.startswith(said)
 
 
 @pytest.mark.parametrize("error", [None, Forbidden(NO_RIGHT), NotServed("the server could not find the requested resource")])
-async def test_nothing_is_said_where_it_is_taken_or_may_not_be_tried(error: KubeError | None) -> None:
+async def test_accepted_or_forbidden_dry_run_reports_nothing(error: KubeError | None) -> None:
     assert await find_refused_objects(FakeApi({"apply": error}), [service()], ()) == {}
 
 
-async def test_an_unknown_field_is_refused_in_the_words_of_lint() -> None:
+async def test_unknown_field_is_refused_with_the_lint_message() -> None:
     body = service()
     body["spec"] = {"engines": {}, "modle": {}, "engine": {}}
     error = ServerError(f"{UNKNOWN.format('engines')}, {UNKNOWN.format('modle')}", 500)
@@ -54,12 +54,12 @@ async def test_an_unknown_field_is_refused_in_the_words_of_lint() -> None:
     }
 
 
-async def test_what_the_api_server_cannot_do_now_says_nothing_about_the_object() -> None:
+async def test_transient_server_error_is_raised_and_not_reported_as_refusal() -> None:
     with pytest.raises(ServerError):
         await find_refused_objects(FakeApi({"apply": ServerError("etcdserver: request timed out", 500)}), [service()], ())
 
 
-async def test_an_object_of_a_namespace_that_comes_with_it_is_tried_elsewhere() -> None:
+async def test_object_in_a_new_namespace_is_dry_run_in_another_namespace() -> None:
     """If the files also create the namespace of an object, the dry run of the object is sent to another namespace, because
     its own does not exist yet. A sample, for example, begins with its namespace.
     """

@@ -84,7 +84,7 @@ def services_of(result: Result) -> set[str]:
     return {finding["service"] for finding in json.loads(result.stdout)}
 
 
-def test_the_services_of_a_cluster(answers: Any) -> None:
+def test_lint_checks_the_services_of_a_cluster(answers: Any) -> None:
     answers(cluster(*broken("here", "there")))
     here, named, all_of_them = (run("lint", *words, "-o", "json") for words in ([], ["there", "-n", "of-there"], ["-A"]))
     assert (services_of(here), services_of(named)) == ({"of-here/here"}, {"of-there/there"})
@@ -93,14 +93,14 @@ def test_the_services_of_a_cluster(answers: Any) -> None:
     assert "flag-removed" in run("lint", "of-there/there").stdout
 
 
-def test_a_service_with_an_annotation_is_left_alone(answers: Any) -> None:
+def test_lint_ignore_annotation_suppresses_findings(answers: Any) -> None:
     bodies = broken("here")
     bodies[-1]["metadata"]["annotations"] = {"ome.io/lint-ignore": "flag-removed, no-such-rule"}
     answers(cluster(*bodies))
     assert run("lint").stdout == "no findings\n"
 
 
-def test_who_may_not_read_is_told_so_and_nothing_is_guessed(answers: Any) -> None:
+def test_missing_read_permission_is_reported_without_findings(answers: Any) -> None:
     answers(cluster(*broken("here"), forbidden="ClusterServingRuntime"))
     result = run("lint")
     assert isinstance(result.exception, QuestionUnanswered) and result.stdout == ""
@@ -108,7 +108,7 @@ def test_who_may_not_read_is_told_so_and_nothing_is_guessed(answers: Any) -> Non
     assert str(result.exception).endswith("Use -f to check files instead.")
 
 
-def test_a_service_that_is_not_there(answers: Any) -> None:
+def test_lint_of_an_absent_service_fails(answers: Any) -> None:
     answers(cluster(*broken("here")))
     assert "no InferenceService gone in namespace of-here" in str(run("lint", "gone").exception)
 
@@ -117,17 +117,17 @@ def test_a_service_that_is_not_there(answers: Any) -> None:
     "words",
     [["svc", "-A"], ["svc", "-f", BROKEN], ["-A", "-f", BROKEN], ["--fix"], ["--catalog", "config"]],
 )
-def test_options_that_say_two_things(words: list[object]) -> None:
+def test_contradictory_lint_options_are_refused(words: list[object]) -> None:
     assert isinstance(run("lint", *words).exception, QuestionUnanswered)
 
 
-def test_render_says_it_beside_its_answer() -> None:
+def test_render_prints_findings_on_stderr() -> None:
     result = run("render", "-f", BROKEN, "--catalog", "config")
     assert (result.exit_code, result.stdout) == (1, "") and SAID.removeprefix("refused ") in result.stderr
     assert "flag" not in run("render", "-f", FINE, "--catalog", "config").stderr
 
 
-async def test_diff_says_it_of_services_that_the_edit_reaches() -> None:
+async def test_diff_prints_findings_of_affected_services() -> None:
     *there, given = broken("here")
     found = await preview(cluster(*there), [given])  # type: ignore[arg-type]
     assert any(SAID in sentence for sentence in found.lint)
@@ -135,7 +135,7 @@ async def test_diff_says_it_of_services_that_the_edit_reaches() -> None:
     assert (await preview(cluster(), fine)).lint == ()  # type: ignore[arg-type]
 
 
-def test_a_command_tells_a_few_and_where_the_others_are(tmp_path: Path) -> None:
+def test_number_of_printed_findings_is_limited(tmp_path: Path) -> None:
     text = BROKEN.read_text().replace("- --enable-deepep-moe", "\n".join(f"- --no-flag-{at}" for at in range(30)))
     indent = next(line for line in BROKEN.read_text().splitlines() if "--enable-deepep-moe" in line).partition("-")[0]
     (tmp_path / "a.yaml").write_text(text.replace("\n- --no", f"\n{indent}- --no"))
@@ -145,7 +145,7 @@ def test_a_command_tells_a_few_and_where_the_others_are(tmp_path: Path) -> None:
     assert "17 more: `ome lint -f`" in run("render", "-f", tmp_path, "--catalog", "config").stderr
 
 
-def test_generate_finds_nothing_in_its_own_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_generate_prints_no_findings_about_its_own_output(monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["generate", "--hardware", "h200", "--model", "Kimi-K2-Instruct", "-o", "yaml"]
     fine = run(*words)
     assert fine.exit_code == 0 and "warning" not in fine.stderr and "error" not in fine.stderr

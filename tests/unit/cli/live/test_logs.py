@@ -52,14 +52,14 @@ class Seen:
         self.shown.append((label, line.text))
 
 
-async def test_lines_of_all_ranks_come_in_the_order_of_time() -> None:
+async def test_log_lines_of_all_ranks_are_merged_by_time() -> None:
     played, seen = Played(a=[[at(1, "a1"), at(4, "a4")]], b=[[at(2, "b2"), at(3, "b3"), at(5, "b5")]], c=[[]]), Seen()
     sources = [source(pod) for pod in "abc"]
     assert await show_merged(cast(Logs, played), sources, LogWindow(), seen.show, seen.complaints.append) == 0
     assert [text for _, text in seen.shown] == ["a1", "b2", "b3", "a4", "b5"]
 
 
-async def test_a_log_that_cannot_be_read_hides_no_other() -> None:
+async def test_unreadable_log_does_not_hide_others() -> None:
     waits = errors.Invalid("container main is waiting to start: ContainerCreating")
     played, seen = Played(a=[[waits]], b=[[at(1, "b1")]]), Seen()
     assert (
@@ -70,7 +70,7 @@ async def test_a_log_that_cannot_be_read_hides_no_other() -> None:
     assert seen.complaints == ["a: container main is waiting to start: ContainerCreating"]
 
 
-async def test_pods_that_have_written_nothing_are_counted() -> None:
+async def test_pods_without_log_lines_are_counted() -> None:
     """A pod that is not scheduled has an empty log, which the API server returns without an error."""
     played, seen = Played(a=[[]], b=[[]]), Seen()
     assert (
@@ -103,7 +103,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asked, "PAUSE", 0)
 
 
-async def test_a_container_that_restarts_is_followed_and_no_line_comes_twice() -> None:
+async def test_log_is_followed_across_restarts_without_duplicate_lines() -> None:
     """After a restart of a container, the lines of the new container follow, and no line is shown twice. The API server
     selects lines by whole seconds, so it returns the last lines again before the new ones.
     """
@@ -122,7 +122,7 @@ async def test_a_container_that_restarts_is_followed_and_no_line_comes_twice() -
     ]
 
 
-async def test_a_pod_that_is_replaced_and_one_that_comes_are_followed_from_their_first_line() -> None:
+async def test_replaced_and_new_pods_are_followed_from_their_first_line() -> None:
     played = Played(a=[[at(1, "old")], [errors.NotFound("gone")], [at(5, "new")]], b=[[at(4, "b")]])
     seen = await followed(played, lambda look: ["a"] if look < 3 else ["a", "b"], lambda seen: len(seen.shown) >= 3)
     assert sorted(seen.shown) == [("a", "new"), ("a", "old"), ("b", "b")]

@@ -36,7 +36,7 @@ async def sentence(api: FakeApi, others: Any = (), **engine: Any) -> str:
     return forecast.sentence
 
 
-async def test_a_new_service_is_told_that_its_models_claim_does_not_exist() -> None:
+async def test_missing_claim_of_a_new_service_is_reported() -> None:
     api = on_claim(clusters.empty(clusters.NODES), ABSENT)
     assert (await sentence(api)).endswith(f"6 objects added. But PersistentVolumeClaim weights {SAID}")
     assert [call for call in api.calls if call.verb == "get_metadata"] == [
@@ -47,17 +47,17 @@ async def test_a_new_service_is_told_that_its_models_claim_does_not_exist() -> N
 @pytest.mark.parametrize(
     "answer", [{"metadata": {"name": "weights"}}, Forbidden("persistentvolumeclaims is forbidden", 403)]
 )
-async def test_nothing_is_said_of_a_claim_that_exists_or_that_the_user_may_not_read(answer: Any) -> None:
+async def test_existing_or_unreadable_claim_is_not_reported(answer: Any) -> None:
     assert "But" not in await sentence(on_claim(clusters.empty(clusters.NODES), answer))
 
 
-async def test_a_claim_in_the_same_files_counts_as_there() -> None:
+async def test_claim_in_the_same_files_counts_as_existing() -> None:
     api = on_claim(clusters.empty(clusters.NODES), ABSENT)
     assert "But" not in await sentence(api, {Ref(CLAIM, "team", "weights")})
     assert SAID in await sentence(api, {Ref(CLAIM, "other", "weights")})
 
 
-async def test_an_edit_of_a_serving_service_is_told_the_same() -> None:
+async def test_missing_reference_is_reported_for_an_edit_of_a_serving_service() -> None:
     """A missing claim, Secret or ConfigMap is also reported for an edit of a service that serves. The pods of the old
     revision end first, so the service would not serve any more.
     """
@@ -68,7 +68,7 @@ async def test_an_edit_of_a_serving_service_is_told_the_same() -> None:
     assert "nothing serves meanwhile" in told and told.endswith(f". But Secret token {SAID}")
 
 
-def test_every_place_of_a_pod_that_names_such_an_object_is_read() -> None:
+def test_references_are_found_in_every_part_of_a_pod() -> None:
     """References are found in every part of a pod that can contain one: in volumes, projected sources, and sources of
     environment variables.
     """
@@ -102,7 +102,7 @@ def test_every_place_of_a_pod_that_names_such_an_object_is_read() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["text", ["text"], [[]], {"name": 1}, 1, True])
-def test_a_value_of_a_wrong_form_names_no_object(wrong: Any) -> None:
+def test_malformed_reference_names_no_object(wrong: Any) -> None:
     """The operator and the commands read pods as users wrote them: `secret: NAME` in place of a map is not an object."""
     container = {"name": "c", "env": [{"name": "A", "valueFrom": wrong}], "envFrom": [{"secretRef": wrong}, wrong]}
     volumes = [
@@ -127,13 +127,13 @@ def test_a_value_of_a_wrong_form_names_no_object(wrong: Any) -> None:
         ("EnvFromSource", {"configMapRef", "secretRef"}),
     ],
 )
-def test_kubernetes_has_no_other_field_for_these_kinds(type_: str, known: set[str]) -> None:
+def test_all_kubernetes_reference_fields_are_covered(type_: str, known: set[str]) -> None:
     words = ("configMap", "secret", "persistentVolumeClaim")
     assert {name for name in field_forms(type_) if name.startswith(words)} == known
 
 
 @pytest.mark.parametrize(("sample", "generated"), [("kimi-k2-pd", "svc-router-key"), ("kimi-k2-trtllm", "svc-ssh")])
-async def test_a_secret_that_the_operator_generates_is_not_missing(sample: str, generated: str) -> None:
+async def test_generated_secret_is_not_reported_as_missing(sample: str, generated: str) -> None:
     """The key of a router and the SSH key of an engine over MPI are not reported as missing, because the operator creates
     these Secrets.
     """

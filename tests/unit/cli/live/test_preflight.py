@@ -44,7 +44,7 @@ def rank(pod: Manifest) -> int:
     return int(pod["metadata"]["name"].rpartition("-")[2])
 
 
-async def test_a_healthy_run_makes_its_pods_reads_them_and_removes_them() -> None:
+async def test_healthy_run_creates_reads_and_removes_its_pods() -> None:
     api, said = Looked(), list[str]()
     (told,) = await looked(api, said=said)
     assert told.startswith("4 ranks on 2 nodes: nothing found in ") and said == [] and api.made == {}
@@ -54,7 +54,7 @@ async def test_a_healthy_run_makes_its_pods_reads_them_and_removes_them() -> Non
     assert owners == [headless["metadata"]["uid"]] * 4
 
 
-async def test_a_finding_of_a_rank() -> None:
+async def test_finding_of_a_rank_is_reported() -> None:
     def play(pod: Manifest, looks: int) -> Manifest:
         return ended("gpu-7", DOWN) if looks > 2 and rank(pod) == 1 else healthy(pod, looks)
 
@@ -75,13 +75,13 @@ async def test_a_finding_of_a_rank() -> None:
         ),
     ],
 )
-async def test_whatever_a_pod_says_is_a_sentence(fares: Manifest, words: str) -> None:
+async def test_any_pod_message_gives_a_printable_sentence(fares: Manifest, words: str) -> None:
     api = Looked(lambda pod, looks: fares)
     told = await looked(api, made(size=1, decoder=False))
     assert words in told[0] and told[0].isprintable() and api.made == {}
 
 
-async def test_a_rank_without_a_node_is_waited_for_and_then_named(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unplaced_rank_is_awaited_until_the_timeout_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rank that gets no node is waited for until the time limit, and then reported. The other ranks wait for it, so the
     command also has to wait for them.
     """
@@ -103,20 +103,20 @@ async def test_a_rank_without_a_node_is_waited_for_and_then_named(monkeypatch: p
     assert api.made == {} and api.looks >= 30
 
 
-async def test_nothing_runs_and_nothing_is_waited_for() -> None:
+async def test_run_without_placed_pods_ends_without_waiting() -> None:
     api = Looked(lambda pod, looks: unplaced())
     told = await looked(api, within=0)
     assert told[-1].startswith("none of 4 ranks was checked") and api.made == {}
 
 
-async def test_a_check_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unfinished_check_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preflight, "SLACK", -60)
     api = Looked(lambda pod, looks: status("n", RUNS))
     told = await looked(api, made(size=1, decoder=False), within=0)
     assert "the check did not end in time" in told[0] and api.made == {}
 
 
-async def test_a_simulated_node_is_named_at_once_and_the_others_are_waited_for() -> None:
+async def test_simulated_node_is_reported_immediately_and_others_are_awaited() -> None:
     """The pod of a check on a node that kwok simulates stays Running forever. The command names the node at once instead of
     waiting for that pod, and waits for the other ranks.
     """
@@ -130,7 +130,7 @@ async def test_a_simulated_node_is_named_at_once_and_the_others_are_waited_for()
     assert told[-1].startswith("1 of 2 ranks on 1 node: nothing found")
 
 
-async def test_a_pod_that_somebody_removes() -> None:
+async def test_removed_pod_is_reported() -> None:
     api = Looked()
     task = asyncio.create_task(looked(api, made(decoder=False)))
     await until(lambda: len(api.made) == 3)
@@ -169,7 +169,7 @@ async def test_signal_removes_all_check_pods(number: int) -> None:
     assert signal.getsignal(number) in (before, signal.SIG_DFL, signal.default_int_handler)
 
 
-async def test_a_signal_while_pods_are_being_made() -> None:
+async def test_signal_during_creation_removes_all_pods() -> None:
     """If a signal arrives while pods are being created, the command waits for requests under way, because the server may
     have created a pod whose response is lost. Then it removes all pods.
     """
@@ -199,7 +199,7 @@ async def test_a_signal_while_pods_are_being_made() -> None:
         errors.Invalid("Pod is invalid"),
     ],
 )
-async def test_pods_that_are_half_made(error: errors.KubeError) -> None:
+async def test_partly_created_pods_are_removed(error: errors.KubeError) -> None:
     number = iter(range(100))
 
     def third(call: Call) -> Any:
@@ -211,7 +211,7 @@ async def test_pods_that_are_half_made(error: errors.KubeError) -> None:
     assert len(api.ever) == 4 and api.made == {}
 
 
-async def test_who_may_not_look_makes_nothing() -> None:
+async def test_missing_list_permission_creates_no_pods() -> None:
     words = 'pods is forbidden: User "u" cannot list resource "pods" in API group "" in the namespace "team"'
     api = Looked(list_objects_to_Pod=errors.Forbidden(words))
     with pytest.raises(errors.Forbidden, match="cannot list resource"):
@@ -219,14 +219,14 @@ async def test_who_may_not_look_makes_nothing() -> None:
     assert api.ever == []
 
 
-async def test_a_fault_of_our_own_removes_all_too() -> None:
+async def test_internal_error_removes_all_pods() -> None:
     api = Looked(lambda pod, looks: {"node": "n", "status": {"containerStatuses": 7}})
     with pytest.raises(TypeError):
         await looked(api)
     assert len(api.ever) == 5 and api.made == {}
 
 
-async def test_a_server_that_does_not_answer_for_a_while() -> None:
+async def test_unavailable_server_is_tolerated_for_a_while() -> None:
     number = iter(range(1000))
 
     def sometimes(call: Call) -> Any:
@@ -274,7 +274,7 @@ async def test_a_server_with_too_many_requests_is_asked_again(monkeypatch: pytes
     assert api.made == {}
 
 
-async def test_what_cannot_be_removed_is_said_with_how_to_remove_it() -> None:
+async def test_failed_removal_is_reported_with_a_command() -> None:
     api, said = Looked(delete=errors.Forbidden('cannot delete resource "pods"')), list[str]()
     (told,) = await looked(api, made(decoder=False), said=said)
     assert told.startswith("2 ranks"), "the findings are reported nevertheless"

@@ -95,17 +95,17 @@ async def said(nodes: Any, strangers: Any = (), **engine: Any) -> str:
     return forecast.sentence
 
 
-async def test_an_edit_without_nodes_is_told_before_it_is_made() -> None:
+async def test_diff_reports_missing_nodes_before_an_edit() -> None:
     assert SENTENCE in await said(NODES, nodeSelector={"gpu": "H300"})
     assert "does not fit" not in await said(NODES, nodeSelector={"gpu": "H100"})
 
 
 @pytest.mark.parametrize("nodes", [[], Forbidden("nodes is forbidden", 403)])
-async def test_who_may_not_list_nodes_is_told_nothing_of_them(nodes: Any) -> None:
+async def test_diff_without_node_permission_reports_nothing_about_nodes(nodes: Any) -> None:
     assert "does not fit" not in await said(nodes, nodeSelector={"gpu": "H300"})
 
 
-async def test_nodes_that_others_hold_are_told_before_the_edit_is_made() -> None:
+async def test_diff_reports_nodes_held_by_other_services() -> None:
     """`ome diff` reports before an edit that other services hold the nodes that the edit needs. Nodes are read with the
     user's own rights. A user without the right to read the pods on nodes gets no lines about nodes.
     """
@@ -133,7 +133,7 @@ async def edit(api: FakeApi, **spec: Any) -> str:
     return forecast.sentence
 
 
-async def test_an_edit_that_interrupts_names_the_strategy_that_does_not() -> None:
+async def test_diff_of_an_interrupting_edit_names_an_uninterrupted_strategy() -> None:
     """For an edit that interrupts the service, `ome diff` names the strategy that would not. The service has two of the four
     nodes, and the other two are free, so a second copy fits.
     """
@@ -159,18 +159,18 @@ QUOTA = {"metadata": {"name": "gpus"}, "status": {"hard": {"requests.nvidia.com/
     ],
     ids=["too-few", "held-by-others", "pods-unread", "nodes-unread", "quota", "quotas-unread"],
 )
-async def test_no_strategy_is_named_without_room_for_both(api: FakeApi) -> None:
+async def test_diff_names_no_strategy_without_capacity_for_a_second_copy(api: FakeApi) -> None:
     told = await edit(api)
     assert "nothing serves meanwhile" in told and "blueGreen" not in told
 
 
 @pytest.mark.parametrize("rollout", [{"blueGreen": {}}, {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}])
-async def test_no_strategy_is_named_if_nothing_is_interrupted(rollout: dict[str, Any]) -> None:
+async def test_diff_names_no_strategy_if_nothing_is_interrupted(rollout: dict[str, Any]) -> None:
     told = await edit(live(NODES, rollout=rollout), rollout=rollout)
     assert "restart" in told and FREE not in told
 
 
-async def test_no_strategy_is_named_for_pods_that_a_queue_places() -> None:
+async def test_diff_names_no_strategy_for_queued_pods() -> None:
     labels = {"labels": {"kueue.x-k8s.io/queue-name": "q"}}
     told = await edit(live(NODES, engine=labels), engine={**labels, "runner": {"env": [{"name": "A", "value": "b"}]}})
     assert "nothing serves meanwhile" in told and FREE not in told
@@ -211,7 +211,7 @@ def empty(nodes: Any, strangers: Any = (), quotas: Any = (), pods: Any = None) -
     ],
     ids=["weights", "too-many", "selector", "held-by-others", "quota", "pod-security"],
 )
-async def test_what_a_new_service_waits_for_is_told(api: FakeApi, engine: dict[str, Any], why: str) -> None:
+async def test_diff_reports_what_a_new_service_waits_for(api: FakeApi, engine: dict[str, Any], why: str) -> None:
     found = await preview(api, [service(**engine)])
     before, but, after = found.services[0].sentence.partition(". But ")
     assert before.startswith("new: revision ") and but and why in after
@@ -227,18 +227,18 @@ async def test_what_a_new_service_waits_for_is_told(api: FakeApi, engine: dict[s
     ],
     ids=["nothing-lacks", "no-nodes", "nodes-unread", "without-rights"],
 )
-async def test_a_new_service_that_may_start_is_told_nothing_more(api: FakeApi) -> None:
+async def test_diff_of_a_startable_new_service_reports_only_added_objects(api: FakeApi) -> None:
     (forecast,) = (await preview(api, [service()])).services
     assert forecast.sentence.endswith("6 objects added")
     assert all(call.dry_run for call in api.calls if call.verb == "create")
 
 
-async def test_a_namespace_of_the_same_files_is_not_asked() -> None:
+async def test_diff_does_not_query_a_namespace_from_the_same_files() -> None:
     (forecast,) = (await preview(empty(NODES, quotas=FULL, pods=REFUSED), [service()], ["team"])).services
     assert forecast.sentence.endswith("6 objects added")
 
 
-async def test_groups_that_an_edit_adds_lack_nodes() -> None:
+async def test_diff_reports_missing_nodes_for_added_groups() -> None:
     assert (await said(NODES, minReplicas=3)).endswith("engine needs 6 nodes: there are 4 nodes")
     assert (await said(NODES, ["n3"], minReplicas=2)).endswith(
         "engine needs 4 nodes with 8 free GPUs: 3 are free, 1 is held by others"
@@ -268,7 +268,7 @@ def held(**engine: Any) -> FakeApi:
 HELD = {"nodeSelector": {"gpu": "H300"}}
 
 
-async def test_going_back_to_the_revision_that_runs_restarts_nothing() -> None:
+async def test_diff_of_a_return_to_the_running_revision_restarts_nothing() -> None:
     """`ome diff` compares with the revision that has groups, and not with that of an edit that was never rolled out."""
     (found,) = (await preview(held(**HELD), [service()])).services
     assert found.before == found.after and not found.restarts and not found.changes
@@ -278,7 +278,7 @@ async def test_going_back_to_the_revision_that_runs_restarts_nothing() -> None:
     assert found.sentence.endswith(", which has not begun, is dropped")
 
 
-async def test_another_edit_is_compared_with_the_revision_that_runs() -> None:
+async def test_diff_compares_with_the_running_revision() -> None:
     (back,) = (await preview(held(**HELD), [service()])).services
     (found,) = (await preview(held(**HELD), [service(nodeSelector={"gpu": "H100"})])).services
     assert found.before == back.after and found.restarts and "H300 →" not in found.sentence
@@ -291,7 +291,7 @@ def sglang(*args: str) -> dict[str, Any]:
     return {**RUNTIME, "spec": {**RUNTIME["spec"], "engineConfig": found["spec"]["engineConfig"]}}
 
 
-async def test_an_edit_that_would_be_refused_restarts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_diff_of_a_refused_edit_restarts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """`ome diff` validates the arguments of an edit as the operator does. It reports that nothing restarts if the operator
     would not roll the edit out.
     """

@@ -31,17 +31,17 @@ def cluster(servings: Any) -> FakeApi:
     return FakeApi({"list_objects": listed, "get": given})
 
 
-async def test_servings_of_which_nothing_was_made_are_shown_beside_services() -> None:
+async def test_servings_without_a_service_are_shown() -> None:
     found = await trees(cluster([serving("made"), serving("new")]), "team")
     assert [tree.name for tree in found] == ["made", "new"]
 
 
-async def test_a_cluster_without_the_short_kinds_has_services_alone() -> None:
+async def test_cluster_without_sglang_kinds_shows_services_only() -> None:
     found = await trees(cluster(NotServed("404 page not found", 404)), "team")
     assert [tree.name for tree in found] == ["made"]
 
 
-async def test_a_name_may_be_that_of_a_serving() -> None:
+async def test_name_of_a_serving_is_accepted() -> None:
     (found,) = await trees(cluster([serving("new")]), "team", "new")
     assert found.name == "new"
     with pytest.raises(NotFound):
@@ -49,7 +49,7 @@ async def test_a_name_may_be_that_of_a_serving() -> None:
 
 
 @pytest.mark.parametrize("old", [True, False])
-async def test_the_lease_is_read_with_one_request_for_all_services(old: bool) -> None:
+async def test_lease_is_read_once_for_all_services(old: bool) -> None:
     api = cluster([serving("new")])
     stamp = "2026-01-01T00:00:00.000000Z" if old else "2999-01-01T00:00:00.000000Z"
     api.answers["list_objects Lease"] = [
@@ -60,7 +60,7 @@ async def test_the_lease_is_read_with_one_request_for_all_services(old: bool) ->
     assert [call.selector for call in api.calls if call.kind == "Lease"] == ["metadata.name=ome-operator"]
 
 
-async def test_a_user_who_may_not_read_leases_gets_no_hint() -> None:
+async def test_missing_lease_permission_gives_no_hint() -> None:
     api = cluster([])
     api.answers["list_objects Lease"] = Forbidden("no", 403)
     assert [one.late for one in await trees(api, "team")] == [""]

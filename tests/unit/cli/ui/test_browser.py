@@ -166,13 +166,13 @@ async def test_the_demand_of_a_service_is_drawn(size: Any) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", KIMI, "/nodes", "/service/zz-evil/hostile", "/service/code/qwen3-coder"])
-async def test_a_phone_scrolls_in_a_single_direction(path: str) -> None:
+async def test_phone_layout_scrolls_in_one_direction(path: str) -> None:
     async with looking(console.fleet(), PHONE) as browser:
         await browser.open(path)
         assert await browser.wide() <= PHONE["width"]
 
 
-async def test_a_picture_of_a_phone() -> None:
+async def test_phone_page_screenshot_is_taken() -> None:
     async with looking(console.fleet(hostile=False), PHONE) as browser:
         await browser.picture("ui-phone")
 
@@ -212,7 +212,7 @@ async def test_pages_are_reached_by_keyboard() -> None:
         assert not await browser.page.locator("#help").is_visible()
 
 
-async def test_states_are_chosen_by_their_word() -> None:
+async def test_state_filter_selects_services() -> None:
     async with looking(console.fleet(hostile=False)) as browser:
         await browser.page.click(".chip.ready")
         assert await browser.shown() == ["gpt-oss-120b", "llama-scout", "embedder"]
@@ -234,7 +234,7 @@ async def test_key_y_copies_command_to_clipboard() -> None:
         assert "--role decode --group 0 --previous" in await browser.page.evaluate("navigator.clipboard.readText()")
 
 
-async def test_what_changes_comes_by_itself_and_moves_nothing_that_is_looked_at() -> None:
+async def test_page_updates_keep_focus_filter_and_open_sections() -> None:
     """The page updates by itself and keeps what the user is looking at: the focus, the text in the filter, and open
     sections. The row of a deleted object disappears.
     """
@@ -255,7 +255,7 @@ async def test_what_changes_comes_by_itself_and_moves_nothing_that_is_looked_at(
         assert await browser.page.locator("#s-left").count() == 0
 
 
-async def test_a_page_that_slept_says_how_old_it_is() -> None:
+async def test_suspended_page_shows_its_age() -> None:
     """A page that is shown again, or whose polls have stopped, is not called live until it has read the cluster."""
     async with looking(console.fleet(hostile=False)) as browser:
         live = browser.page.locator("#live")
@@ -268,7 +268,7 @@ async def test_a_page_that_slept_says_how_old_it_is() -> None:
         assert await live.get_attribute("class") == "live wait"
 
 
-async def test_a_hundred_services_with_a_thousand_pods_are_painted_within_a_second(tmp_path: Path) -> None:
+async def test_page_with_a_thousand_pods_is_drawn_within_a_second(tmp_path: Path) -> None:
     async with looking(console.many(100, 1000)) as browser:
         for path in ("/", "/nodes", "/service/team/service-003"):
             times = []

@@ -72,7 +72,7 @@ async def running(folder: Path, *words: str) -> AsyncIterator[tuple[Any, str, Ap
             await process.wait()
 
 
-async def test_from_the_address_to_the_end(tmp_path: Path) -> None:
+async def test_ui_prints_its_address_and_ends_on_interrupt(tmp_path: Path) -> None:
     async with running(tmp_path, "--context", "here") as (process, address, api):
         assert address.startswith("http://127.0.0.1:") and "/?token=" in address
         base = address.partition("/?")[0]
@@ -94,14 +94,14 @@ async def test_from_the_address_to_the_end(tmp_path: Path) -> None:
                 assert b"Traceback" not in await process.stderr.read()
 
 
-async def test_a_port_that_is_taken_is_a_sentence(tmp_path: Path) -> None:
+async def test_occupied_port_gives_a_one_line_error(tmp_path: Path) -> None:
     async with running(tmp_path) as (_, address, _), running(tmp_path, "--port", address.partition("?")[0][17:-1]) as second:
         process, said, _ = second
         assert said == "" and await process.wait() == 2
         assert b"Choose another port with --port; 0 selects a free port" in await process.stderr.read()
 
 
-def test_no_address_is_in_the_arguments_of_the_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_token_is_not_in_the_arguments_of_the_browser_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The address with the token is not in the arguments of the browser's process, which other users of the machine can
     list. They could open the page before the browser does.
     """

@@ -11,7 +11,7 @@ from tests.support import console
 from tests.support.visitor import KIMI, visit_ui
 
 
-async def test_the_token_is_traded_for_a_cookie_that_scripts_do_not_see() -> None:
+async def test_token_is_exchanged_for_an_http_only_cookie() -> None:
     async with visit_ui(console.fleet(kimi=False, hostile=False), enter=False) as visitor:
         assert (await visitor.get("/"))[0] == 401
         async with visitor.session.get(visitor.address, allow_redirects=False) as answer:
@@ -21,7 +21,7 @@ async def test_the_token_is_traded_for_a_cookie_that_scripts_do_not_see() -> Non
         assert "url=/" in text and "Services" in await visitor.page("/")
 
 
-async def test_what_a_browser_is_started_with_lets_in_a_single_browser(caplog: pytest.LogCaptureFixture) -> None:
+async def test_start_address_admits_a_single_browser(caplog: pytest.LogCaptureFixture) -> None:
     """The address with which the browser is started admits a single browser. If another user of the machine uses it first,
     the user is warned, and the other user loses access.
     """
@@ -52,7 +52,7 @@ async def test_each_browser_has_its_own_session() -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/nodes", KIMI, "/live/", f"/live{KIMI}", "/static/ui.js", "/nothing"])
-async def test_without_the_cookie_there_is_nothing(path: str) -> None:
+async def test_pages_without_the_cookie_are_refused(path: str) -> None:
     async with visit_ui(console.fleet(kimi=False, hostile=False), enter=False) as visitor:
         for asked in (path, f"{path}?token=", f"{path}?token=wrong"):
             status, text = await visitor.get(asked)
@@ -77,7 +77,7 @@ async def test_without_the_cookie_there_is_nothing(path: str) -> None:
     ],
     ids=str,
 )
-async def test_other_names_and_other_sites_are_refused(headers: dict[str, str]) -> None:
+async def test_foreign_host_names_and_origins_are_refused(headers: dict[str, str]) -> None:
     """A request is refused if it was sent to another name that resolves to this machine, or from a page of another website,
     even with the cookie and the token.
     """
@@ -86,7 +86,7 @@ async def test_other_names_and_other_sites_are_refused(headers: dict[str, str]) 
             assert (await visitor.get(path, **headers))[0] in (400, 403)
 
 
-async def test_its_own_origin_and_the_names_of_loopback_are_served() -> None:
+async def test_own_origin_and_loopback_names_are_accepted() -> None:
     async with visit_ui(console.fleet(kimi=False, hostile=False)) as visitor:
         port = visitor.base.rpartition(":")[2]
         assert (await visitor.get("/", Origin=visitor.base))[0] == 200
@@ -101,7 +101,7 @@ async def test_ui_refuses_methods_that_write(method: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/nodes", "/service/code/qwen3-coder", "/live/", "/static/ui.css", "/nothing"])
-async def test_every_answer_forbids_what_is_not_its_own(path: str) -> None:
+async def test_every_response_has_a_strict_content_security_policy(path: str) -> None:
     async with visit_ui(console.fleet(kimi=False, hostile=False)) as visitor:
         headers = (await visitor.session.get(visitor.base + path)).headers
         policy = headers["Content-Security-Policy"]
@@ -118,7 +118,7 @@ async def test_only_its_own_files_are_served(path: str) -> None:
         assert (await visitor.get(path))[0] == 404
 
 
-async def test_the_way_in_leads_to_no_other_site() -> None:
+async def test_login_redirect_leads_to_no_other_site() -> None:
     async with visit_ui(console.fleet(kimi=False, hostile=False)) as visitor:
         for path in ("//evil.example/", "/\\evil.example/", "/\\/evil.example/", "/%22%3E%3Cscript%3E", "/service/a'b/c"):
             _, text = await visitor.get(f"{path}?token={visitor.token}")

@@ -24,7 +24,7 @@ async def paused(visitor: Visitor) -> None:
     await wait_until(stopped, within=10)
 
 
-async def test_the_first_page_after_a_pause_shows_the_present_state() -> None:
+async def test_first_page_after_a_pause_shows_the_current_state() -> None:
     cluster = console.fleet(hostile=False)
     async with visit_ui(cluster) as visitor:
         await paused(visitor)
@@ -37,7 +37,7 @@ async def test_the_first_page_after_a_pause_shows_the_present_state() -> None:
             assert "qwen3-coder" not in stream.shown["services"]
 
 
-async def test_a_page_that_waited_in_vain_shows_how_old_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_page_that_times_out_shows_the_age_of_its_state(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "PATIENCE", 0.1)
     async with visit_ui(console.fleet(hostile=False)) as visitor:
         await paused(visitor)
@@ -49,7 +49,7 @@ async def test_a_page_that_waited_in_vain_shows_how_old_it_is(monkeypatch: pytes
         assert "kimi-k2-instruct" in text and re.search(r"connecting, read <time [^>]*>5m</time> ago", text)
 
 
-async def test_a_dead_operator_is_named_and_a_dead_service_is_not_ready() -> None:
+async def test_dead_operator_is_named_and_contradicted_services_are_outdated() -> None:
     """The page applies the rule of `ome status`: services whose pods contradict the condition Ready are Outdated."""
     cluster = console.fleet(kimi=False, hostile=False)
     renewed = datetime.now(UTC) - timedelta(minutes=10)

@@ -25,11 +25,11 @@ def test_age_is_rendered_in_largest_unit(since: timedelta, said: str) -> None:
 
 
 @pytest.mark.parametrize("since", ["", "yesterday", "<b>", "2026-02-01T00:00:00Z", "2026-01-01"])
-def test_what_is_no_time_has_no_age(since: str) -> None:
+def test_invalid_time_has_no_age(since: str) -> None:
     assert render.age(since, NOW) == ""
 
 
-def test_a_section_that_only_grew_older_is_the_same() -> None:
+def test_section_with_only_a_changed_age_counts_as_unchanged() -> None:
     def drawn(text: str) -> str:
         return render.RenderedSection("s", Markup(text)).digest
 

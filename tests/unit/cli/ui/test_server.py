@@ -36,7 +36,7 @@ class Parsed(HTMLParser):
 # --- what it shows ----------------------------------------------------------------------------------------------------
 
 
-async def test_the_worst_service_stands_first_with_its_rank_and_reason() -> None:
+async def test_services_are_sorted_by_severity_with_rank_and_reason() -> None:
     async with visit_ui(console.fleet(hostile=False)) as visitor:
         text = await visitor.page("/")
     rows = re.findall(r'<tr id="r-([^"]+)"', text)
@@ -45,7 +45,7 @@ async def test_the_worst_service_stands_first_with_its_rank_and_reason() -> None
     assert "wave 2 of 4" in text and "ome status runtime srt-qwen3-coder" in text
 
 
-async def test_a_service_has_its_chain_its_last_words_and_what_to_type() -> None:
+async def test_service_page_shows_causes_last_log_lines_and_commands() -> None:
     async with visit_ui(console.fleet(hostile=False)) as visitor, visitor.stream(KIMI) as stream:
         left = await stream.wait_for_section("left", "memory_pool.py")
         right = stream.shown["right"]
@@ -57,7 +57,7 @@ async def test_a_service_has_its_chain_its_last_words_and_what_to_type() -> None
     assert "ome explain kimi-k2-instruct -n kimi-k2-instruct" in right and "the oldest stored revision" in right
 
 
-async def test_nodes_show_groups_weights_and_who_waits() -> None:
+async def test_nodes_page_shows_groups_weights_and_waiting_services() -> None:
     async with visit_ui(console.fleet(hostile=False)) as visitor:
         text = await visitor.page("/nodes")
     assert "192</b> GPUs on 24 nodes" in text and "cordoned" in text and "lost" in text
@@ -66,7 +66,7 @@ async def test_nodes_show_groups_weights_and_who_waits() -> None:
     assert "Free GPUs are those that no pod of these services uses" in text and "replaces" not in text
 
 
-async def test_nodes_show_the_groups_that_leave_and_those_that_come() -> None:
+async def test_nodes_page_shows_leaving_and_arriving_groups() -> None:
     cluster = console.fleet(kimi=False, hostile=False)
     body = next(each for each in cluster.objects["InferenceService"] if each["metadata"]["name"] == "llama-scout")
     revision = body["status"]["revision"].rpartition("→")[2]
@@ -80,7 +80,7 @@ async def test_nodes_show_the_groups_that_leave_and_those_that_come() -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/nodes", "/service/zz-evil/hostile"])
-async def test_what_users_write_is_text(path: str) -> None:
+async def test_user_texts_are_never_interpreted_as_html(path: str) -> None:
     """Texts that users write are shown as text and never interpreted: annotations, labels, messages, reasons, events, log
     lines, names of models, and times.
     """
@@ -103,7 +103,7 @@ async def test_what_users_write_is_text(path: str) -> None:
             assert (named.get("src") or "/").startswith("/")
 
 
-async def test_a_page_asks_nobody_else() -> None:
+async def test_pages_load_no_external_resources() -> None:
     async with visit_ui(console.fleet(hostile=False)) as visitor:
         for path in ("/", "/nodes", KIMI):
             for _, named in Parsed(await visitor.page(path)).elements:
@@ -114,7 +114,7 @@ async def test_a_page_asks_nobody_else() -> None:
             assert "http" not in text and "@import" not in text and "url(" not in text
 
 
-async def test_commands_of_hostile_names_are_quoted() -> None:
+async def test_names_in_displayed_commands_are_quoted() -> None:
     cluster = console.fleet(kimi=False, hostile=False)
     cluster.objects["InferenceService"][0]["metadata"]["name"] = "x; rm -rf ~"
     async with visit_ui(cluster) as visitor:
@@ -125,7 +125,7 @@ async def test_commands_of_hostile_names_are_quoted() -> None:
 # --- what changes -----------------------------------------------------------------------------------------------------
 
 
-async def test_only_what_changed_is_sent_again() -> None:
+async def test_only_changed_sections_are_sent_again() -> None:
     cluster = console.fleet(hostile=False)
     async with visit_ui(cluster) as visitor, visitor.stream("/") as stream:
         await stream.wait_for_poll()
@@ -140,7 +140,7 @@ async def test_only_what_changed_is_sent_again() -> None:
         assert set(stream.shown) == {"waves"} and "5 have the edit" in stream.shown["waves"]
 
 
-async def test_a_namespace_that_vanishes_while_it_is_looked_at() -> None:
+async def test_deletion_of_the_viewed_namespace_is_shown() -> None:
     cluster = console.fleet(hostile=False)
     async with visit_ui(cluster) as visitor, visitor.stream(KIMI) as stream:
         looked = await stream.wait_for_poll()
@@ -154,7 +154,7 @@ async def test_a_namespace_that_vanishes_while_it_is_looked_at() -> None:
         assert "kimi-k2" not in await visitor.page("/")
 
 
-async def test_a_cluster_that_does_not_answer_keeps_the_last_view() -> None:
+async def test_last_view_is_kept_while_the_cluster_does_not_respond() -> None:
     cluster = console.fleet(hostile=False)
     async with visit_ui(cluster) as visitor, visitor.stream("/") as stream:
         before = (await stream.wait_for_poll())["at"]
@@ -169,7 +169,7 @@ async def test_a_cluster_that_does_not_answer_keeps_the_last_view() -> None:
             looked = await stream.wait_for_poll()
 
 
-async def test_a_body_that_nobody_expected_ends_nothing() -> None:
+async def test_unexpected_object_body_does_not_end_the_page() -> None:
     cluster = console.fleet(kimi=False, hostile=False)
     async with visit_ui(cluster) as visitor, visitor.stream("/") as stream:
         await stream.wait_for_poll()
@@ -180,7 +180,7 @@ async def test_a_body_that_nobody_expected_ends_nothing() -> None:
         assert "qwen3-coder" in await visitor.page("/")
 
 
-async def test_a_kubeconfig_without_rights_gets_sentences() -> None:
+async def test_missing_permissions_are_shown_as_sentences() -> None:
     """A user who may not read nodes or events still sees the services, and a message that says what cannot be read."""
     cluster = console.fleet(hostile=False)
     for kind in ("Node", "NodeModels", "Event", "ClusterServingRuntime", "ControllerRevision"):
@@ -192,7 +192,7 @@ async def test_a_kubeconfig_without_rights_gets_sentences() -> None:
             await stream.wait_for_section("left", "Events cannot be read: Event is forbidden")
 
 
-async def test_who_may_read_a_single_namespace_sees_that() -> None:
+async def test_user_with_access_to_one_namespace_sees_that_namespace() -> None:
     cluster = console.fleet(hostile=False)
     api = cluster.api()
     everything = api.answers["list_objects"]
@@ -207,7 +207,7 @@ async def test_who_may_read_a_single_namespace_sees_that() -> None:
         await ClusterPoller(api, "", fallback="chat").poll()
 
 
-async def test_without_any_rights_the_page_says_so() -> None:
+async def test_page_reports_that_services_cannot_be_read() -> None:
     cluster = console.fleet(kimi=False, hostile=False)
     cluster.refused["InferenceService"] = Forbidden('inferenceservices.ome.io is forbidden: User "eve"', 403)
     async with visit_ui(cluster) as visitor:
@@ -215,13 +215,13 @@ async def test_without_any_rights_the_page_says_so() -> None:
     assert "User &#34;eve&#34;" in text and "tries again" in text
 
 
-async def test_an_empty_cluster_says_what_to_do() -> None:
+async def test_empty_cluster_page_states_next_steps() -> None:
     async with visit_ui(Cluster()) as visitor:
         assert "There is no InferenceService in this cluster" in await visitor.page("/")
         assert "No node has GPUs" in await visitor.page("/nodes")
 
 
-async def test_it_writes_nothing_and_looks_only_while_somebody_does() -> None:
+async def test_ui_only_reads_and_only_while_a_page_is_open() -> None:
     async with visit_ui(console.fleet(hostile=False)) as visitor:
         async with visitor.stream(KIMI) as stream:
             for _ in range(3):
@@ -241,7 +241,7 @@ async def test_it_writes_nothing_and_looks_only_while_somebody_does() -> None:
         assert {call.verb for call in visitor.api.calls} == {"list_objects"}
 
 
-async def test_what_changes_seldom_is_read_seldom() -> None:
+async def test_rarely_changing_objects_are_read_rarely() -> None:
     cluster = console.fleet(hostile=False)
     api = cluster.api()
     looker = ClusterPoller(api, "")
@@ -257,7 +257,7 @@ async def test_number_of_open_pages_is_limited() -> None:
         assert (await visitor.get("/live/"))[0] == 503
 
 
-async def test_traffic_is_plotted_where_rights_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_traffic_is_plotted_if_permissions_suffice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "FRESH", 0.0)
     cluster = hear(console.fleet(hostile=False))
     async with visit_ui(cluster) as visitor, visitor.stream("/service/code/qwen3-coder") as stream:
@@ -265,7 +265,7 @@ async def test_traffic_is_plotted_where_rights_reach(monkeypatch: pytest.MonkeyP
         assert "Tokens generated <b>" in stream.shown["plots"] and "<b>0.4-0.6s</b>" in stream.shown["plots"]
 
 
-async def test_services_show_the_numbers_of_their_status_with_their_time() -> None:
+async def test_services_page_shows_stored_numbers_with_their_time() -> None:
     cluster = console.fleet(hostile=False)
     roles = [{"name": "engine", "leaders": 3, "withLoad": 3, "withWork": 3, "running": 7, "waiting": 2}]
     for body in cluster.objects["InferenceService"]:
@@ -291,7 +291,7 @@ async def test_services_show_the_numbers_of_their_status_with_their_time() -> No
     ],
     ids=("forbidden", "none", "refused"),
 )
-async def test_where_metrics_cannot_be_read_a_sentence_says_so(answer: Exception | None, said: str) -> None:
+async def test_unreadable_metrics_are_reported_in_one_sentence(answer: Exception | None, said: str) -> None:
     cluster = console.fleet(hostile=False)
     if answer is not None:
         cluster.summaries = dict.fromkeys(hear(cluster).summaries, answer)
@@ -303,7 +303,7 @@ async def test_where_metrics_cannot_be_read_a_sentence_says_so(answer: Exception
 # --- how large it is --------------------------------------------------------------------------------------------------
 
 
-async def test_a_hundred_services_with_a_thousand_pods_fit_and_come_quickly() -> None:
+async def test_page_with_a_thousand_pods_is_small_and_fast() -> None:
     """The page with a hundred services and a thousand pods is smaller than 1 MB, and the server needs only a fraction of a
     second to send it first.
     """
@@ -318,13 +318,13 @@ async def test_a_hundred_services_with_a_thousand_pods_fit_and_come_quickly() ->
         assert re.search(r"<b>10</b> broken", await visitor.page("/"))
 
 
-async def test_a_service_of_a_thousand_pods_fits() -> None:
+async def test_page_of_a_service_with_a_thousand_pods_is_small() -> None:
     cluster = console.many(1, 1000)
     async with visit_ui(cluster) as visitor:
         assert 100_000 < len((await visitor.page("/service/team/service-000")).encode()) < 1_000_000
 
 
-async def test_a_look_that_takes_long_makes_a_longer_pause() -> None:
+async def test_slow_poll_is_followed_by_a_longer_pause() -> None:
     looks = list[float]()
 
     async def look() -> Any:
@@ -340,5 +340,5 @@ async def test_a_look_that_takes_long_makes_a_longer_pause() -> None:
     assert all(later - sooner >= 0.1 * (1 + SHARE) for sooner, later in itertools.pairwise(looks)) and len(looks) > 1
 
 
-def test_the_hostile_words_are_hostile() -> None:
+def test_hostile_test_texts_contain_markup() -> None:
     assert "<script>" in HOSTILE and "\u202e" in HOSTILE and "\x1b" in HOSTILE

@@ -29,7 +29,9 @@ STAYS = {**SET, "metadata": {**METADATA, "uid": "u", "resourceVersion": "9"}}
 
 
 @pytest.mark.parametrize(("has_the_name", "known"), [("u", {"u"}), ("another", set()), ("", set())])
-async def test_what_could_not_be_deleted_is_gone_only_where_it_is_not_there(has_the_name: str, known: set[str]) -> None:
+async def test_failed_deletion_removes_object_from_cache_only_if_it_does_not_exist(
+    has_the_name: str, known: set[str]
+) -> None:
     there = {"metadata": {"uid": has_the_name}} if has_the_name else NotFound("gone", 404)
     api, execution = FakeApi({"delete": MODIFIED, "get": there}), makers.execution()
     cluster = makers.cluster(STAYS)
@@ -61,7 +63,9 @@ class Retried:
 
 @pytest.mark.parametrize(("plan", "uid"), [(DELETE, "u"), (CHANGE, "")])
 @pytest.mark.parametrize("error", [Conflict("not now", 409), ServerError("not now", 500)])
-async def test_what_is_never_answered_well_is_tried_ever_later_and_told(error: KubeError, plan: Plan, uid: str) -> None:
+async def test_repeated_write_error_is_retried_with_growing_delay_and_reported(
+    error: KubeError, plan: Plan, uid: str
+) -> None:
     retried, times, told = Retried(error, plan), list[float](), list[int]()
     for number in range(7):
         times.append(retried.now)
@@ -74,7 +78,7 @@ async def test_what_is_never_answered_well_is_tried_ever_later_and_told(error: K
     assert (await retried.passed()).status_changed and retried.memory.refusals() == {}
 
 
-async def test_a_conflict_that_goes_away_is_not_told() -> None:
+async def test_single_conflict_is_not_reported() -> None:
     retried = Retried(Conflict("not now", 409))
     assert not (await retried.passed()).status_changed and retried.memory.refusals() == {}
     assert retried.now == 1.0
@@ -83,14 +87,14 @@ async def test_a_conflict_that_goes_away_is_not_told() -> None:
     assert retried.memory.refused == {}
 
 
-async def test_a_deletion_that_is_forbidden_is_told_at_once() -> None:
+async def test_forbidden_deletion_is_reported_immediately() -> None:
     retried = Retried(Forbidden("no", 403))
     outcome = await retried.passed()
     assert outcome.status_changed and outcome.error is None and retried.now == 5.0
     assert retried.memory.refusals() == {("StatefulSet", "svc-1"): Refusal("Forbidden", "no", "u")}
 
 
-async def test_a_status_that_met_a_conflict_is_written_soon() -> None:
+async def test_status_write_is_retried_soon_after_a_conflict() -> None:
     model, queue = yamls.model(), makers.queue()
     ref = Ref("ClusterBaseModel", "", model["metadata"]["name"])
     cluster = makers.cluster({**model, "metadata": {**model["metadata"], "uid": "u", "resourceVersion": "1"}})

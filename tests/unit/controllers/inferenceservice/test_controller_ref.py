@@ -20,24 +20,24 @@ def live(
     return {"kind": "Service", "metadata": metadata}
 
 
-def test_ours_by_uid_and_by_our_apply() -> None:
+def test_object_with_own_uid_and_apply_is_owned() -> None:
     assert controller_ref.claim_object(live({"uid": "me"}, APPLIED), "kimi", "me") == controller_ref.Ownership(uid="object")
 
 
-def test_of_this_service_but_made_by_another_operator() -> None:
+def test_object_of_this_service_from_another_operator_is_refused() -> None:
     found = controller_ref.claim_object(live({"uid": "me"}, THEIRS), "kimi", "me").refusal
     assert found is not None
     assert found.reason == "NameTaken"
     assert "created by manager: run `ome adopt service ns/kimi`" in found.message
 
 
-def test_of_a_former_service_of_this_name() -> None:
+def test_object_of_a_deleted_service_with_the_same_name_is_waited_for() -> None:
     found = controller_ref.claim_object(live({"uid": "former"}, APPLIED), "kimi", "me").refusal
     assert found is not None
     assert found.reason == "Waiting"
 
 
-def test_an_orphan_of_ours_is_adopted() -> None:
+def test_own_orphan_is_adopted() -> None:
     assert controller_ref.claim_object(live(None, APPLIED), "kimi", "me") == controller_ref.Ownership(uid="object")
 
 
@@ -54,7 +54,7 @@ def test_object_of_other_owner_is_refused_as_name_taken() -> None:
         assert "Service kimi" in found.message
 
 
-def test_scales_are_ours_by_their_owner() -> None:
+def test_role_scale_is_owned_according_to_its_owner_reference() -> None:
     assert controller_ref.scale(live({"uid": "me"}, THEIRS), "kimi", "me").uid == "object"
     assert controller_ref.scale(live(None, THEIRS), "kimi", "me").uid == "object", "labels of the operator, no owner"
     waiting = controller_ref.scale(live({"uid": "former"}, THEIRS), "kimi", "me").refusal

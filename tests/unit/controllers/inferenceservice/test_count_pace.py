@@ -29,12 +29,12 @@ def written(services: int, seconds: int) -> dict[int, list[float]]:
     return found
 
 
-def test_a_service_alone_writes_once_in_an_interval() -> None:
+def test_single_service_writes_counts_once_per_interval() -> None:
     assert [round(at, 6) for at in written(1, 35)[0]] == [0.0, 10.0, 20.0, 30.0]
 
 
 @pytest.mark.parametrize("services", [100, 500])
-def test_a_hundred_fill_the_rate_and_more_do_not_exceed_it(services: int) -> None:
+def test_many_services_share_the_write_rate_fully_without_exceeding_it(services: int) -> None:
     found = written(services, 60)
     by_second = Counter(int(at + 1e-6) for times in found.values() for at in times)
     assert max(by_second.values()) <= RATE + 1
@@ -42,7 +42,7 @@ def test_a_hundred_fill_the_rate_and_more_do_not_exceed_it(services: int) -> Non
     assert all(abs(len(times) - 60 * RATE / services) <= 1 for times in found.values()), "each service writes"
 
 
-def test_what_is_more_than_numbers_waits_for_its_own_interval_alone() -> None:
+def test_status_changes_beyond_counts_wait_only_for_their_own_interval() -> None:
     pace, fresh = CountPace(INTERVAL, RATE), ServiceMemory(status_at=99.0)
     for _ in range(1000):
         pace.seconds_until_write(ServiceMemory(), 100.0, numbers=True)
@@ -51,7 +51,7 @@ def test_what_is_more_than_numbers_waits_for_its_own_interval_alone() -> None:
     assert pace.seconds_until_write(ServiceMemory(), 100.0, numbers=True) == pytest.approx(100.0)
 
 
-def test_counts_that_come_and_go_take_a_single_turn() -> None:
+def test_alternating_counts_take_only_one_write_slot() -> None:
     """A service whose counts change back and forth takes only one slot for its next status write. A write for another reason
     does not take a second slot either, because slots would be assigned faster than they are used.
     """
@@ -62,7 +62,7 @@ def test_counts_that_come_and_go_take_a_single_turn() -> None:
     assert pace.seconds_until_write(ServiceMemory(), 100.0, numbers=True) <= 0.21
 
 
-def test_who_could_not_write_for_long_has_no_turn_left() -> None:
+def test_service_gets_a_new_write_slot_after_an_outage() -> None:
     """After an outage of the API server, a service gets a new slot for its status write. By then, the slots of all services
     have passed, so without new slots all would write at once.
     """
@@ -87,5 +87,5 @@ def status(message: str, **more: Any) -> dict[str, Any]:
         (status("on 31 nodes", groups=[{"phase": "Ready"}], traffic={"requestsPerSecond": 2}), True),
     ],
 )
-def test_numbers_in_sentences_and_nothing_else(after: dict[str, Any], same: bool) -> None:
+def test_changes_of_only_numbers_in_a_status_are_recognized(after: dict[str, Any], same: bool) -> None:
     assert only_numbers(status("on 30 nodes", groups=[{"phase": "Ready"}]), after) == same

@@ -89,7 +89,7 @@ TOO = "decode leader pod: the API server refuses this pod of the serving revisio
         ({"new": NO_RIGHT}, "", str(NO_RIGHT), ["new"]),
     ],
 )
-async def test_an_answer_counts_if_the_pod_that_serves_is_accepted(
+async def test_dry_run_refusal_counts_only_if_the_serving_pod_is_accepted(
     answers: Answers, why: str, remark: str, asked: list[str]
 ) -> None:
     bench = Bench(answers)
@@ -118,18 +118,18 @@ def by_level(said: str) -> Forbidden:
         (Forbidden('admission webhook "a" denied the request: b'), Forbidden('admission webhook "c" denied: b'), True),
     ],
 )
-async def test_another_cause_than_the_one_that_refuses_what_serves_is_the_edit(
+async def test_dry_run_refusal_counts_if_the_serving_pod_has_another_cause(
     new: KubeError, old: KubeError, counts: bool
 ) -> None:
     why, remark = await Bench({"new": new, "old": old}).ask()
     assert (why, remark) == ((f"decode leader pod: {new}", "") if counts else ("", f"{TOO}{new}"))
 
 
-async def test_a_pod_that_the_old_revision_does_not_have_is_refused_by_itself() -> None:
+async def test_new_pod_without_counterpart_is_refused_on_its_own() -> None:
     assert (await Bench({"new": NO}).ask(QUESTION._replace(serving=None)))[0] == f"decode leader pod: {NO}"
 
 
-async def test_a_router_is_compared_with_the_pod_that_serves() -> None:
+async def test_router_dry_run_is_compared_with_the_serving_pod() -> None:
     live = {"metadata": {"name": "live-x", "generateName": "live-", "namespace": "ns"}, "spec": {"containers": []}}
     asks = QUESTION._replace(title="router", serving=None, live="live-x")
     for answer, why in ((None, f"router pod: {NO}"), (NO, "")):
@@ -142,14 +142,14 @@ async def test_a_router_is_compared_with_the_pod_that_serves() -> None:
     assert (await bench.ask(asks))[0] == f"router pod: {NO}"
 
 
-async def test_every_question_is_asked_and_the_first_that_counts_decides() -> None:
+async def test_dry_run_asks_about_all_pods_and_first_relevant_refusal_is_returned() -> None:
     second = PodQuestion("decode worker", pod("worker"), pod("old-worker"))
     bench = Bench({"new": NO, "old": NO, "worker": Invalid("no", 422)})
     assert await bench.ask(QUESTION, second) == ("decode worker pod: no", "")
     assert bench.asked == ["new", "old", "worker", "old-worker"]
 
 
-async def test_the_remark_names_one_pod_for_each_cause() -> None:
+async def test_dry_run_remark_names_one_pod_per_cause() -> None:
     level, other = by_level("hostPath volumes"), by_policy("repos", "image")
     names = ("a", "b", "c")
     bench = Bench({"a": level, "old-a": level, "b": level, "old-b": level, "c": other, "old-c": other})
@@ -162,7 +162,7 @@ async def test_the_remark_names_one_pod_for_each_cause() -> None:
 
 @pytest.mark.parametrize("error", [DOWN, TooMany("slow down", 429, 1.0), Conflict("an odd webhook", 409)])
 @pytest.mark.parametrize("name", ["new", "old", PROBE])
-async def test_without_an_answer_it_waits_and_not_for_ever(error: KubeError, name: str) -> None:
+async def test_unanswered_dry_run_waits_for_a_limited_time(error: KubeError, name: str) -> None:
     if name == PROBE and isinstance(error, Conflict):
         return  # no answer about the pods, because the policy cannot be tested
     bench = Bench({"new": NO, name: error})
@@ -176,14 +176,14 @@ async def test_without_an_answer_it_waits_and_not_for_ever(error: KubeError, nam
     assert await bench.ask() == ("", f"there was no answer for 300 s: {error}")
 
 
-async def test_an_answer_that_comes_late_counts() -> None:
+async def test_late_dry_run_result_is_used() -> None:
     bench = Bench({"new": DOWN})
     await bench.ask()
     bench.now, bench.answers["new"] = 60.0, NO
     assert await bench.ask() == (f"decode leader pod: {NO}", "")
 
 
-async def test_a_refusal_stays_until_there_is_another_answer() -> None:
+async def test_dry_run_refusal_is_kept_until_there_is_another_result() -> None:
     bench = Bench({"new": NO})
     refused = (await bench.ask())[0]
     assert await bench.ask() == (refused, "") and bench.asked == ["new", "old"], "not asked again at once"
@@ -193,7 +193,7 @@ async def test_a_refusal_stays_until_there_is_another_answer() -> None:
     assert await bench.ask() == ("", "")
 
 
-async def test_a_success_is_asked_for_again_after_a_long_wait() -> None:
+async def test_successful_dry_run_is_repeated_after_it_expired() -> None:
     bench = Bench({})
     memory = bench.execution.memory
     await bench.ask()
@@ -205,7 +205,7 @@ async def test_a_success_is_asked_for_again_after_a_long_wait() -> None:
     assert (await bench.ask())[0] == f"decode leader pod: {NO}"
 
 
-async def test_a_revision_that_is_wanted_again_is_checked_again() -> None:
+async def test_dry_run_is_repeated_if_a_revision_becomes_the_target_again() -> None:
     """If a revision becomes the target again, its dry run is repeated. A rollback a day later must not rely on what was
     accepted the day before.
     """
@@ -217,7 +217,7 @@ async def test_a_revision_that_is_wanted_again_is_checked_again() -> None:
     assert (await bench.ask())[0] == f"decode leader pod: {NO}"
 
 
-async def test_the_time_without_an_answer_begins_again_if_it_was_not_asked_meanwhile() -> None:
+async def test_unanswered_time_restarts_if_no_dry_run_was_made_meanwhile() -> None:
     bench = Bench({"new": DOWN})
     await bench.ask()
     bench.now = UNANSWERED + 1.0
@@ -228,7 +228,7 @@ async def test_the_time_without_an_answer_begins_again_if_it_was_not_asked_meanw
     assert (await bench.ask())[0] == ""
 
 
-async def test_another_question_about_the_same_revision_replaces_the_first() -> None:
+async def test_changed_dry_run_of_the_same_revision_replaces_the_first() -> None:
     bench = Bench({"new": NO, "old": NO})
     await bench.ask()
     check = Check("r2.def", (SET,), (QUESTION._replace(pod=pod("mended")),))
@@ -242,7 +242,7 @@ async def test_another_question_about_the_same_revision_replaces_the_first() -> 
 @pytest.mark.parametrize(
     ("probe", "words"), [(NO_RIGHT, "has no right to create pods"), (None, "does not apply to this operator")]
 )
-async def test_without_right_or_policy_no_pod_is_asked_about(probe: KubeError | None, words: str) -> None:
+async def test_no_pod_dry_run_is_made_without_permission_or_policy(probe: KubeError | None, words: str) -> None:
     bench = Bench({"new": NO, PROBE: probe})
     why, remark = await bench.ask()
     assert why == "" and words in remark and bench.asked == []
@@ -255,7 +255,7 @@ async def test_a_check_without_pods_tests_no_policy() -> None:
 
 
 @pytest.mark.parametrize("refused", ["apply StatefulSet", "create Pod"])
-async def test_a_full_quota_is_computed(refused: str) -> None:
+async def test_quota_check_computes_the_result_without_a_dry_run(refused: str) -> None:
     """Whether a quota permits the new pods is computed. A dry run would be refused, because it does not know which pods the
     rollout removes.
     """
@@ -270,12 +270,12 @@ async def test_a_full_quota_is_computed(refused: str) -> None:
     assert bench.asked == [], "the quota alone decides"
 
 
-async def test_quotas_that_cannot_be_read_are_left_to_the_dry_run() -> None:
+async def test_unreadable_quotas_are_left_to_the_dry_run() -> None:
     bench = Bench({}, **{"list_objects ResourceQuota": NO_LIST})
     assert await bench.ask(quotas=ROOM) == ("", f"the quotas of the namespace were not compared: {NO_LIST}")
     bench = Bench({}, **{"list_objects ResourceQuota": NO_LIST, "apply StatefulSet": FULL})
     assert (await bench.ask(quotas=ROOM))[0] == str(FULL)
 
 
-async def test_a_webhook_of_workloads_with_side_effects_refuses_nothing() -> None:
+async def test_webhook_with_side_effects_does_not_refuse_the_dry_run() -> None:
     assert await Bench({}, **{"apply StatefulSet": SIDE_EFFECTS}).ask() == ("", "")

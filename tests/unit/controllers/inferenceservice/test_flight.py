@@ -55,7 +55,7 @@ def read(folder: Path) -> list[recording.Recording]:
     return [recording.decode(path.read_bytes()) for path in sorted(folder.iterdir())]
 
 
-async def test_an_internal_error_is_written_once_with_what_led_to_it(tmp_path: Path) -> None:
+async def test_internal_error_is_recorded_once_with_its_inputs(tmp_path: Path) -> None:
     made = reconciler(broken, tmp_path)
     await made.reconcile(SERVICE)
     await made.reconcile(SERVICE)
@@ -65,7 +65,7 @@ async def test_an_internal_error_is_written_once_with_what_led_to_it(tmp_path: P
     assert only.recorded_decision == {"error": "ValueError: no such thing"}
 
 
-async def test_all_services_are_written_when_somebody_asks(tmp_path: Path) -> None:
+async def test_sigusr1_records_all_services(tmp_path: Path) -> None:
     made = reconciler(lambda *_: Plan(status={"conditions": []}), tmp_path)
     await made.reconcile(SERVICE)
     path = await made.flight.write("SIGUSR1")
@@ -94,7 +94,7 @@ async def test_a_recording_is_written_by_another_process(tmp_path: Path, monkeyp
     assert started[0].wait(10) == -signal.SIGKILL
 
 
-async def test_a_task_that_is_cancelled_at_once_ends(tmp_path: Path) -> None:
+async def test_cancelled_recording_task_ends(tmp_path: Path) -> None:
     """A task that is cancelled right after its start still ends: an operator that stops just after an internal error must
     not wait for the file.
     """
@@ -109,7 +109,7 @@ async def test_a_task_that_is_cancelled_at_once_ends(tmp_path: Path) -> None:
         assert done
 
 
-async def test_many_errors_at_once_start_one_process_after_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_recordings_are_written_by_one_process_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If many reconciliations fail at the same time, recordings are written by one process after another. A bug may affect a
     thousand services, and a thousand processes would take the memory of the container.
     """
@@ -128,7 +128,7 @@ async def test_many_errors_at_once_start_one_process_after_another(tmp_path: Pat
     assert await flight.write("SIGUSR1"), "later, another process can start"
 
 
-async def test_a_process_that_fails_is_a_line_of_the_log(
+async def test_failed_recording_process_is_logged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = reconciler(lambda *_: Plan(status={"conditions": []}), tmp_path)
@@ -138,7 +138,7 @@ async def test_a_process_that_fails_is_a_line_of_the_log(
     assert "cannot write the recording" in caplog.text and "invalid literal" in caplog.text
 
 
-async def test_files_do_not_fill_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_number_of_recording_files_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     moments = iter(range(100))
     monkeypatch.setattr(writer, "LARGEST", 0)
     flight = Flight(2**20, lambda: makers.NOW.replace(microsecond=next(moments)), tmp_path)
@@ -147,12 +147,14 @@ async def test_files_do_not_fill_the_disk(tmp_path: Path, monkeypatch: pytest.Mo
     assert len(read(tmp_path)) == FILES
 
 
-async def test_a_disk_that_takes_nothing_is_a_line_of_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_unwritable_recording_directory_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert await Flight(2**20, makers.wall, tmp_path / "missing").write("SIGUSR1") is None
     assert "cannot write the recording" in caplog.text
 
 
-async def test_a_recorder_that_breaks_ends_no_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_exception_in_the_recorder_does_not_end_a_reconciliation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def heard(*_: Any) -> Any:
         raise RuntimeError("recorder")
 
@@ -162,13 +164,13 @@ async def test_a_recorder_that_breaks_ends_no_pass(tmp_path: Path, monkeypatch: 
     assert made.flight.bytes == 0
 
 
-async def test_nothing_is_kept_where_it_is_switched_off(tmp_path: Path) -> None:
+async def test_recorder_keeps_nothing_if_disabled(tmp_path: Path) -> None:
     made = reconciler(broken, tmp_path, most=0)
     await made.reconcile(SERVICE)
     assert await files(made, tmp_path) == []
 
 
-async def test_the_signal_asks_a_leader_and_ends_nobody(caplog: pytest.LogCaptureFixture) -> None:
+async def test_signal_reaches_only_the_leader_and_ends_no_process(caplog: pytest.LogCaptureFixture) -> None:
     process, asked = OperatorProcess(Settings()), list[str]()
     process.catch_signals()
     process.leader.set_result(SimpleNamespace(record=asked.append))  # type: ignore[arg-type]

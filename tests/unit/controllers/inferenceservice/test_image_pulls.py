@@ -15,7 +15,7 @@ from tests.unit.controllers import makers
 SERVICE, OTHER, THIRD = (Ref("InferenceService", "ns", name) for name in ("svc", "other", "third"))
 
 
-def test_a_service_counts_the_jobs_of_all_others() -> None:
+def test_each_service_counts_the_pull_jobs_of_all_others() -> None:
     counts = PullCounts()
     counts.report(SERVICE, 2)
     counts.report(OTHER, 3)
@@ -39,7 +39,7 @@ def job() -> dict[str, Any]:
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {}}
 
 
-async def test_passes_see_the_jobs_of_others_and_the_results_of_their_own() -> None:
+async def test_reconciliations_see_pull_jobs_of_others_and_results_of_their_own() -> None:
     """The number of a plan's Jobs counts for other services from the plan on, before any Job is created. A Job that the
     operator has created, and each change of its status, is a fact of the next pass over its service.
     """
@@ -71,7 +71,7 @@ async def test_passes_see_the_jobs_of_others_and_the_results_of_their_own() -> N
     assert seen["other"].pulls == 0
 
 
-async def test_a_refused_job_is_a_fact_of_the_next_pass() -> None:
+async def test_refused_pull_job_is_seen_by_the_next_reconciliation() -> None:
     found = list[Observed]()
 
     def sync(_: Any, __: Deps, observed: Observed, ___: Any) -> Plan:

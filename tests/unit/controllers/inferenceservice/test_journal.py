@@ -16,13 +16,13 @@ def condition(kind: str, status: str, reason: str, message: str = "why") -> dict
     return {"type": kind, "status": status, "reason": reason, "message": message}
 
 
-def test_deeds_are_workloads_in_words() -> None:
+def test_log_describes_writes_by_kind_of_workload() -> None:
     did = journal.Deeds({("made", "StatefulSet"): 8, ("made", "Service"): 3, ("deleted", "Pod"): 1})
     assert journal.describe_writes(did) == "made 8 StatefulSets, deleted 1 Pod"
     assert journal.describe_writes(journal.Deeds({("made", "Service"): 3})) == ""
 
 
-def test_a_turn_is_another_status_or_reason_of_what_people_look_at() -> None:
+def test_condition_changes_list_changed_statuses_and_reasons() -> None:
     before = [condition("Ready", "False", "Starting", "1/2"), condition("EngineReady", "False", "Starting")]
     counts = [condition("Ready", "False", "Starting", "2/2"), condition("EngineReady", "True", "Ready")]
     assert journal.condition_changes(before, counts) == []
@@ -33,7 +33,7 @@ def test_a_turn_is_another_status_or_reason_of_what_people_look_at() -> None:
     ]
 
 
-async def test_a_pass_tells_what_it_did(caplog: pytest.LogCaptureFixture) -> None:
+async def test_reconciliation_logs_each_change_once(caplog: pytest.LogCaptureFixture) -> None:
     """A reconciliation logs each change once. The next one, which finds all changes done, logs nothing."""
     caplog.set_level(logging.INFO)
     said = {"conditions": [condition("Ready", "True", "Serving", "http://x serves")]}
@@ -44,7 +44,7 @@ async def test_a_pass_tells_what_it_did(caplog: pytest.LogCaptureFixture) -> Non
     assert told == ["ns/svc: made 1 StatefulSet, made 1 Deployment", "ns/svc: Ready=True Serving: http://x serves"]
 
 
-async def test_only_what_is_new_was_made_and_what_is_gone_deleted() -> None:
+async def test_log_counts_only_created_and_deleted_objects() -> None:
     (there,) = applies("StatefulSet")
     plan = Plan(
         apply=(Apply(there.manifest, "uid-of-StatefulSet"),),
@@ -63,7 +63,9 @@ async def test_only_what_is_new_was_made_and_what_is_gone_deleted() -> None:
         ("unable to create new content in namespace ns because it is being terminated", logging.DEBUG),
     ],
 )
-def test_a_namespace_that_is_deleted_is_no_warning(message: str, level: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_refused_writes_in_a_terminating_namespace_cause_no_warning(
+    message: str, level: int, caplog: pytest.LogCaptureFixture
+) -> None:
     """While a namespace is deleted, refused writes cause no warning in the log. The service is deleted with the namespace,
     and until then each of its objects is refused.
     """

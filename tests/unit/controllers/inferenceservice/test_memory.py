@@ -19,11 +19,11 @@ def pods(count: int, owner: str = "w") -> tuple[Pod, ...]:
     )
 
 
-def test_pauses_double_up_to_five_minutes() -> None:
+def test_retry_delays_double_up_to_five_minutes() -> None:
     assert [retry_delay(n) for n in (1, 4, 5, 6, 10, 50)] == [5.0, 5.0, 10.0, 20.0, 300.0, 300.0]
 
 
-def test_a_refusal_is_news_once_and_pauses_longer_each_time() -> None:
+def test_refusal_is_reported_once_and_retried_with_growing_delay() -> None:
     memory = ServiceMemory()
     no = Refusal("Invalid", "no")
     assert memory.store_refusal(KEY, no, "h", 0.0)
@@ -37,14 +37,14 @@ def test_a_refusal_is_news_once_and_pauses_longer_each_time() -> None:
     assert memory.refusals() == {KEY: Refusal("Invalid", "still no")}
 
 
-def test_waiting_for_a_name_is_asked_steadily() -> None:
+def test_wait_for_a_free_name_is_retried_at_a_constant_interval() -> None:
     memory = ServiceMemory()
     for now in (0.0, 5.0, 10.0):
         memory.store_refusal(KEY, Refusal("Waiting", "soon"), "h", now)
     assert memory.refused[KEY].next == 15.0
 
 
-def test_pods_are_missing_since_the_number_last_grew() -> None:
+def test_missing_pods_are_dated_from_the_last_growth() -> None:
     memory = ServiceMemory()
     memory.count(workload(), pods(0), 0.0)
     memory.count(workload(), pods(0), 2.0)
@@ -56,13 +56,13 @@ def test_pods_are_missing_since_the_number_last_grew() -> None:
     assert (memory.missing, memory.failures, memory.event_reads) == ({}, {}, {})
 
 
-def test_a_deployments_pods_belong_to_its_replica_set() -> None:
+def test_deployment_pods_are_counted_through_their_replica_set() -> None:
     memory = ServiceMemory()
     memory.count(workload("Deployment"), pods(2, "w-5d4f"), 0.0)
     assert memory.missing == {}
 
 
-def test_what_is_gone_is_forgotten() -> None:
+def test_memory_of_deleted_objects_is_dropped() -> None:
     memory = ServiceMemory()
     memory.accepted["u"] = "x"
     memory.count(workload(), pods(0), 0.0)
@@ -72,7 +72,7 @@ def test_what_is_gone_is_forgotten() -> None:
     assert memory.missing == {}
 
 
-def test_workers_do_not_count_as_pods_of_their_leaders_workload() -> None:
+def test_worker_pods_are_not_counted_for_the_leader_statefulset() -> None:
     """Pods of workers are not counted as pods of the leader's StatefulSet, although the name of the workers' StatefulSet is
     that of the leader's with a suffix.
     """
@@ -81,7 +81,7 @@ def test_workers_do_not_count_as_pods_of_their_leaders_workload() -> None:
     assert memory.missing == {KEY: 0.0}
 
 
-def test_what_was_found_of_nodes_is_true_for_seconds() -> None:
+def test_capacity_result_expires_after_seconds() -> None:
     """The result of a check of free nodes is valid for seconds. A check that found no capacity is repeated less and less
     often, but at least once a minute; a check of another revision starts with the short interval.
     """
@@ -106,7 +106,7 @@ def test_what_was_found_of_nodes_is_true_for_seconds() -> None:
     ("reason", "waited"),
     [("WaitingForTurn", True), ("WaitingForRoom", True), ("Checking", False), ("RollingOut", False), ("Complete", False)],
 )
-def test_a_rollout_that_waits_has_replaced_nothing(reason: str, waited: bool) -> None:
+def test_waiting_rollout_has_replaced_no_pods(reason: str, waited: bool) -> None:
     assert (
         rollout_waited({"conditions": [{"type": "Ready", "reason": "x"}, {"type": "RolledOut", "reason": reason}]}) is waited
     )

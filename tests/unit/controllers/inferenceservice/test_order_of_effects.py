@@ -33,16 +33,16 @@ async def kinds(*apply: str, gone: bool = False) -> tuple[list[str], Result]:
     return api.kinds("apply"), execution.result
 
 
-async def test_a_slice_is_stamped_from_what_is_stored() -> None:
+async def test_statefulset_is_created_after_its_controller_revision() -> None:
     assert (await kinds("StatefulSet"))[0] == ["ControllerRevision", "StatefulSet"]
 
 
-async def test_nothing_is_stamped_from_a_revision_that_somebody_deleted_just_now() -> None:
+async def test_statefulset_is_not_created_if_its_revision_was_just_deleted() -> None:
     applied, outcome = await kinds("StatefulSet", gone=True)
     assert applied == ["ControllerRevision"] and outcome.requeue_after == 1.0, "the next pass stores it first"
 
 
-async def test_nothing_is_stamped_from_a_revision_of_somebody_else() -> None:
+async def test_statefulset_is_not_created_from_a_revision_of_another_owner() -> None:
     """A revision of this name and hash belongs to a former service, with which the garbage collector removes it."""
     former = manifest("ControllerRevision")
     former["metadata"] |= {"uid": "x", "resourceVersion": "4", "ownerReferences": [{**makers.OWNER, "uid": "former"}]}
@@ -52,7 +52,7 @@ async def test_nothing_is_stamped_from_a_revision_of_somebody_else() -> None:
     assert "StatefulSet" not in api.kinds("apply")
 
 
-async def test_what_selects_pods_comes_after_what_makes_them() -> None:
+async def test_services_are_created_after_the_workloads_they_select() -> None:
     applied, _ = await kinds("Service", "PodDisruptionBudget", "ServiceAccount", "StatefulSet", "Deployment")
     assert applied[1:] == ["PodDisruptionBudget", "ServiceAccount", "StatefulSet", "Deployment", "Service"]
 
@@ -65,7 +65,7 @@ def bound(*, uid: str = "", **role: Any) -> Plan:
 
 
 @pytest.mark.parametrize(("refused", "order"), [((), ["Role", "RoleBinding"]), (("Role",), ["Role"])])
-async def test_a_binding_comes_when_its_role_is_stored(refused: tuple[str, ...], order: list[str]) -> None:
+async def test_role_binding_is_created_after_its_role(refused: tuple[str, ...], order: list[str]) -> None:
     """A RoleBinding is created only after its Role is stored, because an API server refuses the RoleBinding while the Role
     does not exist.
     """
@@ -90,7 +90,7 @@ MORE = [*RULES, {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["role
         NotFound("gone", 404),
     ],
 )
-async def test_a_role_that_is_not_ours_by_uid_and_content_is_never_bound(live: Any, uid: str) -> None:
+async def test_role_binding_is_created_only_for_an_own_unchanged_role(live: Any, uid: str) -> None:
     """A RoleBinding is created only if the stored Role has the operator's UID and contents. A RoleBinding refers to a Role
     by name, so it grants the rights of whatever Role has the name when a request is authorized.
     """

@@ -32,7 +32,7 @@ WRITTEN = datetime(2026, 1, 1, tzinfo=UTC)
         (timedelta(days=-1), False),  # the operator's clock was set back
     ],
 )
-def test_somebody_else_who_writes_our_statuses_is_known_for_five_minutes(later: timedelta, known: bool) -> None:
+def test_foreign_status_writer_is_remembered_for_five_minutes(later: timedelta, known: bool) -> None:
     lately = timedelta(seconds=Settings().foreign_writer_pause)
     assert co_writer([("manager", WRITTEN)], WRITTEN + later, lately) == ("manager" if known else "")
 
@@ -63,7 +63,7 @@ def applies(*kinds: str) -> tuple[Apply, ...]:
     return tuple(Apply({"apiVersion": "v1", "kind": kind, "metadata": metadata, "spec": {}}, "") for kind in kinds)
 
 
-async def test_what_is_due_at_once_waits_where_its_status_cannot_be_written() -> None:
+async def test_due_action_waits_if_its_status_cannot_be_written() -> None:
     """An action that is due at once waits if its status cannot be written. For example, a rollback stays due until a status
     with the rejected revision is stored. If that write fails, the next reconciliation waits for the time that the API server
     states.
@@ -78,7 +78,7 @@ async def test_what_is_due_at_once_waits_where_its_status_cannot_be_written() ->
     assert queue.due_count == 1
 
 
-async def test_nothing_is_carried_out_before_it_is_known_what_is_free() -> None:
+async def test_plan_is_not_executed_before_free_capacity_is_known() -> None:
     """No plan is carried out before the free capacity that it depends on is known. Objects that are removed before would be
     created again and removed again after each answer.
     """
@@ -93,7 +93,7 @@ async def test_nothing_is_carried_out_before_it_is_known_what_is_free() -> None:
 @pytest.mark.parametrize(
     "later", [Invalid("no such policy", 422), TooMany("wait", 429, 5.0), ServerError("webhook is down", 500)]
 )
-async def test_a_refusal_that_is_asked_about_again_stays_in_the_status(later: KubeError) -> None:
+async def test_refusal_stays_in_status_while_the_dry_run_is_repeated(later: KubeError) -> None:
     """While a refused dry run is repeated, the status keeps the refusal, because an API server that cannot answer has not
     withdrawn it. Otherwise the status would say "not known yet" in between.
     """
@@ -127,7 +127,7 @@ async def test_a_refusal_that_is_asked_about_again_stays_in_the_status(later: Ku
     )
 
 
-async def test_a_pod_of_a_namespace_that_is_not_watched_is_a_strangers() -> None:
+async def test_pod_of_an_unwatched_namespace_counts_as_foreign() -> None:
     cluster, api = makers.cluster(), FakeApi()
     settings = Settings(watch_namespaces=("ns",))
     services = makers.services(cluster, api, makers.queue(), Core(), settings=settings)
@@ -142,7 +142,7 @@ async def test_a_pod_of_a_namespace_that_is_not_watched_is_a_strangers() -> None
 
 
 @pytest.mark.parametrize("rests", [True, False])
-async def test_a_node_that_comes_wakes_a_service_whose_pass_rested_on_nodes(rests: bool) -> None:
+async def test_new_node_wakes_a_service_whose_plan_depended_on_nodes(rests: bool) -> None:
     """A new node causes another reconciliation of a service whose last plan depended on nodes, until the
     service is deleted.
     """
@@ -164,7 +164,7 @@ async def test_a_node_that_comes_wakes_a_service_whose_pass_rested_on_nodes(rest
 
 @pytest.mark.parametrize("kind", ["Service", "Role", "RoleBinding"])
 @pytest.mark.parametrize("full", [False, True])
-async def test_nothing_is_ready_before_it_can_be_reached(kind: str, full: bool) -> None:
+async def test_service_is_not_ready_until_its_network_objects_exist(kind: str, full: bool) -> None:
     """A service is not Ready while an object through which requests reach it could not be created. For example, a router
     without the right to list its workers serves no request.
     """
@@ -175,7 +175,7 @@ async def test_nothing_is_ready_before_it_can_be_reached(kind: str, full: bool) 
 
 
 @pytest.mark.parametrize("refuses", [TooMany("later", 429, 30.0), Forbidden("no")])
-async def test_what_cannot_be_reached_yet_is_not_looked_at_again_and_again(refuses: KubeError) -> None:
+async def test_refused_network_object_is_retried_with_a_delay(refuses: KubeError) -> None:
     """If an object through which requests reach a service is refused, here a RoleBinding, the next reconciliation is delayed
     even if the plan requests it at once with `requeue_after`.
     """
@@ -194,7 +194,7 @@ async def test_what_cannot_be_reached_yet_is_not_looked_at_again_and_again(refus
     assert api.kinds("apply") == ["RoleBinding"], "neither the RoleBinding nor a Ready status is sent again"
 
 
-async def test_what_nobody_needs_to_be_served_holds_nothing_up() -> None:
+async def test_refused_autoscaler_does_not_delay_the_status() -> None:
     api = refusing("HorizontalPodAutoscaler", error=Invalid("spec.metrics", 422))
     made, _ = passes(api, Plan(apply=applies("HorizontalPodAutoscaler"), status=status("True")), lambda: 0.0)
     await made.reconcile(SERVICE)

@@ -36,7 +36,7 @@ async def carried_out(plan: Plan, stored: dict[str, Any], *seen: dict[str, Any])
 
 
 @pytest.mark.parametrize(("replicas", "again"), [(1, False), (3, True)])
-async def test_replicas_that_came_with_the_answer_are_looked_at(replicas: int, again: bool) -> None:
+async def test_replicas_from_the_write_response_are_used(replicas: int, again: bool) -> None:
     """The response to a write contains a number of replicas that an autoscaler has set meanwhile, and this number is used.
     Its event is older than the response, so it is ignored.
     """
@@ -46,7 +46,7 @@ async def test_replicas_that_came_with_the_answer_are_looked_at(replicas: int, a
 
 
 @pytest.mark.parametrize("lost", [{}, {"labels": {}}, {"ownerReferences": []}], ids=["nothing", "labels", "owner"])
-async def test_a_scale_that_was_there_already_counts_at_once(lost: dict[str, Any]) -> None:
+async def test_existing_role_scale_is_used_immediately(lost: dict[str, Any]) -> None:
     """A RoleScale that already exists is used at once, although no watch reports it because it has lost its labels."""
     stored, plan = scale(7, 3), Plan(create=(Create(scale(0, 1)),))
     outcome, known = await carried_out(plan, {**stored, "metadata": {**stored["metadata"], **lost}})
@@ -54,7 +54,7 @@ async def test_a_scale_that_was_there_already_counts_at_once(lost: dict[str, Any
     assert outcome.status_changed and (found.replicas, found.owner) == (3, "u")
 
 
-async def test_a_wake_writes_the_number_of_groups_as_the_writer_of_the_creation() -> None:
+async def test_wake_uses_the_field_manager_of_the_role_scale_creation() -> None:
     """A wake writes the number of groups with the same field manager as the creation of the RoleScale. The operator has a
     second field manager for everything else, and managedFields show which one wrote the number.
     """

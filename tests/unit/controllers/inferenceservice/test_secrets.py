@@ -33,7 +33,7 @@ async def passes(api: FakeApi, memory: ServiceMemory, *times: float, workloads: 
     return execution.result
 
 
-async def test_keys_are_in_what_is_sent_and_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_generated_keys_are_sent_but_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     api = server()
     assert (await passes(api, ServiceMemory(), 0.0)).created
@@ -42,7 +42,7 @@ async def test_keys_are_in_what_is_sent_and_in_no_log(caplog: pytest.LogCaptureF
     assert "PRIVATE" not in caplog.text and SECRET is not None and "stringData" not in SECRET
 
 
-async def test_a_routers_key_is_new_each_time_and_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_router_key_is_generated_each_time_and_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     box = router_key.with_key({"name": "router", "args": []}, "svc")
     made = router_key.secret(OWNER, {"spec": {"template": {"spec": {"containers": [box]}}}})
@@ -59,7 +59,7 @@ async def test_a_routers_key_is_new_each_time_and_in_no_log(caplog: pytest.LogCa
     assert first not in caplog.text
 
 
-async def test_one_that_exists_is_success_and_is_asked_for_again_after_a_while() -> None:
+async def test_existing_secret_is_success_and_is_retried_after_a_while() -> None:
     api, memory = server(AlreadyExists("there is one", 409)), ServiceMemory()
     outcome = await passes(api, memory, 0.0, 1.0, SECRET_AGAIN - 1)
     assert len(api.calls) == 1 and not outcome.created and outcome.error is None
@@ -77,7 +77,7 @@ async def test_forbidden_secret_is_reported_in_status() -> None:
     "answer",
     [Transient("no answer"), Conflict("the quota has changed", 409), Forbidden("the server has just started", 403)],
 )
-async def test_workloads_wait_for_a_secret_that_could_not_be_made(answer: KubeError) -> None:
+async def test_workloads_are_created_only_after_their_secret(answer: KubeError) -> None:
     """Workloads that mount a Secret are created only after the Secret, because a kubelet that cannot mount it tries again
     only after minutes.
     """

@@ -61,14 +61,14 @@ async def applied(api: FakeApi, plan: Plan, *seen: dict[str, Any]) -> tuple[list
     return [call.name for call in api.calls if call.verb == "apply"], execution
 
 
-async def test_workers_come_when_their_leader_is_stored() -> None:
+async def test_worker_statefulset_is_created_after_its_leader() -> None:
     names, _ = await applied(answers(), Plan(apply=pairs()))
     assert sorted(names[:3]) == ["e-0", "e-1", "e-2"] and sorted(names[3:]) == ["e-0-w", "e-1-w", "e-2-w"]
 
 
 @pytest.mark.parametrize("error", [Invalid("no", 422), Forbidden("no", 403), ServerError("no", 500)])
 @pytest.mark.parametrize("group", GROUPS)
-async def test_without_its_leader_a_group_gets_no_workers(group: int, error: KubeError) -> None:
+async def test_no_workers_are_created_if_the_leader_is_refused(group: int, error: KubeError) -> None:
     """If the StatefulSet of a group's leader cannot be created, that of its workers is not created either. The workers would
     hold accelerators and wait for a leader that does not exist.
     """
@@ -79,7 +79,7 @@ async def test_without_its_leader_a_group_gets_no_workers(group: int, error: Kub
     assert execution.result.requeue_after, "the next pass applies the leader and the workers"
 
 
-async def test_a_quota_that_is_exceeded_is_asked_a_few_times_and_not_for_every_group(
+async def test_exceeded_quota_limits_the_number_of_creation_attempts(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """If a quota is exceeded, the operator tries to create only a few of the refused StatefulSets, and not those of every
@@ -127,17 +127,17 @@ async def most_at_once(groups: int) -> int:
     return most
 
 
-async def test_a_service_of_a_thousand_groups_leaves_connections_to_the_others() -> None:
+async def test_service_with_a_thousand_groups_uses_a_limited_number_of_connections() -> None:
     assert await most_at_once(100) == executor.AT_ONCE < Settings().connections
 
 
-async def test_the_requests_of_a_service_of_a_few_groups_do_not_alternate_with_those_of_others() -> None:
+async def test_leaders_are_created_in_parallel_with_at_most_half_of_the_connections() -> None:
     """The leaders of sixteen groups are created at the same time, but this takes at most half of the connections."""
     assert await most_at_once(16) == executor.FEW == Settings().connections / 2
     assert await most_at_once(17) == executor.AT_ONCE
 
 
-async def test_a_name_that_is_a_strangers_gets_no_workers() -> None:
+async def test_group_name_taken_by_another_owner_gets_no_workers() -> None:
     other = stored("e-1", ownerReferences=[{**makers.OWNER, "name": "another", "uid": "x"}])
     names, execution = await applied(answers({"e-1": Conflict("exists", 409)}, get=other), Plan(apply=pairs()))
     assert "e-1-w" not in names and {"e-0-w", "e-2-w"} <= {*names}
@@ -155,7 +155,7 @@ LEADERS: dict[str, tuple[dict[str, Any], bool]] = {
 
 
 @pytest.mark.parametrize("case", LEADERS)
-async def test_workers_that_were_deleted_come_again_beside_a_leader_that_is_ours_and_stays(case: str) -> None:
+async def test_deleted_workers_are_recreated_beside_their_existing_leader(case: str) -> None:
     """If only the StatefulSet of a group's workers was deleted, it is created again beside the existing leader. The plan
     does not contain the leader's StatefulSet.
     """
@@ -164,13 +164,13 @@ async def test_workers_that_were_deleted_come_again_beside_a_leader_that_is_ours
     assert names == ["e-0-w"] * comes
 
 
-async def test_a_leader_that_is_changed_does_not_hold_its_workers_up() -> None:
+async def test_update_of_a_leader_does_not_delay_its_workers() -> None:
     change = (Apply(stateful_set("e-0"), "uid-e-0"), *pairs([0])[:1])
     names, _ = await applied(answers(), Plan(apply=change), stored("e-0"))
     assert names == ["e-0", "e-0-w"]
 
 
-async def test_equal_guards_are_asked_once_while_effects_go_together() -> None:
+async def test_shared_guard_is_read_once_for_simultaneous_writes() -> None:
     """A guard, which is a live read before a write, is read once for all writes that share it and happen together. Before
     the leaders of a slice with a hundred groups are created, the pods of the old slice are listed once, and once more before
     the workers are.
@@ -181,14 +181,14 @@ async def test_equal_guards_are_asked_once_while_effects_go_together() -> None:
     assert [call.selector for call in api.calls if call.verb == "list_objects"] == [ALONE.selector] * 2
 
 
-async def test_a_guard_that_stands_keeps_everything_back() -> None:
+async def test_active_guard_prevents_all_writes() -> None:
     api = answers(list_objects=[POD])
     names, execution = await applied(api, Plan(apply=pairs(guard=ALONE)))
     assert names == [] and api.kinds("list_objects") == ["Pod"]
     assert execution.result.requeue_after == 1.0
 
 
-async def test_a_copy_of_a_pod_keeps_nothing_back() -> None:
+async def test_debug_copy_of_a_pod_does_not_activate_a_guard() -> None:
     """`kubectl debug --copy-to` with `--keep-labels` makes a pod with the labels of a pod of the service."""
     names, execution = await applied(answers(list_objects=[COPY]), Plan(apply=pairs(guard=ALONE)))
     assert len(names) == 6 and not execution.result.requeue_after
@@ -198,7 +198,7 @@ async def test_a_copy_of_a_pod_keeps_nothing_back() -> None:
     ("found", "limits", "stands"),
     [([], [1], False), ([POD, COPY], [1], True), ([COPY, POD], [1, 0], True), ([COPY, COPY], [1, 0], False)],
 )
-async def test_all_pods_are_read_only_if_the_first_is_a_copy(
+async def test_guard_lists_all_pods_only_if_the_first_is_a_debug_copy(
     found: list[dict[str, Any]], limits: list[int], stands: bool
 ) -> None:
     """While an old slice ends, its pods are read every second. A slice may have hundreds of pods."""
@@ -207,7 +207,7 @@ async def test_all_pods_are_read_only_if_the_first_is_a_copy(
     assert [call.limit for call in api.calls] == limits
 
 
-async def test_a_guard_is_asked_anew_before_what_comes_later() -> None:
+async def test_guard_is_read_again_before_later_writes() -> None:
     """A guard is read again before later writes: pods may appear after the leaders were created, so it is read again before
     the workers are.
     """
@@ -217,7 +217,7 @@ async def test_a_guard_is_asked_anew_before_what_comes_later() -> None:
     assert sorted(names) == ["e-0", "e-1", "e-2"]
 
 
-async def test_other_guards_are_asked_for_themselves() -> None:
+async def test_different_guards_are_read_separately() -> None:
     guards = [
         Guard("group=0"),
         Guard("group=1"),
@@ -234,7 +234,7 @@ async def test_other_guards_are_asked_for_themselves() -> None:
 
 
 @pytest.mark.parametrize("error", [ServerError("not now", 500), NotFound("gone", 404)])
-async def test_a_guard_that_is_not_answered_lets_nothing_through(error: KubeError) -> None:
+async def test_unreadable_guard_prevents_its_writes(error: KubeError) -> None:
     """If a guard cannot be read, none of the writes that depend on it is carried out. Other writes are."""
     api = answers(list_objects=error)
     others = (Apply(stateful_set("free"), ""),)

@@ -33,7 +33,7 @@ def asked(world: World, **changed: Any) -> bool:
     return still_serves(SimpleNamespace(**found), resource)  # type: ignore[arg-type]
 
 
-def test_the_pods_tell_and_not_the_spec(caplog: pytest.LogCaptureFixture) -> None:
+def test_serving_state_is_determined_from_pods_and_not_from_the_spec(caplog: pytest.LogCaptureFixture) -> None:
     assert asked(settled())
     assert not asked(settled(), pods_of=lambda *_: ())
     assert not caplog.records
@@ -42,7 +42,7 @@ def test_the_pods_tell_and_not_the_spec(caplog: pytest.LogCaptureFixture) -> Non
 
 
 @pytest.mark.parametrize("serves", [True, False])
-async def test_an_internal_error_leaves_what_serves_ready(serves: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_internal_error_keeps_a_serving_service_ready(serves: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any) -> Any:
         raise ValueError("no such thing")
 

@@ -72,7 +72,7 @@ def replaced(name: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-async def test_the_first_begins_when_both_were_looked_at_and_the_second_when_it_has_baked() -> None:
+async def test_second_service_begins_after_the_first_has_baked() -> None:
     rig = Rig()
     assert "wave 1 of 2" in await rig.look(A) and A not in rig.woken, "the state of the other service is not known yet"
     assert "wave 2 of 2" in await rig.look(B) and A in rig.woken
@@ -86,7 +86,7 @@ async def test_the_first_begins_when_both_were_looked_at_and_the_second_when_it_
     assert rig.woken == [B] and await rig.look(B) == ""
 
 
-async def test_what_has_begun_goes_on_after_a_restart() -> None:
+async def test_started_rollout_continues_after_a_restart() -> None:
     rig = Rig()
     for item in replaced("b")["items"]:
         rig.cluster.handle_observed("StatefulSet", item)
@@ -94,7 +94,7 @@ async def test_what_has_begun_goes_on_after_a_restart() -> None:
     assert "wave 2 of 2" in await rig.look(A) and A not in rig.woken
 
 
-async def test_who_was_called_keeps_its_turn_in_a_dry_run_and_loses_it_behind_a_closed_gate() -> None:
+async def test_admitted_service_keeps_admission_during_a_dry_run_but_not_if_held() -> None:
     rig = Rig()
     await rig.look(A)
     await rig.look(B)
@@ -106,7 +106,7 @@ async def test_who_was_called_keeps_its_turn_in_a_dry_run_and_loses_it_behind_a_
     assert B in rig.woken
 
 
-async def test_a_service_that_cannot_be_handled_holds_up_nobody() -> None:
+async def test_service_that_fails_to_reconcile_delays_no_other() -> None:
     rig = Rig()
     await rig.look(A)
     await rig.look(B)
@@ -115,7 +115,7 @@ async def test_a_service_that_cannot_be_handled_holds_up_nobody() -> None:
     assert B in rig.woken
 
 
-async def test_a_service_that_is_gone_holds_up_nobody() -> None:
+async def test_deleted_service_delays_no_other() -> None:
     rig = Rig()
     await rig.look(B)
     rig.woken.clear()

@@ -53,7 +53,7 @@ def looked(known: Any, seconds: float, *told: dict[str, Any]) -> tuple[bool, int
 
 @pytest.mark.parametrize("reason", ["TriggeredScaleUp", "Nominated"])
 @pytest.mark.parametrize("after", [20, -400])
-def test_what_an_autoscaler_said_of_a_pod_counts(reason: str, after: float) -> None:
+def test_earlier_autoscaler_message_about_a_pod_counts(reason: str, after: float) -> None:
     """A message of an autoscaler about a pod also counts if it is older than the attempt to place the gang. The time of an
     attempt starts only when the first of its nodes exists.
     """
@@ -68,25 +68,25 @@ def test_what_an_autoscaler_said_of_a_pod_counts(reason: str, after: float) -> N
         {"reason": "TriggeredScaleUp"},
     ],
 )
-def test_what_was_said_of_others_or_otherwise_does_not(told: dict[str, Any]) -> None:
+def test_autoscaler_message_about_other_pods_does_not_count(told: dict[str, Any]) -> None:
     assert looked(Known(), 58, told) == (False, 1)
 
 
-def test_nobody_reads_events_before_the_time_is_nearly_over_or_while_nothing_tries() -> None:
+def test_events_are_read_only_near_the_timeout_of_an_attempt() -> None:
     assert looked(Known(), 30, event("TriggeredScaleUp", 20)) == (False, 0)
     assert looked(Known(trying=False), 58, event("TriggeredScaleUp", 20)) == (False, 0)
 
 
-def test_pods_that_are_on_nodes_need_none() -> None:
+def test_placed_pods_get_no_extended_timeout() -> None:
     assert looked(Known(node="n1"), 58, event("TriggeredScaleUp", 20)) == (False, 1)
 
 
-def test_a_new_process_reads_in_the_middle_of_a_try_that_was_given_more_time() -> None:
+def test_new_process_reads_events_of_an_extended_attempt() -> None:
     assert looked(Known(), 300, event("TriggeredScaleUp", 20)) == (True, 1)
     assert looked(Known().lost(), 300, event("TriggeredScaleUp", 20)) == (True, 1)
 
 
-def test_a_rank_that_was_lost_has_more_time_too() -> None:
+def test_lost_rank_also_gets_more_time_for_the_autoscaler() -> None:
     assert looked(Known().lost(), 58, event("TriggeredScaleUp", 20)) == (True, 1)
     assert looked(Known().lost(), 30, event("TriggeredScaleUp", 20)) == (False, 0)
     assert looked(Known().lost(), 1300, event("TriggeredScaleUp", 20)) == (False, 0), "not read after 20 minutes"

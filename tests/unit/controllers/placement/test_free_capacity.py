@@ -59,7 +59,7 @@ def free(made: FreeCapacity) -> dict[str, int]:
     return {name: dict(node.room)[GPU] for name, node in made.nodes().items()}
 
 
-def test_it_is_allocatable_less_what_pods_hold_there() -> None:
+def test_free_capacity_is_allocatable_minus_requests_of_pods() -> None:
     known = Known()
     known.store()
     made = room(known)
@@ -74,7 +74,7 @@ def test_it_is_allocatable_less_what_pods_hold_there() -> None:
     assert free(made) == {"n1": 6, "n3": 8}
 
 
-def test_nothing_is_made_anew_while_nothing_changes() -> None:
+def test_free_capacity_is_not_recomputed_without_changes() -> None:
     known = Known()
     known.store()
     made = room(known)
@@ -85,7 +85,7 @@ def test_nothing_is_made_anew_while_nothing_changes() -> None:
     assert then["n2"] is first["n2"] and then["n1"] is not first["n1"] and made.version == version + 1
 
 
-def test_a_heartbeat_of_a_node_is_no_change() -> None:
+def test_node_heartbeat_causes_no_recomputation() -> None:
     """A heartbeat of a node, which gives it a new version with the same contents, does not cause a new computation. A
     thousand nodes send several heartbeats a second.
     """
@@ -99,7 +99,7 @@ def test_a_heartbeat_of_a_node_is_no_change() -> None:
     assert free(made) == {"n1": 8, "n2": 4} and made.version == version + 1
 
 
-def test_pods_whose_revision_is_not_known_yet_are_looked_at_again() -> None:
+def test_pods_with_unknown_revision_are_counted_after_it_is_known() -> None:
     known = Known()
     made = room(known)
     known.occupancy.pod(None, pod("l", node="n1"))
@@ -108,7 +108,7 @@ def test_pods_whose_revision_is_not_known_yet_are_looked_at_again() -> None:
     assert free(made) == {"n1": 6, "n2": 8}
 
 
-async def test_what_strangers_hold_counts_besides() -> None:
+async def test_foreign_pods_reduce_free_capacity() -> None:
     known = Known()
     known.store()
     box = {"name": "c", "resources": {"limits": {GPU: "5"}}}
@@ -119,7 +119,7 @@ async def test_what_strangers_hold_counts_besides() -> None:
     assert free(made) == {"n1": 1, "n2": 8}
 
 
-def test_a_revision_that_somebody_wrote_by_hand_costs_no_other_service_its_turn() -> None:
+def test_malformed_revision_does_not_affect_other_services() -> None:
     known = Known()
     known.store()
     for data in ({"workloads": {"engine": {}}}, {"workloads": []}, {"workloads": {"engine": {"size": "x", "port": 1}}}, []):
@@ -128,7 +128,7 @@ def test_a_revision_that_somebody_wrote_by_hand_costs_no_other_service_its_turn(
         assert free(room(known)) == {"n1": 8, "n2": 8}
 
 
-async def test_what_is_free_without_the_pods_of_a_service() -> None:
+async def test_free_capacity_without_the_pods_of_one_service() -> None:
     known = Known()
     known.store()
     box = {"name": "c", "resources": {"limits": {GPU: "1"}}}

@@ -58,7 +58,7 @@ def gangs(nodes: int) -> tuple[Gangs, list[str]]:
     return Gangs(known, ForeignPods(api, lambda: 0.0, lambda _: False), lambda ref: woken.append(ref.name)), woken
 
 
-def test_who_has_waited_longest_goes_first_and_its_room_is_promised() -> None:
+def test_longest_waiting_gang_is_admitted_and_its_capacity_reserved() -> None:
     made, _ = gangs(4)
     made.report_claim(A, claim(A, 3, first=2.0), NOW)
     made.report_claim(B, claim(B, 3, first=1.0), NOW)
@@ -71,7 +71,7 @@ def test_who_has_waited_longest_goes_first_and_its_room_is_promised() -> None:
     assert made.admission_of(A, waiting(), NOW).sure is True
 
 
-def test_a_turn_is_told_again_until_the_status_has_moved_on() -> None:
+def test_admission_is_repeated_until_the_status_shows_the_pods() -> None:
     """A service that has been admitted stays admitted until its status shows that its pods exist. Another reconciliation may
     run before the status is written, and must not remove what the first one created.
     """
@@ -85,7 +85,7 @@ def test_a_turn_is_told_again_until_the_status_has_moved_on() -> None:
     assert made.admission_of(A, {"placement": {"trying": True, "since": "T1"}}, NOW).sure is None
 
 
-def test_who_waits_is_woken_when_another_wants_less_or_a_pod_is_gone() -> None:
+def test_waiting_service_is_woken_when_another_releases_capacity() -> None:
     made, woken = gangs(4)
     made.report_claim(A, claim(A, 3), NOW)
     made.report_claim(B, claim(B, 3, trying=True), NOW)
@@ -100,7 +100,7 @@ def test_who_waits_is_woken_when_another_wants_less_or_a_pod_is_gone() -> None:
     assert woken == ["a", "a"]
 
 
-def test_turns_are_decided_once_for_all_and_again_when_something_changed(monkeypatch: Any) -> None:
+def test_admission_is_computed_once_until_something_changes(monkeypatch: Any) -> None:
     made, _ = gangs(4)
     asked: list[int] = []
     decide = module.admit
@@ -116,7 +116,7 @@ def test_turns_are_decided_once_for_all_and_again_when_something_changed(monkeyp
     assert len(asked) == 2
 
 
-def test_a_single_service_is_woken_and_wakes_whose_turn_it_is() -> None:
+def test_one_woken_service_wakes_the_next_one() -> None:
     made, woken = gangs(4)
     made.report_claim(A, claim(A, 9), NOW)
     made.report_claim(B, claim(B, 3), NOW)
@@ -127,7 +127,7 @@ def test_a_single_service_is_woken_and_wakes_whose_turn_it_is() -> None:
     assert woken == ["a", "b"]
 
 
-async def test_after_a_try_that_failed_strangers_are_read_where_there_seemed_to_be_room() -> None:
+async def test_foreign_pods_are_read_after_a_failed_attempt() -> None:
     api = FakeApi({"list_objects Pod": [{"spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "1"}}}]}}]})
     known: Any = Known(3)
     made = Gangs(known, ForeignPods(api, lambda: 1000.0, lambda _: False), lambda _: None)
@@ -140,7 +140,7 @@ async def test_after_a_try_that_failed_strangers_are_read_where_there_seemed_to_
 
 
 @pytest.mark.parametrize("since", [NOW.timestamp(), 0.0], ids=["in an attempt", "after it"])
-def test_who_holds_the_nodes_is_known_as_soon_as_pods_find_none(since: float) -> None:
+def test_holders_of_nodes_are_known_as_soon_as_pods_find_no_node(since: float) -> None:
     """When pods of a service find no node, the operator knows at once which other services hold the nodes. No request is
     needed, because the pods of all services are watched. The pods of the service itself are left out.
     """
@@ -187,7 +187,7 @@ def pod(service: str, node: str) -> Pod:
     return makers.pod(f"{service}-{node}", node=node)._replace(namespace="ns", service=service)
 
 
-def test_what_is_missing_is_said_from_the_moment_on_in_which_a_try_may_end() -> None:
+def test_missing_capacity_is_reported_once_the_attempt_may_end() -> None:
     known: Any = Known(3)
     known.timeout = 60.0
     made = Gangs(known, ForeignPods(FakeApi({}), lambda: 0.0, lambda _: False), lambda _: None)
@@ -197,7 +197,7 @@ def test_what_is_missing_is_said_from_the_moment_on_in_which_a_try_may_end() -> 
     assert made.admission_of(A, tries, NOW + timedelta(seconds=60)).waits == "engine needs 4 nodes: there are 3 nodes"
 
 
-def test_who_holds_no_node_makes_way_for_who_asks_for_the_same_nodes_alone() -> None:
+def test_service_without_nodes_yields_only_to_contenders_for_the_same_nodes() -> None:
     made, woken = gangs(2)
     idle = claim(A, 2, trying=True)._replace(since=0.0)
     made.report_claim(A, idle, NOW)
@@ -214,7 +214,7 @@ def test_who_holds_no_node_makes_way_for_who_asks_for_the_same_nodes_alone() -> 
     assert woken == ["a", "a"]
 
 
-def test_a_pass_costs_nothing_of_what_others_want_while_nobody_waits(monkeypatch: Any) -> None:
+def test_reconciliation_ignores_other_claims_while_no_service_waits(monkeypatch: Any) -> None:
     """While no service waits for nodes, a reconciliation does not process the claims of all other services."""
     made, _ = gangs(4)
     monkeypatch.setattr(module, "admit", None)
@@ -225,7 +225,7 @@ def test_a_pass_costs_nothing_of_what_others_want_while_nobody_waits(monkeypatch
     assert made.admission_of(A, {}, NOW).rivals == (claim(B, 9),), "a service that waits makes others compare claims"
 
 
-async def test_who_holds_nodes_for_nobody_is_told_what_it_gives_back() -> None:
+async def test_service_with_idle_nodes_learns_which_groups_to_release() -> None:
     """A service that holds nodes without serving is reconciled, and learns which of its groups have to release their nodes.
     The decision stays valid while the pods of these groups terminate, and concerns no other groups.
     """
@@ -251,7 +251,7 @@ async def test_who_holds_nodes_for_nobody_is_told_what_it_gives_back() -> None:
     assert made.admission_of(A, {}, NOW).gives_way is None
 
 
-async def test_who_has_waited_wakes_who_holds_nodes_for_nobody() -> None:
+async def test_waiting_service_wakes_a_service_with_idle_nodes() -> None:
     """A service that has waited for nodes causes a reconciliation of a service that holds nodes without serving. That
     service was last reconciled before the other one waited, and would be again only half a minute later.
     """
@@ -275,7 +275,7 @@ async def test_who_has_waited_wakes_who_holds_nodes_for_nobody() -> None:
     assert woken == ["a"] and made.admission_of(A, {}, NOW + timedelta(seconds=60)).gives_way == lost.goes
 
 
-async def test_pods_that_are_there_to_be_seen_are_heard_too() -> None:
+async def test_speculative_pods_also_wake_a_service_with_idle_nodes() -> None:
     lost = IdleNodes(frozenset({("engine", 1)}), (("n0", ROOM),), (), (), since=1.0)
     made, woken = gangs(1)
     made._capacity.nodes = lambda: {"n0": Node("n0", 1, {}, True, 8, room=(("nvidia.com/gpu", 0), ("pods", 109)))}  # type: ignore[method-assign]
@@ -289,7 +289,7 @@ async def test_pods_that_are_there_to_be_seen_are_heard_too() -> None:
     assert woken == ["a"]
 
 
-async def test_nobody_gives_back_before_strangers_were_read_for_it_and_what_was_read_is_known_at_each_question() -> None:
+async def test_nodes_are_not_released_before_foreign_pods_were_read() -> None:
     """No group is released for a waiting service before foreign pods are read, because it might not fit beside them."""
     clock = [1000.0]
     box = {"resources": {"limits": {"nvidia.com/gpu": "8"}}}
@@ -312,7 +312,7 @@ async def test_nobody_gives_back_before_strangers_were_read_for_it_and_what_was_
     assert 3 <= len(api.calls) <= 6, "read every few minutes"
 
 
-async def test_strangers_are_read_for_who_has_lost_a_rank_once_in_five_minutes() -> None:
+async def test_foreign_pods_are_read_for_a_lost_rank_once_in_five_minutes() -> None:
     api = FakeApi({"list_objects Pod": [{"spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "8"}}}]}}]})
     known: Any = Known(3)
     made = Gangs(known, ForeignPods(api, lambda: 1000.0, lambda _: False), lambda _: None)
@@ -323,7 +323,7 @@ async def test_strangers_are_read_for_who_has_lost_a_rank_once_in_five_minutes()
     assert len(api.calls) == 3
 
 
-def test_an_attempt_of_twenty_minutes_ends_when_another_would_fit_on_its_nodes() -> None:
+def test_extended_attempt_ends_when_another_gang_would_fit() -> None:
     """An attempt that a tenant's annotations or Events have lengthened ends when another service would fit on its nodes."""
     made, _ = gangs(4)
     late, status = NOW + timedelta(seconds=90), {"placement": {"trying": True, "since": "T0"}}
@@ -336,7 +336,7 @@ def test_an_attempt_of_twenty_minutes_ends_when_another_would_fit_on_its_nodes()
     assert not made.admission_of(A, status, NOW + timedelta(seconds=59)).pressed
 
 
-def test_who_wasted_promises_keeps_no_newcomer_waiting() -> None:
+def test_gang_with_wasted_promises_does_not_delay_a_new_one() -> None:
     made, _ = gangs(4)
     made.report_claim(A, claim(A, 3, trying=True), NOW)
     made.report_claim(A, claim(A, 3)._replace(failed=True), NOW + timedelta(seconds=60))

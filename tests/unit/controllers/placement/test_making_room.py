@@ -25,7 +25,7 @@ def gangs(nodes: int, pods: Any) -> tuple[Gangs, FakeApi]:
     return Gangs(known, ForeignPods(api, lambda: 1000.0, lambda _: False), lambda _: None), api
 
 
-async def test_strangers_are_read_on_every_node_that_seemed_free() -> None:
+async def test_foreign_pods_are_read_on_every_apparently_free_node() -> None:
     def pods(call: Call) -> Any:
         return [{"spec": BOX}] if call.selector in ("spec.nodeName=n0", "spec.nodeName=n3") else []
 
@@ -39,7 +39,7 @@ async def test_strangers_are_read_on_every_node_that_seemed_free() -> None:
 
 
 @pytest.mark.parametrize(("free", "reads"), [(0, {250}), (2, {100, 200, 250}), (250, {100})])
-async def test_as_many_nodes_are_read_as_the_answer_needs(free: int, reads: set[int]) -> None:
+async def test_only_as_many_nodes_are_read_as_the_result_needs(free: int, reads: set[int]) -> None:
     """Only as many nodes are read for foreign pods as the result needs. Foreign pods on the first hundred nodes, in any
     order, say nothing about the other nodes.
     """
@@ -49,7 +49,7 @@ async def test_as_many_nodes_are_read_as_the_answer_needs(free: int, reads: set[
     assert len(api.calls) in reads
 
 
-async def test_strangers_that_have_gone_are_seen_before_they_are_forgotten() -> None:
+async def test_foreign_pods_are_read_again_after_their_record_expired() -> None:
     clock, there = [1000.0], [[{"spec": BOX}]]
     known: Any = Known(2)
     known.pods_of = lambda *_: ()
@@ -64,7 +64,7 @@ async def test_strangers_that_have_gone_are_seen_before_they_are_forgotten() -> 
     assert await made.check_capacity(A, claim(A, 1).needs, NOW) == ""
 
 
-async def test_nobody_is_asked_where_it_is_known_already() -> None:
+async def test_foreign_pods_are_not_read_if_the_result_is_already_known() -> None:
     made, api = gangs(4, [])
     made.report_claim(B, claim(B, 2, trying=True), NOW)
     promised = "engine needs more capacity than is free and not reserved for groups that are being placed"
@@ -75,7 +75,7 @@ async def test_nobody_is_asked_where_it_is_known_already() -> None:
     assert await made.check_capacity(A, claim(A, 3).needs, NOW) == ""
 
 
-async def test_pods_that_no_node_can_hold_keep_nobody_from_the_nodes() -> None:
+async def test_unschedulable_pods_do_not_keep_others_from_nodes() -> None:
     """Pods that fit on no node do not keep other services from the nodes. Such pods stay pending, perhaps forever, so that
     an autoscaler sees them.
     """
@@ -85,18 +85,18 @@ async def test_pods_that_no_node_can_hold_keep_nobody_from_the_nodes() -> None:
     assert await made.check_capacity(A, claim(A, 3).needs, NOW) == ""
 
 
-async def test_its_own_claim_is_no_rival() -> None:
+async def test_own_claim_does_not_count_as_a_rival() -> None:
     made, _ = gangs(4, [])
     made.report_claim(A, claim(A, 3, trying=True), NOW)
     assert await made.check_capacity(A, claim(A, 3).needs, NOW) == ""
 
 
-async def test_where_pods_may_not_be_read_what_is_known_decides() -> None:
+async def test_known_pods_decide_if_foreign_pods_cannot_be_read() -> None:
     made, _ = gangs(4, Forbidden("no"))
     assert await made.check_capacity(A, claim(A, 4).needs, NOW) == ""
 
 
-async def test_two_services_are_not_told_of_the_same_room() -> None:
+async def test_same_free_capacity_is_not_promised_to_two_services() -> None:
     """The same free capacity is not promised to two services. The first one has no claim before its new pods exist, which
     may take as long as an old leader needs to stop.
     """
@@ -112,7 +112,7 @@ async def test_two_services_are_not_told_of_the_same_room() -> None:
 
 
 @pytest.mark.parametrize(("wanted", "fits", "reads"), [(2, True, 4), (3, False, 4), (5, False, 0)])
-async def test_a_second_copy_needs_what_nobody_holds_and_is_promised_nothing(wanted: int, fits: bool, reads: int) -> None:
+async def test_second_copy_needs_unpromised_free_nodes(wanted: int, fits: bool, reads: int) -> None:
     """A second copy of a service needs nodes that nobody holds and that are promised to no other service. Of four nodes, two
     are held by foreign pods. If the nodes could not hold the copy even without these, nothing is read.
     """
@@ -122,6 +122,6 @@ async def test_a_second_copy_needs_what_nobody_holds_and_is_promised_nothing(wan
     assert await made.check_capacity(B, claim(B, 2).needs, NOW) == ""
 
 
-async def test_nodes_whose_pods_cannot_be_read_hold_no_second_copy() -> None:
+async def test_nodes_with_unreadable_pods_hold_no_second_copy() -> None:
     made, _ = gangs(4, Forbidden("no"))
     assert await made.check_second_copy(claim(A, 1).needs)

@@ -56,7 +56,7 @@ def test_three_failures_blame_a_node() -> None:
 @pytest.mark.parametrize(
     ("here", "there", "blames"), [(3, 1, True), (3, 2, False), (3, 3, False), (9, 3, True), (8, 3, False)]
 )
-def test_failures_have_to_be_concentrated(here: int, there: int, blames: bool) -> None:
+def test_node_is_blamed_only_if_failures_are_concentrated_on_it(here: int, there: int, blames: bool) -> None:
     memory = after(*failures("n1", here), *failures("n2", there))
     assert blamed_nodes(memory) == ([(ROLE, "n1")] if blames else [])
 
@@ -76,7 +76,7 @@ def test_node_blamed_by_two_namespaces_is_avoided_by_all() -> None:
     assert not choose_avoided_nodes(two, nodes(), T + 1000).everybody, "two services of one namespace count as one"
 
 
-def test_work_on_other_nodes_confirms_the_blame() -> None:
+def test_node_stays_blamed_after_its_group_is_ready_on_other_nodes() -> None:
     memory = after(*failures("n1", 3))
     proof = ReadyGroup(ROLE, frozenset({"n2"}), T + 300)
     for group, now, sure in (
@@ -92,7 +92,7 @@ def test_work_on_other_nodes_confirms_the_blame() -> None:
         assert blamed_nodes(worse) == ([(ROLE, "n1"), (ROLE, "n2")] if sure else [])
 
 
-def test_a_nodes_own_fault_concerns_everybody_once_it_lasts() -> None:
+def test_fault_reported_by_a_node_makes_all_services_avoid_it_if_it_lasts() -> None:
     there = {**nodes(), "n3": node("n3", ("GPUMissing", "7 of 8 are allocatable"))}
     memory = after(nodes=there, now=T)
     assert not choose_avoided_nodes(memory, there, T + LASTS - 1).everybody
@@ -102,7 +102,7 @@ def test_a_nodes_own_fault_concerns_everybody_once_it_lasts() -> None:
     assert not remember(flap, (), (), nodes(), T + CLEARED)
 
 
-def test_no_more_than_a_tenth_is_avoided_and_the_first_stay() -> None:
+def test_at_most_a_tenth_of_nodes_is_avoided_in_order_of_blame() -> None:
     signs = [sign for at in range(10) for sign in failures(f"n{at}", 3, ROLE._replace(service=f"s{at}"), T + at)]
     found = choose_avoided_nodes(after(*signs), nodes(30), T + 1000)
     assert found.avoided_in("team").keys() == {"n0", "n1", "n2"}
@@ -114,13 +114,13 @@ def test_no_more_than_a_tenth_is_avoided_and_the_first_stay() -> None:
     )
 
 
-def test_only_nodes_with_gpus_are_counted_where_there_are_some() -> None:
+def test_tenth_is_computed_from_gpu_nodes_if_the_cluster_has_any() -> None:
     there = {**nodes(10), **{f"cpu{at}": node(f"cpu{at}")._replace(gpus=0) for at in range(90)}}
     signs = [sign for at in range(5) for sign in failures(f"n{at}", 3, ROLE._replace(service=f"s{at}"), T + at)]
     assert choose_avoided_nodes(after(*signs, nodes=there), there, T + 1000).avoided_in("team").keys() == {"n0"}
 
 
-def test_what_everybody_avoids_counts_for_a_namespace_too() -> None:
+def test_nodes_avoided_by_all_services_count_towards_limit_of_each_namespace() -> None:
     there = {**nodes(20), **{f"n{at}": node(f"n{at}", ("KernelDeadlock", "x")) for at in (7, 8)}}
     memory = after(*failures("n1", 3, begin=T + 400), nodes=there, now=T)
     found = choose_avoided_nodes(memory, there, T + 1000)
@@ -130,7 +130,7 @@ def test_what_everybody_avoids_counts_for_a_namespace_too() -> None:
 
 @pytest.mark.parametrize("reporting", [0, 1, 3, 4, 30])
 @pytest.mark.parametrize("spaces", [1, 2])
-def test_a_monitor_that_is_wrong_on_many_nodes_hides_no_failures_of_services(reporting: int, spaces: int) -> None:
+def test_ignored_node_condition_does_not_hide_failures_of_services(reporting: int, spaces: int) -> None:
     """Failures of services on a node count whether or not a fault that many nodes report is ignored on this node. Reported:
     if more than a tenth of the nodes reported KernelDeadlock, services returned to the node on which they had failed.
     """
@@ -144,7 +144,7 @@ def test_a_monitor_that_is_wrong_on_many_nodes_hides_no_failures_of_services(rep
     assert len(found.ignored) == (reporting - (spaces == 2) if reporting > 3 else 0)
 
 
-def test_a_fault_that_too_many_nodes_report_displaces_no_failures_from_the_record() -> None:
+def test_widely_reported_fault_does_not_displace_recorded_service_failures() -> None:
     """A monitor is wrong on more nodes than have a record. The failures of services stay recorded, and the record does not
     change at each evaluation.
     """
@@ -157,14 +157,14 @@ def test_a_fault_that_too_many_nodes_report_displaces_no_failures_from_the_recor
     assert after(nodes=few).keys() == few.keys(), "a fault of fewer nodes is remembered"
 
 
-def test_each_namespace_has_a_limit_of_its_own_for_the_nodes_that_it_alone_avoids() -> None:
+def test_each_namespace_has_its_own_limit_of_avoided_nodes() -> None:
     signs = [sign for at in range(30) for sign in failures(f"n{at}", 3, ROLE._replace(namespace=f"team{at}"))]
     found = choose_avoided_nodes(after(*signs), nodes(), T + 1000)
     assert not found.everybody
     assert {space: set(each) for space, each in found.namespaces.items()} == {f"team{at}": {f"n{at}"} for at in range(30)}
 
 
-def test_failures_of_a_tenant_hide_no_fault_that_a_node_reports() -> None:
+def test_failures_caused_by_a_tenant_do_not_displace_faults_reported_by_nodes() -> None:
     """A tenant with two namespaces makes its containers fail on 250 nodes, also while a node reports a fault of its own
     (finding U15). The fault of the node stays recorded and avoided. Previously, the tenant's failures filled the record and
     the tenth of nodes that may be avoided.
@@ -189,7 +189,7 @@ def test_remembered_failures_expire() -> None:
     assert after(memory=memory, now=T + 200 + EXPIRES) == {}
 
 
-def test_a_forgiven_node_begins_again() -> None:
+def test_forgiven_node_is_blamed_again_only_for_later_failures() -> None:
     there = {**nodes(), "n1": node("n1", ("KernelDeadlock", "x"))}
     memory = after(*failures("n1", 3), nodes=there)
     memory["n1"] = memory["n1"]._replace(forgiven=T + 1001)
@@ -200,7 +200,7 @@ def test_a_forgiven_node_begins_again() -> None:
     assert choose_avoided_nodes(again, there, T + 3000).avoided_in("team").keys() == {"n1"}
 
 
-def test_another_node_of_the_same_name_begins_without_faults() -> None:
+def test_new_node_with_same_name_has_no_recorded_failures() -> None:
     memory = after(*failures("n1", 3))
     assert after(memory=memory, nodes={**nodes(), "n1": node("n1", uid="another")}) == {}
     assert after(memory=memory, nodes={name: each for name, each in nodes().items() if name != "n1"}) == {}
@@ -221,7 +221,7 @@ def test_remembered_faults_are_limited() -> None:
     assert {fault.role.service for fault in known.faults if fault.role} == {f"s{at}" for at in range(4 * FAULTS, 5 * FAULTS)}
 
 
-def test_what_is_stored_is_read_again() -> None:
+def test_stored_node_memory_is_parsed_back() -> None:
     there = {**nodes(), "n1": node("n1", ("KernelDeadlock", "x"))}
     memory = after(*failures("n1", 3), *failures("n1", 1, OTHER), nodes=there)
     for name, known in memory.items():
@@ -243,7 +243,7 @@ SPOOF = AvoidingServices("evil", "it died: by services of victim: x")
         ([SPOOF], "evil"),
     ],
 )
-def test_who_avoids_a_node_is_stored_beside_the_text(avoiders: list[AvoidingServices], by: str) -> None:
+def test_avoiding_namespaces_are_stored_in_a_separate_status_field(avoiders: list[AvoidingServices], by: str) -> None:
     """The status of a NodeFault lists the namespaces that avoid the node in a separate field, because the message is
     truncated and contains the last log lines of containers.
     """
@@ -263,7 +263,7 @@ def test_who_avoids_a_node_is_stored_beside_the_text(avoiders: list[AvoidingServ
         ({"avoided": "by all services: x", "avoidedBy": [None, 3, {"namespace": "team"}]}, "team"),
     ],
 )
-def test_objects_of_earlier_operators_and_odd_ones_are_read(stored: dict[str, Any], by: str) -> None:
+def test_avoiding_services_are_parsed_from_old_and_malformed_status(stored: dict[str, Any], by: str) -> None:
     assert [name for name in ("team", "evil") if avoided_by(stored, name)] == by.split()
 
 
@@ -273,12 +273,12 @@ def test_objects_of_earlier_operators_and_odd_ones_are_read(stored: dict[str, An
         {}, {"faults": None}, {"faults": "x"}, {"faults": [None, 1, "x", {}, {"kind": 7}]}, {"nodeUID": 7, "faults": {}},
     ],
 )  # fmt: skip
-def test_odd_objects_are_read_as_empty(stored: dict[str, Any]) -> None:
+def test_malformed_node_fault_status_is_parsed_as_empty(stored: dict[str, Any]) -> None:
     assert parse_node_memory(stored, 0.0).faults == ()
 
 
 @pytest.mark.parametrize("text", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "1969-12-31T23:59:59Z"])
-def test_times_that_cannot_be_written_are_bounded(text: str) -> None:
+def test_stored_times_outside_valid_years_are_clamped(text: str) -> None:
     """A stored time before 1970, or outside the years 1 to 9999 in UTC, is read as a time that can be written again. With
     the stored time, the operator could not write the object.
     """

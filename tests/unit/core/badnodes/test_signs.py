@@ -81,7 +81,7 @@ def test_evictions_are_not_counted_as_failures(reason: str, code: int | None, co
     assert found(Made(0, T, reason, code)) == (["n0"] if counts else [])
 
 
-def test_what_ends_because_a_pod_was_deleted_does_not_count() -> None:
+def test_exits_after_deletion_of_a_pod_are_not_counted_as_failures() -> None:
     gone = Made(1, T, more={"deleting": True})
     assert found(Made(0, T + 1), gone) == []
     _, counted = signs([Made(0, T + 1).pod(), gone.pod()], (), {}, 0.0, T + 2)
@@ -89,7 +89,7 @@ def test_what_ends_because_a_pod_was_deleted_does_not_count() -> None:
     assert signs(left, (), counted, 0.0, T + 40)[0] == [], "its engine notices the loss later"
 
 
-def test_what_ends_after_a_rank_was_replaced_does_not_count_for_its_node() -> None:
+def test_exit_of_a_rank_after_replacement_of_another_is_not_counted() -> None:
     assert found(Made(0, T + 20), Made(1, created=T)) == []
     assert found(Made(0, T + 20), Made(1, T + 15, created=T)) == ["n1"], "the new rank failed by itself"
 
@@ -110,7 +110,7 @@ def test_a_hang_counts_for_every_node_of_the_group(reason: str) -> None:
     assert signs([Made(0).pod()], (group,), counted, 0.0, T + 2)[0] == []
 
 
-def test_a_held_preflight_counts_every_minute_for_the_rank_that_it_is_about() -> None:
+def test_held_preflight_is_counted_every_minute_for_the_rank_it_blames() -> None:
     mine = CheckResult((PreflightFinding("links", OWN, "a port is DOWN", ""),), True)
     other = CheckResult((PreflightFinding("reach", 1, "it does not answer", ""),), True)
     assert found(Made(0, more={"preflight": mine}), Made(1)) == ["n0"]
@@ -128,7 +128,7 @@ def test_routers_and_pods_without_a_group_are_left_out() -> None:
     assert found(Made(0, T, more={"node": ""})) == []
 
 
-def test_a_group_is_ready_while_its_leader_is_and_nothing_of_it_ends() -> None:
+def test_group_counts_as_ready_if_leader_is_ready_and_no_pod_terminates() -> None:
     leader, worker = Made(0, more={"times": Times(ready=format_time(T))}), Made(1, more={"ready": False})
     (group,) = ready_groups([leader.pod(), worker.pod()])
     assert group == (ROLE, {"n0", "n1"}, T)

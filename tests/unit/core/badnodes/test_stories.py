@@ -80,7 +80,7 @@ def test_a_wrong_flag_on_all_nodes_blames_none(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_tenant_that_ends_its_own_containers_takes_no_node_from_others(seed: int) -> None:
+def test_tenant_that_kills_its_containers_blocks_no_nodes_of_other_tenants(seed: int) -> None:
     made = failing_cluster(seed)
     for number in range(10):
         made.add("evil", f"evil{number}", groups=1, size=1)

@@ -58,7 +58,7 @@ def plan(manifest: Manifest) -> Manifest:
     return found
 
 
-def test_without_an_image_of_ours_nothing_is_made() -> None:
+def test_no_job_is_created_without_an_operator_tools_image() -> None:
     """Without an image of the operator's tools, no Job is created. An image name without a registry would be pulled from a
     public registry, where anybody may have taken that name.
     """
@@ -67,7 +67,7 @@ def test_without_an_image_of_ours_nothing_is_made() -> None:
     assert "--tools-image=REGISTRY/ome-agent:TAG" in why.sentence
 
 
-def test_it_belongs_to_the_benchmark_job_and_to_no_service() -> None:
+def test_job_is_owned_by_benchmark_job_and_not_selected_by_any_service() -> None:
     manifest = made()
     metadata = manifest["metadata"]
     assert (metadata["name"], metadata["namespace"]) == ("benchmark-speed", parts.NAMESPACE)
@@ -78,7 +78,7 @@ def test_it_belongs_to_the_benchmark_job_and_to_no_service() -> None:
     assert manifest["spec"]["template"]["metadata"]["labels"] == {keys.BENCHMARK: "speed"}, "no label that a Service selects"
 
 
-def test_it_runs_once_and_not_for_ever() -> None:
+def test_job_has_no_retries_and_a_deadline_and_a_ttl() -> None:
     spec = made()["spec"]
     assert (spec["backoffLimit"], spec["template"]["spec"]["restartPolicy"]) == (0, "Never")
     assert spec["activeDeadlineSeconds"] == 2 * (600 + 120) + 3600
@@ -86,7 +86,7 @@ def test_it_runs_once_and_not_for_ever() -> None:
     assert made(ttlSecondsAfterFinished=0)["spec"]["ttlSecondsAfterFinished"] == 0
 
 
-def test_steps_one_after_the_other_and_restricted() -> None:
+def test_job_steps_run_in_sequence_with_restricted_security_context() -> None:
     manifest = made()
     found = steps(manifest)
     assert {name: box["image"] for name, box in found.items()} == {
@@ -132,7 +132,7 @@ def test_benchmark_plan_uses_openai_endpoint() -> None:
     assert "--tokenize-prompt" not in told["runs"][0]["args"]
 
 
-def test_a_service_of_another_engine_is_asked_in_the_common_format() -> None:
+def test_benchmark_of_other_engine_uses_openai_chat_backend() -> None:
     said = {"engine": "vLLM", "version": "0.9", "gpuType": "H100", "gpuCount": 8}
     told = plan(made(serviceMetadata=said))
     assert told["serving"][:2] == ["--backend", "vllm-chat"]
@@ -140,7 +140,7 @@ def test_a_service_of_another_engine_is_asked_in_the_common_format() -> None:
     assert told["service"] == said
 
 
-def test_where_results_and_data_are() -> None:
+def test_job_mounts_dataset_and_output_volumes() -> None:
     manifest = made(dataset={"storageUri": "local:///data/sets/a.json"}, resultFolderName="first")
     volumes = {one["name"]: one for one in pod(manifest)["volumes"]}
     assert volumes["dataset"]["hostPath"] == {"path": "/data/sets", "type": "Directory"}
@@ -164,14 +164,14 @@ def test_object_stores_open_with_files_of_their_secrets() -> None:
     assert "/ome/secrets/output" not in [one["mountPath"] for one in steps(manifest)["run"]["volumeMounts"]]
 
 
-def test_the_hubs_token_is_read_by_the_kubelet_alone() -> None:
+def test_only_the_run_container_gets_the_hub_token() -> None:
     found = steps(made(huggingFaceSecretReference={"name": "hub"}))
     token = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hub", "key": "token"}}}
     assert token in found["run"]["env"]
     assert all("HF_TOKEN" not in str(found[name]) for name in ("prepare", "report"))
 
 
-def test_what_is_different_about_the_pod() -> None:
+def test_pod_override_settings_are_applied_to_the_job_pod() -> None:
     more = {
         "image": "mine:1",
         "env": [{"name": "OPENAI_API_KEY", "valueFrom": {"secretKeyRef": {"name": "k", "key": "v"}}}],
@@ -210,7 +210,7 @@ def test_gsm8k_is_refused_for_other_endpoints_than_sglang() -> None:
         ),
     ],
 )
-def test_it_waits_for_the_service(status: dict[str, Any], words: str) -> None:
+def test_no_job_is_created_until_the_service_is_ready(status: dict[str, Any], words: str) -> None:
     manifest, why = desired_job(IMAGES, jobs.job(), service(status), parts.deps(parts.model()))
     assert manifest is None
     assert (why[0], words in why.sentence) == ("ServiceNotReady", True)
@@ -222,7 +222,7 @@ ELSEWHERE = {"inferenceService": {"name": parts.NAME, "namespace": "elsewhere"}}
 
 
 @pytest.mark.parametrize("named", ["", "other", "team-2,other", parts.NAMESPACE + "x", "*"])
-def test_a_service_of_another_namespace_lets_nobody_in_by_itself(named: str) -> None:
+def test_benchmark_of_service_in_other_namespace_needs_its_permission(named: str) -> None:
     """A BenchmarkJob gets no access to a service of another namespace without that namespace's permission. The message is
     the same whether the service does not exist, cannot be parsed, or is not Ready, so it tells nothing about the service.
     """
@@ -236,7 +236,7 @@ def test_a_service_of_another_namespace_lets_nobody_in_by_itself(named: str) -> 
 
 
 @pytest.mark.parametrize("named", [parts.NAMESPACE, f"other, {parts.NAMESPACE}", f"{parts.NAMESPACE},"])
-def test_a_service_of_another_namespace_lets_those_in_that_it_names(named: str) -> None:
+def test_benchmark_is_allowed_from_namespaces_that_the_service_annotation_lists(named: str) -> None:
     there = replace(service(), namespace="elsewhere", annotations={keys.BENCHMARK_NAMESPACES: named})
     deps = parts.deps(parts.model())
     manifest, why = desired_job(IMAGES, jobs.job(endpoint=ELSEWHERE), there, deps)
@@ -261,7 +261,7 @@ def test_a_service_of_another_namespace_lets_those_in_that_it_names(named: str) 
         ({"dataset": {"storageUri": "http://["}}, "PlaceNotServed", "spec.dataset.storageUri http://[ is not a URL: write"),
     ],
 )
-def test_what_cannot_be_served_is_said(spec: dict[str, Any], reason: str, words: str) -> None:
+def test_unsupported_benchmark_spec_is_refused_with_reason(spec: dict[str, Any], reason: str, words: str) -> None:
     found = refused(**spec)
     assert found[0] == reason
     assert words in found[1]
@@ -269,7 +269,7 @@ def test_what_cannot_be_served_is_said(spec: dict[str, Any], reason: str, words:
 
 @pytest.mark.parametrize("url", ["http://a:b", "http://a:99999/", "http://[", "http://a:0", "http://", "ftp://a", "a:80"])
 @pytest.mark.parametrize("scenario", ["gsm8k", "D(1,1)"])
-def test_a_url_that_is_none_is_said(url: str, scenario: str) -> None:
+def test_invalid_endpoint_url_is_refused(url: str, scenario: str) -> None:
     endpoint = {"endpoint": {"url": url, "apiFormat": "sglang", "modelName": "m"}}
     reason, said = refused(endpoint=endpoint, trafficScenarios=[scenario])
     assert reason == "FormatNotServed"
@@ -290,7 +290,7 @@ def node(value: Any) -> dict[str, Any]:
         (node([{"matchExpressions": 5}]), ".nodeSelectorTerms[0].matchExpressions must be a list"),
     ],
 )
-def test_affinities_of_a_wrong_shape_are_said(affinity: Any, words: str) -> None:
+def test_malformed_affinity_is_refused(affinity: Any, words: str) -> None:
     reason, said = refused(podOverride={"affinity": {"nodeAffinity": affinity}})
     assert (reason, words in said) == ("InvalidPod", True), said
     assert said.startswith("spec.podOverride.affinity.nodeAffinity")
@@ -300,13 +300,13 @@ def test_affinities_of_a_wrong_shape_are_said(affinity: Any, words: str) -> None
 
 
 @pytest.mark.parametrize("levels", [101, 20_000])
-def test_parameters_too_deep_to_be_written_again_are_said(levels: int) -> None:
+def test_deeply_nested_request_parameters_are_refused(levels: int) -> None:
     reason, said = refused(additionalRequestParams={"deep": "[" * levels + "]" * levels})
     assert reason == "TrafficNotServed"
     assert said == "spec.additionalRequestParams.deep has more than 100 nested lists or maps: write fewer"
 
 
-def test_a_long_name_still_makes_a_job() -> None:
+def test_long_benchmark_name_gives_a_valid_job_name() -> None:
     body = jobs.body()
     body["metadata"]["name"] = "b" * 200
     manifest, why = desired_job(
@@ -317,7 +317,7 @@ def test_a_long_name_still_makes_a_job() -> None:
     assert len(manifest["metadata"]["labels"][keys.BENCHMARK]) <= 63
 
 
-def test_its_images_are_pulled_with_secrets_of_its_namespace() -> None:
+def test_job_images_are_pulled_with_secrets_of_its_namespace() -> None:
     """The images of a Job are pulled with Secrets of the BenchmarkJob's namespace. The operator only knows their names."""
     images = IMAGES._replace(pull_secrets=("company",))
     manifest, why = desired_job(images, jobs.job(), service(), parts.deps(parts.model("hf://test/tiny")))

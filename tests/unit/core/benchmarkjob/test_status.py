@@ -51,7 +51,7 @@ def complete(status: dict[str, Any]) -> tuple[str, str]:
     return next((one["status"], one["reason"]) for one in status["conditions"] if one["type"] == "Complete")
 
 
-def test_it_waits_and_says_for_what() -> None:
+def test_status_is_pending_with_reason_while_the_service_is_not_ready() -> None:
     found = said(jobs.job(), why=ReasonedMessage("ServiceNotReady", "InferenceService team/svc is not Ready"))
     assert (found["state"], complete(found)) == ("Pending", ("False", "ServiceNotReady"))
     assert not has_job(found)
@@ -71,7 +71,7 @@ def test_benchmark_status_before_job_ends(pods: tuple[dict[str, Any], ...], stat
     assert has_job(found) and not is_final(found)
 
 
-def test_a_pod_that_nobody_may_create() -> None:
+def test_status_reports_refused_creation_of_pods() -> None:
     found = said(jobs.job(), made(), why=ReasonedMessage("PodsRefused", "violates PodSecurity"))
     assert (found["state"], complete(found)) == ("Pending", ("False", "PodsRefused"))
 
@@ -83,7 +83,7 @@ def test_benchmark_status_of_completed_job() -> None:
     assert found["details"] == "10 requests answered, 0 failed; results: /out"
 
 
-def test_failed_requests_make_it_failed() -> None:
+def test_failed_requests_set_state_failed() -> None:
     bad = {**GOOD, "failed": 2, "error": "Bad Gateway"}
     found = said(jobs.job(), made("Failed"), pod(bad, code=1))
     assert (found["state"], complete(found)) == ("Failed", ("False", "RequestsFailed"))
@@ -106,20 +106,20 @@ def test_a_job_that_could_not_report(pods: tuple[dict[str, Any], ...], words: st
     assert "report" not in found
 
 
-def test_what_has_ended_stays_when_the_job_is_gone() -> None:
+def test_final_status_is_kept_after_deletion_of_the_job() -> None:
     before = said(jobs.job(), made("Complete"), pod(GOOD))
     assert said(jobs.job(before)) == before
     assert said(jobs.job(before), made("Complete")) == before, "without reading pods"
 
 
-def test_a_job_that_was_deleted_is_not_made_again() -> None:
+def test_deleted_job_is_not_created_again() -> None:
     before = said(jobs.job(), made(), pod(run={"running": {}}))
     found = said(jobs.job(before))
     assert (found["state"], complete(found)) == ("Failed", ("False", "JobDeleted"))
 
 
 @pytest.mark.parametrize("ended", [(), ("Complete",)])
-def test_an_edit_after_the_start_is_told(ended: tuple[str, ...]) -> None:
+def test_spec_edit_after_job_start_is_reported_as_advice(ended: tuple[str, ...]) -> None:
     pods = (pod(GOOD),) if ended else (pod(run={"running": {}}),)
     found = said(jobs.job(), made(*ended, generation=2), *pods)
     advice = [one for one in found["conditions"] if one["type"] == "Advice"]
@@ -137,7 +137,7 @@ def test_an_object_that_cannot_be_read() -> None:
 
 
 @pytest.mark.parametrize("number", [2**63, 10**400, -(2**63)])
-def test_a_number_that_the_api_server_refuses_is_no_report(number: int) -> None:
+def test_report_with_number_outside_api_limits_is_ignored(number: int) -> None:
     """A report that contains a number which the API server refuses does not count. A status with such a number would be
     refused again and again.
     """

@@ -59,7 +59,7 @@ def test_gsm8k_scenario_becomes_arguments() -> None:
     assert run.args == ("--num-questions", "50", "--parallel", "8", "--data-path", "/ome/dataset/test.jsonl")
 
 
-def test_every_scenario_at_every_number_in_flight() -> None:
+def test_every_scenario_runs_at_every_concurrency() -> None:
     found = runs(jobs.job(trafficScenarios=["D(1,1)", "dataset"], numConcurrency=[1, 4]).spec, "")
     assert [run.scenario for run in found] == ["D(1,1)", "D(1,1)", "dataset", "dataset"]
     assert [run.concurrency for run in found] == [1, 4, 1, 4]
@@ -103,21 +103,21 @@ def test_request_parameters_become_extra_request_body() -> None:
     assert body(jobs.job().spec, native=True) == ()
 
 
-def test_numbers_that_no_model_reads_are_refused() -> None:
+def test_numbers_with_more_than_nine_digits_are_refused() -> None:
     with pytest.raises(ProblemError, match=r"'D.9+\.\.\.', which has a number of more than 9 digits") as refused:
         one(f"D({'9' * 5000},1)")
     assert len(refused.value.problem.message) < 200
     assert one("D(999999999,1)").lengths == Lengths("D", (999_999_999, 999_999_999), (1, 1))
 
 
-def test_parameters_are_json_where_they_are_json() -> None:
+def test_request_parameters_are_parsed_as_json_if_valid() -> None:
     given = {"a": "null", "b": "1", "c": "x", "d": '{"e": [1]}', "f": "[" * 100 + "]" * 100, "g": "9" * 5000}
     found = params(jobs.job(additionalRequestParams=given).spec)
     assert [found[name] for name in "abcdg"] == [None, 1, "x", {"e": [1]}, "9" * 5000]
     assert found["f"] is not None
 
 
-def test_a_job_has_a_bounded_number_of_runs() -> None:
+def test_number_of_runs_of_a_benchmark_job_is_limited() -> None:
     """The number of runs of a BenchmarkJob is limited. A spec of 20 kB with 1,000 scenarios at 1,000 numbers of requests
     blocked the operator for a minute. A spec with 3,000 of each took more memory than the operator's container has.
     """
@@ -130,7 +130,7 @@ def test_a_job_has_a_bounded_number_of_runs() -> None:
     assert len(runs(jobs.job(trafficScenarios=["D(1,1)"] * MOST_RUNS, numConcurrency=[1]).spec, "")) == MOST_RUNS
 
 
-def test_as_many_runs_as_a_job_may_have_fit_into_a_variable() -> None:
+def test_plan_with_maximum_number_of_runs_fits_into_an_environment_variable() -> None:
     """The plan of as many runs as a BenchmarkJob may have fits into an environment variable. Linux does not start a program
     with a variable of more than 128 KiB.
     """

@@ -47,7 +47,7 @@ def alone(minutes: float) -> dict[str, Any]:
     return {"conditions": [{"type": "NodesAgree", "status": "Unknown", "lastTransitionTime": since}]}
 
 
-def test_the_word_of_one_node_of_several_does_not_count() -> None:
+def test_report_of_a_single_node_is_not_used_for_other_nodes() -> None:
     """If several nodes hold a model, the report of a single one does not count for the others. An attack from the review:
     with a node's token, another commit of the model is reported before another node has reported about it.
     """
@@ -59,7 +59,7 @@ def test_the_word_of_one_node_of_several_does_not_count() -> None:
     )
 
 
-def test_two_nodes_that_agree_decide_and_the_third_is_named() -> None:
+def test_two_agreeing_nodes_determine_the_pin_and_the_dissenting_node_is_named() -> None:
     nodes = {"a": held(), "b": held(), "evil": held(EVIL, "Ready")}
     found = judged(nodes, MANY)
     assert found.pin == Pin(URI, COMMIT) and found.condition is not None
@@ -69,7 +69,7 @@ def test_two_nodes_that_agree_decide_and_the_third_is_named() -> None:
 
 
 @pytest.mark.parametrize("names", [("a", "evil"), ("z", "evil")])
-def test_two_nodes_that_disagree_decide_nothing_and_are_named(names: tuple[str, str]) -> None:
+def test_two_disagreeing_nodes_give_no_pin_and_are_named_in_condition(names: tuple[str, str]) -> None:
     honest, evil = names
     speakers = ReportingNodes(frozenset(names))
     found = judged({honest: held(), evil: held(EVIL)}, speakers, alone(60))
@@ -78,7 +78,7 @@ def test_two_nodes_that_disagree_decide_nothing_and_are_named(names: tuple[str, 
     assert "; no report is used until two nodes agree. " in found.unpinned_reason
 
 
-def test_a_cluster_of_one_node_needs_no_second() -> None:
+def test_report_of_the_only_node_is_used_without_confirmation() -> None:
     only = ReportingNodes(frozenset({"a"}))
     found = judged({"a": held(state="Ready", facts=FACTS)}, only)
     assert (found.pin, found.facts, found.condition) == (Pin(URI, COMMIT), FACTS, None)
@@ -94,7 +94,7 @@ def test_a_cluster_of_one_node_needs_no_second() -> None:
         ({"evil": YOUNG}, ("a", "b"), True),  # no other node has an agent or can have one soon
     ],
 )
-def test_the_first_agent_of_a_new_cluster_does_not_decide_alone(
+def test_first_report_in_a_new_cluster_is_not_used_alone(
     records: dict[str, str], dead: tuple[str, ...], counts: bool
 ) -> None:
     """If the agent of one node reports before any other agent has created its record, the report does not count for other
@@ -110,14 +110,14 @@ def test_the_first_agent_of_a_new_cluster_does_not_decide_alone(
         assert judged(evil, speakers, alone(4.9)).pin is None and judged(evil, speakers, alone(5)).pin == Pin(URI, EVIL)
 
 
-def test_a_model_that_selects_one_node_waits_for_no_other() -> None:
+def test_model_that_selects_one_node_needs_no_second_report() -> None:
     nodes = {name: Node(name, 1, {"kubernetes.io/hostname": name}, True, 8) for name in ("a", "b")}
     model = parts.model(storage={"storageUri": URI, "nodeSelector": {"kubernetes.io/hostname": "a"}})
     speakers = find_reporting_nodes(model, nodes, {"a": YOUNG}.get, frozenset(), NOW)
     assert judged({"a": held()}, speakers).pin == Pin(URI, COMMIT)
 
 
-def test_a_node_whose_others_are_silent_is_believed_after_a_while() -> None:
+def test_single_report_is_used_after_timeout_if_other_nodes_are_silent() -> None:
     """If the agents of all other nodes do not report about a model, the report of a single node counts after a while. The
     other agents may be down, or their records may have no space for the model.
     """
@@ -129,13 +129,13 @@ def test_a_node_whose_others_are_silent_is_believed_after_a_while() -> None:
     assert timedelta(minutes=1) < LONE_WAIT <= timedelta(minutes=10)
 
 
-def test_a_node_that_the_model_does_not_select_has_no_say() -> None:
+def test_reports_of_nodes_that_the_model_does_not_select_are_ignored() -> None:
     nodes = {"evil": held(EVIL, "Ready", FALSE), "other": held(EVIL, "Ready", FALSE), "a": held()}
     assert judged(nodes, ReportingNodes(frozenset({"a"}))).pin == Pin(URI, COMMIT)
     assert judged({"evil": held(EVIL)}, ReportingNodes(frozenset({"a"})), alone(60)).pin is None
 
 
-def test_nodes_that_an_administrator_named_decide() -> None:
+def test_trusted_nodes_named_by_administrator_determine_the_pin() -> None:
     nodes = {"a": held(), "b": held(EVIL), "c": held(EVIL), "evil": held(EVIL)}
     assert judged(nodes, MANY._replace(trusted=frozenset({"a"}))).pin == Pin(URI, COMMIT)
     silent = judged({"b": held(), "c": held()}, MANY._replace(trusted=frozenset({"a"})))
@@ -153,13 +153,13 @@ def test_nodes_that_an_administrator_named_decide() -> None:
         ("local:///models/b", "local"),
     ],
 )
-def test_a_uri_that_names_its_revision_needs_one_node(uri: str, revision: str) -> None:
+def test_uri_with_revision_needs_only_one_report(uri: str, revision: str) -> None:
     nodes = {"a": held(revision, uri=uri), "evil": held(EVIL, uri=uri), "worse": held(EVIL, uri=uri)}
     assert judged(nodes, MANY, uri=uri).pin == Pin(uri, revision)
     assert judged({"evil": held(EVIL, uri=uri)}, MANY, uri=uri).pin is None
 
 
-def test_a_revision_that_counts_stays_until_the_uri_is_another() -> None:
+def test_pinned_revision_is_kept_until_the_uri_changes() -> None:
     before = {"weights": {"uri": URI, "revision": COMMIT}}
     assert judged({"b": held(EVIL), "c": held(EVIL)}, MANY, before).pin == Pin(URI, COMMIT)
     other = {"weights": {"uri": "hf://x/y", "revision": COMMIT}}
@@ -187,7 +187,7 @@ def test_facts_count_from_nodes_that_hold_the_revision() -> None:
     assert judged(other, MANY, before).facts is None
 
 
-def test_who_may_speak_is_who_the_model_selects() -> None:
+def test_reporting_nodes_are_the_alive_nodes_that_the_model_selects() -> None:
     model = parts.model(storage={"storageUri": URI, "nodeSelector": {"pool": "big"}})
     nodes = {
         name: Node(name, 1, {"pool": pool}, True, 8, alive=alive)
@@ -206,28 +206,28 @@ def test_who_may_speak_is_who_the_model_selects() -> None:
     ],
     ids=["an empty affinity selects every node", "terms that are no list", "fields that are no list"],
 )
-def test_nodes_of_an_affinity_that_cannot_be_read_do_not_speak(required: Any, expected: set[str]) -> None:
+def test_reporting_nodes_of_model_with_unreadable_affinity(required: Any, expected: set[str]) -> None:
     affinity = {"requiredDuringSchedulingIgnoredDuringExecution": required}
     model = parts.model(storage={"storageUri": URI, "nodeAffinity": affinity})
     nodes = {name: Node(name, 1, {}, True, 8) for name in ("a", "b")}
     assert find_reporting_nodes(model, nodes, lambda _: OLD, frozenset(), NOW).nodes == expected
 
 
-def test_the_status_says_why_a_whole_model_is_not_ready() -> None:
+def test_status_names_reason_if_downloaded_model_is_unconfirmed() -> None:
     status = model_status(parts.model(URI, "k2"), (), frozenset(), NOW, {"evil": held(EVIL, "Ready")}, witnesses=MANY)
     ready, agree = (next(one for one in status["conditions"] if one["type"] == type_) for type_ in ("Ready", "NodesAgree"))
     assert (ready["status"], ready["reason"], agree["status"]) == ("False", "Unconfirmed", "Unknown")
     assert "weights" not in status and ready["message"] == agree["message"]
 
 
-def test_a_node_that_disagrees_does_not_make_a_ready_model_unready() -> None:
+def test_ready_model_stays_ready_if_one_node_disagrees() -> None:
     nodes = {"a": held(state="Ready"), "b": held(state="Ready"), "evil": held(EVIL, "Ready")}
     status = model_status(parts.model(URI, "k2"), (), frozenset({"a", "b"}), NOW, nodes, witnesses=MANY)
     told = {one["type"]: one["status"] for one in status["conditions"]}
     assert told == {"Ready": "True", "NodesAgree": "False"}, "neither Reconciling nor Stalled"
 
 
-def test_a_message_of_one_node_does_not_fill_the_status() -> None:
+def test_long_message_of_one_node_is_truncated_in_status() -> None:
     nodes = {"evil": held()._replace(state="Failed", message="x" * 1_000_000)}
     status = model_status(parts.model(URI, "k2"), (), frozenset(), NOW, nodes)
     assert len(str(status)) < 5000

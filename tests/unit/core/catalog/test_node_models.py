@@ -31,11 +31,11 @@ def one(state: str = "Ready", **more: Any) -> NodeHolding:
     return NodeHolding(MODEL, state=state, **{**profile_of, "total": 1000, **more})
 
 
-def test_a_whole_model_gets_both_labels() -> None:
+def test_completely_downloaded_model_gets_both_labels() -> None:
     assert node_models.labels([one()], PIN) == {PLAIN: "Ready", WHOLE: "Ready"}
 
 
-def test_an_older_revision_keeps_its_label_while_the_new_one_comes() -> None:
+def test_former_revision_keeps_its_label_during_download_of_the_new_one() -> None:
     found = node_models.labels([one("Updating")], PIN, [UnusedWeights(f"/m/.ome/{OLD_DIR}", (PLAIN,))])
     assert found == {PLAIN: "Updating", FORMER: "Ready"}
 
@@ -45,7 +45,7 @@ def test_a_revision_keeps_its_label_when_its_model_is_deleted() -> None:
     assert node_models.labels([], {}, [UnusedWeights(f"/m/.ome/{OLD_DIR}")]) == {}, "the directory is not complete"
 
 
-def test_a_directory_below_another_path_says_nothing_about_the_present_one() -> None:
+def test_weights_below_a_former_path_do_not_make_the_node_ready() -> None:
     """If a model gets another path, weights below its previous path do not count as Ready, because pods of the present
     revision look for them only below the present path. The name of a directory depends on the path, so the label differs.
     """
@@ -55,21 +55,21 @@ def test_a_directory_below_another_path_says_nothing_about_the_present_one() -> 
     assert found == {PLAIN: "Updating", names.whole_label(PLAIN, there): "Ready"} and WHOLE not in found
 
 
-def test_what_agents_of_before_have_fetched_keeps_its_label() -> None:
+def test_weights_fetched_by_earlier_agents_keep_their_label() -> None:
     assert node_models.labels([], {}, [UnusedWeights("/m/.ome/0a1b2c3d", (PLAIN,))]) == {f"{PLAIN}.0a1b2c3d": "Ready"}
 
 
-def test_a_node_with_another_commit_than_the_others_is_not_ready() -> None:
+def test_node_with_a_commit_other_than_the_pin_is_not_labelled_ready() -> None:
     assert node_models.labels([one(revision="c2")], PIN) == {PLAIN: "Updating"}
     assert node_models.labels([one()], {}) == {PLAIN: "Updating"}, "nothing is pinned yet"
 
 
-def test_looking_again_takes_no_label_and_damage_does() -> None:
+def test_verification_keeps_the_label_and_failure_removes_it() -> None:
     assert node_models.labels([one("Updating", directories=(NEW_DIR,))], PIN)[WHOLE] == "Ready"
     assert node_models.labels([one("Failed", directories=())], PIN) == {PLAIN: "Failed"}
 
 
-def test_long_names_still_fit_a_label() -> None:
+def test_labels_of_long_names_are_valid() -> None:
     key = names.revision_label("BaseModel", "n" * 40, "m" * 40, NEW_DIR).partition("/")[2]
     assert len(key) <= 63 and key.endswith(f".{NEW_DIR}")
 
@@ -94,7 +94,7 @@ def by_namespace(found: dict[str, str]) -> Counter[str]:
     return Counter(key.removeprefix("models.ome.io/").partition(".")[0] for key in found)
 
 
-def test_two_thousand_models_of_tenants_leave_a_node_small() -> None:
+def test_labels_per_node_are_limited_with_two_thousand_tenant_models() -> None:
     """A node with two thousand models of tenants has few labels. Reported: a node had 2,019 labels, some of them for models
     that had failed, and its object had 450 kB.
     """
@@ -105,12 +105,12 @@ def test_two_thousand_models_of_tenants_leave_a_node_small() -> None:
     assert node_models.labels(failed := tenants(20, 100, "Failed"), {}) == {}, failed[0]
 
 
-def test_a_small_namespace_keeps_its_labels_beside_large_ones() -> None:
+def test_small_namespace_keeps_its_labels_if_others_have_many_models() -> None:
     many = [*tenants(12, 100), *tenants(13, 1)[12:]]
     assert by_namespace(node_models.labels(many, pins(many)))["team-012"] == 2
 
 
-def test_what_services_use_is_labelled_first_and_what_no_model_names_last() -> None:
+def test_models_in_use_are_labelled_first_and_unused_weights_last() -> None:
     many = tenants(10, 100)
     last = {item.ref for item in many if item.ref.name >= "m-050"}
     home, label = "/m/.namespaces/team-000/.ome", "models.ome.io/team-000.basemodel.old"
@@ -122,14 +122,14 @@ def test_what_services_use_is_labelled_first_and_what_no_model_names_last() -> N
     assert len(few) == 9, "with enough space, they have their labels"
 
 
-def test_cluster_wide_models_have_no_bound_and_say_more_than_ready() -> None:
+def test_labels_of_cluster_models_are_not_limited() -> None:
     refs = [Ref("ClusterBaseModel", "", f"m-{number}") for number in range(1500)]
     holdings = [NodeHolding(ref, URI, "c1", "Failed") for ref in refs]
     assert set(node_models.labels(holdings, pins(holdings)).values()) == {"Failed"}
     assert len(node_models.labels(holdings, pins(holdings))) == 1500
 
 
-def test_a_model_whose_labels_found_no_room_says_so() -> None:
+def test_status_says_if_no_label_was_available_for_a_model() -> None:
     model = replace(parts.model(URI, "k2"), kind="BaseModel", namespace="team-a")
     said = plain(model_status(model, (), frozenset(), NOW, {"a": one()}))[0]
     assert said["message"].startswith("1 node holds the model, but no node has its label yet; a node gets at most 1000 ")
@@ -150,7 +150,7 @@ def condition(nodes: dict[str, NodeHolding], ready: frozenset[str] = frozenset()
     return status["state"], said["reason"], said["message"]
 
 
-def test_what_the_model_says_while_its_files_come() -> None:
+def test_model_condition_follows_the_progress_of_the_download() -> None:
     assert condition({"a": one("Updating", bytes=500)})[:2] == ("In_Transit", "Downloading")
     state, reason, said = condition({"a": one("Failed", message="the disk is full")})
     assert (state, reason, said) == ("Failed", "DownloadFailed", "node a: the disk is full")
@@ -159,7 +159,7 @@ def test_what_the_model_says_while_its_files_come() -> None:
     assert condition({"a": one()})[:2] == ("In_Transit", "Downloading"), "the label follows later"
 
 
-def test_what_cannot_be_fetched_is_said_at_once() -> None:
+def test_unsupported_uri_is_reported_immediately() -> None:
     state, reason, said = condition({}, uri="vendor://x/y")
     assert (state, reason) == ("Failed", "NotServed") and "vendor:// is not supported" in said
     assert condition({}, frozenset({"a"}), uri="vendor://x/y")[1] == "OnNodes", "the files were put there manually"
@@ -174,7 +174,7 @@ def test_facts_and_pin_reach_the_status() -> None:
     assert status["nodes"]["b"] == {"state": "Failed", "bytes": 0, "total": 1000, "message": "x"}
 
 
-def test_files_of_another_repository_are_part_of_what_is_pinned() -> None:
+def test_revision_of_a_second_repository_is_part_of_the_pin() -> None:
     both = f"{URI}+hf://a/original"
     model = parts.model(storage={"storageUri": URI, "parameters": {"filesFrom": "hf://a/original"}})
     held = one(uri=both, revision="c1+d1", facts={"architecture": "DeepseekV3ForCausalLM"})
@@ -185,7 +185,7 @@ def test_files_of_another_repository_are_part_of_what_is_pinned() -> None:
     assert "weights" not in alone, "weights without these files are other weights"
 
 
-def test_pin_and_facts_outlive_the_records_and_go_with_the_uri() -> None:
+def test_pin_and_facts_are_kept_without_records_until_the_uri_changes() -> None:
     def status(uri: str, before: Mapping[str, Any], nodes: Mapping[str, NodeHolding]) -> dict[str, Any]:
         verdict = agreement.agree_on_reports(uri, before, nodes, agreement.ReportingNodes(frozenset(nodes)), NOW)
         return node_models.status(verdict, "0a1b", nodes)
@@ -201,7 +201,7 @@ def test_pin_and_facts_outlive_the_records_and_go_with_the_uri() -> None:
     assert "facts" not in status(URI, {}, other), "from a node with another commit than the others"
 
 
-def test_facts_of_other_files_are_not_believed() -> None:
+def test_facts_about_files_of_another_uri_are_not_used() -> None:
     """Facts about files of another URI are not used. Between an edit of the URI and the next report of an agent, the
     operator only uses the facts in the spec.
     """
@@ -213,7 +213,7 @@ def test_facts_of_other_files_are_not_believed() -> None:
     assert "facts" not in status and "architecture" not in status
 
 
-def test_fine_tuned_weights_tell_as_models_do() -> None:
+def test_fine_tuned_weight_gets_the_same_status_as_a_model() -> None:
     spec = {"baseModelRef": {"name": "k2"}, "modelType": "LoRA", "storage": {"storageUri": URI}}
     weight = parts.ensure_valid(
         FineTunedWeight.parse({"kind": "FineTunedWeight", "metadata": {"name": "poet"}, "spec": spec})

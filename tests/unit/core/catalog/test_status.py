@@ -51,7 +51,7 @@ def test_long_lists_are_cut_and_counted() -> None:
     assert (len(found["usedBy"]), found["users"], len(found["nodesReady"]), found["summary"]) == (LISTED, 200, LISTED, "200")
 
 
-def test_kimis_runtime_in_a_row_of_a_table() -> None:
+def test_status_columns_of_the_kimi_runtime() -> None:
     _, deps = parts.kimi()
     (runtime,) = deps.runtimes.values()
     found = runtime_status(runtime, ("kimi/kimi",), NOW)  # type: ignore[arg-type]
@@ -71,7 +71,7 @@ RUNTIMES: dict[str, tuple[Any, tuple[str, str]]] = {
 
 
 @pytest.mark.parametrize("case", RUNTIMES)
-def test_what_is_wrong_with_a_runtime(case: str) -> None:
+def test_unsupported_runtime_is_reported_as_not_ready(case: str) -> None:
     runtime, expected = RUNTIMES[case]
     assert ready(runtime_status(runtime, (), NOW)) == expected
 
@@ -102,7 +102,7 @@ def test_accelerators_without_nodes_or_discovery() -> None:
     assert ready(accelerator_status(parts.accelerator("any"), [node("a")], NOW)) == ("False", "NoDiscovery")
 
 
-def test_an_object_that_cannot_be_read_keeps_the_rest_of_its_status() -> None:
+def test_refused_spec_keeps_the_other_status_fields() -> None:
     found = refuse_spec({"users": 3}, 7, "InvalidSpec", "spec.x is wrong", NOW).status
     assert (found["users"], found["observedGeneration"], ready(found)) == (3, 7, ("False", "InvalidSpec"))
 
@@ -115,14 +115,14 @@ def test_an_object_that_cannot_be_read_keeps_the_rest_of_its_status() -> None:
         ("local:///models/m", False, ""),
     ],
 )
-def test_a_model_that_nobody_downloads_says_so(uri: str, agent: bool, said: str) -> None:
+def test_status_says_that_no_agent_downloads_the_model(uri: str, agent: bool, said: str) -> None:
     status = model_status(parts.model(uri, "m", path="/models/m"), (), frozenset(), NOW, agent=agent)
     (message,) = [one["message"] for one in status["conditions"] if one["type"] == "Ready"]
     assert ("uses no model agents" in message) == bool(said) and said in message
     assert ("No model agent reports it" in message) == agent
 
 
-def test_a_model_that_a_person_labelled_says_that_agents_are_silent() -> None:
+def test_status_says_that_agents_are_silent_about_a_manually_labelled_model() -> None:
     """If a person has labeled nodes of a model and no agent reports, the status says that agents do not report. New
     revisions need the label that agents set; the condition of the service names this label, too.
     """

@@ -28,7 +28,7 @@ def test_a_constant_load_is_steady() -> None:
 
 
 @pytest.mark.parametrize("pause", [10.0, 10.9, 13.4, 17.0, 20.0])
-def test_the_distance_between_samples_may_be_any(pause: float) -> None:
+def test_forecast_is_correct_for_any_distance_between_samples(pause: float) -> None:
     """The forecast is right for any distance between samples. The distance is the time of a round of decisions plus the
     pause after it, so it varies.
     """
@@ -41,7 +41,7 @@ def test_the_distance_between_samples_may_be_any(pause: float) -> None:
     assert found is not None and found.kind == "step" and found.now == pytest.approx(40.0)
 
 
-def test_the_first_sample_does_not_stand_for_an_earlier_window() -> None:
+def test_first_sample_is_not_used_for_an_earlier_window() -> None:
     """With samples from 8 s to 120 s there is only one window before the newest one. If the first sample also stood for the
     window that ended at 0 s, random arrivals would look like a trend.
     """
@@ -57,13 +57,13 @@ def test_a_slope_is_continued_to_the_end_of_the_horizon() -> None:
     assert abs(found.now - 15) < 0.5 and abs(found.ahead - found.now - 2.0) < 0.1
 
 
-def test_a_trend_is_not_continued_longer_than_it_was_observed() -> None:
+def test_trend_is_extrapolated_at_most_as_long_as_it_was_observed() -> None:
     found = forecast(seen(lambda at: 5 + at / 60), 3600.0)
     assert found is not None and found.kind == "trend"
     assert abs(found.ahead - found.now - 5.0) < 0.2, "five windows of a minute"
 
 
-def test_the_rate_of_a_single_window_is_taken_to_be_low() -> None:
+def test_rate_of_a_single_window_is_estimated_low() -> None:
     """After a restart, the rate is estimated below the measured one. The operator then knows the arrivals of a single
     minute, which may be many by chance.
     """
@@ -78,7 +78,7 @@ def test_a_step_is_seen_within_twenty_seconds() -> None:
     assert abs(found.now - 10) < 0.5
 
 
-def test_random_arrivals_of_a_constant_load_are_hardly_ever_a_change() -> None:
+def test_random_arrivals_at_constant_load_rarely_count_as_a_change() -> None:
     kinds = [forecast(seen(lambda _: 10.0, noise=seed), 100.0) for seed in range(300)]
     assert sum(found is not None and found.kind != "steady" for found in kinds) <= 3
 

@@ -19,7 +19,7 @@ def used(**other: object) -> ScalingState:
     return state(changes=USED, **other)
 
 
-def test_no_group_and_no_router_is_added_beyond_the_limit_and_this_is_stated_once() -> None:
+def test_no_group_or_router_is_added_above_the_hourly_limit() -> None:
     made, after = decide_size(samples(20.0, in_flight=250), fleet(), FEW, used(), NOW)
     assert (made.size, made.hold) == ((2, 1, 1), HoldReason.CAPPED)
     assert "this needs 6 prefill and 1 decode groups" in made.why
@@ -29,19 +29,19 @@ def test_no_group_and_no_router_is_added_beyond_the_limit_and_this_is_stated_onc
     assert (again.size, later.last) == (made.size, after.last)
 
 
-def test_a_change_is_possible_again_when_the_oldest_one_is_an_hour_ago() -> None:
+def test_change_is_allowed_again_an_hour_after_the_oldest_one() -> None:
     _, after = decide_size(samples(20.0), fleet(), FEW, used(), NOW)
     later = tuple(one._replace(at=one.at + 2) for one in samples(20.0))
     made, after = decide_size(later, fleet(), FEW, after, NOW + 2)
     assert (made.size, made.hold) == ((6, 1, 1), "") and after.changes == (USED[1], NOW + 2)
 
 
-def test_no_router_is_added_while_nothing_is_known_about_the_groups() -> None:
+def test_no_router_is_added_while_group_speeds_are_unmeasured() -> None:
     made, _ = decide_size(samples(40.0, in_flight=250), fleet(), FEW, used(learned=LearnedProperties()), NOW)
     assert (made.size, made.hold) == ((2, 1, 1), HoldReason.UNMEASURED)
 
 
-def test_a_limit_does_not_keep_the_minimum_of_a_peak_from_being_had() -> None:
+def test_hourly_limit_does_not_prevent_the_minimum_of_a_peak() -> None:
     minute = datetime.fromtimestamp(NOW, UTC)
     peak = PeakTime(frozenset(range(7)), 60 * minute.hour + minute.minute, 0, {PREFILL: 5})
     task = DemandTask(APPLY, fleet(), FEW, (2, 1, 1), peaks=(peak,), fits=True)
@@ -49,7 +49,7 @@ def test_a_limit_does_not_keep_the_minimum_of_a_peak_from_being_had() -> None:
     assert (made.size, made.hold) == ((5, 1, 1), HoldReason.CAPPED)
 
 
-def test_a_limit_does_not_keep_an_edited_minimum_from_being_had() -> None:
+def test_hourly_limit_does_not_prevent_an_edited_minimum() -> None:
     bounds = {**FEW.bounds, PREFILL: GroupBounds(4, 9)}
     task = DemandTask(APPLY, fleet(), FEW._replace(bounds=bounds), (4, 1, 1), fits=True)
     made, _ = follow(samples(4.0), task, used(), NOW, lambda more: more)

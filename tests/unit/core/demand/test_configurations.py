@@ -50,7 +50,7 @@ def rolled_out(prefill: int = 2, decode: int = 1, learned: LearnedProperties = E
     return found._replace(configured=(NOW - 3600, NOW - 3600))
 
 
-def test_a_rollout_ends_what_was_measured_before_it() -> None:
+def test_rollout_moves_measurements_to_the_former_configuration() -> None:
     after = configurations.bind_measurements(before(6, 3), fleet(6, 3, NEW), NOW)
     assert after.learned == LearnedProperties(starts=KNOWN.starts, configurations=(NEW, NEW)), "the starts are kept"
     assert after.former == EARLIER._replace(starts=())
@@ -58,7 +58,7 @@ def test_a_rollout_ends_what_was_measured_before_it() -> None:
 
 
 @pytest.mark.parametrize("planned", [NO_PLAN, SLOW])
-def test_the_former_groups_never_remove_a_group_and_still_add_some(planned: PlannedSpeeds) -> None:
+def test_measurements_of_former_groups_add_groups_but_never_remove_one(planned: PlannedSpeeds) -> None:
     """After a rollout, measurements of the former groups never remove a group, but may add groups. Neither they nor a
     prediction show how fast the new groups are.
     """
@@ -73,7 +73,7 @@ def test_the_former_groups_never_remove_a_group_and_still_add_some(planned: Plan
     assert made.size == known.size and made.prefill > 5
 
 
-def test_groups_that_are_measured_again_count_alone() -> None:
+def test_new_measurements_replace_those_of_the_former_groups() -> None:
     full = {"saturated": CompletedWork(6, 12.0, 12000.0)}
     made, after = decide_size(samples(4.0, **full), fleet(6, 1, NEW), TARGETS, rolled_out(6), NOW)
     assert made.basis == {PREFILL: Basis.MEASURED, DECODE: Basis.MEASURED}
@@ -81,14 +81,14 @@ def test_groups_that_are_measured_again_count_alone() -> None:
     assert len(after.learned.curve) == 1 and after.former == EARLIER._replace(starts=())
 
 
-def test_a_role_whose_configuration_stays_keeps_what_was_measured() -> None:
+def test_role_with_unchanged_configuration_keeps_its_measurements() -> None:
     found = Fleet(RoleFleet(2, configurations=(OLD,)), RoleFleet(1, configurations=(NEW,)))
     after = configurations.bind_measurements(before(), found, NOW)
     assert after.learned == EARLIER._replace(curve=(), configurations=(OLD, NEW))
     assert after.former == LearnedProperties(curve=KNOWN.curve, configurations=(Configuration(), OLD))
 
 
-def test_after_a_rollback_the_measurements_count_again() -> None:
+def test_measurements_are_used_again_after_a_rollback() -> None:
     slower = KNOWN._replace(scale=3.0, configurations=(NEW, NEW))
     there = rolled_out()._replace(learned=slower)
     back = configurations.bind_measurements(there, fleet(2, 1, OLD), NOW)
@@ -97,12 +97,12 @@ def test_after_a_rollback_the_measurements_count_again() -> None:
     assert at_once.learned == EARLIER and at_once.former == LearnedProperties(), "nothing was measured in between"
 
 
-def test_a_revision_of_which_nothing_was_measured_leaves_what_was_known_before_it() -> None:
+def test_rollout_of_an_unmeasured_revision_keeps_earlier_measurements() -> None:
     third = configurations.bind_measurements(rolled_out(), fleet(2, 1, OTHER), NOW)
     assert third.learned.configurations == (OTHER, OTHER) and third.former == EARLIER._replace(starts=())
 
 
-def test_during_a_rollout_the_old_measurements_count_and_nothing_is_measured() -> None:
+def test_old_measurements_are_used_and_none_is_taken_during_a_rollout() -> None:
     full = {"saturated": CompletedWork(2, 20.0, 20000.0)}
     both = fleet(2, 1, OLD, NEW, busy="a rollout is in progress")
     made, after = decide_size(samples(20.0, **full), both, TARGETS, before(), NOW)
@@ -120,14 +120,14 @@ def test_the_first_minute_after_a_rollout_still_contains_the_former_groups(secon
 
 
 @pytest.mark.parametrize("found", [(OLD,), (OLD, NEW)])
-def test_what_an_earlier_version_has_stored_belongs_to_the_oldest_groups(found: tuple[Configuration, ...]) -> None:
+def test_measurements_stored_by_earlier_version_belong_to_the_oldest_groups(found: tuple[Configuration, ...]) -> None:
     after = configurations.bind_measurements(before(learned=KNOWN), fleet(2, 1, *found), NOW)
     assert after.learned == EARLIER and after.former == LearnedProperties()
     later = configurations.bind_measurements(after, fleet(2, 1, NEW), NOW)
     assert later.former == EARLIER._replace(starts=())
 
 
-def test_a_role_without_groups_keeps_what_was_measured() -> None:
+def test_role_without_groups_keeps_its_measurements() -> None:
     assert configurations.bind_measurements(before(), fleet(0, 0), NOW) == before()
 
 
@@ -143,7 +143,7 @@ def test_a_role_without_groups_keeps_what_was_measured() -> None:
         (OLD, Configuration("old", "16x H200"), False),
     ],
 )
-def test_gpus_that_are_not_known_are_not_other_gpus(known: Configuration, present: Configuration, same: bool) -> None:
+def test_unknown_gpus_do_not_count_as_different_gpus(known: Configuration, present: Configuration, same: bool) -> None:
     learned = KNOWN._replace(configurations=(known, known))
     after = configurations.bind_measurements(before(learned=learned), fleet(2, 1, present), NOW)
     assert (after.learned.curve == KNOWN.curve) == same
@@ -155,7 +155,7 @@ MIXED, H100, H200 = (Configuration("old", f"8x {products}") for products in ("H1
 
 
 @pytest.mark.parametrize("first", [MIXED, H100])
-def test_groups_with_one_of_several_gpus_come_and_go(first: Configuration) -> None:
+def test_measurements_stay_valid_if_a_group_with_other_gpus_leaves_and_returns(first: Configuration) -> None:
     """Some groups of a role have another GPU than the others, and such a group disappears and returns: the only H200 group
     is NotReady for a while, or the demand removes it, and later adds it again. The measurements stay valid.
     """
@@ -192,7 +192,7 @@ def test_groups_with_different_gpus_are_not_measured_together(found: tuple[Confi
         assert configurations.bind_measurements(before(), fleet(2, 1, *pair), NOW).configured == before().configured
 
 
-def test_other_gpus_are_predicted_if_they_can_be() -> None:
+def test_prediction_is_used_for_other_gpus_if_available() -> None:
     other = Configuration("new", "8x H100")
     seen, there = samples(8.0, **SHOWS_NOTHING), fleet(2, 1, other)
     after = configurations.bind_measurements(before(), there, NOW)._replace(configured=(0.0, 0.0))
@@ -215,7 +215,7 @@ def test_an_upper_bound_of_the_former_groups_replaces_a_slow_prediction() -> Non
     assert sizes[0] == sizes[1] == (3, 1, 1)
 
 
-def test_late_requests_end_what_former_groups_have_shown() -> None:
+def test_late_requests_after_rollout_discard_the_load_served_by_former_groups() -> None:
     """If requests are late after a rollout, the load that the former groups have served in time does not count any more. Two
     groups have served 4 requests/s in time before the rollout, and are late with them after it.
     """

@@ -20,11 +20,11 @@ def test_the_batch_is_read_from_the_curve(target: float, batch: float) -> None:
 
 
 @pytest.mark.parametrize(("target", "batch"), [(0.02, 5.0), (0.04, 10.0), (0.08, 20.0)])
-def test_through_a_single_point_the_time_is_proportional(target: float, batch: float) -> None:
+def test_time_between_tokens_is_proportional_with_a_single_measured_point(target: float, batch: float) -> None:
     assert batch_within(((10.0, 0.04),), target) == pytest.approx(batch)
 
 
-def test_two_neighbouring_points_with_noise_are_no_steep_line() -> None:
+def test_curve_is_not_extrapolated_from_two_close_points() -> None:
     """A line is not extrapolated from two neighboring points with noise. The points are 10 requests at 20 ms and 10.1
     requests at 21 ms; the line through them would reach 50 ms at 13 requests.
     """
@@ -32,7 +32,7 @@ def test_two_neighbouring_points_with_noise_are_no_steep_line() -> None:
     assert batch_within(((10.0, 0.060), (10.1, 0.066)), 0.05) == pytest.approx(10.0 * 0.05 / 0.06)
 
 
-def test_a_line_is_extended_through_points_that_lie_apart() -> None:
+def test_curve_is_extrapolated_through_distant_points() -> None:
     """The line beyond the measured loads does not go through two neighboring points if there is a point farther away. The
     measured curve is that of a simulation: with the line through the last two points, 50 ms would be reached at 544
     requests, and the true number is 730.
@@ -44,12 +44,12 @@ def test_a_line_is_extended_through_points_that_lie_apart() -> None:
     assert batch_within(below, 0.055) == pytest.approx(100 - 0.005 / 0.0001)
 
 
-def test_two_points_at_the_same_time_are_no_flat_line_for_ever() -> None:
+def test_curve_of_two_equal_times_is_extrapolated_with_a_slope() -> None:
     assert batch_within(((10.0, 0.02), (20.0, 0.02)), 0.04) == pytest.approx(20 + 0.02 / (0.02 / 20 / 4))
     assert batch_within(((10.0, 0.06), (20.0, 0.06)), 0.05) == 0.0
 
 
-def test_only_a_time_well_within_the_target_shows_what_a_group_can_do() -> None:
+def test_shown_rate_counts_only_points_well_below_the_target() -> None:
     assert shown_rate(CURVE, 0.05) == pytest.approx(2500)
     assert shown_rate(CURVE, 0.041) == pytest.approx(500)
     assert shown_rate(CURVE, 0.02) == shown_rate((), 0.05) == 0.0
@@ -60,14 +60,14 @@ def test_a_time_is_read_from_the_curve(batch: float, seconds: float) -> None:
     assert seconds_at(CURVE, batch) == pytest.approx(seconds)
 
 
-def test_a_plan_continues_what_was_measured_in_its_shape() -> None:
+def test_planned_curve_is_scaled_to_extend_the_measured_points() -> None:
     planned = ((1.0, 0.01), (10.0, 0.02), (100.0, 0.04), (1000.0, 0.2))
     assert extend_curve((), planned) == planned and extend_curve(CURVE, ()) == CURVE
     found = extend_curve(((10.0, 0.03), (100.0, 0.05)), planned)
     assert found == ((1.0, pytest.approx(0.015)), (10.0, 0.03), (100.0, 0.05), (1000.0, pytest.approx(0.25)))
 
 
-def test_a_full_cache_is_a_limit_and_not_the_shape_of_a_curve() -> None:
+def test_full_kv_cache_limits_requests_without_changing_the_curve() -> None:
     """The number of requests that fit into the KV cache limits a group, but does not change the shape of the curve. The
     predicted curve ends at 100 requests, with which the cache is full. A group that was measured with more requests has more
     memory than predicted.

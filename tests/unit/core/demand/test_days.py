@@ -47,7 +47,7 @@ def test_eight_days_are_kept_and_read_back() -> None:
 
 
 @pytest.mark.parametrize("stored", [None, "text", [1], [{}], [{"day": 5}], [{"day": "soon"}], {"day": "2026-11-28"}])
-def test_days_that_cannot_be_read_are_left_out(stored: Any) -> None:
+def test_unreadable_stored_days_are_left_out(stored: Any) -> None:
     assert from_status(stored) == ()
 
 

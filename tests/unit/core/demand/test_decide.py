@@ -20,7 +20,7 @@ from ome_operator.core.demand.holds import HOLDS, HoldReason
 from tests.unit.core.demand.loads import KNOWN, NOW, TARGETS, fleet, sample, samples, state
 
 
-def test_a_size_that_is_enough_stays() -> None:
+def test_sufficient_size_is_kept() -> None:
     made, after = decide_size(samples(), fleet(), TARGETS, state(), NOW)
     assert (made.size, made.hold) == ((2, 1, 1), "")
     assert after.last[-1].size == (2, 1, 1)
@@ -47,7 +47,7 @@ def test_demand_follows_arrivals_and_not_completions() -> None:
     assert made.prefill > 4
 
 
-def test_a_backlog_is_served_before_two_starts_have_passed() -> None:
+def test_backlog_is_served_within_two_group_starts() -> None:
     without, _ = decide_size(samples(4.0), fleet(), TARGETS, state(), NOW)
     made, _ = decide_size(samples(4.0, waiting=1200), fleet(), TARGETS, state(), NOW)
     spare = made.prefill / 0.25 - 4.0
@@ -57,7 +57,7 @@ def test_a_backlog_is_served_before_two_starts_have_passed() -> None:
 
 
 @pytest.mark.parametrize("waiting", [2000, 20_000])
-def test_a_backlog_asks_for_no_more_groups_than_have_it(waiting: int) -> None:
+def test_backlog_adds_at_most_as_many_groups_as_have_a_queue(waiting: int) -> None:
     """A backlog adds at most as many groups as have a queue. Requests stay in the queue of their group, so further groups
     would get none of the requests that wait.
     """
@@ -66,7 +66,7 @@ def test_a_backlog_asks_for_no_more_groups_than_have_it(waiting: int) -> None:
     assert made.prefill == without.prefill + 2
 
 
-def test_a_group_is_removed_alone_and_the_longer_surplus_first() -> None:
+def test_one_group_is_removed_per_decision_starting_with_the_longest_surplus() -> None:
     surplus = state(6, 3, lower_since=(NOW - 200, NOW - 300))
     made, after = decide_size(samples(), fleet(6, 3), TARGETS, surplus, NOW)
     assert made.size == (6, 2, 1)
@@ -114,7 +114,7 @@ def test_hold_keeps_all_groups(hold: HoldReason) -> None:
 
 
 @pytest.mark.parametrize("hold", [hold for hold in BRAKES if hold not in (HoldReason.LATE, HoldReason.CAP)])
-def test_what_keeps_groups_does_not_keep_others_from_being_added(hold: HoldReason) -> None:
+def test_hold_of_a_removal_does_not_prevent_adding_groups(hold: HoldReason) -> None:
     seen, found, targets, before = BRAKES[hold]()
     more = tuple(one._replace(arrivals=28.0, requests=28.0, prompt_tokens=28000.0) for one in seen)
     made, _ = decide_size(more, found, targets, before, NOW)
@@ -129,7 +129,7 @@ def test_size_stays_while_a_hold_applies(hold: HoldReason) -> None:
 
 
 @pytest.mark.parametrize("hold", FEWER_THAN_NEEDED)
-def test_what_does_not_fit_is_asked_for_once(hold: HoldReason) -> None:
+def test_unavailable_groups_are_requested_only_once(hold: HoldReason) -> None:
     seen, found, targets, before = FEWER_THAN_NEEDED[hold]()
     made, after = decide_size(seen, found, targets, before, NOW)
     assert made.hold == hold and made.prefill > 2
@@ -138,7 +138,7 @@ def test_what_does_not_fit_is_asked_for_once(hold: HoldReason) -> None:
 
 
 @pytest.mark.parametrize("hold", FEWER_THAN_NEEDED)
-def test_too_few_groups_of_one_role_are_stated_although_the_other_role_has_one_too_many(hold: HoldReason) -> None:
+def test_missing_groups_of_one_role_are_reported_despite_surplus_of_the_other(hold: HoldReason) -> None:
     """The decision reports that one role has too few groups although the other has one too many. Prefill cannot get the
     groups that it needs, and many requests are late, which also keeps the surplus decode group.
     """
@@ -162,7 +162,7 @@ def test_too_few_groups_of_one_role_are_stated_although_the_other_role_has_one_t
         ("no queue", samples(waiting=None)),
     ],
 )
-def test_unknown_is_never_no_load(name: str, seen: Any) -> None:
+def test_unknown_samples_are_not_treated_as_zero_load(name: str, seen: Any) -> None:
     made, _ = decide_size(seen, fleet(6), TARGETS, state(6), NOW)
     assert (made.size, made.hold) == ((6, 1, 1), HoldReason.UNKNOWN)
 
@@ -218,7 +218,7 @@ def test_routers_stay_without_a_limit() -> None:
     assert made.routers == 3
 
 
-def test_the_first_decision_begins_with_what_exists() -> None:
+def test_first_decision_starts_from_the_existing_groups() -> None:
     begin = ScalingState(learned=KNOWN)
     made, after = decide_size(samples(), Fleet(RoleFleet(2, starting=1), RoleFleet(1)), TARGETS, begin, NOW)
     assert made.size == (3, 1, 1) == after.wanted

@@ -52,7 +52,7 @@ def test_a_peak_covers_its_times_also_over_midnight(days: set[int], start: int, 
     assert PeakTime(frozenset(days), start, end, {}).contains(datetime.fromisoformat(at).replace(tzinfo=UTC)) is covered
 
 
-def test_a_peak_adds_groups_before_the_demand_does_and_never_beyond_the_maximum() -> None:
+def test_peak_adds_groups_ahead_of_demand_up_to_the_maximum() -> None:
     minute = int(NOW % 86400 // 60)
     peak = PeakTime(EVERY_DAY, minute, minute + 60, {PREFILL: 5, DECODE: 99})
     made, _ = follow(samples(), task(peaks=(peak,)), state(), NOW, never)
@@ -62,27 +62,27 @@ def test_a_peak_adds_groups_before_the_demand_does_and_never_beyond_the_maximum(
     assert made.size == (2, 1, 1)
 
 
-def test_a_number_that_somebody_sets_is_the_size_at_once() -> None:
+def test_manually_set_number_becomes_the_size_immediately() -> None:
     bounds = {**TARGETS.bounds, DECODE: GroupBounds(4, 4)}
     made, after = follow(samples(), task(2, 4, targets=TARGETS._replace(bounds=bounds)), state(2, 1), NOW, never)
     assert made.size == (2, 4, 1) and after.changes == (), "that is no decision"
 
 
-def test_the_first_size_is_what_the_service_is_to_have_and_not_what_serves_now() -> None:
+def test_first_size_is_the_requested_and_not_the_ready_number_of_groups() -> None:
     broken = task(fleet=fleet()._replace(prefill=RoleFleet(1), decode=RoleFleet(0)), asked=(3, 2, 1))
     assert limit_last_size(ScalingState(), broken).wanted == (3, 2, 1)
     made, _ = follow([], broken, ScalingState(), NOW, never)
     assert (made.size, made.hold) == ((3, 2, 1), HoldReason.UNKNOWN)
 
 
-def test_what_cannot_be_followed_keeps_the_size() -> None:
+def test_size_is_kept_if_the_demand_cannot_be_followed() -> None:
     made, after = follow(samples(40.0), task(problem="say why"), state(), NOW, never)
     assert (made.size, made.hold, made.why) == ((2, 1, 1), HoldReason.INVALID, "say why")
     assert after.last[-1].hold == HoldReason.INVALID
 
 
 @pytest.mark.parametrize(("free", "size"), [(0, 2), (1, 3), (2, 4)])
-def test_groups_for_which_no_node_is_free_are_not_part_of_the_size(free: int, size: int) -> None:
+def test_groups_without_a_free_node_are_not_added(free: int, size: int) -> None:
     asked = list[Mapping[str, int]]()
 
     def granted(more: Mapping[str, int]) -> Mapping[str, int]:
@@ -96,20 +96,20 @@ def test_groups_for_which_no_node_is_free_are_not_part_of_the_size(free: int, si
     assert made.prefill == size and len(again.last) == len(after.last), "free nodes are requested once"
 
 
-def test_enough_free_nodes_limit_nothing_and_a_size_that_stays_asks_no_nodes() -> None:
+def test_free_nodes_are_checked_only_when_groups_are_added() -> None:
     made, _ = follow(samples(20.0), task(fits=False), state(), NOW, lambda more: more)
     assert made.prefill > 5 and made.hold == ""
     made, _ = follow(samples(), task(fits=False), state(), NOW, never)
     assert made.size == (2, 1, 1)
 
 
-def test_groups_that_exist_without_being_wanted_need_no_nodes() -> None:
+def test_existing_groups_need_no_free_nodes() -> None:
     """Groups that exist need no free nodes. Here, a group that is being drained is wanted again, and has its nodes."""
     made, _ = follow(samples(20.0), task(9, 1, fits=False), state(2, 1), NOW, never)
     assert made.prefill > 5
 
 
-def test_unknown_numbers_add_no_group_but_a_peak_waits_for_numbers_too() -> None:
+def test_no_group_is_added_without_samples_even_during_a_peak() -> None:
     peak = PeakTime(EVERY_DAY, 0, 0, {PREFILL: 5})
     made, _ = follow([DemandSample(NOW)], task(peaks=(peak,)), state(), NOW, never)
     assert (made.size, made.hold) == ((2, 1, 1), HoldReason.UNKNOWN)

@@ -16,11 +16,11 @@ def test_a_saturated_group_shows_its_service_rate() -> None:
     assert again.scale == pytest.approx(2.0 + learn.NEW * (1.0 - 2.0))
 
 
-def test_a_group_that_is_not_saturated_shows_nothing_about_prefill() -> None:
+def test_unsaturated_group_gives_no_measurement_of_prefill() -> None:
     assert learn.update_measurements(KNOWN, sample(), fleet()).scale == KNOWN.scale
 
 
-def test_the_first_measurement_is_the_estimate_if_there_is_none() -> None:
+def test_first_measurement_becomes_the_estimate() -> None:
     assert learn.update_measurements(LearnedProperties(), sample(**FULL), fleet()).work == PrefillWork(0.0, 2 / 4000)
 
 
@@ -40,7 +40,7 @@ def test_a_queue_gives_an_estimate_until_the_first_measurement() -> None:
     assert learn.update_measurements(measured, sample(**queued), fleet()) == measured
 
 
-def test_decode_is_learned_where_it_is_observed_and_nowhere_else() -> None:
+def test_decode_curve_changes_only_at_the_observed_batch_size() -> None:
     found = learn.update_measurements(KNOWN, sample(running=64.0, running_now=64, output_tokens=1600.0), fleet())
     assert found.curve == ((10.0, 0.02), (64.0, 64 / 1600), (210.0, 0.06))
     for _ in range(1000):
@@ -48,7 +48,7 @@ def test_decode_is_learned_where_it_is_observed_and_nowhere_else() -> None:
     assert len(found.curve) == 3 and found.curve[2] == (210.0, 0.06)
 
 
-def test_a_load_that_changes_teaches_nothing_about_decode() -> None:
+def test_changing_load_gives_no_measurement_of_decode() -> None:
     assert learn.update_measurements(KNOWN, sample(rate=4.0, running_now=90), fleet()).curve == KNOWN.curve
 
 
@@ -82,13 +82,13 @@ def test_a_steady_load_is_measured_whatever_the_distance_between_samples_is(paus
     assert learn.newest_steady_sample(grown) == grown[-1], "36 requests more in a minute"
 
 
-def test_the_plan_gives_the_first_measurement_its_dependence_on_the_prompt() -> None:
+def test_first_measurement_takes_prompt_dependence_from_the_plan() -> None:
     planned = PlannedSpeeds(PrefillWork(0.1, 0.4 / 1000))
     found = learn.update_measurements(LearnedProperties(), sample(**FULL), fleet(), planned)
     assert found.work == planned.work and found.scale == pytest.approx(2 / (4 * 0.5)) and found.measured == 1
 
 
-def test_a_fleet_that_serves_in_time_shows_how_fast_it_is_at_least() -> None:
+def test_load_served_in_time_gives_a_bound_of_the_speed() -> None:
     asked = list[tuple[int, float]]()
 
     def on_time(groups: int, rate: float) -> float:
@@ -109,7 +109,7 @@ def test_a_fleet_that_serves_in_time_shows_how_fast_it_is_at_least() -> None:
     )
 
 
-def test_requests_that_are_late_end_a_bound_that_they_contradict() -> None:
+def test_late_requests_discard_a_contradicted_speed_bound() -> None:
     """A bound of the speed ends when late requests contradict it. Two groups have served 4 requests/s in time, so a request
     took at most 0.45 s; the groups of a new revision are slower.
     """

@@ -35,17 +35,17 @@ def test_one_group_less_would_not_be_enough(rate: float) -> None:
     assert number == 1 or late_share(number - 1, rate * 0.4, 0.4, 1.0) > 0.05
 
 
-def test_no_number_of_groups_is_faster_than_a_group() -> None:
+def test_target_below_prefill_time_has_no_group_count() -> None:
     assert prefill_groups(1.0, 2.5, -0.5, 0.95) is None
 
 
-def test_a_load_of_more_groups_than_are_tried_is_not_a_target_that_nobody_meets() -> None:
+def test_load_above_the_group_limit_returns_the_limit() -> None:
     assert prefill_groups(20.0, 60.0, 1.0, 0.95) == 1201
     assert prefill_groups(511.9, 1.0, 0.0, 0.95) == MOST
 
 
 @pytest.mark.parametrize(("groups", "rate"), [(1, 0.01), (1, 2.0), (9, 20.0), (40, 3.0)])
-def test_the_slowest_prefill_is_that_of_which_the_groups_are_just_enough(groups: int, rate: float) -> None:
+def test_slowest_prefill_rate_is_that_at_which_the_groups_just_suffice(groups: int, rate: float) -> None:
     service = slowest_prefill(groups, rate, 2.0, 0.95, 1.0)
     assert service is not None
     assert prefill_groups(rate, 0.999 * service, 2.0 - 0.999 * service, 0.95) == groups or service > 1.99
@@ -63,7 +63,7 @@ def test_decode_writes_the_tokens_with_a_margin_for_chance() -> None:
     assert decode_groups(2040, CURVE[1:2], 0.04) == 1
 
 
-def test_what_a_decode_group_has_shown_it_can_do_again() -> None:
+def test_decode_group_may_get_as_many_requests_as_measured_before() -> None:
     """A decode group may get as many requests again as it has been measured with. It was measured with a single request at
     40 ms; the margin for chance alone would leave a quarter of a request to each group.
     """

@@ -42,7 +42,7 @@ def never(_: Any) -> Any:
     raise AssertionError
 
 
-def test_both_roles_go_to_zero_at_once_when_nothing_has_arrived_for_ten_minutes() -> None:
+def test_both_roles_scale_to_zero_after_ten_minutes_without_arrivals() -> None:
     made, after = follow(quiet(), task(), state(), NOW, never)
     assert (made.size, made.hold) == ((0, 0, 1), HoldReason.SCHEDULED_ZERO)
     assert (after.last[-1].size, after.last[-1].hold, after.changes) == ((0, 0, 1), HoldReason.SCHEDULED_ZERO, (NOW,))
@@ -66,7 +66,7 @@ def test_both_roles_go_to_zero_at_once_when_nothing_has_arrived_for_ten_minutes(
         ("numbers are missing", (*quiet()[:20], *quiet()[24:])),
     ],
 )
-def test_a_request_that_may_exist_keeps_the_groups(what: str, seen: Any) -> None:
+def test_possible_request_prevents_scale_to_zero(what: str, seen: Any) -> None:
     made, _ = follow(seen, task(), state(lower_since=(None, None)), NOW, never)
     assert made.prefill and made.decode, what
 
@@ -86,12 +86,12 @@ def test_a_request_that_may_exist_keeps_the_groups(what: str, seen: Any) -> None
         ("a size that somebody went back to", {"undone": (2, 1, 1)}),
     ],
 )
-def test_what_else_keeps_the_groups(what: str, other: dict[str, Any]) -> None:
+def test_other_conditions_prevent_scale_to_zero(what: str, other: dict[str, Any]) -> None:
     made, _ = follow(quiet(), task(**other), state(lower_since=(None, None)), NOW, never)
     assert made.prefill and made.decode, what
 
 
-def test_the_groups_come_back_together_at_the_end_whether_or_not_somebody_needs_them() -> None:
+def test_groups_are_restored_together_when_the_zero_schedule_ends() -> None:
     made, after = follow([DemandSample(NOW)], asleep(peaks=(OVER,)), state(0, 0), NOW, never, heard=False)
     assert (made.size, made.hold) == ((2, 3, 1), "")
     assert after.last[-1].why == "the scheduled time without groups has ended" and after.changes == (NOW,)
@@ -101,7 +101,7 @@ def test_the_groups_come_back_together_at_the_end_whether_or_not_somebody_needs_
 
 
 @pytest.mark.parametrize("mode", [APPLY, RECOMMEND])
-def test_the_way_back_is_decided_once_even_if_the_groups_do_not_come(mode: str) -> None:
+def test_return_from_zero_is_decided_only_once(mode: str) -> None:
     """The way back from zero is decided only once, even if the groups do not appear: with Recommend, nobody creates them,
     and with Apply, the status or the RoleScales may not be writable.
     """
@@ -116,7 +116,7 @@ def test_the_way_back_is_decided_once_even_if_the_groups_do_not_come(mode: str) 
     assert made.size == (4, 3, 1) and after.changes == (NOW, now), "a known peak is another size"
 
 
-def test_a_decision_before_a_restart_is_no_reason_to_go() -> None:
+def test_scale_to_zero_needs_ten_minutes_of_samples_after_a_restart() -> None:
     decided = state(0, 0, changed=NOW - 60)
     made, after = follow(quiet()[-2:], task(), decided, NOW, never)
     assert made.size == (2, 1, 1) and made.hold != HoldReason.SCHEDULED_ZERO, "who knows what arrived before"
@@ -124,7 +124,7 @@ def test_a_decision_before_a_restart_is_no_reason_to_go() -> None:
     assert follow(later, task(), after, NOW + KEPT, never)[0].size == (0, 0, 1)
 
 
-def test_the_size_at_the_end_keeps_the_limits_of_then() -> None:
+def test_size_after_zero_schedule_respects_current_limits() -> None:
     least = PeakTime(DAYS, 0, 0, {PREFILL: 4})
     bounds = {**LOW.bounds, DECODE: GroupBounds(0, 2)}
     back = asleep(peaks=(least,), targets=LOW._replace(bounds=bounds))
@@ -134,19 +134,19 @@ def test_the_size_at_the_end_keeps_the_limits_of_then() -> None:
     assert follow([], asleep(peaks=(), back=(0, 0)), state(0, 0), NOW, never)[0].size == (1, 1, 1)
 
 
-def test_a_freeze_holds_also_zero() -> None:
+def test_freeze_keeps_a_service_at_zero() -> None:
     frozen = asleep(peaks=(OVER,), fleet=fleet(0, 0, frozen="frozen by alice"))
     made, _ = follow([], frozen, state(0, 0), NOW, never)
     assert (made.size, made.hold) == ((0, 0, 1), HoldReason.FROZEN)
 
 
-def test_a_number_that_somebody_sets_to_zero_stays_zero_at_the_end() -> None:
+def test_manually_set_zero_is_kept_when_the_schedule_ends() -> None:
     bounds = {**LOW.bounds, PREFILL: GroupBounds(0, 0), DECODE: GroupBounds(0, 0)}
     made, _ = follow([], asleep(back=None, peaks=(OVER,), targets=LOW._replace(bounds=bounds)), state(0, 0), NOW, never)
     assert (made.size, made.hold) == ((0, 0, 1), HoldReason.UNKNOWN)
 
 
-def test_a_service_that_was_woken_goes_again_after_ten_quiet_minutes() -> None:
+def test_woken_service_scales_to_zero_again_after_ten_minutes_without_arrivals() -> None:
     unknown = tuple(DemandSample(NOW - 10.0 * number) for number in range(12, 0, -1))
     made, after = follow([*unknown, quiet()[-1]], task(2, 3), state(0, 0, changed=NOW - 3600), NOW, never)
     assert made.size == (2, 3, 1)

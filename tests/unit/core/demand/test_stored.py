@@ -13,7 +13,7 @@ from ome_operator.core.demand.stored import from_status, to_status
 from tests.unit.core.demand.loads import KNOWN, NOW, TARGETS, fleet, samples, state
 
 
-def test_a_state_survives_the_status() -> None:
+def test_scaling_state_survives_status_round_trip() -> None:
     _, after = decide_size(samples(20.0), fleet(), TARGETS, state(), NOW)
     stored = json.loads(json.dumps(to_status(after)))
     again = from_status(stored)
@@ -22,7 +22,7 @@ def test_a_state_survives_the_status() -> None:
     assert to_status(again) == stored
 
 
-def test_what_was_measured_on_which_configuration_survives_the_status() -> None:
+def test_measured_configurations_survive_status_round_trip() -> None:
     here, there = Configuration("1a2b3c4d", "8x NVIDIA-H200"), Configuration("5e6f7a8b")
     before = state(
         learned=KNOWN._replace(configurations=(here, here)),
@@ -54,5 +54,5 @@ def test_the_stored_state_of_any_load_is_small() -> None:
         {"learned": {"prefill": {"fixedMilliseconds": 0, "tokenMicroseconds": 0}, "decode": ["x"], "startSeconds": [True]}},
     ],
 )
-def test_what_cannot_be_read_counts_as_missing(stored: dict[str, Any]) -> None:
+def test_unreadable_stored_state_counts_as_missing(stored: dict[str, Any]) -> None:
     assert from_status(stored) == ScalingState()

@@ -21,7 +21,7 @@ def task(**other: object) -> DemandTask:
 
 
 @pytest.mark.parametrize("size", [(1, 1, 1), (12, 3, 2), (1000, 1000, 1000)])
-def test_a_size_is_read_as_it_was_written(size: undo.Size) -> None:
+def test_size_text_is_parsed_back(size: undo.Size) -> None:
     assert undo.size_of(undo.text(size)) == size
 
 
@@ -31,11 +31,11 @@ def test_a_size_is_read_as_it_was_written(size: undo.Size) -> None:
      "prefill=2,decode=x,routers=1", "prefill=2,decode=1001,routers=1", "prefill=2,decode=²,routers=1",
      "prefill=2,decode=1,routers=1,more=1"],
 )  # fmt: skip
-def test_what_is_no_size_is_not_read(written: str) -> None:
+def test_invalid_size_text_is_not_parsed(written: str) -> None:
     assert undo.size_of(written) is None
 
 
-def test_the_size_before_is_the_newest_other_one() -> None:
+def test_size_before_is_the_newest_different_size() -> None:
     older, other = {**SIZE, "prefill": 9, "time": "a"}, {**SIZE, "decode": 4, "time": "b"}
     same = {**SIZE, "hold": "Unknown", "time": "c"}
     assert undo.size_before([older, other, same], SIZE) == ((2, 4, 1), "b")
@@ -44,7 +44,7 @@ def test_the_size_before_is_the_newest_other_one() -> None:
     assert undo.size_before([], SIZE) is None
 
 
-def test_reasons_that_come_and_go_do_not_displace_the_size_before() -> None:
+def test_alternating_hold_reasons_do_not_displace_the_previous_size() -> None:
     after = state(2, 1, last=())
     for number, size in enumerate([(1, 1, 1), (2, 1, 1), (5, 1, 1)]):
         _, after = change_size(after, NOW + number, size, "", "")
@@ -59,7 +59,7 @@ def test_reasons_that_come_and_go_do_not_displace_the_size_before() -> None:
     assert [one.prefill for one in after.last] == [*range(8, 18)], "the oldest changes are left out"
 
 
-def test_nights_without_groups_do_not_displace_the_size_before() -> None:
+def test_scheduled_zeros_do_not_displace_the_previous_size() -> None:
     _, after = change_size(state(last=()), NOW, (2, 1, 1), "", "")
     for number in range(24):
         zero = number % 2 == 0
@@ -74,13 +74,13 @@ def test_nights_without_groups_do_not_displace_the_size_before() -> None:
     assert undo.size_before(stored["decisions"], stored["wanted"])[0] == (5, 1, 1)  # type: ignore[index]
 
 
-def test_the_written_bounds_of_the_service_limit_the_size_before() -> None:
+def test_previous_size_is_limited_by_bounds_of_the_spec() -> None:
     spec = {"engine": {"minReplicas": 0, "maxReplicas": 3}, "decoder": {"minReplicas": 2}}
     assert undo.written_limits((6, 1, 2), spec) == (3, 2, 2)
     assert undo.written_limits((2, 4, 1), {"engine": None}) == (2, 4, 1)
 
 
-def test_the_former_size_stays_whatever_the_demand_needs_and_is_recorded_once() -> None:
+def test_undone_size_is_kept_under_any_load_and_recorded_once() -> None:
     before = state(6, 3)
     for load in (samples(40.0), samples(0.1), [], samples(arrivals=None)):
         made, after = follow(load, task(), before, NOW, lambda more: more)
@@ -90,13 +90,13 @@ def test_the_former_size_stays_whatever_the_demand_needs_and_is_recorded_once() 
         assert (again.size, later.last, later.changes) == (made.size, after.last, after.changes)
 
 
-def test_after_that_the_demand_decides_from_the_former_size_on() -> None:
+def test_demand_decides_again_after_the_undo_is_removed() -> None:
     _, after = follow(samples(), task(), state(6, 3), NOW, lambda more: more)
     made, _ = follow(samples(20.0), task(undone=None, fleet=fleet(2, 1), asked=(2, 1, 1)), after, NOW + 1, lambda more: more)
     assert made.prefill > 5 and made.hold == ""
 
 
-def test_the_former_size_keeps_the_limits_of_today() -> None:
+def test_undone_size_is_limited_by_current_bounds() -> None:
     bounds = {PREFILL: GroupBounds(1, 9), DECODE: GroupBounds(2, 9), ROUTER: GroupBounds(1, 1)}
     targets = TARGETS._replace(bounds=bounds)
     asked = task(targets=targets, undone=(8, 1, 3))
@@ -107,7 +107,7 @@ def test_the_former_size_keeps_the_limits_of_today() -> None:
     assert made.decode == 7, "a number that somebody has set counts"
 
 
-def test_a_peak_does_not_end_it_and_a_freeze_holds_the_present_size() -> None:
+def test_undone_size_overrides_a_peak_but_not_a_freeze() -> None:
     peak = PeakTime(frozenset(range(7)), 0, 0, {PREFILL: 5})
     made, _ = follow(samples(), task(peaks=(peak,)), state(6, 3), NOW, lambda more: more)
     assert made.size == (2, 1, 1)

@@ -40,7 +40,7 @@ def idle(rate: float = 4.0, **other: Any) -> tuple[DemandSample, ...]:
     return samples(rate, **{"running_now": 10**6, "late": None, **other})
 
 
-def test_a_prediction_is_used_until_something_was_measured() -> None:
+def test_prediction_is_used_until_the_first_measurement() -> None:
     made, after = decide_size(idle(20.0), fleet(), TARGETS, unknown(), NOW, PLANNED)
     measured, _ = decide_size(idle(20.0), fleet(), TARGETS, state(), NOW)
     assert made.size == measured.size and made.prefill > 5
@@ -50,7 +50,7 @@ def test_a_prediction_is_used_until_something_was_measured() -> None:
     assert measured.basis == {PREFILL: Basis.MEASURED, DECODE: Basis.MEASURED} and "ome plan" not in measured.why
 
 
-def test_without_a_prediction_nothing_changes_and_the_reason_is_said_once_requests_are_known() -> None:
+def test_size_is_kept_and_reason_given_without_a_prediction() -> None:
     missing = PlannedSpeeds(missing="`ome plan` has no prediction: No data for the GPU x")
     made, after = decide_size(idle(20.0), fleet(), TARGETS, unknown(), NOW, missing)
     assert (made.size, made.hold, made.basis) == ((2, 1, 1), HoldReason.UNMEASURED, {})
@@ -69,7 +69,7 @@ def test_a_measurement_replaces_the_prediction() -> None:
 
 
 @pytest.mark.parametrize(("rate", "basis"), [(1.0, Basis.PLANNED), (5.0, Basis.FIRST)])
-def test_a_queue_replaces_the_prediction_only_if_it_shows_that_groups_are_faster(rate: float, basis: Basis) -> None:
+def test_queue_estimate_replaces_prediction_only_if_groups_are_faster(rate: float, basis: Basis) -> None:
     queue = {"queued": CompletedWork(1, rate, 1000 * rate)}
     made, _ = decide_size(idle(20.0, **queue), fleet(), TARGETS, unknown(), NOW, PLANNED)
     assert made.basis[PREFILL] == basis and made.hold == ""
@@ -82,7 +82,7 @@ def test_a_prediction_never_removes_a_group() -> None:
     assert after.lower_since == (None, None)
 
 
-def test_groups_that_served_more_in_time_are_enough_for_less() -> None:
+def test_groups_that_served_a_load_in_time_suffice_for_a_smaller_load() -> None:
     """Groups that have served a load in time are enough for a smaller load. Six groups served 20 requests/s within the
     target, and no other measurement exists.
     """
@@ -96,7 +96,7 @@ def test_groups_that_served_more_in_time_are_enough_for_less() -> None:
 
 
 @pytest.mark.parametrize(("rate", "seconds", "kept"), [(10.0, 310, False), (10.0, 250, True), (40.0, 310, True)])
-def test_groups_that_are_late_for_minutes_have_shown_nothing(rate: float, seconds: float, kept: bool) -> None:
+def test_load_served_in_time_is_discarded_after_minutes_of_late_requests(rate: float, seconds: float, kept: bool) -> None:
     """If groups are late for minutes, a load that they have served in time earlier does not count any more. Six groups have
     served 20 requests/s in time with another revision. With this one they are late with fewer requests.
     """
@@ -111,7 +111,7 @@ def test_groups_that_are_late_for_minutes_have_shown_nothing(rate: float, second
         assert (made.size, made.hold) == ((6, 1, 1), HoldReason.PLANNED)
 
 
-def test_a_single_measured_load_of_decode_doubles_the_groups_at_most() -> None:
+def test_single_decode_measurement_at_most_doubles_the_groups() -> None:
     """A single measured load of decode at most doubles the number of groups. One request was measured at 39 ms. In
     proportion, the target of 40 ms would leave 0.17 requests to a group, so that 100 groups would be needed.
     """
@@ -167,7 +167,7 @@ UNMET = {
 
 @pytest.mark.parametrize("name", UNMET)
 @pytest.mark.parametrize("rate", [4.0, 400.0])
-def test_a_target_that_nobody_meets_is_said_in_one_sentence_and_the_size_stays(name: str, rate: float) -> None:
+def test_unreachable_target_is_reported_once_and_the_size_is_kept(name: str, rate: float) -> None:
     targets, before, planned, hold, words = UNMET[name]
     seen = idle(rate, waiting=5000, late=1.0)
     made, after = decide_size(seen, fleet(), targets, before, NOW, planned)
@@ -177,7 +177,7 @@ def test_a_target_that_nobody_meets_is_said_in_one_sentence_and_the_size_stays(n
     assert (again.size, later.changes, later.last) == (made.size, after.changes, after.last), "reported once"
 
 
-def test_a_slow_load_may_be_faster_with_fewer_requests_in_a_group() -> None:
+def test_groups_are_added_once_if_a_single_decode_measurement_is_too_slow() -> None:
     """If decode is too slow with a single measured load, groups are added once. A group with 100 requests was measured at 50
     ms, and the target is 40 ms. With more groups, each has fewer requests and may be faster.
     """
@@ -190,7 +190,7 @@ def test_a_slow_load_may_be_faster_with_fewer_requests_in_a_group() -> None:
     assert (made.decode, made.hold) == (2, HoldReason.UNREACHABLE), "half as many requests are hardly faster"
 
 
-def test_a_prediction_that_one_measured_load_scales_proves_no_unreachable_target() -> None:
+def test_prediction_scaled_by_one_measurement_does_not_prove_unreachable_target() -> None:
     """A prediction that was scaled by one measured load does not prove that a target cannot be met. 64 requests were
     measured at 60 ms, which is 1.31 times the prediction. Scaled like this, the predicted 42 ms for a single request would
     become 55 ms, above the target of 50 ms. Only a measurement proves that.
@@ -214,7 +214,7 @@ def test_a_prediction_that_one_measured_load_scales_proves_no_unreachable_target
         ({"gpus": 8 * 6}, (3, 3, 1), HoldReason.BUDGET),
     ],
 )
-def test_a_saturated_service_of_which_even_the_maximum_is_late_goes_to_its_limit(
+def test_saturated_service_scales_to_its_limit_although_that_is_too_slow(
     limits: dict[str, Any], size: tuple[int, int, int], hold: HoldReason
 ) -> None:
     seen = samples(4000.0, waiting=10**6, late=1.0, running_now=0)
@@ -242,7 +242,7 @@ def test_a_load_slightly_above_the_measured_one_waits_for_a_measurement(target: 
 
 
 @pytest.mark.parametrize("field", ["high", "room"])
-def test_decode_gets_no_groups_for_requests_that_prefill_cannot_pass_on(field: str) -> None:
+def test_decode_groups_are_not_added_for_requests_that_prefill_cannot_serve(field: str) -> None:
     """28 requests/s need more prefill and decode groups. With a single prefill group, which passes on 4 requests/s, another
     decode group would have nothing to do.
     """

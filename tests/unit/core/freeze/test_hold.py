@@ -17,7 +17,7 @@ def held(deps: Deps = Deps(), **notes: str) -> Hold | None:  # noqa: B008 (nobod
 
 
 @pytest.mark.parametrize("value", ["", " ", "false", "False"])
-def test_empty_or_false_annotation_holds_nothing(value: str) -> None:
+def test_empty_or_false_freeze_annotation_does_not_freeze(value: str) -> None:
     assert held(freeze=value, observe=value) is None
     assert freeze_text({keys.FREEZE: value}) == ""
 
@@ -56,11 +56,11 @@ def test_observe_setting_holds_service(deps: Deps, notes: dict[str, str], word: 
     assert item is not None and item.is_observe_mode and word in item.sentence and item.reason == "Observed"
 
 
-def test_another_namespace_is_none_of_ours() -> None:
+def test_observe_mode_of_another_namespace_has_no_effect() -> None:
     assert held(change_deps(Deps(), observe_namespaces=frozenset({"other"}))) is None
 
 
-def test_the_stricter_counts_and_both_are_told() -> None:
+def test_observe_mode_overrides_freeze_and_both_are_reported() -> None:
     item = held(replace(Deps(), frozen=WHEN), freeze="true", observe="true")
     assert item is not None and item.reason == "Observed"
     assert (

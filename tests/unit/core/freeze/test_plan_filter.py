@@ -77,7 +77,7 @@ PARTS = {"Guard", "NodeLost", "CapacityCheck", "Event", "Plan"}
 """Classes of core/reconcile/plan.py that are no steps."""
 
 
-def test_every_field_of_a_plan_has_a_rule_for_both_brakes() -> None:
+def test_every_field_of_a_plan_has_a_rule_for_freeze_and_observe_mode() -> None:
     """Every field of a Plan has a rule for freezes and one for observe mode. A new field must be added to the tables here,
     which state what happens to it.
     """
@@ -86,7 +86,7 @@ def test_every_field_of_a_plan_has_a_rule_for_both_brakes() -> None:
     assert plan_filter.SAYS.keys() == STEPS.keys()
 
 
-def test_every_kind_of_step_is_looked_at() -> None:
+def test_every_kind_of_plan_step_is_tested() -> None:
     kinds = {name for name, item in getmembers(plan, isclass) if is_dataclass(item) and item.__module__ == plan.__name__}
     assert {type(step).__name__ for step, _ in STEPS.values()} == kinds - PARTS
 
@@ -104,7 +104,7 @@ def snapshot(world: World, observed: Observed | None = None) -> Snapshot:
 
 @pytest.mark.parametrize("field", STEPS)
 @pytest.mark.parametrize("held", [FROZEN, OBSERVED], ids=["frozen", "observed"])
-def test_each_step_passes_or_is_told(field: str, held: Hold) -> None:
+def test_suppressed_plan_steps_are_reported(field: str, held: Hold) -> None:
     step, words = STEPS[field]
     whole = Plan(**{field: (step,)})
     less = plan_filter.allowed_plan(whole, held, snapshot(settled()))
@@ -123,7 +123,7 @@ def test_status_and_events_are_not_suppressed() -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(plan_filter.MENDED))
-def test_what_leads_to_pods_is_mended_as_it_was(kind: str) -> None:
+def test_changed_or_deleted_service_objects_are_restored_during_a_freeze(kind: str) -> None:
     """If somebody changes or deletes an object through which requests reach pods, it is restored during a freeze as it was.
     New contents wait until the thaw.
     """
@@ -147,7 +147,7 @@ def go(world: World, note: str) -> Plan:
     return sync(held, world.deps, world.observed(), world.now)
 
 
-def test_a_service_that_would_be_new_waits() -> None:
+def test_new_objects_are_not_created_during_a_freeze() -> None:
     """A router is added during a freeze. Its ServiceAccount is not created, because no pod needs it yet."""
     world = settled(replace(SHAPE, router=False))
     world.edit(SHAPE.service())
@@ -170,7 +170,7 @@ def test_marked_leaders_serve_again_while_frozen() -> None:
 
 
 @pytest.mark.parametrize("note", ["freeze", "observe"])
-def test_first_creation_waits_and_says_so(note: str) -> None:
+def test_first_creation_is_suppressed_and_reported_while_frozen(note: str) -> None:
     world = World(SHAPE.service(), SHAPE.deps(), 3)
     plan = go(world, note)
     assert effects(plan) == ()
@@ -180,7 +180,7 @@ def test_first_creation_waits_and_says_so(note: str) -> None:
     assert "revision" not in plan.status and "slices" not in plan.status and "url" not in plan.status
 
 
-def test_the_revision_that_runs_lacks_a_group_and_does_not_wait() -> None:
+def test_frozen_service_with_a_lost_pod_is_reported_as_not_complete() -> None:
     world = settled()
     lost = next(name for name, pod in world.pods.items() if pod.labels[keys.COMPONENT] == keys.ENGINE)
     del world.pods[lost]
@@ -188,7 +188,7 @@ def test_the_revision_that_runs_lacks_a_group_and_does_not_wait() -> None:
     assert condition(plan, "RolledOut").endswith(f"; revision {plan.status['revision']} is not complete")
 
 
-def test_an_edit_waits_while_what_serves_stays_ready() -> None:
+def test_service_stays_ready_while_freeze_suppresses_an_edit() -> None:
     world = settled()
     world.edit(deps=replace(SHAPE, image="b").deps())
     before = world.service.status
@@ -200,7 +200,7 @@ def test_an_edit_waits_while_what_serves_stays_ready() -> None:
     assert ready["status"] == "True"
 
 
-def test_a_group_more_waits_and_nobody_says_that_it_is_created() -> None:
+def test_additional_group_is_not_reported_as_being_created_while_frozen() -> None:
     world = settled()
     world.edit(replace(SHAPE, engines=3).service())
     told = {item["type"]: (item["status"], item["reason"]) for item in go(world, "freeze").status["conditions"]}
@@ -208,7 +208,7 @@ def test_a_group_more_waits_and_nobody_says_that_it_is_created() -> None:
     assert told["Ready"] == ("True", "Serving"), "the existing groups continue to serve"
 
 
-def test_pods_that_nothing_leads_to_are_not_ready_while_they_are_observed() -> None:
+def test_service_without_its_service_object_is_not_ready_in_observe_mode() -> None:
     """In observe mode, a missing Service is not created, so the service is not Ready although its pods are. A frozen service
     gets its Service back in the same reconciliation.
     """
@@ -221,7 +221,7 @@ def test_pods_that_nothing_leads_to_are_not_ready_while_they_are_observed() -> N
     assert frozen["Ready"]["status"] == "True" and [each.kind for each in told["freeze"].apply] == ["Service"]
 
 
-def test_no_event_says_that_a_group_was_recycled_that_only_would_be() -> None:
+def test_no_group_recycled_event_while_recycling_is_suppressed() -> None:
     world = settled()
     lost = next(pod for pod in world.pods.values() if pod.rank == 1 and pod.labels[keys.COMPONENT] == keys.ENGINE)
     world.lose(lost.name)
@@ -232,7 +232,7 @@ def test_no_event_says_that_a_group_was_recycled_that_only_would_be() -> None:
     assert "GroupRecycled" in {event.reason for event in world.sync().events}
 
 
-def test_a_pass_that_repeats_says_the_same() -> None:
+def test_repeated_reconciliation_reports_the_same_status_while_frozen() -> None:
     """A reconciliation that is repeated during a freeze reports the same. A status that differs each time would be written
     each time, and each write would cause another reconciliation.
     """
@@ -244,7 +244,7 @@ def test_a_pass_that_repeats_says_the_same() -> None:
 
 
 @pytest.mark.parametrize("note", ["freeze", "observe"])
-def test_that_it_is_held_is_told_at_once_and_what_it_counts_meanwhile_is_not(note: str) -> None:
+def test_freeze_is_written_to_status_at_once_but_changed_counts_are_not(note: str) -> None:
     world = settled()
     plan = go(world, note)
     assert plan.urgent
@@ -255,7 +255,7 @@ def test_that_it_is_held_is_told_at_once_and_what_it_counts_meanwhile_is_not(not
     assert again.status == plan.status != world.service.status and not again.urgent
 
 
-def test_the_deadline_of_a_rollout_does_not_run() -> None:
+def test_rollout_deadline_does_not_run_during_a_freeze() -> None:
     """The time limit of a rollout does not run during a freeze: a frozen rollout is not rejected, and after the thaw the new
     slice has the whole time limit.
     """
@@ -275,14 +275,14 @@ def test_the_deadline_of_a_rollout_does_not_run() -> None:
     assert "rejected" not in thawed.status and thawed.status["progress"]["since"].startswith("2027")
 
 
-def test_the_condition_goes_with_the_thaw() -> None:
+def test_frozen_condition_is_removed_after_the_thaw() -> None:
     world = settled()
     world.service = replace(world.service, status=go(world, "freeze").status)
     assert world.condition("Frozen")["reason"] == "Frozen"
     assert condition(world.sync()) == ""
 
 
-def test_a_service_that_is_left_alone_says_that_it_is_frozen() -> None:
+def test_frozen_condition_is_set_although_another_operator_manages_the_service() -> None:
     world = settled()
     others = replace(world.observed(), another="ome-controller")
     held = replace(world.service, annotations={keys.FREEZE: "true"})
@@ -291,12 +291,12 @@ def test_a_service_that_is_left_alone_says_that_it_is_frozen() -> None:
     assert condition(plan, "AnotherOperator")
 
 
-def test_a_message_has_room_for_how_it_ends() -> None:
+def test_truncated_frozen_message_keeps_its_ending() -> None:
     explanation = plan_filter.condition(FROZEN, [f"create StatefulSet {'x' * 60}"] * 99).message
     assert len(explanation) < 1024 and explanation.endswith("; thaw it")
 
 
-def test_a_service_lets_others_go_first_only_before_it_has_begun() -> None:
+def test_frozen_service_rolls_only_if_its_rollout_has_started() -> None:
     world = settled()
     assert not plan_filter.allowed_plan(Plan(rolls=True), FROZEN, snapshot(world)).rolls
     world.edit(deps=replace(SHAPE, image="b").deps())

@@ -55,7 +55,7 @@ NODES = {
 
 
 @pytest.mark.parametrize("case", NODES)
-def test_why_a_node_is_left(case: str) -> None:
+def test_leaving_cause_of_a_node(case: str) -> None:
     node, always, on_cordon = NODES[case]
     for asked, text in ((False, always), (True, always or on_cordon)):
         found = of_node(node, lambda taint: taint.key == "nvidia.com/gpu", on_cordon=asked)
@@ -74,7 +74,7 @@ def test_why_a_node_is_left(case: str) -> None:
         ("", None),
     ],
 )
-def test_what_is_asked_for_a_node(text: str, request_: MoveRequest | None) -> None:
+def test_move_request_of_a_node_is_parsed(text: str, request_: MoveRequest | None) -> None:
     assert node_request(text, NOW) == request_
 
 
@@ -93,7 +93,7 @@ def test_what_is_asked_for_a_node(text: str, request_: MoveRequest | None) -> No
         ("", {}),
     ],
 )
-def test_what_is_asked_for_groups(text: str, requests: dict[tuple[str, str], datetime]) -> None:
+def test_move_requests_of_groups_are_parsed(text: str, requests: dict[tuple[str, str], datetime]) -> None:
     assert group_requests(text, NOW) == requests
 
 
@@ -107,11 +107,11 @@ def test_what_is_asked_for_groups(text: str, requests: dict[tuple[str, str], dat
         ([], None),
     ],
 )
-def test_when_a_request_from_a_clock_that_is_ahead_takes_effect(texts: list[str], seconds: float | None) -> None:
+def test_request_with_future_timestamp_takes_effect_at_that_time(texts: list[str], seconds: float | None) -> None:
     assert until_requests(texts, NOW) == seconds
 
 
-def test_an_annotation_of_any_length_is_read_soon() -> None:
+def test_annotation_of_maximum_length_is_parsed_quickly() -> None:
     """An annotation of any length is parsed quickly. Anyone who may edit a service may write 256 KiB, which are 128,000
     entries.
     """

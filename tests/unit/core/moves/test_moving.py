@@ -42,7 +42,7 @@ def budgets(fleet: Fleet) -> set[int]:
 @pytest.mark.parametrize("role", ["engine", "decoder"])
 @pytest.mark.parametrize("size", [1, 2, 12])
 @pytest.mark.parametrize("groups", [1, 3])
-def test_a_group_leaves_when_another_serves(role: str, size: int, groups: int) -> None:
+def test_group_leaves_its_node_when_the_replacement_serves(role: str, size: int, groups: int) -> None:
     shape = Movable(size=size, engines=groups, decoders=groups)
     fleet = serving(shape, spare=size)
     (gone, *_) = sorted(fleet.nodes_of(role, 0))
@@ -53,7 +53,7 @@ def test_a_group_leaves_when_another_serves(role: str, size: int, groups: int) -
     assert said(fleet) == ("", "")
 
 
-def test_the_router_leaves_when_another_is_ready() -> None:
+def test_router_leaves_its_node_when_the_replacement_is_ready() -> None:
     fleet = serving(PAIR, spare=0)
     (gone,) = fleet.nodes_of("router")
     others = {pod.name: pod.uid for pod in fleet.world.pods.values() if pod.labels[keys.COMPONENT] != keys.ROUTER}
@@ -64,7 +64,7 @@ def test_the_router_leaves_when_another_is_ready() -> None:
     assert not any(keys.DELETION_COST in pod.notes for pod in fleet.world.pods.values() if not pod.deleting)
 
 
-def test_two_nodes_of_a_role_are_left_one_after_the_other() -> None:
+def test_groups_of_two_tainted_nodes_move_one_after_the_other() -> None:
     fleet = serving(Movable(size=2, engines=2, decoders=1), spare=2)
     first, second = (min(fleet.nodes_of("engine", number)) for number in (0, 1))
     fleet.taint(first)
@@ -76,7 +76,7 @@ def test_two_nodes_of_a_role_are_left_one_after_the_other() -> None:
     fleet.until("the second moved", lambda: second not in fleet.nodes_of("engine") and not fleet.moves(), whole=True)
 
 
-def test_without_spare_nodes_the_group_stays_and_the_condition_names_the_gpus_it_needs() -> None:
+def test_group_stays_without_spare_nodes_and_condition_names_missing_gpus() -> None:
     fleet = serving(PAIR, spare=1)
     gone = min(fleet.nodes_of("decoder", 0))
     fleet.taint(gone)
@@ -98,7 +98,7 @@ def test_without_spare_nodes_the_group_stays_and_the_condition_names_the_gpus_it
     fleet.until("the node is back", lambda: not fleet.moves(), whole=True)
 
 
-def test_without_spare_nodes_the_group_goes_if_the_service_says_so() -> None:
+def test_group_leaves_without_replacement_if_spec_moves_allows_it() -> None:
     fleet = serving(replace(PAIR, moves=(("timeout", "5m"), ("withoutReplacement", "Go"))), spare=1)
     gone = min(fleet.nodes_of("decoder", 0))
     fleet.taint(gone)
@@ -125,7 +125,7 @@ def test_now_does_not_wait_for_a_replacement() -> None:
 
 
 @pytest.mark.parametrize("asked", ["node", "service"])
-def test_what_ome_move_names_leaves_at_once_and_only_once(asked: str) -> None:
+def test_group_named_by_ome_move_leaves_at_once_and_only_once(asked: str) -> None:
     fleet = serving(PAIR, spare=2)
     fleet.run(3)
     gone = fleet.nodes_of("engine", 0)
@@ -143,7 +143,7 @@ def test_what_ome_move_names_leaves_at_once_and_only_once(asked: str) -> None:
 
 
 @pytest.mark.parametrize("asked", ["node", "service"])
-def test_no_replacement_lands_where_ome_move_takes_the_group_from(asked: str) -> None:
+def test_replacement_is_never_placed_on_nodes_that_ome_move_names(asked: str) -> None:
     """The replacement of a group is never placed on the nodes that `ome move` has it leave. These nodes still accept pods,
     and two pods fit on each node.
     """
@@ -161,7 +161,7 @@ def test_no_replacement_lands_where_ome_move_takes_the_group_from(asked: str) ->
     assert gone.isdisjoint(fleet.nodes_of("engine"))
 
 
-def test_a_cordon_moves_only_if_the_service_says_so() -> None:
+def test_cordoned_node_is_left_only_with_on_cordon() -> None:
     for moves, phase in ((), ""), ((("onCordon", True),), "Replacing"):
         fleet = serving(replace(PAIR, moves=moves), spare=2)
         fleet.change(min(fleet.nodes_of("engine", 0)), ready=False)
@@ -170,14 +170,14 @@ def test_a_cordon_moves_only_if_the_service_says_so() -> None:
 
 
 @pytest.mark.parametrize("key", ["node.kubernetes.io/memory-pressure", "node.cloudprovider.kubernetes.io/shutdown"])
-def test_the_state_of_a_node_is_no_cause(key: str) -> None:
+def test_node_state_taints_cause_no_move(key: str) -> None:
     fleet = serving(PAIR, spare=2)
     fleet.change(min(fleet.nodes_of("engine", 0)), taints=(Taint(key, "", "NoSchedule"),))
     fleet.run(5)
     assert not fleet.moves()
 
 
-def test_budgets_allow_no_eviction_while_groups_move_and_one_without() -> None:
+def test_disruption_budget_allows_no_eviction_with_spec_moves_and_one_without() -> None:
     fleet = serving(PAIR, spare=0)
     assert budgets(fleet) == {0}
     fleet.world.edit(Shape(size=2, engines=1, decoders=1).service())
@@ -185,7 +185,7 @@ def test_budgets_allow_no_eviction_while_groups_move_and_one_without() -> None:
     assert budgets(fleet) == {1}
 
 
-def test_an_operator_that_reads_no_nodes_moves_nothing_and_says_so() -> None:
+def test_no_group_moves_if_the_operator_cannot_read_nodes() -> None:
     fleet = serving(PAIR, spare=2)
     fleet.world.deps = change_deps(fleet.world.deps, sees_cluster=False)
     fleet.taint(min(fleet.nodes_of("engine", 0)))
@@ -195,7 +195,7 @@ def test_an_operator_that_reads_no_nodes_moves_nothing_and_says_so() -> None:
     assert "spec.moves has no effect" in fleet.world.condition("Advice")["message"]
 
 
-def test_a_taint_that_flaps_every_5_s_moves_nothing() -> None:
+def test_taint_that_toggles_every_five_seconds_causes_no_move() -> None:
     fleet = serving(PAIR, spare=2)
     gone, uids = min(fleet.nodes_of("decoder", 0)), {pod.uid for pod in fleet.world.pods.values()}
     for turn in range(120):
@@ -206,7 +206,7 @@ def test_a_taint_that_flaps_every_5_s_moves_nothing() -> None:
     assert {pod.uid for pod in fleet.world.pods.values()} == uids
 
 
-def test_a_slow_flap_costs_one_start_in_five_minutes() -> None:
+def test_slowly_toggling_taint_causes_one_start_per_five_minutes() -> None:
     fleet = serving(PAIR, spare=2)
     fleet.world.healthy = lambda pod: False if pod.group else fleet.is_placed(pod)  # no replacement serves
     gone, starts = min(fleet.nodes_of("decoder", 0)), []
@@ -222,7 +222,7 @@ def test_a_slow_flap_costs_one_start_in_five_minutes() -> None:
     assert min(after - before for before, after in pairwise(starts)) * TICK >= 300
 
 
-def test_a_node_that_comes_back_keeps_its_group() -> None:
+def test_group_stays_if_its_node_recovers_before_the_move() -> None:
     fleet = serving(PAIR, spare=2)
     gone = min(fleet.nodes_of("decoder", 0))
     group = {pod.uid for pod in fleet.world.pods.values() if pod.labels[keys.COMPONENT] == "decoder"}
@@ -247,7 +247,7 @@ def test_a_rollout_comes_first_and_replaces_the_group_anyway() -> None:
     fleet.until("left", lambda: gone not in fleet.nodes_of("decoder") and not fleet.moves(), whole=True)
 
 
-def test_a_pause_holds_a_move_before_it_begins_and_in_the_middle() -> None:
+def test_paused_rollout_holds_a_move_before_and_after_its_start() -> None:
     fleet = serving(PAIR, spare=2)
     fleet.world.edit(replace(PAIR, paused=True).service())
     gone = min(fleet.nodes_of("decoder", 0))
@@ -297,7 +297,7 @@ def test_a_group_that_is_not_ready_comes_first() -> None:
     )
 
 
-def test_scaling_down_in_the_middle_removes_the_group_on_the_leaving_node() -> None:
+def test_scale_down_during_a_move_removes_the_group_on_the_leaving_node() -> None:
     shape = Movable(size=1, engines=3, router=False)
     fleet = serving(shape, spare=1)
     gone = min(fleet.nodes_of("engine", 0))
@@ -312,7 +312,7 @@ def test_scaling_down_in_the_middle_removes_the_group_on_the_leaving_node() -> N
     assert not fleet.moves()
 
 
-def test_no_group_is_removed_because_of_its_demand_while_one_moves() -> None:
+def test_demand_removes_no_group_during_a_move() -> None:
     fleet = serving(Followed(size=1, engines=1, decoders=2), spare=1)
     (gone, *_) = sorted(fleet.nodes_of("decoder", 0))
     fleet.taint(gone)

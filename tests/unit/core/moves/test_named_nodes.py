@@ -78,7 +78,7 @@ def test_a_node_is_named_until_the_timeout_after_the_command(text: str, ready: b
 @pytest.mark.parametrize("strategy", ["", "recreate"])
 @pytest.mark.parametrize("word", ["", " now"])
 @pytest.mark.parametrize("size", [1, 2])
-def test_a_rollout_uses_a_named_node_if_its_groups_fit_on_no_others(word: str, strategy: str, size: int) -> None:
+def test_rollout_uses_a_named_node_if_its_groups_fit_on_no_other(word: str, strategy: str, size: int) -> None:
     """There is no spare node. If the new groups excluded the node, a rollout would remove the old groups and then wait for
     the rest of the timeout. It takes about as long as without `ome move`, after which `--now` removes a group at once.
     """
@@ -91,7 +91,7 @@ def test_a_rollout_uses_a_named_node_if_its_groups_fit_on_no_others(word: str, s
     assert fleet.nodes_of(keys.DECODER) | fleet.nodes_of(keys.ENGINE) == fleet.world.deps.nodes.keys()
 
 
-def test_the_groups_of_a_rollout_leave_a_named_node_if_others_are_free() -> None:
+def test_rollout_avoids_a_named_node_if_other_nodes_are_free() -> None:
     fleet = serving(ONE, spare=2)
     gone = named(fleet)
     rolled_out(fleet)
@@ -100,7 +100,7 @@ def test_the_groups_of_a_rollout_leave_a_named_node_if_others_are_free() -> None
 
 
 @pytest.mark.parametrize(("spare", "word", "used"), [(1, "", True), (1, " now", False), (2, "", False), (2, " now", False)])
-def test_a_group_that_is_added_uses_a_named_node_only_if_there_is_no_other(spare: int, word: str, used: bool) -> None:
+def test_added_group_uses_a_named_node_only_if_no_other_is_free(spare: int, word: str, used: bool) -> None:
     """The former group has left the node. With `--now` and no other node, the added group waits until the exclusion ends."""
     fleet = serving(ONE, spare=spare)
     gone = named(fleet, word)
@@ -113,7 +113,7 @@ def test_a_group_that_is_added_uses_a_named_node_only_if_there_is_no_other(spare
     fleet.until("added", lambda: fleet.serving(keys.DECODER) == 2, passes=180)
 
 
-def test_an_avoided_node_is_used_while_the_only_other_node_is_left_without_a_replacement() -> None:
+def test_avoided_node_is_used_if_the_only_other_node_is_named_by_ome_move() -> None:
     """A node that may be bad is better than none, also if the groups do not fit without the node that `--now` has named."""
     fleet = serving(ONE, spare=1)
     fleet.run(3)
@@ -142,7 +142,7 @@ def test_avoided_nodes_are_excluded_before_the_named_ones() -> None:
 
 @pytest.mark.parametrize("size", [1, 2])
 @pytest.mark.parametrize("ends", ["the timeout", "the annotation"])
-def test_what_left_without_a_replacement_returns_when_the_exclusion_ends(size: int, ends: str) -> None:
+def test_group_that_left_without_replacement_returns_when_exclusion_ends(size: int, ends: str) -> None:
     """`ome move --now` names a node that is not cordoned, and no other node is free: the new group is not placed on it
     before the exclusion ends.
     """
@@ -199,7 +199,7 @@ def test_named_nodes_are_used_before_nodes_that_may_be_bad() -> None:
     fleet.until("all", lambda: fleet.serving(keys.DECODER) == 3)
 
 
-def test_a_pass_is_due_when_the_exclusion_ends() -> None:
+def test_reconciliation_is_scheduled_for_the_end_of_the_exclusion() -> None:
     fleet = serving(ONE, spare=1)
     gone = named(fleet)
     until = fleet.world.now + TIMEOUT

@@ -10,7 +10,7 @@ from tests.support.moving import PAIR, Movable, node, said, serving
 
 
 @pytest.mark.parametrize("size", [1, 2])
-def test_the_new_group_is_placed_on_the_node_that_comes_back(size: int) -> None:
+def test_new_group_is_placed_on_its_former_node_after_the_node_returns(size: int) -> None:
     """A group has left its node because of `ome move --now`, and no other node is free. When the node is back after an
     upgrade, the new group, which has waited, is placed there, because it does not exclude the node.
     """
@@ -25,7 +25,7 @@ def test_the_new_group_is_placed_on_the_node_that_comes_back(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2])
-def test_a_node_that_is_not_cordoned_is_used_again_if_no_other_node_is_free(size: int) -> None:
+def test_uncordoned_node_is_used_again_after_exclusion_if_no_other_is_free(size: int) -> None:
     """A group leaves its node without a replacement, and nobody cordons the node. The new group waits for other nodes until
     the exclusion of the node ends.
     """
@@ -98,7 +98,7 @@ def test_every_group_that_ome_move_named_moves_in_turn() -> None:
 
 
 @pytest.mark.parametrize("clock", [timedelta(seconds=7), timedelta(hours=2)])
-def test_a_request_from_a_clock_that_is_ahead_is_read_when_its_time_comes(clock: timedelta) -> None:
+def test_move_request_with_future_timestamp_is_handled_at_that_time(clock: timedelta) -> None:
     fleet = serving(PAIR, spare=2)
     fleet.world.settle()
     note = {keys.MOVE: f"engine/0 {(fleet.world.now + clock).isoformat()}"}

@@ -135,12 +135,12 @@ def test_move_advances_to_expected_phase(case: str) -> None:
         assert found.since == facts.before.since, "a phase that continues keeps its start time"
 
 
-def test_every_phase_is_left_and_reached() -> None:
+def test_cases_cover_every_move_phase() -> None:
     assert {facts.before.phase for facts in CASES.values() if facts.before} == set(Phase)
     assert {facts.phase for facts in CASES.values()} == {None, *Phase}
 
 
-def test_a_time_in_the_future_counts_as_now() -> None:
+def test_future_start_time_of_a_move_counts_as_now() -> None:
     before = move(Phase.REPLACING, -3600, gone=rfc3339(NOW + timedelta(hours=1)))
     found = advance(before, role("012", causes={}), POLICY, NOTHING_FIRST, NOW)
     assert found is not None
@@ -172,7 +172,7 @@ def test_whether_a_group_waits_for_the_move_of_another(phase: Phase, other: str)
         assert (found.phase, found.alone) == ((Phase.LEAVING, True) if other == "now" else (Phase.REPLACING, False))
 
 
-def test_of_two_groups_that_leave_now_the_first_goes_on() -> None:
+def test_of_two_groups_without_replacement_the_leaving_one_continues() -> None:
     """Of two groups that leave without replacements, the one that leaves already is not overtaken."""
     for phase, member in ((Phase.LEAVING, "0"), (Phase.STAYING, "0")):
         groups = role(causes={"0": URGENT, "1": URGENT})
@@ -181,7 +181,7 @@ def test_of_two_groups_that_leave_now_the_first_goes_on() -> None:
         assert (found.member, found.phase, found.alone) == (member, Phase.LEAVING, True)
 
 
-def test_a_group_stays_for_at_least_five_minutes() -> None:
+def test_group_stays_at_least_five_minutes_before_it_moves_again() -> None:
     """With a short timeout, a replacement is not created and removed every few seconds while no node is free."""
     short = MovePolicy(20.0)
     for seconds, phase in ((PAUSE - 1, Phase.STAYING), (PAUSE, Phase.REPLACING)):
@@ -192,21 +192,21 @@ def test_a_group_stays_for_at_least_five_minutes() -> None:
     assert seconds_until_change(move(Phase.STAYING, 5), role(), short, NOW) == PAUSE - 5
 
 
-def test_a_person_comes_before_a_taint_and_the_lowest_number_first() -> None:
+def test_user_request_precedes_a_taint_and_lowest_number_is_first() -> None:
     for causes, member in (({"0": TAINT, "1": TAINT}, "0"), ({"0": TAINT, "1": ASKED}, "1")):
         found = advance(None, role(causes=causes), POLICY, NOTHING_FIRST, NOW)
         assert found is not None
         assert found.member == member
 
 
-def test_a_move_goes_on_with_its_group() -> None:
+def test_move_continues_with_the_group_it_started_with() -> None:
     groups = role("012", causes={"0": ASKED, "1": TAINT})
     found = advance(move(Phase.REPLACING, 9, member="1"), groups, POLICY, NOTHING_FIRST, NOW)
     assert found is not None
     assert found.member == "1"
 
 
-def test_the_replacement_is_the_newest_of_more_groups_than_are_wanted() -> None:
+def test_replacement_is_the_newest_surplus_group() -> None:
     for existing, newest, replacement in (("01", "1", ""), ("012", "2", "2"), ("012", "0", "")):
         found = advance(move(Phase.REPLACING, 9), role(existing, newest=newest), POLICY, NOTHING_FIRST, NOW)
         assert found is not None
@@ -228,7 +228,7 @@ WAITS = {
 
 
 @pytest.mark.parametrize("case", WAITS)
-def test_when_it_is_decided_again(case: str) -> None:
+def test_seconds_until_the_move_state_changes(case: str) -> None:
     before, groups, seconds = WAITS[case]
     assert seconds_until_change(before, groups, POLICY, NOW) == seconds
 
@@ -237,7 +237,9 @@ def test_when_it_is_decided_again(case: str) -> None:
     ("seconds", "placed", "unschedulable", "lacks"),
     [(1, "01", "", False), (1, "01", "2", True), (SCHEDULED, "01", "", True), (SCHEDULED, "012", "", False)],
 )
-def test_pods_that_were_just_created_do_not_lack_nodes(seconds: float, placed: str, unschedulable: str, lacks: bool) -> None:
+def test_newly_created_pods_do_not_count_as_lacking_nodes(
+    seconds: float, placed: str, unschedulable: str, lacks: bool
+) -> None:
     before = move(Phase.REPLACING, seconds, replacement="2")
     assert lacks_nodes(before, role("012", placed=set(placed), unschedulable=set(unschedulable)), NOW) == lacks
 

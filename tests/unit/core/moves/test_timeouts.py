@@ -43,7 +43,7 @@ def test_a_short_timeout_without_nodes_creates_few_replacements(timeout: str) ->
     assert phases.count("Replacing") in (3, 4)
 
 
-def test_the_message_of_one_gpu_has_the_singular() -> None:
+def test_message_about_one_gpu_uses_the_singular() -> None:
     fleet = serving(Movable(size=1, engines=1, decoders=1), spare=0)
     fleet.taint(min(fleet.nodes_of("decoder", 0)))
     fleet.until("waits", lambda: said(fleet)[0] == "NoSpareNodes")
@@ -53,7 +53,7 @@ def test_the_message_of_one_gpu_has_the_singular() -> None:
 @pytest.mark.parametrize("passes", [0, 3])
 @pytest.mark.parametrize("size", [1, 2])
 @pytest.mark.parametrize("phase", ["Replacing", "Leaving"])
-def test_a_node_that_is_deleted_during_the_move_leaves_no_second_replacement(phase: str, size: int, passes: int) -> None:
+def test_deletion_of_the_node_during_a_move_creates_no_second_replacement(phase: str, size: int, passes: int) -> None:
     """During a move, a managed upgrade deletes the Node object, and its pods at once or some passes later. Only the group of
     the node is lost. There is never a second replacement, and no object of the old group is left.
     """

@@ -77,7 +77,7 @@ def test_each_second_autoscaler_is_named_with_a_command(one: dict[str, Any], say
         {name: value for name, value in KEDA.items() if name != "controller"},
     ],
 )
-def test_a_command_names_a_scaled_object_only_as_keda_writes_it(owner: dict[str, Any]) -> None:
+def test_command_names_a_scaled_object_only_if_keda_owns_the_autoscaler(owner: dict[str, Any]) -> None:
     one = autoscaler(body({"kind": "RoleScale", "name": "svc-decoder"}, ownerReferences=[owner]))
     found = [*second_autoscalers([one], {"svc-decoder": "decoder"}, [DEPLOYMENT], "svc", "team")]
     assert found == [BOTH.format("HorizontalPodAutoscaler mine", "hpa mine")]
@@ -92,7 +92,7 @@ def watched(world: Demanded, *found: ForeignAutoscaler) -> tuple[str, str]:
     return conditions.get("Advice", ""), conditions.get("FollowsDemand", "")
 
 
-def test_an_autoscaler_beside_the_class_demand_is_told_before_and_after_it_writes() -> None:
+def test_autoscaler_that_conflicts_with_class_demand_is_reported() -> None:
     world, mine = Demanded(**spec("Apply")), ForeignAutoscaler("mine", SCALE)
     world.decide(30)
     assert watched(world)[0] == ""
@@ -110,7 +110,7 @@ def test_an_autoscaler_beside_the_class_demand_is_told_before_and_after_it_write
 
 
 @pytest.mark.parametrize("decoder", [spec("Apply", role={"autoscaler": {"class": "External"}}), spec("Recommend")])
-def test_an_autoscaler_where_the_class_demand_sets_no_number_is_no_second_one(decoder: dict[str, Any]) -> None:
+def test_autoscaler_of_a_role_without_demand_is_no_conflict(decoder: dict[str, Any]) -> None:
     assert "both scale" not in watched(Demanded(**decoder), ForeignAutoscaler("mine", SCALE))[0]
 
 
@@ -124,7 +124,7 @@ def test_an_autoscaler_of_a_workload_is_found_by_the_name_of_the_workload() -> N
         )
 
 
-def test_the_autoscalers_that_another_service_has_read_are_no_advice_without_the_class_demand() -> None:
+def test_autoscaler_known_from_another_service_gives_no_advice_without_demand() -> None:
     world = Demanded(**spec("Apply"))
     name = next(name for kind, name in world.children if kind == "Deployment")
     mine = ForeignAutoscaler("mine", ("Deployment", name))

@@ -41,7 +41,7 @@ def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
         (expression("component", "Unknown", "router"), set()),
     ],
 )
-def test_budget_selector_matches_components(selector: dict[str, Any] | None, components: set[str]) -> None:
+def test_budget_selector_is_compared_with_pod_labels(selector: dict[str, Any] | None, components: set[str]) -> None:
     found = said(selector)
     assert {one for one in ("engine", "decoder", "router") if f"pods of {one}," in found} == components
 
@@ -55,7 +55,7 @@ def test_the_sentence_names_the_budgets_and_the_way_out() -> None:
     assert said(None, *many).startswith("PodDisruptionBudgets b0, b1, b2 and 1 more also select pods of decoder")
 
 
-def test_it_is_advice_and_the_service_stays_ready() -> None:
+def test_foreign_disruption_budget_is_reported_as_advice() -> None:
     seen = replace(WORLD.observed(), budgets=(Budget("extra", {}),))
     told = {one["type"]: one for one in sync(WORLD.service, WORLD.deps, seen, WORLD.now).status["conditions"]}
     assert "PodDisruptionBudget extra also selects pods of router" in told["Advice"]["message"]

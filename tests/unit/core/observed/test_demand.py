@@ -35,7 +35,7 @@ def router(age: float = 1.0, leaders: dict[str, LeaderReport] | None = None, **o
     return RouterReport(NOW - age, 0, 0.0, leaders={"p": prefill(), "d": decode()} if leaders is None else leaders, **values)
 
 
-def test_routers_are_added_and_their_common_leaders_are_not() -> None:
+def test_reports_of_routers_are_summed_but_common_leaders_count_once() -> None:
     found, _ = sample([router(), router()], (), {}, 2.0, NOW)
     assert (found.arrivals, found.in_flight, found.errors) == (3.0, 24, 0.0)
     assert (found.waiting, found.running_now, found.requests, found.prompt_tokens) == (3, 40, 2.0, 2e4)
@@ -74,13 +74,13 @@ UNKNOWN = {
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
-def test_what_is_unknown_is_never_zero(name: str) -> None:
+def test_unknown_sample_fields_are_none_and_not_zero(name: str) -> None:
     routers, fields = UNKNOWN[name]
     found, _ = sample(routers, (), {}, 2.0, NOW)
     assert {field for field in fields if getattr(found, field) is not None} == set()
 
 
-def test_a_prefill_group_is_saturated_if_it_cannot_have_been_idle_for_a_window() -> None:
+def test_prefill_group_is_saturated_if_it_was_busy_for_a_whole_window() -> None:
     kept, found = {}, None
     for step in range(8):
         at = NOW + 10 * step
@@ -91,7 +91,7 @@ def test_a_prefill_group_is_saturated_if_it_cannot_have_been_idle_for_a_window()
     assert found is not None and found.saturated == CompletedWork(1, 2.0, 2e4)
 
 
-def test_a_queue_shorter_than_what_was_completed_proves_nothing() -> None:
+def test_queue_shorter_than_completed_requests_does_not_show_saturation() -> None:
     kept: Any = {}
     for step in range(8):
         at = NOW + 10 * step
@@ -100,7 +100,7 @@ def test_a_queue_shorter_than_what_was_completed_proves_nothing() -> None:
         assert found.saturated.groups == 0 and found.queued.groups == (step >= 6)
 
 
-def test_a_queue_that_was_empty_at_a_reading_is_not_a_queue_for_a_window() -> None:
+def test_queue_that_was_empty_at_one_reading_does_not_count_for_the_window() -> None:
     kept: Any = {}
     for step in range(12):
         at = NOW + 10 * step

@@ -40,14 +40,14 @@ def test_equal_texts_of_several_objects_are_one_object() -> None:
     assert pod.namespace is one.namespace and pod.service is one.labels[keys.SERVICE]
 
 
-def test_content_is_kept_only_where_it_is_needed() -> None:
+def test_content_of_a_child_is_kept_only_for_the_kinds_that_need_it() -> None:
     revision = child("ControllerRevision", revision=4, data={"a": 1})
     assert revision.content == {"revision": 4, "data": {"a": 1}}
     assert child("RoleScale", status={"replicas": 1}, spec={"replicas": 2}).content == {"replicas": 1}
     assert child("ConfigMap", data={"large": "x"}).content is None
 
 
-def test_an_autoscaler_that_has_no_metrics() -> None:
+def test_autoscaler_without_metrics_is_reported() -> None:
     def told(reason: str, status: str = "False") -> str:
         said = {"type": "ScalingActive", "status": status, "reason": reason, "message": "no metrics returned"}
         return child("HorizontalPodAutoscaler", status={"conditions": [said]}).message
@@ -56,13 +56,13 @@ def test_an_autoscaler_that_has_no_metrics() -> None:
     assert told("ValidMetricFound", "True") == told("ScalingDisabled") == ""
 
 
-def test_a_deployment_that_cannot_create_pods() -> None:
+def test_deployment_that_cannot_create_pods_is_reported() -> None:
     failing = {"conditions": [{"type": "ReplicaFailure", "status": "True", "message": "exceeded quota"}]}
     assert child("Deployment", status=failing).message == "exceeded quota"
     assert child("Deployment", status={"conditions": [{"type": "Available", "status": "True"}]}).message == ""
 
 
-def test_the_template_of_a_stateful_set_counts_when_its_controller_has_seen_it() -> None:
+def test_statefulset_template_is_known_after_controller_observed_generation() -> None:
     told = {"observedGeneration": 2, "updateRevision": "svc-5d4b8c9"}
     body = {"metadata": {"name": "svc", "generation": 2}, "spec": {}, "status": told}
     assert from_api.child("StatefulSet", body).template == "svc-5d4b8c9"

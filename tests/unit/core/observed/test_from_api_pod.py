@@ -53,7 +53,7 @@ def test_pod_of_ready_worker_has_group_rank_and_node() -> None:
     assert (pod.ready, pod.deleting, pod.grace, pod.reason, pod.message) == (True, False, 0, "", "")
 
 
-def test_a_leader_is_of_the_group_that_its_label_says() -> None:
+def test_group_of_a_leader_comes_from_its_label() -> None:
     """The group of a leader is that of its label. Its pod index is always 0, so it says nothing about the group."""
     pod = from_api.pod(body(LEADER))
     assert (pod.group, pod.rank) == (2, 0)
@@ -69,13 +69,13 @@ def test_a_leader_is_of_the_group_that_its_label_says() -> None:
     ],
     ids=["a leader's set was scaled by hand", "no index", "a worker's set with another start", "a rank that somebody wrote"],
 )
-def test_what_is_no_rank_is_still_a_pod_of_its_group(labels: dict[str, str]) -> None:
+def test_pod_with_invalid_rank_still_belongs_to_its_group(labels: dict[str, str]) -> None:
     """A pod with an invalid rank is no rank, but still a pod of its group, because it holds accelerators."""
     pod = from_api.pod(body(labels))
     assert (pod.group, pod.rank) == (2, from_api.NO_NUMBER)
 
 
-def test_without_its_group_label_a_leader_is_of_no_group() -> None:
+def test_leader_without_group_label_has_no_group() -> None:
     labels = {key: value for key, value in LEADER.items() if key != keys.GROUP_INDEX}
     pod = from_api.pod(body(labels))
     assert (pod.group, pod.rank) == (from_api.NO_NUMBER, 0)
@@ -87,7 +87,7 @@ def test_router_pod_has_group_and_rank_0() -> None:
 
 
 @pytest.mark.parametrize("labels", [{}, {keys.POD_INDEX: "x"}, {keys.WORKER_INDEX: "0", keys.POD_INDEX: "many"}])
-def test_strangers_are_in_no_group(labels: dict[str, str]) -> None:
+def test_foreign_pods_have_no_group(labels: dict[str, str]) -> None:
     assert from_api.pod(body(labels)).group == from_api.NO_NUMBER
 
 
@@ -243,7 +243,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_why_it_is_not_ready(case: str) -> None:
+def test_pod_is_not_ready_with_reason(case: str) -> None:
     changes, status, wanted = CASES[case]
     pod = from_api.pod({**body(status=deepcopy(status)), **changes})  # type: ignore[dict-item]
     assert (pod.ready, (pod.reason, pod.message)) == (False, wanted)
@@ -256,7 +256,7 @@ def test_deleted_pod_is_terminating_with_grace_period() -> None:
     assert (pod.deleting, pod.grace, pod.ready, pod.reason, pod.restarts) == (True, 30, True, "Terminating", 2)
 
 
-def test_how_the_main_container_ended_is_kept_while_it_runs_again() -> None:
+def test_last_termination_of_the_main_container_is_kept_while_it_runs() -> None:
     ended = {"exitCode": 137, "reason": "OOMKilled", "message": "a\nb\n", "finishedAt": STARTED}
     main = container({"running": {"startedAt": STARTED}}, restartCount=1, lastState={"terminated": ended})
     beside = container({"terminated": {"exitCode": 1, "finishedAt": STARTED}}, name="beside")
@@ -265,7 +265,7 @@ def test_how_the_main_container_ended_is_kept_while_it_runs_again() -> None:
     assert (pod.restarts, pod.running, pod.over) == (1, True, False)
 
 
-def test_whether_the_main_container_is_probed() -> None:
+def test_probed_is_true_if_the_main_container_has_a_probe() -> None:
     main, beside = {"name": "main"}, {"name": "beside", "readinessProbe": {"tcpSocket": {"port": 1}}}
     probe = {"httpGet": {"path": "/health", "port": 1}}
     ready, start = main | {"readinessProbe": probe}, main | {"startupProbe": probe}
@@ -273,7 +273,7 @@ def test_whether_the_main_container_is_probed() -> None:
         assert from_api.pod(body() | {"spec": {"containers": boxes}}).probed is wanted
 
 
-def test_who_took_a_pod_is_kept() -> None:
+def test_eviction_reason_of_a_pod_is_kept() -> None:
     taken = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager", "lastTransitionTime": STARTED}
     pod = from_api.pod(body(status={"conditions": [{**taken, "message": "no"}]}, deletionTimestamp=STARTED))
     assert pod.ending == ("", "DeletionByTaintManager", None, "no", STARTED)

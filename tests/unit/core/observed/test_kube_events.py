@@ -16,7 +16,7 @@ def event(uid: str, reason: str = "FailedMount", message: str = NO_DIRECTORY, mi
     return {"involvedObject": {"uid": uid}, "reason": reason, "message": message, "lastTimestamp": at}
 
 
-def test_the_newest_event_of_each_pod_counts_while_it_is_fresh() -> None:
+def test_newest_event_of_each_pod_is_used_until_it_expires() -> None:
     pulls = [event("a", minutes=3), event("a", "Pulling", "pulling", minutes=2)]
     stays = [event("b", minutes=2), event("b", "Pulling", "pulling", minutes=3), event("b", "BackOff", "x", minutes=1)]
     found = kube_events.start_failures([*pulls, *stays, event("c", minutes=13)], NOW)
@@ -33,7 +33,7 @@ def test_the_last_report_of_an_autoscaler_counts() -> None:
     assert kube_events.scale_ups([*events, {"reason": "Nominated"}]) == {"a": NOW - timedelta(minutes=3)}
 
 
-def test_the_last_time_of_a_series_goes_before_the_first_time() -> None:
+def test_last_time_of_an_event_series_is_preferred_to_first_time() -> None:
     first, last = NOW - timedelta(minutes=5), NOW
     series = {"series": {"lastObservedTime": last.isoformat()}, "eventTime": first.isoformat()}
     assert kube_events.last_seen(series) == last

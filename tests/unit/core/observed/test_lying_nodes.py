@@ -6,7 +6,7 @@ from ome_operator.core.observed.nodes import node
 
 
 @pytest.mark.parametrize("amount", ["-8", "8Zi", "", "many", "1e400", "9" * 400, None])
-def test_a_node_that_lies_about_what_it_has_is_still_a_node(amount: str | None) -> None:
+def test_node_with_impossible_amounts_is_still_parsed(amount: str | None) -> None:
     body = {
         "metadata": {"name": "n", "labels": {f"l{at}": "x" for at in range(10_000)}},
         "status": {

@@ -116,7 +116,7 @@ def test_the_text_of_a_pod_spec_is_the_same_for_all_groups(image: Any) -> None:
         assert managed_fields.owned_digest(answer) == managed_fields.digest(sibling)
 
 
-def test_identity_and_our_own_hash_do_not_count() -> None:
+def test_own_digest_ignores_identity_and_own_hash_annotation() -> None:
     other = deepcopy(MANIFEST)
     other["metadata"] |= {"name": "b", "namespace": "y", "uid": "z"}
     other["metadata"]["annotations"] = {keys.HASH: "new"}
@@ -127,27 +127,27 @@ def test_identity_and_our_own_hash_do_not_count() -> None:
     assert managed_fields.digest(other) != managed_fields.digest(MANIFEST)
 
 
-def test_a_changed_value_is_seen() -> None:
+def test_changed_value_changes_the_digest() -> None:
     body = stored()
     body["spec"]["template"]["spec"]["containers"][1]["args"] = ["c"]
     assert managed_fields.owned_digest(body) != managed_fields.digest(MANIFEST)
 
 
-def test_a_stranger_who_takes_a_field_is_seen_even_where_the_value_is_a_zero() -> None:
+def test_field_taken_by_another_manager_changes_the_digest_even_if_zero() -> None:
     body = stored()
     del body["metadata"]["managedFields"][2]["fieldsV1"]["f:spec"]["f:replicas"]
     body["spec"]["replicas"] = 5
     assert managed_fields.owned_digest(body) != managed_fields.digest(MANIFEST)
 
 
-def test_a_status_change_is_nothing() -> None:
+def test_status_change_does_not_change_the_digest() -> None:
     body = stored()
     body["status"] = {"replicas": 4}
     body["metadata"]["resourceVersion"] = "8"
     assert managed_fields.owned_digest(body) == managed_fields.digest(MANIFEST)
 
 
-def test_an_object_that_we_never_applied() -> None:
+def test_object_never_applied_by_the_operator_has_no_own_digest() -> None:
     assert managed_fields.owned_digest({"metadata": {"name": "a"}}) == ""
     assert managed_fields.owned_digest({}) == ""
 
@@ -160,12 +160,12 @@ def test_managed_fields_select_values_and_indices_of_lists() -> None:
     }
 
 
-def test_the_order_of_names_is_nothing_the_order_of_lists_is() -> None:
+def test_digest_ignores_key_order_but_not_list_order() -> None:
     assert managed_fields.digest({"spec": {"a": 1, "b": 2}}) == managed_fields.digest({"spec": {"b": 2, "a": 1}})
     assert managed_fields.digest({"spec": [1, 2]}) != managed_fields.digest({"spec": [2, 1]})
 
 
-def test_keys_of_any_shape_are_no_error() -> None:
+def test_malformed_managed_fields_keys_cause_no_error() -> None:
     """Keys of any form in the operator's entry of managedFields cause no error. Anybody who may write an object may also
     write this entry.
     """
@@ -213,7 +213,7 @@ def slowly(manifest: dict[str, Any]) -> str:
 
 @settings(max_examples=500)
 @given(VALUES)
-def test_a_digest_is_the_same_for_ever(value: Any) -> None:
+def test_digest_equals_reference_implementation(value: Any) -> None:
     assert managed_fields.digest({"spec": value}) == slowly({"spec": value})
 
 

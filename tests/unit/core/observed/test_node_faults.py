@@ -25,7 +25,7 @@ def test_a_condition_of_a_known_type(kind: str) -> None:
     assert faults({}, f"example.com/{kind}") == {kind: f"taint example.com/{kind}"}
 
 
-def test_other_conditions_and_taints_are_no_faults() -> None:
+def test_unknown_conditions_and_taints_are_not_faults() -> None:
     others = [{"type": kind, "status": "True"} for kind in ("MemoryPressure", "Ready", "MyOwn", "")]
     assert faults({"conditions": others}, "nvidia.com/gpu", "node.kubernetes.io/unschedulable") == {}
 

@@ -66,7 +66,7 @@ def test_labels_behave_like_a_mapping() -> None:
     assert {**labels} == dict(labels.items()) == {"a": "1", "b": "2"}
 
 
-def test_a_fleet_is_kept_in_little_memory() -> None:
+def test_facts_of_200_nodes_with_200_labels_need_little_memory() -> None:
     """The facts of 200 nodes with 200 labels each, whose texts are separate objects, take little memory. The limit
     corresponds to 12 MiB for 5,000 nodes; plain dicts take 150 MiB.
     """

@@ -16,7 +16,7 @@ def stored(name: str, number: int, inputs: Any = None, owner: str = "u", deletin
     )
 
 
-def test_ours_by_number_with_orphans_that_we_may_adopt() -> None:
+def test_own_revisions_are_sorted_by_number_and_include_adoptable_orphans() -> None:
     children = [
         stored("c", 3), stored("a", 1), stored("b", 2, owner=""), stored("x", 9, owner="StatefulSet"),
         stored("y", 9, owner="", owned=""), stored("z", 9, deleting=True), stored("", 9),

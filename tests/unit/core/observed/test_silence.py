@@ -21,7 +21,7 @@ def report(leader: LeaderReport | None = STOPPED, errors: float = 0.0, **more: A
     return base._replace(**more)
 
 
-def test_a_leader_is_silent_for_as_long_as_for_the_registry_that_saw_it_last() -> None:
+def test_silence_starts_at_the_latest_answer_seen_by_any_registry() -> None:
     later = STOPPED._replace(silence=LeaderSilence(NOW - 1, NOW - 25))
     assert silence_of([report(), report(later)], "m", NOW) == Silence(NOW - 25)
     assert silence_of([report(errors=0.1)], "m", NOW) == Silence(NOW - 30, requests_fail=True)
@@ -42,11 +42,11 @@ NOT_SILENT: dict[str, list[RouterReport | None]] = {
 
 
 @pytest.mark.parametrize("case", NOT_SILENT)
-def test_a_leader_is_silent_only_for_all_registries_and_now(case: str) -> None:
+def test_leader_is_not_silent_if_one_registry_has_an_answer(case: str) -> None:
     assert silence_of(NOT_SILENT[case], "m", NOW) is None
 
 
-def test_a_single_registry_may_know_that_an_engine_is_paused() -> None:
+def test_one_registry_report_suffices_to_know_that_an_engine_is_paused() -> None:
     paused = replace_paused(STOPPED)
     assert silence_of([report(), report(paused)], "m", NOW) == Silence(None)
     assert silence_of([report(), report(paused, at=NOW - 21)], "m", NOW) is None, "that report is old"
@@ -76,16 +76,18 @@ def fleet(silent: int, services: int, apart: float = 1.0) -> list[set[float]]:
     ],
     ids=["all", "a tenth within a minute", "less than a tenth", "three", "over more than a minute", "nothing"],
 )
-def test_a_common_cause_recycles_nobody(silent: int, services: int, apart: float, holds: bool) -> None:
+def test_no_leader_is_recycled_if_many_services_fall_silent_together(
+    silent: int, services: int, apart: float, holds: bool
+) -> None:
     said = hold_reason(fleet(silent, services, apart), 3600.0)
     assert bool(said) == holds
     assert not holds or said.startswith(f"leaders of {silent} of {services} services stopped answering within 60 s")
 
 
-def test_an_operator_that_has_just_started_recycles_nobody() -> None:
+def test_operator_recycles_no_silent_leader_within_a_minute_of_its_start() -> None:
     assert hold_reason([{NOW}], JUST_STARTED - 1) == "the operator has been asking the routers for less than 60 s"
     assert not hold_reason([{NOW}], JUST_STARTED)
 
 
-def test_several_leaders_of_one_service_are_one_service() -> None:
+def test_several_silent_leaders_of_one_service_count_as_one_service() -> None:
     assert not hold_reason([{NOW, NOW + 1, NOW + 2, NOW + 3}, {NOW}, {NOW}], 3600.0)

@@ -15,13 +15,13 @@ from ome_operator.core.observed.slices import (
 from tests.unit.core.rollout.makers import LEADERS, ROUTER, STEM, UID, WORKERS, child, leader_set, pod, worker_set
 
 
-def test_a_slice_has_started_when_it_has_leaders_that_stay() -> None:
+def test_slice_has_started_if_it_has_a_leader_set_that_is_not_deleted() -> None:
     assert has_started(Slice("r1", (LEADERS,), ()))
     assert not has_started(Slice("r1", (LEADERS._replace(deleting=True), WORKERS, ROUTER), ()))
     assert has_started(Slice("r1", (LEADERS._replace(deleting=True), leader_set(3)), ())), "one group is enough"
 
 
-def test_a_set_is_of_its_group_by_its_name() -> None:
+def test_group_of_a_statefulset_comes_from_its_name() -> None:
     """A StatefulSet belongs to the group that its name states. Users can remove and add labels, but the name stays."""
     bare = leader_set(3, labels={})
     assert (group_number(bare), is_leader_set(bare)) == (3, True)
@@ -30,12 +30,12 @@ def test_a_set_is_of_its_group_by_its_name() -> None:
     assert (group_number(marked), is_leader_set(marked)) == (2, False)
 
 
-def test_other_objects_are_of_no_group() -> None:
+def test_other_objects_have_no_group_number() -> None:
     for one in (child("Deployment", "svc-router-3"), child("PodDisruptionBudget", "b-3-w"), child("StatefulSet", STEM)):
         assert (group_number(one), is_leader_set(one)) == (None, False)
 
 
-def test_slices_are_made_of_what_is_ours_and_of_every_pod_of_a_workload() -> None:
+def test_slice_contains_own_objects_and_all_pods_of_their_workloads() -> None:
     """A slice consists of the service's own objects and of every pod that a workload of its role and revision created. A
     Terminating pod holds its GPUs, even if its workload is gone. A StatefulSet of another owner is ignored.
     """
@@ -68,11 +68,11 @@ def test_slices_are_made_of_what_is_ours_and_of_every_pod_of_a_workload() -> Non
         ("copy", "", "router", False),
     ],
 )
-def test_a_workload_made_a_pod_if_the_names_say_so(name: str, workload: str, component: str, made: bool) -> None:
+def test_pod_is_attributed_to_a_workload_by_its_name(name: str, workload: str, component: str, made: bool) -> None:
     assert made_by_workload(pod(name, component=component, workload=workload)) is made
 
 
-def test_pods_that_count_belong_to_workloads_of_this_very_service() -> None:
+def test_own_pods_have_a_workload_with_the_uid_of_this_service() -> None:
     children = {(one.kind, one.name): one for one in (LEADERS, ROUTER, child("StatefulSet", "former", owner="x"))}
     mine = pod("a", workload_uid=LEADERS.uid)
     routers = pod("r", component="router", workload="router-5b9f8c7d6f")

@@ -23,13 +23,11 @@ SUMMED_UP = "Unable to attach or mount volumes: unmounted volumes=[model]: conte
         ([], None),
     ],
 )
-def test_the_newest_event_decides_and_the_most_exact_one_speaks(
-    told: list[tuple[str, str]], wanted: ReasonedMessage | None
-) -> None:
+def test_newest_event_determines_the_start_failure(told: list[tuple[str, str]], wanted: ReasonedMessage | None) -> None:
     assert start_failure(told) == wanted
 
 
-def test_only_pods_that_wait_on_their_node_are_explained() -> None:
+def test_start_failure_is_set_only_on_pods_that_wait_for_their_node() -> None:
     creating = pod("a", ready=False)._replace(reason="ContainerCreating", uid="u-a")
     starting = pod("b", ready=False)._replace(reason="Starting", uid="u-b")
     going = creating._replace(deleting=True)

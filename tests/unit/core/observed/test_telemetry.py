@@ -57,7 +57,7 @@ def read(body: Any) -> RouterReport:
     return parse(body, SLICE, NOW)
 
 
-def test_it_reads_what_a_registry_of_this_version_sends() -> None:
+def test_summary_of_current_registry_is_parsed() -> None:
     found = read(sent())
     assert (found.at, found.strangers, found.foreign_worker_at, found.in_flight) == (NOW, 2, NOW - 5, 3)
     assert found.work is not None and found.work.rates["requests"] == 2 and found.work.at == NOW - 10
@@ -76,7 +76,7 @@ def test_a_newer_registry_may_send_more() -> None:
     assert (leader.role, leader.state) == ("", "")
 
 
-def test_a_registry_that_knows_nothing_yet_is_fine() -> None:
+def test_summary_of_registry_without_readings_is_parsed() -> None:
     body = registry.summary(SLICE, [LEADER], {}, registry.RouterReading(), registry.Foreign(0, None), 1.0)
     found = read(json.loads(json.dumps(body)))
     assert found.work is None and found.in_flight is None and found.strangers == 0 and found.foreign_worker_at == 0.0
@@ -102,7 +102,7 @@ FIELDS += [f"leaders.0.work.{name}" for name in ("age", "window", "requests", "f
 
 @pytest.mark.parametrize("path", FIELDS)
 @pytest.mark.parametrize("value", [-1, math.nan, math.inf, 2**54, 10**400, "1", True, [1], {"a": 1}, [[1]], [[1, -1]]])
-def test_a_wrong_number_makes_the_summary_unusable_and_is_named(path: str, value: Any) -> None:
+def test_invalid_number_makes_the_summary_unusable_and_is_named(path: str, value: Any) -> None:
     with pytest.raises(UnusableSummary, match=path.rpartition(".")[2]):
         read(changed(path, value))
 
@@ -141,7 +141,7 @@ JSON = st.recursive(
 
 
 @given(st.sampled_from([*FIELDS, "leaders", "leaders.0", "leaders.0.load", "leaders.0.work", "router", "strangers"]), JSON)
-def test_whatever_a_field_is_the_numbers_are_in_range_or_nothing_is_used(path: str, value: Any) -> None:
+def test_parsed_numbers_are_in_range_or_the_summary_is_unusable(path: str, value: Any) -> None:
     try:
         found = read(changed(path, value) if path != "leaders.0" else changed("leaders", [value]))
     except UnusableSummary:
@@ -156,7 +156,7 @@ def test_whatever_a_field_is_the_numbers_are_in_range_or_nothing_is_used(path: s
 
 
 @pytest.mark.parametrize(("age", "usable"), [(0.0, True), (STALE, True), (STALE + 0.1, False), (-0.1, False)])
-def test_an_old_number_is_unknown_and_so_is_one_of_the_future(age: float, usable: bool) -> None:
+def test_old_and_future_readings_are_unknown(age: float, usable: bool) -> None:
     assert is_fresh(NOW - age, NOW) is usable
 
 
@@ -165,7 +165,7 @@ def test_the_requests_of_an_engine() -> None:
     assert requests(LeaderLoad(NOW, None, 2)) is None
 
 
-def test_what_routers_report_about_a_draining_leader() -> None:
+def test_drain_reports_of_a_leader_come_from_each_router() -> None:
     found = drain_reports([("r1", read(sent())), ("r2", read(changed("leaders", [])))], public_digest("uid"))
     assert found == (DrainReport("r1", NOW - 9, 0, 1),)
     assert drain_reports([("r1", read(sent()))], public_digest("other")) == ()
@@ -177,26 +177,26 @@ def with_start(start: Any) -> dict[str, Any]:
     return {"version": 1, "slice": "s", "strangers": {"found": 0}, "router": {}, "leaders": [leader]}
 
 
-def test_the_start_of_a_leader_has_its_parts_and_moments() -> None:
+def test_leader_start_is_parsed_into_durations_and_times() -> None:
     start = {"own": 30, "weights": 12.5, "cache": 0, "other": 3, "healthyFor": 4.0, "listedFor": 3, "succeededFor": 1}
     found = parse(with_start(start), "s", NOW).leaders["m"].start
     assert found == LeaderStart({"own": 30.0, "weights": 12.5}, None, NOW - 4, NOW - 3, NOW - 1)
     assert found is not None and found.known_parts == ("own", "weights", "healthy_at", "listed_at", "succeeded_at")
 
 
-def test_a_registry_of_the_version_before_reports_no_first_answer() -> None:
+def test_first_answer_is_unknown_from_a_registry_of_the_previous_version() -> None:
     found = parse(with_start({"listedFor": 3}), "s", NOW).leaders["m"].start
     assert found == LeaderStart({}, None, None, NOW - 3, None)
     assert combined_start([found, LeaderStart({}, None, None, NOW - 2, NOW - 1)]) == found._replace(succeeded_at=NOW - 1)
 
 
 @pytest.mark.parametrize("wrong", [7, {"own": "30"}, {"listedFor": -1}, {"succeededFor": "1"}, {"weights": math.nan}])
-def test_a_start_with_another_value_makes_the_summary_unusable(wrong: Any) -> None:
+def test_invalid_start_value_makes_the_summary_unusable(wrong: Any) -> None:
     with pytest.raises(UnusableSummary):
         parse(with_start(wrong), "s", NOW)
 
 
-def test_several_registries_together_know_the_earliest_moments() -> None:
+def test_earliest_times_of_several_registries_are_used() -> None:
     one = LeaderStart({"own": 30.0}, None, 990.0, 1005.0, 1006.0)
     other = LeaderStart({}, 980.0, 991.0, 1001.0, 1009.0)
     assert combined_start([one, other]) == LeaderStart({"own": 30.0}, 980.0, 990.0, 1001.0, 1006.0)
@@ -206,7 +206,7 @@ def test_several_registries_together_know_the_earliest_moments() -> None:
 PAIR = {"prefill": "a", "decode": "b", "probes": 20, "failed": 14, "prefillWorksWith": "c"}
 
 
-def test_pairs_that_fail_are_read_and_a_registry_of_the_version_before_reports_none() -> None:
+def test_failed_pairs_are_parsed_and_optional() -> None:
     found = read({**sent(), "pairs": [PAIR]})
     assert failing_pairs({"r": found, "s": read(sent())}) == {"r": (FailingPair("a", "b", 20, 14, "c"),)}
 
@@ -223,6 +223,6 @@ def test_pairs_that_fail_are_read_and_a_registry_of_the_version_before_reports_n
         ([{**PAIR, "probes": math.nan}], "probes"),
     ],
 )
-def test_a_summary_with_wrong_pairs_is_not_used(pairs: Any, why: str) -> None:
+def test_summary_with_invalid_pairs_is_unusable(pairs: Any, why: str) -> None:
     with pytest.raises(UnusableSummary, match=why):
         read({**sent(), "pairs": pairs})

@@ -58,7 +58,7 @@ def found(*reports: RouterReport, pods: tuple[Pod, ...] = (P, D, R, R2)) -> Serv
     return traffic(dict(zip(("r", "r2"), reports, strict=False)), pods, NOW)
 
 
-def test_a_request_is_counted_once_with_disaggregation() -> None:
+def test_disaggregated_request_is_counted_once() -> None:
     seen = found(report(work(requests=3), p=PREFILL, d=DECODE))
     assert (
         client_metrics(seen).requests == 3
@@ -70,7 +70,7 @@ def test_a_request_is_counted_once_with_disaggregation() -> None:
     assert {role: numbers.running for role, numbers in by_role(seen).items()} == {"prefill": 2, "decode": 7}
 
 
-def test_routers_add_their_arrivals_and_share_their_leaders() -> None:
+def test_arrivals_are_summed_over_routers_and_leaders_are_counted_once() -> None:
     newer = DECODE._replace(load=load(running=9), work=work(outputTokens=400))
     older = DECODE._replace(load=load(NOW - 3, running=5), work=work(NOW - 3, outputTokens=200))
     seen = found(report(work(requests=3), d=older), report(work(requests=2), d=newer))
@@ -78,7 +78,7 @@ def test_routers_add_their_arrivals_and_share_their_leaders() -> None:
     assert client_metrics(seen).running == 9 and client_metrics(seen).output_tokens == 400, "every router reads every leader"
 
 
-def test_a_sum_over_a_part_says_how_many_it_contains() -> None:
+def test_partial_sum_states_number_of_leaders_it_contains() -> None:
     other = pod("d2", "decoder")
     seen = found(report(work(requests=3), d=DECODE, d2=DECODE._replace(load=None, work=None)), pods=(D, other, R, R2))
     numbers = by_role(seen)["decode"]
@@ -87,7 +87,7 @@ def test_a_sum_over_a_part_says_how_many_it_contains() -> None:
 
 
 @pytest.mark.parametrize("old", [STALE + 1, -1.0])
-def test_an_old_number_and_one_of_the_future_are_unknown_and_not_zero(old: float) -> None:
+def test_old_and_future_readings_are_unknown_and_not_zero(old: float) -> None:
     leader = DECODE._replace(load=load(NOW - old), work=work(NOW - old, outputTokens=300))
     seen = found(report(work(NOW - old, requests=3), d=leader))
     assert (
@@ -99,12 +99,12 @@ def test_an_old_number_and_one_of_the_future_are_unknown_and_not_zero(old: float
     assert found(report(work(requests=3), at=NOW - old, d=DECODE)) == ServiceNumbers(2, 0, None, {}, None)
 
 
-def test_nothing_is_known_without_reports() -> None:
+def test_all_numbers_are_unknown_without_router_reports() -> None:
     assert found() == ServiceNumbers(2, 0, None, {}, None)
     assert client_metrics(found()).running is None and by_role(found()) == {}
 
 
-def test_only_leaders_of_the_service_that_may_have_requests_count() -> None:
+def test_only_leaders_of_the_service_that_may_have_requests_are_counted() -> None:
     """Only leaders of the service that may have requests count. A router may also report about pods of other services, and
     about a leader that it has not added yet, which has no requests.
     """
@@ -120,7 +120,7 @@ def test_a_router_that_is_not_ready_is_not_counted() -> None:
     assert found(report(work(requests=3)), pods=(starts, R2)) == ServiceNumbers(1, 0, None, {}, None)
 
 
-def test_a_reading_without_rates_is_no_work() -> None:
+def test_reading_without_rates_reports_no_work() -> None:
     """A leader whose counters were read only once reports no work: the first reading of a counter gives no rate."""
     seen = found(report(None, d=DECODE._replace(work=work())))
     assert by_role(seen)["decode"].with_work == 0 and client_metrics(seen).output_tokens is None
@@ -134,7 +134,7 @@ def test_the_time_is_that_of_the_oldest_number() -> None:
 # --- percentiles --------------------------------------------------------------------------------------------------------
 
 
-def test_a_percentile_is_known_as_the_bounds_of_its_bucket() -> None:
+def test_percentile_is_returned_as_bucket_bounds() -> None:
     histograms: tuple[Buckets, ...] = (((0.4, 31.0), (0.6, 9.0)), ((0.4, 10.0), (math.inf, 1.0)))
     assert percentile(histograms, 0.5) == BucketBounds(0.0, 0.4)
     assert percentile(histograms, 0.9) == BucketBounds(0.4, 0.6)
@@ -146,7 +146,7 @@ EDGES = (0.1, 0.2, 0.3, 0.5, 1.0, math.inf)
 
 
 @given(st.lists(st.lists(st.floats(0.01, 3.0), max_size=8), min_size=1, max_size=3), st.sampled_from((0.5, 0.95)))
-def test_the_value_is_within_the_bounds(leaders: list[list[float]], share: float) -> None:
+def test_true_percentile_lies_within_the_returned_bounds(leaders: list[list[float]], share: float) -> None:
     """The true percentile of all leaders lies within the bounds that are computed from their histograms, although leaders of
     different versions may have different buckets.
     """
@@ -167,5 +167,5 @@ def test_the_value_is_within_the_bounds(leaders: list[list[float]], share: float
     assert bounds is not None and bounds.above < value <= bounds.up_to
 
 
-def test_numbers_of_no_leader_are_unknown() -> None:
+def test_numbers_without_any_leader_are_unknown() -> None:
     assert combine_leaders(()).running is None and combine_leaders(()).first_token == ()

@@ -40,23 +40,23 @@ def granted(*claims: Claim, on: dict[str, Node], free: dict[str, Node] | None = 
     return dict(admit(claims, on, on if free is None else free, NOW, 60.0).admitted)
 
 
-def test_the_priority_of_pods_goes_before_age() -> None:
+def test_higher_pod_priority_is_admitted_before_an_older_gang() -> None:
     old, young = claim("old", 3, first=1.0), claim("young", 3, first=2.0, priority=1000)
     assert granted(old, young, on=nodes(a=4)) == {"young": True}
     assert granted(old, young._replace(priority=0), on=nodes(a=4)) == {"old": True}
     assert granted(old._replace(priority=-5), young._replace(priority=0), on=nodes(a=4)) == {"young": True}
 
 
-def test_what_fits_passes_what_does_not() -> None:
+def test_gang_that_fits_is_admitted_before_a_larger_one_that_does_not() -> None:
     assert granted(claim("large", 9, first=1.0, priority=9), claim("small", 2), on=nodes(a=4)) == {"small": True}
 
 
-def test_room_of_who_tries_is_promised() -> None:
+def test_capacity_of_a_gang_being_placed_is_reserved() -> None:
     assert granted(claim("tries", 3, trying=True), claim("waits", 2), on=nodes(a=4)) == {}
     assert granted(claim("tries", 2, trying=True), claim("waits", 2), on=nodes(a=4)) == {"waits": True}
 
 
-def test_a_try_that_has_no_room_keeps_others_from_its_own_nodes_only() -> None:
+def test_attempt_without_capacity_blocks_only_nodes_of_its_own_pool() -> None:
     """A gang whose attempt finds no capacity keeps other gangs only from the nodes of its own pool. Previously, a gang whose
     pods were created although they fit on no node of its pool blocked every other service of the cluster.
     """
@@ -68,7 +68,7 @@ def test_a_try_that_has_no_room_keeps_others_from_its_own_nodes_only() -> None:
     assert granted(tries, claim("any", 5), on=on) == {}
 
 
-def test_a_service_that_serves_and_finds_no_room_keeps_nobody_away() -> None:
+def test_serving_service_without_capacity_blocks_no_other_service() -> None:
     """A service that serves and has lost a rank together with its node finds no other node for days. It does not keep other
     services from being admitted.
     """
@@ -79,7 +79,7 @@ def test_a_service_that_serves_and_finds_no_room_keeps_nobody_away() -> None:
     assert granted(lost, claim("large", 3, "a"), on=on) == {}, "nodes on which it fits are promised to it"
 
 
-def test_blind_tries_of_other_nodes_do_not_wait_for_each_other() -> None:
+def test_speculative_attempts_on_different_nodes_run_in_parallel() -> None:
     on = nodes(a=1, b=1)
     first, second, third = (
         claim("first", 9, "a", since=LONG_AGO),
@@ -107,14 +107,14 @@ def test_waiting_gang_gets_reason() -> None:
     assert sorted(told) == ["", "", "", "nodes are reserved for large at present"], "in ten of each forty minutes"
 
 
-def test_who_wants_the_same_nodes_contests_them() -> None:
+def test_gangs_that_want_the_same_nodes_contest_them() -> None:
     on = nodes(a=2, b=2)
     assert is_contested(needs(1), [claim("w", 3, "a")], on)
     assert not is_contested(needs(1, "b"), [claim("w", 3, "a")], on)
     assert not is_contested(needs(1), [], on)
 
 
-def test_a_thousand_that_wait_for_the_same_are_a_single_question(monkeypatch: Any) -> None:
+def test_a_thousand_identical_claims_are_checked_once(monkeypatch: Any) -> None:
     asked = []
     fits = module.all_fit
     monkeypatch.setattr(module, "all_fit", lambda *given: (asked.append(1), fits(*given))[1])
@@ -123,7 +123,7 @@ def test_a_thousand_that_wait_for_the_same_are_a_single_question(monkeypatch: An
     assert not told.admitted and len(told.waits) == 1000 and len(asked) <= 5
 
 
-def test_what_a_node_that_lies_about_its_room_has_left_is_never_below_nothing() -> None:
+def test_free_capacity_of_a_node_is_never_negative() -> None:
     """The free capacity of a node is never negative. After pods were bound to this node, it reported fewer GPUs than they
     use.
     """
@@ -131,7 +131,7 @@ def test_what_a_node_that_lies_about_its_room_has_left_is_never_below_nothing() 
     assert dict(subtract_held(on["a0"], {GPU: 20}).room) == {GPU: 0}
 
 
-def test_many_kinds_of_pods_are_decided_about_without_a_search_and_each_is_asked_once(
+def test_claims_of_many_pod_kinds_are_decided_with_one_check_per_kind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Claims with many different kinds of pods are decided without an exhaustive search, and each kind is evaluated once. Of

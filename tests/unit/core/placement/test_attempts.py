@@ -18,7 +18,7 @@ def after(
 
 
 @pytest.mark.parametrize("timeout", [1.0, 60.0, 1200.0, 365 * 86400.0])
-def test_a_try_ends_when_its_time_is_over_whether_that_is_a_second_or_a_year(timeout: float) -> None:
+def test_attempt_ends_at_its_timeout_whether_short_or_long(timeout: float) -> None:
     begun = after(None, 0, timeout)
     assert begun.record is not None and begun.again == timeout and not begun.failed
     going = after(begun.record, timeout - 0.5, timeout)
@@ -28,7 +28,7 @@ def test_a_try_ends_when_its_time_is_over_whether_that_is_a_second_or_a_year(tim
     assert ended.record.waiting == {"engine": 1, "decoder": 1}
 
 
-def test_with_a_timeout_of_a_second_nothing_spins() -> None:
+def test_failing_attempts_with_a_short_timeout_are_delayed() -> None:
     """With a time limit of one second, attempts to place a gang that fail although the pods seem to fit are not repeated
     without end: they are made after 0, 1, 2, 5, 5, … minutes.
     """
@@ -42,7 +42,7 @@ def test_with_a_timeout_of_a_second_nothing_spins() -> None:
     assert begun <= 3600 / timing.PAUSES[-1].total_seconds() + 3
 
 
-def test_the_priority_of_its_pods_is_kept_while_it_has_none() -> None:
+def test_priority_of_a_gang_is_kept_while_it_has_no_pods() -> None:
     ended = after(Record({}, NOW.isoformat(), priority=7), 60, 60)
     assert ended.record is not None and ended.record.priority == 7
     again = after(ended.record, 100, 60, turn=True)
@@ -64,14 +64,14 @@ def idle(hours: float = 1.0) -> Record:
     return record
 
 
-def test_pods_that_hold_no_node_stay_for_autoscalers_and_preemption_to_see() -> None:
+def test_unplaced_pods_are_kept_while_no_other_service_waits() -> None:
     """Pods that hold no node stay as long as no other service waits for nodes. They may wait for an autoscaler that reports
     nothing, for volumes, or for a scheduler that is down, and removing them would free no capacity.
     """
     assert idle(24).waiting == {}
 
 
-def test_the_time_of_a_try_begins_when_its_first_rank_comes_to_a_node() -> None:
+def test_timeout_of_an_attempt_starts_when_its_first_rank_is_placed() -> None:
     """The time limit of an attempt begins when the first rank of the gang is on a node, because an autoscaler adds its nodes
     one after the other.
     """
@@ -83,7 +83,7 @@ def test_the_time_of_a_try_begins_when_its_first_rank_comes_to_a_node() -> None:
     assert ended.failed and ended.record is not None and ended.record.waiting == {"engine": 1, "decoder": 1}
 
 
-def test_pods_that_hold_no_node_make_way_for_others_and_lose_no_place_in_the_order() -> None:
+def test_unplaced_pods_are_removed_for_others_and_keep_their_queue_position() -> None:
     now = NOW + timedelta(seconds=7200)
     made_way = advance(idle(), PENDING, turn=None, contested=True, timeout=60, now=now)
     assert made_way.record is not None and made_way.record.waiting == {"engine": 1, "decoder": 1}
@@ -91,7 +91,7 @@ def test_pods_that_hold_no_node_make_way_for_others_and_lose_no_place_in_the_ord
     assert made_way.record.first == (NOW + timedelta(seconds=60)).isoformat()
 
 
-def test_a_try_that_is_contested_has_its_time_all_the_same() -> None:
+def test_contested_attempt_gets_its_full_timeout() -> None:
     record = after(None, 0, 60, PENDING).record
     for second, trying in ((30, True), (60, False)):
         now = NOW + timedelta(seconds=second)
@@ -102,7 +102,7 @@ def test_a_try_that_is_contested_has_its_time_all_the_same() -> None:
 @pytest.mark.parametrize(
     "before", [None, Record({"engine": 1}, "T1", first="T0", trying=False), Record({}, "T1", first="T0", tries=2)]
 )
-def test_what_gives_way_waits_beside_what_waited_already(before: Record | None) -> None:
+def test_released_group_waits_together_with_groups_that_already_waited(before: Record | None) -> None:
     """A decode group that had served releases its nodes, and waits together with what already waited. Two of three prefill
     groups serve meanwhile.
     """
@@ -113,7 +113,7 @@ def test_what_gives_way_waits_beside_what_waited_already(before: Record | None) 
     assert found.record.first == (before.first if before else NOW.isoformat())
 
 
-def test_what_was_given_back_whole_is_no_service_that_has_served_before_it_serves_again() -> None:
+def test_fully_released_service_does_not_count_as_served_until_it_serves() -> None:
     """A service that has released all its nodes does not count as one that has served until it serves again. In the next
     attempt, all of its ranks get nodes, and one loses its node again before anything is ready.
     """

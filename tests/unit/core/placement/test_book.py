@@ -38,7 +38,7 @@ def waits(before: Claim, since: float, *, failed: bool = True) -> Claim:
     return before._replace(trying=False, since=since, first=since, failed=failed)
 
 
-def test_an_attempt_that_failed_beside_free_nodes_is_wasted_once() -> None:
+def test_failed_attempt_beside_free_nodes_counts_once_as_wasted() -> None:
     cluster = Cluster(4)
     cluster.book.store_claim(A, tries(4), NOW)
     for _ in range(3):  # the pass is repeated until the status is written
@@ -50,14 +50,14 @@ def test_an_attempt_that_failed_beside_free_nodes_is_wasted_once() -> None:
     assert cluster.book.standing_of(A, NOW + 60 + 4 * timing.MEMORY.total_seconds()) == GOOD
 
 
-def test_who_found_too_few_nodes_wastes_nothing() -> None:
+def test_failed_attempt_with_too_few_nodes_is_not_wasted() -> None:
     cluster = Cluster(3)
     cluster.book.store_claim(A, tries(4), NOW)
     cluster.book.store_claim(A, waits(tries(4), NOW + 60), NOW + 60)
     assert cluster.book.standing_of(A, NOW + 60) == GOOD
 
 
-def test_the_pods_that_lack_a_node_are_compared_with_the_free_nodes() -> None:
+def test_unplaced_pods_are_compared_with_free_nodes() -> None:
     """An attempt ends with two of four pods on nodes, although two more nodes are free, which would be enough for the other
     two. The promise counts as wasted.
     """
@@ -68,7 +68,7 @@ def test_the_pods_that_lack_a_node_are_compared_with_the_free_nodes() -> None:
     assert cluster.book.standing_of(A, NOW + 60) > GOOD
 
 
-def test_whose_pods_are_refused_wastes_the_promise_whatever_is_free() -> None:
+def test_attempt_with_refused_pods_is_wasted_even_without_free_nodes() -> None:
     cluster = Cluster(0)
     cluster.book.store_claim(A, tries(4)._replace(refused=True), NOW)
     assert not keeps_promise(cluster.book.claims[A], NOW + 1, TIMEOUT), "and none from then on"
@@ -76,14 +76,14 @@ def test_whose_pods_are_refused_wastes_the_promise_whatever_is_free() -> None:
     assert cluster.book.standing_of(A, NOW + 60) > GOOD
 
 
-def test_an_attempt_of_twenty_minutes_counts_after_the_usual_time() -> None:
+def test_attempt_of_twenty_minutes_is_judged_after_the_default_timeout() -> None:
     cluster = Cluster(4)
     for second in range(0, 1200, 30):
         cluster.book.store_claim(A, tries(4), NOW + second)
         assert (cluster.book.standing_of(A, NOW + second) > GOOD) == (60 <= second < 940)
 
 
-def test_who_deletes_a_service_before_its_attempt_ends_gains_nothing() -> None:
+def test_deletion_of_a_service_before_its_attempt_ends_counts_as_wasted() -> None:
     """A tenant that deletes a service before its attempt to be placed ends gains nothing: the promise counts as wasted. The
     service is deleted and created again, or edited, every 50 seconds.
     """
@@ -103,7 +103,7 @@ def test_who_deletes_a_service_before_its_attempt_ends_gains_nothing() -> None:
     assert placed.book.standing_of(A, NOW + 50) == GOOD
 
 
-def test_room_that_a_rollout_made_and_did_not_take_is_promised_no_longer() -> None:
+def test_promise_of_nodes_released_by_a_rollout_ends_if_they_are_unused() -> None:
     """If a rollout does not use the nodes that it has released for itself, they are promised to it no longer. A tenant makes
     the new pods of its service unschedulable, for example by deleting a volume claim.
     """
@@ -121,7 +121,7 @@ def test_room_that_a_rollout_made_and_did_not_take_is_promised_no_longer() -> No
     assert keeps_promise(cluster.book.claims[A], NOW + 62, TIMEOUT), "a group was placed"
 
 
-def test_room_that_is_not_there_is_kept_for_a_service_that_serves_until_it_comes_back() -> None:
+def test_promise_of_missing_nodes_is_kept_for_a_serving_service() -> None:
     cluster = Cluster(0)
     serves = tries(2)._replace(serves=True, since=0.0)
     cluster.book.store_claim(A, serves, NOW)
@@ -143,19 +143,19 @@ def wait(key: str, pods: int, first: float = NOW, **facts: object) -> Claim:
     return Claim(key, needs(pods), trying=False, first=first, since=NOW)._replace(**facts)  # type: ignore[arg-type]
 
 
-def test_a_promise_of_who_wastes_promises_holds_against_its_like_alone() -> None:
+def test_promise_of_poor_standing_only_blocks_gangs_of_poor_standing() -> None:
     poor = tries(4)._replace(standing=(4, 8))
     assert granted(poor, wait("team-b/b", 1), free=4) == {"team-b/b"}
     assert granted(poor, wait("team-b/b", 1, standing=(9, 9)), free=4) == set()
 
 
-def test_a_promise_ends_with_the_usual_time_however_long_the_attempt_lasts() -> None:
+def test_promise_ends_after_default_timeout_although_attempt_continues() -> None:
     late = tries(4, NOW - 60)
     assert granted(late, wait("team-b/b", 1), free=4) == {"team-b/b"}
     assert granted(tries(4, NOW - 59), wait("team-b/b", 1), free=4) == set()
 
 
-def test_who_came_first_is_not_held_up_by_who_began_without_a_turn() -> None:
+def test_earlier_gang_is_not_delayed_by_a_gang_started_without_admission() -> None:
     """A gang that came first is not delayed by a gang that began without admission because of its PriorityClass, when the
     pods of the latter turn out to have no higher priority.
     """
@@ -165,7 +165,7 @@ def test_who_came_first_is_not_held_up_by_who_began_without_a_turn() -> None:
     assert granted(new._replace(priority=5), wait("team-b/b", 1, first=NOW - 9), free=4) == set()
 
 
-def test_who_fits_when_attempts_have_ended_is_not_passed_by_the_next_one() -> None:
+def test_gang_that_fits_after_attempts_ended_is_admitted_next() -> None:
     """Attempts of two small gangs delay a gang of three nodes. When they have ended, the large gang fits, and another small
     gang must not delay it again.
     """
@@ -176,7 +176,7 @@ def test_who_fits_when_attempts_have_ended_is_not_passed_by_the_next_one() -> No
     assert granted(large, small, free=4) == {"team-b/large"}
 
 
-def test_who_fits_goes_before_attempts_that_will_fail_and_these_leave_pauses() -> None:
+def test_fitting_gangs_are_admitted_before_speculative_attempts() -> None:
     blind = wait("team-a/blind", 9, first=1.0, since=NOW - 3600)
     assert granted(blind, wait("team-b/b", 1), free=4) == {"team-b/b"}
     assert granted(blind, free=4) == {"team-a/blind"}
@@ -189,12 +189,12 @@ def test_who_fits_goes_before_attempts_that_will_fail_and_these_leave_pauses() -
     assert granted(poor, large, free=3, second=timing.SPECULATION.total_seconds()) == set(), "all nodes will be free soon"
 
 
-def test_the_order_is_standing_then_priority_then_time() -> None:
+def test_claims_are_ordered_by_standing_then_priority_then_time() -> None:
     found = [wait("a", 1, priority=9, standing=(1, 1)), wait("b", 1, first=1.0), wait("c", 1, first=2.0, priority=1)]
     assert [claim.key for claim in sorted(found, key=waiting_order)] == ["c", "b", "a"]
 
 
-def test_nodes_are_kept_for_who_could_use_them() -> None:
+def test_nodes_are_reserved_for_gangs_that_could_use_them() -> None:
     window = timing.RESERVATION.total_seconds()
     at = next(second for second in range(0, 36000, 60) if int((NOW + second) // window) % 4 == 3)
     old = wait("team-a/old", 4, first=NOW - 3600)._replace(since=NOW + at)
@@ -204,5 +204,5 @@ def test_nodes_are_kept_for_who_could_use_them() -> None:
     assert granted(old._replace(standing=(0, 1)), small, free=3, second=at) == {"team-b/b"}
 
 
-def test_after_half_an_hour_an_upper_bound_of_a_wait() -> None:
+def test_reservation_bounds_the_wait_of_a_fitting_gang() -> None:
     assert timedelta(minutes=8) >= timing.RESERVATION, "a gang that fits waits for at most ten minutes"

@@ -59,7 +59,7 @@ def said(plan: Plan, type_: str) -> tuple[str, str, str]:
 SENTENCE = "decode needs 4 nodes with gpu=H300: no node has this label"
 
 
-def test_an_edit_without_nodes_leaves_the_old_slice_as_it_is() -> None:
+def test_old_slice_stays_unchanged_if_the_edit_fits_on_no_nodes() -> None:
     """For an edit whose pods fit on no nodes, the old slice stays as it is. The first reconciliation reports the reason with
     an Event, and the status states which revision has been waiting since when.
     """
@@ -79,7 +79,7 @@ def test_an_edit_without_nodes_leaves_the_old_slice_as_it_is() -> None:
     assert world.living_pods() == pods
 
 
-def test_a_node_that_comes_lets_it_go_on() -> None:
+def test_rollout_continues_when_a_suitable_node_appears() -> None:
     world = serving()
     moved(world)
     world.settle()
@@ -96,7 +96,7 @@ def test_a_node_that_comes_lets_it_go_on() -> None:
 
 
 @pytest.mark.parametrize("how", ["annotation", "no nodes are read", "no node is known"])
-def test_what_is_unknown_or_ignored_closes_no_gate(how: str) -> None:
+def test_rollout_is_not_blocked_if_capacity_is_unknown_or_ignored(how: str) -> None:
     world = serving()
     world.room = lambda _: pytest.fail("nobody has to look")
     moved(world)
@@ -115,7 +115,7 @@ def test_what_is_unknown_or_ignored_closes_no_gate(how: str) -> None:
     )
 
 
-def test_a_new_service_is_told_the_same_and_its_pods_are_made() -> None:
+def test_new_service_reports_missing_capacity_and_creates_its_pods() -> None:
     world = World(SHAPE.service(), deps(found=nodes(7)), 3)
     world.healthy = lambda pod: pod.labels[keys.COMPONENT] == keys.ROUTER
     plan = world.sync()
@@ -130,14 +130,14 @@ def test_a_new_service_is_told_the_same_and_its_pods_are_made() -> None:
     assert said(world.sync(), "EngineReady")[1] == "Progressing"
 
 
-def test_what_is_placed_is_not_asked_about_again() -> None:
+def test_capacity_is_not_checked_again_for_placed_pods() -> None:
     world = serving()
     world.edit(deps=deps(found=nodes(1, 50)))
     plan = world.sync()
     assert not plan.nodes and said(plan, "Ready")[0] == "True" and effects(plan) == ()
 
 
-def test_nodes_that_hold_too_few_models_are_told_as_such() -> None:
+def test_missing_model_nodes_are_reported_only_by_model_ready() -> None:
     """If too few nodes hold the model, the condition ModelReady reports this, and no second message about capacity repeats
     it.
     """
@@ -181,7 +181,7 @@ def _sets(world: World, target: str) -> set[str]:
     return {item.key[1] for item in found if item.labels[keys.REVISION] != target}
 
 
-def test_only_what_is_placed_has_to_fit() -> None:
+def test_only_groups_that_have_nodes_must_fit_for_an_edit() -> None:
     """Only as many groups of an edit have to fit as have nodes now. Half of the groups of this service have had no nodes for
     weeks.
     """
@@ -196,7 +196,7 @@ def test_only_what_is_placed_has_to_fit() -> None:
     assert said(world.sync(), "RolledOut")[1] == "DoesNotFit"
 
 
-def test_a_node_that_flaps_brings_no_old_slice_back() -> None:
+def test_briefly_not_ready_node_does_not_restore_the_old_slice() -> None:
     """A node that becomes NotReady for a moment does not bring an old slice back. Before anything was removed, a missing
     node keeps the rollout from starting. Afterwards, only a lasting shortage brings the old slice back.
     """
@@ -215,7 +215,7 @@ def test_a_node_that_flaps_brings_no_old_slice_back() -> None:
     assert said(plan, "RolledOut")[1] == "RollingOut"
 
 
-def test_a_frozen_service_says_both() -> None:
+def test_frozen_service_also_reports_missing_capacity() -> None:
     world = serving()
     moved(world)
     world.edit(replace(world.service, annotations={keys.FREEZE: "me"}))
@@ -225,7 +225,7 @@ def test_a_frozen_service_says_both() -> None:
     assert effects(plan) == () and plan.nodes
 
 
-def test_the_shipped_sample_on_its_sixteen_nodes() -> None:
+def test_shipped_kimi_sample_fits_on_sixteen_nodes() -> None:
     """The shipped sample of Kimi K2 fits on 16 nodes: it needs 4 nodes with 8 GPUs for prefill and 12 for decode."""
     assert "DoesNotFit" not in str(_kimi(16, 8).status)
     assert said(_kimi(16, 4), "DecoderReady")[2] == (

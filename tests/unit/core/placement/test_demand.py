@@ -42,14 +42,14 @@ def test_node_expression_supports_every_operator(operator: str, key: str, values
     assert Expression(key, operator, values).is_met(LABELS) is met
 
 
-def test_terms_are_alternatives_and_an_empty_term_is_met_by_none() -> None:
+def test_node_selector_terms_are_alternatives_and_an_empty_term_matches_no_node() -> None:
     found = demand(template(affinity=affinity({"matchFields": [expression("metadata.name", "In", "n1")]}, {})), True)
     first, empty = found.terms
     assert first.is_met("n1", {}) and not first.is_met("n2", {})
     assert not empty.is_met("n1", LABELS)
 
 
-def test_labels_of_weights_are_left_out_where_the_gate_of_the_model_asks() -> None:
+def test_weight_labels_are_omitted_if_the_model_gate_checks_them() -> None:
     ready = expression("models.ome.io/clusterbasemodel.m", "In", "Ready")
     of_pod = template(affinity=affinity({"matchExpressions": [ready, expression("zone", "In", "a")]}))
     assert [str(each) for each in demand(of_pod, True).terms[0].labels] == [
@@ -73,7 +73,7 @@ def test_toleration_matches_taint(toleration: Toleration, tolerates: bool) -> No
     assert toleration.matches_taint(Taint("gpu", "yes", "NoSchedule")) is tolerates
 
 
-def test_a_taint_named_like_a_resource_keeps_nobody_away_who_asks_for_it() -> None:
+def test_taint_named_like_a_resource_is_tolerated_by_pods_that_request_it() -> None:
     """A taint with the name of a resource does not keep pods away that request this resource, because the admission plugin
     ExtendedResourceToleration adds the toleration to such pods.
     """
@@ -82,7 +82,7 @@ def test_a_taint_named_like_a_resource_keeps_nobody_away_who_asks_for_it() -> No
     assert not Demand(requests=(("cpu", 8),)).tolerates(taint)
 
 
-def test_queues_other_schedulers_and_runtime_classes_are_not_second_guessed() -> None:
+def test_capacity_of_queued_or_custom_scheduled_pods_is_not_judged() -> None:
     boxes = [{"name": "a", "resources": {"limits": {"nvidia.com/gpu": 8}}}]
     for told in (
         template(schedulerName="volcano", nodeSelector={"a": "b"}, containers=boxes),
@@ -111,11 +111,11 @@ def box(cpu: str = "", limit: str = "", **more: Any) -> dict[str, Any]:
         ({"containers": [box("3")], "resources": {"requests": {"cpu": "2"}}}, 2000),
     ],
 )
-def test_requests_are_added_up_as_the_scheduler_does(spec: dict[str, Any], cpu: int) -> None:
+def test_pod_requests_are_summed_like_in_the_scheduler(spec: dict[str, Any], cpu: int) -> None:
     assert requests(spec) == (("cpu", cpu), ("pods", 1))
 
 
-def test_host_ports_are_asked_for_like_amounts() -> None:
+def test_host_ports_are_counted_as_requested_amounts() -> None:
     boxes = [{"name": "a", "ports": [{"containerPort": 80}, {"containerPort": 81, "hostPort": 8081, "hostIP": "10.0.0.1"}]}]
     assert requests({"containers": boxes}) == (("pods", 1),)
     assert requests({"containers": boxes, "hostNetwork": True}) == (("host port 80/TCP", 1), ("pods", 1))

@@ -32,7 +32,7 @@ def timed_out(fleet: Fleet) -> None:
 @pytest.mark.parametrize("removed", [scaled, asked_now, timed_out])
 @pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.parametrize("router", [True, False])
-def test_a_leader_and_its_workers_end_in_order_while_another_group_waits_for_nodes(
+def test_leader_ends_before_its_workers_while_another_group_waits_for_nodes(
     removed: Callable[[Fleet], None], size: int, router: bool
 ) -> None:
     """Prefill group 2 waits for nodes and has no pods. Meanwhile a decode group that serves is removed: its leader has its
@@ -128,7 +128,7 @@ def test_a_service_that_first_serves_during_a_freeze_counts_as_served(hold: str)
 
 
 @pytest.mark.parametrize("hold", ["", "look"])
-def test_a_group_whose_leader_alone_becomes_ready_never_counts_as_served(hold: str) -> None:
+def test_group_with_only_a_ready_leader_never_counts_as_served(hold: str) -> None:
     """The leader of the second prefill group becomes ready although its worker finds no node, as a leader without a probe
     does, and the worker is created again after that. Neither the readiness nor its time proves that the group has served:
     the group releases the node of its leader, whether the service was frozen meanwhile or not.

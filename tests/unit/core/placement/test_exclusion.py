@@ -37,14 +37,14 @@ def excluded(one: World) -> dict[int, str]:
     }
 
 
-def test_new_groups_take_other_nodes() -> None:
+def test_new_groups_are_placed_on_nodes_that_are_not_avoided() -> None:
     one = world(6, ("n0", "n2"))
     one.settle()
     assert where(one) == {"n1", "n3", "n4", "n5"}
     assert excluded(one) == {0: "n0,n2", 1: "n0,n2"}
 
 
-def test_a_group_keeps_the_nodes_with_which_it_was_created() -> None:
+def test_group_keeps_its_nodes_and_exclusions_after_creation() -> None:
     one = world(8, ("n0",))
     one.settle()
     there, pods = where(one), one.living_pods()
@@ -54,7 +54,7 @@ def test_a_group_keeps_the_nodes_with_which_it_was_created() -> None:
         assert (excluded(one), where(one), one.living_pods()) == ({0: "n0", 1: "n0"}, there, pods)
 
 
-def test_a_group_that_is_added_excludes_what_is_avoided_then() -> None:
+def test_added_group_excludes_the_nodes_avoided_at_that_time() -> None:
     one = world(8, ("n0",))
     one.settle()
     one.avoided = {"n5": "is avoided"}
@@ -64,7 +64,7 @@ def test_a_group_that_is_added_excludes_what_is_avoided_then() -> None:
     assert where(one) == {"n0", "n1", "n2", "n3", "n4", "n6"}
 
 
-def test_an_exclusion_is_no_part_of_the_revision() -> None:
+def test_node_exclusion_does_not_change_the_revision() -> None:
     plain, avoiding = world(6, ()), world(6, ("n0",))
     plain.settle()
     avoiding.settle()
@@ -78,7 +78,7 @@ def test_an_exclusion_is_no_part_of_the_revision() -> None:
 
 
 @pytest.mark.parametrize("avoided", [("n0",), ("n0", "n3"), tuple(f"n{number}" for number in range(4))])
-def test_a_service_that_fits_nowhere_else_uses_the_avoided_nodes(avoided: tuple[str, ...]) -> None:
+def test_service_without_alternative_uses_the_avoided_nodes(avoided: tuple[str, ...]) -> None:
     one = world(4, avoided)
     one.settle()
     assert where(one) == {"n0", "n1", "n2", "n3"}
@@ -108,14 +108,14 @@ def test_a_group_that_serves_on_an_avoided_node_counts_as_placed_there() -> None
     assert excluded(one) == {0: "", 1: ""}
 
 
-def test_no_more_than_a_bounded_number_of_nodes_is_excluded() -> None:
+def test_number_of_excluded_nodes_is_limited() -> None:
     many = tuple(f"n{number}" for number in range(100))
     one = world(160, many)
     one.settle()
     assert {len(text.split(",")) for text in excluded(one).values()} == {MOST}
 
 
-def test_an_operator_that_reads_no_nodes_excludes_the_avoided_nodes_all_the_same() -> None:
+def test_avoided_nodes_are_excluded_even_if_the_operator_cannot_read_nodes() -> None:
     one = world(6, ("n0",))
     one.deps = replace(one.deps, policy=replace(one.deps.policy, sees_cluster=False))
     one.settle()

@@ -37,7 +37,7 @@ def said(found: dict[str, Node], *needs: Need, lasting: bool = False) -> str:
     return "; ".join(lack.sentence for lack in find_unplaced(needs, found, lasting))
 
 
-def test_the_sentence_of_the_page() -> None:
+def test_capacity_message_equals_the_documented_one() -> None:
     asked = need(selector=(Expression("nvidia.com/gpu.product", "In", ("NVIDIA-H300",)),))
     assert said(nodes(16), asked) == "decode needs 12 nodes with nvidia.com/gpu.product=NVIDIA-H300: no node has this label"
 
@@ -134,19 +134,19 @@ def test_unplaced_pods_are_described(case: str) -> None:
     assert said(found, asked) == sentence
 
 
-def test_each_role_that_lacks_something_is_named() -> None:
+def test_each_role_without_capacity_is_named() -> None:
     found = find_unplaced(
         (need("prefill", 4, selector=labelled(gpu="H300")), need(selector=labelled(gpu="H100"))), nodes(10)
     )
     assert [lack.components for lack in found] == [("prefill",), ("decode",)]
 
 
-def test_roles_that_ask_for_the_same_are_counted_together() -> None:
+def test_roles_with_equal_requests_are_counted_together() -> None:
     (lack,) = find_unplaced((need("prefill", 4), need("decode", 8)), nodes(11))
     assert lack == (("prefill", "decode"), "prefill and decode need 12 nodes: there are 11 nodes")
 
 
-def test_roles_that_want_the_same_nodes_in_different_ways() -> None:
+def test_roles_that_fit_only_separately_are_reported() -> None:
     """Each role alone fits on the nodes, but both roles together do not, and the message says so. The roles request the same
     nodes in different ways.
     """
@@ -170,14 +170,14 @@ def test_ranks_that_share_no_node() -> None:
     assert "the 1 suitable node has 2" in said(nodes(1), leader, worker)
 
 
-def test_ranks_of_a_role_that_go_alone_may_share_nodes_with_another_role() -> None:
+def test_exclusive_ranks_may_share_nodes_with_another_role() -> None:
     half = (("nvidia.com/gpu", 4), ("pods", 1))
     asked = [need(title, requests=half, pods=2)._replace(alone=True) for title in ("prefill", "decode")]
     assert said(nodes(2), *asked) == ""
     assert said(nodes(1), *asked) == "prefill needs 2 nodes: there is 1 node; decode needs 2 nodes: there is 1 node"
 
 
-def test_what_is_just_now_does_not_count_for_what_lasts() -> None:
+def test_transient_node_state_is_ignored_for_lasting_capacity() -> None:
     down = nodes(12, ready=False, alive=False, taints=(Taint("node.kubernetes.io/not-ready", "", "NoExecute"),))
     assert said(down, need(), lasting=True) == ""
     assert said(nodes(12, taints=(TAINT,)), need(), lasting=True) != ""
@@ -189,7 +189,7 @@ def test_a_pod_that_tolerates_a_cordon() -> None:
     assert said(cordoned, need()) != ""
 
 
-def test_the_same_question_about_the_same_nodes_is_answered_once() -> None:
+def test_repeated_capacity_question_returns_the_cached_result() -> None:
     found = nodes(16)
     first = find_unplaced((need(selector=labelled(gpu="H300")),), found)
     assert find_unplaced((need(selector=labelled(gpu="H300")),), found) is first
@@ -205,7 +205,7 @@ def test_selectors_that_contradict_each_other_are_named() -> None:
     assert said(nodes(16), both).startswith("decode needs 12 nodes with the label gpu")
 
 
-def test_a_group_that_is_larger_than_any_cluster_is_said_at_once() -> None:
+def test_oversized_group_is_refused_immediately() -> None:
     assert said(nodes(16), need(pods=1_000_000_000)) == "decode needs 1000000000 nodes: there are 16 nodes"
     small = (("nvidia.com/gpu", 1), ("pods", 1))
     assert said(nodes(16), need(pods=10**9, requests=small)).endswith("there are 16 nodes, for 128 pods")
@@ -231,7 +231,7 @@ def test_a_node_with_ten_thousand_labels_is_a_node() -> None:
         ((("pods", 110),), False),
     ],
 )
-def test_what_a_node_tells_of_itself_is_believed_and_what_it_does_not_tell_is_enough(room: Any, fits: bool) -> None:
+def test_reported_amounts_of_nodes_are_trusted_and_missing_ones_suffice(room: Any, fits: bool) -> None:
     """Amounts that a node reports are taken as true, as the scheduler does, and amounts that it does not report are taken to
     be sufficient. A group that cannot be scheduled after all releases its nodes after the timeout.
     """

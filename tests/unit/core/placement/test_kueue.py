@@ -63,7 +63,7 @@ def later(world: World, seconds: float) -> None:
         world.run(1)
 
 
-def test_a_prefill_group_without_its_decode_group_is_released_and_created_again() -> None:
+def test_admitted_prefill_without_decode_is_released_and_created_again() -> None:
     made = begun()
     admit(made, lambda pod: role(pod) != keys.DECODER)
     made.run(1)
@@ -90,7 +90,7 @@ def test_leaders_that_kueue_admitted_without_their_workers_are_released() -> Non
     assert engines(made) == []
 
 
-def test_what_is_gated_completely_keeps_its_place_in_the_queue() -> None:
+def test_fully_gated_pods_keep_their_place_in_the_queue() -> None:
     """Pods none of which Kueue has admitted stay in the queue. They take no node from others, even if other services wait
     for the same nodes.
     """
@@ -107,7 +107,7 @@ def test_what_is_gated_completely_keeps_its_place_in_the_queue() -> None:
     assert made.condition("EngineReady")["reason"] != "WaitingForRoom"
 
 
-def test_a_new_service_does_not_wait_for_services_that_want_the_same_nodes() -> None:
+def test_new_service_in_a_queue_does_not_wait_for_contending_services() -> None:
     other = world(engine={}, decoder={})
     other.run(2)
     claim = other.sync().claim
@@ -135,7 +135,7 @@ def test_queued_service_claims_no_nodes() -> None:
     assert made.sync().claim is None and "placement" not in made.service.status
 
 
-def test_what_has_served_is_never_released() -> None:
+def test_pods_of_a_service_that_has_served_are_never_released() -> None:
     made = begun()
     made.healthy = lambda _: True
     admit(made, lambda _: True)
@@ -151,7 +151,7 @@ def test_what_has_served_is_never_released() -> None:
     assert {role(pod) for pod in engines(made)} == {keys.ENGINE, keys.DECODER}
 
 
-def test_what_another_scheduler_places_is_left_to_it() -> None:
+def test_pods_of_another_scheduler_are_not_released() -> None:
     made = begun(engine={"labels": QUEUE, "schedulerName": "volcano"})
     admit(made, lambda pod: role(pod) != keys.DECODER)
     for _ in range(3):
@@ -160,7 +160,7 @@ def test_what_another_scheduler_places_is_left_to_it() -> None:
     assert len(engines(made)) == 4 and "placement" not in made.service.status
 
 
-def test_a_service_that_is_frozen_is_not_created_again_and_not_asked_all_the_time() -> None:
+def test_frozen_service_is_not_created_again_and_not_requeued_rapidly() -> None:
     made = begun()
     admit(made, lambda pod: role(pod) != keys.DECODER)
     made.run(1)
@@ -173,7 +173,7 @@ def test_a_service_that_is_frozen_is_not_created_again_and_not_asked_all_the_tim
 
 
 @pytest.mark.parametrize(("tries", "least"), [(0, 60), (1, 60), (2, 120), (3, 300), (9, 300)])
-def test_pauses_grow_to_five_minutes_and_differ_between_services(tries: int, least: float) -> None:
+def test_retry_delays_grow_to_five_minutes_and_differ_between_services(tries: int, least: float) -> None:
     record = Record({"engine": 1}, START.isoformat(), tries=tries, trying=False)
     found = {kueue.seconds_until_creation(record, f"team/{name}", START) for name in "abcdefgh"}
     assert len(found) == 8 and all(least <= each <= least + timing.QUEUE_JITTER for each in found)

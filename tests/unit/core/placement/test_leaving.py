@@ -41,7 +41,7 @@ def replaced(plan: Plan) -> tuple[set[str], set[str]]:
     return made, {delete.name[-8:] for delete in plan.delete if delete.kind == "StatefulSet"}
 
 
-def test_a_group_that_failed_on_an_avoided_node_comes_up_under_another_number() -> None:
+def test_group_that_failed_on_an_avoided_node_is_replaced_under_a_new_number() -> None:
     one = failed()
     bad, _ = own(one)
     one.avoided = {bad: "failed three times"}
@@ -77,7 +77,7 @@ def test_no_group_is_replaced_while_the_service_is_frozen(by: str) -> None:
     assert replaced(one.sync()) == (set(), set())
 
 
-def test_a_group_whose_pods_exclude_the_node_already_stays() -> None:
+def test_group_that_already_excludes_the_node_is_not_replaced() -> None:
     one = failed()
     for (kind, _), child in one.children.items():
         if kind == "StatefulSet":

@@ -25,7 +25,7 @@ def with_other_nodes(shape: Shape = SHAPE) -> World:
     return world
 
 
-def test_nodes_that_others_hold_leave_the_old_slice_as_it_is() -> None:
+def test_old_slice_stays_if_the_new_nodes_are_in_use() -> None:
     world = with_other_nodes()
     pods, asked = world.living_pods(), list[Needs]()
     world.room = lambda needs: asked.append(needs) or TAKEN  # type: ignore[func-returns-value]
@@ -49,7 +49,7 @@ def test_nodes_that_others_hold_leave_the_old_slice_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("how", ["room", "annotation"])
-def test_it_goes_when_there_is_room_or_a_person_says_so(how: str) -> None:
+def test_old_slice_is_removed_after_capacity_appears_or_check_is_disabled(how: str) -> None:
     world = with_other_nodes()
     world.room = lambda _: TAKEN
     moved(world)
@@ -64,7 +64,7 @@ def test_it_goes_when_there_is_room_or_a_person_says_so(how: str) -> None:
     assert decoders == OTHER.keys()
 
 
-def test_what_stays_on_its_nodes_asks_for_nothing() -> None:
+def test_capacity_is_not_checked_if_pods_stay_on_their_nodes() -> None:
     """A revision whose pods stay on the nodes of the old slice needs no check of free capacity. A revision with another
     image uses the capacity that the old slice releases.
     """
@@ -75,7 +75,7 @@ def test_what_stays_on_its_nodes_asks_for_nothing() -> None:
     assert world.condition("RolledOut")["status"] == "True"
 
 
-def test_more_of_its_own_nodes_is_asked_for() -> None:
+def test_capacity_is_checked_if_new_pods_request_more_of_their_nodes() -> None:
     """If new pods request more of their node than the old ones, the free capacity is checked. The new pods request more CPU
     here, which other pods may use.
     """
@@ -91,7 +91,7 @@ def test_more_of_its_own_nodes_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize("strategy", ["surge", "blueGreen"])
-def test_where_nothing_goes_before_the_new_slice_serves_nobody_looks(strategy: str) -> None:
+def test_capacity_is_not_checked_if_the_old_slice_stays_until_the_new_serves(strategy: str) -> None:
     """With strategies in which the old slice stays until the new one serves, the new pods are created without a check of
     free capacity, so that autoscalers and preemption see them.
     """
@@ -105,7 +105,7 @@ def test_where_nothing_goes_before_the_new_slice_serves_nobody_looks(strategy: s
     assert any(pod.labels[keys.REVISION] == world.service.status["revision"][-8:] for pod in world.pods.values())
 
 
-def test_who_waits_for_a_turn_does_not_ask() -> None:
+def test_capacity_is_not_checked_while_the_service_waits_for_its_wave() -> None:
     """While a service waits for its wave, its free capacity is not checked. A result is valid for seconds only, so the check
     is made when the service may begin.
     """
@@ -117,7 +117,7 @@ def test_who_waits_for_a_turn_does_not_ask() -> None:
     assert world.condition("RolledOut")["reason"] == "WaitingForTurn"
 
 
-def test_who_waits_for_room_waits_for_a_turn_when_there_is_room() -> None:
+def test_service_waits_for_its_wave_again_when_capacity_appears() -> None:
     """While a service waits for capacity, other services may begin with the shared edit; when there is capacity, it waits
     for its wave again. The reason in its status does not change with every reconciliation.
     """
@@ -163,7 +163,7 @@ def test_a_status_of_an_earlier_version_is_read_by_its_hold() -> None:
     assert not making_room.waited_for_capacity({"components": {"decoder": {"rolloutHold": {**hold, "gate": "DoesNotFit"}}}})
 
 
-def test_the_hold_decides_and_not_the_condition() -> None:
+def test_stored_hold_and_not_the_condition_shows_a_wait_for_capacity() -> None:
     """Whether a service waits for capacity is read from its stored hold. If another problem replaces the reason of the
     condition RolledOut, the service still waits for capacity, and not for its wave.
     """
@@ -176,7 +176,7 @@ def test_the_hold_decides_and_not_the_condition() -> None:
     assert said(world.sync(), "RolledOut")[1] == "WaitingForTurn"
 
 
-def test_after_a_restart_of_the_operator_the_wait_for_capacity_begins_with_the_dry_run() -> None:
+def test_dry_run_is_repeated_after_operator_restart_while_waiting_for_capacity() -> None:
     """After a restart of the operator, a service that waited for capacity repeats the dry run first, because its result is
     lost. The gate is Checking for one reconciliation, and the service is admitted to its wave again. It does not keep this
     admission while nodes have no capacity.
@@ -190,7 +190,7 @@ def test_after_a_restart_of_the_operator_the_wait_for_capacity_begins_with_the_d
     assert said(plan, "RolledOut")[1] == "WaitingForRoom" and not plan.rolls
 
 
-def test_a_frozen_service_that_waits_for_capacity_says_the_same_with_every_pass() -> None:
+def test_status_of_a_frozen_service_that_waits_for_capacity_is_stable() -> None:
     """The status of a frozen service that waits for capacity does not change any more: `settle` fails otherwise. After the
     thaw, the rollout continues.
     """
@@ -214,7 +214,7 @@ def test_a_frozen_service_that_waits_for_capacity_says_the_same_with_every_pass(
 
 
 @pytest.mark.parametrize("begun", [True, False], ids=["with a new group", "with none yet"])
-def test_room_that_is_lost_half_way(begun: bool) -> None:
+def test_started_groups_continue_if_nodes_disappear_during_a_rollout(begun: bool) -> None:
     """The nodes for a rollout disappear in its middle. Groups that have been started continue. If nothing of the new slice
     exists yet, the removed groups of the old slice are created again.
     """
@@ -231,7 +231,7 @@ def test_room_that_is_lost_half_way(begun: bool) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["", "recreate"])
-def test_an_answer_counts_for_less_time_than_a_group_needs_to_go(strategy: str) -> None:
+def test_rollout_completes_although_capacity_results_expire_quickly(strategy: str) -> None:
     """A rollout completes although a result about free capacity is valid for a shorter time than the removal of a group
     takes: a leader needs 15 s without new requests before it is stopped, and a router may need longer.
     """
@@ -245,7 +245,7 @@ def test_an_answer_counts_for_less_time_than_a_group_needs_to_go(strategy: str) 
     assert world.condition("RolledOut")["status"] == "True" and len(_new(world)) == 4
 
 
-def test_a_pod_that_happens_to_end_is_no_reason_not_to_look() -> None:
+def test_capacity_is_still_checked_if_an_old_pod_ends_by_chance() -> None:
     shape = replace(SHAPE, size=1, engines=4, decoders=4, strategy="recreate")
     world = with_other_nodes(shape)
     world.room = lambda _: TAKEN
@@ -275,7 +275,7 @@ def _new(world: World) -> list[str]:
     return [name for name, pod in world.pods.items() if pod.node in OTHER and pod.labels[keys.REVISION] == newest]
 
 
-def test_what_serves_nobody_makes_room_unasked() -> None:
+def test_old_slice_without_requests_is_removed_without_a_capacity_check() -> None:
     """An old slice that serves no requests is removed without a check of free capacity. The edit may repair a service that
     never became ready.
     """

@@ -24,7 +24,7 @@ def taken(*numbers: int, **amounts: int) -> dict[str, dict[str, int]]:
     return {f"n{at}": {GPU: 8, **amounts} for at in numbers}
 
 
-def test_the_sentence_of_the_page() -> None:
+def test_waiting_message_equals_the_documented_one() -> None:
     by = {f"n{at}": "gang/two, which serves" for at in range(4)}
     assert said(need(4), need(12, "decode"), held=taken(0, 1, 2, 3), by=by) == (
         "16 nodes with 8 free GPUs: 12 are free, 4 are held by gang/two, which serves"
@@ -40,7 +40,7 @@ def test_message_limits_number_of_holders() -> None:
     assert said(need(1), held=taken(*range(16)), by={}) == "1 node with 8 free GPUs: 0 are free, 16 are held by others"
 
 
-def test_the_amount_that_is_missing_is_named() -> None:
+def test_waiting_message_names_the_missing_resource() -> None:
     """The message names the resource that is missing. The GPUs are free here, and a pod of another user holds the CPUs."""
     held = {f"n{at}": {"cpu": 190_000} for at in range(15)}
     assert said(need(2, cpu=64_000), held=held, by={}) == "2 nodes with 64 free cpu: 1 is free, 15 are held by others"
@@ -56,7 +56,7 @@ def holding(*needs: Need, held: dict[str, dict[str, int]], by: dict[str, str]) -
     return held_by_services(needs, NODES, free, lambda node: [by[node]] if node in by else [])
 
 
-def test_only_services_that_hold_what_the_pods_could_take_are_named() -> None:
+def test_message_names_only_services_that_hold_usable_capacity() -> None:
     """The message names only services that hold what the waiting pods could use. It does not name other users' pods, a pod
     that leaves enough capacity, or pods on unsuitable nodes.
     """
@@ -72,7 +72,7 @@ def test_only_services_that_hold_what_the_pods_could_take_are_named() -> None:
     assert holding(elsewhere, held=taken(*range(8)), by=by) == ""
 
 
-def test_what_can_never_fit_is_said_as_such() -> None:
+def test_impossible_requests_are_reported_as_impossible() -> None:
     selector = (Expression("pool", "In", ("a",)), Expression("pool", "In", ("b",)))
     asked = need(2)._replace(demand=Demand(selector))
     assert said(asked, held={}, by={}) == "prefill needs 2 nodes with pool=a: no node has this label"
@@ -84,7 +84,7 @@ def lacks(*needs: Need, held: dict[str, dict[str, int]], by: dict[str, str]) -> 
     return without_capacity(needs, NODES, free, lambda node: [by[node]] if node in by else [])
 
 
-def test_why_nothing_goes_for_pods_without_room() -> None:
+def test_message_names_pods_that_do_not_fit_alone() -> None:
     """The message names only pods that do not fit alone. If each pod fits alone, the message says that they do not fit
     together.
     """

@@ -40,7 +40,7 @@ def test_largest_packing_of_pod_classes(
     assert largest_packing(kinds, nodes) == found
 
 
-def test_an_amount_is_divided_without_a_rest() -> None:
+def test_number_of_pods_per_node_is_rounded_down() -> None:
     assert (most_pods(((GPU, 3),), EIGHT, 9), most_pods(((GPU, 3),), EIGHT, 1), most_pods(((GPU, 9),), EIGHT, 9)) == (
         2,
         1,
@@ -50,7 +50,7 @@ def test_an_amount_is_divided_without_a_rest() -> None:
     assert most_pods((("pods", 1),), EIGHT, 9) == 9 and most_pods((("pods", 1),), (("pods", 2),), 9) == 2
 
 
-def test_a_question_that_would_take_minutes_is_taken_to_fit_within_a_moment() -> None:
+def test_packing_that_needs_minutes_is_assumed_to_fit_quickly() -> None:
     """If an exact answer would take minutes, the pods are assumed to fit, and the function returns within a moment. Three
     kinds of pods need all GPUs of 300 nodes of different sizes.
     """

@@ -60,7 +60,7 @@ def later(world: World, seconds: float = TIMEOUT) -> World:
     return world
 
 
-def test_a_lost_rank_is_a_question_when_it_has_looked_for_a_node_for_a_timeout() -> None:
+def test_group_with_a_lost_rank_may_be_released_after_the_timeout() -> None:
     world = serving(2, 1)
     assert lost_since(world.service.status, world.now) is None
     lose(world, "engine", 1)
@@ -74,7 +74,7 @@ def test_a_lost_rank_is_a_question_when_it_has_looked_for_a_node_for_a_timeout()
     assert numbers(found) == ([1], []), "a single group keeps no other group of the service from being complete"
 
 
-def test_two_lost_groups_ask_for_a_whole_one() -> None:
+def test_several_lost_groups_request_capacity_for_one_complete_group() -> None:
     world = serving(3, 2)
     lose(world, "engine", 0)
     lose(world, "engine", 2)
@@ -84,7 +84,7 @@ def test_two_lost_groups_ask_for_a_whole_one() -> None:
     assert numbers(found) == ([1, 1], [2, 2]), "of each role"
 
 
-def test_where_a_role_has_no_group_left_all_of_the_service_goes() -> None:
+def test_all_groups_are_released_if_a_role_has_no_complete_group() -> None:
     world = serving(2, 1)
     lose(world, "decoder", 0)
     found = asks(later(world))
@@ -92,7 +92,7 @@ def test_where_a_role_has_no_group_left_all_of_the_service_goes() -> None:
     assert len(found.holds) == 5 and numbers(found) == ([1], [4])
 
 
-def test_a_group_whose_leader_is_the_one_that_served_and_is_ready_is_not_lost() -> None:
+def test_group_is_not_lost_if_its_original_leader_is_ready() -> None:
     """A group that has lost a rank does not count as lost if its leader has served and is ready, which shows that the group
     serves with its remaining ranks.
     """
@@ -106,7 +106,7 @@ def test_a_group_whose_leader_is_the_one_that_served_and_is_ready_is_not_lost() 
     assert asks(world) is not None
 
 
-def test_a_new_leader_that_is_ready_alone_is_lost() -> None:
+def test_group_is_lost_if_only_its_new_leader_is_ready() -> None:
     """A group counts as lost if only its new leader is ready. The leader has no probe, or one that does not check the other
     ranks, as on simulated nodes.
     """
@@ -116,7 +116,7 @@ def test_a_new_leader_that_is_ready_alone_is_lost() -> None:
     assert asks(later(world)) is not None
 
 
-def test_a_rank_that_cannot_end_is_none_that_the_group_has() -> None:
+def test_terminating_rank_does_not_count_as_present() -> None:
     world = serving(2, 1)
     lose(world, "engine", 1)
     stuck = rank(world, "engine", 1, 1)
@@ -132,7 +132,7 @@ def test_a_rank_that_cannot_end_is_none_that_the_group_has() -> None:
         {"incarnation": 1, "phase": "Pending", "since": "yesterday", "component": 7, "revision": None, "index": None},
     ],
 )
-def test_odd_words_of_others_in_the_status_stop_nothing(group: dict[str, object]) -> None:
+def test_malformed_group_status_causes_no_error(group: dict[str, object]) -> None:
     world = serving(1, 1)
     status = {**world.service.status, "groups": [group]}
     assert lost_since(status, world.now) == world.now
@@ -142,14 +142,14 @@ def test_odd_words_of_others_in_the_status_stop_nothing(group: dict[str, object]
     ("served", "placed", "order"),
     [((), (), (0, 1, 2)), ((2,), (2,), (2, 0, 1)), ((1,), (1, 2), (1, 2, 0)), ((0, 1, 2), (0, 1, 2), (0, 1, 2))],
 )
-def test_who_serves_stays_whatever_its_number(
+def test_groups_that_serve_are_kept_first_whatever_their_number(
     served: tuple[int, ...], placed: tuple[int, ...], order: tuple[int, ...]
 ) -> None:
     told = PLACED._replace(served={"engine": frozenset(served)}, placed_groups={"engine": frozenset(placed)})
     assert served_first(told, "engine", (0, 1, 2)) == order
 
 
-def test_the_groups_that_are_named_are_those_that_go() -> None:
+def test_groups_named_by_the_plan_are_the_ones_removed() -> None:
     """The groups that the plan names are those that are removed. Here the first group has lost a rank. By its number alone,
     it would be the group that stays.
     """
@@ -167,7 +167,7 @@ def test_the_groups_that_are_named_are_those_that_go() -> None:
     assert not world.service.status["placement"]["anew"]
 
 
-def test_a_service_that_serves_asks_for_no_more_than_its_pods_had() -> None:
+def test_serving_service_requests_at_most_the_nodes_that_its_pods_had() -> None:
     """A service that serves is not expected to take more nodes than its existing pods had, although its next revision has
     groups of 16 pods: its single pod, which is on one node, is being deleted.
     """

@@ -21,21 +21,21 @@ def quota(hard: dict[str, str], used: dict[str, str], **spec: Any) -> dict[str, 
     return {"metadata": {"name": "q"}, "spec": {"hard": hard, **spec}, "status": {"hard": hard, "used": used}}
 
 
-def test_a_pod_takes_its_requests_its_limits_and_itself() -> None:
+def test_pod_usage_contains_requests_limits_and_pod_counts() -> None:
     assert dict(pod("1500m").amounts) == {
         "requests.cpu": 1500, "requests.memory": 2**30, "limits.memory": 2**30, GPU: 8, "limits.nvidia.com/gpu": 8,
         "pods": 1, "count/pods": 1,
     }  # fmt: skip
 
 
-def test_an_init_container_counts_if_it_needs_more_and_host_ports_do_not() -> None:
+def test_larger_init_container_counts_for_quota_and_host_ports_do_not() -> None:
     box = {"resources": {"limits": {"cpu": "1"}}, "ports": [{"hostPort": 80, "containerPort": 80}]}
     usage = of_pod({"containers": [box], "initContainers": [{"resources": {"limits": {"cpu": "3"}}}]})
     assert dict(usage.amounts) == {"requests.cpu": 3000, "limits.cpu": 3000, "pods": 1, "count/pods": 1}
 
 
 @pytest.mark.parametrize("resource", ["pods", "count/pods", GPU, "requests.cpu", "cpu", "memory", "limits.memory"])
-def test_what_replaces_as_much_fits_into_a_full_quota(resource: str) -> None:
+def test_equal_replacement_fits_into_a_full_quota(resource: str) -> None:
     amounts = {"pods": "4", "count/pods": "4", GPU: "32", "requests.cpu": "8", "cpu": "8", "memory": "4Gi"}
     full = {resource: amounts.get(resource, "4Gi")}
     same = QuotaChange(((pod(), 4),), ((pod(), 4),))
@@ -46,7 +46,7 @@ def test_what_replaces_as_much_fits_into_a_full_quota(resource: str) -> None:
     assert f"(hard {full[resource]}, used {full[resource]}, of which the old revision releases " in said
 
 
-def test_a_quota_that_was_lowered_has_less_than_the_service_holds() -> None:
+def test_lowered_quota_permits_less_than_the_service_uses() -> None:
     lowered = quota({"pods": "2"}, {"pods": "4"})
     assert shortage([lowered], QuotaChange(((pod(), 4),), ((pod(), 4),))) == (
         "ResourceQuota q: the new revision needs 4 pods, and 2 would be available (hard 2, used 4, of which the old "
@@ -54,13 +54,13 @@ def test_a_quota_that_was_lowered_has_less_than_the_service_holds() -> None:
     )
 
 
-def test_cpus_are_written_as_people_write_them() -> None:
+def test_cpu_amounts_are_formatted_as_kubernetes_quantities() -> None:
     small = quota({"requests.cpu": "1"}, {"requests.cpu": "500m"})
     change = QuotaChange(((pod("2500m"), 1),), ((pod("500m"), 1),))
     assert "needs 2500m requests.cpu, and 1 would be available" in shortage([small], change)
 
 
-def test_what_a_quota_does_not_name_is_not_limited() -> None:
+def test_resources_without_a_hard_limit_are_not_limited() -> None:
     change = QuotaChange(((pod(), 9), (of_workload("statefulsets"), 9)), ())
     assert shortage([quota({"services": "0", "limits.cpu": "0"}, {})], change) == ""
     assert shortage([], change) == shortage([{"metadata": {"name": "new"}}], change) == ""
@@ -92,7 +92,7 @@ def test_what_a_quota_does_not_name_is_not_limited() -> None:
         ({"scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "DoesNotExist"}]}}, False),
     ],
 )
-def test_a_quota_with_scopes_counts_the_pods_in_its_scopes(spec: dict[str, Any], counts: bool) -> None:
+def test_scoped_quota_counts_only_pods_in_its_scopes(spec: dict[str, Any], counts: bool) -> None:
     change = QuotaChange(((pod(priorityClassName="high"), 1),), ())
     assert bool(shortage([quota({"pods": "0"}, {}, **spec)], change)) is counts
 

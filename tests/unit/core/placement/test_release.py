@@ -46,7 +46,7 @@ def asked(claims: list[Claim], room: Nodes, now: float = NOW) -> set[str]:
     return {*giving_way(claims, room, now, 60.0)}
 
 
-def test_nobody_else_nothing_is_given_back() -> None:
+def test_no_nodes_are_released_if_no_other_service_waits() -> None:
     assert asked([lost("a", ["n1"], 1)], nodes(held="n1 n2")) == set()
     assert asked([waits("w", 1)], nodes(held="n1 n2")) == set()
 
@@ -67,18 +67,18 @@ def test_nobody_else_nothing_is_given_back() -> None:
         (waits("w", 1, pool="y"), (), False),  # it cannot use these nodes
     ],
 )
-def test_for_who_waits_and_is_placed_then(waiting: Claim, free: tuple[str, ...], given: bool) -> None:
+def test_nodes_are_released_only_if_a_waiting_service_then_fits(waiting: Claim, free: tuple[str, ...], given: bool) -> None:
     """A group of three pods holds one node without serving. It releases the node only if a waiting service then fits."""
     assert asked([lost("a", ["n1"], 2), waiting], nodes(*free, held="n1 n2")) == ({"a"} if given else set())
 
 
-def test_who_finds_its_own_node_gives_nothing_back() -> None:
+def test_no_nodes_are_released_if_the_lost_rank_has_a_free_node() -> None:
     """A group releases nothing if there is a free node for its lost rank: the scheduler only has to bind the pod to it."""
     assert asked([lost("a", ["n1"], 1), waits("w", 2)], nodes("n3", held="n1")) == set()
     assert asked([lost("a", ["n1", "n2"], 1, units=2)], nodes("n3", held="n1 n2")) == set()
 
 
-def test_room_that_nothing_comes_to_is_believed_for_twenty_minutes() -> None:
+def test_unused_free_node_prevents_a_release_for_twenty_minutes() -> None:
     """If a free node exists for the lost rank but the pod is not bound to it, the group keeps its nodes for twenty minutes.
     Something that the operator does not know keeps the pod from the node.
     """
@@ -87,7 +87,7 @@ def test_room_that_nothing_comes_to_is_believed_for_twenty_minutes() -> None:
     assert asked(claims, nodes("n3", held="n1"), NOW + 1200) == {"a"}
 
 
-def test_room_that_is_promised_is_not_free() -> None:
+def test_promised_node_does_not_count_as_free_for_a_lost_rank() -> None:
     """A node that is promised to another gang does not count as free for the lost rank. The other gang is being admitted and
     will use the only free node.
     """
@@ -99,7 +99,7 @@ def test_room_that_is_promised_is_not_free() -> None:
 
 
 @pytest.mark.parametrize(("units", "given"), [(2, True), (0, False), (3, False)])
-def test_its_own_groups_keep_each_other_from_being_whole(units: int, given: bool) -> None:
+def test_one_of_two_partial_groups_of_a_service_releases_its_nodes(units: int, given: bool) -> None:
     """Two groups of the same service that have lost a rank hold one node each: one of them releases its node, and the other
     becomes complete. With groups of three pods, this would complete neither.
     """
@@ -108,14 +108,14 @@ def test_its_own_groups_keep_each_other_from_being_whole(units: int, given: bool
     )
 
 
-def test_of_two_that_have_lost_a_rank_the_later_one_gives_way() -> None:
+def test_of_two_partial_gangs_the_later_one_releases_its_nodes() -> None:
     first, second = lost("a", ["n1"], 1, since=100.0), lost("b", ["n2"], 1, since=200.0)
     room = nodes(held="n1 n2")
     assert asked([second, first], room) == {"b"}
     assert asked([first, second._replace(priority=5)], room) == {"a"}, "the service with the lower priority"
 
 
-def test_the_first_gives_way_where_the_second_could_not_mend_it() -> None:
+def test_first_partial_gang_releases_its_nodes_if_the_second_could_not_help() -> None:
     """The first group lacks six nodes, which the cluster does not have even with the nodes of the second group. So the first
     group releases its nodes.
     """
@@ -123,7 +123,7 @@ def test_the_first_gives_way_where_the_second_could_not_mend_it() -> None:
     assert asked([first, second], nodes(held="n1 n2 n3 n4")) == {"a"}
 
 
-def test_several_give_way_to_who_needs_as_much_and_no_more_than_it_takes() -> None:
+def test_as_many_partial_gangs_release_nodes_as_the_waiting_one_needs() -> None:
     few = [lost(f"s{at}", [f"n{at}"], 50, since=float(at)) for at in range(4)]
     room = nodes(held="n0 n1 n2 n3")
     assert asked([*few, waits("w", 4)], room) == {"s0", "s1", "s2", "s3"}
@@ -133,7 +133,7 @@ def test_several_give_way_to_who_needs_as_much_and_no_more_than_it_takes() -> No
     assert asked([*few, large, waits("w", 2)], {**room, **nodes(held="n9 m9")}) == {"s2", "s3"}
 
 
-def test_a_node_that_only_others_of_the_service_use_is_not_given_back() -> None:
+def test_node_shared_with_other_pods_is_not_released_if_the_rest_is_too_small() -> None:
     """A node on which other pods of the service stay is not released if the rest of it is too small for the waiting service.
     Two other pods with one GPU each stay on the node where the lost group has six GPUs, and the waiting pod needs all eight.
     """
@@ -144,7 +144,7 @@ def test_a_node_that_only_others_of_the_service_use_is_not_given_back() -> None:
     assert asked([mine, small], nodes(held="n1")) == {"a"}
 
 
-def test_all_are_looked_at_in_turn() -> None:
+def test_every_waiting_service_is_considered_in_turn() -> None:
     """Many services wait for more nodes than exist, and one waits for a single node. Within some minutes, each of them is
     considered, so that the last one gets its node.
     """
@@ -154,7 +154,7 @@ def test_all_are_looked_at_in_turn() -> None:
     assert found.count({"a"}) == 1 and found.count(set()) == 3
 
 
-def test_each_of_many_that_have_lost_a_rank_is_looked_at_beside_each_that_waits() -> None:
+def test_every_pair_of_partial_and_waiting_gangs_is_considered() -> None:
     """Every pair of a service that has lost a rank and a service that waits is considered after a while. Of forty services
     that have lost a rank, only the first can help one of forty that wait: the last one.
     """

@@ -28,7 +28,7 @@ def advice(world: World) -> str:
     return next((one["message"] for one in world.service.status["conditions"] if one["type"] == "Advice"), "")
 
 
-def test_the_advice_stands_during_the_rollout_and_ends_with_it() -> None:
+def test_second_copy_advice_exists_only_during_the_rollout() -> None:
     world, asked = rolling()
     before = world.service.status["revision"]
     world.run(3)
@@ -40,7 +40,7 @@ def test_the_advice_stands_during_the_rollout_and_ends_with_it() -> None:
     assert len(asked) == 1 and "blueGreen" not in advice(world)
 
 
-def test_without_capacity_the_rollout_goes_on_and_nothing_is_advised() -> None:
+def test_no_second_copy_advice_without_capacity() -> None:
     world, asked = rolling(answer="decode needs 2 nodes: 0 are free")
     world.run(3)
     assert asked and "blueGreen" not in advice(world)
@@ -76,7 +76,7 @@ def test_a_service_that_does_not_serve_needs_no_advice() -> None:
 
 
 @pytest.mark.parametrize("how", ["no nodes are read", "no node is known"])
-def test_nothing_is_asked_about_nodes_that_are_unknown(how: str) -> None:
+def test_no_second_copy_check_is_made_if_nodes_are_unknown(how: str) -> None:
     world, asked = rolling()
     b = deps(replace(SINGLE, image="b"), found={} if how == "no node is known" else nodes(8))
     world.edit(deps=change_deps(b, sees_cluster=how == "no node is known"))

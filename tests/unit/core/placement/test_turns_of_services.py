@@ -19,7 +19,7 @@ from tests.unit.core.passes import conditions, settled
 
 
 @pytest.mark.parametrize("strategy", ["", "surge", "blueGreen"])
-def test_a_turn_lasts_until_the_new_slice_is_whole(strategy: str) -> None:
+def test_admission_to_an_edit_lasts_until_the_new_slice_is_complete(strategy: str) -> None:
     """A service keeps its admission to an edit until its new slice is complete. So an edit of a runtime that works for no
     service stops at its first service, even if the old slice continues to serve.
     """
@@ -36,7 +36,7 @@ def test_a_turn_lasts_until_the_new_slice_is_whole(strategy: str) -> None:
     assert not plans[-1].rolls and conditions(plans[-1])["RolledOut"] == ("True", "Complete")
 
 
-def test_a_turn_ends_in_the_pass_that_says_so() -> None:
+def test_admission_ends_in_the_reconciliation_that_reports_it() -> None:
     """An admission ends in the reconciliation whose status reports the end. The operator's own write of a status causes no
     event, and a later reconciliation may be ten minutes away, while other services wait.
     """
@@ -50,7 +50,7 @@ def test_a_turn_ends_in_the_pass_that_says_so() -> None:
     assert (True, "True") not in turns
 
 
-def test_an_edit_of_the_service_itself_waits_for_nobody() -> None:
+def test_edit_of_the_service_itself_does_not_wait_for_admission() -> None:
     world = settled(Shape())
     world.may_roll = False
     world.deps = Shape(image="b").deps()
@@ -83,7 +83,7 @@ def stories(world: World) -> list[Plan]:
     return plans
 
 
-def test_a_service_proves_the_edit_that_it_became_whole_with() -> None:
+def test_service_proves_only_the_edit_with_which_it_became_complete() -> None:
     """A service proves only the edit with which it became complete. A new service proves nothing, nor does a service whose
     engines the edit does not change.
     """
@@ -110,7 +110,7 @@ def test_a_service_proves_the_edit_that_it_became_whole_with() -> None:
     assert world.sync().stands[RUNTIME].state == EditState.EQUAL and "reached" not in world.service.status
 
 
-def test_a_revision_that_a_user_names_waits_for_nobody() -> None:
+def test_rollout_to_a_named_revision_does_not_wait_for_admission() -> None:
     world = World(Shape().service(), numbered(Shape(), 1), 3)
     world.settle()
     first = str(world.service.status["revision"])
@@ -125,7 +125,7 @@ def test_a_revision_that_a_user_names_waits_for_nobody() -> None:
 
 
 @pytest.mark.parametrize("why", ["keeps", "model", "large"])
-def test_who_is_whole_without_an_edit_proves_nothing_of_it(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_complete_service_that_does_not_use_the_edit_proves_nothing(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A service that is complete without using an edit proves nothing about the edit. The service does not follow the
     runtime, or no revision can be created from the present runtime.
     """
@@ -147,7 +147,7 @@ def test_who_is_whole_without_an_edit_proves_nothing_of_it(why: str, monkeypatch
 
 
 @pytest.mark.parametrize("back", [False, True])
-def test_what_did_not_become_whole_in_time_fails_the_edit(back: bool) -> None:
+def test_edit_fails_if_the_service_is_not_complete_in_time(back: bool) -> None:
     shape = Shape(rollback=back)
     world = World(shape.service(), numbered(shape, 1), 3)
     world.settle()
@@ -163,7 +163,7 @@ def test_what_did_not_become_whole_in_time_fails_the_edit(back: bool) -> None:
     assert world.sync().stands[RUNTIME].state != EditState.FAILED, "the runtime was reverted"
 
 
-def test_an_edit_that_is_refused_fails_before_it_begins() -> None:
+def test_edit_refused_by_the_api_server_fails_before_the_rollout() -> None:
     """If the API server refuses an edit, the edit has failed for the service before its rollout begins. Otherwise the
     service would be asked to roll out forever, and nothing would be reported.
     """

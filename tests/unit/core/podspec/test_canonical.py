@@ -44,7 +44,7 @@ def test_canonical_pod_is_idempotent(case: str) -> None:
     assert canonical_pod(tidied) == (tidied, ())
 
 
-def test_the_last_duplicate_counts_and_the_others_are_reported() -> None:
+def test_last_duplicate_is_used_and_duplicates_are_reported() -> None:
     env = [{"name": "A", "value": "1"}, {"name": "B", "value": "1"}, {"name": "A", "value": "2"}]
     mounts = [{"name": "x", "mountPath": "/m"}, {"name": "y", "mountPath": "/m"}]
     pod, said = canonical_pod({"env": env, "volumeMounts": mounts})
@@ -53,7 +53,7 @@ def test_the_last_duplicate_counts_and_the_others_are_reported() -> None:
     assert said == ("env A is set twice: the last value is used", "volumeMounts /m is set twice: the last value is used")
 
 
-def test_two_ports_of_one_name_cannot_be_and_nameless_ones_can() -> None:
+def test_last_port_with_a_duplicate_name_is_used_and_unnamed_ports_are_kept() -> None:
     ports = [
         {"containerPort": 1, "name": "http"},
         {"containerPort": 2, "name": "http"},

@@ -15,7 +15,7 @@ def made(runtime: Data, written: Data | None = None, component: str = "engine") 
     return compose(component, runtime, written)
 
 
-def test_layers_from_the_lowest_to_the_highest() -> None:
+def test_higher_pod_layers_override_lower_ones() -> None:
     """Each layer of a pod spec overrides one key of the layer below, so the result shows the order of all layers."""
     runtime = {
         "pod": {
@@ -45,13 +45,13 @@ def test_the_default_name_of_the_main_container() -> None:
     assert made({"engineConfig": {"runner": {"image": "i"}}}).leader["containers"][0]["name"] == "ome-container"
 
 
-def test_a_nameless_runner_means_the_container_that_is_there() -> None:
+def test_unnamed_runner_is_merged_into_the_only_container() -> None:
     runtime = {"pod": {"containers": [{"name": "sglang", "image": "i", "args": ["a"]}]}}
     (box,) = made(runtime, {"runner": {"args": ["b"], "env": [{"name": "A"}]}}).leader["containers"]
     assert (box["name"], box["image"], box["args"]) == ("sglang", "i", ["a", "b"])
 
 
-def test_a_nameless_runner_prefers_the_container_of_the_default_name() -> None:
+def test_unnamed_runner_is_merged_into_the_container_with_default_name() -> None:
     runtime = {"pod": {"containers": [{"name": "side"}, {"name": "ome-container", "image": "i"}]}}
     main, side = made(runtime, {"runner": {"args": ["b"]}}).leader["containers"]
     assert (main["name"], main["image"], side["name"]) == ("ome-container", "i", "side")
@@ -82,7 +82,7 @@ def test_compose_derives_group_size_and_worker(case: str) -> None:
     assert (composed.worker is None) == (size == 1)
 
 
-def test_old_workers_are_the_engines_alone() -> None:
+def test_legacy_workers_block_applies_only_to_the_engine() -> None:
     runtime = {"engineConfig": BOX, "decoderConfig": BOX, "workers": {"size": 2, "nodeSelector": {"w": "1"}}}
     engine = made(runtime)
     assert made(runtime, {}, "decoder").size == 1
@@ -90,7 +90,7 @@ def test_old_workers_are_the_engines_alone() -> None:
     assert "nodeSelector" not in engine.leader
 
 
-def test_labels_and_annotations_merge_and_the_runtime_may_have_them_at_the_top() -> None:
+def test_labels_and_annotations_are_merged_from_all_layers() -> None:
     runtime = {"labels": {"a": "1", "b": "1"}, "annotations": {"n": "1"}, "engineConfig": {**BOX, "labels": {"b": "2"}}}
     composed = made(runtime, {"labels": {"c": "3"}, "annotations": {"n": "2"}})
     assert composed.labels == {"a": "1", "b": "2", "c": "3"}
@@ -104,7 +104,7 @@ def test_compose_merges_timeout_and_router_config() -> None:
     assert made(runtime, {"timeoutSeconds": 0}, "router").timeout == 0
 
 
-def test_the_top_level_pod_of_a_runtime_is_not_the_routers() -> None:
+def test_top_level_pod_of_a_runtime_does_not_apply_to_the_router() -> None:
     with pytest.raises(ProblemError):
         made({"pod": {"containers": [{"name": "main", "image": "i"}]}}, {}, "router")
 
@@ -150,7 +150,7 @@ REFUSED: dict[str, tuple[Data, Data, str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_is_no_pod_is_refused_with_its_path(case: str) -> None:
+def test_invalid_pod_field_is_refused_with_its_path(case: str) -> None:
     runtime, written, sentence = REFUSED[case]
     with pytest.raises(ProblemError) as refused:
         made(runtime, written)
@@ -158,19 +158,19 @@ def test_what_is_no_pod_is_refused_with_its_path(case: str) -> None:
     assert refused.value.problem.condition == "EngineReady"
 
 
-def test_what_an_older_operator_stored_beyond_todays_bounds_is_refused_in_words() -> None:
+def test_stored_group_size_above_the_limit_is_refused_with_a_message() -> None:
     with pytest.raises(ProblemError) as refused:
         made({"engineConfig": {**BOX, "worker": {"size": 5000}}})
     assert refused.value.problem.message == "the runtime's spec.engineConfig.worker.size is 5000: write 1000 or less"
 
 
-def test_null_removes_what_the_runtime_says() -> None:
+def test_null_removes_a_value_of_the_runtime() -> None:
     runtime = {"engineConfig": {"runner": {"image": "i", "command": ["x"]}, "hostNetwork": True}}
     composed = made(runtime, {"hostNetwork": None, "runner": {"command": None}})
     assert composed.leader == {"containers": [{"image": "i", "name": "ome-container"}]}
 
 
-def test_a_variable_that_a_layer_has_twice_is_told_with_its_place() -> None:
+def test_duplicate_variable_is_reported_with_its_path() -> None:
     twice = {"runner": {"env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]}}
     runtime = {"engineConfig": {"runner": {"image": "i", "env": [{"name": "A", "value": "0"}]}}}
     composed = made(runtime, twice)
@@ -181,7 +181,7 @@ def test_a_variable_that_a_layer_has_twice_is_told_with_its_place() -> None:
     )
 
 
-def test_labels_and_annotations_of_the_old_workers_block_are_for_the_other_ranks() -> None:
+def test_metadata_of_the_legacy_workers_block_applies_to_worker_pods() -> None:
     workers = {"labels": {"rank": "other", "a": "w"}, "annotations": {"note": "w"}}
     composed = made({"engineConfig": {**BOX, "labels": {"a": "e"}}, "labels": {"all": "r"}, "workers": workers})
     assert composed.labels == {"all": "r", "a": "e"} and composed.annotations == {}

@@ -25,7 +25,7 @@ def made(runtime: dict[str, Any], service: dict[str, Any]) -> Any:
     return found and found["routerConfig"]
 
 
-def test_it_is_the_router_of_the_shipped_runtime() -> None:
+def test_default_router_equals_router_of_the_shipped_runtime() -> None:
     shipped = parts.in_config("kimi-k2-pd-rt", "ClusterServingRuntime")
     assert shipped is not None
     assert made({"engineConfig": sglang(), "decoderConfig": sglang("--port=30000")}, PAIR) == shipped["spec"]["routerConfig"]
@@ -56,11 +56,11 @@ def test_engines_without_a_decoder_get_one_selector() -> None:
         ({"engineConfig": {"runner": parts.container(command=["vllm", "serve"])}}, {"engine": {}, "router": {}}),
     ],
 )
-def test_there_is_none_where_it_could_not_reach_the_engines(runtime: dict[str, Any], service: dict[str, Any]) -> None:
+def test_no_default_router_if_it_could_not_reach_the_engines(runtime: dict[str, Any], service: dict[str, Any]) -> None:
     assert made(runtime, service) is None
 
 
-def test_the_service_changes_it_and_the_engines_revision_stays() -> None:
+def test_router_settings_of_the_service_do_not_change_the_engine_revision() -> None:
     deps = parts.deps(parts.model(), parts.runtime(engineConfig=sglang()))
     alone = sync(parts.service(engine={}), deps, Observed(), START)
     routed = sync(
@@ -73,7 +73,7 @@ def test_the_service_changes_it_and_the_engines_revision_stays() -> None:
 
 
 @pytest.mark.parametrize("image", ["mirror.example.com/lmsysorg/sgl-model-gateway:v0.3.2", "local/sglang-router:0.3.2"])
-def test_a_mirror_of_the_image_is_no_router_of_its_own(image: str) -> None:
+def test_mirrored_router_image_keeps_the_default_router_arguments(image: str) -> None:
     deps = parts.deps(parts.model(), parts.runtime(engineConfig=sglang()))
     routed = sync(parts.service(engine={}, router={"runner": {"name": "router", "image": image}}), deps, Observed(), START)
     (deployment,) = [one.manifest for one in routed.apply + routed.create if one.manifest["kind"] == "Deployment"]

@@ -18,7 +18,7 @@ def names(found: list[Any]) -> list[str]:
     return [item["name"] for item in found]
 
 
-def test_an_override_stands_behind_what_it_refers_to() -> None:
+def test_override_is_placed_after_the_variables_it_references() -> None:
     runner = {"name": "ome-container", "image": "engine:1", "env": env(STORE_URL="http://default", Z="1")}
     runtime = {"engineConfig": {"runner": runner, "containers": [{"name": "side", "env": env(B="$(A)", A="1")}]}}
     service = {"runner": {"env": env(STORE_HOST="store", STORE_URL="http://$(STORE_HOST):80")}}
@@ -26,7 +26,7 @@ def test_an_override_stands_behind_what_it_refers_to() -> None:
     assert names(main["env"]) == ["STORE_HOST", "STORE_URL", "Z"] and names(side["env"]) == ["A", "B"]
 
 
-def test_the_parts_of_a_group_are_layers_too() -> None:
+def test_variables_are_ordered_across_parts_of_a_group() -> None:
     runner = {"name": "ome-container", "image": "engine:1", "env": env(URL="http://default")}
     runtime = {"engineConfig": {"runner": runner, "worker": {"size": 1}}}
     service = {"worker": {"runner": {"env": env(HOST="x", URL="http://$(HOST)")}}}

@@ -20,5 +20,5 @@ def test_override_replaces_flags_of_the_same_name(args: list[str], extra: list[s
     assert override_flags(args, extra) == merged
 
 
-def test_without_takes_a_flag_with_all_its_values() -> None:
+def test_remove_flags_removes_flags_with_all_values() -> None:
     assert remove_flags(["serve", "--a", "1", "2", "--b=3", "x", "--c"], {"--a", "--b"}) == ["serve", "x", "--c"]

@@ -91,12 +91,12 @@ def test_absent_layers_are_skipped_and_later_ones_win() -> None:
     assert merge_layers(None, {"a": 1}, {}, {"a": 2, "b": 1}, None) == {"a": 2, "b": 1}
 
 
-def test_the_runner_comes_first_and_its_args_are_appended_to_its_containers() -> None:
+def test_runner_becomes_first_container_and_its_args_are_appended() -> None:
     pod = {"containers": [{"name": "side"}, {"name": "main", "image": "i", "args": ["a"], "command": ["x"]}]}
     merged = into_container(pod, {"name": "main", "args": ["b"], "command": ["y"]}, "default")
     main = {"name": "main", "image": "i", "args": ["a", "b"], "command": ["y"]}
     assert merged == {"containers": [main, {"name": "side"}]}
 
 
-def test_a_runner_without_a_name_has_the_default_one() -> None:
+def test_unnamed_runner_gets_the_default_name() -> None:
     assert into_container({}, {"image": "i"}, "main") == {"containers": [{"image": "i", "name": "main"}]}

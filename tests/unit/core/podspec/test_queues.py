@@ -36,14 +36,14 @@ def test_annotations_of_a_service_or_a_component_mark_every_pod(
     assert of_component.annotations == of_component.worker_annotations == {**notes, **said}
 
 
-def test_the_component_counts_more_than_the_service_and_its_labels_most() -> None:
+def test_component_queue_overrides_service_queue_and_labels_override_both() -> None:
     both = queues.with_queue(made({"ome.io/volcano-queue": "mine"}), {"ome.io/volcano-queue": "all"}.items())
     assert both.labels == {LABEL: "mine"}
     own = queues.with_queue(made({}, **{LABEL: "own"}), {"ome.io/volcano-queue": "all"}.items())
     assert own.labels == {LABEL: "own"}
 
 
-def test_volcanos_queue_needs_its_scheduler() -> None:
+def test_volcano_queue_without_scheduler_name_gives_advice() -> None:
     assert queues.advice({VOLCANO: "q"}, "volcano") == queues.advice({}, "") == []
     (said,) = queues.advice({VOLCANO: "q"}, "")
     assert "set schedulerName: volcano" in said

@@ -49,7 +49,7 @@ def refusal(*paths: str) -> str:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_like_a_field_is_told_with_the_field(case: str) -> None:
+def test_misspelled_field_is_reported_with_the_intended_field(case: str) -> None:
     engine, path, said = CASES[case]
     assert misspelled_fields(parts.service(engine=engine), RUNTIME) == (said,)
     assert translate_errors(refusal(path), parts.service(engine=engine), RUNTIME) == said
@@ -103,7 +103,7 @@ def elsewhere(place: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_nothing_that_belongs_elsewhere_is_to_be_removed(place: str) -> None:
+def test_misplaced_field_is_reported_with_its_correct_place(place: str) -> None:
     """The condition and `ome lint` give the same remedy for each field that is valid in another part of a service, and the
     remedy is the place of the field.
     """
@@ -122,7 +122,7 @@ def test_nothing_that_belongs_elsewhere_is_to_be_removed(place: str) -> None:
     assert removed == []
 
 
-def test_a_field_that_the_cluster_does_not_have_yet() -> None:
+def test_field_unknown_to_the_api_server_is_not_suggested_for_itself() -> None:
     """A field that is right, but unknown to the API server, is not replaced by itself."""
     service = parts.service(engine={"hostUsers": False})
     assert translate_errors(refusal(".hostUsers"), service, RUNTIME) == (
@@ -155,12 +155,12 @@ def test_misspelled_field_message_names_the_runtime() -> None:
         {"worker": {"size": 1, "tolerations": [{"key": "a"}]}, "hostIPC": True, "setHostnameAsFQDN": True},
     ],
 )
-def test_what_may_be_a_field_is_left_to_the_server(engine: dict[str, Any]) -> None:
+def test_field_that_may_exist_in_kubernetes_is_left_to_the_api_server(engine: dict[str, Any]) -> None:
     """A field that may exist in another version of Kubernetes is left to the API server to accept or refuse."""
     assert misspelled_fields(parts.service(engine=engine), RUNTIME) == ()
 
 
-def test_the_shipped_runtimes_are_spelled_well() -> None:
+def test_shipped_runtimes_have_no_misspelled_fields() -> None:
     service, deps = parts.kimi()
     (runtime,) = deps.runtimes.values()
     assert isinstance(runtime, Runtime) and misspelled_fields(service, runtime) == ()
@@ -178,11 +178,11 @@ def test_several_fields_and_those_that_are_like_none() -> None:
 @pytest.mark.parametrize(
     "message", ["quota exceeded", refusal(".minReplica"), ABOUT + ".spec.template.spec.x: expected map"]
 )
-def test_other_words_stay_as_they_are(message: str) -> None:
+def test_unrelated_api_errors_are_returned_unchanged(message: str) -> None:
     assert translate_errors(message, parts.service(engine={}), RUNTIME) == message
 
 
-def test_a_service_that_runs_keeps_on_and_says_what_was_meant() -> None:
+def test_running_service_keeps_serving_and_reports_the_misspelled_field() -> None:
     world = World(parts.service(engine={}, router={}), parts.deps(parts.model(), parts.simple()), seed=1)
     world.settle()
     world.verdict = lambda _: refusal(".minReplica")
@@ -195,13 +195,13 @@ def test_a_service_that_runs_keeps_on_and_says_what_was_meant() -> None:
     assert world.condition("Ready")["status"] == "True" and {pod.uid for pod in world.pods.values()} == pods
 
 
-def test_what_would_come_of_an_edit_says_it_too() -> None:
+def test_diff_and_render_report_misspelled_fields() -> None:
     """`ome diff` and `ome render` also report misspelled fields, because they may run without an API server."""
     found = compute_outcome(parts.service(engine={"minReplica": 2}), parts.deps(parts.model(), parts.simple(router=False)))
     assert "spec.engine.minReplica is not a field of a pod: did you mean minReplicas?" in found.advice
 
 
-def test_a_new_service_says_it_of_its_pods() -> None:
+def test_new_service_reports_misspelled_field_in_engine_ready() -> None:
     service, deps = parts.service(engine={"minReplica": 2}), parts.deps(parts.model(), parts.simple(router=False))
     world = World(service, deps, seed=1)
     name = next(apply.manifest["metadata"]["name"] for apply in world.sync().apply if apply.kind == "StatefulSet")
@@ -214,7 +214,7 @@ def test_a_new_service_says_it_of_its_pods() -> None:
     )
 
 
-def test_fifty_thousand_misspelled_fields_take_no_time() -> None:
+def test_fifty_thousand_misspelled_fields_are_checked_quickly() -> None:
     """A service with fifty thousand misspelled fields is checked quickly. Previously, a service of 1 MB blocked the
     operator's event loop for 3.5 s after each edit.
     """

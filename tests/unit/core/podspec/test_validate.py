@@ -51,7 +51,7 @@ VALID: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("case", VALID)
-def test_what_is_valid_passes_as_it_is(case: str) -> None:
+def test_valid_pod_fields_are_accepted_unchanged(case: str) -> None:
     written = VALID[case]
     assert first_mistake(written, "spec.engine") == ""
     assert merge({}, written) == merge(written, written) == written
@@ -59,7 +59,7 @@ def test_what_is_valid_passes_as_it_is(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", VALID)
-def test_what_is_valid_is_rendered_as_it_is(case: str) -> None:
+def test_valid_pod_fields_are_rendered_unchanged(case: str) -> None:
     engine = {"runner": parts.container(), **VALID[case]}
     for runtime, written in ((engine, {}), ({"runner": parts.container()}, engine)):
         spec = pod_template.leader(CONTEXT, compose("engine", {"engineConfig": runtime}, written))["spec"]
@@ -134,10 +134,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_is_wrong_is_one_sentence(case: str) -> None:
+def test_invalid_pod_field_gives_one_sentence(case: str) -> None:
     written, sentence = WRONG[case]
     assert first_mistake(written, "at") == sentence
 
 
-def test_values_of_variables_may_be_texts_numbers_and_truths() -> None:
+def test_variable_values_may_be_strings_numbers_or_booleans() -> None:
     assert first_mistake({"env": [{"name": "A", "value": one} for one in ("x", 1, 0.5, True, None)]}, "at") == ""

@@ -26,7 +26,7 @@ MAIN: dict[str, Any] = {
 POD = {"initContainers": [{"name": "fetch", "image": "x"}], "containers": [MAIN], "hostNetwork": True}
 
 
-def test_it_is_as_the_engine_and_comes_last() -> None:
+def test_check_container_copies_the_engine_and_is_the_last_init_container() -> None:
     pod = add_preflight_check(POD, "Warn", PLACE)
     first, box = pod["initContainers"]
     assert first["name"] == "fetch" and pod["containers"] == [MAIN]
@@ -36,7 +36,7 @@ def test_it_is_as_the_engine_and_comes_last() -> None:
     assert box["command"][:2] == ["/bin/sh", "-c"] and box["command"][3:] == ["preflight", "python3"]
 
 
-def test_it_asks_for_no_other_node() -> None:
+def test_check_container_does_not_change_the_node_selection() -> None:
     """The init container of the check does not change the node that the scheduler chooses. Init containers and containers do
     not run at the same time, so the scheduler sees the same requests with and without the check.
     """
@@ -44,7 +44,7 @@ def test_it_asks_for_no_other_node() -> None:
     assert demand(plain, True) == demand(looked, True)
 
 
-def test_it_knows_its_group_and_the_kubelet_fills_in_the_numbers() -> None:
+def test_check_container_gets_the_group_facts_as_json() -> None:
     env = {each["name"]: each["value"] for each in add_preflight_check(POD, "Require", PLACE)["initContainers"][1]["env"]}
     assert env["A"] == "1" and env["OME_PREFLIGHT_MODE"] == "Require"
     facts = json.loads(env["OME_PREFLIGHT"])

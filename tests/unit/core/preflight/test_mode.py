@@ -80,7 +80,7 @@ def test_preflight_mode_of_service_takes_precedence(
     assert said(revision) == wanted and (box(revision, "worker") is None) is (wanted == "Off")
 
 
-def test_the_default_of_the_chart_is_no_part_of_a_revision() -> None:
+def test_default_mode_of_the_chart_is_not_part_of_the_revision() -> None:
     names = {applied(service(), runtime(), preflight=mode)[1]["metadata"]["name"] for mode in ("Off", "Warn", "Require")}
     assert len(names) == 1
     told = {applied(service(note), runtime())[1]["metadata"]["name"] for note in (None, "Off", "Warn", "Require")}
@@ -92,7 +92,7 @@ def test_preflight_off_adds_nothing_to_revision() -> None:
     assert "preflight" not in revision["data"]["inputs"] and "reflight" not in str(plan.apply)
 
 
-def test_a_word_that_is_no_mode_is_told() -> None:
+def test_invalid_preflight_mode_is_reported_as_advice() -> None:
     plan, revision = applied(service("yes"), runtime("no"))
     advice = next(each["message"] for each in plan.status["conditions"] if each["type"] == "Advice")
     assert f"annotation {NOTE} of the service is ignored: 'yes' is none of Off, Warn, Require" in advice

@@ -70,7 +70,7 @@ def env(pod: Manifest) -> dict[str, Any]:
     return {each["name"]: each.get("value", each.get("valueFrom")) for each in box(pod)["env"]}
 
 
-def test_each_rank_of_each_group_is_there_by_its_name() -> None:
+def test_check_pods_are_named_by_group_and_rank() -> None:
     found = made()
     assert [(*place, pod["metadata"]["name"]) for place, pod in found.pods.items()] == [
         ("engine", 0, 0, f"{NAME}-engine-0-0"),
@@ -86,7 +86,7 @@ def test_each_rank_of_each_group_is_there_by_its_name() -> None:
     assert {place.component for place in made(decoder=1).pods} == {"decoder"}
 
 
-def test_nobody_takes_its_pods_for_those_of_the_service() -> None:
+def test_no_controller_or_service_selects_the_pods_of_a_check() -> None:
     """No controller and no Service selects the pods of a check on demand. The selectors are all those that the operator
     writes for a service, and examples of those of routers and users.
     """
@@ -109,7 +109,7 @@ def test_nobody_takes_its_pods_for_those_of_the_service() -> None:
     assert headless == {keys.PREFLIGHT_RUN: RUN}
 
 
-def test_it_is_the_services_pod_in_all_that_decides_about_its_node() -> None:
+def test_check_pod_equals_service_pod_in_everything_relevant_for_scheduling() -> None:
     known = roles(containers=[])
     for place, pod in made(known).pods.items():
         workload = known[place.component].leader if place.rank == 0 else known[place.component].worker
@@ -131,7 +131,7 @@ def test_it_is_the_services_pod_in_all_that_decides_about_its_node() -> None:
         assert pod["metadata"]["annotations"] == template["metadata"]["annotations"], "RDMA is requested there"
 
 
-def test_the_check_is_its_only_work_and_it_ends_by_itself() -> None:
+def test_check_pod_runs_only_the_check_and_has_a_deadline() -> None:
     for pod in made().pods.values():
         spec, only = pod["spec"], box(pod)
         assert only["name"] == "ome-container" and only["command"][3:] == ["preflight", *BOX["command"]]  # type: ignore[misc]
@@ -141,7 +141,7 @@ def test_the_check_is_its_only_work_and_it_ends_by_itself() -> None:
         assert spec["automountServiceAccountToken"] is False and env(pod)["OME_PREFLIGHT_MODE"] == "Warn"
 
 
-def test_ranks_find_each_other_and_none_of_the_service() -> None:
+def test_check_ranks_contact_only_each_other() -> None:
     pods = made().pods
     leader, worker = pods[RankKey("decoder", 0, 0)], pods[RankKey("decoder", 0, 1)]
     facts = json.loads(env(worker)["OME_PREFLIGHT"])
@@ -164,13 +164,13 @@ def test_ranks_find_each_other_and_none_of_the_service() -> None:
     assert "svc-pods" not in json.dumps(leader["spec"]), "no Service of the service selects the pod"
 
 
-def test_names_that_only_begin_alike_stay() -> None:
+def test_longer_names_with_the_same_prefix_are_not_replaced() -> None:
     said = ["--a=my-svc-pods.x", "--b=svc-podsy", "http://svc-pods:8080/", "svc-pods"]
     pod = made(roles(runner={**BOX, "args": said})).pods[RankKey("engine", 0, 0)]
     assert box(pod)["args"] == ["--a=my-svc-pods.x", "--b=svc-podsy", f"http://{NAME}:8080/", NAME]
 
 
-def test_a_service_that_is_looked_at_in_place_too_is_looked_at_a_single_time() -> None:
+def test_existing_check_init_container_is_not_added_twice() -> None:
     """The stored pods of a service may already contain the check as an init container. A pod on demand contains the check
     once, and the check's mount does not count as a path that an init container fills.
     """
@@ -199,7 +199,7 @@ def near(selector: Any, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", ["podAffinity", "podAntiAffinity"])
-def test_pods_of_a_run_stand_to_each_other_as_those_of_the_service(kind: str) -> None:
+def test_pod_affinity_of_check_pods_selects_other_check_pods(kind: str) -> None:
     other = near({"matchLabels": {"app": "cache"}})
     part = {REQUIRED: [near(OWN), other], PREFERRED: [{"weight": 7, "podAffinityTerm": near(OWN)}]}
     pod = made(roles(affinity={kind: part})).pods[RankKey("engine", 0, 0)]
@@ -227,7 +227,7 @@ def test_an_annotation_about_a_container_that_is_not_there_is_refused_by_kuberne
     assert pod["metadata"]["annotations"] == {f"{APPARMOR}ome-container": "unconfined"}
 
 
-def test_a_pod_goes_with_its_service() -> None:
+def test_check_pod_is_owned_by_the_headless_service() -> None:
     headless = {**made().headless, "metadata": {"name": NAME, "uid": "u7"}}
     pod = made().pods[RankKey("engine", 0, 0)]
     (owner,) = with_owner_reference(pod, headless)["metadata"]["ownerReferences"]
@@ -235,14 +235,14 @@ def test_a_pod_goes_with_its_service() -> None:
     assert "ownerReferences" not in pod["metadata"]
 
 
-def test_nothing_that_is_stored_changes() -> None:
+def test_stored_workloads_are_not_modified_by_rendering_check_pods() -> None:
     known = roles()
     before = json.dumps([role.leader for role in known.values()])
     made(known)
     assert json.dumps([role.leader for role in known.values()]) == before
 
 
-def test_a_check_is_no_part_of_a_pod_group_of_kueue() -> None:
+def test_check_pod_belongs_to_no_kueue_pod_group() -> None:
     """A pod of a check on demand belongs to no pod group of Kueue, because Kueue refuses a pod that states the number of
     pods of a group, but not the name of the group.
     """

@@ -50,7 +50,7 @@ def condition(plan: Plan, name: str) -> dict[str, Any]:
     return next((dict(each) for each in plan.status["conditions"] if each["type"] == name), {})
 
 
-def test_warn_tells_it_and_the_service_is_ready() -> None:
+def test_warn_mode_reports_findings_and_the_service_is_ready() -> None:
     plan, _ = seen(held=False)
     told = condition(plan, "Preflight")
     assert (told["status"], told["reason"]) == ("False", "PreflightFindings")
@@ -61,7 +61,7 @@ def test_warn_tells_it_and_the_service_is_ready() -> None:
 
 
 @pytest.mark.parametrize("later", [0.0, 2 * START])
-def test_require_holds_a_group_and_nothing_is_recycled_for_it(later: float) -> None:
+def test_require_mode_holds_the_group_without_recycling(later: float) -> None:
     plan, _ = seen(held=True, later=later)
     told, engine = condition(plan, "Preflight"), condition(plan, "EngineReady")
     assert told["reason"] == engine["reason"] == "PreflightFailed"
@@ -71,7 +71,7 @@ def test_require_holds_a_group_and_nothing_is_recycled_for_it(later: float) -> N
     assert group["phase"] == "Preflight" and not plan.recycle and effects(plan) == ()
 
 
-def test_status_and_explain_tell_it_with_the_next_step() -> None:
+def test_status_and_explain_show_preflight_findings_with_a_next_step() -> None:
     plan, world = seen(held=False)
     body = {"metadata": {"name": "svc", "namespace": "team", "uid": world.service.uid}, "spec": {}, "status": plan.status}
     drawn = tree(body, world.observed())
@@ -80,7 +80,7 @@ def test_status_and_explain_tell_it_with_the_next_step() -> None:
     assert "-c ome-preflight" in found["Preflight"].next and SHM.said in found["Preflight"].message
 
 
-def test_a_new_finding_is_an_event() -> None:
+def test_new_preflight_finding_creates_an_event() -> None:
     world = World(Shape().service(), Shape().deps(), 3)
     world.settle()
     observed = world.observed()

@@ -46,7 +46,7 @@ def test_check_without_findings_gives_none() -> None:
     assert parse_result({}) is None and parse_result({"initContainerStatuses": None}) is None
 
 
-def test_findings_of_an_engine_that_starts_and_of_one_that_waits() -> None:
+def test_findings_of_a_started_and_of_a_held_engine_are_parsed() -> None:
     assert parse_result(status(ended(said(SHM)))) == CheckResult((FOUND,), held=False)
     assert parse_result(status(ended(said(SHM), 1))) == CheckResult((FOUND,), held=True)
     again = {"waiting": {"reason": "CrashLoopBackOff"}}, {"running": {"startedAt": "x"}}
@@ -70,20 +70,20 @@ def test_findings_of_an_engine_that_starts_and_of_one_that_waits() -> None:
         ('{"preflight": 1, "findings": [{"check": "a', "the message of the check was truncated"),
     ],
 )
-def test_what_is_no_message_is_told(message: str, words: str) -> None:
+def test_invalid_check_message_becomes_a_finding(message: str, words: str) -> None:
     checked = parse_result(status(ended(message)))
     assert checked is not None and not checked.held
     assert [each.check for each in checked.findings] == ["preflight"] and words in checked.sentence
 
 
-def test_what_stands_before_a_cut_counts() -> None:
+def test_findings_before_the_truncation_are_kept() -> None:
     whole = said(SHM, {**SHM, "rank": 4}, {**SHM, "rank": 5})
     checked = parse_result(status(ended(whole[: whole.index('"rank": 5')], 1)))
     assert checked is not None and [each.rank for each in checked.findings] == [3, 4, OWN]
     assert "the message of the check was truncated" in checked.sentence
 
 
-def test_hostile_findings_are_bounded_and_clean() -> None:
+def test_malicious_findings_are_truncated_and_sanitized() -> None:
     odd = [{"check": "a\x1b[31m\n", "rank": rank, "said": "x" * 400, "fix": ["y"]} for rank in (True, -5, "3", 10**30, None)]
     checked = parse_result(status(ended(said(*odd, 1, None, [], {}))))
     assert checked is not None and {each.rank for each in checked.findings} == {OWN}
@@ -109,7 +109,7 @@ def test_any_termination_message_gives_printable_sentence(message: str, code: in
     assert checked is None or checked.sentence.isprintable()
 
 
-def test_a_pod_that_is_held_says_so_before_anything_else() -> None:
+def test_held_preflight_is_the_first_reason_of_a_pod() -> None:
     state = status({"waiting": {"reason": "CrashLoopBackOff"}}, lastState=ended(said(SHM), 1))
     state["containerStatuses"] = [container({"waiting": {"reason": "PodInitializing"}})]
     pod = from_api.pod(body(status=state))
@@ -124,7 +124,7 @@ def only(state: dict[str, Any], name: str = keys.RUNNER) -> dict[str, Any]:
     return {"containerStatuses": [{"name": "proxy", "state": {"running": {}}}, {"name": name, "state": state}]}
 
 
-def test_a_check_that_is_a_pods_only_container() -> None:
+def test_result_of_a_check_pod_with_one_container_is_parsed() -> None:
     for state in ({}, {"waiting": {"reason": "ContainerCreating"}}, {"running": {"startedAt": "x"}}):
         assert parse_only_container(only(state), keys.RUNNER) is None and has_begun(only(state), keys.RUNNER) == (
             "running" in state
@@ -142,7 +142,7 @@ def test_a_check_that_is_a_pods_only_container() -> None:
     assert not has_begun({"containerStatuses": None}, keys.RUNNER)
 
 
-def test_a_check_that_was_killed_found_not_nothing() -> None:
+def test_killed_check_is_reported_although_it_had_no_findings() -> None:
     checked = parse_only_container(only(ended(said(), 137)), keys.RUNNER)
     assert checked is not None and "the check ended with code 137 after it had reported no findings" in checked.sentence
     refused = 'exec: "/bin/sh": stat /bin/sh: no such file or directory'

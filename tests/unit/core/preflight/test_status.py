@@ -34,7 +34,7 @@ def test_each_finding_once_with_rank_and_node() -> None:
     assert status == ({"name": name, "preflight": list(group.lines)}, {"name": "other"})
 
 
-def test_a_group_that_waits_comes_first() -> None:
+def test_findings_of_a_held_group_come_first() -> None:
     other = pod("q", 0, 0, "engine", ready=False)._replace(preflight=CheckResult((SHM,), False), node="m")
     told = condition(findings_of_groups([other, rank(0, ABOUT_1, held=True)]))
     assert told is not None and told.reason == "PreflightFailed"
@@ -43,7 +43,7 @@ def test_a_group_that_waits_comes_first() -> None:
     )
 
 
-def test_a_rank_that_came_after_all_is_forgotten_once_its_group_serves() -> None:
+def test_late_rank_is_not_reported_after_its_group_serves() -> None:
     waits = findings_of_groups([rank(0, LATE), rank(1, LATE), rank(2)])
     assert [group.lines for group in waits.values()] == [
         ("rank 2 on node n2: absent: rank 2 did not come (look at its pod)",)
@@ -54,7 +54,7 @@ def test_a_rank_that_came_after_all_is_forgotten_once_its_group_serves() -> None
     )
 
 
-def test_lines_are_bounded_and_pods_that_go_do_not_count() -> None:
+def test_finding_lines_are_limited_and_terminating_pods_ignored() -> None:
     many = [SHM._replace(said=str(number)) for number in range(LINES + 5)]
     ((_, group),) = findings_of_groups([rank(0, *many)]).items()
     assert len(group.lines) == LINES and group.lines[-1] == "and 6 more findings"

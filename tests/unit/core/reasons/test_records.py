@@ -50,7 +50,7 @@ def test_reason_record_has_conditions_meaning_and_remedy(name: str, record: Reas
 
 
 @pytest.mark.parametrize(("name", "record"), RECORDS)
-def test_the_code_uses_every_reason(name: str, record: ReasonRecord) -> None:
+def test_every_reason_is_used_in_the_code(name: str, record: ReasonRecord) -> None:
     """The code uses every reason of the table. Words that are only passed on from the kubelet, the scheduler or the client
     of the API need no name in the code.
     """
@@ -82,7 +82,7 @@ def test_every_reason_is_recorded_once() -> None:
     assert [*REASONS] == [str(record) for record in found]
 
 
-def test_a_reason_is_its_word_where_it_is_written() -> None:
+def test_reason_behaves_like_its_string() -> None:
     """A reason behaves like its word when conditions are compared with stored ones, sorted, copied, recorded, and written as
     JSON and YAML.
     """
@@ -94,13 +94,13 @@ def test_a_reason_is_its_word_where_it_is_written() -> None:
     assert f"{paused}" == str(paused) == copy.deepcopy(paused) == "Paused" and repr(paused) == "'Paused'"
 
 
-def test_a_word_of_kubernetes_without_a_record_calls_for_a_person() -> None:
+def test_unknown_kubernetes_reason_counts_as_broken() -> None:
     unknown = record_of("OutOfcpu")
     assert unknown == "OutOfcpu" and unknown.state is State.BROKEN and unknown.gravity == ORDINARY
     assert not (unknown.passing or unknown.loud or unknown.passes or unknown.is_in_progress or unknown.stage)
 
 
-def test_the_gravest_reasons_come_first() -> None:
+def test_reasons_are_sorted_by_severity() -> None:
     gravest = sorted((record for record in REASONS.values() if record.gravity < ORDINARY), key=lambda each: each.gravity)
     assert gravest == [
         "CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "FailedMount", "Unschedulable", "SystemicFault",
@@ -110,7 +110,7 @@ def test_the_gravest_reasons_come_first() -> None:
     assert len(numbers) == len(set(numbers))
 
 
-def test_every_stage_of_a_rollout_but_the_first_has_reasons_that_stop_there() -> None:
+def test_every_rollout_stage_except_the_first_has_its_own_reasons() -> None:
     """Every stage of a rollout except the first has reasons with which a rollout stops there. Any other reason of the
     condition RolledOut means that the inputs are not valid.
     """
@@ -138,7 +138,7 @@ def carried() -> set[tuple[str, str]]:
     return found
 
 
-def test_a_record_names_the_conditions_that_the_code_gives_its_reason() -> None:
+def test_reason_records_list_the_conditions_used_in_the_code() -> None:
     pairs = carried()
     assert len(pairs) > 50 and ("ModelReady", "WRONG_BASE_MODEL") in pairs
     assert sorted((condition, name) for condition, name in pairs if condition not in getattr(Reason, name).of) == []

@@ -43,7 +43,7 @@ def second_budget(seen: Observed) -> Observed:
 
 
 @pytest.mark.parametrize("disturbed", [warned, refused, second_budget])
-def test_what_the_cluster_says_is_not_a_field_without_effect(disturbed: Callable[[Observed], Observed]) -> None:
+def test_cluster_problem_does_not_get_the_reason_no_effect(disturbed: Callable[[Observed], Observed]) -> None:
     """What the cluster reports is not called a field without effect. Reported: a namespace whose Pod Security level refused
     every pod was in Advice with the reason NoEffect.
     """
@@ -61,7 +61,7 @@ def test_what_the_cluster_says_is_not_a_field_without_effect(disturbed: Callable
         (Reason.NO_EFFECT, Reason.CLUSTER_WARNINGS),
     ],
 )
-def test_the_worst_of_all_advice_is_the_reason(rule: str, expected: str) -> None:
+def test_advice_condition_has_the_most_severe_reason(rule: str, expected: str) -> None:
     def judge(_: RevisionUnderTest) -> ValidationResult:
         return ValidationResult(("a rule",), (), rule)
 

@@ -48,13 +48,13 @@ def steps(groups: int) -> int:
     return count
 
 
-def test_a_pass_costs_the_same_for_each_further_group() -> None:
+def test_cost_of_a_reconciliation_is_linear_in_groups() -> None:
     """A comparison of each group with each other group would make the second hundred groups dearer than the first."""
     few, more, most = (steps(groups) for groups in (10, 110, 210))
     assert most - more < 1.1 * (more - few)
 
 
-def test_a_pass_in_which_nothing_changed_computes_only_what_depends_on_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchanged_reconciliation_recomputes_only_what_depends_on_pods(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is rendered, parsed, validated or digested again when only a pod has got a new version."""
     service, deps, observed = ready(3)
     anew = list[tuple[Any, ...]]()

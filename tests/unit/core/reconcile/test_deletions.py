@@ -37,7 +37,7 @@ COMMANDS = ("adopt", "cli")
 """Packages whose deletions a person starts."""
 
 
-def test_every_place_that_ends_pods_is_listed() -> None:
+def test_every_code_place_that_deletes_pods_is_listed() -> None:
     found = set()
     for file in sorted(SOURCE.rglob("*.py")):
         name = str(file.relative_to(SOURCE))

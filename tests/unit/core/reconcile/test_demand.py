@@ -28,7 +28,7 @@ class Woken(Demanded):
         return replace(super().observed(), arrivals=Arrivals(self.arrived))
 
 
-def test_recommend_is_the_default_and_changes_nothing() -> None:
+def test_recommend_is_the_default_mode_and_does_not_scale() -> None:
     world = Demanded(**spec())
     world.decide()
     assert told(world) == ("True", "Followed")
@@ -40,7 +40,7 @@ def test_recommend_is_the_default_and_changes_nothing() -> None:
     assert world.condition("Ready")["status"] == world.condition("Scaled")["status"] == "True"
 
 
-def test_apply_adds_a_group_and_takes_it_back() -> None:
+def test_apply_mode_adds_and_removes_a_group() -> None:
     world = Demanded(**spec("Apply"))
     world.rate = BUSY
     world.decide(120)
@@ -52,7 +52,7 @@ def test_apply_adds_a_group_and_takes_it_back() -> None:
     assert world.decoders() == 1
 
 
-def test_numbers_that_vanish_change_nothing() -> None:
+def test_missing_samples_change_no_size() -> None:
     world = Demanded(**spec("Apply"))
     world.rate = BUSY
     world.decide(120)
@@ -61,7 +61,7 @@ def test_numbers_that_vanish_change_nothing() -> None:
     assert world.decoders() == 2 and told(world) == ("False", "DemandUnknown")
 
 
-def test_an_edit_from_recommend_to_apply_begins_with_the_size_that_exists() -> None:
+def test_switch_from_recommend_to_apply_starts_with_the_existing_size() -> None:
     world = Demanded(**spec(role={"minReplicas": 1, "maxReplicas": 9}))
     world.write_scale(3)
     world.decide(3600)
@@ -79,7 +79,7 @@ def test_an_edit_from_recommend_to_apply_begins_with_the_size_that_exists() -> N
 @pytest.mark.parametrize(
     "role", [{"autoscaler": {"class": "Demand"}}, {"autoscaler": None}, {"autoscaler": {"class": "HPA"}}]
 )
-def test_the_end_of_apply_keeps_the_size_and_makes_the_role_scale_true(role: dict[str, Any]) -> None:
+def test_end_of_apply_keeps_the_size_and_writes_it_to_the_role_scale(role: dict[str, Any]) -> None:
     world = Demanded(**spec("Apply"))
     world.rate = BUSY
     world.decide(120)
@@ -93,7 +93,7 @@ def test_the_end_of_apply_keeps_the_size_and_makes_the_role_scale_true(role: dic
     assert world.decoders() == 1, "the number counts"
 
 
-def test_a_role_scale_that_somebody_writes_wins_until_it_is_made_again() -> None:
+def test_manually_written_role_scale_is_followed_until_resume() -> None:
     world = Demanded(**spec("Apply"))
     world.rate = BUSY
     world.decide(120)
@@ -135,7 +135,7 @@ def test_after_a_wake_the_demand_decides_again_by_itself(minimum: int) -> None:
     assert world.decoders() == 4 and told(world) == ("False", "ScaledByHand"), "the number that was written last counts"
 
 
-def test_after_a_request_has_woken_the_service_the_demand_decides_again() -> None:
+def test_demand_decides_again_after_a_wake_by_request() -> None:
     role = {"minReplicas": 0, "maxReplicas": 4, "autoscaler": {"class": "Demand"}}
     whole = spec("Apply", role=role)
     world = Woken(**{**whole, "scalingPolicy": {**whole["scalingPolicy"], "wakeOnRequest": True}})
@@ -155,7 +155,7 @@ def test_after_a_request_has_woken_the_service_the_demand_decides_again() -> Non
     assert world.decoders() == 1, "the demand needs fewer"
 
 
-def test_a_size_that_somebody_went_back_to_stays_until_it_is_resumed() -> None:
+def test_scaled_back_size_is_kept_until_resume() -> None:
     back = {"annotations": {"ome.io/scaled-back": "prefill=1,decode=1,routers=1"}}
     world = Demanded(**spec("Apply"))
     world.rate = BUSY
@@ -173,7 +173,7 @@ def test_a_size_that_somebody_went_back_to_stays_until_it_is_resumed() -> None:
     assert "annotation ome.io/scaled-back has no effect" in world.condition("Advice")["message"]
 
 
-def test_bounds_that_are_edited_count_at_once() -> None:
+def test_edited_bounds_apply_immediately() -> None:
     world = Demanded(**spec("Apply"))
     world.rate = BUSY
     world.decide(120)
@@ -187,7 +187,7 @@ def test_bounds_that_are_edited_count_at_once() -> None:
     ("free", "more", "reason"),
     [(0, {}, "NoRoom"), (100, {"role": {"maxReplicas": 1}}, "Maximum")],
 )
-def test_what_cannot_be_had_is_asked_for_once(free: int, more: dict[str, Any], reason: str) -> None:
+def test_unavailable_size_is_requested_once(free: int, more: dict[str, Any], reason: str) -> None:
     world = Demanded(**spec("Apply", **more))
     world.free, world.rate = free, BUSY
     world.decide(600)
@@ -205,7 +205,7 @@ def test_what_cannot_be_had_is_asked_for_once(free: int, more: dict[str, Any], r
         ({"router": None}, "add spec.router, or use another class"),
     ],
 )
-def test_what_cannot_be_followed_is_said_in_a_sentence(written: dict[str, Any], words: str) -> None:
+def test_unsupported_demand_configuration_is_reported(written: dict[str, Any], words: str) -> None:
     whole = {name: value for name, value in {**spec("Apply"), **written}.items() if value is not None}
     world = World(parts.service(**whole), parts.deps(parts.model(), parts.simple(decoder="decoder" in whole)), seed=1)
     world.settle()
@@ -213,7 +213,7 @@ def test_what_cannot_be_followed_is_said_in_a_sentence(written: dict[str, Any], 
     assert task is not None and words in task.problem
 
 
-def test_a_budget_below_the_smallest_size_is_said() -> None:
+def test_budget_below_the_smallest_size_is_reported() -> None:
     service, deps = parts.kimi()
     body = {**service.spec.dump(), **spec("Apply", gpuBudget=8), "engine": {"minReplicas": 1}}
     world = World(parts.service({**body}), deps, seed=1)
@@ -223,7 +223,7 @@ def test_a_budget_below_the_smallest_size_is_said() -> None:
     assert gpus > 8 and f"gpuBudget is 8, but the smallest size of the service needs {gpus} GPUs" in task.problem
 
 
-def test_a_task_has_the_bounds_of_the_roles_and_what_else_happens() -> None:
+def test_demand_task_contains_role_bounds_targets_and_fleet_state() -> None:
     world = Demanded(
         **spec("Apply", spare={"decoder": 1}, priority=7, coolDown="2m", changesPerHour=3, requestsPerRouter=50)
     )
@@ -237,7 +237,7 @@ def test_a_task_has_the_bounds_of_the_roles_and_what_else_happens() -> None:
     assert task.asked == (1, 1, 1)
 
 
-def test_a_rollout_a_pause_and_a_freeze_are_reported() -> None:
+def test_rollout_pause_and_freeze_are_reported_in_the_demand_task() -> None:
     world = Demanded(**spec("Apply"))
     world.edit(parts.service(**{**spec("Apply"), "engine": {"minReplicas": 1, "runner": {"image": "engine:2"}}}))
     world.run(6)
@@ -252,7 +252,7 @@ def test_a_rollout_a_pause_and_a_freeze_are_reported() -> None:
     assert task is not None and "frozen with all services" in task.fleet.frozen
 
 
-def test_a_pause_holds_the_size() -> None:
+def test_paused_rollout_holds_the_size() -> None:
     world = Demanded(**spec("Apply"))
     world.edited(**spec("Apply"), rollout={"paused": True})
     world.rate = BUSY
@@ -272,13 +272,13 @@ def test_a_group_that_fails_before_the_first_decision_is_not_given_up() -> None:
     assert world.service.status["scaling"]["applied"] == {"decoder": 3}
 
 
-def test_a_service_without_the_class_has_no_field_and_no_task() -> None:
+def test_service_without_class_demand_has_no_scaling_status_and_no_task() -> None:
     world = Demanded(**spec(role={"autoscaler": {"class": "External"}}))
     plan = world.sync()
     assert plan.demand is None and "scaling" not in plan.status and told(world) == ("", "")
 
 
-def test_the_annotation_cannot_set_the_class() -> None:
+def test_autoscaler_class_annotation_cannot_select_demand() -> None:
     """The annotation with the class of an autoscaler cannot set the class Demand. Services with this annotation were not
     scaled by earlier versions, and an upgrade alone must not start to scale them.
     """
@@ -293,7 +293,7 @@ def test_the_annotation_cannot_set_the_class() -> None:
     assert "is 'demand', which is not an autoscaler class" in world.condition("Advice")["message"]
 
 
-def test_a_stored_number_that_people_edited_is_left_out() -> None:
+def test_invalid_applied_numbers_in_status_are_ignored() -> None:
     world = Demanded(**spec("Apply"))
     for applied in ({"decoder": "9"}, {"decoder": -1}, ["decoder"], 3, {"decoder": True}):
         world.scaling = None
@@ -304,7 +304,7 @@ def test_a_stored_number_that_people_edited_is_left_out() -> None:
         assert world.decoders() == 1
 
 
-def test_starts_are_measured_from_the_node_until_the_group_serves() -> None:
+def test_start_durations_are_measured_from_node_assignment_until_serving() -> None:
     world = Demanded(**spec("Apply"))
     observed = world.observed()
     begin = world.now - timedelta(seconds=100)

@@ -31,7 +31,7 @@ STATED = {
 """Reason of the decision -> status and reason of the condition: False if the service may have too few groups."""
 
 
-def test_every_reason_of_a_decision_is_stated_in_the_condition() -> None:
+def test_every_hold_reason_is_stated_in_the_condition() -> None:
     assert STATED.keys() - {""} == {*HOLDS}
     world = Demanded(**spec("Apply"))
     world.decide()
@@ -48,7 +48,7 @@ def test_every_reason_of_a_decision_is_stated_in_the_condition() -> None:
 
 
 @pytest.mark.parametrize("hold", ["Maximum", "NoRoom", "FirstStep"])
-def test_a_recommended_size_is_not_called_the_size(hold: str) -> None:
+def test_recommended_size_is_not_reported_as_the_current_size(hold: str) -> None:
     world = Demanded(**spec())
     world.decide()
     assert world.scaling is not None
@@ -59,7 +59,7 @@ def test_a_recommended_size_is_not_called_the_size(hold: str) -> None:
     assert message.endswith(" The wanted size is 1 prefill and 2 decode groups; the mode is Recommend")
 
 
-def test_a_service_that_waits_for_its_first_step_says_so_until_it_is_measured() -> None:
+def test_condition_says_that_further_groups_need_a_measurement() -> None:
     """The condition says that a service waits for its first step until more is measured. A single request was measured at 39
     ms. In proportion, many groups would be needed, so the number is at most doubled until more is measured.
     """
@@ -89,7 +89,7 @@ def test_the_condition_counts_routers_if_they_follow_the_demand() -> None:
     )
 
 
-def test_no_group_is_removed_while_another_recovers_and_groups_are_still_added() -> None:
+def test_no_group_is_removed_but_groups_are_added_while_another_recovers() -> None:
     world = Demanded(**spec("Apply", role={"minReplicas": 1, "maxReplicas": 9}))
     world.children["RoleScale", "svc-decoder"].manifest["spec"]["replicas"] = 3  # as it was created
     world.settle()
@@ -128,7 +128,7 @@ FED = "Decode gets no more groups than prefill can feed. "
         ("External", 9, 150.0, OTHER + FED),
     ],
 )
-def test_the_role_and_the_field_of_a_maximum_are_named(engine: str, decoder: int, rate: float, says: str) -> None:
+def test_condition_names_role_and_field_of_the_reached_maximum(engine: str, decoder: int, rate: float, says: str) -> None:
     whole = spec("Apply", role={"maxReplicas": decoder})
     role = {"minReplicas": 1, "maxReplicas": 1, "autoscaler": {"class": engine}}
     world = Demanded(**{**whole, "engine": role})
@@ -156,7 +156,7 @@ def shown(world: Demanded) -> list[str]:
     return [*lines(view({"metadata": meta, "spec": world.service.spec.dump(), "status": world.service.status}, scales))]
 
 
-def test_a_role_without_a_maximum_is_told_to_set_one() -> None:
+def test_condition_asks_to_set_a_missing_maximum() -> None:
     world = Demanded(**{**spec("Apply"), "decoder": {"minReplicas": 2, "autoscaler": {"class": "Demand"}}})
     world.rate = BUSY * 3
     world.decide(30)
@@ -166,7 +166,7 @@ def test_a_role_without_a_maximum_is_told_to_set_one() -> None:
     )
 
 
-def test_a_role_whose_number_was_set_by_hand_is_told_to_resume() -> None:
+def test_condition_names_the_resume_command_for_a_manually_set_role() -> None:
     world = Demanded(**spec("Apply", role={"maxReplicas": 8}))
     world.decide(20)
     world.write_scale(2)
@@ -177,7 +177,7 @@ def test_a_role_whose_number_was_set_by_hand_is_told_to_resume() -> None:
 
 
 @pytest.mark.parametrize("edited", ["prefill", ["prefill"], {"prefill": "1"}, {"prefill": None}, {"engine": 1}, {}, None])
-def test_a_maximum_that_people_edited_in_the_status_is_left_out(edited: object) -> None:
+def test_invalid_maximum_in_status_is_ignored(edited: object) -> None:
     engine = {"engine": Limit.MAX_REPLICAS}
     assert describe_hold("Maximum", edited, engine) == HOLDS["Maximum"]
     assert (

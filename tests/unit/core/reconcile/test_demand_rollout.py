@@ -38,7 +38,7 @@ def edited(**decoder: Any) -> dict[str, Any]:
 NEXT = {"runner": {"image": "engine:2"}}
 
 
-def test_a_rollout_of_one_role_ends_the_measurements_of_that_role() -> None:
+def test_rollout_of_one_role_discards_measurements_of_that_role_only() -> None:
     world = Demanded(**spec("Apply"))
     before = configurations(world)
     assert [len(found) for found in before] == [1, 1]
@@ -48,7 +48,7 @@ def test_a_rollout_of_one_role_ends_the_measurements_of_that_role() -> None:
     assert len(after[1]) == 1 and after[1] != before[1]
 
 
-def test_during_a_rollout_both_configurations_are_reported_the_old_one_first() -> None:
+def test_both_configurations_are_reported_in_order_during_a_rollout() -> None:
     surge: dict[str, Any] = {"rollout": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}}
     world = Demanded(**edited(minReplicas=2), **surge)
     old = configurations(world)[1]
@@ -91,7 +91,7 @@ def _with_a_field(pod: Manifest, _: RankContext) -> Manifest:
 
 
 @pytest.mark.parametrize("feature", [_with_a_variable, _with_a_probe, _with_a_field])
-def test_what_a_later_operator_adds_to_pods_keeps_the_measurements(feature: PodFeature, monkeypatch: MonkeyPatch) -> None:
+def test_pod_fields_added_by_a_later_operator_keep_the_measurements(feature: PodFeature, monkeypatch: MonkeyPatch) -> None:
     """If a later version of the operator adds fields to pods, the measured speeds stay valid. After an upgrade, an edit of
     decode and a restart render the pods of prefill again, too.
     """
@@ -135,7 +135,7 @@ OTHER_SPEED: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("role", [*SAME_SPEED, *OTHER_SPEED])
-def test_an_edit_changes_the_configuration_if_it_can_change_the_speed(role: dict[str, Any]) -> None:
+def test_configuration_changes_only_if_the_edit_may_change_the_speed(role: dict[str, Any]) -> None:
     world = Demanded(**spec("Apply"))
     before, revision = configurations(world), task(world).revision
     world.edited(**edited(**role))
@@ -173,7 +173,7 @@ def test_a_revision_that_cannot_be_composed_has_an_unknown_template() -> None:
     assert _template("engine", {}) == template(engine={}) == _template("decoder", {"inputs": INPUTS}) == ""
 
 
-def test_other_weights_at_the_same_path_are_another_configuration() -> None:
+def test_other_weights_at_the_same_path_change_the_configuration() -> None:
     world = Demanded(**spec("Apply"))
     before = configurations(world)
     model = parts.model()
@@ -194,7 +194,7 @@ def test_other_weights_at_the_same_path_are_another_configuration() -> None:
         ({}, ""),
     ],
 )
-def test_the_gpus_are_those_that_the_nodes_name(labels: dict[str, str], hardware: str) -> None:
+def test_gpus_of_a_configuration_come_from_the_node_labels(labels: dict[str, str], hardware: str) -> None:
     world = Demanded(**spec("Apply"))
     nodes = {pod.node: Node(pod.node, 1, labels, True, 8) for pod in world.observed().pods}
     world.deps = parts.change_deps(world.deps, nodes=nodes)
@@ -222,7 +222,7 @@ def test_after_a_rollout_no_group_is_removed_until_it_is_measured() -> None:
     assert world.decoders() == 1
 
 
-def test_after_a_rollout_groups_are_still_added() -> None:
+def test_groups_are_added_after_a_rollout_without_measurements() -> None:
     world = Demanded(**spec("Apply"))
     world.decide()
     world.edited(**edited(**NEXT))

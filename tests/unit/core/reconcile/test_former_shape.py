@@ -32,7 +32,7 @@ def former(world: World, *, made: bool) -> str:
     return revision
 
 
-def test_a_former_slice_is_known_without_its_stored_revision() -> None:
+def test_legacy_slice_is_recognized_without_its_revision() -> None:
     """A slice with the layout of an earlier version is recognized even if its ControllerRevision was deleted. The operator
     must not create StatefulSets next to the old ones, because together they would need twice the accelerators.
     """
@@ -46,7 +46,7 @@ def test_a_former_slice_is_known_without_its_stored_revision() -> None:
 
 
 @pytest.mark.parametrize("edit", [Shape(), Shape(image="b"), Shape(engines=3, router=False), Shape(paused=True)])
-def test_a_slice_of_the_former_shape_is_not_touched(edit: Shape) -> None:
+def test_legacy_slice_is_not_changed(edit: Shape) -> None:
     world = settled(Shape(size=2, engines=2))
     before, revision = dict(world.service.status), former(world, made=True)
     world.edit(edit.service(), edit.deps())
@@ -65,7 +65,7 @@ def test_a_slice_of_the_former_shape_is_not_touched(edit: Shape) -> None:
     assert world.sync() == Plan(status=plan.status), "it is reported once"
 
 
-def test_also_beside_a_slice_of_todays_shape_nothing_is_touched() -> None:
+def test_nothing_is_changed_if_a_legacy_slice_exists_next_to_a_current_one() -> None:
     world = settled(Shape())
     old = former(world, made=True)
     (one,) = [one for key, one in world.children.items() if key[0] == "StatefulSet"]
@@ -81,7 +81,7 @@ def test_also_beside_a_slice_of_todays_shape_nothing_is_touched() -> None:
 
 
 @pytest.mark.parametrize("render", [2, 1, 0, None])
-def test_a_former_revision_that_nothing_was_made_of_is_never_the_target(render: int | None) -> None:
+def test_legacy_revision_without_pods_is_never_the_target(render: int | None) -> None:
     """A revision with the layout of an earlier version from which no pods were created never becomes the target. The same
     inputs become another revision with another name, because the data of a revision never changes.
     """
@@ -103,7 +103,7 @@ def test_a_former_revision_that_nothing_was_made_of_is_never_the_target(render: 
     assert world.service.status["revision"] == new, "its name is the same in every pass"
 
 
-def test_a_former_revision_cannot_be_pinned() -> None:
+def test_legacy_revision_cannot_be_pinned() -> None:
     world = settled(Shape())
     old = former(world, made=False)
     world.edit(Shape(pin=old).service())

@@ -72,7 +72,7 @@ def missing(numbers: Collection[int]) -> list[int]:
     return sorted({*range(GROUPS + 1)} - {*numbers})
 
 
-def test_a_hundred_groups_come_up_under_a_long_name_with_a_status_of_bounded_size() -> None:
+def test_a_hundred_groups_with_a_long_name_start_with_a_bounded_status() -> None:
     fleet = Fleet(GROUPS)
     assert len(NAME) == 50
     assert missing(fleet.groups) == [GROUPS] and {len(pods) for pods in fleet.groups.values()} == {2}
@@ -87,7 +87,7 @@ def test_a_hundred_groups_come_up_under_a_long_name_with_a_status_of_bounded_siz
     assert fleet.largest < STATUS
 
 
-def test_the_last_words_of_a_hundred_groups_are_bounded() -> None:
+def test_last_messages_of_a_hundred_groups_are_limited_in_status() -> None:
     fleet = Fleet(GROUPS)
     words = last_lines(f"RuntimeError: {'x' * 4096}\n" + "INFO\n" * 500)
     for group in fleet.service.status["groups"]:
@@ -98,7 +98,7 @@ def test_the_last_words_of_a_hundred_groups_are_bounded() -> None:
     assert STATUS < len(json.dumps(status).encode()) < FAILED
 
 
-def test_of_a_hundred_groups_the_worst_goes_and_a_hole_is_filled_first() -> None:
+def test_scale_down_removes_failed_groups_first_and_scale_up_fills_gaps() -> None:
     fleet = Fleet(GROUPS)
     before = fleet.groups
     fleet.break_(41)
@@ -115,7 +115,7 @@ def test_of_a_hundred_groups_the_worst_goes_and_a_hole_is_filled_first() -> None
     assert {number for number in before if now[number] != before[number]} == {41, 99}
 
 
-def test_the_work_of_many_groups_is_the_work_of_a_group_so_many_times() -> None:
+def test_number_of_writes_is_proportional_to_the_number_of_groups() -> None:
     """The number of writes for a service is proportional to its number of groups. The number of reconciliations does not
     grow, because groups start and stop in parallel.
     """

@@ -43,13 +43,13 @@ def test_keda_writes_the_role_scale_and_the_operator_follows_it() -> None:
     assert world.children[SCALE].manifest["spec"]["replicas"] == 3, "KEDA sets the number of groups"
 
 
-def test_without_keda_the_size_stays_and_advice_says_why() -> None:
+def test_size_is_kept_and_advice_given_without_keda() -> None:
     world = settled(asked(), keda=False)
     assert OBJECT not in world.children and SCALE in world.children and len(world.pods) == 1
     assert "class KEDA has no effect for engine and its size stays" in advice(world)
 
 
-def test_a_scaled_object_begins_with_an_edit_and_not_with_an_upgrade() -> None:
+def test_scaled_object_is_created_after_an_edit_and_not_after_an_upgrade() -> None:
     service = asked()
     world = settled(replace(service, generation=3, status={"observedGeneration": 3}))
     assert OBJECT not in world.children and len(world.pods) == 1
@@ -60,7 +60,7 @@ def test_a_scaled_object_begins_with_an_edit_and_not_with_an_upgrade() -> None:
     assert OBJECT in world.children and "earlier versions" not in advice(world)
 
 
-def test_an_upgrade_counts_even_if_keda_is_enabled_later() -> None:
+def test_upgrade_is_recorded_even_if_keda_is_enabled_later() -> None:
     world = settled(replace(asked(), generation=3, status={"observedGeneration": 3}), keda=False)
     world.edit(deps=parts.change_deps(world.deps, keda=True))
     world.settle()
@@ -89,14 +89,12 @@ def test_another_class_removes_the_scaled_object() -> None:
         ({"type": "Active", "status": "False", "message": "idle"}, ""),
     ],
 )
-def test_what_keda_cannot_read_is_found_in_the_conditions_of_a_scaled_object(
-    condition: dict[str, str], message: str
-) -> None:
+def test_scaled_object_condition_gives_the_keda_error_message(condition: dict[str, str], message: str) -> None:
     metadata = {"name": "svc-engine", "namespace": "team", "uid": "u", "resourceVersion": "1"}
     assert child("ScaledObject", {"metadata": metadata, "status": {"conditions": [condition]}}).message == message
 
 
-def test_what_keda_cannot_read_is_advice_and_the_size_stays() -> None:
+def test_keda_error_is_reported_as_advice_and_the_size_stays() -> None:
     world = settled(asked())
     world.children[SCALE].manifest["spec"]["replicas"] = 2
     world.settle()

@@ -11,7 +11,7 @@ from tests.support.shapes import Shape
 from tests.unit.core.passes import settled
 
 
-def test_the_model_of_the_status_is_the_one_that_serves_while_an_edit_waits() -> None:
+def test_status_shows_the_serving_model_while_an_edit_waits() -> None:
     """While an edit of the model waits, the status shows the model that serves. `kubectl get isvc` shows this field.
     Previously, it showed the model of the spec, although another one served.
     """
@@ -27,7 +27,7 @@ def test_the_model_of_the_status_is_the_one_that_serves_while_an_edit_waits() ->
 
 
 @pytest.mark.parametrize("strategy", ["recreate", "blueGreen", "surge"])
-def test_a_rollout_keeps_how_long_a_start_takes(strategy: str) -> None:
+def test_status_keeps_the_last_start_duration_during_a_rollout(strategy: str) -> None:
     """During a rollout, the status keeps how long the last start took. `ome status` says "starting for 80 s, last time 55
     s". The groups that started in 55 s are gone by then, unless the strategy keeps them.
     """

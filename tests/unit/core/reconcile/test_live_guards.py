@@ -26,7 +26,7 @@ def blinded(world: World) -> Blind:
 
 
 @pytest.mark.parametrize("size", [1, 2])
-def test_a_new_slice_is_not_created_on_a_caches_word(size: int) -> None:
+def test_new_slice_is_not_created_if_the_live_list_has_old_pods(size: int) -> None:
     """A new slice is not created only because the cache contains no pods of the old one. The guard is read live and finds
     these pods.
     """
@@ -42,7 +42,7 @@ def test_a_new_slice_is_not_created_on_a_caches_word(size: int) -> None:
     assert sets(world) == {target}
 
 
-def test_workers_are_not_taken_from_a_leader_on_a_caches_word() -> None:
+def test_workers_are_not_deleted_while_the_live_list_has_their_leader() -> None:
     world = blinded(settled(Shape(size=2, engines=2, router=False)))
     world.edit(Shape(size=2, engines=1, router=False).service())
     for _ in range(4):

@@ -12,7 +12,7 @@ VALUES = ["0s", "1ns", "5s", "99999999999h", LONG]
 
 
 @pytest.mark.parametrize("text", VALUES)
-def test_a_pass_bears_any_duration(text: str) -> None:
+def test_reconciliation_succeeds_with_any_duration(text: str) -> None:
     found: dict[str, Any] = spec("Apply", coolDown=text, timeToFirstToken=text, timeBetweenTokens=text)
     lifecycle = dict.fromkeys(durations.LIFECYCLE, text)
     for component in ("engine", "decoder"):

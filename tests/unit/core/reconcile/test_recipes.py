@@ -34,7 +34,7 @@ def secrets(plan: Plan) -> list[str]:
     return [one.manifest["metadata"]["name"] for one in plan.ensure_secret]
 
 
-def test_keys_are_made_before_there_are_pods_and_not_looked_after_while_all_are_ready() -> None:
+def test_ssh_secret_is_created_before_pods_and_again_only_if_a_pod_is_unready() -> None:
     sample = "moonshotai/kimi-k2-trtllm.yaml"
     one = World(*parts.shipped_service(sample), 7)
     first = one.sync()
@@ -59,7 +59,7 @@ def templates(one: World) -> dict[str, Any]:
     return {key[1]: live.manifest["spec"]["template"] for key, live in one.children.items() if key[0] == "StatefulSet"}
 
 
-def test_the_load_balancer_learns_of_a_group_when_it_serves_and_engines_do_not_notice() -> None:
+def test_load_balancer_gets_a_group_only_when_it_serves_and_engines_stay() -> None:
     sample = "moonshotai/kimi-k2-pd-lb.yaml"
     one = world(sample)
     before = templates(one)
@@ -73,7 +73,7 @@ def test_the_load_balancer_learns_of_a_group_when_it_serves_and_engines_do_not_n
     assert before.items() <= after.items()
 
 
-def test_the_load_balancer_forgets_a_group_before_its_leader_is_stopped() -> None:
+def test_load_balancer_loses_a_group_before_its_leader_is_stopped() -> None:
     sample = "moonshotai/kimi-k2-pd-lb.yaml"
     one = world(sample, min_replicas=2, max_replicas=2)
     assert told(one) == ["0", "1"]

@@ -11,7 +11,7 @@ WHOLE = Shape(size=1, engines=1, decoders=1)
 
 
 @pytest.mark.parametrize("gone", [{"decoders": 0}, {"router": False}], ids=["decoder", "router"])
-def test_a_pass_decides_about_pods_whose_component_is_gone(gone: dict[str, int]) -> None:
+def test_pods_of_a_removed_component_are_deleted(gone: dict[str, int]) -> None:
     world = World(WHOLE.service(), WHOLE.deps(), 3)
     world.settle()
     after = replace(WHOLE, **gone)  # type: ignore[arg-type]

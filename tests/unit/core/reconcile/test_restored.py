@@ -49,7 +49,7 @@ def advice(world: World) -> str:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_copy_in_another_namespace_contacts_no_rank_of_the_original(shape: Shape) -> None:
+def test_copied_service_contacts_no_rank_of_the_original(shape: Shape) -> None:
     world = settled(shape)
     (old,) = sets(world)
     pods = {pod.uid for pod in world.pods.values()}
@@ -71,7 +71,7 @@ def test_a_copy_in_another_namespace_contacts_no_rank_of_the_original(shape: Sha
     assert sets(world) == {new} and "restored" not in advice(world)
 
 
-def test_nothing_holds_back_the_end_of_pods_that_contact_the_original() -> None:
+def test_pods_that_contact_the_original_service_are_always_removed() -> None:
     """Pods of a restored copy that contact the leader of the original service are always removed, even if no node has the
     model, the rollout is paused, or the pods belong to a controller that was not restored.
     """
@@ -89,7 +89,7 @@ def test_nothing_holds_back_the_end_of_pods_that_contact_the_original() -> None:
         assert old not in sets(world)
 
 
-def test_objects_that_the_backup_restores_later_are_deleted_as_well() -> None:
+def test_restored_objects_that_appear_later_are_also_deleted() -> None:
     world = settled(Shape(size=2, engines=2))
     (old,) = sets(world)
     restored(world)
@@ -103,7 +103,7 @@ def test_objects_that_the_backup_restores_later_are_deleted_as_well() -> None:
     assert old not in sets(world) and len(world.living_pods("engine")) == 4
 
 
-def test_what_serves_under_an_older_operator_is_not_restarted() -> None:
+def test_copy_that_serves_is_not_restarted_by_an_operator_upgrade() -> None:
     """A copy that serves under an older version of the operator is not restarted by an upgrade. After the upgrade, a message
     states the problem.
     """
@@ -119,7 +119,7 @@ def test_what_serves_under_an_older_operator_is_not_restarted() -> None:
     assert world.living_pods("engine") == pods
 
 
-def test_a_revision_with_an_address_that_a_user_wrote_is_not_taken_for_a_copy() -> None:
+def test_revision_with_a_user_defined_leader_address_is_not_taken_for_a_copy() -> None:
     env = [{"name": LEADER_ADDRESS, "value": "lead.example.com"}]
     service = parts.service(engine={"runner": {"name": "ome-container", "env": env}})
     world = World(service, Shape(size=1, router=False).deps(), 3)
@@ -133,7 +133,7 @@ def test_a_revision_with_an_address_that_a_user_wrote_is_not_taken_for_a_copy() 
 
 @pytest.mark.parametrize("namespace", ["team", "copy"])
 @pytest.mark.parametrize("pods", [True, False])
-def test_the_number_of_groups_survives_a_restore(namespace: str, pods: bool) -> None:
+def test_number_of_groups_is_kept_after_a_restore(namespace: str, pods: bool) -> None:
     """The number of groups of a service survives a restore. The restore skips the RoleScale of the backup, because the
     service was restored first and the operator has created another one. The number is taken from the restored pods or
     StatefulSets.
@@ -154,7 +154,7 @@ def test_the_number_of_groups_survives_a_restore(namespace: str, pods: bool) -> 
     assert len(world.living_pods("engine")) == 4
 
 
-def test_a_new_role_scale_stays_within_its_bounds() -> None:
+def test_new_role_scale_is_limited_by_its_bounds() -> None:
     world = settled(Shape(size=1, engines=3, router=False))
     scaled = Shape(size=1, engines=1, router=False, scaled=True)
     world.edit(scaled.service())
@@ -163,7 +163,7 @@ def test_a_new_role_scale_stays_within_its_bounds() -> None:
     assert len(world.living_pods()) == 2
 
 
-def test_a_role_without_groups_begins_with_its_minimum() -> None:
+def test_restored_role_without_groups_starts_with_its_minimum() -> None:
     world = settled(Shape(size=1, engines=1, scaled=True, router=False))
     restored(world, "team")
     world.pods.clear()

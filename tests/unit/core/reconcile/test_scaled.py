@@ -27,13 +27,13 @@ def advice(world: World, observed: Observed | None = None) -> str:
     return "".join(told["message"] for told in conditions if told["type"] == "Advice")
 
 
-def test_room_between_two_counts_makes_a_scale_and_no_autoscaler() -> None:
+def test_different_replica_bounds_create_a_role_scale_but_no_autoscaler() -> None:
     world = settled()
     assert SCALE in world.children and HPA not in world.children
     assert advice(world) == "", "this is how a role is scaled by hand"
 
 
-def test_requests_per_second_become_no_percent_of_a_cpu() -> None:
+def test_requests_per_second_target_is_not_used_as_cpu_percentage() -> None:
     world = settled(scaleMetric="rps", scaleTarget=5)
     assert SCALE in world.children and HPA not in world.children
     assert (
@@ -42,7 +42,7 @@ def test_requests_per_second_become_no_percent_of_a_cpu() -> None:
     )
 
 
-def test_an_autoscaler_that_nobody_asks_for_any_more_goes_and_the_groups_stay() -> None:
+def test_autoscaler_is_deleted_when_no_longer_requested_and_groups_stay() -> None:
     """An autoscaler that the spec does not request any more is deleted, and the number of groups stays. Earlier versions
     created the autoscaler because of minReplicas and maxReplicas alone.
     """
@@ -56,7 +56,7 @@ def test_an_autoscaler_that_nobody_asks_for_any_more_goes_and_the_groups_stay() 
     assert HPA not in world.children and {pod.uid for pod in world.pods.values()} == pods
 
 
-def test_a_scale_that_is_out_of_bounds_is_not_ignored_without_a_word() -> None:
+def test_role_scale_outside_its_bounds_is_reported_as_advice() -> None:
     world = settled(scaleMetric="cpu")
     assert advice(world) == ""
     world.children[SCALE].manifest["spec"]["replicas"] = 7
@@ -65,7 +65,7 @@ def test_a_scale_that_is_out_of_bounds_is_not_ignored_without_a_word() -> None:
     assert "RoleScale svc-engine asks for 7 groups, but spec.engine has minReplicas 1 and maxReplicas 2" in advice(world)
 
 
-def test_an_autoscaler_without_metrics_is_told_once_its_pods_are_ready() -> None:
+def test_missing_autoscaler_metrics_are_reported_only_if_pods_are_ready() -> None:
     world = settled(scaleMetric="cpu")
     seen = world.observed()
     blind = seen.children[HPA]._replace(message="the HPA was unable to compute the replica count: no metrics returned")

@@ -40,7 +40,7 @@ def scale(world: World, number: int) -> None:
 
 
 @pytest.mark.parametrize(("low", "high"), [(1, 4), (2, 5), (3, 8)])
-def test_the_scale_begins_with_what_runs_and_moves_routers_only(low: int, high: int) -> None:
+def test_role_scale_of_routers_starts_with_the_running_number(low: int, high: int) -> None:
     world = settled(asked(minReplicas=low, maxReplicas=high))
     assert world.children[SCALE].manifest["spec"] == {"replicas": low} and [*routers(world).values()] == [low]
     engines = {pod.uid for pod in world.pods.values() if pod.labels["component"] != "router"}
@@ -55,13 +55,13 @@ def test_the_scale_begins_with_what_runs_and_moves_routers_only(low: int, high: 
     assert words in advice(world)
 
 
-def test_a_number_without_room_makes_no_scale() -> None:
+def test_equal_router_bounds_create_no_role_scale() -> None:
     world = settled(asked(minReplicas=3))
     assert SCALE not in world.children and [*routers(world).values()] == [3]
 
 
 @pytest.mark.parametrize("number", [1, 3, 6])
-def test_the_shares_of_a_rollout_multiply_the_number_of_the_scale(number: int) -> None:
+def test_routers_of_a_role_scale_are_divided_between_slices_during_a_rollout(number: int) -> None:
     """During a rollout, the number of routers in the RoleScale is divided between the slices: the share of each slice is
     that of its ready groups (decisions 11).
     """
@@ -84,7 +84,7 @@ def test_the_shares_of_a_rollout_multiply_the_number_of_the_scale(number: int) -
         assert (2, 4) in seen, "a third of the groups is new, and so are two of six routers"
 
 
-def test_routers_stay_as_they_are_if_the_scale_is_deleted() -> None:
+def test_number_of_routers_is_kept_if_the_role_scale_is_deleted() -> None:
     world = settled(asked(minReplicas=1, maxReplicas=5))
     scale(world, 4)
     world.settle()
@@ -93,7 +93,7 @@ def test_routers_stay_as_they_are_if_the_scale_is_deleted() -> None:
     assert [*routers(world).values()] == [4] and world.children[SCALE].manifest["spec"]["replicas"] == 4
 
 
-def test_an_autoscaler_of_routers_begins_with_an_edit_and_not_with_an_upgrade() -> None:
+def test_router_autoscaler_is_created_after_an_edit_and_not_after_an_upgrade() -> None:
     service = asked(minReplicas=1, maxReplicas=4, scaleMetric="cpu")
     before = replace(service, generation=3, status={"observedGeneration": 3})
     world = settled(before)
@@ -108,14 +108,14 @@ def test_an_autoscaler_of_routers_begins_with_an_edit_and_not_with_an_upgrade() 
     assert "earlier versions" not in advice(world)
 
 
-def test_an_autoscaler_of_routers_of_a_new_service_exists_at_once() -> None:
+def test_router_autoscaler_of_a_new_service_is_created_immediately() -> None:
     world = settled(asked(minReplicas=1, maxReplicas=4, scaleMetric="cpu"))
     assert HPA in world.children and world.service.status["scalingIgnoredAt"] == 0
     world.settle()
     assert HPA in world.children
 
 
-def test_a_service_without_an_autoscaler_of_routers_has_no_such_field() -> None:
+def test_service_without_router_autoscaler_has_no_scaling_ignored_field() -> None:
     assert "scalingIgnoredAt" not in settled(asked(minReplicas=1, maxReplicas=4)).service.status
 
 
@@ -131,7 +131,7 @@ def test_a_service_without_an_autoscaler_of_routers_has_no_such_field() -> None:
         (["--policy=cache_aware"], 2, False),
     ],
 )
-def test_several_routers_with_cache_aware_are_told_to_know_a_part_each(args: list[str], number: int, told: bool) -> None:
+def test_advice_warns_about_several_cache_aware_routers(args: list[str], number: int, told: bool) -> None:
     runtime = parts.simple(decoder=True)
     assert runtime.spec.router_config is not None
     box = parts.container(name="router", image="docker.io/lightseekorg/smg:1.13.0", command=["smg", "launch"], args=args)

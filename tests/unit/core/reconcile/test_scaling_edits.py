@@ -129,7 +129,7 @@ def _spec(decoder: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> 
 
 
 @pytest.mark.parametrize("edit", EDITS.values(), ids=[*EDITS])
-def test_an_edit_changes_the_size_only_if_it_states_another_size(edit: Edit) -> None:
+def test_edit_changes_the_size_only_if_it_specifies_another_size(edit: Edit) -> None:
     world = running(edit.before)
     world.edited(**_spec(edit.after, edit.more))
     for _ in range(3):
@@ -148,7 +148,7 @@ def test_an_edit_changes_the_size_only_if_it_states_another_size(edit: Edit) -> 
         assert told(world) == ("False", "DemandIgnored")
 
 
-def test_a_component_without_a_maximum_is_scaled_again_when_it_gets_one() -> None:
+def test_component_without_maximum_scales_again_after_it_gets_one() -> None:
     world = running(CLASSES["Demand"])
     world.edited(**_spec({"minReplicas": 1, **CLASSES["Demand"]}))
     world.rate = BUSY * 10
@@ -159,7 +159,7 @@ def test_a_component_without_a_maximum_is_scaled_again_when_it_gets_one() -> Non
     assert world.decoders() == 5
 
 
-def test_a_component_without_a_maximum_has_the_last_number_of_the_demand_and_at_least_its_minimum() -> None:
+def test_component_without_maximum_keeps_last_demand_size_or_its_minimum() -> None:
     world = running(CLASSES["Demand"])
     for low in (1, 4, 2, 1):
         world.edited(**_spec({"minReplicas": low, **CLASSES["Demand"]}))
@@ -169,7 +169,7 @@ def test_a_component_without_a_maximum_has_the_last_number_of_the_demand_and_at_
     assert world.decoders() == SIZE and world.service.status["scaling"]["applied"] == {"decoder": SIZE}
 
 
-def test_a_number_set_by_hand_is_kept_when_the_maximum_is_deleted() -> None:
+def test_manually_set_number_is_kept_when_the_maximum_is_deleted() -> None:
     world = running(CLASSES["Demand"])
     world.write_scale(2)
     world.decide(20)
@@ -179,7 +179,7 @@ def test_a_number_set_by_hand_is_kept_when_the_maximum_is_deleted() -> None:
 
 
 @pytest.mark.parametrize("one", ["Demand", "HPA", "KEDA", "External"])
-def test_a_component_that_never_had_a_maximum_has_its_minimum(one: str) -> None:
+def test_component_that_never_had_a_maximum_uses_its_minimum(one: str) -> None:
     """An upgrade of the operator alone changes no size: versions that ignore such a class also use the minimum."""
     world = Demanded(**_spec({"minReplicas": 4, **CLASSES[one]}))
     for low in (4, 2, 0):
@@ -192,7 +192,7 @@ def test_a_component_that_never_had_a_maximum_has_its_minimum(one: str) -> None:
 
 
 @pytest.mark.parametrize("one", ["KEDA", "External"])
-def test_an_autoscaler_that_still_writes_changes_nothing_without_a_maximum(one: str) -> None:
+def test_role_scale_writes_have_no_effect_without_a_maximum(one: str) -> None:
     world = running(CLASSES[one])
     world.edited(**_spec({"minReplicas": 0, **CLASSES[one]}))
     for number in (9, 5):
@@ -205,7 +205,7 @@ def test_an_autoscaler_that_still_writes_changes_nothing_without_a_maximum(one: 
 
 
 @pytest.mark.parametrize("stored", [0, 1, 2, 7])
-def test_the_stored_number_of_the_demand_is_kept_without_a_maximum_whatever_a_role_scale_says(stored: int) -> None:
+def test_stored_demand_size_is_kept_without_a_maximum_despite_the_role_scale(stored: int) -> None:
     world = Demanded(**_spec({**BOUNDS, "minReplicas": 0, "maxReplicas": 9, **CLASSES["Demand"]}))
     world.write_scale(5)
     world.service = replace(world.service, status={**world.service.status, "scaling": {"applied": {"decoder": stored}}})

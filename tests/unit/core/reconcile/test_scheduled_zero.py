@@ -70,7 +70,7 @@ class Sleeper(Demanded):
         self.task = None
 
 
-def test_the_schedule_brings_a_quiet_service_to_zero_and_back() -> None:
+def test_schedule_scales_an_idle_service_to_zero_and_back() -> None:
     world = Sleeper()
     world.until(-1)
     before = world.numbers()
@@ -90,14 +90,14 @@ def test_the_schedule_brings_a_quiet_service_to_zero_and_back() -> None:
     assert all(world.numbers())
 
 
-def test_a_service_that_is_used_stays_in_the_night() -> None:
+def test_service_with_requests_stays_up_during_the_zero_schedule() -> None:
     world = Sleeper()
     world.until(130, QUIET)
     decided = world.service.status["scaling"]["decisions"]
     assert all(world.numbers()) and not any(one.get("hold") == "ScheduledZero" for one in decided)
 
 
-def test_ome_wake_ends_the_night_until_ten_quiet_minutes_have_passed() -> None:
+def test_ome_wake_starts_groups_until_ten_idle_minutes_have_passed() -> None:
     world = Sleeper()
     world.until(20)
     assert world.numbers() == (0, 0)
@@ -110,7 +110,7 @@ def test_ome_wake_ends_the_night_until_ten_quiet_minutes_have_passed() -> None:
     assert timedelta(minutes=10) <= world.now - woken < timedelta(minutes=100)
 
 
-def test_half_a_wake_is_not_taken_back() -> None:
+def test_partly_written_wake_is_not_reverted() -> None:
     """A reconciliation in the middle of `ome wake`, which writes one RoleScale after the other, does not undo the wake."""
     world = Sleeper()
     world.until(20)
@@ -122,7 +122,7 @@ def test_half_a_wake_is_not_taken_back() -> None:
     assert world.numbers() == (2, 1)
 
 
-def test_a_request_wakes_the_service_where_it_may() -> None:
+def test_request_wakes_the_service_if_wake_on_request_is_set() -> None:
     world = Sleeper(wakeOnRequest=True)
     world.until(20)
     assert world.numbers() == (0, 0)
@@ -135,7 +135,7 @@ def test_a_request_wakes_the_service_where_it_may() -> None:
     assert all(world.numbers())
 
 
-def test_a_number_that_somebody_has_written_stays_in_the_night() -> None:
+def test_manually_written_number_is_kept_during_the_zero_schedule() -> None:
     world = Sleeper()
     scale = world.children["RoleScale", "svc-decoder"]
     scale.manifest = {**scale.manifest, "spec": {"replicas": 3}}
@@ -145,7 +145,7 @@ def test_a_number_that_somebody_has_written_stays_in_the_night() -> None:
     assert world.numbers()[1] == 3 and told(world) == ("False", "ScaledByHand")
 
 
-def test_the_groups_stay_until_both_role_scales_ask_for_none() -> None:
+def test_groups_stay_until_both_role_scales_are_zero() -> None:
     """The groups of both roles stay until both RoleScales ask for zero. A write may fail or be seen late; the service goes
     to zero when both are seen, and never has another size in between.
     """
@@ -183,7 +183,7 @@ class Mortal(Sleeper):
         super().carry_out(plan)
 
 
-def test_the_pass_that_stores_the_decision_asks_for_the_one_that_writes_it() -> None:
+def test_reconciliation_that_stores_zero_decision_requeues_to_write_role_scales() -> None:
     """The pass that stores the decision to scale to zero requests another pass at once, which writes the RoleScales. No
     event follows the write of a status, so nothing else would start that pass.
     """
@@ -198,7 +198,7 @@ def test_the_pass_that_stores_the_decision_asks_for_the_one_that_writes_it() -> 
 
 
 @pytest.mark.parametrize("hours", [0.1, 3.0])
-def test_a_decision_of_a_process_that_has_ended_is_not_carried_out(hours: float) -> None:
+def test_zero_decision_stored_before_operator_restart_is_not_executed(hours: float) -> None:
     """The operator ends after it has stored the decision to scale to zero, and before it writes the RoleScales. After its
     restart, the groups stay, both within the scheduled time and after it.
     """
@@ -213,7 +213,7 @@ def test_a_decision_of_a_process_that_has_ended_is_not_carried_out(hours: float)
     assert (world.numbers(), world.scales()) == before
 
 
-def test_a_fresh_decision_is_not_carried_out_if_an_edit_or_a_hold_forbids_it() -> None:
+def test_zero_decision_is_not_executed_after_a_conflicting_edit_or_hold() -> None:
     world = Mortal()
     with pytest.raises(Ended):
         world.until(30)
@@ -229,7 +229,7 @@ def test_a_fresh_decision_is_not_carried_out_if_an_edit_or_a_hold_forbids_it() -
     assert (world.numbers(), world.scales()) == before
 
 
-def test_fields_that_keep_the_groups_are_named() -> None:
+def test_fields_that_prevent_scale_to_zero_are_named() -> None:
     world = Sleeper(minimum={"engine": 0})
     assert "schedule[0].minimum is 0 for one role only" in world.condition("Advice")["message"]
     world.until(30)

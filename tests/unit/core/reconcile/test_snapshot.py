@@ -23,29 +23,29 @@ def ours(found: Child) -> Child:
     return found._replace(owner=parts.UID)
 
 
-def test_slices_have_every_pod_and_what_counts_is_our_own() -> None:
+def test_slices_contain_all_pods_but_counted_pods_are_only_own_ones() -> None:
     found = snapshot(ours(LEADERS), ours(WORKERS))
     assert list(found.slices) == ["r0", "r1"]
     assert [one.name for one in found.pods] == ["mine"]
     assert found.has_engines("r1") and not found.has_engines("r0") and not found.has_engines("never")
 
 
-def test_a_revision_is_made_while_any_stateful_set_of_it_is_left() -> None:
+def test_revision_counts_as_created_while_it_has_a_statefulset() -> None:
     assert snapshot(ours(WORKERS)).has_statefulset("r1") and not snapshot(ours(ROUTER), ours(BUDGET)).has_statefulset("r1")
     assert not snapshot(ours(LEADERS)).has_statefulset("r0"), "pods alone do not make a revision"
 
 
-def test_revisions_and_their_inputs_stand_in_their_order() -> None:
+def test_stored_revisions_and_their_inputs_are_ordered() -> None:
     found = snapshot(stored("b", 2, owner=parts.UID), stored("a", 1, owner=parts.UID), stored("x", 3))
     assert [one.name for one in found.revisions] == list(found.inputs) == ["a", "b"]
 
 
-def test_what_is_read_is_read_once() -> None:
+def test_snapshot_properties_are_computed_once() -> None:
     found = snapshot(ours(LEADERS))
     assert found.slices is found.slices and found.pods is found.pods and found.revisions is found.revisions
 
 
-def test_an_object_of_somebody_else_is_not_controlled() -> None:
+def test_object_of_another_owner_is_not_controlled() -> None:
     theirs = child("RoleScale", "theirs", owner="x")
     found = snapshot(ours(LEADERS), theirs)
     assert found.controlled("StatefulSet", LEADERS.name) == ours(LEADERS)

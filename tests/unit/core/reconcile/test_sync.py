@@ -20,13 +20,13 @@ from tests.support.simulator import START, World
 from tests.unit.core.passes import conditions, settled
 
 
-def test_a_service_that_goes_is_left_to_the_garbage_collector() -> None:
+def test_deleted_service_is_left_to_the_garbage_collector() -> None:
     service = replace(Shape().service(), deleting=True, status={"url": "x"})
     plan = sync(service, Shape().deps(), Observed(), START)
     assert effects(plan) == () and plan.status == {"url": "x"}
 
 
-def test_another_operator_is_told_and_nothing_is_touched() -> None:
+def test_another_operator_is_reported_and_nothing_is_changed() -> None:
     world = settled(Shape())
     plan = sync(world.service, Shape(image="b").deps(), replace(world.observed(), another="manager"), START)
     assert effects(plan) == ()
@@ -35,7 +35,7 @@ def test_another_operator_is_told_and_nothing_is_touched() -> None:
     assert plan.requeue_after and not plan.urgent
 
 
-def test_a_spec_that_cannot_be_read_keeps_everything_else() -> None:
+def test_unreadable_spec_keeps_the_other_status_fields() -> None:
     world = settled(Shape())
     plan = refuse_spec(dict(world.service.status), 9, "InvalidSpec", "spec.engine is a text", START)
     assert effects(plan) == ()
@@ -45,7 +45,7 @@ def test_a_spec_that_cannot_be_read_keeps_everything_else() -> None:
     assert [one.reason for one in plan.events] == []
 
 
-def test_what_serves_stays_ready_though_its_spec_cannot_be_read() -> None:
+def test_serving_service_stays_ready_if_its_spec_is_unreadable() -> None:
     world = settled(Shape())
     before = world.condition("Ready")
     plan = refuse_spec(dict(world.service.status), 9, "InvalidSpec", "spec.engine is a text", START, serves=True)
@@ -54,7 +54,7 @@ def test_what_serves_stays_ready_though_its_spec_cannot_be_read() -> None:
     assert ready == before | {"observedGeneration": 9}
 
 
-def test_what_serves_is_known_without_the_spec() -> None:
+def test_serving_state_is_determined_without_the_spec() -> None:
     world = settled(Shape(engines=2, decoders=1))
     assert observed_serves(world.observed(), "svc", world.service.uid)
     assert not observed_serves(world.observed(), "svc", "another"), "the objects belong to a previous service of this name"
@@ -67,7 +67,7 @@ def test_what_serves_is_known_without_the_spec() -> None:
     assert not observed_serves(world.observed(), "svc", world.service.uid)
 
 
-def test_wrong_shapes_in_a_pod_spec_are_a_condition() -> None:
+def test_invalid_pod_spec_types_give_a_condition() -> None:
     """A value of a wrong form in a pod spec, which the CRD permits, leads to a condition, and never to an exception."""
     service = parts.service(engine={"runner": {"env": {"A": "1"}}}, router={})
     plan = sync(service, Shape().deps(), Observed(), START)
@@ -76,7 +76,7 @@ def test_wrong_shapes_in_a_pod_spec_are_a_condition() -> None:
     assert not [one for one in plan.apply if one.manifest["kind"] == "StatefulSet"]
 
 
-def test_a_router_that_cannot_be_made_leaves_the_one_that_runs() -> None:
+def test_invalid_router_spec_keeps_the_running_router() -> None:
     world = settled(Shape())
     pods, url = world.living_pods(), world.service.status["url"]
     world.edit(parts.service(engine={}, router={"runner": {"args": "--x"}}))
@@ -86,7 +86,7 @@ def test_a_router_that_cannot_be_made_leaves_the_one_that_runs() -> None:
 
 
 @pytest.mark.parametrize("gone", ["model", "runtime"])
-def test_what_vanishes_under_a_service_that_runs_changes_only_a_condition(gone: str) -> None:
+def test_deleted_model_or_runtime_of_a_running_service_changes_only_conditions(gone: str) -> None:
     shape = Shape(size=2, engines=2)
     world = settled(shape)
     before = world.service.status
@@ -101,7 +101,7 @@ def test_what_vanishes_under_a_service_that_runs_changes_only_a_condition(gone: 
     assert world.condition(f"{gone.title()}Ready")["status"] == "False"
 
 
-def test_repairs_go_on_while_the_runtime_is_gone() -> None:
+def test_deleted_objects_are_recreated_without_the_runtime() -> None:
     """A deleted object of a slice is created again from the stored revision, without the runtime (decisions 3)."""
     shape = Shape(size=2)
     world = settled(shape)
@@ -113,7 +113,7 @@ def test_repairs_go_on_while_the_runtime_is_gone() -> None:
     assert len(world.living_pods()) == shape.pods
 
 
-def test_a_group_whose_leaders_set_is_deleted_is_replaced_from_what_is_stored() -> None:
+def test_group_with_deleted_leader_statefulset_is_recreated_from_the_revision() -> None:
     """A group without its leader's StatefulSet gets another number if pods of it still terminate, else the same number."""
     shape = Shape(size=2)
     world = settled(shape)
@@ -129,7 +129,7 @@ def test_a_group_whose_leaders_set_is_deleted_is_replaced_from_what_is_stored() 
     assert len(world.living_pods()) == shape.pods
 
 
-def test_drift_is_repaired_and_what_the_server_rewrites_is_not_drift() -> None:
+def test_drift_is_repaired_but_server_side_rewrites_are_not_drift() -> None:
     world = settled(Shape())
     key = ("Service", "svc")
     world.children[key].owned = "changed"
@@ -140,14 +140,14 @@ def test_drift_is_repaired_and_what_the_server_rewrites_is_not_drift() -> None:
     assert effects(sync(world.service, world.deps, rewritten, START)) == ()
 
 
-def test_what_is_being_deleted_is_waited_for() -> None:
+def test_terminating_object_is_not_applied_again() -> None:
     world = settled(Shape())
     world.children["Service", "svc"].deleting = True
     world.children["Service", "svc"].owned = "changed"
     assert effects(world.sync()) == ()
 
 
-def test_a_refusal_is_told_at_its_component_while_there_is_something_to_write() -> None:
+def test_refused_write_is_reported_in_the_condition_of_its_component() -> None:
     world = settled(Shape())
     name = next(name for kind, name in world.children if kind == "StatefulSet")
     engine, front, right = ("StatefulSet", name), ("Service", "svc"), ("Service", "svc-engine")
@@ -167,7 +167,7 @@ def test_a_refusal_is_told_at_its_component_while_there_is_something_to_write() 
 
 
 @pytest.mark.parametrize("kind", NEEDED)
-def test_without_its_address_or_its_rights_nothing_is_ready(kind: str) -> None:
+def test_service_without_its_service_or_rbac_objects_is_not_ready(kind: str) -> None:
     world = settled(Shape())
     key = next(key for key in world.children if key[0] == kind)
     del world.children[key]
@@ -175,7 +175,7 @@ def test_without_its_address_or_its_rights_nothing_is_ready(kind: str) -> None:
     assert conditions(plan)["Ready"] == ("False", "Forbidden")
 
 
-def test_a_refused_deletion_leaves_the_service_not_alone() -> None:
+def test_refused_deletion_is_reported_only_for_the_same_object() -> None:
     world = settled(Shape())
     world.edit(Shape(router=False).service())
     one = next(one for one in world.sync().delete if one.kind == "Service")
@@ -191,7 +191,7 @@ def test_a_refused_deletion_leaves_the_service_not_alone() -> None:
     assert conditions(plan("former"))["RolledOut"] == ("True", "Complete"), "the refusal was about a former object"
 
 
-def test_pods_that_never_came_are_looked_into() -> None:
+def test_workloads_without_pods_are_checked_for_creation_failures() -> None:
     world = World(Shape(size=2).service(), Shape(size=2).deps(), 1)
     world.carry_out(world.sync())
     plan = world.sync()
@@ -208,7 +208,7 @@ def front(world: World) -> str:
     return str(spec["selector"][keys.COMPONENT])
 
 
-def test_an_engine_keeps_the_url_until_a_router_that_was_added_is_ready() -> None:
+def test_url_leads_to_the_engine_until_an_added_router_is_ready() -> None:
     world = settled(Shape(router=False))
     world.healthy = lambda pod: pod.labels[keys.COMPONENT] != keys.ROUTER
     world.edit(Shape().service())
@@ -225,7 +225,7 @@ def test_an_engine_keeps_the_url_until_a_router_that_was_added_is_ready() -> Non
     assert front(world) == "router", "a later failure of the router does not change the URL"
 
 
-def test_routers_keep_their_rights_until_the_last_of_them_is_gone() -> None:
+def test_router_rbac_objects_are_deleted_after_the_last_router_pod() -> None:
     world = settled(Shape())
     world.edit(Shape(router=False).service())
     plan = world.sync()
@@ -234,7 +234,7 @@ def test_routers_keep_their_rights_until_the_last_of_them_is_gone() -> None:
     assert not {"Role", "RoleBinding", "ServiceAccount"} & {kind for kind, _ in world.children}
 
 
-def test_ports_of_80_are_not_given_twice() -> None:
+def test_port_80_is_not_listed_twice() -> None:
     engine = {"runner": parts.container(args=["--port=80"])}
     plan = sync(parts.service(engine={}), parts.deps(parts.model(), parts.runtime(engineConfig=engine)), Observed(), START)
     for one in plan.apply:
@@ -251,7 +251,7 @@ def advice(deps: Deps | None = None, **spec: Any) -> str:
     return next((str(one["message"]) for one in found if one["type"] == "Advice"), "")
 
 
-def test_advice_is_gathered_from_everywhere() -> None:
+def test_advice_of_all_sources_is_collected() -> None:
     assert advice(engine={}, decoder={}, router={}) == ""
     assert "allows no eviction" in advice(engine={"minAvailable": 1})
     assert "not a profile" in advice(engine={"annotations": {keys.RDMA_INJECT: "true", keys.RDMA_PROFILE: "x"}})
@@ -260,7 +260,7 @@ def test_advice_is_gathered_from_everywhere() -> None:
     )
 
 
-def test_an_engine_that_tells_prometheus_nothing_is_told_where_it_is_asked() -> None:
+def test_missing_metrics_flag_gives_advice_only_if_scraping_is_enabled() -> None:
     """Advice names `--enable-metrics` only if the chart lets Prometheus scrape engines. The running pods are not changed."""
     launch = parts.container(command=["python3", "-m", "sglang.launch_server"])
     deps, asked = Shape().deps(), change_deps(Shape().deps(), scrapes_engines=True)
@@ -282,7 +282,7 @@ def test_zero_replicas_of_a_router_and_of_engines() -> None:
 @pytest.mark.parametrize(("kind", "reason", "gone"), [
     ("Role", "NameTaken", True), ("Role", "Forbidden", False), ("ServiceAccount", "NameTaken", False),
 ])  # fmt: skip
-def test_a_binding_goes_when_somebody_elses_role_has_the_name(kind: str, reason: str, gone: bool) -> None:
+def test_role_binding_is_deleted_if_its_role_belongs_to_another_owner(kind: str, reason: str, gone: bool) -> None:
     """The RoleBinding is deleted if the Role that it names belongs to somebody else, whose rights it would then grant."""
     world = settled(Shape(router=True))
     del world.children["Role", "svc-router"]
@@ -295,14 +295,14 @@ def test_a_binding_goes_when_somebody_elses_role_has_the_name(kind: str, reason:
     assert plan.delete == ()
 
 
-def test_a_binding_that_somebody_changed_is_mended_after_its_role() -> None:
+def test_changed_role_binding_is_repaired_after_its_role() -> None:
     world = settled(Shape(router=True))
     world.children["RoleBinding", "svc-router"].owned = "changed"
     (apply,) = world.sync().apply
     assert (apply.kind, apply.after) == ("RoleBinding", ("Role", "svc-router")) and apply.uid
 
 
-def test_what_needs_another_object_comes_after_it() -> None:
+def test_dependent_objects_are_applied_after_their_dependencies() -> None:
     shape = Shape(size=2)
     plan = sync(shape.service(), shape.deps(), Observed(), START)
     found = {(one.kind, one.manifest["metadata"]["name"]): one.after for one in plan.apply}
@@ -316,7 +316,7 @@ def test_what_needs_another_object_comes_after_it() -> None:
 REFUSED = 'pods "svc-router" is forbidden: the image is not on the list'
 
 
-def test_pods_of_every_kind_of_workload_that_are_refused_are_said_with_the_cause() -> None:
+def test_refused_pods_of_every_workload_kind_are_reported_with_cause() -> None:
     """The condition of a role has the cause for refused pods of a StatefulSet (from Events) and of a Deployment."""
     world = settled(Shape(size=2, decoders=1))
     kinds = {key[0] for key, one in world.children.items() if "template" in one.manifest.get("spec", {})}
@@ -338,7 +338,7 @@ def test_pods_of_every_kind_of_workload_that_are_refused_are_said_with_the_cause
         assert one["reason"] == "PodsRefused" and one["message"].endswith(f"1 pod cannot be created: {REFUSED}"), key
 
 
-def test_new_pods_of_a_router_that_are_refused_beside_its_former_pods_are_advice() -> None:
+def test_refused_new_router_pods_are_advice_while_former_pods_serve() -> None:
     world = settled(Shape())
     seen = world.observed()
     (key,) = (key for key in seen.children if key[0] == "Deployment")

@@ -27,7 +27,7 @@ def conditions(status: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {told["type"]: told for told in status["conditions"]}
 
 
-def test_a_rollout_waits_for_no_nodes_that_nobody_sees() -> None:
+def test_rollout_does_not_wait_for_model_nodes_if_nodes_are_unreadable() -> None:
     """An operator that does not read nodes rolls out an edit of the model without waiting. One that reads nodes waits with
     the same edit if no node has the model.
     """
@@ -43,7 +43,7 @@ def test_a_rollout_waits_for_no_nodes_that_nobody_sees() -> None:
     assert "models.ome.io/clusterbasemodel.tiny=Ready" in told["ModelReady"]["message"]
 
 
-def test_no_pod_is_taken_for_one_of_a_lost_node() -> None:
+def test_pods_are_not_treated_as_lost_if_nodes_are_unreadable() -> None:
     """An operator that does not read nodes does not treat pods as if their nodes were lost. Otherwise it would delete each
     terminating pod by force.
     """
@@ -69,7 +69,7 @@ def test_no_pod_is_taken_for_one_of_a_lost_node() -> None:
         ),
     ],
 )
-def test_what_is_not_read_is_not_said_to_be_missing(spec: dict[str, Any], type_: str, said: str) -> None:
+def test_unreadable_object_is_not_reported_as_missing(spec: dict[str, Any], type_: str, said: str) -> None:
     """An object that the operator may not read is not reported as missing. The user would apply it because of such a
     message, which would not help.
     """
@@ -79,12 +79,12 @@ def test_what_is_not_read_is_not_said_to_be_missing(spec: dict[str, Any], type_:
     assert "not read by this operator" in told["message"] and said in told["message"]
 
 
-def test_the_status_of_a_model_says_that_nodes_are_not_read() -> None:
+def test_model_status_says_that_nodes_are_not_read() -> None:
     told = conditions(model_status(parts.model(), (), None, START))["Ready"]
     assert (told["status"], told["reason"]) == ("Unknown", "NodesUnknown")
 
 
-def test_a_runtime_is_chosen_as_if_accelerators_were_there() -> None:
+def test_runtime_is_chosen_without_accelerator_check_if_nodes_are_unreadable() -> None:
     spec = {**parts.simple(router=False).spec.dump(), "acceleratorRequirements": {"acceleratorClasses": ["h200"]}}
     fits = {"supportedModelFormats": [{"modelFormat": {"name": "safetensors"}, "autoSelect": True}]}
     runtime = parts.runtime("only", **{**spec, **fits})

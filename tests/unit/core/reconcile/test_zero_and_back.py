@@ -99,7 +99,7 @@ def at_zero(one: ZeroWorld) -> ZeroWorld:
 
 @pytest.mark.parametrize("decoder", [True, False])
 @pytest.mark.parametrize("seed", range(12 if SOAK else 1))
-def test_the_service_leads_to_registries_only_while_no_engine_gets_requests(decoder: bool, seed: int) -> None:
+def test_service_selects_registries_only_while_no_engine_is_available(decoder: bool, seed: int) -> None:
     one = world(decoder=decoder, seed=seed)
     assert not answered(one)
     scale(one, 0)
@@ -118,21 +118,21 @@ def test_the_service_leads_to_registries_only_while_no_engine_gets_requests(deco
     assert not answered(one) and one.condition("Ready")["status"] == "True"
 
 
-def test_one_role_at_zero_is_enough() -> None:
+def test_service_selects_registries_if_one_role_is_at_zero() -> None:
     one = world()
     one.children["RoleScale", "svc-decoder"].manifest["spec"]["replicas"] = 0
     one.settle()
     assert answered(one) and len(one.living_pods("engine")) == 2
 
 
-def test_without_a_registry_the_service_stays_as_it_is() -> None:
+def test_service_selector_is_unchanged_without_a_registry() -> None:
     one = world(registry="")
     scale(one, 0)
     one.settle()
     assert not answered(one)
 
 
-def test_the_services_of_slices_behind_a_route_answer_too() -> None:
+def test_services_of_slices_behind_a_route_also_select_registries() -> None:
     one = world()
     exposed = one.deps.policy.exposure._replace(kind="HTTPRoute", domain="example.com", gateway="edge/gw")
     one.edit(deps=replace(one.deps, policy=replace(one.deps.policy, exposure=exposed)))
@@ -145,7 +145,7 @@ def test_the_services_of_slices_behind_a_route_answer_too() -> None:
 
 
 @pytest.mark.parametrize("wakes", [None, False])
-def test_a_request_changes_nothing_where_nobody_asks_for_it(wakes: bool | None) -> None:
+def test_request_does_not_wake_without_wake_on_request(wakes: bool | None) -> None:
     one = at_zero(world(wakes))
     one.now += timedelta(seconds=60)
     one.arrived = one.now.timestamp() - 1
@@ -153,7 +153,7 @@ def test_a_request_changes_nothing_where_nobody_asks_for_it(wakes: bool | None) 
     assert asked(one) == {"engine": 0, "decoder": 0} and answered(one)
 
 
-def test_a_request_brings_both_roles_back_with_their_last_numbers_and_the_status_says_how_long_it_took() -> None:
+def test_request_restores_both_roles_and_status_records_the_duration() -> None:
     one = at_zero(world(True))
     assert one.service.status["zero"]["groups"] == {"engine": 2, "decoder": 2}
     one.now += timedelta(seconds=60)
@@ -170,7 +170,7 @@ def test_a_request_brings_both_roles_back_with_their_last_numbers_and_the_status
     assert wake["by"] == "Request" and wake["servedAfterSeconds"] > 0
 
 
-def test_a_number_that_somebody_writes_meanwhile_is_not_overwritten() -> None:
+def test_wake_does_not_overwrite_a_concurrently_written_role_scale() -> None:
     one = at_zero(world(True))
     one.now += timedelta(seconds=60)
     one.arrived = one.now.timestamp() - 1
@@ -178,7 +178,7 @@ def test_a_number_that_somebody_writes_meanwhile_is_not_overwritten() -> None:
     assert engine.body["metadata"]["resourceVersion"] == str(one.observed().children["RoleScale", "svc-engine"].version)
 
 
-def test_an_autoscaler_that_goes_back_to_zero_at_once_stops_no_start() -> None:
+def test_autoscaler_that_writes_zero_does_not_interrupt_a_wake() -> None:
     one = at_zero(world(True))
     one.now += timedelta(seconds=60)
     one.arrived = one.now.timestamp() - 1
@@ -206,7 +206,7 @@ def test_a_service_that_is_held_is_not_woken(note: str) -> None:
     assert plan.scale == () and "scale 2 RoleScales" in str(plan.status["conditions"])
 
 
-def test_a_freeze_does_not_keep_503_in_front_of_engines_that_are_ready() -> None:
+def test_frozen_service_with_ready_engines_receives_requests_again() -> None:
     one = at_zero(world())
     scale(one, 1)
     for _ in range(60):
@@ -220,7 +220,7 @@ def test_a_freeze_does_not_keep_503_in_front_of_engines_that_are_ready() -> None
     assert keys.ANSWERED_BY not in labels
 
 
-def test_a_role_without_a_scale_cannot_be_woken_which_is_told() -> None:
+def test_role_without_role_scale_cannot_be_woken_and_gives_advice() -> None:
     one = ZeroWorld(
         parts.service(engine={"minReplicas": 0}, decoder=BOUNDS, router={}, scalingPolicy={"wakeOnRequest": True}), deps(), 1
     )

@@ -8,7 +8,7 @@ def test_recovery_policy_has_defaults() -> None:
     assert policy(parts.service(engine={}), None, "engine") == RecoveryPolicy()
 
 
-def test_the_service_wins_over_its_runtime_field_by_field() -> None:
+def test_lifecycle_of_the_service_overrides_the_runtime_per_field() -> None:
     runtime = parts.simple(lifecycle={"restartPolicy": "None", "hangTimeout": "90s", "maxRecycles": 0})
     service = parts.service(engine={"lifecycle": {"restartPolicy": "RecreateInstanceOnPodRestart", "selfHealTimeout": "0s"}})
     found = policy(service, runtime, "engine")
@@ -23,6 +23,6 @@ def test_recovery_policy_reads_lifecycle_fields() -> None:
     assert (found.start, found.spare, found.force, found.silence) == (5400.0, 2, 300.0, False)
 
 
-def test_pauses_double_up_to_a_bound() -> None:
+def test_recycle_delays_double_up_to_a_limit() -> None:
     assert [recycle_pause(number) for number in (0, 1, 2, 3)] == [0.0, FIRST, 2 * FIRST, 4 * FIRST]
     assert recycle_pause(99) == LAST

@@ -37,12 +37,12 @@ def size(told: object) -> int:
     return len(json.dumps(told, separators=(",", ":"), ensure_ascii=False).encode())
 
 
-def test_a_thousand_groups_say_everything() -> None:
+def test_records_of_a_thousand_groups_are_stored_completely() -> None:
     told = format_records(map(group, range(1000)))
     assert limit_records(told) == (tuple(told), 0)
 
 
-def test_where_many_failures_say_much_they_say_less() -> None:
+def test_many_long_failure_messages_are_shortened() -> None:
     """Each of a thousand groups has a failure message of 4 kB, the most that a container can leave. The messages are
     shortened so that all records fit into the status.
     """
@@ -55,19 +55,19 @@ def test_where_many_failures_say_much_they_say_less() -> None:
     assert limit_records(found) == (found, 0), "the next pass changes nothing"
 
 
-def test_groups_for_which_there_is_no_room_are_the_last() -> None:
+def test_last_groups_are_omitted_if_records_exceed_the_limit() -> None:
     told = format_records(group(index, ranks=64) for index in range(1000))
     found, left = limit_records(told)
     assert 0 < left < 1000 and size(found) <= LARGEST and [*found] == told[: 1000 - left]
 
 
 @given(st.integers(0, 40), st.text(), st.text(min_size=1, max_size=63), st.integers(0, 10**6))
-def test_no_group_takes_more_than_is_reckoned(ranks: int, words: str, name: str, index: int) -> None:
+def test_record_size_does_not_exceed_its_estimate(ranks: int, words: str, name: str, index: int) -> None:
     (told,) = format_records([group(index, ranks, words, name)])
     assert size(told) + 1 <= module._most(told)
 
 
-def test_a_service_with_more_groups_than_its_status_has_room_for_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_message_reports_groups_without_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
     """If a service has more groups than its status has space for, a message says so. Groups without a record are still
     monitored, and the status does not change with every reconciliation.
     """
@@ -89,7 +89,7 @@ def test_a_service_with_more_groups_than_its_status_has_room_for_is_told(monkeyp
     assert world.service.status == before and world.condition("Ready")["status"] == "True"
 
 
-def test_a_freeze_adds_first_starts_and_changes_no_group_that_has_served() -> None:
+def test_freeze_adds_first_starts_without_changing_records_of_served_groups() -> None:
     """Group 0 has served before the freeze, and groups 1 and 2 become ready during it; group 2 had no record. Group 3 has
     not become ready yet.
     """
@@ -103,13 +103,13 @@ def test_a_freeze_adds_first_starts_and_changes_no_group_that_has_served() -> No
     assert with_first_starts(found, now) == found
 
 
-def test_a_freeze_keeps_entries_that_somebody_has_cut() -> None:
+def test_freeze_keeps_records_with_missing_fields() -> None:
     """Only the name of an entry is required."""
     (now,) = format_records([group(1)])
     assert with_first_starts([{"name": "cut"}, {"name": "cut-too", "index": None}], [now])[-1] == now
 
 
-def test_what_a_freeze_stores_fits_into_a_status() -> None:
+def test_first_starts_stored_during_a_freeze_fit_into_the_status() -> None:
     told = format_records(group(index, words="x" * 4000) for index in range(1000))
     found = with_first_starts(told[:200], told)
     assert len(found) == 1000 and size(found) <= LARGEST

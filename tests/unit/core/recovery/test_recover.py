@@ -46,13 +46,13 @@ def recovered(plan: Plan) -> tuple[str, str, str]:
     return one["status"], one["reason"], one["message"]
 
 
-def test_a_service_that_never_failed_says_nothing() -> None:
+def test_service_without_failures_has_no_recovered_condition() -> None:
     world = settled(Shape(size=2, engines=2))
     assert not world.condition("Recovered")
     assert [one["phase"] for one in world.service.status["groups"]] == ["Ready", "Ready"]
 
 
-def test_a_recycle_is_stored_before_anything_is_deleted() -> None:
+def test_recycle_is_stored_in_status_before_pods_are_deleted() -> None:
     world = settled(Shape(size=2, engines=2))
     ended = Termination("ome-container", "OOMKilled", 137, "CUDA\nOutOfMemoryError: no", rfc3339(world.now))
     broken = changed(world, "-1-w-1", uid="newer-uid", ending=ended)
@@ -70,7 +70,7 @@ def test_a_recycle_is_stored_before_anything_is_deleted() -> None:
 
 @pytest.mark.parametrize("group", range(3))
 @pytest.mark.parametrize("rank", range(3))
-def test_a_recycle_reads_the_pods_of_its_own_group_and_of_no_other(group: int, rank: int) -> None:
+def test_recycle_reads_only_pods_of_its_own_group(group: int, rank: int) -> None:
     """A recycle reads only the pods of its own group before it deletes them. The pod index of every leader is 0, whatever
     its group, and the groups of decode have the same numbers.
     """
@@ -100,7 +100,7 @@ def selected(world: World, selector: str) -> set[str]:
 @pytest.mark.parametrize(
     ("force", "over", "lost"), [("5m", 301, True), ("5m", 301, False), ("5m", 200, True), ("", 9999, True)]
 )
-def test_a_pod_that_ends_on_a_lost_node_goes_by_force_only_where_that_is_allowed(force: str, over: int, lost: bool) -> None:
+def test_pod_on_a_lost_node_is_force_deleted_only_if_allowed(force: str, over: int, lost: bool) -> None:
     world = settled(Shape(size=2), forceDeleteAfter=force or None)
     if lost:
         world.deps = replace(world.deps, nodes={**NODES, "n1": NODES["n1"]._replace(alive=False)})
@@ -112,7 +112,7 @@ def test_a_pod_that_ends_on_a_lost_node_goes_by_force_only_where_that_is_allowed
     assert ("stays Terminating on node n1" in recovered(plan)[2]) == lost
 
 
-def test_half_of_a_role_is_a_fault_of_something_else() -> None:
+def test_failure_of_half_of_a_role_is_treated_as_systemic() -> None:
     world = settled(Shape(size=2, engines=4))
     observed = world.observed()
     leaders = sorted(pod.name for pod in observed.pods if pod.component == "engine" and pod.rank == 0)
@@ -132,7 +132,7 @@ def test_half_of_a_role_is_a_fault_of_something_else() -> None:
     assert [each["phase"] for each in go(world, two, 3800).status["groups"]].count("Recycling") == 1
 
 
-def test_a_draining_group_keeps_its_record_and_is_left_alone() -> None:
+def test_draining_group_keeps_its_record_and_is_not_recycled() -> None:
     world = settled(Shape(size=2, engines=2))
     before = world.service.status["groups"]
     going = changed(world, "-1-0", draining="2026-01-01T00:00:00+00:00", ready=False)
@@ -141,7 +141,7 @@ def test_a_draining_group_keeps_its_record_and_is_left_alone() -> None:
     assert plan.status["groups"][1] == before[1] and not plan.recycle
 
 
-def test_without_a_record_nothing_goes_before_the_start_up_deadline() -> None:
+def test_group_without_record_is_not_recycled_before_the_start_deadline() -> None:
     """If the status with the records of groups was lost, no group is recycled before the deadline for a start has passed."""
     world = settled(Shape(size=2))
     world.service = replace(world.service, status={})
@@ -152,7 +152,7 @@ def test_without_a_record_nothing_goes_before_the_start_up_deadline() -> None:
     assert {one["phase"] for one in world.service.status["groups"]} <= {"Pending", "Starting"}
 
 
-def test_scale_that_is_not_as_it_was_is_part_of_the_guard() -> None:
+def test_recycle_guard_contains_the_role_scale() -> None:
     shape = Shape(size=2, scaled=True)
     world = World(shape.service(), shape.deps(), 3)
     world.settle()

@@ -68,7 +68,7 @@ def test_a_silent_leader_is_recycled_after_the_timeout_of_hangs() -> None:
     assert go(groups(), SINCE + 15, policy=QUICK).record.phase == rec.RECYCLING
 
 
-def test_an_announced_recycle_is_carried_out_although_the_leader_is_ready() -> None:
+def test_announced_recycle_is_executed_although_the_leader_is_ready() -> None:
     announced = go(groups(), SINCE + 60).record
     assert go(groups(), SINCE + 61, {**RECORDS, "g-0": announced}).record == announced
     steps, _ = advance_groups(
@@ -85,7 +85,7 @@ SPARED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", SPARED)
-def test_a_silent_leader_that_is_spared_is_reported(case: str) -> None:
+def test_silent_leader_that_is_not_recycled_is_reported(case: str) -> None:
     how, said = SPARED[case]
     step = go(groups(1 if case == "the last" else 2), SINCE + 3600, **how)
     assert (step.record.phase, step.again) == (rec.SILENT, RARE_TURN) and step.note.endswith(said)
@@ -95,14 +95,14 @@ def test_the_last_leader_is_recycled_if_requests_fail() -> None:
     assert go(groups(1), SINCE + 60, requests_fail=True).record.phase == rec.RECYCLING
 
 
-def test_a_leader_whose_only_neighbour_is_not_ready_is_the_last() -> None:
+def test_leader_is_the_last_one_if_all_other_groups_are_not_ready() -> None:
     alone = [groups()[0], *groups(3)[1:]]
     down = [alone[0], unready(alone[1]), unready(alone[2])]
     known = {**RECORDS, "g-1": RECORDS["g-1"].in_phase(rec.STARTING, NOW), "g-2": RECORDS["g-2"].in_phase(rec.STARTING, NOW)}
     assert "no other group of its role works" in go(down, SINCE + 60, known).note
 
 
-def test_a_group_of_another_slice_does_not_serve_the_requests_of_this_one() -> None:
+def test_group_of_another_slice_does_not_count_as_a_remaining_group() -> None:
     other = groups()[1]._replace(revision="r2")
     assert "no other group of its role works" in go([groups()[0], other], SINCE + 60).note
 
@@ -112,14 +112,14 @@ def unready(one: Group) -> Group:
     return one._replace(pods={0: one.pods[0]._replace(ready=False)})
 
 
-def test_half_of_a_role_is_a_fault_that_recycles_nobody() -> None:
+def test_silence_of_half_of_a_role_recycles_no_group() -> None:
     step = go(groups(3), SINCE + 600, also={"00000001-u": Silence(NOW.timestamp() + SINCE)})
     assert step.record.phase == rec.SYSTEMIC and step.note.startswith("2 of 3 groups")
     one_down = [groups(3)[0], unready(groups(3)[1]), groups(3)[2]]
     assert go(one_down, SINCE + 600).record.phase == rec.SYSTEMIC, "one is silent, and another is not ready"
 
 
-def test_a_silent_leader_that_is_not_ready_has_waited_since_its_silence() -> None:
+def test_not_ready_time_of_a_silent_leader_starts_with_its_silence() -> None:
     down = [unready(groups()[0]), groups()[1]]
     before = {**RECORDS, "g-0": RECORDS["g-0"].in_phase(rec.NOT_READY, NOW + timedelta(seconds=SINCE + 55))}
     assert go(down, SINCE + 59, before).record.phase == rec.NOT_READY
@@ -129,14 +129,14 @@ def test_a_silent_leader_that_is_not_ready_has_waited_since_its_silence() -> Non
     assert go(down, SINCE + 115, before, observed).record.phase == rec.RECYCLING, "as without registries"
 
 
-def test_the_time_in_silence_does_not_count_as_time_in_which_the_leader_was_not_ready() -> None:
+def test_silent_time_does_not_count_as_not_ready_time() -> None:
     observed = PLAIN._replace(silence=False)
     silent = go(groups(), SINCE + 600, policy=observed).record
     step = go([unready(groups()[0]), groups()[1]], SINCE + 601, {**RECORDS, "g-0": silent}, observed)
     assert (step.record.phase, step.again) == (rec.NOT_READY, 60.0)
 
 
-def test_a_silence_from_before_the_start_of_the_group_does_not_count() -> None:
+def test_silence_before_the_start_of_the_group_is_ignored() -> None:
     new = {**RECORDS, "g-0": replace(RECORDS["g-0"], ready_since=rfc3339(NOW + timedelta(seconds=SINCE + 100)))}
     step = go(groups(), SINCE + 110, new)
     assert (step.record.phase, step.again) == (rec.SILENT, 50.0)
@@ -155,7 +155,7 @@ def test_a_paused_engine_is_not_recycled(ready: bool) -> None:
 
 
 @pytest.mark.parametrize("block", range(10 if SOAK else 2))
-def test_no_leader_that_a_registry_hears_is_ever_recycled(block: int) -> None:
+def test_leader_that_any_registry_reaches_is_never_recycled(block: int) -> None:
     """A leader is never recycled while a registry hears it. Each of two registries loses leaders for a while, restarts, or
     does not answer. At every moment, at least one of them either has an answer of the leader or reports nothing.
     """
@@ -191,7 +191,7 @@ def heard(chance: random.Random, since: list[float], now: float) -> RouterReport
     return RouterReport(now - chance.choice((1, 5, 30)), 0, 0.0, None, 0, leaders, chance.choice((10.0, JUST_STARTED, 1e4)))
 
 
-def test_the_service_reports_and_recycles_a_silent_leader() -> None:
+def test_silent_leader_is_reported_and_then_recycled() -> None:
     world = settled(Shape(size=1, engines=2))
     began = world.now
     leader = next(one for one in world.observed().pods if one.component == "engine" and one.rank == 0)

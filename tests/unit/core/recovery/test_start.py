@@ -70,14 +70,14 @@ def test_a_start_has_all_parts_in_their_order() -> None:
     }  # fmt: skip
 
 
-def test_the_slowest_rank_counts_for_each_part() -> None:
+def test_slowest_rank_determines_the_duration_of_each_part() -> None:
     found = start(pod(), pod(1, scheduled=9, network=10, began=11), pod(2, network=2, began=30))
     shown = {part["name"]: (part["seconds"], part["rank"]) for part in found["parts"] if "rank" in part}
     assert shown == {"scheduled": (9, 1), "volumes": (2, 0), "image": (28, 2)}
 
 
 @pytest.mark.parametrize("missing", ["scheduled", "network", "began"])
-def test_what_a_pod_does_not_report_is_left_out(missing: str) -> None:
+def test_start_parts_without_pod_times_are_omitted(missing: str) -> None:
     lost = {"scheduled": {"scheduled", "volumes"}, "network": {"volumes", "image"}, "began": {"image", "imports"}}
     all_parts = parts(start())
     assert parts(start(pod(**{missing: None}))) == {
@@ -96,16 +96,16 @@ def test_what_a_pod_does_not_report_is_left_out(missing: str) -> None:
         (None, set(PARTS) - {"scheduled", "volumes", "image"}),
     ],
 )
-def test_what_no_registry_has_seen_is_left_out(seen: LeaderStart | None, lost: set[str]) -> None:
+def test_start_parts_without_registry_times_are_omitted(seen: LeaderStart | None, lost: set[str]) -> None:
     assert parts(start(seen=seen)) == {name: each for name, each in parts(start()).items() if name not in lost}
 
 
-def test_clocks_that_differ_make_no_part_negative() -> None:
+def test_clock_differences_never_give_negative_parts() -> None:
     assert parts(start(seen=SEEN._replace(listed_at=moment(58.5))))["listed"] == 0
     assert parts(start(seen=SEEN._replace(listed_at=moment(50))))["listed"] == 0, "registries list healthy engines early"
 
 
-def test_the_first_token_does_not_count_for_the_duration_and_may_be_known_later_than_the_rest() -> None:
+def test_first_token_is_not_part_of_the_duration_and_may_be_recorded_later() -> None:
     waits = SEEN._replace(succeeded_at=None)
     first = with_start(group(pod()), BEFORE, RECORD, waits, T0 + timedelta(seconds=65))
     later = with_start(group(pod()), first, first, SEEN, T0 + timedelta(seconds=80))
@@ -117,19 +117,19 @@ def test_the_first_token_does_not_count_for_the_duration_and_may_be_known_later_
     assert idle == first, "no request came in time"
 
 
-def test_the_first_token_begins_when_a_router_lists_the_leader_even_before_it_is_ready() -> None:
+def test_first_token_part_starts_when_a_router_lists_the_leader() -> None:
     found = parts(start(seen=SEEN._replace(listed_at=moment(58), succeeded_at=moment(59))))
     assert (found["listed"], found["firstToken"]) == (0, 1)
     assert parts(start(seen=SEEN._replace(succeeded_at=moment(61))))["firstToken"] == 0, "the list was read later"
     assert "firstToken" not in parts(start(seen=SEEN._replace(succeeded_at=moment(50))))
 
 
-def test_a_restarted_container_has_its_image_already() -> None:
+def test_restarted_container_has_no_image_part() -> None:
     found = start(pod(restarts=1, began=40), seen=None)
     assert found["seconds"] == 20 and found["parts"] == []
 
 
-def test_parts_are_added_when_they_become_known_and_never_change() -> None:
+def test_start_parts_are_added_when_known_and_never_changed() -> None:
     first = with_start(group(pod()), BEFORE, RECORD, None, T0 + timedelta(seconds=61))
     later = with_start(group(pod()), first, first, SEEN, T0 + timedelta(seconds=66))
     assert parts(later.start or {}) == parts(start())
@@ -137,14 +137,14 @@ def test_parts_are_added_when_they_become_known_and_never_change() -> None:
     assert again == later
 
 
-def test_an_interruption_of_readiness_is_no_start() -> None:
+def test_interrupted_readiness_is_not_recorded_as_a_start() -> None:
     first = with_start(group(pod()), BEFORE, RECORD, None, T0 + timedelta(seconds=61))
     assert with_start(group(pod(ready=200)), first, first, SEEN, T0 + timedelta(seconds=201)) == first
     unready = RECORD.in_phase(NOT_READY, T0)
     assert with_start(group(pod()), BEFORE, unready, SEEN, T0 + timedelta(seconds=61)) == unready
 
 
-def test_a_start_that_nobody_watched_is_unknown() -> None:
+def test_unobserved_start_is_not_recorded() -> None:
     assert not start(now=READY_AT + RECENT + 1) and not start(now=READY_AT - 30)
     known = RECORD  # recorded by an operator of an earlier version
     assert with_start(group(pod()), known, known, SEEN, T0 + timedelta(seconds=61)) == known
@@ -159,7 +159,7 @@ OTHERS = (
 )
 
 
-def test_a_group_that_was_never_ready_has_the_newest_start_of_its_component() -> None:
+def test_never_ready_group_shows_the_newest_start_of_its_component() -> None:
     """A group that was never ready shows the duration of the newest start of its component. After a rollout with the
     strategy recreate, the groups of the earlier slice are gone while the new groups start.
     """
@@ -171,7 +171,7 @@ def test_a_group_that_was_never_ready_has_the_newest_start_of_its_component() ->
 
 
 @pytest.mark.parametrize("now", [65.0, READY_AT + RECENT + 1])
-def test_the_start_of_another_group_ends_when_the_group_is_ready(now: float) -> None:
+def test_start_of_another_group_is_removed_when_the_group_is_ready(now: float) -> None:
     record = replace(RECORD, start=EARLIER)
     found = with_start(group(pod()), replace(BEFORE, start=EARLIER), record, SEEN, T0 + timedelta(seconds=now)).start
     assert (found or {}).get("time") == (at(READY_AT) if now < RECENT else None)

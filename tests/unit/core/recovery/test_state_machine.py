@@ -67,14 +67,14 @@ def test_a_start_is_recorded_when_all_pods_are_there_and_the_leader_is_ready() -
     ],
     ids=["replaced", "missing", "deleted", "evicted"],
 )
-def test_a_lost_rank_is_a_recycle_at_once_with_its_cause(one: Group, why: str) -> None:
+def test_lost_rank_triggers_a_recycle_with_its_cause(one: Group, why: str) -> None:
     record = go(one, READY).record
     assert (record.phase, record.recycles, record.in_a_row) == (rec.RECYCLING, 1, 1)
     assert record.failure and record.failure["reason"] == why
     assert record.members == READY.members, "the recorded pods must go"
 
 
-def test_ranks_that_start_again_by_themselves_are_waited_for() -> None:
+def test_group_waits_for_ranks_that_restart_by_themselves() -> None:
     ended = Termination("main", "Completed", 0, "bye", rfc3339(NOW))
     half = group(pod(0), pod(1, restarts=1, ending=ended))
     step = go(half, READY)
@@ -88,7 +88,7 @@ def test_ranks_that_start_again_by_themselves_are_waited_for() -> None:
     assert at_once.phase == rec.RECYCLING
 
 
-def test_a_rank_that_the_restarted_leader_found_as_it_was_recorded_has_joined_it() -> None:
+def test_rank_recorded_after_its_restart_belongs_to_the_new_leader_start() -> None:
     """A restarted rank counts as part of its leader's new start if it was recorded after its own restart. The record was
     written before the leader noticed the restart.
     """
@@ -101,7 +101,7 @@ def test_a_rank_that_the_restarted_leader_found_as_it_was_recorded_has_joined_it
     assert go(joined._replace(settled=False), waits, later=9).record.phase == rec.RESTARTING
 
 
-def test_a_new_leader_is_believed_to_have_met_the_ranks_only_when_it_is_probed() -> None:
+def test_readiness_of_a_new_leader_counts_only_with_a_probe() -> None:
     """The readiness of a new leader proves only with a probe that the leader has met the other ranks. The leader's pod was
     lost, and a recycle was announced. A leader without a probe is ready as soon as it runs.
     """
@@ -117,7 +117,7 @@ def test_a_new_leader_is_believed_to_have_met_the_ranks_only_when_it_is_probed()
         assert (met.phase, met.incarnation, met.members["0"]) == (rec.READY, 2, "0new.0")
 
 
-def test_a_leader_without_a_probe_goes_with_its_group_when_ranks_did_not_start_anew() -> None:
+def test_leader_without_probe_is_deleted_with_a_group_that_did_not_restart() -> None:
     """A leader without a probe is deleted together with its group if the other ranks did not start anew. If the leader
     stayed, it would at once be Ready next to a new rank 1, then end when it notices the new rank, and cost that rank again
     each time.
@@ -133,7 +133,7 @@ def test_a_leader_without_a_probe_goes_with_its_group_when_ranks_did_not_start_a
     assert (older.phase, older.members) == (rec.RECYCLING, too_early.members), "a rank that is newer than the record stays"
 
 
-def test_a_recycled_group_that_finds_no_nodes_holds_up_no_hung_one_for_long() -> None:
+def test_unplaced_recycled_group_delays_recycling_of_others_only_briefly() -> None:
     def at(later: float, records: dict[str, GroupRecord]) -> dict[str, GroupRecord]:
         hung = Group("g-1", "engine", "r", 1, 2, "engine group 1", {0: pod(0, ready=False), 1: pod(1)})
         lost = group(pod(0, "0new", node="", ready=False), pod(1, "1new", node=""))
@@ -149,7 +149,7 @@ def test_a_recycled_group_that_finds_no_nodes_holds_up_no_hung_one_for_long() ->
     assert at(PLACING + 1, records)["g-1"].phase == rec.RECYCLING
 
 
-def test_a_hung_leader_is_recycled_after_a_time_and_not_when_it_comes_back() -> None:
+def test_hung_leader_is_recycled_after_timeout_unless_it_recovers() -> None:
     silent = group(pod(0, ready=False), pod(1))
     step = go(silent, READY)
     assert (step.record.phase, step.again) == (rec.NOT_READY, 60.0)
@@ -163,14 +163,14 @@ def test_a_hung_leader_is_recycled_after_a_time_and_not_when_it_comes_back() -> 
     assert back.phase == rec.READY and back.members == READY.members, "it became ready before anything was deleted"
 
 
-def test_the_clock_of_a_hang_begins_when_the_node_reports_again() -> None:
+def test_hang_timeout_starts_when_the_node_reports_again() -> None:
     silent = group(pod(0, ready=False), pod(1))
     lost = go(silent, READY, later=5, lost=True)
     assert (lost.record.phase, lost.again) == (rec.NODE_LOST, None)
     assert go(silent, lost.record, later=900).again == 60.0
 
 
-def test_a_leader_that_ends_politely_keeps_its_ranks_until_it_is_gone() -> None:
+def test_ranks_stay_until_a_terminating_leader_is_gone() -> None:
     """While a leader terminates normally because its node is drained, the other ranks stay: its running
     requests need them.
     """
@@ -183,7 +183,7 @@ def test_a_leader_that_ends_politely_keeps_its_ranks_until_it_is_gone() -> None:
     assert go(alone, step.record, later=1).record.phase == rec.RECYCLING, "it cannot finish anything without its ranks"
 
 
-def test_recycles_in_a_row_wait_longer_and_longer_and_end_at_the_limit() -> None:
+def test_consecutive_recycles_are_delayed_increasingly_up_to_a_limit() -> None:
     policy = RecoveryPolicy(limit=2)
     first = go(LOST, READY, policy).record
     again = go(group(pod(0, "0new"), pod(1, "1new")), first, policy, later=5).record
@@ -201,7 +201,7 @@ def test_recycles_in_a_row_wait_longer_and_longer_and_end_at_the_limit() -> None
     assert go(group(pod(0, "0last"), pod(1, "1last")), by_hand, policy, later=9999 + STABLE).record.in_a_row == 0
 
 
-def test_what_happens_before_a_group_was_ready_is_its_boot() -> None:
+def test_failures_before_first_readiness_count_as_startup() -> None:
     booting = group(pod(0, ready=False), pod(1, restarts=3, ending=Termination("m", "Error", 1, "no", rfc3339(NOW))))
     step = go(booting, NEW)
     assert (step.record.phase, step.record.failure, step.again) == (rec.STARTING, None, PLAIN.start)
@@ -211,7 +211,7 @@ def test_what_happens_before_a_group_was_ready_is_its_boot() -> None:
     assert go(group(pod(0, node="", ready=False), pod(1, node="")), NEW, later=99999).record.phase == rec.PENDING
 
 
-def test_a_group_that_gets_ready_while_it_is_to_be_recycled_for_being_late_is_recorded() -> None:
+def test_late_group_that_becomes_ready_before_its_recycle_is_recorded() -> None:
     late = go(group(pod(0, ready=False), pod(1)), replace(NEW, phase=rec.STARTING, since=rfc3339(NOW)), later=99999).record
     assert late.phase == rec.RECYCLING
     assert go(WHOLE, late, later=99999).record == late, "a running container proves nothing"
@@ -219,7 +219,7 @@ def test_a_group_that_gets_ready_while_it_is_to_be_recycled_for_being_late_is_re
     assert (record.phase, record.incarnation, record.members) == (rec.READY, 1, WHOLE.start_marks())
 
 
-def test_pods_of_a_drifted_template_go_with_their_group() -> None:
+def test_group_with_drifted_pod_template_is_recycled() -> None:
     new = group(pod(0, "0new"), pod(1, "1new"), drifted=frozenset({"1new"}))
     record = go(new, replace(READY, phase=rec.STARTING)).record
     assert (record.phase, record.members) == (rec.RECYCLING, new.start_marks())
@@ -238,7 +238,7 @@ def test_pods_of_a_drifted_template_go_with_their_group() -> None:
     assert go(unsettled, READY).record.incarnation == 1, "not recorded while somebody else's template is there"
 
 
-def test_an_engine_that_survives_a_lost_rank_keeps_its_group() -> None:
+def test_group_with_tolerated_lost_ranks_is_not_recycled() -> None:
     elastic = RecoveryPolicy(spare=1)
     away = group(pod(0), pod(2), size=3)
     ready = go(group(pod(0), pod(1), pod(2), size=3), NEW, elastic).record
@@ -254,7 +254,7 @@ def test_an_engine_that_survives_a_lost_rank_keeps_its_group() -> None:
     assert go(headless, ready, elastic).record.phase == rec.RECYCLING, "no group survives the loss of its leader"
 
 
-def test_none_recycles_nothing_and_still_tells() -> None:
+def test_disabled_recycling_still_reports_failures() -> None:
     off = RecoveryPolicy(recycles=False)
     record = go(LOST, READY, off).record
     assert (record.phase, record.recycles, record.incarnation) == (rec.READY, 0, 2)
@@ -263,7 +263,7 @@ def test_none_recycles_nothing_and_still_tells() -> None:
     assert (silent.record.phase, silent.again) == (rec.NOT_READY, None)
 
 
-def test_a_record_survives_the_status() -> None:
+def test_group_record_survives_status_round_trip() -> None:
     record = replace(go(LOST, READY).record, recycled_at=rfc3339(NOW))
     assert rec.parse_records({"groups": rec.format_records([record])}) == {"g-0": record}
     assert rec.format_records([NEW])[0] == {
@@ -271,7 +271,7 @@ def test_a_record_survives_the_status() -> None:
     }  # fmt: skip
 
 
-def test_a_clock_that_was_set_back_begins_every_wait_anew() -> None:
+def test_future_times_in_a_record_are_replaced_by_now() -> None:
     ahead = rfc3339(NOW + timedelta(hours=1))
     record = replace(READY, since=ahead, ready_since=ahead, recycled_at=ahead)
     now = record.without_future_times(NOW)
@@ -287,7 +287,7 @@ def held(*running: bool, **more: Any) -> Group:
     return group(*(each if each.running else each._replace(preflight=CheckResult((), held=True)) for each in ranks))
 
 
-def test_a_group_that_waits_in_its_preflight_is_never_recycled_for_it() -> None:
+def test_group_held_by_preflight_is_never_recycled() -> None:
     step = go(held(False, False), NEW)
     assert (step.record.phase, step.again) == (rec.HELD, None)
     later = go(held(False, False), step.record, later=10 * 24 * 3600)
@@ -301,7 +301,7 @@ def test_preflight_holds_group_after_recycle() -> None:
     assert (gone.phase, gone.recycles) == (rec.HELD, 1)
 
 
-def test_ranks_that_are_out_of_step_are_recycled_together() -> None:
+def test_ranks_in_different_start_phases_are_recycled_together() -> None:
     """Only rank 0 was restarted. Its check waits for the other rank, whose engine waits for the leader, so both ranks are
     recycled together.
     """
@@ -312,12 +312,12 @@ def test_ranks_that_are_out_of_step_are_recycled_together() -> None:
     assert "one rank waits in its preflight check while the engine of another rank runs" in record.failure["message"]
 
 
-def test_a_group_that_waits_in_its_preflight_holds_up_no_other_for_long() -> None:
+def test_group_held_by_preflight_delays_others_only_briefly() -> None:
     waits = replace(go(held(False, False), NEW).record, recycled_at=rfc3339(NOW))
     assert _pending(waits, NOW) and not _pending(waits, NOW + timedelta(seconds=PLACING + 1))
 
 
-def test_restored_pods_that_contact_another_namespace_go_before_their_first_start_is_recorded() -> None:
+def test_restored_pods_with_foreign_leader_are_recycled_before_first_start() -> None:
     """Pods of a restored copy that contact a leader in another namespace are recycled before their first start is recorded.
     Other pods of a group that was never ready are recorded whatever their template is.
     """

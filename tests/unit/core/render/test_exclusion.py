@@ -43,14 +43,14 @@ def required(*terms: dict[str, Any]) -> dict[str, Any]:
         ([{"matchExpressions": [], "matchFields": []}], [{"matchExpressions": [], "matchFields": []}]),
     ],
 )
-def test_every_term_gets_the_exclusion(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> None:
+def test_excluded_nodes_are_added_to_every_affinity_term(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> None:
     spec = required(*before)
     assert exclude_nodes(spec, ("n1",)) == required(*after)
     assert spec == required(*before), "the stored template is not changed"
 
 
 @pytest.mark.parametrize("spec", [{}, {"affinity": None}, {"affinity": {}}, {"affinity": {"nodeAffinity": {}}}])
-def test_pods_without_node_affinity_get_a_term(spec: dict[str, Any]) -> None:
+def test_exclusion_adds_a_term_to_pods_without_node_affinity(spec: dict[str, Any]) -> None:
     found = exclude_nodes({"hostNetwork": True, **spec}, ("n1", "n2"))["affinity"]["nodeAffinity"]
     other = {**OTHER, "values": ["n2"]}
     assert found == {
@@ -62,7 +62,7 @@ def test_pods_without_node_affinity_get_a_term(spec: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "terms", [[], [{"matchExpressions": [ZONE]}], [{}], [{"matchFields": [ONLY]}, {"matchExpressions": [ZONE]}]]
 )
-def test_the_demand_without_nodes_is_that_of_the_stamped_pod(terms: list[dict[str, Any]], weights: bool) -> None:
+def test_demand_without_excluded_nodes_equals_that_of_the_rendered_pod(terms: list[dict[str, Any]], weights: bool) -> None:
     spec = required(*terms) if terms else {}
     plain, stamped = demand({"spec": spec}, weights), demand({"spec": exclude_nodes(spec, ("n1", "n2"))}, weights)
     for name in ("n1", "n2", "n7", "n8"):
@@ -83,7 +83,7 @@ def stored() -> statefulsets.StoredRole:
     return statefulsets.roles_by_component(data)[keys.ENGINE]
 
 
-def test_only_the_stamp_of_a_group_has_its_exclusion() -> None:
+def test_only_the_statefulsets_of_a_group_contain_its_exclusion() -> None:
     role = stored()
     plain = statefulsets.stamp(OWNER, role, [0, 1])
     some = statefulsets.stamp(OWNER, role, [0, 1], {1: ("n1", "n2")})
@@ -111,5 +111,5 @@ def test_only_the_stamp_of_a_group_has_its_exclusion() -> None:
         (",".join(f"n{number:03}" for number in range(500)), tuple(f"n{number:03}" for number in range(MOST))),
     ],
 )
-def test_the_annotation_is_read_with_care(text: object, nodes: tuple[str, ...]) -> None:
+def test_malformed_exclusion_annotation_is_parsed_safely(text: object, nodes: tuple[str, ...]) -> None:
     assert exclusion(text) == nodes

@@ -28,7 +28,7 @@ def hosts(**annotations: str) -> list[str]:
     return [rule["host"] for ingress in made(**annotations) for rule in ingress["spec"]["rules"]]
 
 
-def test_an_ingress_leads_to_the_services_own_service() -> None:
+def test_ingress_routes_to_the_service_of_the_inference_service() -> None:
     (ingress,) = made()
     assert (ingress["apiVersion"], ingress["kind"]) == ("networking.k8s.io/v1", "Ingress")
     assert (ingress["metadata"]["name"], ingress["spec"]["ingressClassName"]) == ("svc", "nginx")
@@ -44,7 +44,7 @@ def replaced(how: Exposure, **edit: str) -> Exposure:
     return how._replace(**edit)
 
 
-def test_a_route_leads_from_a_gateway_to_the_same() -> None:
+def test_http_route_routes_from_a_gateway_to_the_service() -> None:
     (route,) = made(ROUTE)
     assert (route["apiVersion"], route["kind"]) == ("gateway.networking.k8s.io/v1", "HTTPRoute")
     (parent,) = route["spec"]["parentRefs"]
@@ -64,19 +64,19 @@ def test_a_route_leads_from_a_gateway_to_the_same() -> None:
         ({"disable_creation": "false"}, ["svc.team.models.example.com"]),
     ],
 )
-def test_annotations_of_ome_choose_hosts(annotations: dict[str, str], found: list[str]) -> None:
+def test_ome_annotations_determine_the_hosts(annotations: dict[str, str], found: list[str]) -> None:
     assert hosts(**annotations) == found
 
 
 @pytest.mark.parametrize("template", ["{{.Labels}}.{{.IngressDomain}}", "a b", "-{{.IngressDomain}}", "x" * 300])
-def test_what_is_no_host_makes_nothing_and_is_told(template: str) -> None:
+def test_invalid_host_creates_no_ingress_and_gives_advice(template: str) -> None:
     notes = {"ome.io/ingress-domain-template": template}
     assert exposure.manifests(OWNER, "router", INGRESS, tuple(notes.items())) == []
     (said,) = exposure.advice(OWNER, INGRESS, notes)
     assert "is not a valid host name: correct annotation ome.io/ingress-domain-template" in said
 
 
-def test_without_any_domain_nothing_is_made_and_that_is_told() -> None:
+def test_missing_domain_creates_no_ingress_and_gives_advice() -> None:
     nowhere = INGRESS._replace(domain="", domains=("team=a.org",))
     assert made(nowhere) == [] and made(nowhere, domain="a.org")
     (said,) = exposure.advice(OWNER, nowhere, {})
@@ -84,7 +84,7 @@ def test_without_any_domain_nothing_is_made_and_that_is_told() -> None:
     assert exposure.advice(OWNER, Exposure(), {}) == made(Exposure()) == []
 
 
-def test_annotations_for_the_controller_of_ingresses_are_handed_on() -> None:
+def test_ingress_controller_annotations_are_copied() -> None:
     timeout = "nginx.ingress.kubernetes.io/proxy-read-timeout"
     notes = {timeout: "600", "ome.io/ingress-domain": "a.org", "kueue-enabled": "1", "meta.helm.sh/release-name": "x"}
     for listed in ((timeout,), ("nginx.ingress.kubernetes.io/", "ome.io/", "kueue-enabled")):
@@ -108,7 +108,7 @@ def test_annotations_for_the_controller_of_ingresses_are_handed_on() -> None:
     ],
 )
 @pytest.mark.parametrize("how", [STRICT, INGRESS._replace(domains=("others=forbidden.org",)), STRICT._replace(domain="")])
-def test_t8_a_service_has_no_host_of_another_namespace(how: Exposure, notes: dict[str, str]) -> None:
+def test_t8_service_cannot_claim_a_host_of_another_namespace(how: Exposure, notes: dict[str, str]) -> None:
     """A service cannot get a host of another namespace (finding T8). The operator may write HTTPRoutes, and a tenant could
     otherwise choose any host for its own.
     """
@@ -118,12 +118,12 @@ def test_t8_a_service_has_no_host_of_another_namespace(how: Exposure, notes: dic
     assert "an administrator can permit its domain in exposure.domains" in said or "no domain is known" in said
 
 
-def test_t8_a_host_that_is_not_permitted_leaves_the_others() -> None:
+def test_t8_forbidden_host_is_omitted_and_others_are_kept() -> None:
     (ingress,) = made(STRICT, additional_domains="evil.org")
     assert [rule["host"] for rule in ingress["spec"]["rules"]] == ["svc.team.models.example.com"]
 
 
-def test_t8_no_annotation_of_a_tenant_reaches_a_controller_unless_it_is_listed() -> None:
+def test_t8_only_listed_annotations_are_copied_to_the_ingress() -> None:
     notes = {"nginx.ingress.kubernetes.io/configuration-snippet": "evil", "meta.helm.sh/release-name": "x"}
     (ingress,) = exposure.manifests(OWNER, "router", STRICT, tuple(notes.items()))
     assert "annotations" not in ingress["metadata"]
@@ -132,7 +132,7 @@ def test_t8_no_annotation_of_a_tenant_reaches_a_controller_unless_it_is_listed()
 
 
 @pytest.mark.parametrize("how", [INGRESS, ROUTE])
-def test_it_comes_with_the_service_and_goes_when_the_service_says_so(how: Exposure) -> None:
+def test_ingress_is_created_with_the_service_and_deleted_by_annotation(how: Exposure) -> None:
     service = parts.service(engine={}, router={})
     world = World(service, change_deps(parts.deps(parts.model(), parts.simple()), exposure=how), 1)
     world.settle()

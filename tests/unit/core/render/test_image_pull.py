@@ -28,7 +28,7 @@ def pod(made: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def test_the_pod_only_has_what_the_pull_depends_on() -> None:
+def test_pull_pod_contains_only_fields_that_the_pull_depends_on() -> None:
     kept = {
         "imagePullSecrets": [{"name": "registry"}], "serviceAccountName": "engine", "runtimeClassName": "nvidia",
         "tolerations": [{"key": "gpu", "operator": "Exists"}],
@@ -48,13 +48,13 @@ def test_the_pod_only_has_what_the_pull_depends_on() -> None:
     assert made["spec"]["automountServiceAccountToken"] is False and made["spec"]["restartPolicy"] == "Never"
 
 
-def test_no_label_makes_it_a_pod_of_the_service() -> None:
+def test_pull_pod_has_no_labels_that_a_selector_matches() -> None:
     """No Service, disruption budget or queue selects the pod, and no proxy that would never end is injected into it."""
     labels = pod(image_pull.job(OWNER, "abc", "gpu-7", template(), 600.0))["metadata"]["labels"]
     assert labels == {keys.IMAGE_PULL: "abc", "sidecar.istio.io/inject": "false"}
 
 
-def test_the_level_restricted_of_pod_security_permits_it() -> None:
+def test_pull_pod_satisfies_the_restricted_pod_security_level() -> None:
     spec = pod(image_pull.job(OWNER, "abc", "gpu-7", template(), 600.0))["spec"]
     (box,) = spec["containers"]
     assert spec["securityContext"]["runAsNonRoot"] is True and spec["securityContext"]["runAsUser"] > 0
@@ -63,7 +63,7 @@ def test_the_level_restricted_of_pod_security_permits_it() -> None:
     assert box["securityContext"]["capabilities"] == {"drop": ["ALL"]} and "privileged" not in box["securityContext"]
 
 
-def test_the_job_ends_by_itself_and_belongs_to_the_service() -> None:
+def test_pull_job_has_a_deadline_and_is_owned_by_the_service() -> None:
     made = image_pull.job(OWNER, "abc", "gpu-7", template(), 600.0)
     spec, metadata = made["spec"], made["metadata"]
     assert (spec["activeDeadlineSeconds"], spec["backoffLimit"]) == (600, 0) and spec["ttlSecondsAfterFinished"] >= 3600

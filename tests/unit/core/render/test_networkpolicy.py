@@ -21,7 +21,7 @@ def made(front: str = "router", **ports: int) -> dict[str, dict[str, Any]]:
     return {item["metadata"]["name"]: item["spec"] for item in found}
 
 
-def test_engines_behind_a_router_hear_only_their_service() -> None:
+def test_engines_behind_a_router_accept_only_traffic_of_their_service() -> None:
     found = made(engine=30000, decoder=30000, router=8080)
     for name in ("engine", "decoder"):
         assert found[f"svc-{name}"] == {
@@ -31,7 +31,7 @@ def test_engines_behind_a_router_hear_only_their_service() -> None:
         }
 
 
-def test_a_router_hears_everybody_on_its_port_and_the_operator_on_the_registrys() -> None:
+def test_router_policy_allows_clients_on_its_port_and_operator_on_registry_port() -> None:
     here = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ome"}}}
     assert made(engine=30000, router=8080)["svc-router"]["ingress"] == [
         SERVICE,
@@ -40,11 +40,11 @@ def test_a_router_hears_everybody_on_its_port_and_the_operator_on_the_registrys(
     ]
 
 
-def test_an_engine_that_is_the_url_hears_everybody_on_its_port() -> None:
+def test_engine_that_serves_the_url_accepts_all_clients_on_its_port() -> None:
     assert made("engine", engine=9000)["svc-engine"]["ingress"] == [SERVICE, {"ports": [{"protocol": "TCP", "port": 9000}]}]
 
 
-def test_only_where_the_operator_was_told_so() -> None:
+def test_network_policies_are_created_only_if_enabled() -> None:
     runtime = parts.simple(decoder=True)
     service, deps = parts.service(engine={}, decoder={}, router={}), parts.deps(runtime, parts.model())
 
@@ -55,7 +55,7 @@ def test_only_where_the_operator_was_told_so() -> None:
     assert kinds("") == [] and kinds("ome") == ["svc-engine", "svc-decoder", "svc-router"]
 
 
-def test_a_policy_goes_with_its_component() -> None:
+def test_network_policy_is_deleted_with_its_component() -> None:
     both = parts.service(engine={}, router={})
     here = World(both, change_deps(parts.deps(parts.simple(), parts.model()), policies_from="ome"), 1)
     here.settle()

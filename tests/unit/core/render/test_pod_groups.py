@@ -36,7 +36,7 @@ def marks(metadata: Manifest) -> set[str]:
     return NAMES & {*metadata["labels"], *(metadata.get("annotations") or {})}
 
 
-def test_leader_and_workers_of_a_group_are_one_pod_group_of_its_size() -> None:
+def test_leader_and_workers_form_one_pod_group_with_the_group_size() -> None:
     made = data(3, engine={"labels": QUEUE}, decoder={"labels": QUEUE})
     for component in (keys.ENGINE, keys.DECODER):
         leader, workers, other, _ = pods(made, component, 0, 4)
@@ -50,7 +50,7 @@ def test_leader_and_workers_of_a_group_are_one_pod_group_of_its_size() -> None:
         assert other["labels"][keys.KUEUE_GROUP] == f"svc-{component}-0a1b2c3d-4"
 
 
-def test_statefulsets_and_their_selectors_name_neither_queue_nor_pod_group() -> None:
+def test_statefulsets_have_no_queue_or_pod_group_label() -> None:
     """StatefulSets and their selectors contain neither the name of a queue nor that of a pod group, because Kueue refuses
     changes of a StatefulSet that has the name of a queue.
     """
@@ -83,7 +83,7 @@ SOURCES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_the_queue_may_come_from(source: str) -> None:
+def test_queue_label_of_any_source_creates_a_pod_group(source: str) -> None:
     first, second = pods(data(2, **SOURCES[source]), keys.ENGINE, 0)
     assert first["labels"][keys.KUEUE_LABEL] == second["labels"][keys.KUEUE_LABEL] == "gpus"
     assert marks(first) == marks(second) == NAMES
@@ -100,13 +100,13 @@ UNNAMED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("case", UNNAMED)
-def test_pods_get_no_pod_group_in_these_cases(case: str) -> None:
+def test_no_pod_group_is_assigned_in_unsupported_cases(case: str) -> None:
     made = data(2, **UNNAMED[case])
     assert "podGroup" not in made["workloads"][keys.ENGINE]
     assert [marks(one) for one in pods(made, keys.ENGINE, 0)] == [set(), set()]
 
 
-def test_the_name_of_a_pod_group_that_a_user_wrote_is_kept() -> None:
+def test_user_defined_pod_group_name_is_kept() -> None:
     own = {"labels": {**QUEUE, keys.KUEUE_GROUP: "mine"}, "annotations": {keys.KUEUE_COUNT: "4"}}
     for one in pods(data(2, engine=own), keys.ENGINE, 0, 1):
         assert marks(one) == {keys.KUEUE_GROUP, keys.KUEUE_COUNT}

@@ -40,7 +40,7 @@ def box(**more: Any) -> Manifest:
     return {"runner": parts.container(**more)}
 
 
-def test_labels_of_a_leader_win_over_the_users() -> None:
+def test_leader_labels_override_user_labels() -> None:
     template = leader({**box(), "labels": {"component": "mine", "team": "a", "ome.io/revision": "x"}})
     assert template["metadata"]["labels"] == {
         "team": "a",
@@ -52,7 +52,7 @@ def test_labels_of_a_leader_win_over_the_users() -> None:
     }
 
 
-def test_users_mark_no_leader_and_no_group() -> None:
+def test_users_cannot_set_leader_and_group_labels() -> None:
     """Users cannot set the labels by which leaders and groups are selected. With the label of leaders, a worker would
     receive requests. With the number of another group, a pod would count for that group.
     """
@@ -98,7 +98,7 @@ def test_variables_of_a_group_are_those_of_leader_worker_set() -> None:
     assert first["LWS_GROUP_INDEX"] == others["LWS_GROUP_INDEX"] == "metadata.labels['ome.io/group']"
 
 
-def test_workers_are_not_found_as_leaders() -> None:
+def test_worker_labels_do_not_match_the_leader_selector() -> None:
     composed = compose("engine", {"engineConfig": {**box(), "worker": {"size": 1}}}, {})
     assert "leaderworkerset.sigs.k8s.io/worker-index" not in pod_template.worker(CONTEXT, composed)["metadata"]["labels"]
 
@@ -125,7 +125,7 @@ def test_variables_follow_the_variables_that_they_reference(case: str) -> None:
     assert all(one in found for one in theirs)
 
 
-def test_the_users_pod_name_stands_before_the_leaders_address() -> None:
+def test_user_defined_pod_name_variable_precedes_the_leader_address() -> None:
     """A variable POD_NAME of the user stands before the variable with the leader's address, which refers to it. Runtimes for
     OME define POD_NAME themselves.
     """
@@ -134,14 +134,14 @@ def test_the_users_pod_name_stands_before_the_leaders_address() -> None:
     assert names.index("POD_NAME") < names.index("LWS_LEADER_ADDRESS") < names.index("X")
 
 
-def test_the_model_is_mounted_unless_the_user_mounts_something_there() -> None:
+def test_model_is_mounted_unless_the_user_mounts_its_path() -> None:
     (mount,) = main(leader(box()))["volumeMounts"]
     assert mount == {"name": "model", "mountPath": "/models/tiny", "readOnly": True}
     own = {"name": "mine", "mountPath": "/models/tiny/"}
     assert main(leader(box(volumeMounts=[own])))["volumeMounts"] == [own]
 
 
-def test_a_volume_of_the_user_called_model_stays_his() -> None:
+def test_user_volume_named_model_is_kept() -> None:
     theirs = {"name": "model", "emptyDir": {}}
     template = leader({**box(volumeMounts=[{"name": "model", "mountPath": "/cache"}]), "volumes": [theirs]})
     assert [one["name"] for one in template["spec"]["volumes"]] == ["model", "model-weights"]
@@ -154,7 +154,7 @@ def terms(template: Manifest) -> list[list[str]]:
     return [[one["key"] for one in term["matchExpressions"]] for term in required["nodeSelectorTerms"]]
 
 
-def test_every_alternative_of_the_users_affinity_needs_the_model_too() -> None:
+def test_model_requirement_is_added_to_every_affinity_term() -> None:
     label = "models.ome.io/clusterbasemodel.tiny"
     assert terms(leader(box())) == [[label]]
     given = [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}, {"matchFields": []}]
@@ -165,11 +165,11 @@ def test_every_alternative_of_the_users_affinity_needs_the_model_too() -> None:
     assert template["spec"]["affinity"]["podAntiAffinity"] == {"x": 1}
 
 
-def test_a_model_with_a_claim_may_run_anywhere() -> None:
+def test_model_on_a_claim_requires_no_node_affinity() -> None:
     assert "affinity" not in leader(box(), uri="pvc://weights")["spec"]
 
 
-def test_leaders_get_the_time_of_their_longest_request_and_workers_do_not() -> None:
+def test_only_leaders_get_the_grace_period_of_the_longest_request() -> None:
     composed = compose("engine", {"engineConfig": {**box(), "worker": {"size": 1}, "timeoutSeconds": 600}}, {})
     assert pod_template.leader(CONTEXT, composed)["spec"]["terminationGracePeriodSeconds"] == 615
     assert "terminationGracePeriodSeconds" not in pod_template.worker(CONTEXT, composed)["spec"]
@@ -181,7 +181,7 @@ def test_leaders_get_the_time_of_their_longest_request_and_workers_do_not() -> N
     assert "terminationGracePeriodSeconds" not in leader({**box(), "timeoutSeconds": 0})["spec"]
 
 
-def test_what_the_user_says_about_the_pod_wins() -> None:
+def test_user_settings_of_the_pod_override_defaults() -> None:
     spec = leader({**box(terminationMessagePolicy="File"), "automountServiceAccountToken": True})["spec"]
     assert spec["automountServiceAccountToken"] is True
     assert spec["enableServiceLinks"] is False
@@ -219,7 +219,7 @@ SGLANG = ["python3", "-m", "sglang.launch_server"]
         (["--tp-size=16"], {}, ["--tp-size=16"]),
     ],
 )  # fmt: skip
-def test_a_class_that_divides_otherwise_is_followed_by_the_engines_own_arguments(
+def test_engine_arguments_follow_the_parallelism_of_the_accelerator_class(
     args: list[str], accelerator: Manifest, found: list[str]
 ) -> None:
     """If an accelerator class changes the parallelism, the engine's own arguments are changed, too. Previously, only
@@ -228,7 +228,7 @@ def test_a_class_that_divides_otherwise_is_followed_by_the_engines_own_arguments
     assert main(leader(box(command=SGLANG, args=args), accelerator))["args"] == found
 
 
-def test_sizes_in_a_shell_line_follow_too() -> None:
+def test_parallelism_in_a_shell_command_is_also_changed() -> None:
     line = "exec vllm serve m --tensor-parallel-size 16 \\\n  --pipeline-parallel-size=1 --port 1"
     template = leader(box(command=["bash", "-c", line]), {"parallelism": 8, "pipeline": 2})
     assert main(template)["command"][2] == line.replace("size 16", "size 4").replace("size=1 ", "size=2 ")
@@ -270,14 +270,14 @@ def test_every_rank_of_a_group_sends_spans() -> None:
         assert "OTEL_SERVICE_NAME" in env_names(main) and "OTEL_SERVICE_NAME" not in env_names(side)
 
 
-def test_a_group_sends_no_spans_when_any_of_its_ranks_cannot() -> None:
+def test_group_sends_no_spans_if_one_of_its_ranks_cannot() -> None:
     unable = {"name": "ome-container", "image": "own:1"}
     assert pod_template.traces_refusal(TRACED, group_of_two(SERVER, unable)).startswith(
         "annotation ome.io/otlp-traces-endpoint is not applied to the decode: its container starts no known SGLang program"
     )
 
 
-def test_the_check_before_an_engine_copies_what_other_features_added() -> None:
+def test_preflight_check_copies_settings_added_by_other_features() -> None:
     composed = group_of_two(SERVER, SERVER)
     spec = pod_template.leader(TRACED._replace(preflight="Enforce"), composed)["spec"]
     (check,) = spec["initContainers"]

@@ -31,11 +31,11 @@ STARTS: list[tuple[list[str], bool]] = [
 
 
 @pytest.mark.parametrize(("command", "known"), STARTS)
-def test_only_servers_of_known_engines_are_changed(command: list[str], known: bool) -> None:
+def test_only_known_engine_servers_get_probes(command: list[str], known: bool) -> None:
     assert (with_probes(pod(command), 1) != pod(command)) == known
 
 
-def test_rank_0_gets_probes_and_every_rank_another_pid_1() -> None:
+def test_leader_gets_probes_and_every_rank_shares_the_process_namespace() -> None:
     lead, worker = with_probes(pod(SERVER), 31000), with_probes(pod(SERVER), None)
     assert lead["shareProcessNamespace"] is True and worker["shareProcessNamespace"] is True
     main = lead["containers"][0]
@@ -54,14 +54,14 @@ def test_rank_0_gets_probes_and_every_rank_another_pid_1() -> None:
         (["python", "-m", "ktransformers.server.main"], 10002, "/v1/models"),
     ],
 )
-def test_every_engine_is_asked_where_it_answers(command: list[str], port: int, path: str) -> None:
+def test_probes_use_the_health_path_and_port_of_each_engine(command: list[str], port: int, path: str) -> None:
     serving = port_of({"command": command})
     main = with_probes(pod(command), serving)["containers"][0]
     assert serving == port
     assert main["readinessProbe"]["httpGet"] == main["startupProbe"]["httpGet"] == {"path": path, "port": port}
 
 
-def test_what_the_user_says_stays() -> None:
+def test_user_probes_and_process_namespace_are_kept() -> None:
     mine = {"readinessProbe": {"tcpSocket": {"port": 1}}}
     found = with_probes({**pod(SERVER, **mine), "shareProcessNamespace": False}, 1)
     assert found["shareProcessNamespace"] is False
@@ -70,7 +70,7 @@ def test_what_the_user_says_stays() -> None:
     assert "shareProcessNamespace" not in with_probes({**pod(SERVER), "hostPID": True}, 1), "the API allows only one of them"
 
 
-def test_a_probe_of_the_dummy_server_is_told() -> None:
+def test_health_generate_probe_of_sglang_gives_advice() -> None:
     probe = {"httpGet": {"path": "/health_generate", "port": 1}}
     assert "move the probe" in advice(pod(SERVER, readinessProbe=probe))[0]
     assert advice(pod(SERVER)) == () and advice(pod(["vllm", "serve"], readinessProbe=probe)) == ()
@@ -83,7 +83,7 @@ SAID = {**QUICK, "value": "true"}
 
 
 @pytest.mark.parametrize("port", [31000, None], ids=["rank 0", "a rank above 0"])
-def test_an_engine_that_lost_a_process_does_not_wait_for_a_core_dump(port: int | None) -> None:
+def test_core_dumps_of_engines_are_disabled(port: int | None) -> None:
     main = with_probes(pod(SERVER, env=[OWN]), port)["containers"][0]
     assert main["env"] == [OWN, QUICK]
     assert with_probes(pod(SERVER), port)["containers"][0]["env"] == [QUICK]
@@ -100,5 +100,5 @@ def test_an_engine_that_lost_a_process_does_not_wait_for_a_core_dump(port: int |
     ],
     ids=[*WANTED, "the user has decided", "an object may decide", "a shell decides", "another engine"],
 )
-def test_the_variable_of_a_core_dump_is_the_users(command: list[str], more: dict[str, Any]) -> None:
+def test_user_defined_core_dump_variable_is_kept(command: list[str], more: dict[str, Any]) -> None:
     assert with_probes(pod(command, **more), 1)["containers"][0]["env"] == more["env"]

@@ -36,11 +36,11 @@ def said(
         ({"engine": OWN, "decoder": BOTH["decoder"]}, (2, 1)),
     ],
 )
-def test_nothing_is_said_of_what_is_admitted_together(spec: dict[str, Any], groups: tuple[int, int]) -> None:
+def test_no_advice_if_kueue_admits_the_pods_together(spec: dict[str, Any], groups: tuple[int, int]) -> None:
     assert said(groups, **spec) == []
 
 
-def test_of_a_revision_that_an_earlier_operator_rendered() -> None:
+def test_advice_about_a_revision_rendered_by_an_earlier_operator() -> None:
     first, second = said(old=True, **BOTH)
     assert first.startswith("Kueue admits the pods of prefill one by one, because an earlier version of the operator")
     assert "revision 0a1b2c3d" in first and "decode" in second
@@ -49,17 +49,17 @@ def test_of_a_revision_that_an_earlier_operator_rendered() -> None:
 @pytest.mark.parametrize(
     ("queued", "other", "words"), [("engine", "decoder", "decode takes"), ("decoder", "engine", "prefill takes")]
 )
-def test_of_a_queue_of_one_role(queued: str, other: str, words: str) -> None:
+def test_advice_about_a_queue_of_only_one_role(queued: str, other: str, words: str) -> None:
     (sentence,) = said(**{queued: {"labels": QUEUE}})
     assert words in sentence and sentence.endswith(f"write the label {keys.KUEUE_LABEL} into spec.{other}.labels, too")
 
 
-def test_of_another_queue_of_the_workers() -> None:
+def test_advice_about_different_queues_of_leader_and_workers() -> None:
     found = said(runtime=ONLY_WORKERS)
     assert any("leader and workers of prefill do not name the same queue" in each for each in found)
 
 
-def test_of_a_label_that_reaches_no_pod() -> None:
+def test_advice_about_a_queue_label_that_reaches_no_pod() -> None:
     (sentence,) = said(labels=QUEUE)
     assert sentence == (
         f"the label {keys.KUEUE_LABEL} of the InferenceService has no effect: write it into spec.engine.labels and "
@@ -69,6 +69,6 @@ def test_of_a_label_that_reaches_no_pod() -> None:
 
 
 @pytest.mark.parametrize(("groups", "pods"), [((2, 1), 6), ((1, 3), 8), ((0, 1), 2)])
-def test_of_a_number_that_the_user_wrote_and_that_is_another(groups: tuple[int, int], pods: int) -> None:
+def test_advice_about_a_wrong_user_defined_pod_group_size(groups: tuple[int, int], pods: int) -> None:
     (sentence,) = said(groups, engine=OWN, decoder=OWN)
     assert f"of pod group mine is 4, and the service has {pods} of its pods" in sentence

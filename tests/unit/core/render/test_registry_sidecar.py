@@ -54,12 +54,12 @@ def test_registry_sidecar_gets_expected_arguments() -> None:
     ]
 
 
-def test_a_router_of_one_kind_of_worker() -> None:
+def test_sidecar_gets_one_role_argument_for_one_role_of_workers() -> None:
     said = args(words=["--service-discovery", "--service-discovery-port=9000"], wanted=ONE)
     assert said[4:] == ["--role=engine:regular:9000:1:e"]
 
 
-def test_the_command_understands_what_is_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_registry_command_parses_the_rendered_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
 
     async def run(settings: Any) -> None:
@@ -86,12 +86,12 @@ def test_the_command_understands_what_is_rendered(monkeypatch: pytest.MonkeyPatc
         "a:regular:1:1:e:f",
     ],
 )
-def test_a_wrong_role_is_one_sentence(role: str) -> None:
+def test_invalid_role_argument_gives_a_short_error(role: str) -> None:
     done = CliRunner().invoke(command.app, ["--router=r", "--namespace=n", "--selector=s", f"--role={role}"])
     assert done.exit_code == 2 and "component:type:port:pods:stem" in done.output
 
 
-def test_it_may_do_nothing_special() -> None:
+def test_registry_sidecar_has_a_restricted_security_context() -> None:
     box = beside("--pd-disaggregation")
     assert box is not None and box["restartPolicy"] == "Always"
     safe = box["securityContext"]
@@ -123,7 +123,7 @@ METRICS: dict[str, tuple[list[str], str]] = {
 
 
 @pytest.mark.parametrize("case", METRICS)
-def test_where_the_routers_metrics_are(case: str) -> None:
+def test_sidecar_gets_metrics_address_only_if_it_is_not_the_default(case: str) -> None:
     """If a router serves its metrics at the default address, the sidecar gets no argument for it, so that an upgrade of the
     operator replaces no router.
     """
@@ -132,7 +132,7 @@ def test_where_the_routers_metrics_are(case: str) -> None:
     assert found == ([f"--router-metrics={url}"] if url else [])
 
 
-def test_variables_that_it_needs_come_along_and_no_others() -> None:
+def test_sidecar_gets_only_the_variables_its_key_needs() -> None:
     secret = {"name": "SECRET", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
     env = [secret, {"name": "OTHER", "value": "1"}, {"name": "KEY", "value": "$(SECRET)"}]
     box = beside("--pd-disaggregation", "--api-key=$(KEY)", env=env)
@@ -141,7 +141,7 @@ def test_variables_that_it_needs_come_along_and_no_others() -> None:
     assert box["env"] == [secret, env[2]]
 
 
-def test_an_admins_key_counts_more() -> None:
+def test_admin_key_takes_precedence_over_api_key() -> None:
     words = ["--pd-disaggregation", "--control-plane-api-keys", "u:U:user:a", "x:X:admin:b", "--api-key", "c"]
     assert args(words=words)[-2:] == ["--key=b", "--worker-key=c"], "the other key is for workers"
     assert args(words=words[:-2])[-1] == "--key=b", "or there is no other key"
@@ -174,12 +174,12 @@ def test_router_without_supported_registry_gets_no_sidecar(case: str) -> None:
         ["--selector", *STANDARD.split(), "--policy", "a=b"],
     ],
 )
-def test_the_operators_own_labels_are_no_obstacle(words: list[str]) -> None:
+def test_operator_labels_in_selectors_do_not_prevent_the_sidecar(words: list[str]) -> None:
     assert beside("--pd-disaggregation", *words) is not None
 
 
 @pytest.mark.parametrize("image", ["gateway:v0.3.2", "own/router", "own/router:v0.1", "sglang:v0.5.23-cu126", "a@sha256:00"])
-def test_images_that_may_have_the_api(image: str) -> None:
+def test_sidecar_is_added_for_images_that_may_have_the_api(image: str) -> None:
     assert beside("--pd-disaggregation", image=image) is not None
 
 
@@ -189,7 +189,7 @@ def test_sglang_router_is_recognized_in_each_command(start: list[str]) -> None:
     assert sglang_router({"command": start, "args": words}) is not None
 
 
-def test_the_order_of_stored_roles_changes_nothing() -> None:
+def test_order_of_stored_roles_does_not_change_sidecar_arguments() -> None:
     """The order of the stored roles does not change the sidecar's arguments. The API server returns stored data with its
     keys in another order.
     """
@@ -203,7 +203,7 @@ def test_the_order_of_stored_roles_changes_nothing() -> None:
     assert registry_sidecar.sidecar("i", one).bootstrap_port == 9000
 
 
-def test_a_service_can_do_without() -> None:
+def test_service_can_disable_the_registry_sidecar() -> None:
     service, deps = parts.kimi()
     for annotation, there in ((None, True), ("true", True), ("false", False)):
         notes = {} if annotation is None else {"ome.io/registry": annotation}
@@ -212,7 +212,7 @@ def test_a_service_can_do_without() -> None:
         assert ("initContainers" in router["spec"]["template"]["spec"]) is there
 
 
-def test_the_image_is_pulled_with_secrets_of_the_namespace() -> None:
+def test_sidecar_image_uses_pull_secrets_of_the_namespace() -> None:
     """The sidecar's image is pulled with Secrets of the namespace, in addition to those of the pod. A pod without a registry
     sidecar gets none, because it uses no image of the operator.
     """

@@ -44,7 +44,7 @@ FORMS: dict[str, tuple[list[str], list[str]]] = {
 
 @pytest.mark.parametrize("part", ["args", "command"])
 @pytest.mark.parametrize("case", FORMS)
-def test_the_revision_joins_every_selector_in_its_form(case: str, part: str) -> None:
+def test_revision_is_added_to_every_selector_in_its_syntax(case: str, part: str) -> None:
     words, scoped = FORMS[case]
     assert router.own_slice({part: words}, "r1") == {part: scoped}
 
@@ -66,7 +66,7 @@ def test_router_deployment_has_labels_and_strategy() -> None:
 TOLD = (("engine", ("p0", "p1")), ("decoder", ("d0",)))
 
 
-def test_a_router_is_given_every_leader_in_its_arguments() -> None:
+def test_router_arguments_are_repeated_for_each_leader() -> None:
     """Each argument that refers to leaders is repeated for every leader, together with the values after it."""
     args = [
         "--mini-lb",
@@ -84,7 +84,7 @@ def test_a_router_is_given_every_leader_in_its_arguments() -> None:
     assert found == ["--mini-lb", *prefill, "--decode=http://d0:1"]
 
 
-def test_a_router_that_looks_for_workers_itself_is_given_nothing() -> None:
+def test_router_with_service_discovery_gets_no_leader_arguments() -> None:
     assert not router.names_leaders(composed(args=["--service-discovery", "--selector", "$(INFERENCESERVICE_NAME)"]))
     assert not router.names_leaders(composed())
 
@@ -94,7 +94,7 @@ def names(deployment: dict[str, Any]) -> dict[str, Any]:
     return {one["name"]: one.get("value") for one in deployment["spec"]["template"]["spec"]["containers"][0]["env"]}
 
 
-def test_config_becomes_variables_behind_ours_and_above_the_runners() -> None:
+def test_router_config_variables_follow_own_ones_and_override_the_runner() -> None:
     found = names(
         deployed({"config": {"B": "2", "A": "$(POD_IP)"}}, env=[{"name": "B", "value": "1"}, {"name": "C", "value": "$(A)"}])
     )
@@ -114,9 +114,7 @@ GRACE: list[tuple[dict[str, Any], int, int]] = [
 
 
 @pytest.mark.parametrize(("box", "pause", "grace"), GRACE)
-def test_it_serves_until_endpoints_have_noticed_and_then_ends_in_its_own_time(
-    box: dict[str, Any], pause: int, grace: int
-) -> None:
+def test_router_has_a_pre_stop_pause_and_a_grace_period(box: dict[str, Any], pause: int, grace: int) -> None:
     spec = deployed(None, **box)["spec"]["template"]["spec"]
     assert spec["containers"][0]["lifecycle"] == {"preStop": {"sleep": {"seconds": pause}}}
     assert spec["terminationGracePeriodSeconds"] == grace
@@ -129,20 +127,20 @@ def lifecycle(seconds: int, **box: Any) -> Any:
     return spec["containers"][0].get("lifecycle")
 
 
-def test_the_pause_ends_before_a_grace_period_of_the_users() -> None:
+def test_pre_stop_pause_is_shorter_than_a_user_defined_grace_period() -> None:
     assert lifecycle(2) == {"preStop": {"sleep": {"seconds": 1}}}
     assert lifecycle(1) is None
     assert lifecycle(600) == {"preStop": {"sleep": {"seconds": 15}}}
 
 
-def test_a_pre_stop_of_the_users_stays_and_a_post_start_goes_with_ours() -> None:
+def test_user_pre_stop_hook_is_kept_and_post_start_is_combined() -> None:
     theirs = {"preStop": {"exec": {"command": ["x"]}}}
     assert lifecycle(60, lifecycle=theirs) == theirs
     started = {"postStart": {"exec": {"command": ["x"]}}}
     assert lifecycle(60, lifecycle=started) == {**started, "preStop": {"sleep": {"seconds": 15}}}
 
 
-def test_routers_may_look_at_pods_and_nothing_else() -> None:
+def test_router_role_only_permits_reading_pods() -> None:
     account, role, binding = router.access(OWNER, composed())
     assert (account["kind"], role["kind"], binding["kind"]) == ("ServiceAccount", "Role", "RoleBinding")
     assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
@@ -150,7 +148,7 @@ def test_routers_may_look_at_pods_and_nothing_else() -> None:
     assert deployed()["spec"]["template"]["spec"]["serviceAccountName"] == "svc-router"
 
 
-def test_a_service_account_of_the_users_gets_the_role() -> None:
+def test_role_is_bound_to_a_user_defined_service_account() -> None:
     """The router's Role is bound to the ServiceAccount that the router really uses, which may be one of the user (decisions
     23).
     """
@@ -171,14 +169,14 @@ WATCHED: dict[str, tuple[list[str], bool]] = {
 
 
 @pytest.mark.parametrize("case", WATCHED)
-def test_sglang_routers_look_at_their_workers_often(case: str) -> None:
+def test_sglang_routers_get_a_short_discovery_interval(case: str) -> None:
     args, added = WATCHED[case]
     command = [] if "image" in case else ["python3", "-m", "sglang_router.launch_router"]
     spec = deployed(command=command, args=args)["spec"]["template"]["spec"]
     assert spec["containers"][0]["args"] == [*args, *(["--health-check-interval-secs=5"] if added else [])]
 
 
-def test_other_routers_and_shells_keep_their_arguments() -> None:
+def test_arguments_of_other_routers_and_shells_are_unchanged() -> None:
     for command in (["nginx", "--service-discovery"], ["sh", "-c", "smg launch --service-discovery"]):
         spec = deployed(command=command)["spec"]["template"]["spec"]
         assert "args" not in spec["containers"][0]
@@ -198,7 +196,7 @@ REPLACED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", REPLACED)
-def test_how_its_pods_are_replaced(case: str) -> None:
+def test_router_deployment_strategy_from_the_spec(case: str) -> None:
     asked, bounds = REPLACED[case]
     part = Component.read({"deploymentStrategy": asked} if asked else {})
     rolling = {"strategy": {"type": "RollingUpdate", "rollingUpdate": bounds}}
@@ -206,7 +204,7 @@ def test_how_its_pods_are_replaced(case: str) -> None:
     assert bool(router.advice(part, "spec.router")) == ("type" in asked)
 
 
-def test_the_service_says_more_than_the_runtime_about_its_replacement() -> None:
+def test_deployment_strategy_of_the_service_overrides_the_runtime() -> None:
     below = Component.read({"deploymentStrategy": {"type": "Recreate"}, "lifecycle": {"minReadySeconds": 3}})
     above = Component.read({"deploymentStrategy": {"rollingUpdate": {"maxSurge": 2}}})
     assert router.replacement(None, below) == {"strategy": {"type": "Recreate"}, "minReadySeconds": 3}

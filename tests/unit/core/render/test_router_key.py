@@ -40,7 +40,7 @@ def secrets(plan: Plan) -> list[str]:
     return [item.manifest["metadata"]["name"] for item in plan.ensure_secret]
 
 
-def test_router_and_registry_get_the_same_variable_and_no_argument_has_the_key() -> None:
+def test_router_and_registry_get_the_key_by_variable_and_not_by_argument() -> None:
     plan = world().sync()
     (main,), (beside,) = pod(plan)["containers"], pod(plan)["initContainers"]
     source = {"name": "OME_ROUTER_KEY", "valueFrom": {"secretKeyRef": {"name": "svc-router-key", "key": "key"}}}
@@ -49,7 +49,7 @@ def test_router_and_registry_get_the_same_variable_and_no_argument_has_the_key()
     assert not [word for word in beside["args"] if "key" in word], "other processes can read its arguments"
 
 
-def test_the_secret_is_the_services_and_comes_first() -> None:
+def test_key_secret_is_owned_by_the_service_and_created_first() -> None:
     (wanted,) = world().sync().ensure_secret
     made = wanted.manifest
     assert made["metadata"]["name"] == "svc-router-key" and made["type"] == "ome.io/router-key"
@@ -78,12 +78,12 @@ def test_router_without_support_gets_no_control_key(made: World) -> None:
     assert secrets(plan) == [] and "OME_ROUTER_KEY" not in str(pod(plan))
 
 
-def test_an_image_of_which_the_user_knows() -> None:
+def test_annotation_enables_the_control_key_for_a_custom_image() -> None:
     assert secrets(world("true", image="own/router:7").sync()) == ["svc-router-key"]
     assert secrets(world("true", on_router="false").sync()) == ["svc-router-key"], "the service takes precedence"
 
 
-def test_an_operator_that_may_make_no_secrets_gives_none() -> None:
+def test_no_control_key_if_the_operator_cannot_create_secrets() -> None:
     """An operator that may not create Secrets gives routers no key. A router that needs a Secret which does not exist would
     never start.
     """
@@ -92,14 +92,14 @@ def test_an_operator_that_may_make_no_secrets_gives_none() -> None:
     assert secrets(plan) == [] and "OME_ROUTER_KEY" not in str(pod(plan))
 
 
-def test_a_variable_of_the_users_own_is_the_key() -> None:
+def test_user_defined_key_variable_is_used_as_the_control_key() -> None:
     mine = {"name": "OME_ROUTER_KEY", "valueFrom": {"secretKeyRef": {"name": "mine", "key": "k"}}}
     plan = world(env=[mine]).sync()
     assert secrets(plan) == [] and pod(plan)["initContainers"][0]["env"] == [mine]
     assert [item for item in pod(plan)["containers"][0]["env"] if item["name"] == "OME_ROUTER_KEY"] == [mine]
 
 
-def test_where_all_routers_are_ready_nobody_asks_for_the_secret() -> None:
+def test_secret_is_not_requested_if_all_routers_are_ready() -> None:
     """If all routers are ready, the operator does not try to create the Secret. Each attempt is a request, so a restart of
     the operator would cause one for every service.
     """
@@ -108,7 +108,7 @@ def test_where_all_routers_are_ready_nobody_asks_for_the_secret() -> None:
     assert secrets(here.sync()) == []
 
 
-def test_a_router_that_is_replaced_finds_its_secret() -> None:
+def test_secret_is_created_before_a_router_is_replaced() -> None:
     """Before a router is replaced, its Secret exists. Services of earlier versions have ready routers and no Secret, so it
     must be created before the first new pod needs it.
     """
@@ -121,7 +121,7 @@ def test_a_router_that_is_replaced_finds_its_secret() -> None:
     assert {item.kind for item in plan.apply} == {"Deployment"}, "no engine is changed"
 
 
-def test_a_router_that_is_not_ready_may_lack_its_secret() -> None:
+def test_secret_is_created_if_a_router_is_not_ready() -> None:
     here = world()
     here.settle()
     for item in here.pods.values():
@@ -130,5 +130,5 @@ def test_a_router_that_is_not_ready_may_lack_its_secret() -> None:
     assert secrets(here.sync()) == ["svc-router-key"]
 
 
-def test_a_deployment_without_the_key_asks_for_none() -> None:
+def test_deployment_without_the_key_variable_gets_no_secret() -> None:
     assert router_key.secret(OWNER, {"spec": {"template": {"spec": {"containers": [{"args": ["--x"]}]}}}}) is None

@@ -20,7 +20,7 @@ def owner(pod: dict[str, Any]) -> dict[str, Any]:
     return dict(found)
 
 
-def test_a_stateful_set_gives_its_pod_a_name_a_host_and_its_number() -> None:
+def test_statefulset_pod_gets_name_hostname_and_index() -> None:
     pod = of_stateful_set(workload("StatefulSet", serviceName="pods"), 1)
     assert (pod["metadata"]["name"], pod["metadata"]["namespace"]) == ("w-1", "ns")
     assert pod["metadata"]["labels"] == {
@@ -32,7 +32,7 @@ def test_a_stateful_set_gives_its_pod_a_name_a_host_and_its_number() -> None:
     assert "blockOwnerDeletion" not in owner(pod), "an owner would require a right on the StatefulSet"
 
 
-def test_a_deployment_leaves_the_name_to_the_api_server() -> None:
+def test_deployment_pod_uses_generate_name() -> None:
     pod = of_deployment(workload("Deployment"))
     assert "name" not in pod["metadata"] and pod["metadata"]["generateName"].startswith("w-")
     assert pod["metadata"]["labels"].keys() == {"a", "pod-template-hash"}
@@ -40,7 +40,7 @@ def test_a_deployment_leaves_the_name_to_the_api_server() -> None:
     assert pod["spec"] == TEMPLATE["spec"]
 
 
-def test_a_stored_pod_is_requested_again_without_what_was_added() -> None:
+def test_stored_pod_is_converted_to_a_request_without_server_fields() -> None:
     mounts = [{"name": "weights", "mountPath": "/w"}, {"name": "kube-api-access-x", "mountPath": "/t"}]
     live = {
         "metadata": {

@@ -32,7 +32,7 @@ def test_a_scaled_object_scales_the_role_scale() -> None:
     }
 
 
-def test_kedas_autoscaler_does_not_look_like_one_of_the_operator() -> None:
+def test_keda_autoscaler_is_not_labelled_as_owned_by_the_operator() -> None:
     metadata = scaled_object.scaled_object(OWNER, "engine", counts(LOAD))["metadata"]
     excluded = metadata["annotations"]["scaledobject.keda.sh/hpa-excluded-labels"].split(",")
     assert set(excluded) == metadata["labels"].keys() and "ome.io/managed-by" in excluded
@@ -47,12 +47,12 @@ def test_kedas_autoscaler_does_not_look_like_one_of_the_operator() -> None:
         (counts({"type": "cpu"}, LOAD), {"failureThreshold": 3, "replicas": 1, "behavior": "currentReplicasIfHigher"}),
     ],
 )
-def test_the_number_is_kept_while_a_metric_is_missing(policy: ReplicaPolicy, fallback: Any) -> None:
+def test_scaled_object_keeps_the_number_while_a_metric_is_missing(policy: ReplicaPolicy, fallback: Any) -> None:
     assert scaled_object.scaled_object(OWNER, "engine", policy)["spec"].get("fallback") == fallback
 
 
 @pytest.mark.parametrize("trigger", [{"type": "prometheus"}, {"metadata": "q"}, {"metadata": {"value": "%s"}}])
-def test_only_queries_are_filled_in(trigger: Any) -> None:
+def test_only_prometheus_queries_get_default_fields(trigger: Any) -> None:
     assert scaled_object.scaled_object(OWNER, "engine", counts(trigger))["spec"]["triggers"] == [trigger]
 
 

@@ -32,14 +32,14 @@ def counts(**changed: Any) -> ReplicaPolicy:
         ({"min_available": 1}, 5, 4),
     ],
 )
-def test_users_count_groups_and_budgets_count_pods(said: dict[str, Any], groups: int, pods: int) -> None:
+def test_user_budget_of_groups_is_converted_to_pods(said: dict[str, Any], groups: int, pods: int) -> None:
     """The budget of a user counts groups, and the PodDisruptionBudget counts pods: one eviction removes one group, so u
     unavailable groups correspond to u pods (decisions 14).
     """
     assert scaling.allowed_disruptions(counts(**said), groups) == pods
 
 
-def test_a_budget_is_over_all_pods_of_one_role_of_one_slice() -> None:
+def test_budget_selects_all_pods_of_one_role_of_one_slice() -> None:
     spec = scaling.budget(OWNER, "engine", "r1", 2)["spec"]
     labels = {
         "component": "engine",
@@ -79,7 +79,7 @@ def test_autoscaler_advice_for_unused_settings(component: str, said: dict[str, A
     assert words in "".join(found)
 
 
-def test_a_scale_that_is_out_of_bounds_is_said() -> None:
+def test_role_scale_outside_bounds_gives_advice() -> None:
     told = "RoleScale svc-engine asks for 7 groups, but spec.engine has minReplicas 1 and maxReplicas 3: 3 are used"
     asked = counts(high=3, scale_metric="cpu", scaler="hpa")
     assert scaling.advice(OWNER, "engine", asked, 3, 7) == [told]
@@ -87,7 +87,7 @@ def test_a_scale_that_is_out_of_bounds_is_said() -> None:
     assert scaling.advice(OWNER, "engine", asked, 3, 3) == []
 
 
-def test_an_autoscaler_moves_the_scale_object() -> None:
+def test_autoscaler_targets_the_role_scale() -> None:
     behavior = {"scaleDown": {"stabilizationWindowSeconds": 60}}
     spec = scaling.autoscaler(OWNER, "engine", counts(low=0, high=4, hpa={"behavior": behavior}))["spec"]
     assert spec["scaleTargetRef"] == {"apiVersion": "ome.io/v1beta1", "kind": "RoleScale", "name": "svc-engine"}
@@ -96,13 +96,13 @@ def test_an_autoscaler_moves_the_scale_object() -> None:
     assert metric["resource"] == {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}
 
 
-def test_metrics_of_the_user_replace_ours() -> None:
+def test_user_metrics_replace_default_metrics() -> None:
     assert scaling.autoscaler(OWNER, "engine", counts(high=4, hpa={"metrics": [{"type": "Pods"}]}))["spec"]["metrics"] == [
         {"type": "Pods"}
     ]
 
 
-def test_the_scale_objects_selector_finds_leaders_of_every_revision() -> None:
+def test_role_scale_selector_matches_leaders_of_every_revision() -> None:
     status = scaling.role_scale_status(OWNER, "decoder", 3, 2)
     assert (status["replicas"], status["readyReplicas"]) == (3, 2)
     assert "component=decoder" in status["selector"] and "worker-index=0" in status["selector"]

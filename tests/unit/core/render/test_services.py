@@ -13,7 +13,7 @@ def by_name(ports: tuple[tuple[str, int], ...], front: str, type_: str = "") -> 
     return {one["metadata"]["name"]: one["spec"] for one in services.services(OWNER, ports, front, type_)}
 
 
-def test_one_each_the_url_first() -> None:
+def test_one_service_per_component_and_the_url_service_is_first() -> None:
     assert list(by_name(ALL, "router")) == ["svc", "svc-pods", "svc-engine", "svc-decoder", "svc-router"]
     assert list(by_name((("engine", 8080),), "engine")) == ["svc", "svc-pods", "svc-engine"]
 
@@ -22,7 +22,7 @@ def test_one_each_the_url_first() -> None:
     ("port", "front", "ports"),
     [(8080, "router", {80: 8080, 8080: 8080}), (30000, "engine", {80: 30000, 30000: 30000}), (80, "engine", {80: 80})],
 )
-def test_port_80_and_the_containers_own_lead_to_the_same(port: int, front: str, ports: dict[int, int]) -> None:
+def test_port_80_and_the_container_port_have_the_same_target(port: int, front: str, ports: dict[int, int]) -> None:
     """Port 80 of the Service and the container's own port lead to the same port of the pod. If both are equal, the Service
     has one port, because the API refuses duplicates.
     """
@@ -31,7 +31,7 @@ def test_port_80_and_the_containers_own_lead_to_the_same(port: int, front: str, 
     assert len({one["name"] for one in entries}) == len(entries) == len(ports)
 
 
-def test_selectors_find_what_serves_http_and_nothing_else() -> None:
+def test_service_selectors_match_only_pods_that_serve_http() -> None:
     found = by_name(ALL, "router")
     ours = {"ome.io/managed-by": "ome-operator", "ome.io/inferenceservice": "svc"}
     leader = {"leaderworkerset.sigs.k8s.io/worker-index": "0"}
@@ -40,23 +40,23 @@ def test_selectors_find_what_serves_http_and_nothing_else() -> None:
     assert found["svc-pods"]["selector"] == ours
 
 
-def test_an_engine_may_stand_before_a_router_that_is_not_ready_yet() -> None:
+def test_engine_may_serve_the_url_until_the_router_is_ready() -> None:
     spec = by_name((("engine", 1), ("router", 2)), "engine")["svc"]
     assert spec["selector"]["component"] == "engine"
     assert [one["port"] for one in spec["ports"]] == [80, 1]
 
 
-def test_ranks_find_their_leader_before_anything_is_ready() -> None:
+def test_headless_service_publishes_not_ready_addresses() -> None:
     spec = by_name(ALL, "router")["svc-pods"]
     assert (spec["clusterIP"], spec["publishNotReadyAddresses"]) == ("None", True)
 
 
-def test_what_names_the_pods_has_a_port_that_stays_when_the_front_changes() -> None:
+def test_port_of_the_headless_service_does_not_depend_on_the_router() -> None:
     fronts = [by_name(ALL, front)["svc-pods"]["ports"] for front in ("engine", "router")]
     assert fronts[0] == fronts[1] and [one["port"] for one in fronts[0]] == [30000]
 
 
-def test_the_annotation_changes_the_type_of_the_external_service_alone() -> None:
+def test_service_type_annotation_changes_only_the_external_service() -> None:
     found = by_name(ALL, "router", "LoadBalancer")
     assert [one.get("type") for one in found.values()] == ["LoadBalancer", None, "ClusterIP", "ClusterIP", "ClusterIP"]
 

@@ -21,13 +21,13 @@ def template(**spec: Any) -> dict[str, Any]:
     return {"metadata": {"annotations": ASKED}, "spec": ssh.inject_ssh(pod, ASKED, "svc")}
 
 
-def test_a_pod_that_asks_gets_a_volume_that_only_it_may_read() -> None:
+def test_annotated_pod_gets_a_secret_volume_with_mode_0400() -> None:
     (volume,) = template()["spec"]["volumes"]
     assert volume == {"name": "ssh", "secret": {"secretName": "svc-ssh", "defaultMode": 0o400}}
     assert ssh.inject_ssh({"containers": []}, {}, "svc") == {"containers": []}
 
 
-def test_the_secret_is_the_services_and_has_no_data_yet() -> None:
+def test_ssh_secret_is_owned_by_the_service_and_created_empty() -> None:
     found = ssh.secret(OWNER, template())
     assert found is not None
     assert found["metadata"]["name"] == "svc-ssh" and found["type"] == keys.SSH_SECRET
@@ -35,19 +35,19 @@ def test_the_secret_is_the_services_and_has_no_data_yet() -> None:
     assert not {"data", "stringData"} & found.keys()
 
 
-def test_a_volume_of_the_users_own_stays() -> None:
+def test_user_volume_named_ssh_is_kept() -> None:
     mine = {"name": "ssh", "emptyDir": {}}
     asked = template(volumes=[mine])
     assert asked["spec"]["volumes"] == [mine]
     assert ssh.secret(OWNER, asked) is None
 
 
-def test_keys_that_nobody_mounts_are_told() -> None:
+def test_unmounted_ssh_keys_give_advice() -> None:
     assert ssh.advice(template()) == ()
     assert "volumeMounts" in ssh.advice(template(containers=[{"name": "main"}]))[0]
 
 
-def test_the_keys_fit_each_other_and_are_new_every_time() -> None:
+def test_ssh_keys_match_and_are_generated_each_time() -> None:
     first, second = secret_data.ssh_keys(), secret_data.ssh_keys()
     for private, public in (("ssh_host_ed25519_key", "known_hosts"), ("id_ed25519", "authorized_keys")):
         said = first[public].removeprefix("* ").strip().encode()

@@ -30,7 +30,7 @@ def said(engine: Any, made: Any, hears: bool = True, scrapes: bool = False, **an
 
 
 @pytest.mark.parametrize("engine", [METERED, VLLM, OTHER])
-def test_nothing_is_said_of_an_engine_that_is_heard_or_unknown(engine: Any) -> None:
+def test_no_advice_if_the_engine_is_observed_or_unknown(engine: Any) -> None:
     assert said(engine, router()) == ""
 
 
@@ -44,7 +44,7 @@ def test_telemetry_advice_names_missing_flag() -> None:
     assert "podMonitor" in only and "`ome top`" not in only
 
 
-def test_an_engine_that_no_registry_reads_is_named() -> None:
+def test_advice_names_an_engine_that_no_registry_supports() -> None:
     assert "the requests of tensorrt-llm engines" in said(TENSORRT, router())
 
 
@@ -59,16 +59,16 @@ def test_an_operator_without_registries_gives_no_advice(made: Any) -> None:
     assert said(SGLANG, made, hears=False) == ""
 
 
-def test_a_router_without_a_registry_is_named_and_its_engines_are_not() -> None:
+def test_advice_names_a_router_without_registry_but_not_its_engines() -> None:
     found = said(SGLANG, router(False))
     assert "the router has no registry" in found and "--worker-urls" in found and "--enable-metrics" not in found
 
 
-def test_the_image_of_a_router_is_a_router_too() -> None:
+def test_router_is_recognized_by_its_image() -> None:
     assert "the router has no registry" in said(SGLANG, router(False, {"image": "lmsysorg/sglang-router:v0.3.2"}))
 
 
-def test_a_router_of_another_program_was_chosen_and_gets_no_advice() -> None:
+def test_router_of_another_program_gets_no_advice() -> None:
     assert said(SGLANG, router(False, parts.container("router", command=["nginx"]))) == ""
 
 

@@ -20,7 +20,7 @@ def advice(runtime: Any, **components: Any) -> str:
     ("components", "remedy"),
     [({"engine": {}}, "add decoder: {} and router: {}"), ({"engine": {}, "router": {}}, "add decoder: {}, or")],
 )
-def test_a_named_runtime_that_keeps_prefill_and_decode_apart_wants_a_decoder(components: Any, remedy: str) -> None:
+def test_named_disaggregated_runtime_without_decoder_gives_advice(components: Any, remedy: str) -> None:
     """A runtime that the user names and that keeps prefill and decode apart needs a decoder, and the advice says so. The
     automatic choice of a runtime excludes such a runtime with the same message.
     """
@@ -28,7 +28,7 @@ def test_a_named_runtime_that_keeps_prefill_and_decode_apart_wants_a_decoder(com
     assert "it separates prefill and decode, but the service has no decoder" in said and remedy in said
 
 
-def test_prefill_and_decode_want_somebody_who_pairs_them() -> None:
+def test_disaggregated_service_without_router_gives_advice() -> None:
     assert "nothing pairs prefill and decode" in advice(APART, engine={}, decoder={})
     assert "config/runtimes/srt/kimi-k2-pd-rt.yaml" not in advice(APART, engine={}, decoder={})
     bare = parts.simple(decoder=True, router=False)
@@ -50,5 +50,5 @@ def test_prefill_and_decode_want_somebody_who_pairs_them() -> None:
         (APART, {"engine": {"leader": {"containers": [parts.container(command=["serve"])]}}}),
     ],
 )
-def test_a_service_that_answers_gets_no_advice(runtime: Any, components: Any) -> None:
+def test_working_service_gets_no_advice(runtime: Any, components: Any) -> None:
     assert advice(runtime, **components) == ""

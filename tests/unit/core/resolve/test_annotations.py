@@ -27,14 +27,14 @@ def names() -> dict[str, str]:
     return {name: value for name, value in found.items() if OMES.match(value) and name not in versions}
 
 
-def test_every_name_is_read_from_what_people_write_or_is_not_for_them() -> None:
+def test_every_annotation_key_is_known_to_the_check_or_not_for_users() -> None:
     read = frozenset().union(*READ.values(), *READ_ON_PODS.values(), READ_WHERE_EXPOSED)
     unknown = {name for name, value in names().items() if value not in read}
     assert unknown == NOT_FOR_USERS | ON_OTHERS.keys()
     assert {name for name in TYPES_OF_SECRETS if names()[name] in read} == TYPES_OF_SECRETS
 
 
-def test_what_commands_write_on_a_service_is_not_reported() -> None:
+def test_annotations_written_by_commands_are_not_reported() -> None:
     sources = "".join(path.read_text() for path in (parts.ROOT / "ome_operator/cli").rglob("*.py"))
     written = set(re.findall(r'"annotations": \{keys\.([A-Z_]+)', sources))
     assert {"MOVE", "RETRY", "FREEZE"} <= written

@@ -56,7 +56,7 @@ def test_every_duration_of_the_api_is_handled() -> None:
 
 @pytest.mark.parametrize("text", VALUES)
 @pytest.mark.parametrize("name", durations.LIFECYCLE)
-def test_a_lifecycle_is_safe_and_what_is_odd_is_said(name: str, text: str) -> None:
+def test_lifecycle_durations_are_clamped_and_odd_values_give_advice(name: str, text: str) -> None:
     service = parts.service(engine={"lifecycle": {name: text}})
     found, said = policy(service, None, "engine"), list(durations.advice(service, None))
     assert found.hang >= 1 and found.start >= 1 and 0 <= found.self_heal <= quantity.LONGEST
@@ -68,7 +68,7 @@ def test_a_lifecycle_is_safe_and_what_is_odd_is_said(name: str, text: str) -> No
 
 
 @pytest.mark.parametrize("text", VALUES)
-def test_a_runtime_is_named_unless_the_service_decides(text: str) -> None:
+def test_advice_names_the_runtime_unless_the_service_sets_the_duration(text: str) -> None:
     runtime = parts.simple(lifecycle={"hangTimeout": text})
     said = list(durations.advice(parts.service(engine={}), runtime))
     assert len(said) == (text != "5s") and all(f"runtime {runtime.name}: spec.engineConfig" in one for one in said)
@@ -77,14 +77,14 @@ def test_a_runtime_is_named_unless_the_service_decides(text: str) -> None:
 
 
 @pytest.mark.parametrize(("text", "used"), [("0s", "1h"), ("1ns", "1h"), ("5s", "5s"), ("99999999999h", "99999999999h")])
-def test_a_revision_does_not_fail_at_once(text: str, used: str) -> None:
+def test_short_progress_deadline_does_not_fail_a_revision_immediately(text: str, used: str) -> None:
     service = parts.service(engine={}, rollout={"readyTimeout": text})
     assert progress_deadline.time_limit(service) == used
     assert len(list(durations.advice(service, None))) == (used != text)
 
 
 @pytest.mark.parametrize("text", VALUES)
-def test_a_long_cool_down_is_said(text: str) -> None:
+def test_cool_down_above_a_week_gives_advice(text: str) -> None:
     demand = {"timeToFirstToken": "3s", "timeBetweenTokens": "50ms", "coolDown": text}
     said = list(durations.advice(parts.service(engine={}, scalingPolicy={"demand": demand}), None))
     assert len(said) == (quantity.seconds(text) > durations.WEEK)

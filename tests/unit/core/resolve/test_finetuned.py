@@ -47,7 +47,7 @@ def pod(deps: Deps, *names: str) -> tuple[dict[str, Any], tuple[str, ...]]:
     return roles["engine"]["leader"]["spec"]["template"]["spec"], dropped
 
 
-def test_lora_weights_are_mounted_beside_the_model_and_named_to_the_engine() -> None:
+def test_lora_weights_are_mounted_and_passed_to_the_engine() -> None:
     spec, dropped = pod(having(weight("poet"), weight("jurist")), "poet", "jurist")
     (main,) = spec["containers"]
     assert main["args"][-3:] == ["--lora-paths", "poet=/weights/poet", "jurist=/weights/jurist"]
@@ -60,7 +60,7 @@ def test_lora_weights_are_mounted_beside_the_model_and_named_to_the_engine() -> 
     assert not dropped
 
 
-def test_with_agents_lora_weights_have_directories_of_their_own() -> None:
+def test_lora_weights_downloaded_by_agents_have_versioned_directories() -> None:
     """LoRA weights that agents download have a directory for each version. A recycled group must not load another version of
     the adapter than the other groups. Every node needs the model and the adapter.
     """
@@ -82,19 +82,19 @@ HOLDERS = {
 }
 
 
-def test_own_arguments_for_lora_stay() -> None:
+def test_user_lora_arguments_are_kept() -> None:
     spec, _ = pod(having(weight(), args=["-m", "sglang.launch_server", "--lora-paths", "a=/a"]), "poet")
     assert spec["containers"][0]["args"][-2:] == ["--lora-paths", "a=/a"]
 
 
-def test_an_engine_behind_a_shell_is_said() -> None:
+def test_engine_started_by_a_shell_gives_lora_advice() -> None:
     spec, dropped = pod(having(weight(), args=["-c", "python3 -m sglang.launch_server"]), "poet")
     assert "--lora-paths" not in spec["containers"][0]["args"]
     assert "add the directories of the weights to its args" in dropped[0]
 
 
 @pytest.mark.parametrize("merged", [weight(kind="merged"), weight(configuration={"merged_weights": True})])
-def test_merged_weights_stand_in_for_the_model(merged: FineTunedWeight) -> None:
+def test_merged_weights_replace_the_model(merged: FineTunedWeight) -> None:
     deps = having(merged)
     spec, _ = pod(deps, "poet")
     (main,) = spec["containers"]
@@ -113,7 +113,7 @@ def test_merged_weights_stand_in_for_the_model(merged: FineTunedWeight) -> None:
         ([weight(kind="merged"), weight("more")], "WeightsDoNotMix"),
     ],
 )
-def test_what_cannot_be_attached_is_a_problem(weights: list[FineTunedWeight], reason: str) -> None:
+def test_unsupported_weights_are_reported_as_a_problem(weights: list[FineTunedWeight], reason: str) -> None:
     found = resolve(service("poet", *(one.name for one in weights[1:])), having(*weights))
     assert [(one.condition, one.reason) for one in found.problems] == [("ModelReady", reason)]
     assert found.inputs is None
@@ -133,7 +133,7 @@ def of_namespace(base: str | None) -> tuple[Any, list[str]]:
     return found.inputs, [problem.message for problem in found.problems]
 
 
-def test_weights_that_name_no_namespace_are_of_no_namespaces_model() -> None:
+def test_weights_without_base_namespace_belong_to_a_cluster_model() -> None:
     """Weights whose base model is named without a namespace belong to a cluster-wide model, and never to a BaseModel.
     Otherwise a BaseModel that happens to have this name would get the weights of another namespace's model.
     """
@@ -147,10 +147,10 @@ def test_weights_that_name_no_namespace_are_of_no_namespaces_model() -> None:
     assert inputs is not None and not said
 
 
-def test_weights_that_cannot_be_read_say_why() -> None:
+def test_unreadable_weights_are_reported_with_the_reason() -> None:
     found = resolve(service("poet"), replace(having(), weights={"poet": Invalid("spec.storage is missing")}))
     assert "spec.storage is missing" in found.problems[0].message
 
 
-def test_a_service_uses_its_weights() -> None:
+def test_object_refs_contain_the_fine_tuned_weights() -> None:
     assert object_refs(service("poet"))[-1] == ("FineTunedWeight", "", "poet")

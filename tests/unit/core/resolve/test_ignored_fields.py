@@ -7,7 +7,7 @@ from ome_operator.core.resolve.ignored_fields import LABELS_OF_OPERATOR, ignored
 from tests.support import parts
 
 
-def test_what_has_no_effect_is_told() -> None:
+def test_fields_without_effect_are_reported() -> None:
     engine = {
         "topologySpread": "Preferred", "topologySpreadKey": "zone", "containerConcurrency": 4,
         "lifecycle": {"readyPolicy": "None", "hangTimeout": "5s"}, "annotations": {"ome.io/x": "1", "a/b": "c"},
@@ -30,12 +30,12 @@ def test_what_has_no_effect_is_told() -> None:
     )
 
 
-def test_what_says_nothing_is_not_told() -> None:
+def test_default_values_of_ignored_fields_are_not_reported() -> None:
     written = parts.service(engine={"containerConcurrency": 0, "minReplicas": 2, "lifecycle": {"hangTimeout": "5s"}})
     assert in_service(written, None, False) == ()
 
 
-def test_a_value_that_says_what_happens_anyway_is_not_told() -> None:
+def test_ignored_field_with_the_effective_value_is_not_reported() -> None:
     storage = {"storageUri": "s3://b/f", "downloadPolicy": "ReuseIfExists", "parameters": {"region": "r"}}
     assert ignored_field_messages(parts.model(storage=storage)) == ()
     storage |= {"downloadPolicy": "AlwaysDownload", "parameters": {"region": "r", "auth": "instance"}}
@@ -45,7 +45,7 @@ def test_a_value_that_says_what_happens_anyway_is_not_told() -> None:
     ]
 
 
-def test_lists_and_maps_are_looked_into() -> None:
+def test_ignored_fields_inside_lists_and_maps_are_reported() -> None:
     formats = [{"modelType": "x"}, {"modelType": "y", "acceleratorConfig": {"h100": {"minMemoryPerBillionParams": 2}}}]
     assert [said.partition(":")[0] for said in ignored_field_messages(parts.runtime(supportedModelFormats=formats))] == [
         "spec.supportedModelFormats.modelType has no effect",
@@ -53,7 +53,7 @@ def test_lists_and_maps_are_looked_into() -> None:
     ]
 
 
-def test_each_label_that_the_operator_sets_is_told() -> None:
+def test_labels_set_by_the_operator_are_reported() -> None:
     labels = dict.fromkeys((*LABELS_OF_OPERATOR, "team"), "a")
     written = parts.service(engine={"labels": labels}, router={"labels": labels})
     runtime = parts.runtime(decoderConfig={"labels": labels})

@@ -136,7 +136,7 @@ def test_edit_without_effect_on_pods_keeps_revision(whose: str, path: str, value
     assert revision(**{**bodies, whose: changed}) == before
 
 
-def test_an_accelerators_override_counts_only_when_it_is_chosen() -> None:
+def test_accelerator_override_changes_the_revision_only_if_chosen() -> None:
     bodies = {"service": body(), "runtime": runtime_body(), "model": model_body()}
     chosen = {**bodies, "service": edited(bodies["service"], "spec.acceleratorSelector", {"acceleratorClass": "h200"})}
     path, value = "spec.supportedModelFormats", [{"acceleratorConfig": {"h200": {"runtimeArgsOverride": ["--tp=4"]}}}]
@@ -144,7 +144,7 @@ def test_an_accelerators_override_counts_only_when_it_is_chosen() -> None:
     assert revision(**chosen) != revision(**{**chosen, "runtime": edited(runtime_body(), path, value)})
 
 
-def test_inputs_are_compared_as_the_running_code_reads_them() -> None:
+def test_stored_inputs_are_compared_after_parsing_by_the_current_version() -> None:
     """The stored inputs of a revision are compared in the form in which the running version reads them. Fields that another
     version stored differently, or that this version cannot parse, cause no exception.
     """
@@ -159,7 +159,7 @@ def refs(**spec: Any) -> InferenceService:
     return parts.service({"engine": {}, **spec})
 
 
-def test_a_kind_that_is_not_said_is_looked_for_in_the_namespace_first() -> None:
+def test_reference_without_kind_tries_the_namespaced_kind_first() -> None:
     service = refs(model={"name": "m"}, runtime={"name": "r"})
     assert model_refs(service) == (Ref("BaseModel", "team", "m"), Ref("ClusterBaseModel", "", "m"))
     assert runtime_refs(service) == (Ref("ServingRuntime", "team", "r"), Ref("ClusterServingRuntime", "", "r"))
@@ -168,7 +168,7 @@ def test_a_kind_that_is_not_said_is_looked_for_in_the_namespace_first() -> None:
     assert runtime_refs(named) == (Ref("ServingRuntime", "team", "r"),)
 
 
-def test_the_older_form_means_the_same() -> None:
+def test_predictor_form_gives_the_same_revision() -> None:
     old = parts.service({"predictor": {"model": {"baseModel": "tiny", "runtime": "rt"}, "minReplicas": 2}})
     deps = parts.deps(parts.model(), parts.simple(router=False))
     plan = sync(old, deps, Observed(), START)
@@ -216,20 +216,20 @@ PROBLEMS: dict[str, tuple[Data, Deps, tuple[str, str]]] = {
 
 
 @pytest.mark.parametrize("case", PROBLEMS)
-def test_what_is_missing_is_a_problem_with_a_name_and_a_remedy(case: str) -> None:
+def test_missing_object_is_a_problem_with_a_message(case: str) -> None:
     spec, deps, expected = PROBLEMS[case]
     found = resolve(parts.service({"engine": {}, **spec}), deps)
     assert expected in {(one.condition, one.reason) for one in found.problems}
     assert all(one.message for one in found.problems)
 
 
-def test_without_an_engine_there_is_nothing_to_run() -> None:
+def test_service_without_engine_has_no_inputs() -> None:
     found = resolve(parts.service(router={}), parts.deps(parts.model(), parts.simple()))
     assert [one.reason for one in found.problems] == ["NoEngine"]
     assert found.inputs is None
 
 
-def test_a_model_of_the_namespace_comes_before_one_of_the_cluster() -> None:
+def test_namespaced_model_takes_precedence_over_cluster_model() -> None:
     everywhere = parts.model()
     here = replace(parts.model("hf://mine/tiny"), kind="BaseModel", namespace="team")
     found = resolve(parts.service(engine={}), parts.deps(everywhere, here, parts.simple()))
@@ -280,7 +280,7 @@ UNFOUND: dict[str, tuple[Data, Deps, str]] = {
 
 
 @pytest.mark.parametrize("case", UNFOUND)
-def test_what_is_not_found_says_which_kind_would_be(case: str) -> None:
+def test_missing_reference_message_names_the_expected_kind(case: str) -> None:
     spec, deps, said = UNFOUND[case]
     found = resolve(parts.service({"engine": {}, **spec}), deps)
     assert said in [problem.message for problem in found.problems]
@@ -293,7 +293,7 @@ def test_what_is_not_found_says_which_kind_would_be(case: str) -> None:
         ("runtime", "ClusterServingRuntime acme-tp4 does not exist: apply it, or fix spec.runtime.name"),
     ],
 )
-def test_the_name_of_what_was_used_and_deleted_is_not_taken_for_a_mistake(gone: str, said: str) -> None:
+def test_deleted_object_that_was_used_gives_no_spelling_suggestion(gone: str, said: str) -> None:
     service = parts.service({"engine": {}, "model": {"name": "acme-moe"}, "runtime": {"name": "acme-tp4"}})
     model, runtime = parts.model(name="acme-moe"), parts.runtime("acme-tp4")
     near = parts.model(name="acme-mop"), parts.runtime("acme-tp8")

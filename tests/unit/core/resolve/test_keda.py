@@ -44,12 +44,12 @@ def of_class(**keda: Any) -> dict[str, Any]:
         ({"minReplicas": 4}, {"runtime": of_class(triggers=[TRIGGER])}, "keda", False),
     ],
 )
-def test_who_scales_and_whether_a_scaled_object_can_be_made(engine: Any, options: Any, scaler: str, made: bool) -> None:
+def test_scaler_and_keda_settings_determine_the_policy(engine: Any, options: Any, scaler: str, made: bool) -> None:
     found = policy(engine, **options)
     assert (found.scaler, found.scaled_by_keda) == (scaler, made)
 
 
-def test_an_older_form_becomes_one_trigger() -> None:
+def test_legacy_keda_config_becomes_one_trigger() -> None:
     reference = {"authModes": "bearer", "authenticationRef": {"name": "login"}}
     (trigger,) = policy({**of_class(), "kedaConfig": {**OLD, **reference, "scalingOperator": "Less"}}).keda.triggers
     metadata = {
@@ -61,12 +61,12 @@ def test_an_older_form_becomes_one_trigger() -> None:
 
 
 @pytest.mark.parametrize("missing", sorted(OLD))
-def test_an_older_form_without_a_field_makes_none(missing: str) -> None:
+def test_incomplete_legacy_keda_config_makes_no_trigger(missing: str) -> None:
     found = policy({**of_class(), "kedaConfig": {name: value for name, value in OLD.items() if name != missing}})
     assert found.keda.incomplete and not found.scaled_by_keda
 
 
-def test_triggers_of_prometheus_read_no_answer_as_an_error_unless_they_say_otherwise() -> None:
+def test_prometheus_triggers_treat_missing_values_as_errors_by_default() -> None:
     said = {**TRIGGER, "metadata": {"ignoreNullValues": True, "threshold": 1.5}}
     cron = {"type": "cron", "metadata": {"desiredReplicas": 3}}
     first, second, third = policy(of_class(triggers=[TRIGGER, said, cron])).keda.triggers
@@ -76,5 +76,5 @@ def test_triggers_of_prometheus_read_no_answer_as_an_error_unless_they_say_other
 
 
 @pytest.mark.parametrize("trigger", [{}, {"type": "prometheus"}, {"type": "prometheus", "metadata": "q"}])
-def test_triggers_that_the_api_server_refuses_stay_as_they_are(trigger: Any) -> None:
+def test_invalid_triggers_are_passed_unchanged(trigger: Any) -> None:
     assert policy(of_class(triggers=[trigger])).keda.triggers == (trigger,)

@@ -109,13 +109,13 @@ LONG: dict[str, Callable[[int], Pass]] = {
 """Class and field that contains any number of references -> a pass over an object with that many."""
 
 
-def test_every_list_of_references_is_in_the_table() -> None:
+def test_every_reference_list_field_is_in_the_test_table() -> None:
     several = {name for name, (body, _) in EXAMPLES.items() if name.endswith(("es", "Config", "Weights"))}
     assert several == LONG.keys(), "a field with a single name ends otherwise"
 
 
 @pytest.mark.parametrize("field", LONG)
-def test_a_list_of_references_to_nothing_costs_no_more_than_a_few(field: str) -> None:
+def test_long_list_of_missing_references_is_processed_quickly(field: str) -> None:
     texts: list[tuple[str, ...]] = []
     took = []
     for number in (40_000, MOST):
@@ -129,7 +129,7 @@ def test_a_list_of_references_to_nothing_costs_no_more_than_a_few(field: str) ->
     assert sum(map(len, long)) < 3_000
 
 
-def test_classes_that_are_not_named_are_counted() -> None:
+def test_unnamed_missing_classes_are_counted() -> None:
     def of(number: int) -> tuple[str, ...]:
         constraints = {"constraints": {"excludedClasses": [f"gpu-{each}" for each in range(number)]}}
         service = parts.service(engine={}, acceleratorSelector=constraints)
@@ -141,11 +141,11 @@ def test_classes_that_are_not_named_are_counted() -> None:
     assert of(1000)[-1] == f"each of {1000 - MOST - 1} more AcceleratorClasses does not exist: apply it, or fix {field}"
 
 
-def test_one_class_that_exists_is_enough_for_a_runtime() -> None:
+def test_runtime_needs_only_one_existing_class() -> None:
     assert not missing_classes(parts.runtime(acceleratorRequirements={"acceleratorClasses": ["a", "b"]}).spec, ["b"])
 
 
-def test_a_result_is_computed_again_only_for_other_classes() -> None:
+def test_missing_classes_are_recomputed_only_for_other_classes() -> None:
     written = parts.service(engine={}, acceleratorSelector={"constraints": {"excludedClasses": ["a"]}})
     first = missing_classes(written.spec, {"b": 1, "c": 2})
     assert missing_classes(written.spec, {"c": 2, "b": 1}) is first
@@ -175,7 +175,7 @@ def test_a_name_of_any_length_gives_a_short_message() -> None:
     assert len(found) < 600
 
 
-def test_a_long_field_of_a_pod_is_compared_with_none() -> None:
+def test_long_pod_field_name_is_not_compared() -> None:
     written = parts.service(engine={"runner": {f"{each}{'image' * 2_000}": 1 for each in range(100)}, "volumes": []})
     start = time.process_time()
     assert misspelled_fields(written, None) == ()

@@ -41,7 +41,7 @@ def test_pods_and_routers_carry_omes_labels() -> None:
     assert stamped(Shape().service(), deps) == {"StatefulSet": labels, "Deployment": labels}
 
 
-def test_what_is_no_value_of_a_label_is_left_out_and_what_the_user_wrote_counts_more() -> None:
+def test_invalid_label_values_are_omitted_and_user_labels_take_precedence() -> None:
     deps = with_model(Shape().deps(), spec={"vendor": "Moonshot AI"})
     one = parts.service(engine={"labels": {"base-model-size": "HUGE"}})
     labels = stamped(one, deps)["StatefulSet"]
@@ -49,7 +49,7 @@ def test_what_is_no_value_of_a_label_is_left_out_and_what_the_user_wrote_counts_
     assert stamped(parts.service(engine={}), deps)["StatefulSet"]["base-model-size"] == "SMALL"
 
 
-def test_fine_tuned_weights_are_told() -> None:
+def test_fine_tuned_weights_set_ome_labels() -> None:
     labels = stamped(service("poet"), having(weight(hyperParameters={"strategy": "lora"})))["StatefulSet"]
     assert (labels["fine-tuned-serving"], labels["fine-tuned-weight-ft-strategy"]) == ("true", "lora")
     assert labels["fine-tuned-serving-with-merged-weights"] == "false"

@@ -24,7 +24,7 @@ def deps(path: str | None = "/etc", uri: str = "hf://test/tiny", **more: Any) ->
     return parts.deps(parts.model(storage=storage), parts.simple(router=False), **more)
 
 
-def test_a_new_service_is_refused_with_what_to_write() -> None:
+def test_new_service_with_system_path_is_refused_with_a_remedy() -> None:
     plan = sync(parts.service(engine={}), deps(), Observed(), START)
     (ready,) = [one for one in plan.status["conditions"] if one["type"] == "ModelReady"]
     assert (ready["status"], ready["reason"], ready["message"]) == ("False", "InvalidModel", MESSAGE)
@@ -42,13 +42,13 @@ def test_a_new_service_is_refused_with_what_to_write() -> None:
         ("/usr", "pvc://claim/tiny", False),
     ],
 )
-def test_the_path_on_the_node_counts(path: str | None, uri: str, refused: bool) -> None:
+def test_path_on_the_node_is_checked(path: str | None, uri: str, refused: bool) -> None:
     found = resolve(parts.service(engine={}), deps(path, uri))
     assert ([one.reason for one in found.problems] == ["InvalidModel"]) is refused
     assert (found.inputs is None) is refused
 
 
-def test_a_path_that_the_service_mounts_already_stays_usable() -> None:
+def test_system_path_that_a_service_already_mounts_stays_allowed() -> None:
     """A path of weights that a service already mounts stays usable, although it is refused for new services. An earlier
     version accepted the path.
     """
@@ -63,7 +63,7 @@ def test_a_path_that_the_service_mounts_already_stays_usable() -> None:
         assert bool(found.problems) is refused
 
 
-def test_fine_tuned_weights_are_weights() -> None:
+def test_system_path_of_fine_tuned_weights_is_refused() -> None:
     base = {
         "baseModelRef": {"name": "tiny"},
         "modelType": "LoRA",

@@ -41,7 +41,7 @@ def again(one: InferenceService, before: ResolvedService, now: Deps, **kept: Any
         ({"model": HOLD}, "model", deps(uri="hf://test/tiny@v2")),
     ],
 )
-def test_an_edit_is_told_and_makes_no_revision(words: dict[str, Any], part: str, now: Deps) -> None:
+def test_edit_of_a_pinned_object_is_reported_without_a_new_revision(words: dict[str, Any], part: str, now: Deps) -> None:
     one = service(**words)
     before = resolve(one, deps())
     assert before.drift[part] == ""
@@ -54,7 +54,7 @@ def test_an_edit_is_told_and_makes_no_revision(words: dict[str, Any], part: str,
     assert again(service(), before, now).inputs != before.inputs
 
 
-def test_what_the_runtime_says_about_an_accelerator_is_kept_with_it_and_the_class_is_followed() -> None:
+def test_pinned_runtime_keeps_accelerator_override_but_follows_the_class() -> None:
     def tuned(flag: str) -> dict[str, Any]:
         override = {"runtimeArgsOverride": [flag]}
         return {"supportedModelFormats": [{"name": "safetensors", "acceleratorConfig": {"h200": override}}]}
@@ -69,7 +69,7 @@ def test_what_the_runtime_says_about_an_accelerator_is_kept_with_it_and_the_clas
     assert after["accelerator"]["engine"] == {"class": "h200", "nodeSelector": {"gpu": "new"}, "args": ["--a"]}
 
 
-def test_merged_weights_keep_their_base() -> None:
+def test_pinned_merged_weights_keep_their_base_model() -> None:
     merged = weight("poet", kind="Merged")
     one = service(model={**HOLD, "fineTunedWeights": ["poet"]})
     before = resolve(one, having(merged))
@@ -79,14 +79,14 @@ def test_merged_weights_keep_their_base() -> None:
     assert again(service(model={"fineTunedWeights": ["poet"]}), before, edited).inputs != before.inputs
 
 
-def test_another_runtime_is_the_users_own_edit() -> None:
+def test_switch_to_another_runtime_is_applied_despite_the_pin() -> None:
     before = resolve(service(HOLD), deps())
     other = parts.deps(parts.model(), parts.simple(), replace(parts.simple(image="b"), name="other"))
     after = again(service({**HOLD, "name": "other"}), before, other)
     assert after.inputs is not None and after.inputs["runtime"]["engineConfig"]["runner"]["image"] == "b"
 
 
-def test_a_chosen_runtime_is_not_chosen_again_after_an_edit_that_is_not_followed() -> None:
+def test_automatically_chosen_runtime_is_kept_while_edits_are_not_followed() -> None:
     model = parts.model(**MODEL)
     before = resolve(unnamed(), parts.deps(model, candidate("one")))
     edited = parts.deps(model, candidate("one", quantization="int4"), candidate("two"))
@@ -95,7 +95,7 @@ def test_a_chosen_runtime_is_not_chosen_again_after_an_edit_that_is_not_followed
 
 
 @pytest.mark.parametrize("part", ["runtime", "model"])
-def test_a_revision_that_is_named_is_taken_and_must_be_of_the_same_object(part: str) -> None:
+def test_named_revision_is_used_and_must_belong_to_the_same_object(part: str) -> None:
     old = resolve(service(), deps()).inputs
     new = resolve(service(), deps("b", "hf://test/tiny@v2")).inputs
     assert old is not None and new is not None
@@ -114,7 +114,7 @@ def test_a_revision_that_is_named_is_taken_and_must_be_of_the_same_object(part: 
         assert lost.inputs is None
 
 
-def test_the_annotation_takes_an_edit_once() -> None:
+def test_sync_annotation_applies_an_edit_once() -> None:
     world = World(service(HOLD), deps(), 1)
     world.settle()
     first = world.service.status["revision"]
@@ -137,7 +137,7 @@ def test_the_annotation_takes_an_edit_once() -> None:
     assert world.service.status["revision"] not in (first, second)
 
 
-def test_an_annotation_that_cannot_be_followed_yet_is_not_forgotten() -> None:
+def test_sync_annotation_that_cannot_be_applied_yet_is_kept() -> None:
     world = World(service(HOLD), deps(), 1)
     world.settle()
     first = world.service.status["revision"]
@@ -149,7 +149,7 @@ def test_an_annotation_that_cannot_be_followed_yet_is_not_forgotten() -> None:
     assert world.service.status["revision"] != first
 
 
-def test_a_revision_that_is_named_outlives_the_history_limit() -> None:
+def test_named_revision_is_kept_beyond_the_history_limit() -> None:
     world = World(service(), deps(), 1)
     world.settle()
     first = world.service.status["revision"]

@@ -160,7 +160,7 @@ def fields() -> set[str]:
     return named
 
 
-def test_every_field_that_may_name_an_object_is_in_a_table() -> None:
+def test_every_reference_field_is_in_a_test_table() -> None:
     assert fields() == EXAMPLES.keys() | NOT_LOOKED_UP.keys()
     assert not EXAMPLES.keys() & NOT_LOOKED_UP.keys()
 
@@ -179,13 +179,13 @@ def findings(*bodies: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("field", EXAMPLES)
-def test_a_misspelt_reference_is_named_with_what_was_probably_meant(field: str) -> None:
+def test_misspelled_reference_is_reported_with_a_suggestion(field: str) -> None:
     body, words = EXAMPLES[field]
     said = findings(body)
     assert [text for text in said if words in text and re.search(r"did you mean|in namespace", text)], said
 
 
-def test_right_references_give_no_finding() -> None:
+def test_valid_references_give_no_finding() -> None:
     constraints = {"constraints": {"excludedClasses": ["gpu-large"]}}
     target = {"inferenceService": {"name": "svc", "namespace": "team"}}
     right = [
@@ -201,7 +201,7 @@ def test_right_references_give_no_finding() -> None:
     assert findings(*right) == []
 
 
-def test_what_is_not_in_the_files_may_be_on_a_cluster() -> None:
+def test_reference_missing_in_files_may_exist_on_the_cluster() -> None:
     (said,) = findings(job(endpoint={"inferenceService": {"name": "chat", "namespace": "prod"}}))
     assert "is neither in these files nor in the catalog" in said and "`ome diff -f` with the same files finds it" in said
     assert findings(job(huggingFaceSecretReference={"name": "elsewhere"})) == [], "Secrets are expected on the cluster"
@@ -219,6 +219,6 @@ def test_what_is_not_in_the_files_may_be_on_a_cluster() -> None:
         ({"task": "image-to-text"}, "spec.task image-to-text is not supported"),
     ],
 )
-def test_a_job_that_the_operator_would_not_start_is_an_error(spec: dict[str, Any], words: str) -> None:
+def test_job_that_the_operator_would_refuse_is_an_error(spec: dict[str, Any], words: str) -> None:
     (said,) = findings(job(**spec))
     assert words in said

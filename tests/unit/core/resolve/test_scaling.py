@@ -36,14 +36,14 @@ def chosen(**spec: Any) -> tuple[dict[str, Any], list[str]]:
     return found.parts, [one.reason for one in problems]
 
 
-def test_a_class_brings_nodes_arguments_variables_and_parallelism() -> None:
+def test_accelerator_class_adds_nodes_arguments_variables_and_parallelism() -> None:
     part = {"class": "h200", "nodeSelector": {"gpu": "h200"}, "args": ["--tp=8"], "env": {"A": "1"}}
     part |= {"parallelism": 16, "pipeline": 2}
     found = chosen(engine={}, decoder={}, acceleratorSelector={"acceleratorClass": "h200"})
     assert found == ({"engine": part, "decoder": part}, [])
 
 
-def test_a_components_own_class_counts_more() -> None:
+def test_accelerator_class_of_the_component_takes_precedence() -> None:
     found, _ = chosen(
         engine={"acceleratorOverride": {"acceleratorClass": "other"}}, acceleratorSelector={"acceleratorClass": "h200"}
     )
@@ -74,7 +74,7 @@ def identity(uri: str, **storage: Any) -> dict[str, str]:
     return dict(weights(model)._asdict())
 
 
-def test_a_model_on_nodes_is_mounted_read_only_where_it_lies() -> None:
+def test_model_on_nodes_is_mounted_read_only_with_node_affinity() -> None:
     found = mount(identity("hf://a/b", path="/raid/tiny/"), "team")
     assert found.volume == {"name": "model", "hostPath": {"path": "/raid/tiny", "type": "Directory"}}
     assert found.mount == {"name": "model", "mountPath": "/raid/tiny", "readOnly": True}
@@ -86,7 +86,7 @@ def test_a_model_without_a_path_has_a_default() -> None:
     assert identity("hf://a/b")["path"] == "/mnt/models/tiny"
 
 
-def test_a_claim_needs_no_node_and_another_namespaces_is_refused() -> None:
+def test_claim_needs_no_node_affinity_and_must_be_in_the_same_namespace() -> None:
     found = mount(identity("pvc://team:weights/x"), "team")
     assert found.volume["persistentVolumeClaim"] == {"claimName": "weights", "readOnly": True}
     assert (found.mount["subPath"], found.affinity) == ("x", None)
@@ -113,7 +113,7 @@ def counts(above: dict[str, Any], below: dict[str, Any] | None = None, scaler: s
     return replica_policy(service, parts.runtime(engineConfig=below or {}), "engine")
 
 
-def test_one_group_and_no_autoscaler_unless_asked_for() -> None:
+def test_default_is_one_group_without_an_autoscaler() -> None:
     found = counts({})
     assert (found.low, found.high, found.is_scaled, found.scaler) == (1, 1, False, "")
 
@@ -128,12 +128,12 @@ def test_one_group_and_no_autoscaler_unless_asked_for() -> None:
         ({"maxReplicas": 3}, {}, (1, 3)),
     ],
 )
-def test_the_services_counts_are_above_the_runtimes(above: Any, below: Any, expected: tuple[int, int]) -> None:
+def test_replica_counts_of_the_service_override_the_runtime(above: Any, below: Any, expected: tuple[int, int]) -> None:
     found = counts(above, below)
     assert (found.low, found.high) == expected
 
 
-def test_a_budget_of_the_service_replaces_the_runtimes_whichever_kind_it_is() -> None:
+def test_budget_of_the_service_replaces_the_budget_of_the_runtime() -> None:
     found = counts({"maxUnavailable": 2}, {"minAvailable": 1})
     assert (found.min_available, found.max_unavailable) == (None, 2)
 
@@ -153,12 +153,12 @@ def test_a_budget_of_the_service_replaces_the_runtimes_whichever_kind_it_is() ->
         ({"autoscaler": {"class": "KEDA", "keda": {}}}, True, False),
     ],
 )
-def test_an_autoscaler_wants_a_class_or_a_metric_that_it_can_read(engine: Any, scaled: bool, autoscaled: bool) -> None:
+def test_autoscaler_needs_a_class_or_a_supported_metric(engine: Any, scaled: bool, autoscaled: bool) -> None:
     found = counts(engine)
     assert (found.is_scaled, found.autoscaled) == (scaled, autoscaled)
 
 
-def test_the_annotation_of_ome_is_a_class() -> None:
+def test_ome_annotation_sets_the_autoscaler_class() -> None:
     assert counts({"maxReplicas": 2}, None, "hpa").autoscaled
     assert not counts({"maxReplicas": 2}, None, "external").autoscaled
 

@@ -75,20 +75,20 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_which_groups_are_kept_for_now(case: str) -> None:
+def test_groups_retained_while_their_leaders_drain(case: str) -> None:
     told = CASES[case]
     found = retain_groups("engine", told.wanted, Slice("r1", SETS, (*told.leaders, worker(2))), NOW)
     assert (found.numbers, found.wanted, found.patch, found.again) == (told.kept, told.wanted, told.patch, told.again)
 
 
-def test_pods_of_a_former_set_of_the_name_hold_nobody_up() -> None:
+def test_pods_of_a_former_statefulset_do_not_delay_removal() -> None:
     stranger = leader(2)._replace(workload_uid="former")
     assert retain_groups("engine", (0, 1), Slice("r1", SETS, (leader(0), leader(1), stranger)), NOW) == RetainedGroups(
         (0, 1), (0, 1)
     )
 
 
-def test_a_second_pod_of_a_leaders_set_is_not_asked() -> None:
+def test_second_pod_of_a_leader_statefulset_is_not_drained() -> None:
     """A second pod of a leader's StatefulSet, which somebody has scaled manually, is not drained. It is no rank, and no
     router sends requests to it.
     """
@@ -97,7 +97,7 @@ def test_a_second_pod_of_a_leaders_set_is_not_asked() -> None:
     assert found == RetainedGroups((0, 1), (0, 1))
 
 
-def test_without_a_router_nobody_could_take_a_leader_out_first() -> None:
+def test_leaders_are_not_drained_without_a_router() -> None:
     running = Slice("r1", SETS, (leader(0), leader(1, NOW), leader(2, NOW)))
     assert retain_groups("engine", (0, 1), running, NOW, routed=False) == RetainedGroups((0, 1), (0, 1), (mark(1, None),))
 

@@ -55,16 +55,16 @@ UNKNOWN: dict[str, tuple[DrainReport, ...]] = {
 
 
 @pytest.mark.parametrize("case", UNKNOWN)
-def test_what_is_unknown_means_the_notice(case: str) -> None:
+def test_unknown_request_counts_lead_to_the_default_notice_time(case: str) -> None:
     assert (held(5, *UNKNOWN[case]).numbers, held(5, *UNKNOWN[case]).again) == ((0, 1), NOTICE - 5)
     assert held(NOTICE, *UNKNOWN[case]).numbers == (0,)
 
 
-def test_an_engine_without_requests_is_stopped_at_once() -> None:
+def test_engine_without_requests_is_stopped_immediately() -> None:
     assert held(5, report("r1"), report("r2")) == RetainedGroups((0,), (0,))
 
 
-def test_an_engine_with_requests_is_kept_and_looked_at_again() -> None:
+def test_engine_with_requests_is_kept_and_rechecked() -> None:
     for reports in ((BUSY,), (BUSY, report("r2")), (BUSY, report("r2", None, None))):
         found = held(60, *reports)
         assert found.numbers == (0, 1) and found.again == RECHECK
@@ -78,7 +78,7 @@ UNPROVEN = {
 
 
 @pytest.mark.parametrize("case", UNPROVEN)
-def test_an_engine_that_can_prove_it_is_kept_until_it_has(case: str) -> None:
+def test_engine_that_can_confirm_idleness_is_kept_until_it_does(case: str) -> None:
     """A leader whose engine can confirm that it has no requests is kept until the engine has done so. The reported numbers
     of an engine are also 0 while it computes the prompt of a request, so they must be confirmed.
     """
@@ -87,7 +87,7 @@ def test_an_engine_that_can_prove_it_is_kept_until_it_has(case: str) -> None:
     assert held(LIMIT, *UNPROVEN[case]).numbers == (0,)
 
 
-def test_it_is_kept_until_the_limit_and_no_longer() -> None:
+def test_engine_with_requests_is_kept_until_the_limit() -> None:
     assert held(LIMIT - 4, BUSY).again == 4
     assert held(LIMIT, BUSY).numbers == (0,)
 
@@ -97,11 +97,11 @@ def test_a_short_grace_period_shortens_no_notice() -> None:
     assert held(NOTICE, BUSY, limit=1.0).numbers == (0,)
 
 
-def test_without_any_router_pod_nothing_proves_that_it_is_empty() -> None:
+def test_engine_is_not_considered_idle_without_any_router_pod() -> None:
     assert held(5, report("r1"), routers=()).numbers == (0, 1)
 
 
-def test_an_ended_router_is_not_waited_for_and_one_that_ends_is() -> None:
+def test_only_routers_that_are_still_running_must_report() -> None:
     going = makers.leader(1, draining=(NOW - timedelta(seconds=5)).isoformat())
     sets, drain = (leader_set(0), leader_set(1)), Drain({UID: (report("r1"),)}, LIMIT)
 
@@ -113,7 +113,7 @@ def test_an_ended_router_is_not_waited_for_and_one_that_ends_is() -> None:
     assert kept(router("r2", deleting=True)) == (0, 1)
 
 
-def test_a_leader_that_is_not_marked_yet_is_marked_whatever_is_reported() -> None:
+def test_unmarked_leader_is_marked_first_whatever_is_reported() -> None:
     found = Slice("r1", (leader_set(0), leader_set(1)), (makers.leader(0), makers.leader(1), router("r1")))
     kept = retain_groups("engine", (0,), found, NOW, drain=Drain({UID: (report("r1"),)}, LIMIT))
     assert kept.numbers == (0, 1) and len(kept.patch) == 1 and kept.again == NOTICE

@@ -43,7 +43,7 @@ def check(world: World) -> Check:
     return found
 
 
-def test_a_pod_of_each_template_is_asked_about_with_its_counterpart() -> None:
+def test_dry_run_contains_one_pod_per_template_with_its_serving_counterpart() -> None:
     asked = check(edited(serving(), replace(SHAPE, image="b"))).pods
     assert [each.title for each in asked] == ["prefill leader", "prefill worker", "decode leader", "decode worker", "router"]
     for each in asked[:-1]:
@@ -55,7 +55,7 @@ def test_a_pod_of_each_template_is_asked_about_with_its_counterpart() -> None:
     assert asked[-1].serving is None, "the template of a router is not stored"
 
 
-def test_the_router_that_serves_is_named() -> None:
+def test_dry_run_names_the_serving_router() -> None:
     world = edited(serving(), replace(SHAPE, image="b"))
     live = check(world).pods[-1].live
     assert world.pods[live].labels[keys.COMPONENT] == keys.ROUTER and world.pods[live].ready
@@ -68,7 +68,9 @@ def test_the_router_that_serves_is_named() -> None:
         (replace(SHAPE, size=1), SHAPE, set()),
     ],
 )
-def test_what_the_old_revision_does_not_have_has_no_counterpart(before: Shape, after: Shape, without: set[str]) -> None:
+def test_new_worker_is_compared_with_the_old_leader_if_there_was_no_worker(
+    before: Shape, after: Shape, without: set[str]
+) -> None:
     """A new pod is compared with a pod of the old revision. If the old revision has no worker in a role, a new worker is
     compared with the leader of that role.
     """
@@ -76,7 +78,7 @@ def test_what_the_old_revision_does_not_have_has_no_counterpart(before: Shape, a
     assert {each.title for each in asked if each.serving is None} == without | {"router"}
 
 
-def test_a_router_that_is_new_has_no_account_yet() -> None:
+def test_dry_run_of_a_new_router_omits_its_service_account() -> None:
     """A new router's pod is sent in a dry run without its ServiceAccount. The operator creates the ServiceAccount together
     with the router, and until then admission would refuse a pod that names it.
     """
@@ -87,7 +89,7 @@ def test_a_router_that_is_new_has_no_account_yet() -> None:
     assert router.pod["spec"]["serviceAccountName"] == "svc-router"
 
 
-def test_a_refusal_keeps_what_serves_and_another_router_is_another_question() -> None:
+def test_refused_dry_run_keeps_serving_pods_and_router_edit_repeats_it() -> None:
     world = serving()
     pods = world.living_pods()
     world.verdict = lambda _: "router pod: no"
@@ -102,7 +104,7 @@ def test_a_refusal_keeps_what_serves_and_another_router_is_another_question() ->
     assert again != key and again.partition(".")[0] == key.partition(".")[0], "the revision is the same"
 
 
-def test_a_service_without_another_slice_asks_nothing() -> None:
+def test_service_without_an_old_slice_makes_no_dry_run() -> None:
     world = World(SHAPE.service(), SHAPE.deps(), 1)
     asked: list[Check] = []
     world.watcher = lambda plan: asked.extend(plan.check)
@@ -122,7 +124,7 @@ def test_rollout_requests_one_dry_run() -> None:
     )
 
 
-def test_why_there_is_no_answer_is_said() -> None:
+def test_condition_states_why_the_dry_run_has_no_result() -> None:
     world = edited(serving(), replace(SHAPE, image="b"))
     target = check(world).revision.partition(".")[0]
     plan = passed(world, remarks={target: "failed calling webhook"})
@@ -134,7 +136,7 @@ def test_why_there_is_no_answer_is_said() -> None:
     assert not plan.delete and not plan.patch
 
 
-def test_what_was_not_checked_is_advice_until_the_rollout_is_complete() -> None:
+def test_unchecked_pods_give_advice_until_the_rollout_is_complete() -> None:
     world = edited(serving(), replace(SHAPE, image="b"))
     asked = check(world)
     target = asked.revision.partition(".")[0]
@@ -168,14 +170,14 @@ def amounts(change: QuotaChange | None) -> tuple[dict[str, int], dict[str, int]]
     return out[0], out[1]
 
 
-def test_the_same_service_with_another_image_releases_what_it_needs() -> None:
+def test_quota_change_of_an_image_edit_is_balanced() -> None:
     comes, goes = amounts(check(edited(serving(), replace(SHAPE, image="b"))).quotas)
     assert comes == goes == {
         "pods": 7, "count/pods": 7, "count/statefulsets.apps": 6, "count/deployments.apps": 1
     }  # fmt: skip
 
 
-def test_more_groups_than_before_are_not_needed_to_go_on() -> None:
+def test_quota_check_does_not_require_additional_groups() -> None:
     comes, goes = amounts(check(edited(serving(), replace(SHAPE, image="b", decoders=5))).quotas)
     assert comes["pods"] == goes["pods"] == 7
     comes, goes = amounts(check(edited(serving(), replace(SHAPE, image="b", decoders=1))).quotas)
@@ -187,7 +189,7 @@ def test_quota_check_counts_pods_of_larger_groups() -> None:
     assert (comes["pods"], goes["pods"]) == (10, 7)
 
 
-def test_quotas_are_not_compared_while_pods_end_or_if_a_person_says_so() -> None:
+def test_quotas_are_not_checked_while_pods_terminate_or_if_disabled() -> None:
     world = edited(serving(), replace(SHAPE, image="b"))
     seen: Observed = world.observed()
     ending = replace(seen, pods=(seen.pods[0]._replace(deleting=True), *seen.pods[1:]))

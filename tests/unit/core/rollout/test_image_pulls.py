@@ -62,7 +62,7 @@ def test_the_groups_serve_until_every_node_has_the_image() -> None:
     assert len(world.jobs()) == PODS, "nothing is pulled a second time"
 
 
-def test_the_status_counts_what_is_on_the_nodes() -> None:
+def test_status_counts_nodes_with_the_pulled_image() -> None:
     world = pulling()
     first = node(world.jobs()[0].manifest)
     world.answer = lambda name: "pulled" if name == first else STUCK
@@ -79,7 +79,7 @@ def test_the_status_counts_what_is_on_the_nodes() -> None:
     assert plan.pulls == LIMIT and plan.requeue_after is not None and plan.requeue_after <= 30
 
 
-def test_an_image_that_cannot_be_pulled_holds_the_rollout_no_longer_than_the_timeout() -> None:
+def test_failed_image_pull_holds_the_rollout_until_the_timeout() -> None:
     world = pulling()
     began = world.now
     for _ in _while_all_serve(world):
@@ -94,7 +94,7 @@ def test_an_image_that_cannot_be_pulled_holds_the_rollout_no_longer_than_the_tim
     assert world.condition("RolledOut")["status"] == "True" and "could not pull" not in advice(world)
 
 
-def test_a_job_without_a_status_ends_the_wait_as_well() -> None:
+def test_pull_jobs_without_status_hold_the_rollout_until_the_timeout() -> None:
     """If no job controller runs, the time since which the status has reported the wait limits the wait."""
     world = serving(SHAPE)
     world._act = lambda _: None  # type: ignore[method-assign]
@@ -106,7 +106,7 @@ def test_a_job_without_a_status_ends_the_wait_as_well() -> None:
 
 
 @pytest.mark.parametrize("answer", [LOST, PODLESS])
-def test_jobs_that_fail_at_once_are_not_waited_for(answer: str) -> None:
+def test_rollout_does_not_wait_for_immediately_failing_pull_jobs(answer: str) -> None:
     """An evicted pod, and a quota that refuses the pods, do not hold the rollout for the whole timeout."""
     world = serving(SHAPE)
     world.answer = lambda _: answer
@@ -118,7 +118,7 @@ def test_jobs_that_fail_at_once_are_not_waited_for(answer: str) -> None:
     assert "could not pull" in advice(world)
 
 
-def test_refused_jobs_are_not_waited_for_and_reported() -> None:
+def test_refused_pull_jobs_are_reported_and_do_not_hold_the_rollout() -> None:
     world = serving(SHAPE)
     world.rolls_to(AFTER)
     world.run(1)
@@ -137,7 +137,7 @@ def test_refused_jobs_are_not_waited_for_and_reported() -> None:
     assert said(plan, "Ready")[0] == "True" and "3 could not be pulled" in said(plan, "RolledOut")[2]
 
 
-def test_without_a_free_slot_the_rollout_begins_at_once() -> None:
+def test_rollout_begins_immediately_without_a_free_pull_slot() -> None:
     world = serving(SHAPE)
     world.pulls = LIMIT
     world.rolls_to(AFTER)
@@ -156,14 +156,14 @@ def test_without_a_free_slot_the_rollout_begins_at_once() -> None:
     ],
     ids=["same image", "blueGreen", "surge", "latest", "no tag"],
 )
-def test_nothing_is_pulled_where_nothing_is_gained_or_a_restart_could_wait(before: Shape, after: Shape) -> None:
+def test_no_images_are_pulled_in_cases_without_benefit(before: Shape, after: Shape) -> None:
     world = serving(before)
     world.rolls_to(after)
     world.run(60)
     assert not world.jobs() and world.service.status["revision"]
 
 
-def test_nothing_is_pulled_by_default() -> None:
+def test_no_images_are_pulled_by_default() -> None:
     world = serving(SHAPE, limit=0)
     world.rolls_to(AFTER)
     world.settle()
@@ -171,14 +171,14 @@ def test_nothing_is_pulled_by_default() -> None:
 
 
 @pytest.mark.parametrize("strategy", ["", "recreate", "faster"])
-def test_every_strategy_that_removes_groups_first_waits(strategy: str) -> None:
+def test_every_strategy_that_removes_groups_first_waits_for_image_pulls(strategy: str) -> None:
     world = pulling(replace(SHAPE, strategy=strategy))
     world.answer = lambda _: "pulled"
     world.settle()
     assert world.condition("RolledOut")["status"] == "True" and len(world.jobs()) == PODS
 
 
-def test_a_service_that_has_lost_a_group_is_not_held_up() -> None:
+def test_loss_of_a_group_ends_the_wait_for_image_pulls() -> None:
     """The loss of a group ends the wait for images, because the edit may be the repair."""
     world = pulling()
     lost = next(pod for pod in world.pods.values() if pod.rank == 0 and pod.labels[keys.COMPONENT] == keys.ENGINE)
@@ -189,7 +189,7 @@ def test_a_service_that_has_lost_a_group_is_not_held_up() -> None:
     assert world.condition("RolledOut")["reason"] != "PullingImages"
 
 
-def test_a_rollback_waits_for_nothing() -> None:
+def test_rollback_does_not_wait_for_image_pulls() -> None:
     world = serving(SHAPE)
     first = world.service.status["revision"]
     world.rolls_to(AFTER)
@@ -200,7 +200,7 @@ def test_a_rollback_waits_for_nothing() -> None:
     assert world.condition("RolledOut")["reason"] != "PullingImages" and len(world.jobs()) == jobs
 
 
-def test_a_frozen_service_pulls_nothing_and_says_what_it_would_do() -> None:
+def test_frozen_service_creates_no_pull_jobs_and_reports_them() -> None:
     world = serving(SHAPE)
     world.rolls_to(AFTER)
     world.edit(replace(world.service, annotations={keys.FREEZE: "drill"}))
@@ -216,7 +216,7 @@ def test_a_frozen_service_pulls_nothing_and_says_what_it_would_do() -> None:
     assert said(plan, "RolledOut")[1] == "Frozen"
 
 
-def test_a_service_keeps_its_turn_while_it_pulls_and_pulls_nothing_before() -> None:
+def test_service_pulls_images_only_after_admission_and_keeps_the_admission() -> None:
     world = serving(SHAPE)
     world.may_roll = False
     world.rolls_to(AFTER)
@@ -228,7 +228,7 @@ def test_a_service_keeps_its_turn_while_it_pulls_and_pulls_nothing_before() -> N
     assert said(plan, "RolledOut")[1] == "PullingImages" and plan.rolls
 
 
-def test_a_restart_of_the_operator_neither_pulls_again_nor_waits_longer() -> None:
+def test_operator_restart_neither_repeats_pulls_nor_extends_the_wait() -> None:
     world = pulling()
     pods, began = world.living_pods(), world.now
     names = {live.key for live in world.jobs()}
@@ -239,7 +239,7 @@ def test_a_restart_of_the_operator_neither_pulls_again_nor_waits_longer() -> Non
     assert world.living_pods() != pods and world.now - began < timedelta(seconds=TIMEOUT + 60)
 
 
-def test_only_nodes_that_take_the_new_pods_get_the_image() -> None:
+def test_only_nodes_eligible_for_the_new_pods_pull_the_image() -> None:
     """A cordoned node, and a node that the pods of the new revision do not select, get no image."""
     world = serving(SHAPE)
     occupied = sorted({pod.node for pod in world.pods.values() if pod.node})
@@ -257,7 +257,7 @@ def test_only_nodes_that_take_the_new_pods_get_the_image() -> None:
     assert wanted and wanted <= set(occupied) - {cordoned}
 
 
-def test_an_edit_during_the_pull_pulls_what_is_asked_now() -> None:
+def test_edit_during_a_pull_pulls_the_new_image() -> None:
     world = pulling()
     world.rolls_to(replace(SHAPE, image="engine:c"))
     world.run(3)
@@ -292,7 +292,7 @@ def test_exit_of_pull_job_proves_pulled_image(status: dict[str, object], wanted:
     assert pull_outcome(job._replace(content={"status": status, "generation": 0}), START + timedelta(seconds=100)) is wanted
 
 
-def test_images_that_are_never_pulled_are_left_alone() -> None:
+def test_no_images_are_pulled_with_pull_policy_never() -> None:
     world = serving(SHAPE)
     written = SHAPE.service().spec.model_dump(by_alias=True, exclude_none=True)
     for role in ("engine", "decoder"):

@@ -22,7 +22,7 @@ def notes(found: World, component: str) -> list[dict[str, str]]:
 MARKED = {**FORBIDDEN, keys.SCALE_DOWN_MARK: ",".join(FORBIDDEN)}
 
 
-def test_all_ranks_of_the_component_get_both_annotations_and_new_pods_too() -> None:
+def test_all_pods_of_a_component_get_both_scale_down_annotations() -> None:
     found = world(nodeScaleDown="Forbid")
     assert notes(found, "engine") == [MARKED, MARKED] and notes(found, "router") == [{}]
     found.lose(next(name for name, pod in found.pods.items() if pod.labels[keys.COMPONENT] == "engine"))
@@ -30,11 +30,11 @@ def test_all_ranks_of_the_component_get_both_annotations_and_new_pods_too() -> N
     assert notes(found, "engine") == [MARKED, MARKED]
 
 
-def test_it_is_off_unless_somebody_asks_for_it() -> None:
+def test_scale_down_annotations_are_off_by_default() -> None:
     assert notes(world(), "engine") == notes(world(nodeScaleDown="Allow"), "engine") == [{}, {}]
 
 
-def test_a_change_restarts_no_pod_and_makes_no_revision() -> None:
+def test_change_of_node_scale_down_neither_restarts_pods_nor_makes_a_revision() -> None:
     found = world()
     pods, revisions = found.living_pods(), sets(found)
     for value, wanted in (("Forbid", MARKED), ("Allow", {}), ("Forbid", MARKED)):
@@ -62,7 +62,7 @@ def test_annotations_of_users_are_neither_changed_nor_removed() -> None:
     assert (first.notes, second.notes) == theirs
 
 
-def test_a_frozen_service_says_what_it_would_annotate() -> None:
+def test_frozen_service_reports_suppressed_scale_down_annotations() -> None:
     found = world()
     found.edit(parts.service(engine={"nodeScaleDown": "Forbid"}, router={}, annotations={keys.FREEZE: "maintenance"}))
     plan = found.sync()

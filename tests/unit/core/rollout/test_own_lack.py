@@ -40,7 +40,7 @@ def rolled(after: Shape, before: Shape = Shape(), **facts: Any) -> World:  # noq
 HOMELESS = {"node": "", "reason": "Unschedulable", "message": 'persistentvolumeclaim "mine" not found'}
 
 
-def test_pods_that_find_no_place_for_a_reason_of_the_service_hold_their_wave_and_have_not_failed() -> None:
+def test_unschedulable_service_holds_its_wave_without_failing_the_edit() -> None:
     """Pods find no node for a reason of their service, and the deadline of an hour has passed. This is reported and holds
     back the service's wave, but it proves nothing against the edit.
     """
@@ -62,7 +62,7 @@ def test_pods_that_started_and_did_not_become_ready_fail_the_edit(facts: dict[st
     assert stand.state == EditState.FAILED and stand.lacks is None
 
 
-def test_a_service_that_went_back_for_a_lack_of_its_own_holds_its_wave_and_has_not_failed() -> None:
+def test_rollback_for_lack_of_resources_holds_the_wave_without_failing_the_edit() -> None:
     """With `onFailure: Rollback`, a service whose pods lacked something of its own returns to its previous revision. It
     holds back its wave, but proves nothing against the edit: the stored rejection states what the pods lacked.
     """
@@ -75,7 +75,7 @@ def test_a_service_that_went_back_for_a_lack_of_its_own_holds_its_wave_and_has_n
     assert stand.lacks.isoformat() == rejection["lacksSince"] < rejection["time"]
 
 
-def test_a_service_that_went_back_because_its_container_failed_has_failed() -> None:
+def test_rollback_after_container_failure_fails_the_edit() -> None:
     world = rolled(Shape(image="b", rollback=True), Shape(rollback=True), node="n", reason="CrashLoopBackOff")
     world.run(20)
     assert "lacksSince" not in world.service.status["rejected"][0]
@@ -83,5 +83,5 @@ def test_a_service_that_went_back_because_its_container_failed_has_failed() -> N
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2999-01-01T00:00:00+00:00"])
-def test_a_time_that_is_none_is_no_lack(text: str) -> None:
+def test_invalid_lacks_since_time_is_ignored(text: str) -> None:
     assert own_lack.when_rejected({"lacksSince": text}, START) is None

@@ -23,7 +23,7 @@ def grown(bounds: Bounds, new: Counts, old: Counts) -> int:
 
 
 @pytest.mark.parametrize(("dying", "groups"), [(0, 2), (1, 1), (2, 1)])
-def test_beside_another_slice_dying_groups_use_up_the_surge(dying: int, groups: int) -> None:
+def test_terminating_groups_count_towards_the_surge(dying: int, groups: int) -> None:
     """While another slice exists, terminating groups of the target count towards the surge. At most four groups may hold
     accelerators here: two old ones, a new one, and a terminating one.
     """
@@ -31,16 +31,16 @@ def test_beside_another_slice_dying_groups_use_up_the_surge(dying: int, groups: 
 
 
 @pytest.mark.parametrize("dying", range(5))
-def test_what_a_slice_has_already_it_keeps_whatever_is_dying(dying: int) -> None:
+def test_existing_groups_are_kept_whatever_is_terminating(dying: int) -> None:
     assert grown(SURGE, some(2, ready=1, dying=dying), some(2)) == 2
 
 
-def test_without_a_surge_a_group_that_was_lost_is_waited_for() -> None:
+def test_lost_group_is_replaced_only_after_it_terminated_without_surge() -> None:
     assert grown(MISSING, some(1), some(1)) == 2
     assert grown(MISSING, some(1, dying=1), some(1)) == 1
 
 
-def test_dying_groups_of_the_others_count_as_before() -> None:
+def test_terminating_groups_of_old_slices_count_towards_the_limit() -> None:
     assert grown(SURGE, some(1), some(1)) == 3
     assert grown(SURGE, some(1), some(1, dying=1)) == 2
     assert grown(SURGE, some(1, dying=1), some(1, dying=1)) == 1
@@ -48,7 +48,7 @@ def test_dying_groups_of_the_others_count_as_before() -> None:
 
 @pytest.mark.parametrize("bounds", [SURGE, MISSING, Bounds({}, WANTED, alone=True)])
 @pytest.mark.parametrize("dying", range(4))
-def test_alone_a_slice_waits_for_nobody(bounds: Bounds, dying: int) -> None:
+def test_single_slice_does_not_wait_for_terminating_groups(bounds: Bounds, dying: int) -> None:
     """A slice that is the only one does not wait until its terminating groups are gone. The new group gets another number,
     and its pods wait for nodes.
     """
@@ -56,12 +56,12 @@ def test_alone_a_slice_waits_for_nobody(bounds: Bounds, dying: int) -> None:
     assert keep_groups(WANTED, "new", {"new": some(1, dying=dying)}) == {"new": {"engine": 3}}
 
 
-def test_while_nothing_may_be_replaced_they_count_as_well() -> None:
+def test_terminating_groups_count_while_no_group_may_be_replaced() -> None:
     assert keep_groups(WANTED, "first", {"first": some(1), "old": some(1)})["first"] == {"engine": 2}
     assert keep_groups(WANTED, "first", {"first": some(1, dying=1), "old": some(1)})["first"] == {"engine": 1}
 
 
-def test_each_role_has_its_own_room() -> None:
+def test_each_role_has_its_own_surge_limit() -> None:
     wanted, bounds = {"engine": 2, "decoder": 2}, Bounds({"engine": 1, "decoder": 1}, {})
     new = {"engine": GroupCounts(1, (True,), 2), "decoder": GroupCounts(1, (True,), 1)}
     old = {"engine": GroupCounts(1, (True,), 1), "decoder": GroupCounts(1, (True,), 1)}

@@ -29,7 +29,7 @@ def test_a_group_is_ready_when_all_its_pods_are() -> None:
     assert counted(*whole(0), leader(1), sets=TWO) == GroupCounts(2, (True, False), 2)
 
 
-def test_the_bits_are_in_the_order_of_worth() -> None:
+def test_readiness_flags_are_in_the_order_in_which_groups_are_kept() -> None:
     """For each group that exists, the counts say whether it is ready, in the order in which the planner keeps groups: it
     removes the last one first.
     """
@@ -37,7 +37,7 @@ def test_the_bits_are_in_the_order_of_worth() -> None:
     assert counted(*whole(0), *whole(1, draining="x"), sets=TWO) == GroupCounts(2, (True, True), 2)
 
 
-def test_a_group_counts_until_its_last_object_is_gone() -> None:
+def test_group_is_counted_until_its_last_object_is_deleted() -> None:
     fewer = (L0, W0, W1)
     assert counted(*whole(0), worker(1), sets=fewer) == GroupCounts(1, (True,), 2)
     assert counted(*whole(0), sets=fewer).left == 2, "its worker StatefulSet would start the pod again"
@@ -47,7 +47,7 @@ def test_a_group_counts_until_its_last_object_is_gone() -> None:
     assert counted(*whole(0), sets=(leader_set(0, deleting=True), W0)) == GroupCounts(0, (), 1)
 
 
-def test_pods_of_a_former_workload_of_the_name_are_there_and_serve_nobody() -> None:
+def test_pods_of_a_former_workload_are_counted_but_not_ready() -> None:
     strangers = [one._replace(workload_uid="former") for one in whole(0)]
     assert counted(*strangers, sets=(L0, W0)) == GroupCounts(1, (False,), 1)
     assert counted(*strangers, *[one._replace(group=3) for one in strangers], sets=(L0, W0)).left == 2

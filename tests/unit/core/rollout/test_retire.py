@@ -35,7 +35,7 @@ def step(children: tuple[Child, ...], *pods: Pod) -> tuple[list[str], str]:
     return [one.name for one in found.delete], found.waits_for
 
 
-def test_a_whole_slice_goes_step_by_step() -> None:
+def test_slice_is_removed_in_order_router_leaders_workers() -> None:
     router, leader, worker = pod("p-router", component="router"), pod("p-leader"), pod("p-worker", rank=1)
     assert step(EVERYTHING, router, leader, worker)[0] == ["router"]
     assert step(EVERYTHING[1:], router, leader, worker)[0] == []
@@ -47,7 +47,7 @@ def test_a_whole_slice_goes_step_by_step() -> None:
     assert step(()) == ([], "")
 
 
-def test_all_groups_of_a_slice_go_together() -> None:
+def test_all_groups_of_a_slice_are_removed_together() -> None:
     sets = (LEADERS, WORKERS, leader_set(3), worker_set(3))
     assert step(sets)[0] == [LEADERS.name, leader_set(3).name]
     assert step(sets[1:], worker(0), worker(3))[0] == [leader_set(3).name], "workers wait for the last leader"
@@ -55,20 +55,20 @@ def test_all_groups_of_a_slice_go_together() -> None:
     assert step((WORKERS, worker_set(3)), worker(0), worker(3))[0] == [WORKERS.name, worker_set(3).name]
 
 
-def test_a_step_names_what_it_waits_for_and_where() -> None:
+def test_removal_message_names_pending_objects_and_nodes() -> None:
     _, waits = step(EVERYTHING[1:], pod("a", component="router"), pod("b", component="router", node="n2"))
     assert waits == "old router draining (revision r1, 2 pods on n1, n2)"
     assert step((WORKERS,))[1] == "old workers ending (revision r1)"
 
 
-def test_what_is_going_is_not_deleted_again() -> None:
+def test_terminating_objects_are_not_deleted_again() -> None:
     assert step((LEADERS._replace(deleting=True), WORKERS))[0] == []
     hurried = pod("w", rank=1, deleting=True, grace=1)
     assert step((), hurried) == ([], "old workers ending (revision r1, 1 pod on n1)")
     assert step((), hurried._replace(grace=600))[0] == ["w"]
 
 
-def test_deletes_are_guarded_by_what_must_be_gone() -> None:
+def test_deletions_have_guards_for_what_must_be_deleted_before() -> None:
     """Each deletion has a guard that names what must be gone before. The executor reads the guard live, because the cache
     may be out of date.
     """
@@ -109,7 +109,7 @@ def without(group: int, *roles: str) -> tuple[Child, ...]:
 
 
 @GROUPS
-def test_any_group_goes_by_itself_its_leader_before_its_workers(group: int) -> None:
+def test_leader_of_a_removed_group_is_deleted_before_its_workers(group: int) -> None:
     others = tuple(each for each in PODS if each.group != group)
     first, ranks = leader(group), (worker(group, 1), worker(group, 2))
     assert left(but(group), SETS, *PODS) == (Delete("StatefulSet", leader_set(group).name, leader_set(group).uid),)
@@ -132,7 +132,7 @@ def labels(made: Child, index: int, **more: str) -> dict[str, str]:
 
 
 @GROUPS
-def test_the_guard_of_a_groups_workers_finds_its_leader_and_nobody_else(group: int) -> None:
+def test_guard_of_group_workers_selects_only_the_leader_of_the_group(group: int) -> None:
     """The guard before the deletion of a group's workers selects the leader of this group and no other pod. The pod index of
     every leader is 0, whatever its group.
     """
@@ -152,7 +152,7 @@ def test_the_guard_of_a_groups_workers_finds_its_leader_and_nobody_else(group: i
         assert not matches(selector, labels(leader_set(group), 0, **another))
 
 
-def test_groups_go_independently_of_each_other() -> None:
+def test_groups_are_removed_independently() -> None:
     """Groups are removed independently of each other. Group 0 has lost its leader, group 1 still has its own, and of group 2
     only pods are left.
     """
@@ -165,7 +165,7 @@ def test_groups_go_independently_of_each_other() -> None:
 
 
 @GROUPS
-def test_a_set_that_goes_is_not_deleted_again_and_its_pods_wait(group: int) -> None:
+def test_terminating_statefulset_is_not_deleted_again_and_its_pods_wait(group: int) -> None:
     """A StatefulSet that is already being deleted is not deleted again. The garbage collector deletes the pods of leaders.
     Pods of workers are deleted by the operator, which is faster, once no StatefulSet creates them again.
     """
@@ -175,7 +175,7 @@ def test_a_set_that_goes_is_not_deleted_again_and_its_pods_wait(group: int) -> N
 
 
 @GROUPS
-def test_a_leader_that_its_set_left_behind_goes_by_name(group: int) -> None:
+def test_orphaned_leader_pod_is_deleted_by_name(group: int) -> None:
     """A leader pod whose StatefulSet was deleted without it is deleted by its name. `kubectl delete --cascade=orphan` or a
     slow garbage collector leaves such a pod, which would continue to serve. A copy of the pod is not deleted, because it
     belongs to no StatefulSet.
@@ -189,7 +189,7 @@ def test_a_leader_that_its_set_left_behind_goes_by_name(group: int) -> None:
 
 
 @GROUPS
-def test_workers_do_not_keep_a_leader_that_its_set_left_behind(group: int) -> None:
+def test_orphaned_leader_is_deleted_although_its_workers_exist(group: int) -> None:
     """A leader pod without its StatefulSet is deleted although the StatefulSet of the workers still exists. The latter waits
     until the leader is gone, so the leader must not wait for it.
     """
@@ -198,7 +198,7 @@ def test_workers_do_not_keep_a_leader_that_its_set_left_behind(group: int) -> No
 
 
 @GROUPS
-def test_workers_do_not_wait_for_a_leader_on_a_lost_node(group: int) -> None:
+def test_workers_of_a_leader_on_a_lost_node_are_deleted_without_waiting(group: int) -> None:
     """Workers are deleted without waiting for a leader on a lost node. No kubelet confirms that the leader ended, and the
     workers would hold accelerators on healthy nodes. The loss of the node is read live.
     """
@@ -210,7 +210,7 @@ def test_workers_do_not_wait_for_a_leader_on_a_lost_node(group: int) -> None:
 
 
 @GROUPS
-def test_a_group_is_known_by_the_names_of_its_sets(group: int) -> None:
+def test_statefulset_without_group_label_is_deleted_by_its_name(group: int) -> None:
     """A StatefulSet belongs to the group that its name states. If somebody has removed the label of the group, the
     StatefulSet is deleted nevertheless, with a guard that names its group.
     """
@@ -221,14 +221,14 @@ def test_a_group_is_known_by_the_names_of_its_sets(group: int) -> None:
     assert matches(workers.guard.selector, labels(leader_set(group), 0))
 
 
-def test_a_set_that_is_no_groups_is_left_alone() -> None:
+def test_statefulset_without_a_group_number_is_kept() -> None:
     """A StatefulSet without a group number in its name stays. In earlier versions, one StatefulSet with the same labels had
     all leaders.
     """
     assert down((), (LEADERS._replace(name=STEM),)) == []
 
 
-def test_the_other_roles_groups_are_not_touched() -> None:
+def test_groups_of_other_roles_are_not_deleted() -> None:
     other = worker_set(1, names.object_prefix("svc", "decoder", "r1"))
     other = other._replace(labels={**other.labels, keys.COMPONENT: "decoder"})
     assert down({0}, (other,), pod("x", component="decoder", group=1, rank=1)) == []

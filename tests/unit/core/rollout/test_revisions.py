@@ -13,7 +13,7 @@ from tests.support.simulator import World
 from tests.unit.core.observed.test_revisions import stored
 
 
-def test_equal_inputs_are_the_same_revision_the_newest_first() -> None:
+def test_equal_inputs_use_the_newest_equal_revision() -> None:
     inputs = {"engine": {"labels": {"a": "1"}}}
     known = observed.stored_revisions([stored("a", 1, inputs), stored("b", 2, inputs), stored("c", 3)], "u")
     found = revisions.find_equivalent(inputs, known)
@@ -21,7 +21,7 @@ def test_equal_inputs_are_the_same_revision_the_newest_first() -> None:
     assert revisions.find_equivalent({"engine": {}}, known) is None
 
 
-def test_a_name_that_is_taken_gets_a_counter() -> None:
+def test_duplicate_revision_name_gets_a_counter() -> None:
     inputs = {"engine": {}}
     taken = names.digest(inputs)
     known = observed.stored_revisions([stored(taken, 1)], "u")
@@ -33,7 +33,7 @@ def test_a_name_that_is_taken_gets_a_counter() -> None:
 @pytest.mark.parametrize(
     ("used", "gone"), [(frozenset(), ["a", "b"]), (frozenset({"a"}), ["b", "c"]), (frozenset("abcde"), [])]
 )
-def test_the_oldest_that_nothing_uses_go(used: frozenset[str], gone: list[str]) -> None:
+def test_oldest_unused_revisions_are_deleted(used: frozenset[str], gone: list[str]) -> None:
     known = observed.stored_revisions([stored(name, number) for number, name in enumerate("abcde")], "u")
     assert [one.name for one in revisions.revisions_beyond_limit(known, used, 3)] == gone
 
@@ -54,7 +54,7 @@ def numbers(world: World) -> list[int]:
     return sorted(one.manifest["revision"] for (kind, _), one in world.children.items() if kind == "ControllerRevision")
 
 
-def test_going_back_uses_the_old_revision_again_as_the_newest() -> None:
+def test_rollback_makes_the_old_revision_the_newest() -> None:
     world = rolled("a", "b", "a")
     assert numbers(world) == [2, 3]
     assert world.service.status["revision"] == rolled("a").service.status["revision"]
@@ -64,7 +64,7 @@ def test_revision_history_is_limited() -> None:
     assert numbers(rolled(*(f"image-{number}" for number in range(14)))) == list(range(5, 15))
 
 
-def test_a_pin_brings_an_old_revision_back_also_when_the_model_of_today_is_missing() -> None:
+def test_pinned_revision_is_used_even_if_the_current_model_is_missing() -> None:
     world = rolled("a", "b")
     old, new = (f"svc-{name}" for name in (rolled("a").service.status["revision"], world.service.status["revision"]))
     pinned = Shape(pin=old.removeprefix("svc-"))
@@ -89,7 +89,7 @@ def test_new_inputs_are_recorded_while_pinned_or_paused() -> None:
         assert len(world.living_pods()) == Shape().pods
 
 
-def test_a_revision_that_is_too_large_is_refused_and_the_old_one_lives_on() -> None:
+def test_oversized_revision_is_refused_and_the_old_one_keeps_serving() -> None:
     world = rolled("a")
     pods = world.living_pods()
     template = "x" * (revisions.SIZE_LIMIT + 1)

@@ -41,16 +41,16 @@ def groups(one: Slice) -> GroupCounts:
     return GroupCounts(have, (True,) * have, len(one.pods))
 
 
-def test_a_first_slice_starts_at_once() -> None:
+def test_first_slice_starts_immediately() -> None:
     assert decided("new") == RolloutStep({"new": WANTED}, alone=True)
 
 
-def test_a_first_slice_that_may_not_start_says_why() -> None:
+def test_first_slice_held_by_a_gate_reports_the_reason() -> None:
     found = decided("new", gate=CLOSED)
     assert (found.keep, found.reason, found.rolls) == ((), "Paused", False)
 
 
-def test_nothing_to_run_touches_nothing() -> None:
+def test_no_target_revision_changes_nothing() -> None:
     assert decided("", whole("old")) == RolloutStep({}, reason="NothingToRun")
 
 
@@ -59,29 +59,29 @@ def test_a_closed_gate_keeps_the_old_slice_whole() -> None:
     assert (found.keep, found.delete, found.reason) == (("old",), (), "Paused")
 
 
-def test_a_service_waits_for_its_turn_before_anything_is_taken_away() -> None:
+def test_old_slice_is_kept_while_the_service_waits_for_admission() -> None:
     found = decided("new", whole("old"), ahead="team/other")
     assert (found.keep, found.delete, found.reason, found.rolls) == (("old",), (), "WaitingForTurn", True)
 
 
-def test_the_old_slice_goes_first() -> None:
+def test_old_slice_is_removed_first() -> None:
     found = decided("new", whole("old"))
     assert (found.keep, [one.name for one in found.delete], found.rolls) == ((), ["router"], True)
 
 
-def test_the_new_one_comes_when_nothing_is_left_but_budgets() -> None:
+def test_new_slice_starts_when_only_budgets_of_the_old_one_remain() -> None:
     found = decided("new", gone("old", BUDGET))
     assert (found.keep, found.delete, found.alone) == (("new",), (), True)
     found = decided("new", whole("new"), gone("old", BUDGET))
     assert (found.keep, [one.name for one in found.delete]) == (("new",), ["budget"])
 
 
-def test_a_target_that_runs_stays_while_the_others_go() -> None:
+def test_running_target_is_kept_while_other_slices_are_removed() -> None:
     found = decided("new", whole("new"), whole("old"))
     assert (found.keep, [item.name for item in found.delete], found.rolls) == (("new",), ["router"], True)
 
 
-def test_a_gate_that_closes_half_way_stops_where_it_is() -> None:
+def test_gate_that_closes_during_a_rollout_stops_further_removals() -> None:
     """If the new pods of a rollout find no capacity any more, no further group of the old slice is removed. The service
     keeps its admission to the shared edit.
     """
@@ -90,29 +90,29 @@ def test_a_gate_that_closes_half_way_stops_where_it_is() -> None:
     assert (found.reason, found.message) == (NO_ROOM.reason, NO_ROOM.message)
 
 
-def test_a_target_alone_is_kept_whatever_the_gate_says() -> None:
+def test_only_slice_is_kept_regardless_of_the_gate() -> None:
     assert decided("new", whole("new"), gate=CLOSED) == RolloutStep({"new": WANTED}, alone=True)
 
 
-def test_of_several_old_slices_all_go() -> None:
+def test_all_old_slices_are_removed() -> None:
     found = decided("new", whole("a"), gone("b", LEADERS))
     assert [one.name for one in found.delete] == ["router", LEADERS.name]
 
 
 @pytest.mark.parametrize(("gate", "ahead"), [(CLOSED, ""), (OPEN, "team/other")])
-def test_what_is_half_gone_is_made_whole_again_while_nothing_else_may_start(gate: RolloutGate, ahead: str) -> None:
+def test_partly_removed_slice_is_restored_while_no_new_slice_may_start(gate: RolloutGate, ahead: str) -> None:
     assert decided("new", gone("a", BUDGET), gone("b", ROUTER, BUDGET), gate=gate, ahead=ahead).keep == ("b",)
     assert decided("new", gone("a", BUDGET), whole("c"), gone("d", ROUTER), gate=gate, ahead=ahead).keep == ("c",)
     assert decided("new", gone("a", BUDGET), gate=gate, ahead=ahead).keep == ("a",)
     assert decided("new", gone("a"), gate=gate, ahead=ahead).keep == ()
 
 
-def test_a_check_that_is_under_way_rebuilds_nothing() -> None:
+def test_groups_are_not_recreated_while_a_check_is_pending() -> None:
     """While the checks of a rollout are repeated after a restart of the operator, removed groups are not created again."""
     assert decided("new", gone("old", ROUTER), gate=RolloutGate(Reason.CHECKING, "")).keep == ()
 
 
-def test_during_a_check_a_group_that_leaves_is_not_replaced_twice() -> None:
+def test_group_that_moves_is_not_replaced_twice_during_a_check() -> None:
     """Two groups exist of the one that is desired, because one of them leaves its node. One of them is kept: if two were
     kept, a third group would be created next to the one that leaves.
     """
@@ -123,20 +123,20 @@ def test_during_a_check_a_group_that_leaves_is_not_replaced_twice() -> None:
     }
 
 
-def test_a_slice_that_lost_its_leaders_is_repaired_though_the_gate_is_closed() -> None:
+def test_target_slice_without_leaders_is_repaired_despite_a_closed_gate() -> None:
     assert decided("new", gone("new", BUDGET), gate=CLOSED).keep == ("new",)
 
 
 SURGE = Bounds({"engine": 1}, {})
 
 
-def test_with_a_surge_the_new_one_comes_beside_the_old_one() -> None:
+def test_new_slice_is_created_beside_the_old_one_with_surge() -> None:
     found = decided("new", whole("old"), bounds=SURGE)
     assert (found.groups, found.delete, found.alone) == ({"old": WANTED, "new": WANTED}, (), False)
     assert (found.reason, found.rolls) == ("RollingOut", True)
 
 
-def test_the_old_one_goes_step_by_step_when_the_new_one_serves() -> None:
+def test_old_slice_is_removed_stepwise_after_the_new_one_serves() -> None:
     found = decided("new", whole("new"), whole("old"), bounds=SURGE)
     assert (found.keep, [one.name for one in found.delete]) == (("new",), ["router"])
     assert found.message == "old router draining (revision old)"

@@ -42,13 +42,13 @@ def test_rollout_strategy_is_read_from_spec(case: str) -> None:
     assert found.advice == ()
 
 
-def test_the_runtime_may_say_it() -> None:
+def test_strategy_may_come_from_the_runtime() -> None:
     runtime = parts.simple(deploymentStrategy={"type": "Recreate"})
     assert strategy(parts.service(engine={}), runtime).name == RECREATE
     assert strategy(parts.service(engine={}), None).name == ROLLING
 
 
-def test_a_pause_is_part_of_it() -> None:
+def test_pause_is_part_of_the_strategy() -> None:
     assert asked({"paused": True}).paused and not asked({"paused": False}).paused
 
 
@@ -56,19 +56,19 @@ LOOSER = ([["engine"], ["decoder", "router"]], [["engine", "router"]])
 
 
 @pytest.mark.parametrize("groups", LOOSER)
-def test_groups_that_ask_for_something_looser_are_told(groups: list[list[str]]) -> None:
+def test_rollout_groups_of_separate_components_give_advice(groups: list[list[str]]) -> None:
     (said,) = asked({"groups": [{"components": components} for components in groups]}).advice
     assert said.startswith("spec.rollout.groups: all components")
 
 
-def test_more_than_all_groups_is_told() -> None:
+def test_percentage_above_100_gives_advice() -> None:
     (said,) = asked({"rollingUpdate": {"maxSurge": "150%", "maxUnavailable": "100%"}}).advice
     assert said == 'spec.rollout.rollingUpdate.maxSurge 150% is more than 100 %: write "100%" for all groups'
     (said,) = asked(deploymentStrategy={"rollingUpdate": {"maxUnavailable": "101%"}}).advice
     assert said.startswith("spec.engine.deploymentStrategy.rollingUpdate.maxUnavailable 101% ")
 
 
-def test_a_type_that_nobody_knows_is_told() -> None:
+def test_unknown_strategy_type_gives_advice() -> None:
     found = asked(deploymentStrategy={"type": "Sometimes"})
     assert found.name == ROLLING and "Sometimes is unknown: write RollingUpdate or Recreate" in found.advice[0]
 

@@ -42,27 +42,27 @@ FAILED = to().reject("ProgressDeadlineExceeded", "0/1 pods", NOW)
         (target("", {}, "", (), ""), ""),
     ],
 )
-def test_the_pin_or_the_newest_unless_it_was_rejected(aim: TargetRevision, revision: str) -> None:
+def test_target_is_the_pin_or_the_newest_revision_that_was_not_rejected(aim: TargetRevision, revision: str) -> None:
     assert aim.revision == revision
 
 
-def test_only_what_is_taken_from_the_store_does_not_depend_on_today() -> None:
+def test_only_a_stored_target_is_marked_as_named() -> None:
     assert not to().is_named and not to("x").is_named
     assert to("b").is_named and to("c").is_named and to(rejected=(FAILED,)).is_named
 
 
-def test_an_unknown_pin_is_told_with_what_is_kept() -> None:
+def test_unknown_pin_is_reported_with_the_stored_revisions() -> None:
     (problem,) = to("x").problems
     assert (problem.condition, problem.reason) == ("RolledOut", "RevisionNotFound")
     assert "x is not stored (stored: a, b, c)" in problem.message
 
 
-def test_rejections_end_with_an_edit_or_a_request_and_not_by_themselves() -> None:
+def test_rejection_ends_only_with_an_edit_or_a_request() -> None:
     assert to(rejected=(FAILED,)).rejected == to("b", rejected=(FAILED,)).rejected == (FAILED,)
     assert to(rejected=(FAILED,), d=4).rejected == to(rejected=(FAILED,), retry="x").rejected == ()
 
 
-def test_whatever_may_be_named_later_is_kept() -> None:
+def test_revisions_that_may_be_used_later_are_kept() -> None:
     assert to("b", rejected=(FAILED,)).used_revisions == {"a", "b", "c"}
     assert to(whole="").used_revisions == {"c"}
 
@@ -88,7 +88,7 @@ def templates(world: World) -> dict[str, Any]:
     return {name: one.manifest["spec"]["template"] for (kind, name), one in world.children.items() if kind == "StatefulSet"}
 
 
-def test_a_slice_that_never_becomes_ready_is_told_and_stays() -> None:
+def test_slice_that_does_not_become_ready_is_reported_and_kept() -> None:
     world, before, after = failed(Shape())
     assert world.service.status["revision"] == after
     for type_ in ("RolledOut", "Ready"):
@@ -102,7 +102,7 @@ def test_a_slice_that_never_becomes_ready_is_told_and_stays() -> None:
     assert "progress" not in world.service.status
 
 
-def test_a_first_slice_has_nothing_to_go_back_to() -> None:
+def test_first_slice_is_not_rolled_back() -> None:
     shape = Shape(rollback=True)
     world = World(shape.service(), shape.deps(), 1)
     world.healthy = lambda _: False
@@ -113,7 +113,7 @@ def test_a_first_slice_has_nothing_to_go_back_to() -> None:
 
 
 @pytest.mark.parametrize("shape", [Shape(rollback=True), Shape(rollback=True, size=3, engines=2, decoders=1)])
-def test_a_rollback_stamps_the_old_slice_again_byte_for_byte(shape: Shape) -> None:
+def test_rollback_recreates_the_old_statefulsets_unchanged(shape: Shape) -> None:
     world = World(shape.service(), shape.deps(), 1)
     world.settle()
     pods = templates(world)
@@ -130,7 +130,7 @@ def test_a_rollback_stamps_the_old_slice_again_byte_for_byte(shape: Shape) -> No
     assert "`ome retry svc -n team`" in said["message"]
 
 
-def test_what_was_rejected_is_remembered_and_not_tried_again() -> None:
+def test_rejected_revision_is_remembered_and_not_retried() -> None:
     world, before, _ = failed(Shape(rollback=True))
     log = list(world.log)
     world.restart()
@@ -140,7 +140,7 @@ def test_what_was_rejected_is_remembered_and_not_tried_again() -> None:
     assert {one.labels["ome.io/revision"] for one in world.pods.values()} == {before}
 
 
-def test_an_edit_or_a_request_tries_again() -> None:
+def test_edit_or_retry_request_starts_the_rejected_rollout_again() -> None:
     world, _, after = failed(Shape(rollback=True))
     world.healthy = lambda _: True
     world.edit(replace(world.service, annotations={"ome.io/rollout-retry": "1"}))
@@ -157,7 +157,7 @@ def test_an_edit_or_a_request_tries_again() -> None:
     assert world.condition("RolledOut")["status"] == "True"
 
 
-def test_others_do_not_try_what_was_rejected_here() -> None:
+def test_runtime_edit_rejected_by_one_service_is_not_tried_by_others() -> None:
     """An edit of a runtime stops at the first service that does not become complete with it, even if that service was rolled
     back. Other services do not try the edit.
     """
@@ -169,7 +169,7 @@ def test_others_do_not_try_what_was_rejected_here() -> None:
     assert not world.sync().rolls
 
 
-def test_the_way_back_waits_for_nobodys_turn() -> None:
+def test_rollback_does_not_wait_for_admission() -> None:
     shape = Shape(rollback=True)
     world = World(shape.service(), shape.deps(), 1)
     world.settle()
@@ -182,7 +182,7 @@ def test_the_way_back_waits_for_nobodys_turn() -> None:
     assert {one.labels["ome.io/revision"] for one in world.pods.values()} == {before}
 
 
-def test_time_stands_still_while_paused() -> None:
+def test_progress_deadline_does_not_run_while_paused() -> None:
     shape = Shape(rollback=True)
     world = World(shape.service(), shape.deps(), 1)
     world.settle()
@@ -196,7 +196,7 @@ def test_time_stands_still_while_paused() -> None:
     assert effects(world.sync()) == ()
 
 
-def test_every_further_pod_starts_the_clock_anew_and_a_restart_does_not() -> None:
+def test_each_further_pod_resets_the_progress_clock_but_a_restart_does_not() -> None:
     shape = Shape(size=4, router=False)
     world = World(shape.service(), shape.deps(), 1)
     world.healthy = lambda pod: pod.rank in (1, 2)
@@ -216,7 +216,7 @@ def test_every_further_pod_starts_the_clock_anew_and_a_restart_does_not() -> Non
     assert world.service.status["progress"] == second, "alternating states are no progress"
 
 
-def test_a_clock_that_somebody_spoiled_starts_anew() -> None:
+def test_invalid_progress_time_resets_the_clock() -> None:
     world = World(Shape().service(), Shape().deps(), 1)
     world.healthy = lambda _: False
     world.run(20)

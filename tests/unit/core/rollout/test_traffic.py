@@ -72,7 +72,7 @@ def until(on: World, holds: Callable[[], Any], passes: int = 200) -> Any:
     raise AssertionError(on.log[-20:])
 
 
-def test_each_slice_has_a_service_of_its_routers() -> None:
+def test_each_slice_has_a_service_for_its_routers() -> None:
     shape = Shape(size=1)
     on = world(shape)
     (serves,) = weights(on)
@@ -83,7 +83,7 @@ def test_each_slice_has_a_service_of_its_routers() -> None:
     assert made["spec"]["ports"] == [{"name": "http", "port": 80, "targetPort": 8080, "protocol": "TCP"}]
 
 
-def test_it_leads_to_the_service_itself_until_the_slice_has_its_own() -> None:
+def test_route_targets_the_service_until_the_slice_has_its_own_service() -> None:
     """The route leads to the Service of the InferenceService until the slice has a Service of its own. A route to a Service
     that does not exist would answer every request with an error.
     """
@@ -94,7 +94,7 @@ def test_it_leads_to_the_service_itself_until_the_slice_has_its_own() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_weights_are_the_ready_groups_of_each_slice(seed: int) -> None:
+def test_route_weights_equal_the_ready_groups_of_each_slice(seed: int) -> None:
     """While two slices serve, the weight of each is the number of its ready groups."""
     old = Shape(size=1, engines=4, strategy="surge")
     on = world(old, seed)
@@ -115,7 +115,7 @@ def test_weights_are_the_ready_groups_of_each_slice(seed: int) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["", "surge", "blueGreen"])
-def test_the_old_router_goes_when_the_route_has_led_away_from_it(strategy: str) -> None:
+def test_old_router_is_deleted_after_the_route_no_longer_targets_it(strategy: str) -> None:
     """The router of the old slice is deleted when the route has led away from it. The Service of the old slice is also
     deleted, once nothing of the slice is left.
     """
@@ -139,7 +139,7 @@ def test_the_old_router_goes_when_the_route_has_led_away_from_it(strategy: str) 
 
 
 @pytest.mark.parametrize(("strategy", "seed"), [("surge", 2), ("blueGreen", 1)])
-def test_requests_come_to_a_slice_when_its_router_has_been_ready_for_a_while(strategy: str, seed: int) -> None:
+def test_slice_receives_requests_after_its_router_was_ready_for_a_while(strategy: str, seed: int) -> None:
     """A new slice receives requests only when its router has been ready for a while, because Kubernetes updates endpoints
     after the router has become ready. Until then, the old router stays and serves.
     """
@@ -164,7 +164,7 @@ def test_requests_come_to_a_slice_when_its_router_has_been_ready_for_a_while(str
     assert weights(on) == {revision(on): 1} != {first: 1}
 
 
-def test_slices_keep_their_share_while_their_routers_are_replaced() -> None:
+def test_route_weights_are_kept_while_routers_are_replaced() -> None:
     """Slices keep their shares of requests while their routers are replaced. In the middle of a rollout, new routers have
     not been ready for long enough, and a large slice must not leave all requests to a small slice because of that.
     """
@@ -198,7 +198,7 @@ def test_slices_keep_their_share_while_their_routers_are_replaced() -> None:
     [((1, 9), 0), ((1,), 4), ((1, 2), 3), ((-3,), 8), ((-6,), 0), ((-100,), 0), ((None,), 0)],
     ids=str,
 )
-def test_a_slice_settles_with_the_first_of_its_routers(since: tuple[float | None, ...], left: float) -> None:
+def test_slice_receives_requests_once_its_router_is_long_ready(since: tuple[float | None, ...], left: float) -> None:
     """A slice may receive requests when the first of its routers has been ready for long enough. A node whose clock is ahead
     delays the slice only briefly. `since` contains how many seconds ago each router became ready.
     """
@@ -210,7 +210,7 @@ def test_a_slice_settles_with_the_first_of_its_routers(since: tuple[float | None
     assert traffic._settles(seen, "r") == left
 
 
-def test_the_first_slice_gets_requests_at_once() -> None:
+def test_first_slice_receives_requests_immediately() -> None:
     """The first slice of a service gets requests at once, because no other slice could answer them."""
     shape = Shape(size=1)
     on = World(shape.service(), change_deps(shape.deps(), exposure=GATEWAY), 1)
@@ -219,7 +219,7 @@ def test_the_first_slice_gets_requests_at_once() -> None:
     assert weights(on) == {revision(on): 1}
 
 
-def test_a_new_slice_that_may_not_serve_yet_has_no_router() -> None:
+def test_blue_green_slice_has_no_router_until_it_is_complete() -> None:
     """With blue-green, the slice has no router from its first pass until it is complete, and the route stays unchanged."""
     old = Shape(size=1, engines=2, strategy="blueGreen")
     on = world(old)
@@ -233,7 +233,7 @@ def test_a_new_slice_that_may_not_serve_yet_has_no_router() -> None:
     assert weights(on) == {revision(on): 1} != {first: 1}
 
 
-def test_going_back_in_the_middle_leads_back() -> None:
+def test_reverted_rollout_routes_back_to_the_old_slice() -> None:
     old = Shape(size=1, engines=3, strategy="surge")
     on = world(old)
     (first,) = weights(on)
@@ -245,7 +245,7 @@ def test_going_back_in_the_middle_leads_back() -> None:
     assert services_of_slices(on) == [names.router("svc", first)]
 
 
-def test_what_is_replaced_at_once_is_led_to_until_the_end() -> None:
+def test_recreate_routes_to_the_old_slice_until_the_new_one_can_serve() -> None:
     """If the old slice is removed before the new one can serve, the removal does not wait for the route, because no other
     slice can answer. The route leads to the old slice until the new one can serve.
     """
@@ -260,7 +260,7 @@ def test_what_is_replaced_at_once_is_led_to_until_the_end() -> None:
     assert weights(on) == {revision(on): 1}
 
 
-def test_a_slice_that_serves_nobody_is_not_waited_for() -> None:
+def test_slice_without_ready_groups_is_removed_without_delay() -> None:
     old = Shape(size=1, strategy="surge")
     on = world(old)
     on.healthy = lambda pod: pod.labels[keys.COMPONENT] == keys.ROUTER
@@ -276,7 +276,7 @@ def routing_deployments(on: World) -> list[str]:
     return [name for kind, name in on.children if kind == "Deployment"]
 
 
-def test_where_a_slice_cannot_have_its_service_the_services_own_takes_over() -> None:
+def test_route_falls_back_to_the_service_if_the_slice_service_name_is_taken() -> None:
     """If another user's object has the name of a slice's Service, the route leads to the Service of the InferenceService
     instead. The rollout continues, and the condition RouterReady reports the problem.
     """
@@ -295,7 +295,7 @@ def test_where_a_slice_cannot_have_its_service_the_services_own_takes_over() -> 
     assert on.condition("Ready")["status"] == "True"
 
 
-def test_without_a_router_it_leads_to_the_engines() -> None:
+def test_route_targets_the_engines_before_a_removed_router_is_deleted() -> None:
     """If a user removes the router from the service, the route leads to the engines before the router is deleted."""
     shape = Shape(size=1)
     on = world(shape)
@@ -305,7 +305,7 @@ def test_without_a_router_it_leads_to_the_engines() -> None:
     assert services_of_slices(on) == []
 
 
-def test_a_service_that_is_to_be_left_alone_loses_route_and_services() -> None:
+def test_route_and_slice_services_are_deleted_if_routing_is_disabled() -> None:
     """The route and the Services of slices are deleted if the service has the annotation that excludes it, or if the
     operator is configured to create no routes.
     """
@@ -325,7 +325,7 @@ def test_a_service_that_is_to_be_left_alone_loses_route_and_services() -> None:
 
 
 @pytest.mark.parametrize(("changed", "waits"), [(-1, True), (-NOTICE, False), (30, True), (9999, False)])
-def test_a_clock_that_is_ahead_delays_a_little_and_never_for_long(changed: float, waits: bool) -> None:
+def test_clock_skew_delays_the_route_only_briefly(changed: float, waits: bool) -> None:
     """The wait after a change of the route ends even if the API server's clock, which dates it, is far ahead of ours."""
     now = datetime.fromisoformat("2026-01-01T00:00:00+00:00")
     since = (now + timedelta(seconds=changed)).isoformat()
@@ -333,11 +333,11 @@ def test_a_clock_that_is_ahead_delays_a_little_and_never_for_long(changed: float
     assert route.seconds_since("", now) == float("inf")
 
 
-def test_weights_fit_into_what_the_gateway_api_takes() -> None:
+def test_route_weights_are_scaled_to_the_gateway_api_maximum() -> None:
     assert [traffic._fitting(weight, 3_000_000) for weight in (3_000_000, 1, 0)] == [1_000_000, 1, 0]
 
 
-def test_the_api_server_says_since_when_a_route_is_as_it_is() -> None:
+def test_age_of_a_route_comes_from_managed_fields() -> None:
     """A route is as old as the operator's own entry in managedFields, because a Gateway writes the status all the time."""
     theirs = {"manager": "gateway", "operation": "Update", "subresource": "status", "time": "2026-01-01T00:09:00Z"}
     ours = {"manager": "ome-operator", "operation": "Apply", "time": "2026-01-01T00:01:00Z"}

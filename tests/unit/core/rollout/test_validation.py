@@ -26,7 +26,7 @@ ENDS = (BAD, "--no-such-flag", "--kv-cache-dtype=fp4", "--tp-size 1")
 IGNORES = {keys.LINT_IGNORE: "flag-removed"}
 
 
-def test_what_would_end_on_every_gpu_is_not_rolled_out_and_what_serves_goes_on() -> None:
+def test_refused_configuration_is_not_rolled_out_and_old_pods_keep_serving() -> None:
     found = world(GOOD)
     pods, url = found.living_pods(), found.service.status["url"]
     edited(found, BAD)
@@ -40,19 +40,19 @@ def test_what_would_end_on_every_gpu_is_not_rolled_out_and_what_serves_goes_on()
     assert found.condition("Ready")["status"] == "True" and found.service.status["url"] == url
 
 
-def test_a_long_refusal_keeps_the_way_out() -> None:
+def test_long_refusal_message_keeps_the_remedy() -> None:
     found = edited(world(GOOD), *(f"--no-such-{'x' * 300}-{number}" for number in range(9)), "--tp-size 1", "--dtype=x")
     said = found.condition("RolledOut")["message"]
     assert said.endswith(f"{keys.LINT_IGNORE}: flag-unknown,flag-value,flag-joined") and "and 8 more" in said
 
 
-def test_it_is_told_by_an_event() -> None:
+def test_refused_configuration_creates_an_event() -> None:
     found = world(GOOD)
     found.edit(deps=deps(BAD))
     assert [event.reason for event in found.sync().events] == ["ConfigurationRefused"]
 
 
-def test_a_new_service_makes_nothing_and_says_why() -> None:
+def test_new_service_with_refused_configuration_creates_no_pods() -> None:
     found = world(BAD)
     assert found.living_pods() == {} and revisions(found) == 0
     ready = found.condition("Ready")
@@ -61,7 +61,7 @@ def test_a_new_service_makes_nothing_and_says_why() -> None:
     assert found.condition("Ready")["status"] == "True" and not refused(found)
 
 
-def test_other_services_of_the_runtime_wait_for_nobody_whose_edit_is_refused() -> None:
+def test_refused_edit_does_not_block_other_services_of_the_runtime() -> None:
     found = edited(world(GOOD), BAD)
     plan = found.sync()
     assert {stand.state for ref, stand in plan.stands.items() if "Runtime" in ref.kind} == {
@@ -69,7 +69,7 @@ def test_other_services_of_the_runtime_wait_for_nobody_whose_edit_is_refused() -
     } and not plan.rolls
 
 
-def test_an_annotation_overrides_the_rule() -> None:
+def test_lint_ignore_annotation_permits_the_configuration() -> None:
     found = edited(world(GOOD), BAD)
     found.edit(service(notes={keys.LINT_IGNORE: "flag-unknown"}))
     found.settle()
@@ -85,12 +85,12 @@ def test_an_annotation_overrides_the_rule() -> None:
     assert "flag-removed" in found.condition("Advice")["message"]
 
 
-def test_an_annotation_that_names_no_rule_is_told() -> None:
+def test_unknown_rule_in_lint_ignore_annotation_gives_advice() -> None:
     found = world(GOOD, notes={keys.LINT_IGNORE: "flag-removd"})
     assert "names flag-removd, which is not a rule" in found.condition("Advice")["message"]
 
 
-def test_scaling_and_recovery_of_what_serves_go_on_while_an_edit_is_refused() -> None:
+def test_scaling_and_recovery_continue_while_an_edit_is_refused() -> None:
     found = edited(world(GOOD), BAD)
     found.edit(service(3))
     found.settle()
@@ -103,7 +103,7 @@ def test_scaling_and_recovery_of_what_serves_go_on_while_an_edit_is_refused() ->
     assert found.condition("Ready")["status"] == "True"
 
 
-def test_what_was_scaled_to_zero_comes_back_while_an_edit_is_refused() -> None:
+def test_service_scaled_to_zero_returns_while_an_edit_is_refused() -> None:
     found = world(GOOD)
     found.edit(service(0))
     found.settle()
@@ -114,7 +114,7 @@ def test_what_was_scaled_to_zero_comes_back_while_an_edit_is_refused() -> None:
     assert refused(found) and len(found.living_pods("engine")) == 1
 
 
-def test_a_repair_is_never_refused() -> None:
+def test_deleted_statefulset_is_recreated_while_an_edit_is_refused() -> None:
     """While an edit is refused, a deleted StatefulSet of the serving slice is created again."""
     found = edited(world(GOOD), BAD)
     (gone,) = [key for key in found.children if key[0] == "StatefulSet"]
@@ -154,13 +154,13 @@ def test_finding_outside_refused_rules_does_not_refuse_edit(args: list[str], mor
     ],
 )
 @pytest.mark.parametrize("image", [OFFICIAL, "lmsysorg/sglang:v0.5.23-cu129-amd64"])
-def test_what_the_parser_ends_at(args: list[str], rule: str, image: str) -> None:
+def test_configurations_that_the_parser_rejects_are_refused(args: list[str], rule: str, image: str) -> None:
     found = edited(world(GOOD, image=image), *args, image=image)
     assert refused(found) and f"{rule}: " in found.condition("RolledOut")["message"]
 
 
 @pytest.mark.parametrize("on", [True, False])
-def test_the_setting_of_the_operator_decides(on: bool) -> None:
+def test_operator_setting_determines_whether_refusals_apply(on: bool) -> None:
     metrics, api = Metrics(), FakeApi()
     manager = Manager(Settings(lint_refuse=on), CORE, api, metrics, lambda: START)
     found = edited(world(GOOD), BAD, judge=manager.cluster.deps().judge)
@@ -168,7 +168,7 @@ def test_the_setting_of_the_operator_decides(on: bool) -> None:
     assert ("flag-removed" in str(found.condition("Advice"))) == (not on)
 
 
-def test_an_annotation_says_the_version_of_a_digest() -> None:
+def test_engine_version_annotation_gives_the_version_of_a_digest_image() -> None:
     notes, image = {keys.ENGINE_VERSION: "0.5.23"}, "registry.corp/sglang@sha256:" + "0" * 64
     found = World(service(notes=notes), deps(GOOD, image=image), 1)
     found.settle()
@@ -177,7 +177,7 @@ def test_an_annotation_says_the_version_of_a_digest() -> None:
 
 
 @pytest.mark.parametrize("seed", range(12 if SOAK else 4))
-def test_whatever_comes_no_pod_ever_starts_with_what_was_refused(seed: int) -> None:
+def test_no_pod_ever_starts_with_a_refused_configuration(seed: int) -> None:
     """No pod ever starts with refused arguments. Good and bad edits, scaling, lost pods and restarts of the operator happen
     in random order.
     """
@@ -203,7 +203,7 @@ def test_whatever_comes_no_pod_ever_starts_with_what_was_refused(seed: int) -> N
     assert len(found.living_pods("engine")) == groups and found.condition("Ready")["status"] == "True"
 
 
-def test_hostile_words_move_no_cursor() -> None:
+def test_malicious_arguments_put_no_control_characters_into_messages() -> None:
     found = edited(world(GOOD), "--x\x1b[31m\nforged")
     assert refused(found) and found.condition("RolledOut")["message"].isprintable()
 
@@ -211,7 +211,7 @@ def test_hostile_words_move_no_cursor() -> None:
 # --- what it costs --------------------------------------------------------------------------------
 
 
-def test_the_rules_run_once_for_a_revision_and_never_for_a_pass() -> None:
+def test_rules_run_once_per_revision_and_not_in_each_reconciliation() -> None:
     judge = Validator()
     found = world(GOOD, judge=judge)
     assert judge.looked == 2, "the rules that refuse a new revision, and all rules for a stored one"
@@ -224,7 +224,7 @@ def test_the_rules_run_once_for_a_revision_and_never_for_a_pass() -> None:
     assert judge.looked == 3, "a refused revision is remembered, too"
 
 
-def test_a_new_revision_is_only_asked_for_refusals() -> None:
+def test_new_revision_is_checked_only_for_refusals() -> None:
     """The refusals are those that all rules find. Advice is needed once the revision is stored."""
     asked, validator = list[RevisionUnderTest](), Validator()
 
@@ -240,7 +240,7 @@ def test_a_new_revision_is_only_asked_for_refusals() -> None:
         assert found == ValidationResult(refused=complete.refused)
 
 
-def test_a_rule_that_fails_leaves_the_service_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exception_in_a_lint_rule_gives_advice_and_does_not_stop_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(_: object) -> Any:
         raise RuntimeError("a bug of ours")
 
@@ -251,7 +251,7 @@ def test_a_rule_that_fails_leaves_the_service_alone(monkeypatch: pytest.MonkeyPa
     assert "failed (gpus-too-few: RuntimeError)" in found.condition("Advice")["message"]
 
 
-def test_nor_does_any_other_bug_of_the_rules_stop_a_service(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exception_in_the_validator_gives_advice_and_does_not_stop_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object, **__: object) -> Any:
         raise KeyError("a bug of ours")
 

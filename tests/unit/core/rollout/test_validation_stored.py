@@ -22,14 +22,14 @@ def before_the_rule(*args: str) -> World:
     return found
 
 
-def test_a_rule_that_came_with_an_upgrade_is_advice_for_what_runs() -> None:
+def test_rule_added_by_an_upgrade_gives_advice_for_running_revisions() -> None:
     found = before_the_rule(BAD)
     assert not refused(found) and revisions(found) == 1
     assert found.condition("Ready")["status"] == "True"
     assert "flag-removed: sglang 0.5.23 has no flag --enable-deepep-moe" in found.condition("Advice")["message"]
 
 
-def test_and_no_reason_to_refuse_the_next_edit() -> None:
+def test_rule_added_by_an_upgrade_does_not_refuse_the_next_edit() -> None:
     found = edited(before_the_rule(BAD), BAD, GOOD)
     assert not refused(found) and revisions(found) == 2
     edited(found, BAD, GOOD, "--enable-ep-moe")
@@ -45,7 +45,7 @@ def test_restart_of_stored_bad_service_is_not_refused() -> None:
 
 
 @pytest.mark.parametrize("pinned", [True, False])
-def test_going_back_to_a_stored_revision_is_never_refused(pinned: bool) -> None:
+def test_rollback_to_a_stored_revision_is_never_refused(pinned: bool) -> None:
     found = world(BAD, judge=accept_all)
     old = found.service.status["revision"]
     edited(found, GOOD, judge=Validator())
@@ -75,7 +75,7 @@ def test_a_pin_while_an_edit_is_refused() -> None:
     assert found.condition("Ready")["status"] == "True"
 
 
-def test_a_stored_revision_that_waits_goes_on_while_a_later_edit_is_refused() -> None:
+def test_paused_stored_revision_continues_while_a_later_edit_is_refused() -> None:
     found = world(GOOD)
     first = found.service.status["revision"]
     found.edit(service(rollout={"paused": True}), deps("--mem-fraction-static=0.7", judge=found.deps.judge))
@@ -89,7 +89,7 @@ def test_a_stored_revision_that_waits_goes_on_while_a_later_edit_is_refused() ->
     assert {one.labels[keys.REVISION] for one in found.pods.values()} == {found.service.status["revision"]}
 
 
-def test_advice_is_short_and_names_the_command_that_tells_all() -> None:
+def test_validation_advice_is_short_and_names_the_lint_command() -> None:
     found = before_the_rule(*(f"--no-such-flag-{number}={'x' * 900}" for number in range(60)))
     said = found.condition("Advice")["message"]
     assert "`ome lint svc` lists them" in said and len(said) < (ADVISED + 1) * 320

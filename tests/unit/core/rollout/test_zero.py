@@ -38,11 +38,11 @@ def story(*steps: ZeroFacts) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("serves", [True, False])
-def test_a_service_that_always_had_groups_has_no_state(serves: bool) -> None:
+def test_service_that_never_was_at_zero_has_no_zero_state(serves: bool) -> None:
     assert zero.state(facts({}, {"engine": 1, "decoder": 2}, serves=serves, arrived=-1)) == {}
 
 
-def test_the_last_numbers_of_each_role_are_kept_however_they_became_zero() -> None:
+def test_last_nonzero_number_of_each_role_is_kept() -> None:
     found = story(
         facts({}, {"engine": 0, "decoder": 3}, 0, former={"engine": 2, "decoder": 3}),
         facts({}, BOTH, 20, former={"engine": 0, "decoder": 3}),
@@ -58,7 +58,7 @@ def test_the_last_numbers_of_each_role_are_kept_however_they_became_zero() -> No
     assert again["groups"] == {"engine": 1, "decoder": 1}, "the newest number counts"
 
 
-def test_a_service_that_was_created_without_groups_comes_back_with_one_of_each_role() -> None:
+def test_service_created_without_groups_wakes_with_one_group_per_role() -> None:
     found = story(facts({}, BOTH, 0))
     assert found == {"since": text(0)} and [zero.groups_when_woken(found, role) for role in BOTH] == [1, 1]
 
@@ -75,7 +75,7 @@ def test_a_service_that_was_created_without_groups_comes_back_with_one_of_each_r
     ],
     ids=["just now", "not asked for", "nobody", "too long ago", "before it was at zero", "the clock was set back"],
 )
-def test_only_a_new_request_wakes_a_service_that_asks_for_it(
+def test_only_a_new_request_wakes_a_service_with_wake_on_request(
     arrived: float | None, seconds: float, wakes: bool, woken: bool
 ) -> None:
     before = {"since": text(0), "groups": {"engine": 2}}
@@ -84,11 +84,11 @@ def test_only_a_new_request_wakes_a_service_that_asks_for_it(
     assert found.get("wake") == ({"time": text(seconds), "by": "Request"} if woken else None)
 
 
-def test_the_pass_in_which_a_role_becomes_zero_wakes_nothing() -> None:
+def test_request_before_scale_to_zero_does_not_wake() -> None:
     assert "wake" not in zero.state(facts({}, BOTH, 10, arrived=9))
 
 
-def test_one_wake_at_a_time() -> None:
+def test_further_requests_do_not_wake_again() -> None:
     """After a wake, the service keeps the number of groups that the wake has set, so further requests change nothing."""
     found = story(facts({}, BOTH, 0), facts({}, BOTH, 30, arrived=29))
     assert zero.kept_groups(found, "engine", wakes=True, now=at(31)) == 1
@@ -96,7 +96,7 @@ def test_one_wake_at_a_time() -> None:
     assert later["wake"] == {"time": text(30), "by": "Request"}
 
 
-def test_the_seconds_until_it_served_and_until_the_first_token_are_stored_once() -> None:
+def test_durations_until_serving_and_first_token_are_stored_once() -> None:
     groups = {"engine": 1, "decoder": 1}
     found = story(
         facts({}, BOTH, 0),
@@ -112,7 +112,7 @@ def test_the_seconds_until_it_served_and_until_the_first_token_are_stored_once()
     }  # fmt: skip
 
 
-def test_a_changed_scale_is_a_wake_too_and_is_not_kept() -> None:
+def test_changed_role_scale_counts_as_a_wake_without_minimum_uptime() -> None:
     found = story(facts({}, BOTH, 0, former={"engine": 2, "decoder": 2}), facts({}, {"engine": 3, "decoder": 1}, 60))
     assert found["wake"] == {"time": text(60), "by": "Scale"}
     assert zero.kept_groups(found, "engine", wakes=True, now=at(61)) == 0
@@ -125,7 +125,7 @@ def test_a_changed_scale_is_a_wake_too_and_is_not_kept() -> None:
         (100.0, 699, True, 2), (100.0, 701, True, 0), (100.0, 200, False, 0),
     ],
 )  # fmt: skip
-def test_a_woken_service_is_kept_for_ten_minutes_after_it_serves(
+def test_service_woken_by_a_request_is_kept_for_ten_minutes_after_it_serves(
     served: float | None, seconds: float, wakes: bool, groups: int
 ) -> None:
     """A service that was woken by a request keeps its groups for ten minutes after it serves. Without this, KEDA would set
@@ -139,7 +139,7 @@ def test_a_woken_service_is_kept_for_ten_minutes_after_it_serves(
 
 
 @pytest.mark.parametrize("time", ["", "soon", 7, None, "2027-01-01T00:00:00+00:00", "2026-11-28T11:00:00"])
-def test_a_time_that_cannot_be_read_is_no_time(time: Any) -> None:
+def test_unreadable_time_is_ignored(time: Any) -> None:
     before = {"since": time, "wake": {"time": time, "by": "Request"}}
     assert zero.kept_groups({"wake": before["wake"]}, "engine", wakes=True, now=NOW) == 0
     assert not zero.is_woken(facts(before, BOTH, arrived=-1))
@@ -147,7 +147,7 @@ def test_a_time_that_cannot_be_read_is_no_time(time: Any) -> None:
     assert zero.state(facts(before, {"engine": 1}, serves=True))["wake"]["by"] in ("Scale", "Request")
 
 
-def test_the_first_token_is_looked_for_and_the_end_of_the_time_up_is_not_missed() -> None:
+def test_state_is_rechecked_for_first_token_and_end_of_uptime() -> None:
     wake = {"time": text(0), "by": "Request"}
     assert zero.seconds_until_change({"wake": wake}, at(10)) == 3591
     assert zero.seconds_until_change({"wake": {**wake, "servedAfterSeconds": 50.0}}, at(60)) == zero.RECHECK

@@ -50,12 +50,12 @@ def test_accelerator_choice_follows_policy(policy: str, name: str) -> None:
     assert chosen(deps(*CLASSES), policy=policy) == name
 
 
-def test_best_fit_holds_the_weights_with_room() -> None:
+def test_best_fit_chooses_a_class_that_holds_the_weights_with_spare_memory() -> None:
     assert chosen(deps(*CLASSES, model={"weightBytes": 100 * 10**9}), policy="BestFit") == "h141"
     assert chosen(deps(*CLASSES, model={"weightBytes": 900 * 10**9}), policy="BestFit") == "b192"
 
 
-def test_classes_with_ready_nodes_come_first() -> None:
+def test_classes_with_ready_nodes_are_preferred() -> None:
     assert chosen(deps(*CLASSES, on="b192"), policy="Cheapest") == "b192"
     assert chosen(deps(*CLASSES, on=""), policy="Cheapest") == "a80"
 
@@ -74,12 +74,12 @@ def test_accelerator_choice_respects_constraints(constraints: dict[str, Any], na
     assert chosen(deps(*CLASSES), constraints=constraints) == name
 
 
-def test_what_the_runtime_requires_counts_too() -> None:
+def test_accelerator_requirements_of_the_runtime_are_respected() -> None:
     assert chosen(deps(*CLASSES, acceleratorRequirements={"acceleratorClasses": ["b192"]}), policy="Cheapest") == "b192"
     assert chosen(deps(*CLASSES, acceleratorRequirements={"minMemory": 100}), policy="Cheapest") == "h141"
 
 
-def test_nothing_fits_says_what_each_class_lacks() -> None:
+def test_no_fitting_class_message_names_what_each_class_lacks() -> None:
     asked = {"constraints": {"minMemory": 500}}
     found = resolve(parts.service(engine={}, acceleratorSelector=asked), deps(*CLASSES[:2]))
     assert [(one.reason, one.message) for one in found.problems] == [
@@ -92,20 +92,20 @@ def test_nothing_fits_says_what_each_class_lacks() -> None:
 
 
 @pytest.mark.parametrize("memory", ["1e9999999", "9" * 5000])
-def test_memory_that_is_no_amount_is_not_known(memory: str) -> None:
+def test_invalid_memory_amount_counts_as_unknown(memory: str) -> None:
     asked = {"constraints": {"minMemory": 80}}
     found = resolve(parts.service(engine={}, acceleratorSelector=asked), deps(gpu("odd", memory, "2")))
     assert "odd (it has an unknown number of GB, but the service asks for 80)" in found.problems[0].message
 
 
-def test_a_choice_stays_when_nodes_move_and_is_made_again_when_the_service_asks_for_something_else() -> None:
+def test_chosen_class_is_kept_until_the_service_asks_for_another_policy() -> None:
     service = parts.service(engine={}, acceleratorSelector={"policy": "Cheapest"})
     stored = resolve(service, deps(*CLASSES)).inputs
     assert chosen(deps(*CLASSES, on="b192"), stored, policy="Cheapest") == "a80"
     assert chosen(deps(*CLASSES, on="b192"), stored, policy="MostCapable") == "b192"
 
 
-def test_a_chosen_class_that_is_gone_is_a_condition() -> None:
+def test_deleted_chosen_class_is_reported_as_a_problem() -> None:
     service = parts.service(engine={}, acceleratorSelector={"policy": "Cheapest"})
     stored = resolve(service, deps(*CLASSES)).inputs
     assert stored is not None
@@ -124,7 +124,7 @@ def part(having: Deps, stored: dict[str, Any] | None = None) -> dict[str, Any] |
     return chosen
 
 
-def test_where_the_service_says_nothing_the_runtime_asks() -> None:
+def test_requirements_of_the_runtime_choose_a_class_if_the_service_has_none() -> None:
     wants = {"acceleratorRequirements": {"minMemory": 100}}
     found = part(deps(*CLASSES, **wants))
     assert found is not None and (found["class"], found["nodeSelector"]) == ("h141", {"gpu": "h141"})
@@ -132,14 +132,14 @@ def test_where_the_service_says_nothing_the_runtime_asks() -> None:
     assert part(deps(**wants)) is None, "no class exists, and the user has named the runtime"
 
 
-def test_what_the_runtime_asks_rolls_nothing_that_runs_without_a_class() -> None:
+def test_new_runtime_requirements_do_not_change_a_service_without_a_class() -> None:
     service = parts.service(engine={})
     before = resolve(service, deps(*CLASSES)).inputs
     assert before is not None
     assert resolve(service, deps(*CLASSES, acceleratorRequirements={"minMemory": 100}), {"r1": before}).inputs == before
 
 
-def test_a_class_that_the_runtime_asked_for_stays_while_it_does() -> None:
+def test_class_chosen_by_runtime_requirements_is_kept_while_it_meets_them() -> None:
     service = parts.service(engine={})
     before = resolve(service, deps(*CLASSES, acceleratorRequirements={"minMemory": 100})).inputs
     assert before is not None

@@ -89,7 +89,7 @@ def why(runtime: Runtime, **more: Any) -> tuple[str, ...]:
         ({"autoSelect": None}, "none of its supportedModelFormats has autoSelect: true"),
     ],
 )  # fmt: skip
-def test_every_rule_that_excludes_says_so(edit: dict[str, Any], sentence: str) -> None:
+def test_every_excluding_rule_gives_its_reason(edit: dict[str, Any], sentence: str) -> None:
     assert why(candidate("one", **edit)) == (sentence,)
 
 
@@ -102,7 +102,7 @@ def test_every_rule_that_excludes_says_so(edit: dict[str, Any], sentence: str) -
         ("GreaterThan", "4.48.2", False),
     ],
 )  # fmt: skip
-def test_the_runtimes_version_is_the_greater_one(operator: str | None, version: str, fits: bool) -> None:
+def test_runtime_version_must_be_the_greater_one(operator: str | None, version: str, fits: bool) -> None:
     framework = {"name": "transformers", "version": version} | ({"operator": operator} if operator else {})
     assert bool(best(candidate("one", modelFramework=framework))) == fits
 
@@ -110,29 +110,29 @@ def test_the_runtimes_version_is_the_greater_one(operator: str | None, version: 
 @pytest.mark.parametrize(
     ("learned", "said"), [(False, "the model states none and therefore counts as unquantized"), (True, "the model has none")]
 )
-def test_a_model_without_quantization_is_described_as_explain_does(learned: bool, said: str) -> None:
+def test_model_without_quantization_is_described_like_in_explain(learned: bool, said: str) -> None:
     profile = profile_of(parts.model(**MODEL | {"quantization": None}))._replace(learned=learned)
     (found,) = violations(candidate("one"), profile, chosen=True)
     assert (found.sentence, found.sure) == (f"it is for quantization fp8, but {said}", False)
 
 
-def test_a_component_that_nothing_brings_excludes() -> None:
+def test_runtime_without_a_requested_component_is_excluded() -> None:
     assert why(candidate("one"), decoder={}, router={}) == ("it has no decoderConfig", "it has no routerConfig")
     assert best(candidate("one"), router={"runner": parts.container("router")}) == "one"
 
 
-def test_a_runtime_of_two_halves_is_not_for_one_engine() -> None:
+def test_disaggregated_runtime_is_excluded_for_an_engine_without_decoder() -> None:
     one = parts.runtime("pd", supportedModelFormats=[FORMAT], engineConfig={"runner": parts.container()}, decoderConfig={})
     assert why(one) == ("it separates prefill and decode, but the service has no decoder",)
 
 
-def test_disabled_and_foreign_runtimes_are_out() -> None:
+def test_disabled_and_foreign_runtimes_are_excluded() -> None:
     off = parts.runtime("off", supportedModelFormats=[FORMAT], engineConfig={"runner": parts.container()}, disabled=True)
     assert why(off) == ("it is disabled",)
     assert choice(candidate("one", here="elsewhere")) == Selection((), ())
 
 
-def test_weights_times_priority_decide_then_the_namespace_then_the_range_then_the_name() -> None:
+def test_candidates_are_ordered_by_score_namespace_size_range_and_name() -> None:
     plain = candidate("b")
     assert best(plain, candidate("a", priority=2)) == "a"
     assert best(plain, candidate("c", modelFormat={"name": "safetensors", "weight": 3})) == "c"
@@ -141,12 +141,12 @@ def test_weights_times_priority_decide_then_the_namespace_then_the_range_then_th
     assert best(plain, candidate("a")) == "a"
 
 
-def test_an_engine_may_be_asked_for() -> None:
+def test_engine_annotation_excludes_other_engines() -> None:
     found = choice(candidate("one"), annotations={"ome.io/engine": "sglang"})
     assert found.excluded[0].violations == ("its engine is not sglang",)
 
 
-def test_accelerators_that_do_not_exist_exclude() -> None:
+def test_runtimes_with_nonexistent_accelerators_are_excluded() -> None:
     runtime = parts.runtime(
         "one", supportedModelFormats=[FORMAT], engineConfig={"runner": parts.container()},
         acceleratorRequirements={"acceleratorClasses": ["h200"]},
@@ -158,14 +158,14 @@ def test_accelerators_that_do_not_exist_exclude() -> None:
     assert fits.selected_runtime is not None
 
 
-def test_facts_of_the_files_count_where_the_spec_is_silent() -> None:
+def test_facts_from_model_files_are_used_where_the_spec_is_silent() -> None:
     bare = parts.model()
     facts = {"architecture": "DeepseekV3ForCausalLM", "quantization": {"name": "fp8"}, "framework": {"name": "transformers"}}
     assert not choice(candidate("one"), model=bare).selected_runtime
     assert choice(candidate("one"), model=replace(bare, status={"facts": facts})).selected_runtime
 
 
-def test_of_a_well_known_model_it_need_not_be_written_what_it_is() -> None:
+def test_profile_of_a_well_known_model_is_filled_from_the_catalog() -> None:
     bare, facts = parts.model("hf://kimi-ai/Kimi-K2-Chat"), {"architecture": "Other", "framework": {"name": "transformers"}}
     seen = profile_of(bare, True, load_packaged())
     kind = (seen.architecture, seen.quantization, seen.parameters)
@@ -181,7 +181,7 @@ def test_of_a_well_known_model_it_need_not_be_written_what_it_is() -> None:
     assert (plain.quantization, plain.well_known) == ("", ""), "the user states that the weights are not quantized"
 
 
-def test_a_runtime_is_chosen_for_a_well_known_model_and_stays_when_its_files_are_read() -> None:
+def test_runtime_of_a_well_known_model_is_kept_when_its_files_are_read() -> None:
     bare = parts.model("hf://moonshotai/Kimi-K2-Instruct")
     deps = replace(parts.deps(bare, candidate("one")), well_known=load_packaged())
     before = chosen(deps)
@@ -192,7 +192,7 @@ def test_a_runtime_is_chosen_for_a_well_known_model_and_stays_when_its_files_are
     )
 
 
-def test_nothing_fits_is_a_bounded_sentence_with_the_closest_first() -> None:
+def test_no_fitting_runtime_message_is_bounded_and_starts_with_the_closest() -> None:
     runtimes = [candidate(f"r{number:02}", quantization="int4", modelArchitecture="Other") for number in range(20)]
     found = resolve(unnamed(), parts.deps(parts.model(**MODEL), *runtimes, candidate("close", quantization="int4")))
     problem = next(one for one in found.problems if one.reason == "NoRuntimeFits")
@@ -208,27 +208,27 @@ def chosen(deps: Deps, stored: dict[str, Any] | None = None, **spec: Any) -> dic
     return found.inputs
 
 
-def test_a_choice_stays_when_a_better_candidate_comes() -> None:
+def test_chosen_runtime_is_kept_when_a_better_candidate_appears() -> None:
     model = parts.model(**MODEL)
     before = chosen(parts.deps(model, candidate("one")))
     assert before[CHOSEN] == {"kind": "ClusterServingRuntime", "namespace": "", "name": "one"}
     assert chosen(parts.deps(model, candidate("one"), candidate("two", priority=9)), before) == before
 
 
-def test_a_choice_is_made_again_when_the_chosen_runtime_is_edited_away() -> None:
+def test_runtime_is_chosen_again_when_the_chosen_one_no_longer_fits() -> None:
     model, other = parts.model(**MODEL), candidate("two")
     before = chosen(parts.deps(model, candidate("one")))
     edited = parts.deps(model, candidate("one", quantization="int4"), other)
     assert chosen(edited, before)[CHOSEN]["name"] == "two"
 
 
-def test_a_choice_is_made_again_for_another_model() -> None:
+def test_runtime_is_chosen_again_for_another_model() -> None:
     before = chosen(parts.deps(parts.model(**MODEL), candidate("one")))
     moved = before | {"model": before["model"] | {"name": "before"}}
     assert chosen(parts.deps(parts.model(**MODEL), candidate("one"), candidate("a")), moved)[CHOSEN]["name"] == "a"
 
 
-def test_facts_that_come_later_change_no_choice() -> None:
+def test_later_facts_do_not_change_the_chosen_runtime() -> None:
     bare = parts.model(**{name: value for name, value in MODEL.items() if name != "modelParameterSize"})
     one = candidate("one", low="1T", high="2T")
     before = chosen(parts.deps(bare, one))
@@ -236,7 +236,7 @@ def test_facts_that_come_later_change_no_choice() -> None:
     assert chosen(parts.deps(small, one, candidate("two")), before) == before
 
 
-def test_a_chosen_runtime_that_is_gone_is_a_condition() -> None:
+def test_deleted_chosen_runtime_is_reported_as_a_problem() -> None:
     model = parts.model(**MODEL)
     before = chosen(parts.deps(model, candidate("one")))
     found = resolve(unnamed(), parts.deps(model, candidate("two")), {"r1": before})
@@ -250,7 +250,7 @@ def test_a_chosen_runtime_that_is_gone_is_a_condition() -> None:
     assert found.inputs is None
 
 
-def test_to_name_the_chosen_runtime_is_the_same_revision() -> None:
+def test_naming_the_chosen_runtime_keeps_the_revision() -> None:
     from ome_operator.core.resolve.identity import equivalent
     from ome_operator.core.rollout.revisions import name_of
 
@@ -261,7 +261,7 @@ def test_to_name_the_chosen_runtime_is_the_same_revision() -> None:
     assert equivalent(left, right | {CHOSEN: {}}) and name_of(left, []) == name_of(right | {CHOSEN: {}}, [])
 
 
-def test_a_named_runtime_that_does_not_match_runs_with_advice() -> None:
+def test_named_runtime_that_does_not_match_is_used_with_advice() -> None:
     deps = parts.deps(parts.model(**MODEL), candidate("one", quantization="int4"))
     found = resolve(unnamed(runtime={"name": "one"}), deps)
     assert found.inputs is not None and not found.problems
@@ -291,7 +291,7 @@ RUNTIMES = st.lists(st.tuples(st.sampled_from("abcdef"), EDITS), max_size=6).map
 
 
 @given(RUNTIMES, st.randoms(use_true_random=False))
-def test_the_order_is_total_and_everybody_excluded_has_a_reason(runtimes: list[Runtime], chance: Any) -> None:
+def test_candidate_order_is_total_and_excluded_candidates_have_reasons(runtimes: list[Runtime], chance: Any) -> None:
     refs = {Ref(one.kind, one.namespace, one.name): one for one in runtimes}
     mixed = list(refs.values())
     chance.shuffle(mixed)
@@ -304,7 +304,7 @@ def test_the_order_is_total_and_everybody_excluded_has_a_reason(runtimes: list[R
 
 
 @given(RUNTIMES, RUNTIMES)
-def test_candidates_that_appear_never_change_a_choice(first: list[Runtime], more: list[Runtime]) -> None:
+def test_new_candidates_never_change_a_choice(first: list[Runtime], more: list[Runtime]) -> None:
     model = parts.model(**MODEL)
     inputs = resolve(unnamed(), parts.deps(model, *first)).inputs
     names = {one.name for one in first}
@@ -313,7 +313,7 @@ def test_candidates_that_appear_never_change_a_choice(first: list[Runtime], more
         assert chosen(later, inputs) == inputs
 
 
-def test_a_class_in_an_annotation_excludes_runtimes_as_in_the_spec() -> None:
+def test_accelerator_class_annotation_excludes_runtimes_like_the_spec() -> None:
     runtime = candidate("a")
     requires = parts.runtime("a", **{**runtime.spec.dump(), "acceleratorRequirements": {"acceleratorClasses": ["h200"]}})
     noted = {"annotations": {"ome.io/accelerator-class": "b200"}}
@@ -323,7 +323,7 @@ def test_a_class_in_an_annotation_excludes_runtimes_as_in_the_spec() -> None:
 STORED = {"storageUri": "local:///models/acme", "path": "/models/acme"}
 
 
-def test_a_model_that_states_nothing_gets_every_field_to_write_once() -> None:
+def test_model_without_facts_gets_one_message_with_all_missing_fields() -> None:
     """One message names all missing fields of a model. Reported: each message named one more, so a user needed three."""
     bare = ensure_valid(Model.parse({"kind": "ClusterBaseModel", "metadata": {"name": "tiny"}, "spec": {"storage": STORED}}))
     asks = {"modelArchitecture": "OlmoeForCausalLM", "quantization": None, "modelFramework": None}
@@ -341,7 +341,7 @@ def test_a_model_that_states_nothing_gets_every_field_to_write_once() -> None:
 
 @pytest.mark.parametrize("ours", [None, "none", "None"])
 @pytest.mark.parametrize("theirs", [None, "none", "NONE"])
-def test_no_quantization_is_the_same_as_the_word_none(ours: str | None, theirs: str | None) -> None:
+def test_missing_quantization_equals_none(ours: str | None, theirs: str | None) -> None:
     """No quantization is equal to `none`, in runtimes and in models. Reported: two that have none did not fit."""
     spec = {name: value for name, value in MODEL.items() if name != "quantization"}
     model = parts.model(**spec, **({"quantization": ours} if ours else {}))

@@ -18,7 +18,7 @@ GT, GE = "GreaterThan", "GreaterThanOrEqual"
         (GT, "2.0.0", "1.9.0", True), (GT, "1.10.0", "1.9.0", True), (GT, "2", "1", True), (GE, "v0.9.0", "v0.8.0", True),
     ],
 )  # fmt: skip
-def test_the_runtimes_version_stands_on_the_left(operator: str | None, runtime: str, model: str, serves: bool) -> None:
+def test_runtime_version_is_the_left_operand(operator: str | None, runtime: str, model: str, serves: bool) -> None:
     assert accepts_version(operator, runtime, model) == serves
 
 
@@ -30,18 +30,16 @@ def test_the_runtimes_version_stands_on_the_left(operator: str | None, runtime: 
         (None, "1.8.0+20240708", "1.8.0", False), (GT, "4.51.3-SAM-HQ-preview", "4.50.0", False),
     ],
 )  # fmt: skip
-def test_what_is_no_official_release_is_only_equal_to_itself(
-    operator: str | None, runtime: str, model: str, serves: bool
-) -> None:
+def test_unofficial_version_is_only_equal_to_itself(operator: str | None, runtime: str, model: str, serves: bool) -> None:
     assert accepts_version(operator, runtime, model) == serves
 
 
 @pytest.mark.parametrize(("runtime", "model"), [("4.57", "4.48.3"), ("5", "4.48"), ("v2.0.0", "1.0.0"), ("next", "1.0")])
-def test_unlike_forms_are_not_ordered(runtime: str, model: str) -> None:
+def test_versions_of_different_form_are_not_ordered(runtime: str, model: str) -> None:
     assert not accepts_version(GE, runtime, model)
 
 
-def test_parts_that_are_not_written_are_zero() -> None:
+def test_missing_version_parts_are_zero() -> None:
     assert (
         accepts_version(None, "1", "1.0.0")
         and accepts_version("Equal", "1.0", "1.0.0")

@@ -52,7 +52,7 @@ def catalog(**status: Any) -> Deps:
     return replace(deps, models={Ref("ClusterBaseModel", "", model.name): replace(model, status={"facts": facts})})
 
 
-def test_a_model_of_the_hub() -> None:
+def test_hub_model_is_converted_to_cluster_base_model() -> None:
     manifest = made(short())
     assert manifest["spec"] == {"storage": {"storageUri": "hf://kimi-ai/Kimi-K2-Chat"}}
     assert manifest["metadata"]["ownerReferences"] == [
@@ -61,34 +61,34 @@ def test_a_model_of_the_hub() -> None:
     parts.ensure_valid(Model.parse(manifest))
 
 
-def test_a_revision_and_a_path_go_along() -> None:
+def test_revision_and_path_are_converted() -> None:
     one = short(source={"huggingface": {"repo": "a/b", "revision": "v2"}}, path="/raid/b")
     assert made(one)["spec"]["storage"] == {"storageUri": "hf://a/b@v2", "path": "/raid/b"}
 
 
-def test_a_source_without_a_place_is_said() -> None:
+def test_empty_source_is_refused() -> None:
     assert desired_object(short(source={}), Deps())[1][0] == "InvalidSpec"
 
 
-def test_a_service_gets_the_components_of_the_runtime_that_fits() -> None:
+def test_serving_is_converted_with_the_components_of_the_fitting_runtime() -> None:
     manifest = made(serving(), catalog())
     assert manifest["spec"] == {"model": {"name": "kimi-k2-chat"}, "engine": {}, "decoder": {}, "router": {}}
     assert manifest["metadata"]["annotations"]["ome.io/engine"] == "sglang"
     parts.ensure_valid(InferenceService.parse(manifest))
 
 
-def test_a_runtime_may_be_named() -> None:
+def test_serving_may_name_a_runtime() -> None:
     name = next(iter(catalog().runtimes)).name
     assert made(serving(name), catalog())["spec"]["runtime"] == {"name": name}
 
 
-def test_why_there_is_no_service_yet_is_said() -> None:
+def test_reason_is_reported_if_no_service_can_be_created() -> None:
     assert desired_object(serving(), Deps())[1][0] == "BaseModelNotFound"
     reason, sentence = desired_object(serving("vllm"), catalog())[1]
     assert reason == "NoRuntimeFits" and "its engine is not vllm" in sentence
 
 
-def test_the_source_changes_with_the_spec_alone() -> None:
+def test_source_digest_changes_only_with_the_spec() -> None:
     assert source(short()) == source(replace(short(), uid="other", generation=9))
     assert source(short()) != source(short("a/b"))
 
@@ -109,7 +109,7 @@ def test_serving_gets_status_of_inference_service() -> None:
     }
 
 
-def test_a_status_from_before_the_last_edit_is_not_taken_for_its_result() -> None:
+def test_status_written_before_the_last_edit_is_ignored() -> None:
     """A status that was written before the last edit does not count for the edited object. Otherwise Helm and `kubectl wait`
     would take the state of the previous service for that of the edited one.
     """
@@ -118,7 +118,7 @@ def test_a_status_from_before_the_last_edit_is_not_taken_for_its_result() -> Non
     assert (found["observedGeneration"], found["conditions"]) == (2, [{**conditions[0], "observedGeneration": 2}])
 
 
-def test_the_default_of_a_status_that_nobody_has_written_is_not_copied() -> None:
+def test_default_status_nobody_has_written_is_not_copied() -> None:
     (unseen,) = [kind.unseen for kind in KINDS if kind.kind == "InferenceService"]
     (found,) = plain(mirrored_status(serving(), unseen, NOTHING, NOW, current=False))
     assert (found["status"], found["reason"], found["observedGeneration"]) == ("False", "Creating", 3)
@@ -134,7 +134,7 @@ def test_the_default_of_a_status_that_nobody_has_written_is_not_copied() -> None
         ("neither the runtime's spec.engineConfig", "neither the runtime's spec.engineConfig"),
     ],
 )
-def test_a_serving_is_told_of_fields_that_it_has(message: str, said: str) -> None:
+def test_messages_about_a_serving_name_only_fields_of_a_serving(message: str, said: str) -> None:
     """Messages about a Serving name only fields that a Serving has. Previously, a message advised to write
     spec.runtime.name, which is not one.
     """
@@ -147,7 +147,7 @@ def test_a_serving_is_told_of_fields_that_it_has(message: str, said: str) -> Non
     assert found["conditions"][0]["message"] == said
 
 
-def test_a_model_is_told_of_its_source() -> None:
+def test_message_about_a_model_names_its_source_field() -> None:
     message = "spec.storage.storageUri vendor://a cannot be fetched"
     found = mirrored_status(
         short(),
@@ -158,7 +158,7 @@ def test_a_model_is_told_of_its_source() -> None:
     assert found["conditions"][0]["message"] == "spec.source vendor://a cannot be fetched"
 
 
-def test_without_a_fitting_runtime_it_is_said_where_to_name_one_and_who_would_read_the_files() -> None:
+def test_no_fitting_runtime_message_names_the_field_and_the_agent_setting() -> None:
     unknown = replace(parts.ensure_valid(Model.parse(made(short("a/B")))), status={})
     deps = replace(catalog(), models={Ref("ClusterBaseModel", "", unknown.name): unknown})
     _, (reason, sentence) = desired_object(serving(), deps)
@@ -167,7 +167,7 @@ def test_without_a_fitting_runtime_it_is_said_where_to_name_one_and_who_would_re
     assert "agent.enabled" not in desired_object(serving(), change_deps(deps, model_agent=True))[1][1]
 
 
-def test_the_announcement_is_served_before_anybody_has_read_a_file() -> None:
+def test_announced_models_are_served_before_agents_read_any_file() -> None:
     """The two models and the Serving of sglang.ai in docs/seeds.md run on the shipped runtimes before an agent has read any
     file: the models are well known, so their facts are available without their files.
     """
@@ -177,7 +177,7 @@ def test_the_announcement_is_served_before_anybody_has_read_a_file() -> None:
         assert made(serving(), deps)["spec"] == {"model": {"name": model.name}, "engine": {}, "decoder": {}, "router": {}}
 
 
-def test_status_says_why_nothing_was_made() -> None:
+def test_status_states_why_no_object_was_created() -> None:
     found = mirrored_status(serving(), None, ReasonedMessage("NoRuntimeFits", "none fits"), NOW)
     assert [(one["status"], one["reason"], one["message"]) for one in plain(found)] == [
         ("False", "NoRuntimeFits", "none fits")

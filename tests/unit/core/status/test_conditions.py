@@ -23,7 +23,7 @@ def stamp(
     return plain({"conditions": cond.format_conditions(wanted, before, generation, now)})
 
 
-def test_a_first_condition_has_the_time_of_now() -> None:
+def test_new_condition_has_the_current_time() -> None:
     assert stamp(one(True), (), 3, EARLY) == [
         {
             "type": "Ready",
@@ -36,13 +36,13 @@ def test_a_first_condition_has_the_time_of_now() -> None:
     ]
 
 
-def test_reason_message_and_generation_move_without_the_time() -> None:
+def test_transition_time_is_kept_if_only_reason_or_message_changes() -> None:
     (after,) = stamp(one(True, "S", "n"), stamp(one(True), (), 1, EARLY), 2, LATE)
     assert (after["reason"], after["message"], after["observedGeneration"]) == ("S", "n", 2)
     assert after["lastTransitionTime"] == "2026-01-01T00:00:00Z"
 
 
-def test_the_time_moves_with_the_status_in_every_direction() -> None:
+def test_transition_time_changes_with_every_status_change() -> None:
     for before, after in ((True, False), (False, None), (None, True)):
         (found,) = stamp(one(after), stamp(one(before), (), 1, EARLY), 1, LATE)
         assert found["lastTransitionTime"] == "2026-01-02T00:00:00Z"

@@ -41,7 +41,9 @@ def said(
         ((far("engine", 0, 0),), False, ("UpToDate", "Standby", "Standby", 0)),
     ],
 )
-def test_how_far_the_model_is(progress: tuple[RoleProgress, ...], begun: bool, expected: tuple[str, str, str, int]) -> None:
+def test_model_status_follows_the_progress_of_the_pods(
+    progress: tuple[RoleProgress, ...], begun: bool, expected: tuple[str, str, str, int]
+) -> None:
     pods = (replaced(node="n" if begun else ""),)
     assert said(*progress, pods=pods) == expected
 
@@ -51,7 +53,7 @@ def replaced(**changed: Any) -> Pod:
     return pod("r1")._replace(component="engine", **changed)
 
 
-def test_a_group_that_failed_for_good_is_told_with_its_last_failure() -> None:
+def test_permanently_failed_group_is_reported_with_its_last_failure() -> None:
     assert said(far("engine", 0), groups=(FAILED,)) == ("BlockedByFailedLoad", "FailedToLoad", "FailedToLoad", 0)
     found = loaded_model((far("engine", 0),), (), (FAILED,), False)
     assert found["modelCopies"]["failedCopies"] == 1
@@ -61,14 +63,14 @@ def test_a_group_that_failed_for_good_is_told_with_its_last_failure() -> None:
     }  # fmt: skip
 
 
-def test_the_status_of_a_service_has_it() -> None:
+def test_service_status_contains_model_status() -> None:
     assert status(BASE)["modelStatus"]["transitionStatus"] == "UpToDate"
     assert status(replace(BASE, progress=(), problems=()))["conditions"] and "modelStatus" not in status(
         replace(BASE, progress=())
     )
 
 
-def test_before_anything_can_be_made_the_spec_is_what_is_wrong() -> None:
+def test_model_status_is_invalid_spec_before_any_pod_can_be_created() -> None:
     assert loaded_model((), (), (), True) == {"transitionStatus": "InvalidSpec"}
     assert loaded_model((), (), (), False) == {}
 
@@ -84,6 +86,6 @@ def test_before_anything_can_be_made_the_spec_is_what_is_wrong() -> None:
         ([{"inputs": {"model": {"name": "merged"}, "base": {"name": "old"}}}], "old"),
     ],
 )
-def test_the_model_of_a_status_is_that_of_its_revisions(revisions: list[dict[str, Any]], expected: str) -> None:
+def test_model_in_status_is_that_of_the_revisions(revisions: list[dict[str, Any]], expected: str) -> None:
     """The model in the status is that of the service's revisions, and not the model `new` that the spec names."""
     assert model_names(revisions, "new") == expected

@@ -40,31 +40,31 @@ def test_progress_of_ready_role_is_complete() -> None:
     assert found.message == "decode 6/6 pods ready"
 
 
-def test_ready_pods_of_half_groups_do_not_serve() -> None:
+def test_ready_pods_of_incomplete_groups_do_not_count_as_serving() -> None:
     found = seen(role(2, 3), *group(0, 3, ready=2), *group(1, 3, ready=2))
     assert (found.is_complete, found.ready_groups, found.counts) == (False, 0, "4/6")
 
 
-def test_groups_of_two_slices_are_not_put_together() -> None:
+def test_pods_of_two_slices_do_not_form_a_group() -> None:
     found = seen(role(1, 2), *group(0, 2, ready=1), *group(0, 2, revision="r2", ready=1))
     assert found.ready_groups == 0
 
 
-def test_groups_of_one_count_over_all_slices() -> None:
+def test_single_pod_groups_are_counted_over_all_slices() -> None:
     found = seen(role(2, 1), *group(0, 1), *group(0, 1, revision="r2"))
     assert (found.is_complete, found.counts) == (True, "2/2")
 
 
-def test_pods_that_go_do_not_count() -> None:
+def test_terminating_pods_are_not_counted() -> None:
     found = seen(role(1, 1), *group(0, 1, deleting=True))
     assert (found.ready_groups, found.missing) == (0, 1)
 
 
-def test_more_than_wanted_is_not_shown() -> None:
+def test_surplus_groups_are_not_shown() -> None:
     assert seen(role(1, 1), *group(0, 1), *group(1, 1)).counts == "1/1"
 
 
-def test_another_roles_pods_are_not_counted() -> None:
+def test_pods_of_other_roles_are_not_counted() -> None:
     assert seen(role(1, 1), pod("x", component="engine")).ready_pods == 0
 
 
@@ -79,7 +79,7 @@ def test_progress_quotes_scheduler_message() -> None:
     assert (found.reason, found.message) == ("Unschedulable", f"decode 7/12: 5 pods unschedulable, {words}")
 
 
-def test_the_gravest_reason_comes_first() -> None:
+def test_most_severe_reason_is_shown_first() -> None:
     pods = [
         waiting(0, "Starting"),
         waiting(1, "Unschedulable"),
@@ -93,7 +93,7 @@ def test_the_gravest_reason_comes_first() -> None:
     )
 
 
-def test_what_heals_by_itself_is_progress() -> None:
+def test_self_healing_reasons_count_as_progress() -> None:
     for reason in ("Starting", "NotReady"):
         assert seen(role(1, 1), waiting(0, reason)).reason == "Progressing"
     assert seen(role(1, 1), *group(0, 1, deleting=True, ready=0)).reason == "Progressing"
@@ -105,7 +105,7 @@ def test_progress_counts_missing_pods() -> None:
     assert seen(role(1, 2)).reason == "Creating"
 
 
-def test_pods_that_cannot_be_created_are_explained_by_whoever_refused_them() -> None:
+def test_refused_pods_are_reported_with_the_refusal() -> None:
     found = seen(role(1, 2), workers="exceeded quota")
     assert (found.reason, found.message) == ("PodsRefused", "decode 0/2: 2 pods cannot be created: exceeded quota")
 
@@ -115,6 +115,6 @@ def test_role_titles_depend_on_disaggregation() -> None:
     assert role_title("engine", False) == "engine"
 
 
-def test_a_pod_that_the_scheduler_has_not_seen_yet_is_progress() -> None:
+def test_pod_not_yet_seen_by_the_scheduler_counts_as_progress() -> None:
     found = seen(role(1, 1), waiting(0, "Pending"))
     assert (found.reason, found.message) == ("Progressing", "decode 0/1: 1 pod waiting for the scheduler")

@@ -46,7 +46,7 @@ OF_OTHER_KINDS = {each.word for each in vars(CatalogReasons).values() if isinsta
 """Reasons of Ready of models, runtimes and accelerator classes."""
 
 
-def test_every_reason_that_ready_can_have_by_itself_says_why_nothing_serves() -> None:
+def test_every_reason_specific_to_ready_has_an_explanation() -> None:
     own = {word for word, record in REASONS.items() if READY in record.of and not record.is_good}
     assert own == STANDS_IN_READY.keys() | OF_OTHER_KINDS and all(STANDS_IN_READY.values())
 
@@ -87,7 +87,7 @@ def _short(one: RoleProgress, record: ReasonRecord) -> RoleProgress:
 
 
 @pytest.mark.parametrize(("record", "type_"), CARRIED)
-def test_no_reason_of_another_condition_makes_what_serves_unready(record: ReasonRecord, type_: str) -> None:
+def test_reason_of_another_condition_does_not_make_a_serving_service_unready(record: ReasonRecord, type_: str) -> None:
     told = {each["type"]: each for each in status(report(record, type_, serves=True))["conditions"]}
     assert (told[READY]["status"], told[READY]["reason"]) == ("True", "Serving")
     if type_ in CONDITION.values():
@@ -96,7 +96,7 @@ def test_no_reason_of_another_condition_makes_what_serves_unready(record: Reason
     assert down[READY]["status"] == "False"
 
 
-def test_a_service_of_one_group_of_each_role_is_ready_and_scaled_in_the_same_pass() -> None:
+def test_service_with_one_group_per_role_becomes_ready_and_scaled_together() -> None:
     """A service with one group of each role is Ready and Scaled in the same reconciliation, so the condition Scaled causes
     no additional write of the status while the service starts.
     """
@@ -170,12 +170,12 @@ def found() -> Iterator[str]:
                 yield str(path.relative_to(ROOT))
 
 
-def test_every_reader_of_ready_is_known() -> None:
+def test_every_code_place_that_reads_ready_is_listed() -> None:
     assert {*found()} == READERS.keys() | OTHERS
     assert all(READERS.values())
 
 
-def test_examples_wait_for_a_condition_that_exists() -> None:
+def test_documented_wait_commands_use_existing_conditions() -> None:
     """Examples in pages wait for a condition that exists. `kubectl wait isvc` waits for Scaled where all groups
     are meant.
     """

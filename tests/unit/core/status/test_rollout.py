@@ -21,13 +21,13 @@ ONE = Bounds({}, {"engine": 1, "decoder": 1})
 NUMBERS = ReplicaCounts({"old": WANTED, "new": WANTED}, {"old": OLD, "new": NEW}, {"old": OLD, "new": NEW}, ONE)
 
 
-def test_what_is_new_and_what_goes() -> None:
+def test_progress_message_counts_new_and_draining_groups() -> None:
     decision = RolloutStep({"old": {"engine": 1, "decoder": 2}, "new": {"engine": 1, "decoder": 2}}, reason="RollingOut")
     said = "prefill 1/2 new, decode 2/4 new, old prefill draining (1), old decode draining (1)"
     assert progress_message("new", decision, NUMBERS) == said
 
 
-def test_what_is_broken_in_the_old_slice_may_hold_everything_up() -> None:
+def test_progress_message_counts_unready_groups_of_the_old_slice() -> None:
     seen = {"old": {"engine": some(2, 1), "decoder": GroupCounts(3, (True,) * 3, 4)}}
     numbers = NUMBERS._replace(built=seen, observed_counts=seen)
     decision = RolloutStep({"old": {"engine": 2, "decoder": 3}}, reason="RollingOut")
@@ -37,7 +37,7 @@ def test_what_is_broken_in_the_old_slice_may_hold_everything_up() -> None:
     )
 
 
-def test_what_the_old_slice_waits_for() -> None:
+def test_progress_message_states_what_the_old_slice_waits_for() -> None:
     decision = RolloutStep({"new": WANTED}, reason="RetiringOldSlice", message="old router draining (revision old)")
     assert (
         progress_message("new", decision, NUMBERS) == "prefill 1/2 new, decode 2/4 new, old router draining (revision old)"
@@ -47,11 +47,11 @@ def test_what_the_old_slice_waits_for() -> None:
 WAITS = RolloutStep({"old": WANTED}, reason="Paused", message="revision new waits", held=True)
 
 
-def test_before_anything_is_replaced_only_why() -> None:
+def test_progress_message_is_only_the_reason_before_anything_is_replaced() -> None:
     assert progress_message("new", WAITS, NUMBERS) == "revision new waits"
 
 
-def test_a_hold_keeps_its_time_while_its_gate_is_the_same() -> None:
+def test_hold_keeps_its_time_while_gate_and_target_are_the_same() -> None:
     first = hold_fields("new", WAITS, {}, NOW)
     assert first == {"gate": "Paused", "reason": "revision new waits", "target": "new", "since": "2026-01-01T00:00:00"}
     later = NOW + timedelta(minutes=5)
@@ -60,7 +60,7 @@ def test_a_hold_keeps_its_time_while_its_gate_is_the_same() -> None:
     assert hold_fields("new", RolloutStep({"new": WANTED}), first, later) == {}
 
 
-def test_scaled_through_a_rollout_that_keeps_its_bounds() -> None:
+def test_scaled_is_true_during_a_rollout_within_its_bounds() -> None:
     assert meets_bounds("new", NUMBERS) is True
     dark = {role: some(one.existing, 0) for role, one in OLD.items()}
     assert meets_bounds("new", NUMBERS._replace(observed_counts={"old": dark, "new": NEW})) is True, (

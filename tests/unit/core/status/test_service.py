@@ -80,7 +80,7 @@ def test_status_of_serving_service_has_all_conditions() -> None:
     }
 
 
-def test_ready_names_every_component_that_is_not() -> None:
+def test_ready_message_names_every_unready_component() -> None:
     progress = (far("engine", 0, reason="Unschedulable"), far("decoder", 0), far("router", 1))
     assert ready(progress=progress) == ("False", "Unschedulable", "engine 0/1; decoder 0/1")
 
@@ -93,16 +93,14 @@ def test_ready_names_every_component_that_is_not() -> None:
         ("Starting", "1 pod starts", False),
     ],
 )
-def test_pods_without_a_node_say_who_holds_the_nodes_if_capacity_is_the_reason(
-    reason: str, message: str, held: bool
-) -> None:
+def test_message_names_holders_of_the_nodes_if_capacity_is_missing(reason: str, message: str, held: bool) -> None:
     progress = (far("engine", 0, reason=reason)._replace(message=message), far("router", 1))
     who = "of the nodes that its pods could take, 2 are held by ns/b"
     found = condition("EngineReady", progress=progress, held=who)
     assert found == ("False", reason, f"{message}; {who}" if held else message)
 
 
-def test_ready_counts_no_groups_and_scaled_does() -> None:
+def test_missing_groups_affect_scaled_but_not_ready() -> None:
     """If something serves, missing groups are not a reason for Ready to be False; the condition Scaled reports them."""
     progress = (far("engine", 1, 2, reason="WaitingForRoom"), far("decoder", 1), far("router", 1))
     assert ready(progress=progress) == ("True", "Serving", f"{URL} serves"), "the message has no numbers that change"
@@ -118,7 +116,7 @@ def test_two_slices_are_scaled_within_the_bounds_of_the_rollout() -> None:
     assert condition(SCALED, rollout=rolls, bounded=False) == ("False", "RollingOut", "1/2 new"), "both are needed"
 
 
-def test_groups_that_are_complete_and_do_not_serve_are_not_ready() -> None:
+def test_complete_groups_that_receive_no_requests_are_not_ready() -> None:
     """Groups that are complete but receive no requests do not count for Ready. For example, the only prefill group of the
     slice is being drained.
     """
@@ -126,23 +124,23 @@ def test_groups_that_are_complete_and_do_not_serve_are_not_ready() -> None:
     assert condition(SCALED, serves=False)[0] == "True"
 
 
-def test_no_event_repeats_what_scaled_repeats() -> None:
+def test_event_is_not_repeated_for_the_scaled_condition() -> None:
     short = status(replace(BASE, progress=(far("engine", 1, 2, reason="CrashLoopBackOff"), far("router", 1))))["conditions"]
     assert [one.reason for one in events(BEFORE["conditions"], short)] == ["CrashLoopBackOff"]
 
 
-def test_what_blocks_them_comes_first() -> None:
+def test_blocking_condition_precedes_the_component_message() -> None:
     model = cond.Condition(MODEL_READY, False, "WaitingForNodes", "model on 0 nodes")
     assert ready(progress=(far("engine", 0),), model=model) == ("False", "WaitingForNodes", "model on 0 nodes; engine 0/1")
 
 
-def test_a_missing_model_does_not_make_what_serves_unready() -> None:
+def test_missing_model_does_not_make_a_serving_service_unready() -> None:
     problem = Problem("ModelReady", "BaseModelNotFound", "gone")
     assert ready(problems=(problem,))[:2] == ("True", "Serving")
     assert said(replace(BASE, problems=(problem,)))["ModelReady"] == ("False", "BaseModelNotFound")
 
 
-def test_a_problem_of_the_whole_service_makes_it_unready() -> None:
+def test_problem_of_the_whole_service_makes_it_unready() -> None:
     assert ready(problems=(Problem("Ready", "NameTaken", "Service svc is taken"),)) == (
         "False",
         "NameTaken",
@@ -150,7 +148,7 @@ def test_a_problem_of_the_whole_service_makes_it_unready() -> None:
     )
 
 
-def test_nothing_at_all_says_what_is_missing() -> None:
+def test_service_without_any_component_reports_the_problem() -> None:
     problem = Problem("ModelReady", "BaseModelNotFound", "gone")
     bare = {"progress": (), "url": "", "revision": "", "serving": (), "rollout": None}
     assert ready(problems=(problem,), **bare) == ("False", "BaseModelNotFound", "gone")
@@ -166,12 +164,12 @@ def test_status_of_service_scaled_to_zero() -> None:
     assert condition(SCALED, progress=none)[:2] == ("True", "Complete"), "it has as many groups as it should"
 
 
-def test_a_rollout_that_waits_is_the_reason_when_nothing_else_is() -> None:
+def test_waiting_rollout_is_the_reason_of_ready_if_there_is_no_other() -> None:
     waiting = cond.Condition(ROLLED_OUT, False, "Paused", "spec.rollout.paused is true")
     assert ready(progress=(), rollout=waiting) == ("False", "Paused", "spec.rollout.paused is true")
 
 
-def test_what_may_not_begin_is_why_nothing_is_there() -> None:
+def test_missing_pods_message_states_why_the_rollout_may_not_begin() -> None:
     """If a rollout may not begin, the message about missing pods says why, and not that pods are being created."""
     new: dict[str, Any] = {"progress": (far("engine", 0, reason="Creating"),), "pods": ()}
     unknown = Problem(ROLLED_OUT, "RevisionNotFound", "spec.rollout.revision deadbeef is not kept")
@@ -183,12 +181,12 @@ def test_what_may_not_begin_is_why_nothing_is_there() -> None:
     assert ready(problems=(unknown,), progress=(far("engine", 0),), pods=(pod("a", ready=False),))[1] == "Progressing"
 
 
-def test_a_pin_that_is_not_known_is_told_though_the_rollout_is_complete() -> None:
+def test_unknown_pin_is_reported_although_the_rollout_is_complete() -> None:
     problem = Problem("RolledOut", "RevisionNotFound", "not kept")
     assert said(replace(BASE, problems=(problem,)))["RolledOut"] == ("False", "RevisionNotFound")
 
 
-def test_several_problems_of_one_condition_are_one_sentence() -> None:
+def test_problems_of_one_condition_are_joined_into_one_message() -> None:
     problems = (
         Problem("RuntimeReady", "A", "one"),
         Problem("RuntimeReady", "B", "two"),
@@ -198,7 +196,7 @@ def test_several_problems_of_one_condition_are_one_sentence() -> None:
     assert (found["reason"], found["message"]) == ("A", "one; two")
 
 
-def test_two_slices_are_shown_with_an_arrow_and_their_pods() -> None:
+def test_two_slices_are_shown_with_an_arrow() -> None:
     pods = (pod("a"), pod("b", revision="r2", ready=False), pod("c", revision="r2", component="router"))
     found = status(replace(BASE, serving=("r1", "r2"), revision="r2", pods=pods))
     assert found["revision"] == "r1→r2"
@@ -226,18 +224,18 @@ URGENT: dict[str, tuple[dict[str, Any], bool]] = {
 
 
 @pytest.mark.parametrize("case", URGENT)
-def test_flips_are_urgent_and_counts_are_not(case: str) -> None:
+def test_condition_flips_are_urgent_and_count_changes_are_not(case: str) -> None:
     changed, expected = URGENT[case]
     assert is_urgent(BEFORE, status(replace(BASE, **changed))) is expected
 
 
-def test_a_reason_to_act_is_urgent_and_its_end_is_not() -> None:
+def test_warning_reason_is_urgent_and_its_end_is_not() -> None:
     reasons = ("Progressing", "PodsRefused")
     comes, refused = (status(replace(BASE, progress=(far("engine", 0, reason=one),))) for one in reasons)
     assert is_urgent(comes, refused) and not is_urgent(refused, comes) and not is_urgent(refused, refused)
 
 
-def test_other_words_about_the_runtime_are_urgent() -> None:
+def test_changed_runtime_problem_message_is_urgent() -> None:
     none, other = (
         status(replace(BASE, problems=(Problem(RUNTIME_READY, "NoRuntimeFits", words),))) for words in ("of none", "of x")
     )
@@ -249,7 +247,7 @@ def told(*wanted: cond.Condition) -> list[str]:
     return [one.reason for one in events((), cond.format_conditions(wanted, (), 1, NOW))]
 
 
-def test_events_are_about_what_a_person_has_to_do() -> None:
+def test_events_are_created_only_for_reasons_that_need_user_action() -> None:
     assert told(cond.Condition(ENGINE_READY, False, "CrashLoopBackOff", "m")) == ["CrashLoopBackOff"]
     assert (
         told(cond.Condition(ENGINE_READY, False, "Progressing", "m"), cond.Condition(ENGINE_READY, True, "Ready", "m")) == []
@@ -257,7 +255,7 @@ def test_events_are_about_what_a_person_has_to_do() -> None:
     assert told(cond.Condition(READY, False, "CrashLoopBackOff", "said already"), OUT) == []
 
 
-def test_the_revision_that_was_whole_last_stays_until_the_next_one_is() -> None:
+def test_last_complete_revision_is_kept_until_the_next_is_complete() -> None:
     comes = cond.Condition(ROLLED_OUT, False, "Progressing", "the groups of revision r2 are starting")
     found = status(replace(BASE, before=status(BASE), revision="r2", rollout=comes))["components"]["engine"]
     assert (found["latestCreatedRevision"], found["latestReadyRevision"]) == ("r2", "r1")

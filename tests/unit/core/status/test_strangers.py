@@ -12,13 +12,13 @@ from tests.support.simulator import START, World
 AT = START.timestamp()
 
 
-def test_none_where_none_was_seen_or_long_ago() -> None:
+def test_no_condition_without_recent_foreign_workers() -> None:
     assert foreign_workers_condition([], "", START) is None
     assert foreign_workers_condition([ForeignWorkers(0, 0.0)], "", START) is None
     assert foreign_workers_condition([ForeignWorkers(3, AT)], "", START + REPORTED_FOR) is None
 
 
-def test_how_many_when_and_what_to_do() -> None:
+def test_condition_states_count_time_and_remedy_for_foreign_workers() -> None:
     told = foreign_workers_condition([ForeignWorkers(2, AT - 60), ForeignWorkers(1, AT - 3)], "", START)
     assert told is not None and (told.type, told.status, told.reason) == ("RouterIntact", False, "StrangerInRouter")
     assert "(3 so far, the last at" in told.message and "23:59:57 UTC" in told.message and "/v1/" in told.message
@@ -33,7 +33,7 @@ def service() -> World:
     return made
 
 
-def test_it_is_a_condition_and_an_event_once_and_the_service_stays_ready() -> None:
+def test_foreign_workers_give_condition_and_one_event_and_service_stays_ready() -> None:
     here = service()
     (router,) = [pod for pod in here.observed().pods if pod.component == "router"]
     seen = replace(here.observed(), strangers={router.uid: ForeignWorkers(1, here.now.timestamp())})
@@ -47,7 +47,7 @@ def test_it_is_a_condition_and_an_event_once_and_the_service_stays_ready() -> No
     assert "RouterIntact" not in {item["type"] for item in later.status["conditions"]}
 
 
-def test_pods_that_are_not_its_routers_say_nothing() -> None:
+def test_reports_from_pods_that_are_not_routers_are_ignored() -> None:
     here = service()
     seen = replace(
         here.observed(), strangers={"somebody's": ForeignWorkers(9, (here.now - timedelta(seconds=1)).timestamp())}

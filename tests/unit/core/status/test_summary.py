@@ -33,19 +33,19 @@ ALL = [pytest.param(*each, id=f"{each[0]}-{each[1]}-{number}") for number, each 
 
 
 @pytest.mark.parametrize(("record", "type_", "found"), ALL)
-def test_kstatus_reads_every_reason_as_the_table_says(record: ReasonRecord, type_: str, found: dict[str, Any]) -> None:
+def test_kstatus_result_of_every_reason_matches_the_table(record: ReasonRecord, type_: str, found: dict[str, Any]) -> None:
     ready = {one["type"]: one["status"] for one in found["status"]["conditions"]}.get(READY)
     if record == "NodesUnknown" and ready == "False":
         return  # waiting pods are the reason why a service is not Ready, and not this
     assert kstatus(found) == expected(record, type_)
 
 
-def test_every_reason_and_every_condition_is_tried() -> None:
+def test_every_reason_and_condition_is_tested() -> None:
     tried = {(str(record), type_) for record, type_, _ in bodies()}
     assert tried == {(word, type_) for word, record in REASONS.items() for type_ in record.of if type_ != POD}
 
 
-def test_only_what_an_edit_of_the_object_alone_can_mend_is_stalled() -> None:
+def test_only_reasons_that_need_an_edit_are_stalled() -> None:
     """Only a reason that nothing but an edit of the object can resolve is Stalled. A new reason is InProgress, unless its
     author has decided that Helm and Flux may roll back because of it.
     """
@@ -55,7 +55,7 @@ def test_only_what_an_edit_of_the_object_alone_can_mend_is_stalled() -> None:
     }  # fmt: skip
 
 
-def test_a_word_of_kubernetes_is_in_progress() -> None:
+def test_unknown_kubernetes_reason_is_in_progress() -> None:
     assert (
         kstatus(body([Condition("EngineReady", False, "OOMKilled", "m"), Condition(READY, True, "Serving", "")]))
         == "InProgress"
@@ -78,7 +78,7 @@ def test_summary_uses_gravest_condition(conditions: list[tuple[str, str, str]], 
     assert not type_ or status["conditions"][0]["message"] == message
 
 
-def test_another_operator_comes_before_all() -> None:
+def test_foreign_operator_reason_takes_precedence_in_the_summary() -> None:
     stored = cond.format_conditions([Condition(READY, False, Reason.CREATING, "m")], (), 1, EARLY)
     said = [*stored, *cond.format_conditions([Condition(ANOTHER, True, Reason.FOREIGN_MANAGER, "two")], (), 1, EARLY)]
     found = cond.with_summary(said, stored, 1, LATE)
@@ -86,7 +86,7 @@ def test_another_operator_comes_before_all() -> None:
     assert found[0]["lastTransitionTime"] == "2026-01-01T00:00:00Z", "the object was Reconciling before"
 
 
-def test_the_time_is_that_of_the_first_reason_and_the_summary_ends_with_the_last() -> None:
+def test_summary_keeps_the_first_time_and_is_removed_when_ready() -> None:
     before: list[dict[str, Any]] = []
     for reason in (Reason.CREATING, Reason.PROGRESSING):
         before = cond.format_conditions([Condition(READY, False, reason, "m")], before, 1, EARLY if not before else LATE)
@@ -96,7 +96,7 @@ def test_the_time_is_that_of_the_first_reason_and_the_summary_ends_with_the_last
     assert ready["type"] == READY
 
 
-def test_an_object_that_cannot_be_read_is_stalled_and_its_stored_summary_is_not_kept() -> None:
+def test_unreadable_object_is_stalled_and_its_stored_summary_is_dropped() -> None:
     stored: Mapping[str, Any] = {
         "conditions": cond.format_conditions([Condition(ROLLED_OUT, False, Reason.CHECKING, "m")], (), 1, EARLY)
     }

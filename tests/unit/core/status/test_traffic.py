@@ -26,7 +26,7 @@ DECODE = LeaderNumbers(
 SILENT = LeaderNumbers("prefill")
 
 
-def test_it_contains_what_is_known_and_nothing_else() -> None:
+def test_traffic_status_contains_only_known_numbers() -> None:
     found = traffic_status(ServiceNumbers(2, 1, 2.4049, {"d": DECODE, "p": SILENT}, 0.0), START)
     assert found == {
         "time": "2026-01-01T00:00:00Z",
@@ -45,17 +45,17 @@ def test_it_contains_what_is_known_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("leaders", [{}, {"p": SILENT}])
-def test_it_is_absent_if_nothing_is_known(leaders: dict[str, LeaderNumbers]) -> None:
+def test_traffic_status_is_absent_without_numbers(leaders: dict[str, LeaderNumbers]) -> None:
     assert traffic_status(ServiceNumbers(2, 2, None, leaders, None), START) is None
 
 
-def test_no_request_is_a_number() -> None:
+def test_zero_requests_is_reported_as_a_number() -> None:
     found = traffic_status(ServiceNumbers(1, 1, 0.0, {}, 0.0), START)
     assert found is not None and found["requestsPerSecond"] == 0 and "roles" not in found
 
 
 @given(st.floats(0, 2.0**53))
-def test_every_number_is_rounded_and_whole_numbers_are_whole(value: float) -> None:
+def test_numbers_are_rounded_and_whole_numbers_are_integers(value: float) -> None:
     """Every number is rounded, and a whole number is written as an integer, because the API server stores 2.0 as 2. A status
     that differs from the stored one would be written again.
     """
@@ -106,7 +106,7 @@ def test_traffic_status_changes_only_after_interval_or_large_difference(
 
 
 @given(st.lists(st.tuples(st.floats(1, 30), st.none() | st.floats(0, 1e6)), max_size=200))
-def test_it_changes_at_most_once_a_minute(readings: list[tuple[float, float | None]]) -> None:
+def test_traffic_status_changes_at_most_once_a_minute(readings: list[tuple[float, float | None]]) -> None:
     """`status.traffic` changes at most once a minute. A service whose reports arrive irregularly may lose its numbers and
     get them again, each at most once a minute.
     """
@@ -124,7 +124,7 @@ def test_it_changes_at_most_once_a_minute(readings: list[tuple[float, float | No
 # --- what it decides ----------------------------------------------------------------------------------------------------
 
 
-def test_numbers_change_nothing_but_the_field() -> None:
+def test_traffic_numbers_change_only_the_traffic_field() -> None:
     here = World(parts.service(engine={}, router={}), parts.deps(parts.simple(), parts.model()), 1)
     here.settle()
     observed = here.observed()

@@ -35,14 +35,14 @@ def pair(world: World, prefill: str, decode: str, failed: int = 14, **works: str
     return FailingPair(at[prefill], at[decode], 20, failed, **{name: at[leader] for name, leader in works.items()})
 
 
-def test_the_pair_its_probes_and_who_works_with_whom(world: World) -> None:
+def test_message_names_the_failing_pair_and_a_working_alternative(world: World) -> None:
     found = pair(world, "prefill-0", "decode-2", decode_works_with="prefill-1")
     told = transfers_condition([(found,)], world.observed().pods)
     assert told is not None and (told.type, told.status, told.reason) == ("TransfersWork", False, "TransfersFail")
     assert told.message == "prefill-0 -> decode-2: 14 of 20 probes failed; decode-2 works with prefill-1"
 
 
-def test_a_pair_that_two_registries_report_is_named_once_and_strangers_not(world: World) -> None:
+def test_pair_reported_by_two_registries_is_named_once(world: World) -> None:
     few, many = (pair(world, "prefill-1", "decode-0", failed) for failed in (3, 9))
     told = transfers_condition([(many,), (few, few._replace(decode="another"))], world.observed().pods)
     assert told is not None and told.message == "prefill-1 -> decode-0: 9 of 20 probes failed"
@@ -50,7 +50,7 @@ def test_a_pair_that_two_registries_report_is_named_once_and_strangers_not(world
     assert transfers_condition([], world.observed().pods) is None
 
 
-def test_a_leader_of_another_revision_is_named_with_it(world: World) -> None:
+def test_leader_of_another_revision_is_named_with_its_revision(world: World) -> None:
     found = pair(world, "prefill-0", "decode-1")
     pods = [pod._replace(revision="r2") if public_digest(pod.uid) == found.decode else pod for pod in world.observed().pods]
     told = transfers_condition([(found,)], pods)
@@ -63,7 +63,7 @@ def test_transfer_message_limits_number_of_pairs(world: World) -> None:
     assert told is not None and told.message.count("->") == SHOWN and told.message.endswith("2 more pairs fail")
 
 
-def test_it_is_a_condition_while_pairs_fail_and_the_service_stays_ready(world: World) -> None:
+def test_failing_pairs_give_a_condition_and_the_service_stays_ready(world: World) -> None:
     seen = replace(world.observed(), transfers={"router": (pair(world, "prefill-0", "decode-2"),)})
     plan = sync(world.service, world.deps, seen, world.now)
     told = {item["type"]: item["status"] for item in plan.status["conditions"]}

@@ -15,7 +15,7 @@ ANNOTATION = {"annotations": {"ome.io/deploymentMode": "VirtualDeployment"}}
 
 
 @pytest.mark.parametrize("mode", [ANNOTATION, {"deploymentMode": "VirtualDeployment"}])
-def test_no_pods_are_made_and_the_service_is_ready(mode: dict[str, Any]) -> None:
+def test_virtual_service_has_no_pods_and_is_ready(mode: dict[str, Any]) -> None:
     """A service with the mode VirtualDeployment is Ready and has no pods. Previously, such a service got pods."""
     plan = sync(parts.service(engine={}, **mode), Shape().deps(), Observed(), START)
     assert plan == Plan(status=plan.status)
@@ -24,12 +24,12 @@ def test_no_pods_are_made_and_the_service_is_ready(mode: dict[str, Any]) -> None
     assert plan.status["url"] == plan.status["components"]["engine"]["url"] == "http://svc.team.svc.cluster.local"
 
 
-def test_other_modes_are_no_virtual_ones() -> None:
+def test_other_deployment_modes_are_not_virtual() -> None:
     one = parts.service(engine={}, annotations={"ome.io/deploymentMode": "MultiNode"})
     assert sync(one, Shape().deps(), Observed(), START).first
 
 
-def test_what_runs_is_left_and_said() -> None:
+def test_switch_to_virtual_mode_keeps_running_pods_and_gives_advice() -> None:
     shape = Shape()
     world = World(shape.service(), shape.deps(), 1)
     world.settle()

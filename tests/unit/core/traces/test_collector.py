@@ -95,18 +95,18 @@ def test_trace_endpoint_of_component_takes_precedence(asked: InferenceService, o
     assert sent(first(asked, of)) == wanted
 
 
-def test_what_is_said_is_part_of_a_revision() -> None:
+def test_trace_endpoint_is_part_of_the_revision() -> None:
     assert len({revision(first(service(note))) for note in (None, C, D, "Off")}) == 4
     assert len({revision(first(service(), runtime(note))) for note in (None, C, D)}) == 3
     assert revision(first(service(router=C))) == revision(first(service())), "the router is not part of the revision"
 
 
-def test_without_it_nothing_is_there() -> None:
+def test_pods_without_trace_endpoint_have_no_trace_settings() -> None:
     plan = first(service())
     assert "OTEL" not in str(plan) and "trace" not in str([*plan.first, *plan.apply]) and "trace" not in advice(plan)
 
 
-def test_no_revision_that_runs_gets_it_nor_its_router() -> None:
+def test_running_revision_and_its_router_do_not_get_a_new_trace_endpoint() -> None:
     made = world(service())
     made.settle()
     (before,) = [child.manifest for key, child in made.children.items() if key[0] == "Deployment"]
@@ -124,7 +124,7 @@ def test_no_revision_that_runs_gets_it_nor_its_router() -> None:
     assert args.pop(old, {False}) == {False} and [*args.values()] == [{True}]
 
 
-def test_what_cannot_be_is_told() -> None:
+def test_unsupported_trace_settings_are_reported_as_advice() -> None:
     old = {**ENGINE, "image": "sglang:0.4.9.post2"}
     plan = first(service(C), runtime(box=old, routes={**ROUTER, "image": "sglang-router:0.2.4"}))
     assert sent(plan) == everywhere("")

@@ -15,18 +15,18 @@ def env(place: SpanOrigin = PLACE, *theirs: dict[str, Any]) -> dict[str, Any]:
     return {each["name"]: each.get("value", each.get("valueFrom")) for each in found}
 
 
-def test_engines_say_service_revision_role_group_rank_and_pod() -> None:
+def test_engine_spans_identify_service_revision_role_group_rank_and_pod() -> None:
     assert env() == {"OTEL_RESOURCE_ATTRIBUTES": f"{OURS},{POD}", "OTEL_SERVICE_NAME": "svc-decode"}
 
 
-def test_a_router_has_no_group() -> None:
+def test_router_spans_have_no_group() -> None:
     assert env(PLACE._replace(title="router")) == {
         "OTEL_RESOURCE_ATTRIBUTES": f"ome.service=svc,ome.revision=r1,ome.role=router,{POD}",
         "OTEL_SERVICE_NAME": "svc-router",
     }
 
 
-def test_ours_stand_behind_what_they_refer_to_and_what_the_user_says_counts_more() -> None:
+def test_user_trace_variables_take_precedence_and_order_is_kept() -> None:
     theirs = {"name": "OTEL_RESOURCE_ATTRIBUTES", "value": "a=$(A)"}, {"name": "A", "value": "1"}
     found = env(PLACE, *theirs, {"name": "OTEL_SERVICE_NAME", "value": "mine"})
     assert [*found] == ["A", "OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES"]

@@ -45,11 +45,13 @@ def edited(before: dict[str, Any], after: dict[str, Any]) -> tuple[Ref, ...]:
         (inputs(accelerator=on(asked={"by": "runtime"})), inputs(accelerator=on("h100")), ()),
     ],
 )  # fmt: skip
-def test_where_an_edit_comes_from(before: dict[str, Any], after: dict[str, Any], found: tuple[Ref, ...]) -> None:
+def test_changed_object_of_an_edit_is_identified(
+    before: dict[str, Any], after: dict[str, Any], found: tuple[Ref, ...]
+) -> None:
     assert edited(before, after) == found
 
 
-def test_what_a_service_does_not_follow_it_does_not_share() -> None:
+def test_object_whose_edits_are_not_followed_is_not_shared() -> None:
     """A service that does not follow edits of an object proves nothing about an edit of it. It uses a new version of the
     object only when its user requests it.
     """
@@ -61,7 +63,7 @@ def test_what_a_service_does_not_follow_it_does_not_share() -> None:
     assert shared_by(tuned, ["model"]) == (RUNTIME, Ref("FineTunedWeight", "", "w"))
 
 
-def test_what_is_pending_by_which_revisions() -> None:
+def test_pending_edits_between_revisions() -> None:
     data = {"old": {"inputs": inputs()}, "new": {"inputs": inputs(runtime={})}}
     assert pending_edits("new", [], data) == {}, "it is the first slice"
     assert pending_edits("new", ["new"], data) == {}, "the revision is complete already"
@@ -69,7 +71,7 @@ def test_what_is_pending_by_which_revisions() -> None:
     assert pending_edits("", ["old"], data) == {}
 
 
-def test_an_edit_for_a_class_of_accelerators_is_narrow() -> None:
+def test_edit_for_one_accelerator_class_does_not_affect_other_services() -> None:
     """An edit that concerns one class of accelerators does not change services on other classes. They equal the runtime
     already, and prove nothing about the edit.
     """
@@ -93,7 +95,7 @@ TIME = "2026-01-01T11:00:00+00:00"
 ENTRY = {"kind": "ClusterServingRuntime", "name": "rt", "uid": "u", "generation": 3, "time": TIME}
 
 
-def test_what_reached_a_service_counts_for_one_generation_of_one_object() -> None:
+def test_reached_edit_is_valid_for_one_generation_of_one_object() -> None:
     assert reached_edits([ENTRY], [], AT, NOW) == [ENTRY]
     assert reached_edits([ENTRY], [RUNTIME], AT, NOW) == [ENTRY | {"time": NOW.isoformat()}]
     assert [each["kind"] for each in reached_edits([ENTRY], [MODEL], AT, NOW)] == ["BaseModel", "ClusterServingRuntime"]
@@ -115,7 +117,7 @@ def equal(status: str, *more: dict[str, str], current: bool = True) -> EditStand
     return edit_states(AT, {}, failed=False, current=current, status=said, now=NOW)[RUNTIME]
 
 
-def test_what_is_whole_with_the_object_as_it_is_is_equal_to_it() -> None:
+def test_complete_service_counts_as_up_to_date_since_it_is_ready() -> None:
     """A service that is complete with the present runtime counts as equal to it from the time since which it is ready,
     because it may have waited for an edit that was reverted.
     """
@@ -127,7 +129,7 @@ def test_what_is_whole_with_the_object_as_it_is_is_equal_to_it() -> None:
     assert equal("True", current=False).state == EditState.IDLE, "its model is gone, so it keeps its previous revision"
 
 
-def test_only_what_a_service_says_of_itself_makes_it_done() -> None:
+def test_edit_state_depends_only_on_the_status_of_the_service() -> None:
     assert stand() == EditStand(Epoch("u", 3), EditState.IDLE)
     assert stand(ENTRY) == EditStand(Epoch("u", 3), EditState.DONE, NOW - timedelta(hours=1))
     assert stand(ENTRY | {"generation": 2}).state == EditState.IDLE
@@ -136,17 +138,17 @@ def test_only_what_a_service_says_of_itself_makes_it_done() -> None:
     assert stand(ENTRY, waits=(MODEL,), failed=True).state == EditState.DONE, "the failure was due to another edit"
 
 
-def test_a_service_that_lost_a_group_is_whole_since_the_group_is_back() -> None:
+def test_service_is_complete_again_from_the_time_its_lost_group_returned() -> None:
     assert stand(ENTRY, status="False", lastTransitionTime="2026-01-01T11:58:00Z").since is None
     assert stand(ENTRY, status="True", lastTransitionTime="2026-01-01T11:58:00Z").since == NOW - timedelta(minutes=2)
     assert stand(ENTRY, status="True", lastTransitionTime="2026-01-01T09:58:00Z").since == NOW - timedelta(hours=1)
 
 
 @pytest.mark.parametrize("time", ["2026-01-01T12:00:05+00:00", "garbage", ""])
-def test_a_moment_that_cannot_be_counts_as_now(time: str) -> None:
+def test_invalid_time_counts_as_now(time: str) -> None:
     assert stand(ENTRY | {"time": time}).since == NOW
 
 
-def test_what_was_whole_last_is_read_from_the_status() -> None:
+def test_last_complete_revisions_are_read_from_status() -> None:
     assert whole_before({"components": {"engine": {"latestReadyRevision": "a"}, "router": {}}}) == {"a"}
     assert whole_before({}) == frozenset()

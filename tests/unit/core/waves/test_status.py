@@ -37,13 +37,13 @@ def told(wave: int = 1, done: int = 0, rolling: int = 1, waiting: int = 9, faile
         (told(4, done=10, rolling=0, waiting=0), "Complete"),
     ],
 )
-def test_the_state_in_a_word(found: dict[str, Any], state: str) -> None:
+def test_wave_state_is_consistent_with_its_counts(found: dict[str, Any], state: str) -> None:
     assert found["state"] == state
     assert found["services"] == found["done"] + found["rolling"] + found["waiting"] + found["failed"]
     assert ("bakesUntil" in found) == (state == "Baking") and ("failedServices" in found) == (state == "Stopped")
 
 
-def test_it_stays_small_whatever_fails() -> None:
+def test_number_of_listed_failed_services_is_limited() -> None:
     found = told(failed=500)
     assert (found["failed"], len(found["failedServices"]), found["services"]) == (500, LISTED, 510)
 
@@ -62,7 +62,7 @@ def test_wave_changes_become_events() -> None:
     assert "team/s00 did not complete the rollout of this edit, so no other service starts it" in stopped.message
 
 
-def test_counts_alone_are_no_news() -> None:
+def test_changed_counts_alone_cause_no_event() -> None:
     assert events(told(3, 2, 3), told(3, 4, 1)) == () and steps(told(3, 2, 3)) == steps(told(3, 4, 1))
     assert events(told(), None) == () and steps(None) != steps(told())
 
@@ -80,7 +80,7 @@ def test_paused_services_give_no_wave_event() -> None:
         lambda notes: accelerator_status(replace(parts.accelerator("a"), annotations=notes), (), UNTIL),
     ],
 )
-def test_an_annotation_that_cannot_be_read_is_told_by_the_object(found: Any) -> None:
+def test_invalid_wave_annotation_gives_advice_on_the_object(found: Any) -> None:
     def advice(**notes: str) -> str:
         return "".join(each["message"] for each in found(notes)["conditions"] if each["type"] == "Advice")
 

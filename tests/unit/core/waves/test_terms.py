@@ -75,7 +75,7 @@ def test_wave_limits_number_of_services_that_begin(
     assert found is not None and (found.wave, found.of, found.room) == (wave, 4, room)
 
 
-def test_a_wave_bakes_from_its_last_service_on() -> None:
+def test_bake_time_of_a_wave_starts_with_its_last_service() -> None:
     found = present_wave(USUAL, 200, ago(*[20.0] * 9, 2), 0, 0, NOW)
     assert found is not None and found.until == NOW + timedelta(minutes=3) and found.seconds_until_next_wave(NOW) == 180
     found = present_wave(USUAL, 200, ago(*[20.0] * 9, 5), 0, 0, NOW)
@@ -83,7 +83,7 @@ def test_a_wave_bakes_from_its_last_service_on() -> None:
     assert present_wave(USUAL._replace(bake=0.0), 200, [NOW], 0, 0, NOW) == (2, 4, 10, 9, None)
 
 
-def test_a_later_service_does_not_hold_up_a_wave_that_has_baked() -> None:
+def test_later_service_does_not_delay_a_baked_wave() -> None:
     """The bake time of a wave is measured from its own services. The tenth service, the last of this wave, was complete long
     ago; the eleventh, which became complete a minute ago, belongs to the next wave and does not delay it.
     """
@@ -91,7 +91,7 @@ def test_a_later_service_does_not_hold_up_a_wave_that_has_baked() -> None:
     assert found is not None and (found.wave, found.room) == (3, 39)
 
 
-def test_only_so_many_at_once() -> None:
+def test_number_of_simultaneous_rollouts_is_limited() -> None:
     """At most `at_once` services may be in the middle of a rollout at the same time, however large the wave is. Clusters
     that have spare accelerators only for that number of services need this limit.
     """
@@ -101,11 +101,11 @@ def test_only_so_many_at_once() -> None:
     assert found is not None and found.room == 0
 
 
-def test_without_services_there_is_no_wave() -> None:
+def test_no_wave_exists_without_services() -> None:
     assert present_wave(USUAL, 0, [], 0, 0, NOW) is None
 
 
-def test_the_wave_of_a_place_in_the_order() -> None:
+def test_position_in_the_order_determines_the_wave() -> None:
     assert [wave_of(USUAL, 200, place)[0] for place in (1, 2, 10, 11, 50, 51, 200, 201)] == [1, 2, 2, 3, 3, 4, 4, 4]
     assert wave_of(USUAL, 0, 1) == (1, 1)
 
@@ -114,7 +114,7 @@ def test_the_wave_of_a_place_in_the_order() -> None:
     ("text", "found"),
     [("1, 5%,25% ,100%", ("1", "5%", "25%", "100%")), ("100%", ("100%",)), ("1,10,50%", ("1", "10", "50%"))],
 )
-def test_waves_as_people_write_them(text: str, found: tuple[str, ...]) -> None:
+def test_wave_list_is_parsed(text: str, found: tuple[str, ...]) -> None:
     assert parse_waves(text) == found
 
 
@@ -128,7 +128,7 @@ def test_waves_as_people_write_them(text: str, found: tuple[str, ...]) -> None:
         ("1.5", "1.5 is not a wave"), ("0%", "0% is not a wave"), ("٣", "٣ is not a wave"), ("9999999999", "is not a wave"),
     ],
 )  # fmt: skip
-def test_what_is_no_list_of_waves(text: str, word: str) -> None:
+def test_invalid_wave_list_is_refused(text: str, word: str) -> None:
     found = parse_waves(text)
     assert isinstance(found, Invalid) and word in found.why and "such as 1, 5%, 25%, 100%" in found.why
 
@@ -138,11 +138,11 @@ def test_invalid_bake_time_is_refused(text: str) -> None:
     assert isinstance(read_bake(text), Invalid)
 
 
-def test_bakes_as_people_write_them() -> None:
+def test_bake_time_is_parsed() -> None:
     assert [read_bake(text) for text in ("0s", "90s", "1h30m", "720h")] == [0.0, 90.0, 5400.0, LONGEST]
 
 
-def test_an_object_may_say_it_otherwise_and_what_is_wrong_is_said() -> None:
+def test_annotations_override_the_terms_and_invalid_ones_are_reported() -> None:
     assert terms({}, USUAL) == (USUAL, ())
     assert terms({keys.WAVES: "1, 50%", keys.BAKE: "1h"}, USUAL) == (WaveTerms(("1", "50%"), 3600.0), ())
     found, said = terms({keys.WAVES: "0", keys.BAKE: "soon"}, USUAL)
@@ -153,7 +153,7 @@ def test_an_object_may_say_it_otherwise_and_what_is_wrong_is_said() -> None:
     )
 
 
-def test_from_the_second_wave_on_a_tenth_may_lack_something_of_their_own() -> None:
+def test_a_tenth_of_services_may_lack_resources_from_the_second_wave() -> None:
     """From the second wave on, a tenth of the services, and at least one, may lack something of their own. The first wave
     must be complete, and a failure still stops all services.
     """
@@ -170,7 +170,7 @@ def test_from_the_second_wave_on_a_tenth_may_lack_something_of_their_own() -> No
     assert present_wave(WaveTerms(at_once=1), 10, whole, 1, 0, NOW, lacking=1) == CurrentWave(4, 4, 10, 1)
 
 
-def test_a_wave_without_one_bakes_as_well() -> None:
+def test_single_service_wave_also_bakes() -> None:
     turn = present_wave(USUAL, 10, ago(60, 3), 1, 0, NOW, lacking=1)
     assert turn == CurrentWave(3, 4, 3, 0, NOW + timedelta(minutes=2))
     late = present_wave(USUAL, 10, ago(60, 3), 1, 0, NOW + timedelta(minutes=2), lacking=1)

@@ -68,36 +68,36 @@ CASES: dict[str, tuple[dict[str, frozenset[str]], tuple[str, ...], tuple[str, st
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_weights_that_lack_are_named_with_their_label(case: str) -> None:
+def test_message_names_missing_weights_with_their_label(case: str) -> None:
     holders, weights, wanted = CASES[case]
     assert said(replace(having(weight()), holders=holders), *weights) == wanted
 
 
-def test_merged_weights_are_what_nodes_hold() -> None:
+def test_merged_weights_count_nodes_that_hold_them() -> None:
     deps = replace(having(weight(kind="merged")), holders={TINY: nodes(1)})
     assert said(deps, "poet")[1].startswith("fine-tuned weight poet on 0 nodes, 1 needed")
 
 
-def test_a_model_of_a_namespace_has_a_label_of_its_own() -> None:
+def test_namespaced_model_has_its_own_node_label() -> None:
     model = replace(parts.model(), kind="BaseModel", namespace=parts.NAMESPACE)
     deps = replace(parts.deps(model, parts.simple(router=False)), holders={})
     assert "kubectl label node NODE models.ome.io/team.basemodel.tiny=Ready" in said(deps)[1]
 
 
-def test_files_that_nothing_downloads_anywhere_are_only_labelled() -> None:
+def test_message_for_local_files_asks_only_for_the_label() -> None:
     deps = replace(parts.deps(parts.model("local:///models/tiny"), parts.simple(router=False)), holders={})
     message = said(deps)[1]
     assert message.endswith(f"; label each node that has the files: kubectl label node NODE {TINY}=Ready")
 
 
-def test_what_agents_fetch_nobody_labels() -> None:
+def test_message_says_that_agents_set_the_label_of_downloaded_weights() -> None:
     digest = weights(parts.model("hf://test/tiny")).digest
     message = said(change_deps(having(), model_agent=True, holders={}))[1]
     assert f"; agents set the label {names.whole_label(TINY, digest)}=Ready on nodes that have the files. " in message
     assert message.endswith(SILENT_AGENTS)
 
 
-def test_a_label_of_a_person_does_not_count_beside_agents() -> None:
+def test_manual_label_does_not_count_if_agents_are_used() -> None:
     """If a model's status counts nodes that a person has labeled, the service does not use these nodes, because it needs the
     label of agents. The message says so.
     """
@@ -108,7 +108,7 @@ def test_a_label_of_a_person_does_not_count_beside_agents() -> None:
     assert said(change_deps(having(), model_agent=True, holders=both)) == ("True", "model tiny on 1 node, 1 needed")
 
 
-def test_a_revision_from_before_the_agents_says_why_it_is_labelled_by_hand() -> None:
+def test_revision_made_without_agents_asks_for_the_manual_label() -> None:
     identity = weights(parts.model("hf://test/tiny")).identity(False)
     deps = change_deps(having(), model_agent=True, holders={})
     remedy = availability([identity], [(1, 1)], deps).remedy

@@ -28,14 +28,14 @@ IDENTITY = weights(parts.model(URI)).identity(True)
 WHOLE = revision_label("ClusterBaseModel", "", "tiny", DIGEST)
 
 
-def test_without_agents_weights_lie_at_the_path() -> None:
+def test_weights_are_mounted_from_their_path_without_agents() -> None:
     assert directory(IDENTITY, False) == ""
     made = mount(IDENTITY, "team")
     assert made.volume["hostPath"]["path"] == IDENTITY["path"]
     assert made.affinity == {"key": "models.ome.io/clusterbasemodel.tiny", "operator": "In", "values": ["Ready"]}
 
 
-def test_with_agents_a_revision_has_its_own_directory_and_label() -> None:
+def test_revision_has_its_own_directory_and_label_with_agents() -> None:
     made = mount(IDENTITY, "team", directory=directory(IDENTITY, True))
     parent = IDENTITY["path"].rpartition("/")[0]
     assert made.volume["hostPath"]["path"] == f"{parent}/.ome/{DIGEST}"
@@ -46,7 +46,7 @@ def test_with_agents_a_revision_has_its_own_directory_and_label() -> None:
 OWN = {"kind": "BaseModel", "namespace": "team-a", "name": "tiny", "uri": URI, "path": "/raid/models/org/tiny", "source": ""}
 
 
-def test_what_is_fetched_for_a_namespace_lies_in_its_part_of_the_root() -> None:
+def test_weights_of_a_namespace_are_stored_in_its_part_of_the_root() -> None:
     """Weights that are downloaded for a namespace lie in the namespace's part of the root directory. The directory is stored
     as a path, which the mount, the label, the number of nodes and the removal of unused weights all use.
     """
@@ -61,7 +61,7 @@ def test_what_is_fetched_for_a_namespace_lies_in_its_part_of_the_root() -> None:
     assert host_directories({"volumes": [made.volume]}) == {where}
 
 
-def test_agents_and_operator_call_a_directory_alike() -> None:
+def test_agent_and_operator_compute_the_same_directory_name() -> None:
     for namespace in ("", "team-a"):
         identity = {**OWN, "kind": "BaseModel" if namespace else "ClusterBaseModel", "namespace": namespace}
         body = {"kind": identity["kind"], "metadata": {"name": "tiny", **({"namespace": namespace} if namespace else {})}}
@@ -79,13 +79,13 @@ DECIDED = [
 
 
 @pytest.mark.parametrize("other", DECIDED, ids=lambda other: next(iter(other)))
-def test_everything_that_decides_the_bytes_is_in_the_name(other: dict[str, str]) -> None:
+def test_digest_contains_everything_that_determines_the_files(other: dict[str, str]) -> None:
     assert weights_digest({**OWN, **other}) != weights_digest(OWN)
     assert re.fullmatch("[0-9a-f]{32}", weights_digest(OWN)), "128 bits"
     assert weights_digest({name: value for name, value in OWN.items() if name != "source"}) == weights_digest(OWN)
 
 
-def test_parameters_that_decide_the_bytes_are_those_that_sources_read() -> None:
+def test_digest_uses_all_source_parameters_except_anonymous() -> None:
     """The parameters of a source that determine the digest of a model are those that sources read, except `anonymous`, which
     only decides whose credentials are used.
     """
@@ -110,12 +110,12 @@ def test_parameters_that_decide_the_bytes_are_those_that_sources_read() -> None:
     assert found.uri.endswith("+hf://c/d")
 
 
-def test_what_agents_do_not_fetch_lies_at_the_path_with_them_too() -> None:
+def test_weights_not_fetched_by_agents_have_no_revision_directory() -> None:
     for uri in ("local:///models/tiny", "pvc://claim", "vendor://x"):
         assert directory(weights(parts.model(uri)).identity(True), True) == ""
 
 
-def test_files_of_another_repository_belong_to_what_a_model_is() -> None:
+def test_files_from_a_second_repository_are_part_of_the_digest() -> None:
     """Files that are taken from another repository are part of a model's digest: the same weights with other additional
     files have another directory. A model that no agent downloads is used as it is.
     """
@@ -141,7 +141,7 @@ def chosen(agents: bool, before: Observed | None = None) -> Intent:
     return choose(Snapshot(service, deps, before or Observed(), datetime(2026, 1, 1, tzinfo=UTC)), resolve(service, deps))
 
 
-def test_the_plain_label_is_a_wish_where_the_revisions_own_is_required() -> None:
+def test_revision_label_is_required_and_model_label_is_preferred() -> None:
     """The label of the revision is required of a node, and the plain label of the model is only preferred. A node whose
     agent reports Failed or Updating is used if no other node is free.
     """
@@ -160,7 +160,7 @@ def test_the_plain_label_is_a_wish_where_the_revisions_own_is_required() -> None
     assert "preferredDuringSchedulingIgnoredDuringExecution" not in affinity(chosen(False))
 
 
-def test_a_new_revision_says_where_its_weights_are() -> None:
+def test_new_revision_stores_the_directories_of_its_weights() -> None:
     choice = chosen(True)
     data = choice.data[choice.target]
     assert data["directories"] == [DIGEST]
@@ -168,7 +168,7 @@ def test_a_new_revision_says_where_its_weights_are() -> None:
     assert [one["hostPath"]["path"] for one in volumes if "hostPath" in one] == [f"/models/.ome/{DIGEST}"]
 
 
-def test_agents_that_come_later_roll_nothing() -> None:
+def test_later_installation_of_agents_rolls_out_no_service() -> None:
     """If agents are installed later, no service is rolled out: the inputs do not change, so the stored templates stay
     (decisions 2 and 3).
     """
@@ -212,13 +212,13 @@ def former() -> dict[str, Any]:
     return {**data, "inputs": {**data["inputs"], "model": model}, "directories": ["0a1b2c3d"]}
 
 
-def test_an_upgrade_rolls_nothing_also_of_models_with_an_endpoint() -> None:
+def test_upgrade_rolls_out_no_service_with_a_model_endpoint() -> None:
     after = of({"endpoint": "http://mirror"}, kept(former()))
     assert (after.target, after.ledger.write) == ("first", ())
     assert after.data["first"]["directories"] == ["0a1b2c3d"], "revisions keep the directory that they were created with"
 
 
-def test_another_source_is_another_revision_in_another_directory() -> None:
+def test_changed_source_gives_another_revision_and_directory() -> None:
     first = of({}, Observed())
     data = dict(first.data[first.target])
     same, other = of({"anonymous": "true"}, kept(data)), of({"endpoint": "http://mirror"}, kept(data))
@@ -226,7 +226,7 @@ def test_another_source_is_another_revision_in_another_directory() -> None:
     assert other.data[other.target]["directories"] != data["directories"] == [DIGEST]
 
 
-def test_a_model_that_a_service_keeps_stays_where_its_revision_had_it() -> None:
+def test_kept_revision_keeps_the_directory_of_its_model() -> None:
     """A service that keeps a revision keeps the directory of the revision's model. Agents no longer create the previous
     directory, and no agent has ever downloaded that revision under the present name.
     """
@@ -235,7 +235,7 @@ def test_a_model_that_a_service_keeps_stays_where_its_revision_had_it() -> None:
     assert after.target != "first" and after.data[after.target]["directories"] == ["0a1b2c3d"]
 
 
-def test_a_local_uri_without_a_path_is_mounted_from_its_own_path() -> None:
+def test_local_uri_without_path_is_mounted_from_its_own_path() -> None:
     """A model with a local URI and without `path` is mounted from the directory in the URI. The URI and `path` both name the
     directory: one of them is sufficient, and two different directories are refused.
     """
@@ -249,7 +249,7 @@ def test_a_local_uri_without_a_path_is_mounted_from_its_own_path() -> None:
     assert isinstance(stored, Model) and weights(stored).path == "/b", "stored objects work as before"
 
 
-def test_the_default_path_of_local_weights_restarts_nothing() -> None:
+def test_changed_default_path_of_local_weights_restarts_no_pods() -> None:
     """A new default path of local weights restarts no service. Earlier versions of the operator stored another default, and
     their revisions stay.
     """

@@ -33,26 +33,26 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_nodes_are_chosen_as_a_scheduler_would(case: str) -> None:
+def test_model_node_selection_matches_like_the_scheduler(case: str) -> None:
     storage, expected = CASES[case]
     model = parts.model(storage={"storageUri": "hf://a/b", **storage})
     assert selects_node(model, "n1", LABELS) is expected
 
 
-def test_a_node_can_be_named() -> None:
+def test_model_can_select_a_node_by_name() -> None:
     fields = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
     wish = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [fields]}}
     model = parts.model(storage={"storageUri": "hf://a/b", "nodeAffinity": wish})
     assert selects_node(model, "n1", {}) and not selects_node(model, "n2", {})
 
 
-def test_claims_are_no_work_for_agents() -> None:
+def test_models_on_claims_need_no_agent() -> None:
     assert not needs_agent(parts.model("pvc://claim/x"))
     assert not needs_agent(parts.model("vendor://x"))
     assert needs_agent(parts.model("s3://b/x")) and needs_agent(parts.model("local:///models/tiny"))
 
 
-def test_a_record_says_what_is_known_and_no_more() -> None:
+def test_node_models_entry_contains_only_known_fields() -> None:
     model = parts.model("hf://a/b", "k2")
     said = record.status([record.entry(model, record.Report(total=10, bytes=5, speed=2.5, revision="c1"))])
     assert said["summary"] == "1 Updating"
@@ -63,7 +63,7 @@ def test_a_record_says_what_is_known_and_no_more() -> None:
     }  # fmt: skip
 
 
-def test_progress_alone_can_wait_and_a_state_cannot() -> None:
+def test_state_change_is_essential_but_progress_is_not() -> None:
     model = parts.model("hf://a/b", "k2")
 
     def said(**report: Any) -> dict[str, Any]:

@@ -6,13 +6,13 @@ from ome_operator.core.weights.system_paths import SYSTEM, system_directory
 
 
 @pytest.mark.parametrize("path", SYSTEM)
-def test_a_directory_of_the_system_is_found_however_it_is_spelled(path: str) -> None:
+def test_system_directory_is_found_in_every_spelling(path: str) -> None:
     for spelled in (path, f"{path}/", f"/{path}", f"{path}/models/tiny", f"{path}/.", f"/mnt/..{path}"):
         assert system_directory(spelled) == path
 
 
 @pytest.mark.parametrize("path", ["/", "/var", "/var/lib", "/var/lib/"])
-def test_a_directory_that_contains_the_system_is_found(path: str) -> None:
+def test_parent_of_a_system_directory_is_found(path: str) -> None:
     assert system_directory(path)
 
 

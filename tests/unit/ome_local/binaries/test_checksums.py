@@ -13,7 +13,7 @@ PROGRAM, OTHER = b"the program", b"another program"
 APISERVER, KUBECTL = (f"v{KUBERNETES}/bin/linux/amd64/{name}" for name in ("kube-apiserver", "kubectl"))
 
 
-def test_every_line_is_well_formed_and_of_a_file_that_may_be_fetched() -> None:
+def test_every_checksum_line_is_valid_and_belongs_to_a_downloadable_file() -> None:
     """Every line in checksums.txt is valid and belongs to a file that may be downloaded. A line that cannot be parsed would
     have no effect, and neither would a line of an old version.
     """
@@ -27,7 +27,7 @@ def test_every_line_is_well_formed_and_of_a_file_that_may_be_fetched() -> None:
     assert digests.read_digests() == {match[2]: match[1] for match in found if match}
 
 
-def test_every_release_file_has_a_name_of_its_own() -> None:
+def test_every_release_file_has_a_unique_name() -> None:
     """Every release file has a unique name, which contains the program, its version and its machine. So each line belongs to
     a single file.
     """
@@ -38,7 +38,7 @@ def test_every_release_file_has_a_name_of_its_own() -> None:
     assert {tool.name for _, tool, _ in checksums.files()} == {name for name, tool in TOOLS.items() if tool.archive}
 
 
-def test_what_is_missing_is_added(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_checksums_are_added(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
     """`make checksums` adds the lines that are missing, in order and each once. For a file without a digest, it prints the
     reason instead.
     """
@@ -52,7 +52,7 @@ def test_what_is_missing_is_added(host: Host, capsys: pytest.CaptureFixture[str]
     assert checksums.main() == 0 and "added" not in capsys.readouterr().out
 
 
-def test_a_line_that_is_there_stays(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
+def test_existing_checksums_are_never_changed(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
     """`make checksums` never changes an existing line. If the host now states another digest, this is printed and make
     fails.
     """
@@ -65,14 +65,14 @@ def test_a_line_that_is_there_stays(host: Host, capsys: pytest.CaptureFixture[st
     assert said in capsys.readouterr().out
 
 
-def test_a_line_of_an_old_version_is_named(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
+def test_checksum_of_an_old_version_is_reported(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
     host.release("/v1.0.0/bin/linux/amd64/kubectl", PROGRAM)
     assert checksums.main() == 0
     assert "v1.0.0/bin/linux/amd64/kubectl: no program" in capsys.readouterr().out
     assert digests.read_digests() == {"v1.0.0/bin/linux/amd64/kubectl": sha(PROGRAM)}
 
 
-def test_a_host_that_gives_a_list_and_one_that_gives_a_page(host: Host) -> None:
+def test_digest_is_read_from_a_list_but_not_from_an_html_page(host: Host) -> None:
     """The digest is read from a list such as etcd's. A page, which a captive portal returns instead, is not accepted as a
     list.
     """

@@ -20,19 +20,19 @@ def program(folder: Path, name: str, text: str = "exit 0") -> None:
     (folder / name).chmod(0o755)
 
 
-def test_those_of_the_machine_come_first(tmp_path: Path) -> None:
+def test_installed_prometheus_is_preferred(tmp_path: Path) -> None:
     for name in debian.PROGRAMS:
         program(tmp_path / "bin", name)
     assert debian.prometheus() == {name: tmp_path / "bin" / name for name in debian.PROGRAMS}
 
 
-def test_without_apt_the_reason_is_said(tmp_path: Path) -> None:
+def test_missing_apt_is_reported(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="nor apt-get"):
         debian.prometheus()
     assert not (tmp_path / "cache" / "prometheus-debian").exists()
 
 
-def test_what_apt_says_is_passed_on(tmp_path: Path) -> None:
+def test_apt_error_is_reported(tmp_path: Path) -> None:
     program(tmp_path / "bin", "apt-get", "echo 'E: Unable to locate package prometheus' >&2; exit 100")
     program(tmp_path / "bin", "dpkg-deb")
     with pytest.raises(Unavailable, match=r"Unable to locate package prometheus.*apt-get update"):

@@ -75,7 +75,7 @@ def test_program_is_extracted_from_release_archive(host: Host, place: Path) -> N
     assert [path.name for path in place.iterdir()] == ["etcd"], "the archive is deleted"
 
 
-def test_a_host_does_not_say_what_its_program_has_to_be(host: Host, place: Path) -> None:
+def test_recorded_digest_and_not_the_host_checksum_decides(host: Host, place: Path) -> None:
     """The digest in checksums.txt decides, and not a checksum from the host. The host provides another program together with
     a matching checksum: the download is refused, and no file of it is kept.
     """
@@ -89,7 +89,7 @@ def test_a_host_does_not_say_what_its_program_has_to_be(host: Host, place: Path)
     assert list(place.iterdir()) == []
 
 
-def test_what_has_no_line_is_not_fetched(host: Host, place: Path) -> None:
+def test_program_without_a_recorded_digest_is_not_downloaded(host: Host, place: Path) -> None:
     """A program without a digest in checksums.txt is not downloaded. No request is sent, even if the host offers the file
     and its checksum.
     """
@@ -99,7 +99,7 @@ def test_what_has_no_line_is_not_fetched(host: Host, place: Path) -> None:
     assert host.asked == [] and list(place.iterdir()) == []
 
 
-def test_what_is_built_is_said_with_each_reason(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reason_for_building_each_program_is_printed(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """If programs are built instead of downloaded, a message gives the reason for each: no recorded digest, a file that is
     missing on a host, or a host that cannot be reached.
     """
@@ -120,7 +120,7 @@ def test_what_is_built_is_said_with_each_reason(host: Host, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("content", [b"<html>log in</html>", b""])
-def test_a_page_instead_of_a_program(host: Host, place: Path, content: bytes) -> None:
+def test_html_page_in_place_of_a_program_is_refused(host: Host, place: Path, content: bytes) -> None:
     """A host returns an HTML page instead of a program, as captive portals and incomplete mirrors do. The page
     is not used.
     """
@@ -131,7 +131,9 @@ def test_a_page_instead_of_a_program(host: Host, place: Path, content: bytes) ->
     assert list(place.iterdir()) == []
 
 
-def test_a_silent_host_costs_seconds_and_is_asked_once(host: Host, monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
+def test_silent_host_delays_only_seconds_and_is_contacted_once(
+    host: Host, monkeypatch: pytest.MonkeyPatch, place: Path
+) -> None:
     """A host that accepts connections and never answers delays the programs by some seconds, and is asked only once,
     although four programs come from it.
     """
@@ -146,7 +148,7 @@ def test_a_silent_host_costs_seconds_and_is_asked_once(host: Host, monkeypatch: 
         assert time.monotonic() - began < 3.0
 
 
-def test_a_slow_program_is_waited_for(host: Host, monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
+def test_slow_download_is_not_interrupted(host: Host, monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
     """A slow download is not interrupted: the time limit is for the first byte of the response. A download of 100 MB may
     take longer.
     """
@@ -165,7 +167,7 @@ def test_refused_connection_to_host_is_reported(host: Host, monkeypatch: pytest.
         releases.fetch(KUBECTL, MACHINE, place / "kubectl")
 
 
-def test_the_cache_keeps_what_was_fetched(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_programs_are_used_without_a_download(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs in the cache are used without contacting a host. Programs that cannot be downloaded are built, with one build
     for each module.
     """
@@ -183,7 +185,7 @@ def test_the_cache_keeps_what_was_fetched(host: Host, monkeypatch: pytest.Monkey
     assert left == ["kubectl-1.34.2-linux-amd64"], "no incomplete file stays"
 
 
-def test_two_at_once_get_it_once(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_calls_download_a_program_once(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """If two calls need the same program at the same time, the second waits for the first, and finds the finished file."""
     monkeypatch.setattr(ensure, "this_machine", lambda **_: MACHINE)
     host.release(KUBECTL_PATH, PROGRAM)
@@ -227,7 +229,7 @@ def test_programs_of_a_cluster_are_one_module() -> None:
 
 
 @pytest.mark.parametrize("version", OTHERS)
-def test_another_kubernetes_has_a_module_of_its_own(version: str) -> None:
+def test_other_kubernetes_version_has_its_own_module(version: str) -> None:
     found = tools(version)
     assert {name for name in found if found[name] != TOOLS[name]} == set(OF_VERSION)
     (module,) = {found[name].module for name in OF_VERSION}
@@ -237,13 +239,13 @@ def test_another_kubernetes_has_a_module_of_its_own(version: str) -> None:
     assert LDFLAGS[module]["k8s.io/component-base/version.gitVersion"] == f"v{version}"
 
 
-def test_a_version_is_named_by_its_minor() -> None:
+def test_kubernetes_version_is_selected_by_its_minor_version() -> None:
     assert [kubernetes(asked) for asked in ("1.31", "v1.37.2", "1.34")] == ["1.31.13", "1.37.2", "1.34.2"]
     with pytest.raises(UserError, match=r"Kubernetes '1.3' is not supported: use one of 1\.31\.13, 1\.34\.2, "):
         kubernetes("1.3")
 
 
-def test_releases_are_fetched_side_by_side(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_releases_are_downloaded_in_parallel(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """Downloads run in parallel, so that the delays of a network do not add up. In this test no download continues before a
     second one has started.
     """
@@ -262,7 +264,9 @@ def test_releases_are_fetched_side_by_side(host: Host, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("more", [True, False])
-def test_what_was_compiled_is_kept_for_what_comes(more: bool, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_packages_are_kept_until_all_programs_are_built(
+    more: bool, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Compiled packages, which take several GB, are kept until all programs are built. Without them, building the programs
     of a real node takes as long as building those of its control plane.
     """
@@ -305,7 +309,7 @@ class TestPatches:
         with zipfile.ZipFile(go.parent / "source.zip", "w") as file:
             file.writestr(f"{self.PATCH.module}@v0.7.0/{self.PATCH.file}", text)
 
-    def test_the_word_is_changed_in_a_copy(self, go: Path) -> None:
+    def test_patch_is_applied_to_a_copy_of_the_module(self, go: Path) -> None:
         self.source(go, f"a({self.PATCH.old})\n")
         ensure.ensure(["kwok"])
         assert (go.parent / "compiled").read_text() == f"a({self.PATCH.new})\n"
@@ -314,7 +318,7 @@ class TestPatches:
         assert used.startswith(own), "everything else is pinned as before"
         assert len(used.removeprefix(own).split()) == 4, "replace MODULE => FOLDER"
 
-    def test_a_patch_out_of_date_is_a_sentence(self, go: Path) -> None:
+    def test_outdated_patch_gives_a_one_line_error(self, go: Path) -> None:
         """If a newer version of kwok does not contain the text that a patch replaces, the message says to correct the
         patches.
         """
@@ -323,7 +327,7 @@ class TestPatches:
             ensure.ensure(["kwok"])
 
 
-def test_a_registry_is_known_by_its_greeting(host: Host) -> None:
+def test_registry_is_recognized_by_its_response(host: Host) -> None:
     """A server counts as a registry only if it answers as one. Any other server at the address, such as a proxy that
     refuses, does not, and neither does a port without a server.
     """

@@ -30,7 +30,7 @@ def made(name: str, by: str) -> layout.Layout:
     ("by", "said"),
     [("/elsewhere", "was created by the demo of /elsewhere: "), ("", "was not created by this demo: ")],
 )
-def test_a_cluster_that_somebody_else_made_is_left_alone(home: Path, by: str, said: str) -> None:
+def test_demo_does_not_use_or_stop_a_foreign_cluster(home: Path, by: str, said: str) -> None:
     """The demo neither uses nor stops a cluster that it has not created."""
     at = made("ome-demo", by)
     for act in (lambda: demo.run(1.0), demo.remove):
@@ -43,7 +43,7 @@ def test_a_cluster_that_somebody_else_made_is_left_alone(home: Path, by: str, sa
 
 
 @pytest.mark.parametrize("named", [(), *((one,) for one in options.EXTRAS), options.EXTRAS])
-def test_the_command_runs_with_every_optional_program(
+def test_demo_command_plans_a_cluster_with_every_optional_program(
     home: Path, monkeypatch: pytest.MonkeyPatch, named: tuple[str, ...]
 ) -> None:
     """The command `ome local demo` passes its options to the demo, which plans a cluster with all optional programs. Nothing
@@ -69,7 +69,7 @@ def test_demo_down_removes_only_the_demo_of_its_checkout(home: Path, capsys: pyt
     assert not at.root.exists() and layout.known_clusters() == ["ome-demo"]
 
 
-def test_without_what_it_installs_nothing_is_made(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_charts_end_the_demo_before_a_cluster_is_created(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the installed package contains no charts, the demo ends with a message before it creates a cluster."""
 
     def missing(folder: str) -> Path:

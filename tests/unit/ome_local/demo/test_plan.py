@@ -36,14 +36,14 @@ def before(name: str, known: dict[str, Part]) -> set[str]:
 
 
 @pytest.mark.parametrize("made", [REAL, KIND, SIMULATED])
-def test_every_need_is_a_part(made: Spec) -> None:
+def test_every_dependency_is_a_part_of_the_plan(made: Spec) -> None:
     """Every dependency is a part of the plan, and no part waits for itself."""
     known = planned(made)
     assert {name for part in known.values() for name in part.needs} <= known.keys()
     assert len(list(TopologicalSorter({name: part.needs for name, part in known.items()}).static_order())) == len(known)
 
 
-def test_kimi_waits_for_the_control_plane_alone() -> None:
+def test_kimi_k2_waits_only_for_the_control_plane() -> None:
     """Kimi K2 waits for no image, and for no program of the real node."""
     assert before(plan.KIMI_READY, planned(REAL)) == {
         plan.PROGRAMS, plan.PACKAGES, plan.CLUSTER, plan.OPERATOR, plan.KIMI_READY
@@ -51,7 +51,7 @@ def test_kimi_waits_for_the_control_plane_alone() -> None:
 
 
 @pytest.mark.parametrize("made", [REAL, KIND])
-def test_tokens_wait_for_everything_but_kimi(made: Spec) -> None:
+def test_first_request_waits_for_every_part_except_kimi_k2(made: Spec) -> None:
     known = planned(made)
     assert before(plan.REQUEST, known) == known.keys() - {plan.KIMI_READY}
 
@@ -75,7 +75,7 @@ def test_demo_on_kind_plans_no_real_node() -> None:
     assert not {plan.PACKAGES, plan.NODE_PROGRAMS, plan.NODE} & planned(KIND).keys()
 
 
-def test_what_kimi_needs_has_the_processors_first() -> None:
+def test_parts_needed_by_kimi_k2_have_the_highest_cpu_priority() -> None:
     """Parts that Kimi K2 needs have the highest CPU priority. Images come before the programs that are compiled for the real
     node, because images take longer.
     """
@@ -84,7 +84,7 @@ def test_what_kimi_needs_has_the_processors_first() -> None:
     assert 0 < known[f"image {IMAGES[0]}"].nice < known[plan.NODE_PROGRAMS].nice
 
 
-def test_kimi_is_ready_while_the_rest_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kimi_k2_serves_before_images_and_node_programs_are_finished(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kimi K2 serves before images and the programs of the real node are finished, which wait for it in this run."""
     said: list[str] = []
     kimi_serves = threading.Event()

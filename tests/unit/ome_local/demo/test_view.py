@@ -57,7 +57,7 @@ def test_view_shows_counts_while_service_starts() -> None:
     assert seen.missing_items() == ["runtime rt", "prefill 2/4", "decode 0/12", "router -"]
 
 
-def test_a_sentence_does_not_repeat_its_line() -> None:
+def test_view_line_does_not_repeat_component_and_count() -> None:
     """A line of the view does not repeat the component and the count with which the operator's messages begin."""
     body = service({"EngineReady": "False"}, engine="2/4")
     body["status"]["conditions"][0]["message"] = "prefill 2/4: 2 pods starting"
@@ -72,7 +72,7 @@ def test_view_of_ready_service_ticks_all_lines() -> None:
     assert str(seen.lines[3]) == "✓ decode   12/12"
 
 
-def test_ready_of_an_older_spec_is_not_ready() -> None:
+def test_ready_condition_of_an_older_generation_is_ignored() -> None:
     """Conditions of an older generation of the spec do not count as ready: they were observed for generation 1, which is not
     the present one.
     """
@@ -82,7 +82,7 @@ def test_ready_of_an_older_spec_is_not_ready() -> None:
     assert not view(old).ready
 
 
-def test_without_a_decoder_it_is_an_engine() -> None:
+def test_service_without_a_decoder_shows_only_its_components() -> None:
     """For a service without a decoder, only the components that it has are shown."""
     small = service(GOOD)
     small["spec"] = {"model": {"name": "k2"}, "engine": {}}
@@ -95,7 +95,7 @@ def test_view_of_incomplete_object_does_not_raise(body: dict[str, Any]) -> None:
     assert not view(body).ready
 
 
-def test_plain_lines_say_each_change_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_plain_output_prints_each_change_once(capsys: pytest.CaptureFixture[str]) -> None:
     """Without a terminal, no line is printed twice, and the output ends when the service is ready."""
     steps = iter([service(), service(), service(GOOD, engine="4/4")])
     seen = live_view.until_ready(lambda: view(next(steps)), 5.0, lambda: True)
@@ -105,7 +105,7 @@ def test_plain_lines_say_each_change_once(capsys: pytest.CaptureFixture[str]) ->
     assert "  kimi: ✓ prefill  4/4" in said
 
 
-def test_a_service_in_a_line() -> None:
+def test_service_is_summarized_in_one_line() -> None:
     """On a terminal, the line about a service contains counts where there is something to count, and marks for the rest."""
     assert view(service({"ModelReady": "True"}, engine="2/4", decoder="0/12")).counts() == (
         "model ✓  runtime …  prefill 2/4  decode 0/12  router …"
@@ -119,7 +119,7 @@ def test_view_ends_at_time_limit_or_when_operator_ends(capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize("ended", [True, False])
-def test_a_service_that_is_late_is_waited_for_again_and_longer(ended: bool) -> None:
+def test_late_service_can_be_awaited_again_with_a_longer_limit(ended: bool) -> None:
     """A busy machine needs more than the limit. If the operator ended, waiting is useless, so the command is left out."""
     cluster = SimpleNamespace(name="mine", process=lambda _: None if ended else object())
     told = services._trouble(cast("Cluster", cluster), services.TINY, view(service()), 180.0)

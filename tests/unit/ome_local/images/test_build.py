@@ -48,7 +48,7 @@ class TestPins:
         assert own[-2:-1] == ["USER 65532:65532"]
 
     @pytest.mark.parametrize("file", DOCKERFILES, ids=lambda file: str(file.relative_to(ROOT)))
-    def test_every_dockerfile_begins_at_a_digest(self, file: Path) -> None:
+    def test_every_base_image_is_pinned_by_digest(self, file: Path) -> None:
         """Each base image (a FROM that names no stage) is named by its digest: a tag may be another image tomorrow."""
         begins = foreign(file.read_text())
         assert begins and [name for name in begins if not DIGEST.fullmatch(name)] == []
@@ -76,7 +76,7 @@ class TestPins:
         for line, after in itertools.pairwise(lines):
             assert "==" not in line or after.strip().startswith("--hash=sha256:")
 
-    def test_references_say_the_pinned_versions(self) -> None:
+    def test_image_tags_contain_the_pinned_versions(self) -> None:
         """The tag of an image is the pinned version of its engine or router, because flags of runtimes are checked against
         the version in the tag.
         """
@@ -84,12 +84,12 @@ class TestPins:
         assert build.REFERENCES["engine-cpu"].endswith(f":{engine['sglang']}")
         assert build.REFERENCES["router"].endswith(f":{router['sglang-router']}")
 
-    def test_the_engine_has_all_it_was_asked_for(self) -> None:
+    def test_engine_image_files_name_the_same_packages(self) -> None:
         """Both files of the engine's image name the same packages, so that no version is resolved during the build."""
         wanted, locked = (pins(ROOT / "images" / "engine-cpu" / f"requirements.{end}") for end in ("in", "txt"))
         assert {name.lower().replace("_", "-"): version for name, version in wanted.items()} == locked
 
-    def test_the_operator_runs_with_what_it_was_tested_with(self) -> None:
+    def test_operator_image_contains_the_packages_of_the_lock_file(self) -> None:
         """The operator's image has the packages of requirements.lock, with which the tests run, and they include everything
         that pyproject.toml requires.
         """
@@ -98,7 +98,7 @@ class TestPins:
         asked = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
         assert {re.split(r"[<>=\[]", wanted)[0] for wanted in asked} <= packed.keys()
 
-    def test_docker_leaves_out_what_we_leave_out(self) -> None:
+    def test_dockerignore_excludes_locally_compiled_files(self) -> None:
         """.dockerignore excludes the files that were compiled on this machine, so that they are not part of an image."""
         assert {f"**/{pattern}" for pattern in build.NOT_COPIED} <= set((ROOT / ".dockerignore").read_text().split())
 
@@ -124,7 +124,7 @@ class TestKeys:
         os.utime(root / "src" / "a.py", (1, 1))
         assert build.key("x", root) == before
 
-    def test_text_and_copied_files_count(self, root: Path) -> None:
+    def test_image_key_depends_on_dockerfile_text_and_copied_files(self, root: Path) -> None:
         before = build.key("x", root)
         (root / "src" / "a.py").write_text("2")
         copied = build.key("x", root)
@@ -139,7 +139,7 @@ class TestKeys:
         (root / "src" / "a.py").rename(root / "src" / "b.py")
         assert len({before, runs, build.content(root / "src", root)}) == 3
 
-    def test_a_missing_file_is_a_sentence(self, root: Path) -> None:
+    def test_missing_copied_file_is_named_in_the_error(self, root: Path) -> None:
         """If a Dockerfile copies a file that does not exist, the error names the file."""
         build.dockerfile("x", root).write_text(f"FROM {BASE}\nCOPY nowhere /x\n")
         with pytest.raises(UserError, match=r"There is no nowhere in"):
@@ -164,7 +164,7 @@ def test_image_build_without_root_or_docker_is_refused(monkeypatch: pytest.Monke
         build.build(["router"])
 
 
-def test_docker_builds_the_same_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_docker_builds_the_same_dockerfile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """On a machine with Docker, a user who is not root builds the same Dockerfile. A fake docker records its arguments."""
     docker = tmp_path / "docker"
     docker.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\n[ "$1" = build ] || echo archive > "$3"\n')
@@ -180,7 +180,7 @@ def test_docker_builds_the_same_file(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert second.startswith("save -o ") and second.endswith(" local/sglang-router:0.3.2")
 
 
-def test_archives_go_when_no_checkout_uses_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_image_archives_are_deleted_when_no_checkout_uses_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Archives of images are deleted when no checkout uses them any more. Several checkouts share the cache, and each image
     has its own archives.
     """
@@ -207,7 +207,7 @@ def test_archives_go_when_no_checkout_uses_them(monkeypatch: pytest.MonkeyPatch,
     assert used("2", mine) == ["local/x:2", "local/xy:1"], "a deleted checkout uses no archive"
 
 
-def test_an_image_of_files_waits_for_no_dockerfile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_image_of_files_does_not_wait_for_dockerfile_builds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """An image that consists of files only is built without waiting for builds of Dockerfiles. The first image of the real
     node is of this kind; the build of SGLang's image takes minutes and holds the lock.
     """
@@ -232,7 +232,7 @@ class TestSettings:
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setattr(debian, "apt_settings", lambda: "")
 
-    def test_a_machine_without_settings_mounts_nothing(self) -> None:
+    def test_build_without_machine_settings_has_no_mounts(self) -> None:
         with buildah._settings() as mounts:
             assert mounts == {}
 
@@ -248,7 +248,7 @@ class TestSettings:
         }
 
 
-def test_buildahs_last_words_are_the_error() -> None:
+def test_last_message_of_buildah_is_the_error() -> None:
     """The error of a failed build is buildah's last message, and not the line after it."""
     assert buildah._last_line("STEP 1\nError: no such image\nexit status 125") == "Error: no such image"
     assert buildah._last_line("") == "(no output)"
@@ -285,9 +285,7 @@ class TestDebian:
         (folder / "Dockerfile").write_text(f"# x\nARG BASE={BASE}@sha256:{digest}\nFROM ${{BASE}} AS base\n")
         buildah.bud(folder / "Dockerfile", folder, "local/x:1", folder / "log")
 
-    def test_the_hub_gives_what_has_the_digest(
-        self, asked: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-    ) -> None:
+    def test_base_image_is_pulled_by_digest(self, asked: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         """The base image is downloaded once for all images. Another digest means another image."""
         monkeypatch.setattr(buildah.releases, "is_registry", lambda address: True)
         for digest in (self.ONE, self.ONE, self.TWO):
@@ -298,7 +296,9 @@ class TestDebian:
         builds = [line for line in asked if line.startswith("bud")]
         assert [f"--build-arg BASE=localhost/debian-pulled:{self.ONE} " in line for line in builds] == [True, True, False]
 
-    def test_without_a_hub_its_like_is_made(self, asked: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_base_image_is_built_without_hub(
+        self, asked: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
         """If Docker Hub does not answer, a similar base image is built once. It never gets the name of the published image,
         which is pulled as soon as the hub answers.
         """
@@ -310,7 +310,7 @@ class TestDebian:
         self.built(tmp_path, self.ONE)
         assert f"--build-arg BASE=localhost/debian-pulled:{self.ONE} " in asked[-1]
 
-    def test_a_release_begins_at_the_published_image_or_not_at_all(self, asked: list[str], tmp_path: Path) -> None:
+    def test_release_is_built_only_from_the_published_base_image(self, asked: list[str], tmp_path: Path) -> None:
         """A release is only built from the published base image. A locally built one with the same contents is not used
         either.
         """
@@ -320,7 +320,7 @@ class TestDebian:
         ):
             buildah.base_image(tmp_path / "Dockerfile", tmp_path / "log", published=True)
 
-    def test_a_tag_is_no_beginning(self, asked: list[str], tmp_path: Path) -> None:
+    def test_base_image_without_digest_is_refused(self, asked: list[str], tmp_path: Path) -> None:
         (tmp_path / "Dockerfile").write_text(f"ARG BASE={BASE}\nFROM ${{BASE}}\n")
         with pytest.raises(
             UserError, match=r"Dockerfile has no line `ARG BASE=REPOSITORY:TAG@sha256:…` that names the base image"
@@ -329,7 +329,7 @@ class TestDebian:
         assert not any(line.startswith(("pull", "bud")) for line in asked)
 
 
-def test_what_ended_builds_left_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_working_containers_of_interrupted_builds_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The working containers of interrupted builds are removed. Those of images that consist of files stay, because such a
     build may be running.
     """

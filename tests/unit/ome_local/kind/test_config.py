@@ -25,7 +25,7 @@ def patches(at: Layout) -> dict[str, Any]:
     return {one["apiVersion"]: one["controllerManager"]["extraArgs"] for one in told}
 
 
-def test_silent_nodes_are_waited_for(at: Layout) -> None:
+def test_controller_manager_tolerates_silent_nodes_for_ten_minutes(at: Layout) -> None:
     """The controller manager waits for longer than ten minutes for a silent node, because simulated nodes send a heartbeat
     every ten minutes. With kind's limit of 50 s they would be NotReady forever.
     """
@@ -36,7 +36,7 @@ def test_silent_nodes_are_waited_for(at: Layout) -> None:
     assert listed["enable-hostpath-provisioner"] == "true", "kind's own argument"
 
 
-def test_the_control_plane_is_the_real_node(at: Layout) -> None:
+def test_control_plane_is_the_real_node_without_workers(at: Layout) -> None:
     """Without workers, the control plane is the real node. It has the label of real nodes, and mounts the cluster's own
     models from a folder of the user who ran the command, and not of root.
     """
@@ -47,7 +47,7 @@ def test_the_control_plane_is_the_real_node(at: Layout) -> None:
     assert config.real_nodes(at, 0) == (config.control_plane(at),)
 
 
-def test_workers_are_the_real_nodes(at: Layout) -> None:
+def test_workers_are_the_real_nodes_if_there_are_any(at: Layout) -> None:
     """If there are workers, they are the real nodes, and the control plane runs no pods. Kind adds a number to the names of
     workers, from the second one on.
     """
@@ -58,7 +58,7 @@ def test_workers_are_the_real_nodes(at: Layout) -> None:
     assert config.real_nodes(at, 3) == (f"{name}-worker", f"{name}-worker2", f"{name}-worker3")
 
 
-def test_two_homes_have_two_clusters(tmp_path: Path) -> None:
+def test_clusters_in_two_home_directories_have_different_kind_names(tmp_path: Path) -> None:
     """Clusters of one name in two home directories have different names in kind, because kind's clusters belong to the
     machine. A host name has at most 63 characters.
     """
@@ -68,7 +68,7 @@ def test_two_homes_have_two_clusters(tmp_path: Path) -> None:
     assert len(config.control_plane(Layout(tmp_path / ("x" * 40)))) <= 63
 
 
-def test_addresses_are_no_real_nodes() -> None:
+def test_kind_cluster_addresses_differ_from_those_of_real_nodes() -> None:
     """A kind cluster uses other addresses than clusters with a real node, so that a machine can have routes to both at the
     same time.
     """

@@ -42,7 +42,7 @@ def test_up_keeps_existing_taints_of_node() -> None:
     assert server.patched == {}, "the taint is there already"
 
 
-def test_add_ons_stay_off_simulated_nodes() -> None:
+def test_add_ons_are_not_scheduled_on_simulated_nodes() -> None:
     """The pods of add-ons are kept off simulated nodes. Previously, CoreDNS was moved to a simulated node whenever it was
     rescheduled, and no real pod could resolve a name any more.
     """
@@ -58,7 +58,7 @@ def test_add_ons_stay_off_simulated_nodes() -> None:
         assert labels[expression["key"]] in expression["values"]
 
 
-def test_an_add_on_that_is_not_there_is_left_out() -> None:
+def test_missing_add_on_is_skipped() -> None:
     """An add-on that another version of kind does not have is skipped."""
     server = Server([], lacks="local-path-provisioner")
     furnish.keep_addons(server)

@@ -40,7 +40,7 @@ def test_image_is_loaded_into_each_kind_node_once(at: Layout, fakes: Fakes, file
     assert loads(fakes) == ["a,b"]
 
 
-def test_a_node_that_has_lost_it_gets_it_again(at: Layout, fakes: Fakes, file: Path) -> None:
+def test_image_is_loaded_again_into_a_node_that_lost_it(at: Layout, fakes: Fakes, file: Path) -> None:
     """A node that does not have the image any more gets it again. The kubelet may have removed the image, or another image
     may have its name.
     """
@@ -51,7 +51,7 @@ def test_a_node_that_has_lost_it_gets_it_again(at: Layout, fakes: Fakes, file: P
     assert loads(fakes) == ["b"]
 
 
-def test_another_form_of_archive_is_loaded_every_time(at: Layout, fakes: Fakes, file: Path) -> None:
+def test_unrecognized_archive_format_is_loaded_every_time(at: Layout, fakes: Fakes, file: Path) -> None:
     file.write_text("no tar")
     for _ in range(2):
         images.load(at, ["a"], file)
@@ -73,5 +73,5 @@ def test_missing_image_archive_is_reported(at: Layout, fakes: Fakes, tmp_path: P
         ("localhost/web:1", "localhost/web:1"),
     ],
 )
-def test_names_as_containerd_lists_them(name: str, full: str) -> None:
+def test_image_names_are_expanded_like_in_containerd(name: str, full: str) -> None:
     assert images.full(name) == full

@@ -30,14 +30,14 @@ def test_up_creates_kind_cluster_once(at: Layout, fakes: Fakes) -> None:
     assert at.models.stat().st_mode & 0o777 == 0o755
 
 
-def test_a_node_image_of_ones_own(at: Layout, fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variable_names_another_node_image(at: Layout, fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> None:
     """An environment variable names another node image, for mirrors and for machines without access to the internet."""
     monkeypatch.setenv("OME_KIND_IMAGE", "mirror.example/node:v1")
     life.start(at, 0)
     assert fakes.asked()[-1].endswith("--image mirror.example/node:v1")
 
 
-def test_an_interrupted_creation_is_begun_anew(at: Layout, fakes: Fakes) -> None:
+def test_interrupted_creation_is_repeated(at: Layout, fakes: Fakes) -> None:
     """If `up` was interrupted while kind created the cluster, the next `up` creates it again. Kind's containers exist, but
     the cluster has no kubeconfig yet, so it is incomplete.
     """
@@ -70,7 +70,7 @@ def test_up_starts_stopped_kind_containers(at: Layout, fakes: Fakes) -> None:
     assert fakes.asked() == [f"docker start {nodes[1]} {nodes[0]}"]
 
 
-def test_a_cluster_that_somebody_deleted_is_made_anew(at: Layout, fakes: Fakes) -> None:
+def test_deleted_kind_cluster_is_created_again(at: Layout, fakes: Fakes) -> None:
     """If somebody has deleted the kind cluster, `up` creates it again, and ends the processes that were connected to the old
     one.
     """
@@ -82,7 +82,7 @@ def test_a_cluster_that_somebody_deleted_is_made_anew(at: Layout, fakes: Fakes) 
     assert [line.split()[1] for line in fakes.asked()] == ["create", "create"]
 
 
-def test_down_of_a_half_made_cluster(at: Layout, fakes: Fakes) -> None:
+def test_down_removes_a_partly_created_cluster(at: Layout, fakes: Fakes) -> None:
     """`down` removes a kind cluster whose creation was interrupted: cluster.json states that kind created it, but it has no
     kubeconfig yet.
     """
@@ -93,7 +93,7 @@ def test_down_of_a_half_made_cluster(at: Layout, fakes: Fakes) -> None:
     assert not at.root.exists()
 
 
-def test_what_docker_is_still_making_is_removed_once_more(at: Layout, fakes: Fakes) -> None:
+def test_container_still_being_created_is_removed_after_down(at: Layout, fakes: Fakes) -> None:
     """If Docker is still creating a container when `down` runs, the container is removed afterwards. Kind prints "Deleted
     nodes" although Docker is still creating a container that an interrupted `up` had requested.
     """
@@ -103,7 +103,7 @@ def test_what_docker_is_still_making_is_removed_once_more(at: Layout, fakes: Fak
     assert [line.split()[1] for line in fakes.asked()] == ["delete", "delete"]
 
 
-def test_down_of_a_cluster_of_ours_asks_nobody(at: Layout, fakes: Fakes) -> None:
+def test_down_does_not_contact_kind_for_a_cluster_without_kind(at: Layout, fakes: Fakes) -> None:
     creation.create(at, Spec())
     assert lifecycle.down(at)
     assert fakes.asked() == []
@@ -119,7 +119,7 @@ def test_down_when_cluster_json_cannot_be_read(at: Layout, fakes: Fakes) -> None
     assert not life.is_ours(at)
 
 
-def test_without_kind_nothing_is_removed(at: Layout, fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_down_without_the_kind_program_removes_nothing(at: Layout, fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the program `kind`, the cluster's files must stay. If they were removed, its container would keep running and
     belong to no known cluster.
     """
@@ -136,7 +136,9 @@ def test_without_kind_nothing_is_removed(at: Layout, fakes: Fakes, monkeypatch: 
     processes.end_all(at)
 
 
-def test_up_asks_for_what_the_cluster_was_made_with(at: Layout, fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_up_of_an_existing_kind_cluster_builds_no_control_plane(
+    at: Layout, fakes: Fakes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """For an existing kind cluster, `up` without --kind downloads and builds neither etcd nor an API server."""
     creation.create(at, Spec(kind=True))
     wanted: list[str] = []

@@ -17,7 +17,7 @@ sigs.k8s.io/kind/pkg/exec.(*LocalCmd).Run
 """
 
 
-def test_step_and_image_are_told() -> None:
+def test_kind_error_names_step_and_image() -> None:
     """The message about a failure of kind names the step and the image. The last line of kind's output alone is only a line
     of a stack trace.
     """
@@ -27,6 +27,6 @@ def test_step_and_image_are_told() -> None:
     assert len(last) == 5
 
 
-def test_a_short_failure_is_told_once() -> None:
+def test_short_kind_error_is_printed_once() -> None:
     assert complaint("ERROR: unknown command\n") == "ERROR: unknown command"
     assert complaint("\n") == "(no output)"

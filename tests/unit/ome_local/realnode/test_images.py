@@ -21,7 +21,7 @@ def node(tmp_path: Path) -> RealNode:
 
 
 @pytest.mark.parametrize(("failures", "said"), [([GONE], ""), ([GONE, GONE], GONE), (["no space left"], "no space left")])
-def test_a_layer_that_went_with_the_former_image_is_unpacked_anew(
+def test_layer_removed_with_a_former_image_is_unpacked_again(
     node: RealNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: list[str], said: str
 ) -> None:
     """A layer that was removed together with a former image is unpacked again. The archive took over the name of the only
@@ -53,7 +53,7 @@ def test_a_layer_that_went_with_the_former_image_is_unpacked_anew(
         assert first == last == "images import" and between == ["leases create", "leases delete"]
 
 
-def test_a_file_that_is_no_archive_is_named(node: RealNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_that_is_no_image_archive_is_named(node: RealNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def ctr(node: RealNode, *words: str) -> str:
         raise UserError("`ctr images import` failed: ctr: unexpected EOF")
 

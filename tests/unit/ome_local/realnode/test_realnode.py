@@ -39,7 +39,7 @@ class TestAddresses:
             assert ipaddress.ip_address(address) in ipaddress.ip_network(network.pods)
         assert ipaddress.ip_address(network.service_ip) in ipaddress.ip_network(network.services)
 
-    def test_what_the_machine_uses_is_passed_over(self) -> None:
+    def test_used_address_ranges_are_skipped(self) -> None:
         """A range of addresses is not chosen if a route of the machine overlaps it, or if a stopped cluster has
         its number.
         """
@@ -48,7 +48,7 @@ class TestAddresses:
         with pytest.raises(UserError, match="routes of this machine use all of them"):
             namespaces.free_network(["10.0.0.0/8"], ())
 
-    def test_a_home_that_the_node_hides(self) -> None:
+    def test_home_directory_below_run_is_refused(self) -> None:
         """A home directory in /run is refused, because the node has its own /run, which would hide it."""
         with pytest.raises(UserError, match="mounts its own folder over /run: set OME_LOCAL_HOME"):
             namespaces.choose(layout.Layout(Path("/run/x")), ())
@@ -87,7 +87,7 @@ def test_real_node_files_are_valid(node: RealNode) -> None:
     assert "bind 10.244.3.1\n" in files["Corefile"]
 
 
-def test_the_api_server_can_be_reached_from_pods(node: RealNode) -> None:
+def test_first_api_server_is_reachable_from_pods(node: RealNode) -> None:
     """The first API server listens for pods and is listed in the Service `kubernetes`. A second API server is not listed."""
     ports = {name: 20000 + number for number, name in enumerate(components.PORTS)}
     kept = spec.ClusterFile(Spec(real_node=True), ports, node.network)
@@ -99,7 +99,7 @@ def test_the_api_server_can_be_reached_from_pods(node: RealNode) -> None:
     assert "--endpoint-reconciler-type=none" in second
 
 
-def test_what_is_placed_tolerates_the_taint() -> None:
+def test_pod_on_the_real_node_gets_the_toleration_of_its_taint() -> None:
     """A pod that is placed on the real node gets the toleration of the node's taint, and nothing else."""
     [toleration] = PLACED["tolerations"]
     assert toleration == {**TAINT, "operator": "Equal"}
@@ -147,7 +147,7 @@ class TestWhyNot:
         assert "--privileged" in said
 
 
-def test_packages_are_installed_one_after_the_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_packages_are_installed_sequentially(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Only one apt-get runs at a time. The real node and buildah install their packages at the same time, and apt-get fails
     while another apt-get is running.
     """
