@@ -38,8 +38,9 @@ class FirstPods:
         await self._due.run(self._check)
 
     async def _check(self, ref: Ref) -> None:
+        self._due.forget(ref)  # otherwise its last run would be kept for ever
         resource = self._cluster.find_resource(ref)
-        if resource is None:
+        if resource is None or resource.deleting:
             return
         memory = self._memories.memory_of(resource)
         self._count(ref, memory)

@@ -8,6 +8,8 @@ import pytest
 
 from ome_operator import keys, names
 from ome_operator.controllers.base import Core
+from ome_operator.controllers.inferenceservice.first_pods import FirstPods
+from ome_operator.controllers.inferenceservice.memory import Memories, ServiceMemory
 from ome_operator.core.observed.objects import Ref
 from ome_operator.core.reconcile.plan import Apply, Plan
 from ome_operator.settings import Settings
@@ -58,3 +60,16 @@ async def test_a_service_without_statefulsets_is_reconciled_soon() -> None:
     settings, core = Settings(child_delay=0.0), Core(sync=lambda *_: Plan(apply=(apply("Service"),)))
     await makers.services(handler, FakeApi(), queue, core, settings=settings).reconcile(SERVICE)
     assert queue.due_count == 1
+
+
+async def test_nothing_is_kept_about_a_service_that_was_checked() -> None:
+    """Services with new names may come and go for as long as the operator runs."""
+    checks = FirstPods(makers.cluster().cache, Memories(), lambda _: None, 0.0)
+    task = asyncio.create_task(checks.run())
+    checks.expect(SERVICE, ServiceMemory())
+    while len(checks._due._schedule) or checks._due.busy_count:
+        await asyncio.sleep(0)
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    assert not checks._due._schedule._started
