@@ -206,11 +206,12 @@ class EventHandler:
         return Urgency.SOON
 
     def _urgency_of_template(self, new: Child) -> Urgency:
-        """Return the urgency of the first report about the template of a StatefulSet. Without a pod that is ready or was
-        restarted, no pod can have been created from another template.
+        """Return the urgency of the first report about the template of a StatefulSet. It is soon if a pod has served, was
+        restarted, or was created from another template, which somebody has replaced since.
         """
         pods = [pod for pod in self.cache.pods.group(child_group(new)) if pod.workload == new.name]
-        return Urgency.SOON if any(pod.ready or pod.restarts for pod in pods) else Urgency.REPORTED
+        differs = any(pod.ready or pod.restarts or pod.template not in ("", new.template) for pod in pods)
+        return Urgency.SOON if differs else Urgency.REPORTED
 
     def _starting_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Enqueue the NodeModels records of nodes if a pod of a service has come to a node or left it, has become ready,

@@ -1,5 +1,6 @@
 """Tests of how soon a service is reconciled after a change of its pods and workloads."""
 
+from ome_operator import keys
 from ome_operator.cache.event_handler import Urgency
 from tests.unit.cache.test_event_handler import SERVICE, QueuedEvents, child_labels
 
@@ -45,3 +46,15 @@ def test_the_first_report_about_a_template_is_only_reported() -> None:
     told.see("Pod", "w-0", metadata=child_labels() | owner, status=ready)
     told.see("StatefulSet", "w", metadata=child_labels(), status={"observedGeneration": 0})
     assert told.see("StatefulSet", "w", metadata=child_labels(), status=other) == [(SERVICE, SOON)]
+
+
+def test_the_first_report_about_a_template_is_urgent_while_pods_of_another_template_start() -> None:
+    """Somebody edits the StatefulSet: first its generation changes, then the StatefulSet controller reports the template."""
+    told = QueuedEvents()
+    labels = child_labels()["labels"] | {keys.TEMPLATE: "w-1"}
+    owner = {"ownerReferences": [{"controller": True, "kind": "StatefulSet", "name": "w", "uid": "uid-w"}]}
+    told.see("StatefulSet", "w", metadata=child_labels(), status={"observedGeneration": 1, "updateRevision": "w-1"})
+    told.see("Pod", "w-0", metadata=owner | {"labels": labels}, spec=ON_NODE)
+    told.see("StatefulSet", "w", metadata=child_labels() | {"generation": 2}, status={"observedGeneration": 1})
+    status = {"observedGeneration": 2, "updateRevision": "w-2"}
+    assert told.see("StatefulSet", "w", metadata=child_labels() | {"generation": 2}, status=status) == [(SERVICE, SOON)]
