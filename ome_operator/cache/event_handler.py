@@ -199,11 +199,9 @@ class EventHandler:
         if new.ready and not (old is not None and old.ready) and all(pod.ready for pod in pods):
             return Urgency.AWAITED
         own = new.component, new.revision, new.group
-        if starts_normally(old, new) and not any(
-            pod.ready for pod in pods if (pod.component, pod.revision, pod.group) == own
-        ):
-            return Urgency.REPORTED
-        return Urgency.SOON
+        # A pod that is created beside ready pods may belong to a group that is moved, replaced, added or removed.
+        served = any(pod.ready for pod in pods if old is None or (pod.component, pod.revision, pod.group) == own)
+        return Urgency.REPORTED if starts_normally(old, new) and not served else Urgency.SOON
 
     def _urgency_of_template(self, new: Child) -> Urgency:
         """Return the urgency of the first report about the template of a StatefulSet. It is soon if a pod has served, was

@@ -58,3 +58,15 @@ def test_the_first_report_about_a_template_is_urgent_while_pods_of_another_templ
     told.see("StatefulSet", "w", metadata=child_labels() | {"generation": 2}, status={"observedGeneration": 1})
     status = {"observedGeneration": 2, "updateRevision": "w-2"}
     assert told.see("StatefulSet", "w", metadata=child_labels() | {"generation": 2}, status=status) == [(SERVICE, SOON)]
+
+
+def test_a_pod_that_is_created_beside_ready_pods_is_not_only_reported() -> None:
+    """When a group is moved, added or removed, the plan depends on which pods exist."""
+    told = QueuedEvents()
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    labels = child_labels()["labels"] | {keys.COMPONENT: "engine"}
+    told.see("Pod", "a", metadata={"labels": labels | {keys.GROUP_INDEX: "0"}}, spec=ON_NODE, status=ready)
+    new = {"labels": labels | {keys.GROUP_INDEX: "1"}}
+    assert told.see("Pod", "b", metadata=new) == [(SERVICE, SOON)]
+    told.see("Pod", "b", metadata=new, spec=ON_NODE, status=WAITS)
+    assert told.see("Pod", "b", metadata=new, spec=ON_NODE, status=RUNS) == [(SERVICE, REPORTED)]
