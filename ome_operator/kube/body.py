@@ -19,7 +19,7 @@ def encoded(body: Any) -> bytes:
     """
     try:
         found = msgspec.json.encode(body)
-        if found.isascii() and b"\x7f" not in found:
+        if found.isascii() and b"\x7f" not in found and b"null" not in found:  # msgspec writes NaN and infinity as null
             return found
     except (TypeError, ValueError, OverflowError, RecursionError):
         pass  # msgspec refuses a lone surrogate and a large integer

@@ -120,6 +120,12 @@ def test_lone_surrogate_is_replaced_in_the_request() -> None:
     assert json.loads(encoded(["a\ud83d"])) == ["a\ufffd"]
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_number_without_json_form_is_not_sent_as_null(number: float) -> None:
+    """The API server refuses it with an error. A null would silently remove the field."""
+    assert b"null" not in encoded({"status": {"load": number}})
+
+
 async def test_observe_mode_client_sends_only_status_writes() -> None:
     """A client in observe mode sends only writes of statuses, whatever its rights and its caller are."""
     came: list[tuple[str, str]] = []
