@@ -117,7 +117,7 @@ def test_a_cache_with_which_no_engine_serves_is_withdrawn_for_days(disk: Disk) -
         disk.load(place)
     with pytest.raises(CacheRefused, match="did not serve"):
         disk.load(place)
-    with pytest.raises(CacheRefused, match="none is kept"):
+    with pytest.raises(CacheRefused, match="no cache is stored"):
         disk.store.served(place, HERE)
     disk.now += WITHDRAWN
     assert disk.store.served(place, HERE)

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 import ome_operator.cli
 from ome_operator import keys
-from ome_operator.cli import connect
+from ome_operator.cli import connect, rollout
 from ome_operator.cli import freeze as freezing
 from ome_operator.cli.app import app
 from ome_operator.errors import UserError
@@ -179,6 +179,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connect, "open_client", opened)
     monkeypatch.setattr(connect, "PAUSES", (0.0, 0.0, 0.0, 0.0, 0.0))
     monkeypatch.setattr(freezing, "LOOK", 0.0)
+    monkeypatch.setattr(rollout, "_now", lambda: SERVER_TIME)  # two runs in different seconds have the same result
 
 
 def ome(api: Cluster, words: str) -> str:

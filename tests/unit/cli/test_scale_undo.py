@@ -101,4 +101,4 @@ def test_scale_resume_ends_undo(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_undo_and_resume_together_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     said, written, _ = told(monkeypatch, "--undo --resume")
-    assert "leave out one of them" in said and not written
+    assert "use only one of them" in said and not written
