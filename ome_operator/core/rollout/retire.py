@@ -89,7 +89,7 @@ def remove_extra_groups(
     service: str, component: str, kept: Collection[int], slice_: Slice, abandoned: Collection[str] = ()
 ) -> tuple[Delete, ...]:
     """Return the next step of the removal of the groups of a role that are not `kept`: first the leaders, then the
-    workers of leaders that are gone.
+    workers of leaders that are gone. The workers of an earlier group whose number a kept group has are removed, too.
 
     `abandoned` contains the UIDs of pods that should have ended, but whose nodes do not report. Workers do not wait for the
     end of a leader in `abandoned`, because they would hold the accelerators of healthy nodes.
@@ -114,7 +114,21 @@ def remove_extra_groups(
         group = group_number(child)
         guard = NodeLost(nodes[group]) if group in nodes else _leader_gone(service, component, slice_.revision, child)
         delete += _deletes([child], guard)
-    return (*delete, *shorten_grace_periods(rest))
+    return (*delete, *shorten_grace_periods((*rest, *_left_workers(component, kept, slice_))))
+
+
+def _left_workers(component: str, kept: Collection[int], slice_: Slice) -> list[Pod]:
+    """Return the terminating workers of earlier groups whose numbers groups in `kept` have now: their StatefulSet and their
+    leader are gone.
+
+    They occupy nodes, and the workers of the new group have the same names, so the new group could not be placed before
+    their whole grace period is over. A leader that may still have requests keeps its workers: a leader that is ready, that
+    terminates, or whose StatefulSet is gone.
+    """
+    uids = {child.uid for child in statefulsets(component, slice_)}
+    mine = [pod for pod in pods(component, slice_) if pod.group in kept]
+    led = {pod.group for pod in mine if pod.rank == 0 and (pod.ready or pod.deleting or pod.workload_uid not in uids)}
+    return [pod for pod in mine if pod.rank > 0 and pod.deleting and pod.workload_uid not in uids and pod.group not in led]
 
 
 def _leader_gone(service: str, component: str, revision: str, workers: Child) -> Guard:

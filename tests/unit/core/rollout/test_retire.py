@@ -3,6 +3,7 @@ gone (decisions 6 and 9).
 """
 
 from collections.abc import Collection
+from typing import Any
 
 import pytest
 
@@ -124,6 +125,28 @@ def test_leader_of_a_removed_group_is_deleted_before_its_workers(group: int) -> 
     assert down(but(group), none, *others, *(each._replace(deleting=True, grace=WORKER_GRACE) for each in ranks)) == []
     assert down(but(group), none, *others, first._replace(deleting=True), *ranks) == []
     assert down(but(group), none, *others) == []
+
+
+@GROUPS
+def test_workers_of_an_earlier_group_end_soon_if_a_kept_group_has_its_number(group: int) -> None:
+    """The group has new StatefulSets, which can create their workers only when the earlier workers are gone. Their leader is
+    gone, so they serve no requests.
+    """
+    earlier = worker(group, workload_uid="earlier", deleting=True, grace=600)
+    others = tuple(each for each in PODS if each.group != group)
+    starts, ends = leader(group, ready=False), Delete("Pod", earlier.name, earlier.uid, grace=WORKER_GRACE)
+    assert left(range(3), SETS, *others, earlier) == left(range(3), SETS, *others, starts, earlier) == (ends,)
+    assert down(range(3), SETS, *others, earlier._replace(grace=WORKER_GRACE)) == []
+    own = earlier._replace(workload_uid=worker_set(group).uid)
+    assert down(range(3), SETS, *others, own) == [], "its group loses it, and recovery decides about the group"
+    assert down(range(3), SETS, *others, earlier._replace(deleting=False)) == [], "its StatefulSet may not be cached yet"
+
+
+@GROUPS
+@pytest.mark.parametrize("busy", [{}, {"ready": False, "deleting": True}, {"ready": False, "workload_uid": "earlier"}])
+def test_terminating_workers_stay_while_their_leader_may_have_requests(group: int, busy: dict[str, Any]) -> None:
+    earlier = worker(group, workload_uid="earlier", deleting=True, grace=600)
+    assert down(range(3), SETS, leader(group, **busy), earlier) == []
 
 
 def labels(made: Child, index: int, **more: str) -> dict[str, str]:
