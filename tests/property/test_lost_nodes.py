@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ome_operator.api import InferenceService
@@ -75,6 +75,8 @@ def used(race: Race, name: str) -> list[str]:
 
 
 @settings(max_examples=STORIES)
+@example(size=3, engines=3, decoders=2, spare=2, lost=5, seed=1065)  # a new leader is ready, and its workers have no node
+@example(size=3, engines=3, decoders=2, spare=2, lost=5, seed=18)  # a group gets the number of a released group
 @given(st.integers(1, 3), st.integers(1, 4), st.integers(1, 4), st.integers(0, 2), st.integers(1, 6), st.integers(0, 10_000))
 def test_only_groups_of_lost_nodes_move_and_remaining_nodes_are_used(
     size: int, engines: int, decoders: int, spare: int, lost: int, seed: int

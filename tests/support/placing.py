@@ -14,6 +14,7 @@ from ome_operator import keys
 from ome_operator.cache.foreign_pods import ForeignPods
 from ome_operator.cache.occupancy import Occupancy
 from ome_operator.controllers.placement.gangs import Gangs
+from ome_operator.core.group_numbers import WORKER_GRACE
 from ome_operator.core.observed.objects import Deps, Node, Pod, Ref
 from tests.support.fake_api import FakeApi
 from tests.support.live import LivePod
@@ -91,17 +92,23 @@ class Race:
             ForeignPods(FakeApi({"list_objects Pod": []}), lambda: 0.0, lambda _: False),
             lambda ref: self.woken.add(ref.name),
         )
-        self.half: dict[str, datetime] = {}
+        self.half: dict[str, dict[str, datetime]] = {}
+        """By service and UID of a StatefulSet: since when it has belonged to an incomplete gang that holds nodes."""
+        self.joined: dict[str, set[str]] = {}
+        """By UID of a ready leader: the UIDs of the ranks with which it became ready."""
         self.seconds = 0.0
         for name, world in self.worlds.items():
-            world.healthy = partial(self.healthy, name)
+            world.healthy, world.scheduled = partial(self.healthy, name), True
 
     def healthy(self, name: str, pod: LivePod) -> bool:
-        """Return whether a pod may become ready, which is so when all ranks of its group are on nodes."""
+        """Return whether a pod may become ready, which is so when all ranks of its group are on nodes. Pods whose
+        StatefulSet was deleted join no leader.
+        """
         if role(pod) == keys.ROUTER:
             return True
+        kept = {child.uid for child in self.worlds[name].children.values()}
         ranks = [other for other in self.worlds[name].pods.values() if (role(other), other.group) == (role(pod), pod.group)]
-        placed = sum(bool(rank.node) and not rank.deleting for rank in ranks)
+        placed = sum(bool(rank.node) and not rank.deleting and rank.workload_uid in kept for rank in ranks)
         return placed == self.shapes[name].size and self.chance.random() < 0.3
 
     def step(self) -> None:
@@ -126,6 +133,7 @@ class Race:
                 recycled = {one.name for group in plan.recycle for one in group.delete}  # a lost rank was created again
                 assert not {pod for pod in served - recycled if world.pods[pod].deleting}, "a serving group is deleted"
             world.step()
+            self.lose_ranks(name)
             self.bind()
             world.now += timedelta(seconds=1)
         self.seconds += 1
@@ -149,21 +157,37 @@ class Race:
             return set()
         return {pod.name for pod in pods if (role(pod), pod.group) in whole}
 
+    def lose_ranks(self, name: str) -> None:
+        """Make each leader unready that has lost more of the ranks that it joined than its engine tolerates."""
+        world = self.worlds[name]
+        uids = {pod.uid for pod in world.pods.values()}
+        lifecycle = world.service.spec.engine.lifecycle if world.service.spec.engine else None
+        spare = (lifecycle.tolerated_lost_ranks or 0) if lifecycle else 0
+        for pod in world.pods.values():
+            if pod.rank or not pod.ready or role(pod) == keys.ROUTER:
+                self.joined.pop(pod.uid, None)
+                continue
+            group = {one.uid for one in world.pods.values() if (role(one), one.group) == (role(pod), pod.group)}
+            if len(self.joined.setdefault(pod.uid, group) - uids) > spare:
+                pod.ready, pod.since = False, ""
+
     def check_gangs(self) -> None:
-        """Check that each service holds an incomplete gang for at most two timeouts. Groups that have served before are left
-        out.
+        """Check that each StatefulSet of an incomplete gang holds nodes for at most two timeouts. Groups that have served
+        before are left out, and so are released pods with the shortest grace period.
         """
         for name, world in self.worlds.items():
             groups = world.service.status.get("groups") or ()
             served = {(group["component"], group["index"]) for group in groups if group["incarnation"]}
             pods = [pod for pod in world.pods.values() if role(pod) != keys.ROUTER]
             mine = [pod for pod in pods if pod.name not in self.serving_pods(name) and (role(pod), pod.group) not in served]
-            if any(pod.node for pod in mine) and any(not pod.node for pod in mine):
-                since = self.half.setdefault(name, world.now)
+            kept = {child.uid for child in world.children.values()}
+            mine = [pod for pod in mine if pod.workload_uid in kept or not pod.deleting or pod.grace > WORKER_GRACE]
+            half = any(pod.node for pod in mine) and any(not pod.node for pod in mine)
+            before = self.half.get(name, {})
+            self.half[name] = {pod.workload_uid: before.get(pod.workload_uid, world.now) for pod in mine if half}
+            for since in self.half[name].values():
                 # A step takes 11 seconds. A reconciliation may be that late, and so may the end of a pod.
                 assert (world.now - since).total_seconds() <= 2 * TIMEOUT, f"{name} holds an incomplete gang"
-            else:
-                self.half.pop(name, None)
 
     def replace_nodes(self, nodes: dict[str, Node]) -> None:
         """Replace the cluster's nodes by these. Pods on nodes that no longer exist are deleted."""

@@ -57,6 +57,15 @@ def test_a_start_is_recorded_when_all_pods_are_there_and_the_leader_is_ready() -
     assert go(WHOLE, READY, later=9).record == READY, "a second pass has the same result"
 
 
+def test_no_start_is_recorded_while_a_rank_has_no_node() -> None:
+    """A new leader is ready, but a worker of its new start waits for a node. The group is Pending, so its nodes can be
+    released; a recorded start would make it Ready for good.
+    """
+    for ready_leader in (pod(0, "0new"), pod(0, "0new", probed=True)):
+        record = go(group(ready_leader, pod(1, "1new", node="", running=False)), READY).record
+        assert (record.phase, record.incarnation, record.members) == (rec.PENDING, 1, READY.members)
+
+
 @pytest.mark.parametrize(
     ("one", "why"),
     [
