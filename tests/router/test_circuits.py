@@ -97,6 +97,8 @@ async def failures(url: str, failing: list[Failing], seconds: float | None) -> t
                 engine.fails = True
             if seconds is not None:
                 await asyncio.sleep(seconds)
+                while len(failed) < CLIENTS:  # noqa: ASYNC110 - a busy machine may need longer for a request of each client
+                    await asyncio.sleep(0.05)
                 for engine in failing:
                     engine.fails = False
             since = time.monotonic()
