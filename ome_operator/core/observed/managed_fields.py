@@ -11,6 +11,7 @@ Therefore every zero value is treated as null (the path exists), whatever the st
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from hashlib import blake2b
 from json import dumps, loads
@@ -104,15 +105,13 @@ def owned_digest(body: Mapping[str, Any]) -> str:
     fields = applied_fields(body)
     if fields is None:
         return ""
-    try:
+    with suppress(KeyError, TypeError, ValueError, OverflowError, RecursionError):  # no workload, or as in `text`
         template, within = body["spec"]["template"], fields["f:spec"]["f:template"]
         spec, below = _encode_any(template["spec"]), _encode_any(within["f:spec"])
-        if len(spec) > _LONGEST or len(below) > _LONGEST:
-            return digest(project(body, fields))
-        rest = {**fields, "f:spec": {**fields["f:spec"], "f:template": {**within, "f:spec": {}}}}
-        return _digest(_with_pods(_content(project(body, rest)), _owned_pods(spec, below)))
-    except (KeyError, TypeError, ValueError, OverflowError, RecursionError):  # no workload, or as in `text`
-        return digest(project(body, fields))
+        if len(spec) <= _LONGEST and len(below) <= _LONGEST:
+            rest = {**fields, "f:spec": {**fields["f:spec"], "f:template": {**within, "f:spec": {}}}}
+            return _digest(_with_pods(_content(project(body, rest)), _owned_pods(spec, below)))
+    return digest(project(body, fields))
 
 
 @lru_cache(maxsize=32)
