@@ -16,7 +16,7 @@ from ome_operator.cli.live.pod_references import absent
 from ome_operator.cli.live.trees import read_service_object, selector
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.placement.capacity_check import revision_needs
-from ome_operator.core.placement.fit import find_unplaced
+from ome_operator.core.placement.fit import find_unplaced, ignores_fit
 from ome_operator.core.preflight.on_demand import Trial, trial
 from ome_operator.describe.outcome import SURVIVES, TargetOutcome, compute_outcome
 from ome_operator.errors import QuestionUnanswered
@@ -129,7 +129,7 @@ def _without_nodes(resource: Resource, cluster: _Cluster, outcome: TargetOutcome
     states that nodes are created for pods.
     """
     service = resource.parsed
-    if not cluster.nodes_known or service.annotations.get(keys.IGNORE_FIT) == "true":
+    if not cluster.nodes_known or ignores_fit(service.annotations):
         return ""
     nodes = cluster.cache.deps().nodes
     if not nodes:

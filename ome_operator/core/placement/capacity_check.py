@@ -18,7 +18,7 @@ from ome_operator.core.observed.move_requests import NamedNode, named_nodes, tim
 from ome_operator.core.observed.objects import Node
 from ome_operator.core.observed.slices import Slice, has_started
 from ome_operator.core.placement.demand import demand, never_share_node, placed_by_other
-from ome_operator.core.placement.fit import Needs, NodeSet, UnplacedPods, all_fit, find_unplaced
+from ome_operator.core.placement.fit import Needs, NodeSet, UnplacedPods, all_fit, find_unplaced, ignores_fit
 from ome_operator.core.placement.leaving import group_to_replace
 from ome_operator.core.placement.need import Need
 from ome_operator.core.reconcile.snapshot import Snapshot
@@ -134,7 +134,7 @@ def _fitting(
     deps, roles = snapshot.deps, roles_by_component(data.get(target) or {})
     wanted = {name: groups.get(name, 1) for name in roles}
     mine = snapshot.slices.get(target, Slice(target, (), ()))
-    if snapshot.service.annotations.get(keys.IGNORE_FIT) == "true" or _placed(mine, roles, wanted):
+    if ignores_fit(snapshot.service.annotations) or _placed(mine, roles, wanted):
         return UNASKED
     others = [found for name, found in snapshot.slices.items() if name != target and has_started(found)]
     if not deps.policy.sees_cluster:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from ome_operator import keys
 from ome_operator.core.observed.objects import Node
 from ome_operator.core.placement.demand import Demand
 from ome_operator.core.placement.need import Need, explain, node_accepts, pods_that_fit
@@ -27,6 +28,13 @@ class UnplacedPods(NamedTuple):
 
 Needs = tuple[Need, ...]
 Nodes = Mapping[str, Node]
+
+
+def ignores_fit(annotations: Mapping[str, str]) -> bool:
+    """Return whether a service with these annotations is placed without a check of the nodes' capacity, because its user
+    states that nodes are created for its pods.
+    """
+    return annotations.get(keys.IGNORE_FIT) == "true"
 
 
 def find_unplaced(needs: Needs, nodes: Nodes, lasting: bool = False) -> tuple[UnplacedPods, ...]:

@@ -20,7 +20,7 @@ from ome_operator.core.placement import kueue, timing
 from ome_operator.core.placement.attempts import Decision, Numbers, Record, SeenGroups, advance, gang, has_rested, to_place
 from ome_operator.core.placement.capacity_check import revision_needs
 from ome_operator.core.placement.claims import Claim, IdleNodes, is_contested
-from ome_operator.core.placement.fit import find_unplaced
+from ome_operator.core.placement.fit import find_unplaced, ignores_fit
 from ome_operator.core.placement.partial_gangs import Groups, Stranded, expected, find_stranded, idle_nodes, unplaced_needs
 from ome_operator.core.reconcile.plan import Delete
 from ome_operator.core.reconcile.snapshot import Snapshot
@@ -31,8 +31,8 @@ from ome_operator.core.rollout.step import RolloutStep
 from ome_operator.core.waves.shared_edits import whole_before
 
 LONGEST = 300
-"""Maximum length, in characters, of the reason why pods could not be created. A longer reason is shortened for the status.
-"""
+"""Maximum number of characters of the message in the status that states why pods could not be created. A longer message is
+shortened."""
 
 
 EMPTY: Groups = MappingProxyType({})
@@ -83,7 +83,7 @@ def decide_gangs(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, held:
         before = before._replace(anew=False)
     whole = before is None or not before.anew
     served: Groups = _served(snapshot, ready, share, found) if whole else dict.fromkeys(roles, frozenset())
-    on_demand = admission.coming or snapshot.service.annotations.get(keys.IGNORE_FIT) == "true"
+    on_demand = admission.coming or ignores_fit(snapshot.service.annotations)
     timeout = timing.TRY_ON_DEMAND if on_demand and not admission.pressed else kueue.timeout(roles, deps.policy.gang_timeout)
     lost = None if held or kueue.is_queued(roles) else find_stranded(snapshot, intent, roles, served, timeout)
     held_back = idle_nodes(snapshot, intent, roles, share, lost) if lost is not None else None

@@ -22,6 +22,7 @@ from ome_operator.core.demand.task import APPLY, RECOMMEND, DemandTask, Measured
 from ome_operator.core.freeze.hold import active_hold
 from ome_operator.core.observed.autoscalers import writer_of
 from ome_operator.core.observed.objects import Manifest, Pod
+from ome_operator.core.placement.fit import ignores_fit
 from ome_operator.core.reasons import FOLLOWS_DEMAND, Reason
 from ome_operator.core.reconcile.configurations import configurations
 from ome_operator.core.reconcile.decided import PassDecisions
@@ -72,7 +73,7 @@ def task(decided: PassDecisions) -> DemandTask | None:
         peaks=tuple(_peak(one) for one in (policy.schedule if policy is not None else None) or ()),
         priority=(policy.priority if policy is not None else None) or 0,
         revision=intent.target,
-        fits=snapshot.service.annotations.get(keys.IGNORE_FIT) == "true" or not snapshot.deps.policy.sees_cluster,
+        fits=ignores_fit(snapshot.service.annotations) or not snapshot.deps.policy.sees_cluster,
         starts=tuple(_starts(snapshot.pods)),
         roles={role: name for role, name in scaled.items() if not intent.policies[name].unbounded},
         undone=demand_fields.undone_size(snapshot.service),

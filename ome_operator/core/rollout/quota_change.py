@@ -7,6 +7,7 @@ from ome_operator import keys
 from ome_operator.core import group_numbers
 from ome_operator.core.observed.objects import Manifest, Pod
 from ome_operator.core.observed.slices import Slice
+from ome_operator.core.placement.fit import ignores_fit
 from ome_operator.core.placement.quotas import QuotaChange, Usage, of_pod, of_workload
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.render.statefulsets import StoredRole
@@ -24,10 +25,7 @@ def quota_change(snapshot: Snapshot, intent: Intent, router: Iterable[Manifest])
     """
     target = intent.target
     old = [found for name, found in snapshot.slices.items() if name != target]
-    if (
-        any(pod.deleting for found in old for pod in found.pods)
-        or snapshot.service.annotations.get(keys.IGNORE_FIT) == "true"
-    ):
+    if any(pod.deleting for found in old for pod in found.pods) or ignores_fit(snapshot.service.annotations):
         return None
     comes, goes = Counter[Usage](), Counter[Usage]()
     for name, role in intent.roles(target).items():
