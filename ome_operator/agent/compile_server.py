@@ -63,8 +63,8 @@ class CompileServer:
         self._cleaned_at = -1e9
 
     async def run(self) -> None:
-        """Call `look` again and again, forever. This is a separate task, so that the agent's other work does not wait for
-        the disk or for the API server.
+        """Update the listeners and remove old caches periodically, by `look`, and never return. The agent runs this method
+        as a separate task, so that its other work does not wait for the disk or for the API server.
         """
         while True:
             try:

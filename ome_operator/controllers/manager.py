@@ -99,7 +99,7 @@ def _queue(settings: Settings, is_long: Callable[[Ref], bool]) -> WorkQueue[Ref]
 
 
 class Manager:
-    """The sink of the leader's watches: it connects watches, cache, queues and reconcilers."""
+    """Stores all objects that the leading process watches in the cache, and reconciles those that a change concerns."""
 
     def __init__(
         self,

@@ -68,7 +68,7 @@ def fit_on_nodes(
     held: Mapping[str, Mapping[str, int]],
     on: Mapping[str, Sequence[Holder]],
 ) -> FitAnswer:
-    """Return whether the pods of a service fit on the nodes beside the pods that run there.
+    """Return whether the nodes have capacity for the pods of a service next to the pods that already run on them.
 
     name    Namespace and name of the service.
     needs   The pods of the service, by role, with the resources that they request.

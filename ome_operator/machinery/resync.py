@@ -17,9 +17,10 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Resync(Generic[K]):
-    """A periodic resync of several kinds, spread evenly over an interval. A kind is resynced sooner after its watch
-    restarted from a list. `known` returns the UIDs of the stored objects of a kind, and `listed` the UIDs in a consistent
-    list. `gone` is called with each object that is missing in the list.
+    """Compares the stored objects of several kinds with the API server, one kind after another, so that each kind is
+    compared once per interval. After the watch of a kind has restarted from a list, the kind is compared sooner. `known`
+    returns the UIDs of the stored objects of a kind, and `listed` the UIDs in a consistent list. `gone` is called with each
+    object that is missing in the list.
     """
 
     def __init__(

@@ -38,7 +38,7 @@ class FirstPods:
         await self._due.run(self._check)
 
     async def _check(self, ref: Ref) -> None:
-        self._due.forget(ref)  # otherwise its last run would be kept for ever
+        self._due.forget(ref)  # otherwise its last run would be kept forever
         resource = self._cluster.find_resource(ref)
         if resource is None or resource.deleting:
             return

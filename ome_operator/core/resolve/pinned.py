@@ -76,8 +76,8 @@ def pinned_version(
 
 
 def _stored(part: Part, inputs: Mapping[str, Any]) -> Manifest:
-    """Return the runtime or model from stored inputs, in its stored form. If merged weights replace the model, return the
-    base model.
+    """Return the runtime or model that the stored inputs of a revision contain, as a manifest. `part` selects which of them.
+    If merged weights replace the model, the base model is returned.
     """
     stored: Manifest = (inputs.get(BASE) or inputs["model"]) if part == "model" else inputs["runtime"]
     return stored
