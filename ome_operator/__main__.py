@@ -12,11 +12,11 @@ from ome_operator.util.visible import make_visible
 
 
 def main() -> None:
-    """Run the command. An error that a user can correct is printed on stderr as one sentence without a traceback, and ends
-    the process with an exit code.
+    """Run the command. If an error can be corrected by the user, print the error on stderr as one sentence without a
+    traceback, and end the process with the exit code of the error.
     """
     stack.widen()
-    garbage_collection.collect_rarely()  # before the imports: collections took 1/12 of a start
+    garbage_collection.collect_rarely()  # before the imports, because garbage collection took 1/12 of the start
     garbage_collection.collect_nothing_at_exit()
     try:
         app(prog_name="kubectl ome" if Path(sys.argv[0]).name == "kubectl-ome" else None)

@@ -1,8 +1,8 @@
 """The process of the operator: its signals, probes, watchdog and Lease, and the exit code.
 
-The process starts as a standby, which is alive and ready but watches nothing. When it becomes the leader, it first lists all
-kinds, and then reconciles. It exits with 0 when it was asked to stop, and with 1 when it lost the Lease or cannot watch any
-more. A restart costs only new lists.
+The process starts as a standby, which is alive and ready but watches nothing. When it becomes the leader, it first lists
+all kinds, and then reconciles. The exit code is 0 if the process was asked to stop, and 1 if the process lost the Lease or
+cannot watch any more. A restart is cheap: the new process only lists all objects again.
 """
 
 import asyncio
@@ -40,8 +40,8 @@ logger = logging.getLogger(__name__)
 
 
 class Lease(NamedTuple):
-    """The Lease for which this process competes, and the thread in which all methods of its election except `is_leader` must
-    be called.
+    """The election for the Lease for which this process competes, and the thread of the election. All methods of the
+    election except `is_leader` must be called in this thread.
     """
 
     thread: LeaseThread
@@ -130,7 +130,7 @@ class OperatorProcess:
 
     async def _operate(self, hosted: "KopfProcess") -> None:
         try:
-            # Imported here, so that an incompatible version of kopf is reported in a sentence, too.
+            # Imported here, so that the code below reports an incompatible version of kopf in a sentence.
             from ome_operator.watch import handlers
 
             settings = self.settings
@@ -198,7 +198,7 @@ class KopfProcess:
         """
         process, life = self._process, self._life
         try:
-            await asyncio.sleep(0)  # lets kopf install its signal handlers first; they would delay a stop by 5 s
+            await asyncio.sleep(0)  # kopf installs its signal handlers first; they delay a stop by 5 s
             process.catch_signals()
             life.enter("waiting for CRDs", ready=False)
             await start.kinds_served(self._client)

@@ -60,8 +60,8 @@ class UserError(OmeError):
 
 
 class QuestionUnanswered(UserError):
-    """The error of a command that cannot answer a question, such as `ome diff`. The exit code is not 1, because 1 is one
-    of the command's answers.
+    """The error of a command, such as `ome diff`, that cannot answer the question of its user. The exit code is 2, because
+    the exit code 1 is one of the answers of such a command.
     """
 
     exit_code = 2

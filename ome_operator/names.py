@@ -22,12 +22,14 @@ WEIGHTS = 32
 """Number of hexadecimal digits in the name of a directory of weights. It is large enough that nobody can construct a
 second model with the same name."""
 OME_LABEL, OME_NAMESPACE = 49, 8
-"""Maximum numbers of characters that OME permits for a model's part of a node label, and for the namespace in that part
-if both together are too long."""
+"""Limits that OME uses for node labels of models: the maximum number of characters of a model's part of the label, and the
+number of characters to which a namespace is shortened if namespace and name together are too long."""
 
 
 def digest(value: Any, length: int = 8) -> str:
-    """Return the hex digest of JSON data, independent of the order of keys."""
+    """Return the first `length` hex digits of the SHA-256 of JSON data. The order of the keys has no
+    effect on the result.
+    """
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:length]
 

@@ -1,7 +1,7 @@
 """Arithmetic on Kubernetes quantities (`1000m`, `1.5Gi`, `2e3`), durations (`1h30m`) and times.
 
-The API server stores quantities in canonical form (`1000m` becomes `1`), so manifests are rendered in that form: otherwise
-what was applied and what is stored would always differ.
+The API server stores quantities in canonical form (`1000m` becomes `1`), so manifests are rendered in that form. Otherwise
+an applied manifest would always differ from the stored object.
 """
 
 import math
@@ -28,8 +28,8 @@ _DECIMAL = {
 _LARGEST = 2**63 - 1
 """The largest quantity. The API server replaces larger values by this value."""
 LONGEST = 100 * 365 * 86400.0
-"""The longest duration in seconds (a hundred years). A longer one counts as this one, so that it can be added to any time
-that `parse_instant` returns."""
+"""The longest duration in seconds (a hundred years). Longer durations are shortened to this value, so that the result can
+be added to any time that `parse_instant` returns."""
 _EARLIEST, _LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
 _DURATION = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _QUANTITY = re.compile(r"^([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:([eE][+-]?0*[0-9]{1,3})|([KMGTPE]i)|([numkMGTPE]))?$")
@@ -81,7 +81,9 @@ def whole_number(number: Any) -> int | None:
 
 
 def parse(quantity: Any) -> Fraction:
-    """Return the number that a quantity represents; 0 for anything else, which the API server refuses later."""
+    """Return the number that a quantity represents. Return 0 for a value that is not a quantity; the API server rejects
+    such a value later.
+    """
     parts = _split(quantity)
     return parts[0] if parts else Fraction(0)
 
@@ -144,16 +146,16 @@ def gpus(container: Mapping[str, Any]) -> int:
 
 
 def seconds(duration: str) -> float:
-    """Return the number of seconds of a duration such as `90s` or `1h30m`, in the format of `api.values.Duration`; at most
-    `LONGEST`.
+    """Return the number of seconds of a duration such as `90s` or `1h30m`. The text must have the format of
+    `api.values.Duration`. The result is at most `LONGEST`.
     """
     parts = re.findall(r"(?<![0-9.])([0-9.]++)([a-zµ]++)", duration)
     return min(sum(float(number) * _DURATION[unit] for number, unit in parts), LONGEST)
 
 
 def share_of(value: int | str, whole: int, *, up: bool) -> int:
-    """Return `value` unchanged if it is an integer. Convert a percentage (`"25%"`) to a share of `whole`, rounded up if `up`
-    is True, otherwise down.
+    """Return `value` as a number. A percentage (`"25%"`) is converted to a share of `whole`, rounded up if `up` is True,
+    otherwise down. Raises ValueError for a text that is neither an integer nor a percentage.
     """
     text = str(value)
     if not text.endswith("%"):
@@ -171,15 +173,17 @@ def parse_instant(text: object) -> datetime | None:
     """Parse a time in RFC 3339. Return None if the value, which anybody may have written, is not such a time, has no time
     zone, or is a time before 1970 or after the year 8999.
 
-    Every returned time can be converted to UTC and to seconds since the epoch. Python accepts texts for which this raises
-    OverflowError, such as `0001-01-01T00:00:00+23:59`.
+    Every returned time can be converted to UTC and to seconds since the epoch. The limits are necessary because Python
+    parses times such as `0001-01-01T00:00:00+23:59`, and raises OverflowError when such a time is converted.
     """
     when = _time(text)
     return when if when is not None and when.tzinfo is not None else None
 
 
 def _time(text: object) -> datetime | None:
-    """Parse a time with or without a time zone, as `parse_instant` does."""
+    """Parse a time in RFC 3339, with or without a time zone. Return None under the other conditions under which
+    `parse_instant` returns None.
+    """
     if not isinstance(text, str):
         return None
     return _parsed(text) if len(text) <= _LONGEST else _parsed.__wrapped__(text)

@@ -76,7 +76,7 @@ async def adopt(client: Client, steps: StepReporter, wishes: Permissions) -> Non
 async def _objects(client: Client, kind: Kind) -> list[Manifest]:
     try:
         return await client.list_objects(kind.kind)
-    except NotServed:  # the CRD is not established, or serves another version only
+    except NotServed:  # the CRD is not established, or does not serve the version that is read
         return []
 
 
@@ -196,7 +196,9 @@ def _former_releases(steps: StepReporter, mine: Iterable[Manifest], release: Rel
 
 
 async def _others(client: Client, steps: StepReporter, others: Iterable[Manifest], wishes: Permissions) -> None:
-    """Annotate the CRDs of the kinds that only OME has, so that helm keeps them when this chart takes over the release."""
+    """Annotate the CRDs `others`, whose kinds only OME has, so that helm keeps them when this chart takes over their
+    release. CRDs that need no annotation are only reported.
+    """
     for live in others:
         metadata = live["metadata"]
         name, uid = metadata["name"], metadata["uid"]

@@ -29,8 +29,8 @@ class ProvenFile(NamedTuple):
 
 
 def find_homes(roots: Iterable[Path]) -> list[Path]:
-    """Return every directory named `.ome` below the roots, at most a few levels deep. A `.ome` inside another `.ome` is
-    ignored, because a model may contain a file or directory with that name.
+    """Return every directory named `.ome` below the roots, at most a few levels deep. A `.ome` directory inside another one
+    is ignored, because a model may contain a file or directory with that name.
     """
     depths = ("", "*/", "*/*/", f"{NAMESPACES}/*/*/")
     found = {home for root in roots for depth in depths for home in root.glob(f"{depth}{HIDDEN}")}
@@ -38,8 +38,8 @@ def find_homes(roots: Iterable[Path]) -> list[Path]:
 
 
 def namespace_of(home: Path) -> str | None:
-    """Return the namespace that owns the directories in a `.ome`: "" for cluster-scoped models, None if the location of
-    the `.ome` determines no owner.
+    """Return the namespace that owns the directories in a `.ome` directory. The result is "" for cluster-scoped models, and
+    None if the location of the `.ome` directory determines no owner.
     """
     if NAMESPACES not in home.parts:
         return ""

@@ -1,8 +1,8 @@
 """Send stored compile caches to pods of this node, and receive new ones from them (docs/compile-caches.md).
 
-The agent listens on a Unix socket in each directory that pods mount. The directory in which a pod reaches the agent
-determines which caches the pod gets and may replace, so a pod needs no credentials, and cannot reach the caches of other
-pods. The directory is mounted read-only.
+The agent listens on a Unix socket in each directory that pods mount. The directory through which a pod connects determines
+which caches the pod gets and may replace. A pod therefore needs no credentials, and cannot reach the caches of other pods.
+Pods mount the directory read-only.
 """
 
 import asyncio
@@ -31,11 +31,12 @@ LOOK_EVERY, CLEAN_EVERY, MARK_EVERY = 2.0, 600.0, 30.0
 """Seconds between two searches for new directories, between two removals of old caches, and between two attempts to record
 the UID of a namespace."""
 TOGETHER, OF_NAMESPACE = 8, 4
-"""Maximum number of connections that are answered at the same time: of all pods, and of the pods of one namespace."""
+"""Maximum number of connections that are served at the same time. The first value is the limit for all pods together, the
+second value the limit for the pods of one namespace.
+"""
 SLOT, PAUSE = 0.25, 0.2
 """Minimum seconds for which a connection counts towards these limits, and seconds for which a socket accepts no connection
-after a limit was reached. Both bound the requests to the API server and the work of the agent if pods connect without a
-pause."""
+after a limit was reached. Both values limit the work of the agent and of the API server if pods connect without a pause."""
 SILENCE, LONGEST = 20.0, 600.0
 """Maximum seconds for which a pod may neither send nor receive bytes, and for which a connection may last."""
 ASK = 10.0
@@ -113,7 +114,7 @@ class CompileServer:
                 try:
                     uid = await asyncio.wait_for(self._uid(namespace), ASK)
                 except TimeoutError:
-                    return  # the other namespaces would also take long, and the loop of the agent waits
+                    return  # requests for the other namespaces would take long, too, and the agent waits
                 except KubeError as error:
                     logger.info("namespace %s: %s", namespace, error)
                     continue
@@ -143,7 +144,7 @@ class CompileServer:
         except OSError:
             return
         if self._active.total() >= TOGETHER or self._active[place.namespace] >= OF_NAMESPACE:
-            connection.close()  # the pod asks again
+            connection.close()  # not an error for the pod, which sends its request again
             loop.remove_reader(listener)
             loop.call_later(PAUSE, self._resume, place, listener, inode)
             return
@@ -185,8 +186,8 @@ class CompileServer:
         return "" if uid and known.strip() == uid else "the namespace was created again"
 
     def _serve(self, place: CachePlace, connection: socket.socket, reason: str) -> None:
-        """Read the request of a connection, and answer it. If `reason` is not "", the answer is that there is no cache, for
-        this reason.
+        """Read the request of a connection, and send the answer. If `reason` is not "", the answer is that there is no
+        cache, and contains `reason`.
         """
         connection.settimeout(SILENCE)
         ends = self._clock() + LONGEST

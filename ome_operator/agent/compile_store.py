@@ -39,8 +39,8 @@ ENTRIES = 32
 """Maximum number of files in a directory. If a directory has more, no archive is added to it. The limit exists because a pod
 can name any hardware."""
 LOADS = 3
-"""Number of times that an archive may be loaded without an engine that serves afterwards. At the next load, the archive is
-withdrawn, because it may be the reason why the engine does not start."""
+"""Number of times that an archive may be loaded without an engine that serves afterwards. The next attempt to load the
+archive withdraws it, because the archive may be the reason why the engine does not start."""
 TOGETHER = 30.0
 """Seconds within which several loads count as a single load, because the ranks of a group start together."""
 WITHDRAWN = 7 * 86400.0
@@ -164,8 +164,8 @@ class CompileStore:
         os.utime(counter, (now, now))
 
     def served(self, place: CachePlace, hardware: str) -> bool:
-        """Record that an engine serves, and return whether the agent accepts its cache: true if it has none for this
-        hardware yet. Raises CacheRefused if the directory may not get an archive now.
+        """Record that an engine serves. Return whether the agent accepts the cache of this engine: True if the agent has no
+        archive for this hardware yet. Raises CacheRefused if no archive may be stored in the directory now.
         """
         with self._lock:
             _named(place, hardware, _LOADS).unlink(missing_ok=True)
@@ -182,8 +182,9 @@ class CompileStore:
             return True
 
     def receive(self, place: CachePlace, hardware: str, read: Callable[[int], bytes]) -> int:
-        """Store the archive that successive calls of `read` return, and return its size in bytes. The argument of `read` is
-        the largest number of bytes to return. If CacheRefused or OSError is raised, nothing is stored.
+        """Store an archive, and return the size of the archive in bytes. The archive consists of the results of successive
+        calls of `read`. The argument of `read` is the largest number of bytes to return. If CacheRefused or OSError is
+        raised, nothing is stored.
         """
         target = _named(place, hardware, _CACHE)
         fresh = place.path / f"{_FRESH}{secrets.token_hex(8)}"
@@ -204,7 +205,7 @@ class CompileStore:
 
     def _bounded(self, read: Callable[[int], bytes], counted: list[int]) -> Callable[[int], bytes]:
         """Return a function that reads as `read` does, and adds the number of received bytes to `counted[0]`. The function
-        raises CacheRefused if all archives that are being received exceed the budget together.
+        raises CacheRefused if the archives that are being received together exceed the budget.
         """
 
         def bounded(count: int) -> bytes:

@@ -38,8 +38,8 @@ from ome_operator.util.wall_clock import WallClock, now
 logger = logging.getLogger(__name__)
 
 UNPACKED = 10e6
-"""Assumed speed of unpacking, in bytes of the archive per second. Within the time that an archive needs at this speed, the
-unpacking is not stopped, even if other namespaces are waiting, because it would have to start again from the beginning."""
+"""Assumed speed of unpacking, in bytes of the archive per second. Unpacking is not stopped within the time that it takes at
+this speed, even if other namespaces are waiting, because it would have to start again from the beginning."""
 POLL_SECONDS = 0.2
 """Seconds between two checks of whether this model's turn to download is over (see fair_queue.py)."""
 
@@ -162,8 +162,8 @@ class Download:
             ) from error
 
     async def _reuse(self, listing: Listing, fetches: tuple[Fetch, ...]) -> RemainingDownload:
-        """Add files that are already on this disk: those of other revisions, and those of a directory that was filled
-        manually. Return what still has to be downloaded.
+        """Add the verified files that are already on this disk: files of other revisions, and files of a directory that was
+        filled manually. Return the rest, which has to be downloaded.
         """
         for fetch in fetches:
             if fetch.bytes_on_disk:

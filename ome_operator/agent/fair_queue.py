@@ -23,8 +23,8 @@ class TurnExpired(SourceError):
 
 
 class FairQueue:
-    """A queue that limits the number of turns at the same time to `slots`. Another namespace that is waiting ends a turn
-    only after `seconds`.
+    """A queue that limits the number of turns at the same time to `slots`. A turn that has lasted `seconds` ends if another
+    namespace is waiting.
 
     A namespace may hold all turns except one; cluster-scoped models (namespace "") may hold all turns.
     """

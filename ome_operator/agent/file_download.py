@@ -30,7 +30,9 @@ raises SourceError."""
 
 
 class Downlink(NamedTuple):
-    """The connections, the bandwidth limit and the progress counters that all files of one model share."""
+    """The resources that the downloads of all files of one model share: connections, bandwidth limit
+    and progress counters.
+    """
 
     slots: asyncio.Semaphore
     """The connections that may be open at the same time; the download of a file or piece holds one connection."""

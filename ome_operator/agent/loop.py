@@ -235,11 +235,11 @@ class Agent:
         return message
 
     def _is_downloading(self, work: Work) -> bool:
-        """Return whether another model is downloading the files of this model, which then waits and reuses the files."""
+        """Return whether another model downloads the files of this model, so that this model waits and reuses the files."""
         return any(self._works[uid].shares_download(work) for uid in self._tasks if uid in self._works)
 
     def _wanted(self, model: AnyModel) -> bool:
-        if self._quota.is_beyond_limit(model.uid):  # the operator reports this in the model's status
+        if self._quota.is_beyond_limit(model.uid):  # the operator states this in the model's status
             return False
         if not needs_agent(model) or not selects_node(model, self._node, self._labels):
             return False
@@ -281,7 +281,7 @@ class Agent:
         unused = self._unused_directories.unused_record(named_directories, offer=not self._unparsed and not self._broken)
         status = record.status(self._entries(), unused, self._prefetcher.status())
         tick = self._clock()
-        # The response states which directories may be removed, and which are still to be read into the page cache.
+        # The response states which directories may be removed, and which the agent should read into the page cache.
         awaited = self._unused_directories.has_offer or self._prefetcher.is_listed
         age, every = tick - self._written_at, PROGRESS_EVERY if awaited else AGAIN_EVERY
         if status == self._written and age < every:

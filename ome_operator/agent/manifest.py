@@ -42,8 +42,8 @@ class Manifest(NamedTuple):
     models: tuple[str, ...] = ()
     """Node labels of the models for which these files were downloaded."""
     paths: tuple[str, ...] = ()
-    """Paths of the models in `models`. Each path was once a symlink to this directory; a pod that mounted the path still
-    reads these files."""
+    """Paths of the models in `models`. Each path is or was a symlink to this directory. A pod that mounted the path at that
+    time still reads these files."""
     identity: Mapping[str, str] = MappingProxyType({})
     """Storage identity of the model: the fields that determine the bytes of the model and the owner of the directory."""
 

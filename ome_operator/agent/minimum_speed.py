@@ -19,8 +19,8 @@ class MinimumSpeed(NamedTuple):
 
     bytes_per_s: float = 16 * 1024
     over_s: float = 300.0
-    """Seconds of waiting for the source over which the speed is measured. Time that is spent on the local disk and on the
-    agent's own limits is not included."""
+    """Length in seconds of the interval over which the speed is measured. Only time in which the agent waits for the source
+    counts, not time that the local disk or the agent's own limits take."""
     clock: Callable[[], float] = time.monotonic
 
     async def enforce(self, stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -1,9 +1,9 @@
-"""Track the namespaces whose weights are on this disk. A namespace that was deleted and created again has a new owner,
-who must not get files of the deleted namespace.
+"""Track the namespaces whose weights are on this disk. A namespace that was deleted and created again has a new owner, who
+must not get files of the deleted namespace.
 
-A file next to the weights contains the UID of the namespace. If the API server reports another UID, or reports that the
-namespace does not exist, the complete folder is moved to `<root>/.namespaces/.former`. No pod may mount that directory, and
-no model takes files from it. The folder is then removed like every directory that no model uses.
+A file next to the weights contains the UID of the namespace. If the API server returns another UID, or if the namespace
+does not exist, the complete folder is moved to `<root>/.namespaces/.former`. No pod may mount that directory, and no model
+takes files from it. The folder is then removed like every directory that no model uses.
 """
 
 import asyncio

@@ -1,4 +1,6 @@
-"""Access to the kernel's page cache: how much memory it may use, which bytes of a file it contains, and reading into it."""
+"""Access to the kernel's page cache: determine how much memory the page cache may use and which bytes of a file are cached,
+and read files into the page cache.
+"""
 
 import contextlib
 import ctypes
@@ -14,7 +16,7 @@ from ome_operator.agent.prefetch_plan import MIB, ContainerMemory, MemoryState, 
 BLOCK = 64 * MIB
 """Number of bytes after which a reader checks whether it should go on, if there is no rate limit (see `block`)."""
 CHUNK = 8 * MIB
-"""Number of bytes of one read, which is also the size of the buffer."""
+"""Number of bytes that one system call reads, which is also the size of the buffer."""
 MEMINFO, CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -79,7 +81,7 @@ def cached_bytes(descriptor: int, length: int, start: int = 0) -> int:
             pages = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
             first = ctypes.c_char.from_buffer(view)
             failed = _LIBC.mincore(ctypes.c_void_p(ctypes.addressof(first)), ctypes.c_size_t(size), pages)
-            del first  # a view with a reference to it cannot be closed
+            del first  # the mapping cannot be closed while a view refers to it
         if failed:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
         total += min(size, bytes(pages).count(1) * mmap.PAGESIZE)
@@ -87,8 +89,8 @@ def cached_bytes(descriptor: int, length: int, start: int = 0) -> int:
 
 
 def request_readahead(descriptor: int, start: int, length: int) -> None:
-    """Ask the kernel to read `length` bytes from offset `start` into the page cache in the background, without regard to the
-    rate. The disk then has work while the reader copies a block.
+    """Ask the kernel to read `length` bytes from offset `start` into the page cache in the background, without regard to
+    the rate. The disk is then busy while the reader copies a block.
     """
     os.posix_fadvise(descriptor, start, length, os.POSIX_FADV_WILLNEED)
 

@@ -28,7 +28,7 @@ from ome_operator.storage.listing import Listing, RemoteFile, Source, SourceErro
 PEERS_ASKED = 8
 """Maximum number of peers that are asked for a file. If there are more peers, a random selection is asked."""
 UPLOADS = 16
-"""Maximum number of files that a node serves at the same time; further requests are rejected with status 503."""
+"""Maximum number of files that a node serves at the same time; further requests are answered with status 503."""
 PATIENCE = aiohttp.ClientTimeout(total=2.0)
 INDEX_S = 2.0
 """Seconds for which the index of files on the disk stays valid."""
@@ -81,7 +81,9 @@ class PeerSource:
         return await self._source.listing(revision)
 
     async def read(self, listing: Listing, file: RemoteFile, start: int, end: int) -> AsyncIterator[bytes]:
-        """Read from a peer that has the file, or from the source if no peer has it or the peer fails."""
+        """Yield the bytes of a file. They come from a peer that has the file, or from the source if no peer has the file or
+        the peer fails.
+        """
         source_only = file.name in self._suspect or file.hash.algorithm == "size" or not file.size
         if peer := "" if source_only else await self._peer(file):
             assert self._session is not None
@@ -96,7 +98,7 @@ class PeerSource:
                 return
             except SourceError:
                 pass
-            finally:  # also if the peer is too slow, which closes this iterator
+            finally:  # also closes the connection if the peer is too slow, because this iterator is then closed
                 if not complete:
                     self._avoid(peer)
         async for data in self._source.read(listing, file, start, end):

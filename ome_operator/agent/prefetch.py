@@ -177,7 +177,7 @@ class _Reading:
         return found
 
     def _follow(self, pieces: Sequence[Piece]) -> str:
-        """Read the pieces. Return the reason of an early end, or ""."""
+        """Read the pieces in order. Return why the reading ended early, or "" if all pieces were read."""
         first: Piece | None = None
         for piece, following in zip_longest(pieces, pieces[1:]):
             if self._stop.is_set():
@@ -192,7 +192,9 @@ class _Reading:
         return ""
 
     def _read(self, piece: Piece, following: Piece | None) -> None:
-        """Read a piece, and let the kernel begin to read the piece `following` if that is the next one of the same file."""
+        """Read a piece. If `following` belongs to the same file, let the kernel begin to read `following` in the
+        background. `following` is the next piece, or None after the last one.
+        """
         end = piece.start + piece.length
         ahead = following.length if following and (following.name, following.start) == (piece.name, end) else 0
         with page_cache.open_for_reading(self._root / piece.name) as descriptor:

@@ -56,12 +56,12 @@ class MemoryState(NamedTuple):
 
 
 def weights_in_order(sizes: Mapping[str, int]) -> list[str]:
-    """Return the files that an engine reads, in the order in which it reads them. `sizes` maps the names of a model's
-    files, relative to its directory, to bytes.
+    """Return the files that an engine reads, in the order in which the engine reads them. `sizes` maps the name of each
+    file of a model (its path relative to the model's directory) to its size in bytes.
 
     Configuration and tokenizer come first, then the weights sorted by name, as in SGLang 0.5.23 and vLLM. Files in
-    subdirectories are included only for models without weights in the main directory (such as those of diffusers), because
-    other models store a second copy of their weights there.
+    subdirectories are included only if the main directory contains no weights, as in models of diffusers. Other models
+    store a second copy of their weights in subdirectories.
     """
     top = [name for name in sizes if "/" not in name]
     small = sorted(name for name in top if _format(name) is None and sizes[name] <= SMALL)
@@ -113,7 +113,7 @@ def plan(sizes: Mapping[str, int], cached: Mapping[str, Sequence[int]], block: i
             missing = length - (counts[index] if index < len(counts) else 0)
             if missing <= 0:
                 continue
-            if missing > left:  # as if no byte of this block was cached, because it is not known which bytes are
+            if missing > left:  # Count the whole block as not cached, because it is not known which of its bytes are cached.
                 length = left // MIB * MIB
                 return [*pieces, Piece(name, start, length, length)] if length > 0 else pieces
             pieces.append(Piece(name, start, length, missing))
@@ -136,7 +136,7 @@ def container_memory(limit: str, used: str, stat: str, inactive: str) -> Contain
     Pages of files are charged to the cgroup that reads them first. At the limit, the kernel drops the oldest inactive
     pages of this cgroup; other pages stay. `inactive` is the key of these pages in `stat`. Raises KeyError or ValueError.
     """
-    if not limit.strip().isdigit():  # "max"
+    if not limit.strip().isdigit():  # The text is "max" if the container has no limit.
         return None
     counts = dict(line.split() for line in stat.splitlines())
     return ContainerMemory(int(limit) - int(used) - MARGIN, int(counts[inactive]))

@@ -42,7 +42,7 @@ class Progress:
         self.bytes += count
 
     def subtract_wrong(self, count: int) -> None:
-        """Subtract bytes that turned out to be wrong."""
+        """Subtract bytes that were counted as received but turned out to be wrong."""
         self.bytes = max(0, self.bytes - count)
 
     @property

@@ -201,7 +201,7 @@ class Store:
         self._seen |= {entry.name: entry for entry in proven}
 
     def link(self, file: RemoteFile, source: Path) -> Path:
-        """Create a hard link to `source` among the parts, or a copy if the file system has no hard links."""
+        """Link `source` among the parts, or copy it if the file system has no hard links. Return the new path."""
         target = self.partial_path(file).with_suffix(".link")
         target.unlink(missing_ok=True)
         try:
@@ -315,7 +315,7 @@ class Store:
     # --- reuse of local files -------------------------------------------------------------------------------------------
 
     def local_candidates(self, file: RemoteFile) -> Iterator[Path]:
-        """Return files on this disk that may have the same contents as `file`: files of other revisions, of a directory
+        """Yield files on this disk that may have the same contents as `file`: files of other revisions, of a directory
         whose manifest is missing, and of a directory at the path.
         """
         if self._lent is None:
@@ -324,7 +324,7 @@ class Store:
                 for entry in manifest.files:
                     self._lent.setdefault((entry.hash, entry.size), []).append(folder / entry.name)
         folders = (self.files, self.root, *([self.path] if self.has_link else []))
-        parts = Path(file.name).parts  # a directory that all files share may have been removed when they were published
+        parts = Path(file.name).parts  # publishing may have removed a directory that all files share from their paths
         names = [Path(*parts[at:]) for at in range(len(parts))]
         paths = [folder / name for folder in folders for name in names]
         paths += self._lent.get((file.hash, file.size), ())
@@ -333,7 +333,7 @@ class Store:
                 yield path
 
     def _neighbours(self) -> Iterator[tuple[Path, Manifest]]:
-        """Return every other complete directory in the same home, with its manifest."""
+        """Yield every other complete directory in the same home, with its manifest."""
         for manifest in sorted(self.home.glob("*.json")):
             if (known := read_manifest(manifest)) is not None:
                 yield manifest.with_suffix(""), known

@@ -31,9 +31,9 @@ def unpack(archive: Path, into: Path, available: int, is_over: TurnCheck = lambd
     """Write the members of a tar or tar+gzip archive below `into`, flush them to the disk, and return them with their
     checksums.
 
-    Raises RequestRefused if the file is not an archive, if a member is not a regular file (weights need no links), or if the
-    members need more than `available` bytes. Raises TurnExpired when `is_over` returns true; it is called with each read.
-    After an error, all written files are deleted.
+    Raises RequestRefused if the file is not an archive, if a member is not a regular file (weights need no links), or if
+    the members need more than `available` bytes. Raises TurnExpired when `is_over`, which is called with each read, returns
+    True. After an error, all written files are deleted.
     """
     written: list[Path] = []
     try:
@@ -75,7 +75,7 @@ def _count_files(archive: tarfile.TarFile, available: int) -> int:
 
 
 def _files(archive: tarfile.TarFile) -> Iterator[tuple[tarfile.TarInfo, str]]:
-    """Return each file and its name below the model's directory. Raises RequestRefused for a member that is not a regular
+    """Yield each file and its name below the model's directory. Raises RequestRefused for a member that is not a regular
     file.
     """
     names: set[str] = set()
@@ -98,7 +98,7 @@ def _files(archive: tarfile.TarFile) -> Iterator[tuple[tarfile.TarInfo, str]]:
 
 
 def _members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """Return all members, including directories. Raises RequestRefused for more members than a model may have files.
+    """Yield all members, including directories. Raises RequestRefused for more members than a model may have files.
 
     Returned members and global headers are removed from tarfile's own lists, which would hold all of them in memory.
     """
@@ -117,10 +117,10 @@ def _members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
 
 def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, into: Path, name: str, written: list[Path]) -> VerifiedFile:
     target, source = into / name, archive.extractfile(member)
-    assert source is not None  # the member is a regular file
+    assert source is not None  # unreachable for a regular file, and this member is one
     target.parent.mkdir(parents=True, exist_ok=True)
     sha, checker = hashlib.sha256(), Checker(SIZE_ONLY, member.size)
-    with target.open("xb") as out:  # never overwrites a file that is already verified
+    with target.open("xb") as out:  # fails instead of overwriting a file that is already verified
         written.append(target)
         while data := source.read(CHUNK):
             out.write(data)

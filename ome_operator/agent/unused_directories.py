@@ -59,15 +59,15 @@ class UnusedDirectories:
     async def scan(self) -> None:
         """Scan the disk for directories of weights, unless the last scan is recent."""
         if (tick := self._clock()) - self._looked_at > SCAN_EVERY:
-            self._looked_at = tick  # set before the scan, because a change during the scan requires another scan
+            self._looked_at = tick  # Set before the scan, because a change during the scan makes another scan necessary.
             try:
                 self._found = await asyncio.to_thread(_find, self._roots)
             except OSError as error:
                 logger.warning("cannot list the directories of weights on this disk: %s", error)
 
     def unused_record(self, named: Collection[str], *, offer: bool) -> list[dict[str, Any]]:
-        """Return the part of the record that lists the directories that no model uses: those that are not in `named`. No
-        new removal is offered unless `offer` is true.
+        """Return the part of the record that lists the directories that no model uses. `named` contains the directories
+        that models use. No new removal is offered unless `offer` is true.
         """
         tick, unnamed = self._clock(), [directory for directory in self._found if directory.path not in named]
         self._since = {directory.path: self._since.get(directory.path, tick) for directory in unnamed}

@@ -31,8 +31,8 @@ from ome_operator.util.wall_clock import WallClock, now
 logger = logging.getLogger(__name__)
 
 READINGS = 3
-"""Number of times that the agent may end while it reads the facts of a revision. After this number, the facts are no
-longer read."""
+"""Maximum number of times that the agent may end while it reads the facts of a revision. Afterwards the facts of this
+revision are no longer read."""
 PRESENT = "local"
 """Revision that is reported for files that an administrator put on the node."""
 
@@ -107,8 +107,8 @@ class Work:
         return str(place) if self._report.state == record.READY else ""
 
     def refresh(self, model: AnyModel) -> None:
-        """Replace the model by its current version. A pass is due at once if a failed model was edited, or if the pinned
-        revision differs from the revision on the disk.
+        """Replace the model by its current version. If a failed model was edited, or if the pinned revision differs from
+        the revision on the disk, the next pass is due at once.
         """
         before, pin, self.model = self.model, self._pin(), model
         edited = model is not before and (model.spec, self._pin()) != (before.spec, pin)
@@ -146,11 +146,12 @@ class Work:
             self._fail(f"internal error of the agent ({type(error).__name__}): please report it with the agent's log")
 
     async def look_up_revision(self) -> None:
-        """Look up the newest revision of a model at its source if no revision has been selected yet, and report it before
-        the download begins.
+        """Look up the newest revision of a model at its source if no revision has been selected yet, and report the
+        revision before the download begins.
 
-        The download may wait for hours, and until then other nodes could not determine whether a revision that only one node
-        reports is correct (`core/catalog/agreement.py`). Errors are left to the download, which reports them.
+        A download may wait for hours. Without this report, other nodes could not check meanwhile whether a revision that
+        only one node reports is correct (`core/catalog/agreement.py`). Errors are only logged, because the download reports
+        them.
         """
         if self._pin() or self.report().revision or self._misplaced or self._uri.startswith(LOCAL):
             return
@@ -267,9 +268,9 @@ class Work:
         """Read the facts of a Ready model and add them to its report. `message` is the message that the report has without
         them.
 
-        The author of the files can cause, even on purpose, that reading the facts ends the process. After such an end, the
-        next reading is postponed, so that the facts of other models are read first. After READINGS ends, the facts are no
-        longer read. The model stays Ready if the facts cannot be read, because its files are complete.
+        Malformed or malicious files can end the process that reads the facts. After such an end, the next reading is
+        postponed, so that the facts of other models are read first. After READINGS ends, the facts are no longer read. The
+        model stays Ready if the facts cannot be read, because its files are complete.
         """
         try:
             why = self._postponed()

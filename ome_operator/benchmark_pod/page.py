@@ -104,7 +104,9 @@ def plot(title: str, series: Iterable[tuple[str, Points]]) -> Plot | None:
 
 
 def _round_up(value: float) -> float:
-    """Return the smallest number that is at least `value` and whose quarter has few digits, for the labels of the axis."""
+    """Return a number for the labels of the axis: the smallest number that is at least `value` and whose quarter has few
+    digits.
+    """
     if value <= 0:
         return 1.0
     unit = 10.0 ** math.floor(math.log10(value))

@@ -14,7 +14,7 @@ from ome_operator.util.visible import make_visible
 
 Json = dict[str, Any]
 SUMMARY_BYTES = 4096
-"""Maximum bytes of a termination message; the kubelet drops further bytes."""
+"""Maximum bytes of a termination message. The kubelet cuts off longer messages."""
 _MESSAGE_LENGTH = 300
 _ARGUMENTS = (
     *("max_concurrency", "random_input_len", "random_output_len", "random_range_ratio", "sharegpt_output_len"),

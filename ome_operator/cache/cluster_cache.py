@@ -83,7 +83,7 @@ class ClusterCache:
         self.nodes: Store[NodeResource, str] = Store(node_group, same_node, self._node_noted, clock)
         self.records: Store[NodeRecord, str] = Store(record_group, same_fact, self._record_noted, clock)
         self.quota = Quota(settled.policy.models_per_namespace)
-        """The BaseModels of each namespace."""
+        """Counts the BaseModels of each namespace, and determines which of them are beyond the limit."""
         self._stores: dict[str, Store[Any, Any]] = {
             **self.children,
             **self.resources,

@@ -165,7 +165,7 @@ class EventHandler:
         if change is None:
             return None
         old, new = change.former_fact, change.new
-        if isinstance(new, Resource) and change.matters:  # else the watch was faster, and every key is enqueued already
+        if isinstance(new, Resource) and change.matters:  # otherwise the watch was faster, and every key is in the queue
             # The watch's event of this write, and of an edit just before it, will be stale: the change has to be processed
             # here.
             if old is None or editable_parts(old) != editable_parts(new):
@@ -204,8 +204,9 @@ class EventHandler:
         return Urgency.REPORTED if starts_normally(old, new) and not served else Urgency.SOON
 
     def _urgency_of_template(self, new: Child) -> Urgency:
-        """Return the urgency of the first report about the template of a StatefulSet. It is soon if a pod has served, was
-        restarted, or was created from another template, which somebody has replaced since.
+        """Return the urgency of the first report about the template of a StatefulSet. The result is SOON if one of its pods
+        is ready, was restarted, or was created from another template (the template was replaced meanwhile), and
+        otherwise REPORTED.
         """
         pods = [pod for pod in self.cache.pods.group(child_group(new)) if pod.workload == new.name]
         differs = any(pod.ready or pod.restarts or pod.template not in ("", new.template) for pod in pods)
@@ -213,8 +214,10 @@ class EventHandler:
 
     def _starting_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Enqueue the NodeModels records of nodes if a pod of a service has come to a node or left it, has become ready,
-        starts again or ends. The records are those of all nodes with pods of the service whose agents read the weights of
-        starting pods into the page cache: when a leader becomes ready, the other pods of its group have started, too.
+        starts again or ends.
+
+        The nodes of all pods of the service are concerned, because when a leader becomes ready, the other pods of its group
+        have started, too. Only nodes are included whose agents read the weights of starting pods into the page cache.
         """
         before, after = ((pod.node, has_served(pod), pod.deleting, pod.over) if pod else None for pod in (old, new))
         if not self._prefetching or before == after:

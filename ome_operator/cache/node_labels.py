@@ -59,7 +59,7 @@ class LabelIndex:
                 del self._models[end]
 
     def models_of_label(self, label: str) -> list[Ref]:
-        """Return the models that a node label is about: it is the label of the model, or of one of its revisions."""
+        """Return the models that have this node label as their own label or as the label of one of their revisions."""
         if label not in self._found:
             if len(self._found) >= _ASKED:
                 self._found.clear()

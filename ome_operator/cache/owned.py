@@ -34,7 +34,7 @@ def own_routers(cluster: ClusterCache, service: Ref) -> list[Pod]:
 
 def revision(cluster: ClusterCache, service: Ref, name: str) -> Mapping[str, Any]:
     """Return the data of a stored revision of the service that has this name now; {} if there is none. Anybody may have
-    written its content, so parsing it may raise AttributeError, KeyError, TypeError or ValueError.
+    written this data, so parsing the data may raise AttributeError, KeyError, TypeError or ValueError.
     """
     return next((data for _, data in _named(owned_children(cluster, "ControllerRevision", service), name)), {})
 
@@ -47,11 +47,11 @@ def stored_roles(cluster: ClusterCache, service: Ref, name: str) -> Mapping[str,
 
 
 def revision_of_pods(cluster: ClusterCache, namespace: str, service: str, name: str) -> Mapping[str, Any]:
-    """Return the data of the revision from which pods with these labels were created; {} if it is not known. The content may
-    have any form, as described for `revision`.
+    """Return the data of the revision `name` from which the pods of a service were created; {} if the revision is not
+    known. As for `revision`, anybody may have written the data.
 
-    Pods occupy their nodes until they are gone. If their service is deleted, or if its successor of the same name lacks the
-    revision, any revision that the operator wrote is used, whatever its owner is.
+    Pods occupy their nodes until they are gone. The service may be deleted meanwhile, or a new service of the same name may
+    not have the revision. In these cases, a revision of this name that the operator wrote is used, whatever its owner is.
     """
     if found := revision(cluster, Ref(SERVICE, namespace, service), name):
         return found

@@ -33,7 +33,7 @@ class OwnedFields:
         uid = from_api.uid(body)
         if known is not None and from_api.version(body) < known.version:
             return from_api.child(kind, complete(body))  # a late answer: the stored fact is newer than this body
-        # A digest, because anybody may give such an object labels of 1 MB.
+        # A hash is stored instead of the metadata, because anybody may give such an object labels of 1 MB.
         stamp = hash(repr([metadata.get(part) for part in _STAMPED]))
         # Kinds without a generation (Services, Roles, …) may change without any trace except in managedFields.
         if known is not None and metadata.get("generation") and self._stamps.get(uid) == stamp:

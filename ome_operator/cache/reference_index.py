@@ -64,6 +64,6 @@ def _same(old: Resource, new: Resource) -> bool:
 
 
 def _chosen(resource: Resource) -> tuple[Ref, ...]:
-    """Return the runtimes to which the runtime's name in a service's status may refer."""
+    """Return the references to the runtimes that may have the name that the status of a service contains."""
     name = resource.status.get("runtime")
     return (Ref("ServingRuntime", resource.ref.namespace, name), Ref("ClusterServingRuntime", "", name)) if name else ()

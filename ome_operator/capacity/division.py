@@ -58,8 +58,8 @@ def _uneven(model: ModelFacts, shape: ParallelShape) -> Iterator[UnevenDivision]
 
 
 def _blocks(model: ModelFacts, shape: ParallelShape) -> Iterator[UnevenDivision | None]:
-    """Yield, for each width of the model's matrices, the result of `block`. An expert is only cut by the GPUs of its group,
-    so with as many groups as GPUs it is complete.
+    """Yield the result of `block` for each width of the model's matrices. An expert is divided only among the GPUs of its
+    expert group; if each group is a single GPU, experts are not divided.
     """
     for number, width in enumerate(model.widths):
         of_experts = number == 0 and model.experts > 0
@@ -117,7 +117,7 @@ def experts(model: ModelFacts, ep: int, redundant: int) -> UnevenDivision | None
 def redundant_experts(experts: int, gpus: int, spare: int) -> int:
     """Return the number of redundant experts with which all GPUs hold the same number of experts.
 
-    If the experts divide evenly without redundant copies, the result gives each GPU `spare` copies of busy experts.
+    If the experts divide evenly without redundant copies, the result is `spare` copies of busy experts for each GPU.
     """
     return -experts % gpus + (0 if experts % gpus else spare * gpus)
 
