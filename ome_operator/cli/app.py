@@ -93,7 +93,9 @@ _MEANT = {
     "validate": "lint",
     "version": "--version",
 }
-"""Word that other programs have as a command → the command of `ome` that does the same."""
+"""Word that other programs have as a command → what to write for it with `ome`: a command, or a
+command and its arguments.
+"""
 
 
 def commands() -> list[str]:
@@ -147,8 +149,9 @@ class LazyGroup(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command. The prefix that Pydantic, with which typer checks values, puts before a message is removed. A
-        message about an argument that the command does not have gets the remedy for the mistakes that are made most often.
+        """Run a command. Two kinds of error messages are changed. The prefix "Value error, " of Pydantic, with which typer
+        checks values, is removed. To a message about too many arguments, the remedy for the most frequent mistakes is
+        added.
         """
         try:
             return super().invoke(ctx)
@@ -171,8 +174,8 @@ class LazyGroup(TyperGroup):
 
 
 def _remedy(said: str, command: Any) -> str:
-    """Return what to write instead of the arguments in a message about too many arguments of a command; "" if that is not
-    known. A shell writes several files for `-f *.yaml`.
+    """Return an instruction for a message about too many arguments of a command; "" if the mistake is not known. The usual
+    mistakes are `-f *.yaml`, which a shell replaces by several files, and a revision of `ome undo` without `--to`.
     """
     repeatable = any("-f" in each.opts and getattr(each, "multiple", False) for each in getattr(command, "params", ()))
     if repeatable and re.search(r"\.(ya?ml|json)\b", said):

@@ -84,8 +84,8 @@ def on_cluster(
 
 
 def _other_account(refusal: str) -> str:
-    """Return what a user can do who lacks a right; "" if something else than a right is missing, such as a quota. `refusal`
-    is the API server's message.
+    """Return what a user without a right can do, as a sentence; "" if the request was refused for another reason, such as a
+    quota. `refusal` is the API server's message.
     """
     if not all(part in refusal for part in _LACKS_RIGHT):
         return ""
@@ -196,7 +196,9 @@ def resolve_service(client: "Client", service: str, namespace: str) -> tuple[str
 
 
 async def get_service(client: "Client", service: str, namespace: str) -> "Manifest":
-    """Return the InferenceService that the user names as for `resolve_service`. Raises QuestionUnanswered without one."""
+    """Return the InferenceService that the user names. `resolve_service` explains `service` and `namespace`. Raises
+    QuestionUnanswered if the service does not exist.
+    """
     from ome_operator.kube.errors import NotFound
 
     where, name = resolve_service(client, service, namespace)
@@ -207,8 +209,8 @@ async def get_service(client: "Client", service: str, namespace: str) -> "Manife
 
 
 async def no_such_service(client: "Client", service: str, namespace: str) -> QuestionUnanswered:
-    """Return the error for a service that does not exist. It names a service of the same name in another namespace, or of a
-    similar name in this namespace, if the user may list services.
+    """Return the error for a service that does not exist. If the user may list services, the message names a service of the
+    same name in another namespace, or a service of a similar name in this namespace.
     """
     from ome_operator.kube.errors import KubeError
 

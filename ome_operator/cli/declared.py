@@ -26,7 +26,8 @@ def flag_of(declared: Declared) -> str:
 
 def with_flags(options: Iterable[Declared]) -> Callable[[Command], Command]:
     """Return a decorator that gives a command a parameter for every option in place of its parameter `**given`. Typer makes
-    the flags from the signature. In `--help`, the flags of keyword-only parameters follow those of the options.
+    the flags from the signature. In `--help`, the flags of the command's keyword-only parameters are listed after the
+    flags of the options.
     """
 
     def decorated(command: Command) -> Command:
@@ -46,7 +47,7 @@ def _parameter(declared: Declared) -> inspect.Parameter:
     option, default, kind = declared.option, declared.written, declared.converts
     bounds = {"min": option.ge, "max": option.le} if option.ge is not None or option.le is not None else {}
     text = f"{option.help} {option.repeats}" if declared.form is Form.LIST else option.help
-    names = () if option.negatable else (option.flag,)  # of these names, typer would not make --no-NAME
+    names = () if option.negatable else (option.flag,)  # for flags of these names, typer would not make --no-NAME
     flag = typer.Option(*names, help=text, envvar=option.env or None, **bounds)  # type: ignore[arg-type]
     of: Any = list[str] if declared.form is Form.LIST else kind
     if declared.required:

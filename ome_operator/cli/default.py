@@ -6,9 +6,11 @@ from typer.core import TyperGroup
 
 
 def default_command_group(command: str, *, always: bool = False, options_only: bool = False) -> type[TyperGroup]:
-    """Return the class of a command group that runs the subcommand `command` if the first argument is neither a
-    subcommand nor a help option; if `always` is true, also without arguments. If `options_only` is true, `command` has no
-    arguments, so a first word that is no option is an unknown subcommand.
+    """Return the class of a command group with the default subcommand `command`. The default subcommand runs if the first
+    argument is neither a subcommand nor a help option.
+
+    If `always` is true, the default subcommand also runs without arguments. If `options_only` is true, it has no arguments
+    but options, so a first argument that is no option is an unknown subcommand.
     """
 
     class Otherwise(TyperGroup):

@@ -2,8 +2,8 @@
 
 
 def why_unreadable(error: Exception) -> str:
-    """Return the reason without the number of the error and the path, such as "No such file or directory". The parser of
-    YAML names the text that it read `<unicode string>`; this name is left out.
+    """Return the reason without the number of the error and without a name of the file: the path, or `<unicode string>`, by
+    which the YAML parser names a text. An example is "No such file or directory".
     """
     if isinstance(error, OSError):
         return error.strerror or str(error)

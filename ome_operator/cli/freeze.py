@@ -214,7 +214,7 @@ async def _freeze(client: "Client", kind: str, namespace: str, name: str, value:
 
 async def _thawed(client: "Client", kind: str, namespace: str, name: str) -> str:
     """Remove the freeze annotation of an object, and return its value; "" if it had none. Raises UserError if somebody
-    freezes the object again at the same time, because that freeze is not the one to end.
+    freezes the object again at the same time, because the user did not ask to end that new freeze.
     """
     from ome_operator.core.freeze.hold import freeze_text
 

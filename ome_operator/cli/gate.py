@@ -80,7 +80,9 @@ class FileRefusal(NamedTuple):
 
     @property
     def meant_path(self) -> str:
-        """Path of the field that the remedy names in place of this field; "" if it names none."""
+        """Path of the field that the remedy tells the user to write instead of this field; "" if the
+        remedy names no field.
+        """
         above, _, key = self.field.rpartition(".")
         if found := re.fullmatch(r"move it to (spec[\w.]*)(, with less indentation)?", self.remedy):
             return f"{found[1]}.{key}"
@@ -90,7 +92,9 @@ class FileRefusal(NamedTuple):
         return ""
 
     def causes(self, sentence: str) -> bool:
-        """Return whether a sentence states that a field is missing only because it is written as this field."""
+        """Return whether a sentence about a missing field is only a consequence of this refusal: the value of the missing
+        field was written at `field` instead.
+        """
         found = re.match(r"(spec[\w.]*) is missing\b", sentence)
         return found is not None and f"{self.meant_path}.".startswith(f"{found[1]}.")
 
@@ -154,7 +158,7 @@ def _versions() -> list[tuple[str, str]]:
 
 
 def unchecked_objects(parts: Iterable[WrittenObject]) -> tuple[str, ...]:
-    """Return the objects that the commands of this module's description do not check, each with its file. Namespaces and
+    """Return the objects of other kinds, which these commands neither check nor read, each with its file. Namespaces and
     Nodes are left out, because the commands read them.
     """
     others = (

@@ -118,7 +118,7 @@ def generate(
 
 def _own(source: str, request: RecipeRequest, known: Library) -> tuple[Library, RecipeRequest]:
     """Return the library and the request for the model that `--from` names. If the library has a recipe for this
-    repository, the recipe is used; otherwise the model is added to the library.
+    repository, the request names the recipe. Otherwise the returned library contains the model.
     """
     from ome_operator.cli.generate_from import own_model
     from ome_operator.cookbook.own_model import largest_tp, with_own_model
@@ -135,8 +135,8 @@ def _own(source: str, request: RecipeRequest, known: Library) -> tuple[Library, 
 
 
 def _check_values(given: dict[str, Any]) -> None:
-    """Raise an error for an option with an empty value, because an unset shell variable produces an empty value, and for a
-    format that this command does not have, because it would become the name of a folder.
+    """Raise BadParameter for an option with an empty value, which an unset shell variable produces. Also raise it for the
+    formats json and text of `--output`, because this command would treat them as names of folders.
     """
     if (wanted := given["output"]) in ("json", "text"):
         message = f"there is no format {wanted}: write yaml, or the name of a folder, such as ./{wanted}"

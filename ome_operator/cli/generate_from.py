@@ -29,7 +29,7 @@ _ROOT = "/raid/models"
 
 
 def own_model(source: str) -> OwnModel:
-    """Return the known facts of the model at `source`. Raises UserError if nothing is known of it."""
+    """Return the known facts of the model at `source`. Raises UserError if nothing is known about the model."""
     place = Path(source)
     if is_folder(place):
         return _of_files(place)
@@ -61,7 +61,7 @@ def _of_files(folder: Path, config: Path | None = None) -> OwnModel:
     others = [] if config else [_object(folder / name) for name in _WITH_CODE if (folder / name).is_file()]
     title = config.stem if config and config.name != CONFIG else folder.name or "model"
     return OwnModel(
-        title=make_visible(title),  # it becomes a comment of the manifests: the name of a file may have several lines
+        title=make_visible(title),  # becomes a comment in a manifest, and a file name may contain line breaks
         uri=f"local://{folder}",
         path=str(folder),
         facts=facts({name: path.read_bytes() for name, path in paths.items()}),
@@ -86,8 +86,8 @@ def _object(path: Path) -> Mapping[str, Any]:
 
 
 def _of_repository(repository: str, revision: str) -> OwnModel:
-    """Return the known facts of a repository without downloading from it: its config.json in a recipe, or the facts that an
-    agent read on a node. `revision` is "" or `@` and the name of a revision.
+    """Return the known facts of a repository without downloading its files: its config.json in a recipe, or the facts that
+    an agent read on a node. `revision` is "" or `@` and the name of a revision.
     """
     import json
 
@@ -117,8 +117,8 @@ def _on_the_cluster(uri: str) -> tuple[Facts, str] | None:
     """Return the facts in the status of a model with this URI, and the path of its files; None if there is no such model,
     or no cluster.
 
-    A ClusterBaseModel is preferred. A BaseModel belongs to a tenant, so its path is not returned ("") and, if it has
-    `storage.parameters`, its facts are not used, because they may describe the files of another hub or repository.
+    A ClusterBaseModel is preferred. For a BaseModel, which belongs to a tenant, the path is "". A BaseModel with
+    `storage.parameters` is ignored, because its facts may describe the files of another hub or repository.
     """
     from ome_operator.cache.resources import MODELS
     from ome_operator.cli.connect import on_cluster

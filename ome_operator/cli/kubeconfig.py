@@ -142,8 +142,8 @@ def write_private_file(file: Path, text: str) -> None:
 
 
 def describe_token(file: Path | None, server: str, namespace: str, name: str, until: datetime, asked: timedelta) -> str:
-    """Return a line that states the account, the server and the expiry of the token. It also states if the token expires
-    earlier than `asked`.
+    """Return a line that states the account, the server and the expiry of the token. If the token expires earlier than
+    `asked`, the line states this, too. `file` is the written file, or None if the kubeconfig was printed.
     """
     left = until - datetime.now(UTC)
     message = f"system:serviceaccount:{namespace}:{name} at {server}, until {until.astimezone(UTC):%Y-%m-%d %H:%M} UTC"

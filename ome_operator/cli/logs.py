@@ -125,8 +125,8 @@ async def _sources(
 
 
 def _container(spec: dict[str, list[dict[str, str]]], wanted: str | None) -> str:
-    """Return the name of the container whose log is shown. This is `wanted`, or "" if the pod has no container `wanted`.
-    If `wanted` is None, it is the first container, which runs the role.
+    """Return the name of the container whose log is shown. The result is `wanted`, or "" if the pod has no container of
+    this name. If `wanted` is None, the result is the first container, which runs the role.
     """
     names = [item["name"] for item in (*spec["containers"], *(spec.get("initContainers") or ()))]
     return names[0] if wanted is None else wanted if wanted in names else ""
@@ -166,8 +166,8 @@ async def _nothing(
 
 
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
-"""A pattern of ANSI color sequences in a program's output. On a terminal they are removed, because a color would
-continue on the following lines."""
+"""A pattern of ANSI color sequences in a program's output. On a terminal, these sequences are removed, because a color
+would continue on the following lines."""
 
 
 class _Shown:

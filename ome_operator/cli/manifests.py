@@ -50,7 +50,7 @@ def catalog_paths(paths: Iterable[Path] | None) -> list[Path]:
 
 def catalog_or_default(named: list[Path] | None) -> list[Path]:
     """Return the folders from which referenced models and runtimes are read: the named folders, or the `config` that is
-    shipped with this program. Return none if there is no such folder, as in the operator's image; the files must then
+    shipped with this program. Return [] if there is no such folder, as in the operator's image. The files must then
     contain all referenced objects.
     """
     if named:
@@ -144,8 +144,8 @@ def read_manifests(paths: Iterable[Path], namespace: str) -> list[Manifest]:
 def read_referenced(
     paths: Iterable[Path], given: Iterable[Path], namespace: str, using: Iterable[Manifest]
 ) -> list[Manifest]:
-    """Return the objects in `paths` to which the objects `using` may refer. Services are left out, and also the files in
-    `given`, which the caller reads separately.
+    """Return the objects in `paths` to which the objects `using` may refer. Services, and the files in `given`, which the
+    caller reads separately, are left out.
 
     A file is not parsed if its text contains neither a name that is referred to nor an accelerator class, because parsing
     the whole catalog takes longer than all checks of a service. All files are parsed if a runtime has to be selected among

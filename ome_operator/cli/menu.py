@@ -55,8 +55,8 @@ def choose(title: str, items: Sequence[Item], read: Read | None = None, console:
 
 
 def _after(items: Sequence[Item], at: int, text: str) -> tuple[int, bool]:
-    """Return the position that is marked after the keys in `text`, and whether the user pressed Enter. `at` is the
-    position before.
+    """Return the position that is marked after the keys in `text` were pressed, and whether the user pressed Enter. `at` is
+    the position that was marked before.
     """
     for key in _KEY.findall(text):
         if key in _TAKE:
@@ -67,8 +67,8 @@ def _after(items: Sequence[Item], at: int, text: str) -> tuple[int, bool]:
 
 @contextmanager
 def _keyboard(read: Read | None) -> Iterator[Read]:
-    """Yield a function that returns keys as they are pressed, without echo. If `read` is given, yield `read` instead.
-    Keys that the user typed before the list appeared are kept.
+    """Yield a function that returns the keys that the user presses, without showing them on the terminal. If `read` is
+    given, yield `read` instead. Keys that the user typed before the list appeared are kept.
     """
     if read is not None:
         yield read
@@ -88,8 +88,8 @@ def _keyboard(read: Read | None) -> Iterator[Read]:
 
 
 def step(items: Sequence[Item], at: int, by: int) -> int:
-    """Return the position of the next item that can be chosen. `by` is 1 to search downwards, or -1 to search upwards.
-    The search continues at the other end of the list.
+    """Return the position of the next item after `at` that can be chosen. `by` is 1 to search downwards, or -1 to search
+    upwards. The search continues at the other end of the list.
     """
     for _ in items:
         at = (at + by) % len(items)

@@ -121,8 +121,9 @@ async def _group(client: "Client", service: str, group: str, namespace: str) -> 
 
 
 def _kept(body: Mapping[str, Any], component: str, number: int) -> list[str]:
-    """Return the requests in the annotation of a service that are kept when a request for this group is added: those for
-    its other groups. Requests for groups that no longer exist are left out, so that the annotation does not grow forever.
+    """Return those requests in the annotation of a service that stay when a request for this group is added: the requests
+    for its other groups. Requests for groups that no longer exist are left out, so that the annotation does not grow
+    forever.
     """
     found = {f"{one.get('component')}/{one.get('index') or 0}" for one in (body.get("status") or {}).get("groups") or ()}
     return [entry for entry in _entries(body) if entry.partition(" ")[0] in found - {f"{component}/{number}"}]
@@ -137,12 +138,12 @@ async def _request(
     client: "Client", kind: str, read: Callable[[], Awaitable["Manifest"]], entries: Callable[["Manifest", str], list[str]]
 ) -> "Manifest":
     """Write the annotation that requests a move, and return the object as it was read before. `read` reads the object, and
-    raises UserError if the move is refused. `entries` returns the requests of the annotation, the new one last, for the
-    object as it was read and the time of the new request.
+    raises UserError if the move is refused. `entries` returns the requests for the annotation, the new request last; its
+    arguments are the object as it was read and the time of the new request.
 
-    The operator compares this time with the creation times of pods, which the API server writes. If the clock of this
-    machine differs from that of the API server, the annotation is therefore written again with the time of the API server,
-    unless somebody else has replaced the request.
+    The operator compares the time of a request with the creation times of pods, which the API server writes. The clock of
+    this machine may differ from the clock of the API server. In this case, the annotation is written again with the time of
+    the API server, unless somebody else has replaced the request.
     """
 
     async def write(body: "Manifest", time: str) -> "Manifest":
@@ -205,7 +206,7 @@ def _refusal(body: Mapping[str, Any], component: str, number: int, group: str) -
 
 
 def _moves(body: Mapping[str, Any], component: str) -> list[Mapping[str, Any]]:
-    """Return the stored moves of a role, of which there is at most one."""
+    """Return the moves of a role in the status of a service. The list has at most one element."""
     return [one for one in (body.get("status") or {}).get("moves") or () if one.get("component") == component]
 
 

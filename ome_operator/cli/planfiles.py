@@ -23,12 +23,14 @@ per second; no object of an API server is larger."""
 
 
 def is_file(text: str) -> bool:
-    """Return whether an argument is the name of a YAML or JSON file, by its suffix."""
+    """Return whether an argument is the name of a YAML or JSON file, judged by its suffix."""
     return Path(text).suffix in (".yaml", ".yml", ".json")
 
 
 def constants(calibration: Path | None) -> "Constants":
-    """Return the fitted constants, adapted to the rows of the user's calibration file if there is one."""
+    """Return the fitted constants. If `calibration` is the path of a calibration file of the user, the constants are
+    adapted to the rows of this file.
+    """
     from ome_operator.sizing.calibration import read
     from ome_operator.sizing.constants import shipped_constants
 

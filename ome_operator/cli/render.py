@@ -99,7 +99,7 @@ def render(
     refused, catalog_named = {each.object for each in found.refused}, catalog_name(catalog)
     for kept in cluster.services():
         if isinstance(kept.parsed, Invalid) and full_name(kept.ref) in refused:
-            continue  # the refusal says why
+            continue  # the refusal of the object is already reported
         rendered, said, used = _service(kept, cluster, catalog_named, found)
         report_borrowed(used, found, catalog_named)
         name = full_name(kept.ref)
@@ -123,7 +123,7 @@ def render(
 
 
 def _without_namespace(name: str) -> str:
-    """Return the kind and name of an object from its kind, namespace and name."""
+    """Return "KIND NAME" for "KIND NAMESPACE/NAME". A name without a namespace stays unchanged."""
     kind, _, rest = name.partition(" ")
     return f"{kind} {rest.rpartition('/')[2]}"
 

@@ -189,8 +189,8 @@ def _named(to: str, known: "list[Revision]") -> str:
 
 
 def _set(service: str, namespace: str, kubeconfig: Any, context: Any, fields: dict[str, Any]) -> ServiceRevisions:
-    """Write `fields` to `spec.rollout` of a service, unless they only repeat the current value of `paused`. Return the
-    service as it was before the edit.
+    """Write `fields` to `spec.rollout` of a service. Nothing is written if `fields` contains the current value of `paused`.
+    Return the service as it was before the edit.
     """
 
     async def attempt(client: "Client") -> ServiceRevisions:

@@ -102,7 +102,7 @@ def scale(
 
 
 async def _found(client: "Client", service: str, namespace: str) -> tuple["Manifest", dict[str, "Manifest"]]:
-    """Return a service, and its RoleScales by name. Those of a former service of the same name are left out."""
+    """Return a service, and its RoleScales by name. RoleScales of a deleted service of the same name are left out."""
     from ome_operator.core.observed.from_api import controller
 
     body = await get_service(client, service, namespace)

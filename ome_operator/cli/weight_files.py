@@ -48,7 +48,9 @@ def is_folder(path: Path) -> bool:
 
 
 def is_file(path: Path) -> bool:
-    """Return whether a path is a file; it never raises, as `is_folder`."""
+    """Return whether a path is a file. Like `is_folder`, this function returns False for a path that cannot be examined,
+    and never raises.
+    """
     try:
         return path.is_file()
     except OSError:
@@ -64,7 +66,7 @@ def _size(file: Path) -> int:
     try:
         size = file.stat().st_size
         text = file.read_bytes() if size <= _LARGEST_POINTER else b""
-    except OSError as error:  # such as a link of a cache to a file that was removed
+    except OSError as error:  # for example a link in a cache to a file that was removed
         raise UserError(f"{file} cannot be read: {why_unreadable(error)}") from error
     stated = _STATED_SIZE.search(text) if text.startswith(_POINTER) else None
     return int(stated[1]) if stated else size

@@ -63,7 +63,9 @@ class Option:
     repeats: str = "May be repeated."
     """Sentence with which the help of the flag ends if the option is a list."""
     computed: bool = False
-    """Whether the program chooses the value if the option is not set, so that the help shows no default, but how."""
+    """Whether the program chooses the value if the option is not set. The help then explains how the value is chosen, and
+    shows no default.
+    """
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ class Declared:
 
     @property
     def fix(self) -> str:
-        """Return the instruction what to write, such as "write a number from 0 to 3600"."""
+        """Return the instruction that states what to write, such as "write a number from 0 to 3600"."""
         option = self.option
         if option.fix:
             return option.fix

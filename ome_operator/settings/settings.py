@@ -141,10 +141,10 @@ class Settings:
     resync: float = 600.0
     """Seconds between two reconciliations of a key for which there are no events."""
     status_interval: float = 10.0
-    """Minimum seconds between two status writes of a service in which only informational counts change, and between the last
-    reconciliation and one that would only report such a change (decisions 17)."""
+    """Minimum seconds between two status writes of a service in which only informational counts change. A reconciliation
+    that would only report such a change also waits this long after the previous reconciliation (decisions 17)."""
     status_rate: float = 10.0
-    """Maximum number of status writes per second, over all services, for changes of only the numbers in messages
+    """Maximum number of status writes per second, over all services, for changes that concern only the numbers in messages
     (decisions 17)."""
     failures_after: float = 3.0
     """Seconds for which pods must be missing before the events of their workload are read (decisions 15)."""

@@ -30,7 +30,9 @@ def parse_avoided_nodes(bodies: Iterable[Mapping[str, Any]]) -> AvoidedNodes:
 
 
 async def read_avoided_nodes(client: Client) -> AvoidedNodes:
-    """Return the avoided nodes; none if the user may not read NodeFaults, or if the cluster has no such kind."""
+    """Return the avoided nodes. The result has no nodes if the user may not read NodeFaults, or if the cluster does not
+    serve this kind.
+    """
     try:
         return parse_avoided_nodes(await client.list_objects(KIND))
     except (Forbidden, NotServed):

@@ -64,9 +64,9 @@ class ClusterState:
     nodes: tuple[Node, ...] = ()
     records: tuple[NodeRecord, ...] = ()
     unknown: Mapping[str, UnknownWeights] = field(default_factory=dict)
-    """Name of a node whose weights no agent reports → why."""
+    """Name of each node whose weights no agent reports → the reason why they are unknown."""
     avoided: Mapping[str, str] = field(default_factory=dict)
-    """Name of an avoided node → by whom and why."""
+    """Name of each avoided node → who avoids the node, and why."""
     simulated: frozenset[str] = frozenset()
     """Names of simulated (kwok) nodes, on which no process runs."""
     shared: tuple[Manifest, ...] = ()
@@ -76,7 +76,7 @@ class ClusterState:
 
     @property
     def late_operator_sentences(self) -> tuple[str, ...]:
-        """The sentences that no operator works on some of the services (`Tree.late`), each once."""
+        """The sentences about services on which no operator works (`Tree.late`), without duplicates."""
         return tuple(dict.fromkeys(tree.late for tree in self.trees.values() if tree.late))
 
 
@@ -88,7 +88,7 @@ class ClusterPoller:
         self._kept: dict[str, tuple[list[Manifest], str]] = {}
         """Kind → its objects, and why they could not be read ("" if they could)."""
         self._late: dict[str, str] = {}
-        """Class of operators → the sentence that no operator of the class works; "" if one does."""
+        """Class of operators → the sentence that no operator of the class works; "" if an operator works."""
         self._next = 0.0
 
     async def poll(self) -> ClusterState:
@@ -136,7 +136,9 @@ class ClusterPoller:
         return [{"apiVersion": RESOURCES[kind].api_version, "kind": kind_of_resource(kind), **body} for body in found], ""
 
     async def _agents(self) -> tuple[list[Manifest], str]:
-        """Return the pods of the model agents; none if the user may not read the pods of all namespaces."""
+        """Return the pods of the model agents, and "". The list is empty if the user may not read the pods of all
+        namespaces, which is not reported as an error.
+        """
         try:
             return await self._client.list_objects("Pod", label_selector=f"app.kubernetes.io/name={keys.AGENT}"), ""
         except Forbidden:
@@ -150,7 +152,9 @@ def node_rows(found: ClusterState) -> list[cluster.NodeRow]:
 
 
 def _of_a_service(body: Mapping[str, Any]) -> bool:
-    """Return whether a service controls an object. StatefulSets make ControllerRevisions with the labels of their pods."""
+    """Return whether a service controls an object. Labels do not show this, because the ControllerRevisions of StatefulSets
+    have the labels of the pods.
+    """
     return (controller(body.get("metadata") or {}) or {}).get("kind") == SERVICE
 
 
@@ -167,8 +171,8 @@ def board(
     read: Mapping[str, tuple[list[Manifest], str]],
     late: Mapping[str, str] = MappingProxyType({}),
 ) -> ClusterState:
-    """Build the board from the objects that were read. It never fails on invalid objects: each service gets a row. `late`
-    maps a class of operators to the sentence that no operator of the class works.
+    """Build the board from the objects that were read. Invalid objects cause no error: each service gets a row. `late` maps
+    a class of operators to the sentence that no operator of the class works.
     """
     bodies = {_key(body): body for body in services}
     for body in read.get(SERVING, ([], ""))[0]:

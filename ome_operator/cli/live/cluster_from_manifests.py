@@ -43,8 +43,8 @@ def build_cluster(
     preflight: str = "Off",
     compile_caches: bool = False,
 ) -> ClusterCache:
-    """Return the view of a cluster with these objects, as if they had been watched. Of two bodies of one object the later
-    one wins.
+    """Return the view of a cluster with these objects, as if they had been watched. If two bodies describe the same object,
+    the later body is used.
 
     `registry_image`, `model_agent`, `agent_roots`, `preflight` and `compile_caches` are the operator's settings of the same
     names. Objects that the operator derives from the kinds of sglang.ai are added unless they are among the bodies.
@@ -86,8 +86,8 @@ def _make(cluster: ClusterCache, manifest: Manifest, known: Mapping[str, Any] | 
 
 
 def merge_edit(edited: Mapping[str, Any], live: Mapping[str, Any]) -> Manifest:
-    """Return a live object as an edit leaves it: fields that the server manages stay, and labels and annotations are
-    merged.
+    """Return the object that the cluster stores after a user has applied `edited` to the live object. Fields that the
+    server manages stay, and labels and annotations are merged.
     """
     new, old = edited["metadata"], live["metadata"]
     both = {part: {**(old.get(part) or {}), **(new.get(part) or {})} for part in ("labels", "annotations")}

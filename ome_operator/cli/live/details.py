@@ -18,7 +18,7 @@ from ome_operator.kube.podlogs import LogLine, LogWindow
 LINES = 14
 """Number of last lines of a log that are shown."""
 LOGS = 4
-"""Maximum number of logs that are read. The logs of the worst causes are read first."""
+"""Maximum number of logs that are read. The logs of pods with the most severe causes are read first."""
 EVENTS = 30
 """Number of newest events that are shown."""
 PATIENCE = 5.0
@@ -27,7 +27,7 @@ LONGEST = 400
 """Maximum number of characters of a line; the rest is cut."""
 
 ReadLog = Callable[[str, str, str, LogWindow], AsyncIterator[LogLine]]
-"""Yields the lines of a log, from namespace, pod, container and the part that is wanted."""
+"""Function that yields the lines of a log. Its arguments are namespace, pod, container and the wanted part of the log."""
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
 
 
@@ -87,7 +87,7 @@ async def _log(read: ReadLog, namespace: str, pod: Mapping[str, Any], simulated:
             name, container, (), f"node {spec['nodeName']} is simulated, so no process runs there and there is no log"
         )
     why = "its log is empty"
-    # A container that has just restarted has an empty log: then the log of the previous container is shown.
+    # The log of a container that has just restarted is empty. In this case, the log of the previous container is shown.
     for wanted in (LogWindow(tail=LINES), LogWindow(tail=LINES, previous=True)):
         try:
             async with asyncio.timeout(PATIENCE):

@@ -1,4 +1,4 @@
-"""Reads from a live cluster what keeps a service from being ready."""
+"""Reads from a live cluster why a service is not ready."""
 
 from collections.abc import Container, Iterable
 from datetime import UTC, datetime
@@ -39,7 +39,7 @@ async def read_trouble(client: Client, namespace: str, name: str) -> ServiceTrou
 
 
 def _back(body: Manifest, children: Iterable[Child]) -> str:
-    """Return the last complete revision, to which `ome undo` would return; "" if there is none."""
+    """Return the name of the last complete revision, which `ome undo` would restore; "" if there is none."""
     service = InferenceService.parse(body) if body.get("kind", SERVICE) == SERVICE else None
     if service is None or isinstance(service, Invalid):
         return ""

@@ -28,7 +28,7 @@ _SOME = "default"
 
 async def find_refused_objects(client: Client, given: Iterable[Manifest], made: Collection[str]) -> Mapping[Ref, str]:
     """Return the objects that the API server would refuse, each with the reason. `made` names the namespaces that the same
-    files create. Raises KubeError for errors that say nothing about the object.
+    files create. Raises KubeError for errors that do not concern the object, such as a server that does not answer.
     """
     answers = {ref_of_body(body): await _tried(client, body, made) for body in given if ref_of_body(body).kind in WRITTEN}
     return {which: reason for which, reason in answers.items() if reason}
@@ -58,8 +58,8 @@ async def _tried(client: Client, body: Manifest, made: Collection[str], namespac
 
 
 def _words(error: KubeError, body: Manifest) -> str:
-    """Return the API server's message about an object, rephrased where it is hard to read. Raises the error if it says
-    nothing about the object.
+    """Return the API server's message about an object, in which names of unknown fields are replaced by sentences about the
+    mistakes. Raises `error` if it does not concern the object.
     """
     unknown = list(dict.fromkeys(_UNKNOWN.findall(str(error))))
     if unknown:

@@ -1,5 +1,5 @@
-"""Rephrases the problems of objects in files: problems that another problem causes are left out, and objects that do not
-exist may be on a cluster.
+"""Rephrases the problems of objects in files. Problems that are consequences of other problems are left out. For a missing
+object, the problem states that it may exist on a cluster.
 """
 
 import re
@@ -19,8 +19,9 @@ _NONE_FITS = (_NO_RUNTIME, "no runtime exists ")
 
 
 def without_repeats(problems: tuple[str, ...], refused: Collection[RefusedPart], service: str) -> tuple[str, ...]:
-    """Return the problems of a service without those that are caused by another of its problems, or by an object in the
-    files that a cluster would refuse. `service` is NAMESPACE/NAME.
+    """Return the problems of a service that are no consequences of other problems. Problems are left out if they are caused
+    by another problem of the service, or by an object in the files that a cluster would refuse. `service` is
+    NAMESPACE/NAME.
     """
     objects = (each.object.rpartition(" ")[2].rpartition("/") for each in refused)
     unread = [f" {name}{f' in namespace {space}' if space else ''} cannot be read: " for space, _, name in objects]

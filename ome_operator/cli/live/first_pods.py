@@ -1,4 +1,4 @@
-"""Find out what would keep pods that an edit adds from starting: pods of a new service, or of further groups."""
+"""Find out what would prevent new pods from starting: the pods of a new service, or of further groups that an edit adds."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ from ome_operator.kube.client import Client
 from ome_operator.kube.errors import AlreadyExists, Forbidden, Invalid, NotFound, NotServed
 
 _LACKS = (Reason.WAITING_FOR_NODES, Reason.DOES_NOT_FIT)
-"""Reasons of conditions that say which nodes the pods lack."""
+"""Reasons of conditions that state which nodes are missing for the pods."""
 
 
 def adds_pods(item: Forecast) -> bool:
@@ -46,8 +46,8 @@ def lack_messages(conditions: Sequence[Mapping[str, Any]]) -> list[str]:
 async def held_by_others(
     client: Client, after: TargetOutcome, namespace: str, nodes: Mapping[str, Node], mine: Sequence[Pod]
 ) -> str:
-    """Return why the pods of a service find no free nodes now; "" if they find nodes, if the user may not read the pods on
-    these nodes, or if a queue places the pods.
+    """Return why the pods of a service find no free nodes now. Return "" if the pods find nodes, if the user may not read
+    the pods on these nodes, or if a queue places the pods.
     """
     if is_queued(after.workloads) or not nodes:
         return ""
@@ -59,7 +59,7 @@ async def explain_lack_of_nodes(client: Client, asked: Needs, nodes: Mapping[str
     """Return why pods do not fit on the nodes beside the pods of other owners; "" if they fit, or if the user may not read
     the pods on these nodes.
 
-    mine    The pods of the service itself, which are treated as free capacity.
+    `mine` are the pods of the service itself. Their nodes are treated as free capacity.
     """
     uids = {pod.uid for pod in mine}
     others = ForeignPods(client, time.monotonic, lambda pod: (pod.get("metadata") or {}).get("uid") in uids)
@@ -69,8 +69,8 @@ async def explain_lack_of_nodes(client: Client, asked: Needs, nodes: Mapping[str
 
 
 async def pod_refusals(client: Client, after: TargetOutcome, namespace: str) -> Sequence[str]:
-    """Return why the ResourceQuotas of the namespace, or the API server in a dry run, refuse pods of a service that has none
-    yet; () if nothing does, or if the user lacks the rights to know.
+    """Return the reasons for which pods of a service without pods would be refused: by the ResourceQuotas of the namespace,
+    or by the API server in a dry run. Return () if no pod is refused, or if the user lacks the rights to find out.
     """
     return [text for text in (await _beyond_quota(client, after, namespace), await _refused(client, after)) if text]
 

@@ -27,8 +27,8 @@ ENDED = ("Succeeded", "Failed")
 
 async def services_that_fit(client: Client, given: Sequence[Manifest]) -> tuple[list[FitAnswer], list[str]]:
     """Return whether each service of these objects would fit now, and a sentence for each service that cannot be rendered.
-    Models, runtimes and accelerator classes that the objects do not contain are those of the cluster, and the RoleScales of
-    a service that exists set its numbers of groups. Raises KubeError.
+    Models, runtimes and accelerator classes that are not among the objects are read from the cluster. If a service
+    exists, its RoleScales determine the numbers of its groups. Raises KubeError.
     """
     referred = await list_all(client, (SERVICE, *CATALOG, *SHORT, "Node", RECORD), optional=(RECORD,))
     lasting = await list_all(client, SURVIVES, selector=OURS, optional=SURVIVES)
@@ -49,7 +49,7 @@ async def services_that_fit(client: Client, given: Sequence[Manifest]) -> tuple[
             problems.append(f"{name}: {service.why}")
             continue
         seen = compute_outcome(service, after.deps(), after.children_of(*resource.ref[1:]).values())
-        if not seen.workloads or not _resolved(service, after):  # else the workloads may be those of an older revision
+        if not seen.workloads or not _resolved(service, after):  # otherwise the workloads may belong to an older revision
             problems.append(f"{name}: {'; '.join(seen.problems) or 'it has no engine'}")
             continue
         away = bad.nodes_avoided_in(resource.ref.namespace)
@@ -59,8 +59,8 @@ async def services_that_fit(client: Client, given: Sequence[Manifest]) -> tuple[
 
 
 def _resolved(service: InferenceService, cluster: ClusterCache) -> bool:
-    """Return whether all objects to which a service refers are there. A service that is pinned to a stored revision needs
-    none of them.
+    """Return whether all objects to which a service refers exist. The result is always True for a service that is pinned to
+    a stored revision, which needs none of these objects.
     """
     rollout = migrate(service.spec).rollout
     return bool(rollout and rollout.revision) or not resolve(service, cluster.deps()).problems

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 MOST_LINES = 10
 """Number of lint findings that other commands print beside their own result."""
 MADE_UP = "ome-lint"
-"""Name of the model and the service that are made up to check a runtime that no service uses."""
+"""Name of the model and of the service that are created to check a runtime that no service uses."""
 
 
 def subjects(
@@ -52,9 +52,9 @@ def subjects(
     others: Collection[Ref] = (),
 ) -> Iterator[Subject]:
     """Yield the services in the files, then the runtimes that none of these services uses, each with the models that the
-    runtime states to support. If a cluster would refuse objects in the files (`refused`), yield these first, and leave out
-    services that cannot be parsed. `catalog` names the source of `beside` in messages. `others` are the objects of other
-    kinds in the files.
+    runtime states to support. If a cluster would refuse parts of objects in the files (`refused`), a subject with these
+    parts comes first, and services that only have these problems are left out. `catalog` names the source of `beside` in
+    messages. `others` are the objects of other kinds in the files.
     """
     if refused:
         yield Subject("", "", (), None, (), versions, {}, refused=refused)
@@ -237,8 +237,8 @@ async def on_a_cluster(client: "Client", namespace: str, name: str, versions: Ve
     """Return the subject of one service, or those of all services in a namespace ("" for all namespaces). Raises KubeError,
     and NotFound for the name of a service.
 
-    Also raises Forbidden if the user may not read one of the kinds. Otherwise a service whose runtime cannot be read would
-    look as if the runtime did not exist.
+    Forbidden, a subclass of KubeError, is raised even if the user may not read only one of the kinds. Otherwise a runtime
+    that the user may not read would be reported as missing.
     """
     # imported here because it loads the package kubernetes, which checks of files do not need
     from ome_operator.cli.live.trees import read_service_object
@@ -328,8 +328,8 @@ def _models_of(runtime: Runtime, deps: Deps, named: Collection[Ref]) -> list[Mod
 
 
 def _made_up(runtime: Runtime, model: Model | None = None, suffix: str = "") -> Manifest:
-    """Return a service that uses all components of a runtime, and this model or the made-up one. Its name ends in
-    `suffix`.
+    """Return a service that uses all components of a runtime. The service has the model `model`, or the model named MADE_UP
+    if `model` is None. Its name ends in `suffix`.
     """
     parts = {keys.ENGINE: True, keys.DECODER: runtime.spec.decoder_config, keys.ROUTER: runtime.spec.router_config}
     return {

@@ -33,7 +33,7 @@ Complain = Callable[[str], None]
 
 async def show_merged(logs: Logs, sources: list[Source], wanted: LogWindow, show: Show, complain: Complain) -> int:
     """Show all logs in order of time, and return how many could not be read. If there is no line at all, `complain` is
-    called with a sentence that says so, because the containers may not have started.
+    called with a sentence that states this, because the containers may not have started.
     """
     failed = 0
 
@@ -75,7 +75,9 @@ class _Followed:
 async def follow_logs(
     logs: Logs, look: Callable[[], Awaitable[list[Source]]], wanted: LogWindow, show: Show, complain: Complain
 ) -> None:
-    """Follow every log over restarts and replacements of its pod, including those of new pods, forever."""
+    """Follow the log of every container, without end. If a container restarts, or its pod is replaced, the new log is
+    followed. Logs of new pods are followed, too.
+    """
     known: dict[tuple[str, str], _Followed] = {}
     first = True
     try:
@@ -103,7 +105,7 @@ async def follow_logs(
 async def _until_gone(
     logs: Logs, source: Source, wanted: LogWindow, item: _Followed, show: Show, complain: Complain
 ) -> None:
-    """Follow a container, and its next start after each end, until its pod is deleted."""
+    """Follow the log of a container across restarts, until its pod is deleted."""
     said = ""
     while True:
         part = replace(wanted, tail=None, since_time=item.last) if item.last else wanted

@@ -28,7 +28,7 @@ class ServicesWithNumbers(NamedTuple):
 
     services: list[ServiceWithNumbers]
     missing_reports: dict[str, str]
-    """UID of a ready router's pod -> why there is no report."""
+    """UID of the pod of a ready router without a report -> the reason why there is no report."""
 
 
 async def nodes(client: Client) -> Nodes:

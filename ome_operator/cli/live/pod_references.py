@@ -1,4 +1,4 @@
-"""Checks on a cluster whether the objects exist without which pods do not start: claims, Secrets, ConfigMaps."""
+"""Checks on a cluster whether the claims, Secrets and ConfigMaps exist without which pods do not start."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -36,7 +36,7 @@ async def absent(
 
 
 async def object_exists(client: Client, which: Ref) -> bool:
-    """Return whether an object exists; also True if the user may not read it."""
+    """Return whether an object exists. Return True if the user may not read the object."""
     try:
         await client.get_metadata(*which)
     except NotFound:

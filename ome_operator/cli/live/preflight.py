@@ -52,7 +52,9 @@ class PreflightRun:
     def __init__(self, client: Client, trials: Sequence[Trial], within: int, say: Say) -> None:
         self._client, self._trials, self._within, self._say = client, trials, within, say
         self._posts: list[asyncio.Future[Manifest]] = []
-        """Create requests, which are never cancelled: an object whose response was lost would not be removed."""
+        """The running requests that create objects. They are never cancelled, because an object whose response was lost
+        would not be removed.
+        """
         self._begun = 0.0
         self._ends = False
         """Whether no further object is created, because the command ends."""
@@ -62,7 +64,7 @@ class PreflightRun:
     async def run(self, before: Callable[[], Awaitable[None]] | None = None) -> tuple[list[RankCheck], float]:
         """Return the result of each rank, and the duration in seconds. `before` is awaited before the pods are removed.
 
-        Raises KubeError if a pod cannot be created, and CheckStopped after a signal. In both cases everything created is
+        Raises KubeError if a pod cannot be created, and CheckStopped after a signal. In both cases, all created objects are
         removed.
         """
         work = asyncio.ensure_future(self._work(before))
@@ -79,7 +81,7 @@ class PreflightRun:
 
     async def _work(self, before: Callable[[], Awaitable[None]] | None) -> tuple[list[RankCheck], float]:
         loop = asyncio.get_running_loop()
-        for each in self._trials:  # without the right to list, nothing must be created, because it could not be removed
+        for each in self._trials:  # without the right to list, created objects could not be removed
             for kind in ("Service", "Pod"):
                 await self._client.list_objects(kind, each.namespace, label_selector=each.selector)
         self._begun = loop.time()
@@ -141,8 +143,8 @@ class PreflightRun:
         return [rank(each, place, bodies.get(pod["metadata"]["name"])) for place, pod in each.pods.items()]
 
     async def _without_process(self, ranks: list[RankCheck]) -> list[RankCheck]:
-        """Return the ranks. Ranks without a result on simulated nodes are marked as ended, because no check runs on such
-        nodes.
+        """Return the ranks. A rank without a result is marked as ended if it is on a simulated node, because no check runs
+        there.
         """
         if self._simulated is None:
             if not any(each.node for each in ranks):
@@ -203,7 +205,9 @@ class PreflightRun:
 
 
 def creation_refused(each: Trial, message: str) -> str:
-    """Return a sentence about a check pod or Service that the API server refuses to create. `message` is its message."""
+    """Return a sentence about a check pod or Service that the API server refuses to create. `message` is the message of the
+    API server.
+    """
     if CREATE_RIGHTS in message:
         return message
     service, namespace = f"{each.namespace}/{each.service}", each.namespace

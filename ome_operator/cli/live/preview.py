@@ -44,14 +44,14 @@ async def preview(
     client: Client, given: Sequence[Manifest], made: Collection[str] = (), others: Collection[Ref] = ()
 ) -> Preview:
     """Return the effect of applying these objects. `made` names the namespaces that the same files create, and `others` the
-    objects of other kinds. An object that would be refused is a problem, and the rest of the result is the same as if the
-    files did not contain it. Raises KubeError.
+    objects of other kinds. Each object that would be refused results in a problem. The rest of the result is computed as
+    if the files did not contain the object. Raises KubeError.
     """
     referred = await list_all(client, (SERVICE, *CATALOG, *SHORT, "Node", RECORD), optional=("Node", RECORD))
     lasting = await list_all(client, SURVIVES, selector=OURS)
     live = {ref_of_body(body): body for body in (*referred, *lasting)}
-    # Where NodeModels exist, an agent runs, and weights are in the directories of their revisions, as with the operator's
-    # own setting.
+    # If NodeModels exist, an agent runs, and weights are in the directories of their revisions. The operator's own
+    # setting has the same effect.
     agent = any(which.kind == RECORD for which in live)
     edited_objects = {
         ref_of_body(body): merge_edit(body, live[ref_of_body(body)]) if ref_of_body(body) in live else body for body in given
@@ -87,8 +87,8 @@ async def preview(
 async def _unknown_references(
     client: Client, after: ClusterCache, written: Collection[Ref], others: Collection[Ref]
 ) -> list[str]:
-    """Return a sentence for each reference of the objects `written` to an object that neither exists nor is one of `others`.
-    Those of services' pods are left out, because they are remarks about the services.
+    """Return a sentence for each reference of the objects `written` to an object that neither exists nor is one of
+    `others`. References of the pods of services are left out, because `_remark` reports them.
     """
     found = [
         f"{full_name(which)}: {each.sentence}" for which, missed in dangling_references(after, written) for each in missed
@@ -209,8 +209,8 @@ async def _planned(
 
 
 def _soon(reason: str) -> bool:
-    """Return whether a rollout whose condition has this reason is complete, or continues without waiting for weights or
-    nodes.
+    """Return whether a rollout whose condition has this reason is complete, or will continue without waiting for weights or
+    for nodes.
     """
     record = record_of(reason)
     later = record.stage is not None and record.stage.number > RolloutStage.CAPACITY.number
@@ -218,8 +218,8 @@ def _soon(reason: str) -> bool:
 
 
 async def _without_nodes(client: Client, look: CapacityCheck, nodes: Mapping[str, Node], mine: Sequence[Pod]) -> str:
-    """Return why pods do not fit on the nodes; "" if they fit, or if the user may not read the pods on these nodes. The
-    capacity for a second copy is not read: module `second_copy` does it with more detail.
+    """Return why pods do not fit on the nodes; "" if they fit, or if the user may not read the pods on these nodes. For a
+    question about a second copy, return "not read", because module `second_copy` answers it in more detail.
     """
     if look.second_copy:
         return "not read"

@@ -22,7 +22,8 @@ async def live(client: Client, namespace: str, name: str) -> Pass:
     """Return what the operator would observe and decide now. Raises KubeError, NotFound if the service does not exist, and
     UserError if it cannot be parsed.
 
-    The operator's settings and its memory are not available here: an object that nobody has edited is treated as applied.
+    The settings and the memory of a running operator are not available here. So an object that nobody has edited is treated
+    as if the operator had applied its present manifest.
     """
     body = await client.get(SERVICE, namespace, name)
     referred = await list_all(client, (*CATALOG, *SHORT, "Node", RECORD), optional=("Node", RECORD))

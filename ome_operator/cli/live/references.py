@@ -17,8 +17,8 @@ _KINDS = (SERVICE, *CATALOG, BENCHMARK)
 
 
 def dangling_references(cluster: ClusterCache, objects: Iterable[Ref]) -> Iterator[tuple[Ref, tuple[MissingReference, ...]]]:
-    """Yield each of these objects that refers to an object of the operator's kinds that the cluster does not have,
-    with these references.
+    """Yield each of these objects whose references name missing objects of the operator's kinds, together with these
+    references. Missing are objects that the cluster does not have.
     """
     existing = frozenset(each.ref for kind in _KINDS for each in cluster.resources[kind])
     for which, item in _parsed(cluster, objects):
@@ -27,8 +27,8 @@ def dangling_references(cluster: ClusterCache, objects: Iterable[Ref]) -> Iterat
 
 
 def offline_sentences(cluster: ClusterCache, given: Iterable[Manifest], catalog: str) -> list[str]:
-    """Return a sentence for each such reference of the objects `given`. `catalog` names the source of objects that are not
-    in the files.
+    """Return a sentence for each reference of the objects `given` to an object of the operator's kinds that does not exist.
+    `catalog` names the source of objects that are not in the files.
     """
     found = dangling_references(cluster, map(ref_of_body, given))
     return [
@@ -44,9 +44,9 @@ def named_references(cluster: ClusterCache, objects: Iterable[Ref]) -> Iterator[
 
 
 def misspelled_references(found: Iterable[NamedReference], written: Collection[Ref]) -> tuple[MissingReference, ...]:
-    """Return those references to objects of other kinds that the files probably misspell: the objects `written` of the files
-    do not contain the object, but one of a similar name. Objects of which the files contain nothing similar are expected on
-    the cluster.
+    """Return those references to objects of other kinds that the files probably misspell. A reference is probably
+    misspelled if the objects `written` of the files do not contain its object, but contain an object of a similar name.
+    All other objects are expected to be on the cluster.
     """
     out = []
     for field, which in found:

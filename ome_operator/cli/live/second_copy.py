@@ -24,11 +24,10 @@ async def advice(client: Client, after: TargetOutcome, service: InferenceService
     """Return a sentence that recommends the strategy blueGreen; "" unless all pods of the new revision fit on nodes beside
     the pods that run now, and the ResourceQuotas of the namespace allow both.
 
-    The pods on at most 100 nodes are read, with the rights of the user. Other nodes are treated as full. If the user may not
-    read the quotas, or if a queue or another scheduler places the pods, nothing is recommended.
+    The pods on at most 100 nodes are read, with the rights of the user. Other nodes are treated as full. If the user may
+    not read the quotas, or if a queue or another scheduler places the pods, nothing is recommended.
 
-    after     The outcome of the service after the edit.
-    nodes     The nodes of the cluster as if they were empty.
+    `after` is the outcome of the service after the edit. `nodes` are the nodes of the cluster as if they were empty.
     """
     if is_queued(after.workloads):
         return ""
@@ -54,8 +53,8 @@ async def advice(client: Client, after: TargetOutcome, service: InferenceService
 
 
 def usage(after: TargetOutcome) -> Iterator[tuple[Usage, int]]:
-    """For each workload of a revision, yield what ResourceQuotas count for the workload object, with the number 1, and what
-    they count for one of its pods, with the number of replicas.
+    """Yield (usage, count) pairs for the ResourceQuotas of a namespace. Each workload of a revision results in two pairs:
+    the usage of the workload object with the count 1, and the usage of one of its pods with the number of replicas.
     """
     for body in after.manifests:
         if body["kind"] in ("StatefulSet", "Deployment"):

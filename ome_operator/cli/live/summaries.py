@@ -12,7 +12,7 @@ from ome_operator.core.render import meta
 from ome_operator.kube.errors import Forbidden, KubeError
 
 ReadPage = Callable[[str, str, int, str], Awaitable[str]]
-"""Returns the text of a page, from namespace, pod, port and page."""
+"""Function that returns the text of a page of a pod. Its arguments are namespace, pod, port and the path of the page."""
 PATIENCE = 8.0
 """Maximum number of seconds that the requests to all routers may take together."""
 AT_ONCE = 8
@@ -25,7 +25,7 @@ class Summaries(NamedTuple):
     reports: dict[str, RouterReport]
     """UID of a router's pod -> its report."""
     missing_reports: dict[str, str]
-    """UID of a ready router's pod -> why there is no report."""
+    """UID of the pod of a ready router without a report -> the reason why there is no report."""
 
 
 async def summaries(page: ReadPage, pods: Iterable[Pod], simulated: Container[str] = ()) -> Summaries:

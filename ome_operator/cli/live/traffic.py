@@ -22,7 +22,7 @@ class TrafficSamples:
     def __init__(self) -> None:
         self.samples: deque[TopRow] = deque(maxlen=plots.KEPT)
         self.scaling: deque[ScalingView] = deque(maxlen=plots.KEPT)
-        """The scaling of the service, which needs no router."""
+        """The newest samples of the scaling of the service. They are read from the service's status, without a router."""
         self.why = "reading"
 
     async def sample(

@@ -27,7 +27,7 @@ from ome_operator.kube.resources import RESOURCES
 
 
 class _Cluster(NamedTuple):
-    """The objects to which services may refer."""
+    """The objects of the cluster to which services may refer."""
 
     cache: ClusterCache
     nodes_known: bool
@@ -37,8 +37,8 @@ class _Cluster(NamedTuple):
 async def of_files(
     client: Client, given: Sequence[Manifest], roles: Collection[str], within: int
 ) -> tuple[list[Trial], list[str]]:
-    """Return a trial for all groups of the services in these files, together with the other objects of the cluster, and a
-    sentence for each service whose pods could not start. Raises KubeError.
+    """Return a trial for all groups of each service in these files, and a sentence for each service whose pods could not
+    start. Raises KubeError.
     """
     spaces = {body["metadata"].get("namespace", "") for body in given if body["kind"] in (SERVICE, *SHORT)} - {""}
     cluster = await _read(client, spaces, given)
@@ -70,7 +70,9 @@ async def of_service(client: Client, namespace: str, name: str, roles: Collectio
 
 
 async def _read(client: Client, namespaces: Collection[str], given: Sequence[Manifest]) -> _Cluster:
-    """Return the objects to which services may refer, with the given objects, which replace those of the cluster."""
+    """Return the objects to which services may refer: the objects of the cluster, and the objects `given`, which take
+    precedence over objects of the cluster with the same name.
+    """
     # Namespaced objects of sglang.ai are left out: services would be derived from them, and would be checked, too.
     kinds = (*CATALOG, *(kind for kind in SHORT if not RESOURCES[kind].namespaced), RECORD)
     there = await listed_around(client, kinds, sorted(namespaces), optional=(RECORD,))

@@ -69,7 +69,7 @@ def ui(
 
 def _flags(kubeconfig: Path | None, context: str | None) -> list[str]:
     """Return the flags with which another command reaches the same cluster. A value that comes from $KUBECONFIG needs no
-    flag, because the user's shell has the variable too.
+    flag, because the user's shell has the variable, too.
     """
     import os
 

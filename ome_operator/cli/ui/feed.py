@@ -17,8 +17,8 @@ SHARE = 4.0
 """The pause after a poll is at least this many times the duration of the poll, so that a large cluster is polled less
 often."""
 PATIENCE = 2.0
-"""Maximum seconds for which a page waits for the first poll after a pause. A page that has waited in vain shows the age of
-what it shows."""
+"""Maximum seconds for which a page waits for the first poll after a pause. If the poll takes longer, the page shows the
+last known state and its age."""
 
 
 class Feed:
@@ -72,8 +72,8 @@ class Feed:
         self._asked.set()
 
     async def ask_after_pause(self) -> None:
-        """Start a poll as `ask` does. If polling had stopped, `board` may be hours old: wait for the poll, but at most for
-        PATIENCE.
+        """Start a poll as `ask` does. If polling had stopped, `board` may be hours old. In this case, wait for the poll,
+        but at most PATIENCE seconds.
         """
         number, paused = self.number, self._paused
         self.ask()

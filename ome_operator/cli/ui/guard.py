@@ -45,7 +45,7 @@ class TokenGuard:
         self._tickets: dict[str, str] = {}
         """Ticket -> the session that it started; "" if it has not been used."""
         self._sessions = set[str]()
-        # Browsers do not separate cookies by port, so that the name must differ between two `ome ui` on one machine.
+        # Browsers do not separate cookies by port. So the names must differ if two `ome ui` run on the same machine.
         self.cookie = f"ome-ui-{port}"
 
     @web.middleware
@@ -102,7 +102,7 @@ class TokenGuard:
             self._tickets[given] = self._new()
             return self._tickets[given]
         if before == mine and mine in self._sessions:
-            return mine  # the user went back to the first page
+            return mine  # the user returned to the first page
         if before in self._sessions:
             self._sessions.remove(before)
             logger.warning(

@@ -30,8 +30,8 @@ class RenderedSection(NamedTuple):
 
 
 def age(since: str | datetime, now: datetime) -> str:
-    """Return an age in the largest unit of which there are at least two, as kubectl does, such as "5m"; "" if `since` is not
-    a time.
+    """Return an age in the largest unit in which its value is at least 2, as kubectl does, such as "5m". Return "" if
+    `since` is not a time.
     """
     when = since if isinstance(since, datetime) else moment(since, now)
     if when is None:
@@ -44,7 +44,7 @@ def age(since: str | datetime, now: datetime) -> str:
 
 
 def iso(when: str | datetime) -> str:
-    """Return a time in ISO 8601, which browsers parse; "" if it is not a time."""
+    """Return a time in ISO 8601, which browsers parse; "" if `when` is not a time."""
     found = when if isinstance(when, datetime) else moment(when, datetime.now(UTC))
     return found.astimezone(UTC).isoformat(timespec="seconds") if found is not None else ""
 

@@ -33,7 +33,7 @@ STREAMS = 32
 FRESH = 5.0
 """Seconds for which the events and log lines of a service are reused."""
 BEAT = 15.0
-"""Seconds after which a stream sends a sign of life, even if nothing has changed."""
+"""Seconds after which a stream sends a heartbeat if nothing has changed."""
 _TYPES = {"ui.css": "text/css", "ui.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
 

@@ -64,7 +64,9 @@ def _loads(board: ClusterState) -> dict[Key, tuple[str, str]]:
 
 
 def _operator(late: Iterable[str]) -> Iterator[Section]:
-    """Yield the section with the sentences that no operator works, if there are any."""
+    """Yield a section with these sentences, each of which states that no operator works on some services. Yield nothing if
+    there are no sentences.
+    """
     if sentences := make_all_visible([*late]):
         yield Section("operator", {"late": sentences})
 
@@ -245,8 +247,8 @@ def _history(board: ClusterState, key: Key) -> list[StoredRevision]:
 
 
 def _undo(tree: Tree, known: list[StoredRevision], shell: CommandBuilder) -> dict[int, str]:
-    """Map the number of each stored revision to the command that goes back to it. The current target revision is left
-    out.
+    """Map the number of each stored revision to the command that makes the service use this revision again. The current
+    target revision is left out.
     """
     where = "-n", tree.namespace
     return {
