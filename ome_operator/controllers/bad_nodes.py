@@ -29,8 +29,9 @@ writes."""
 
 
 class BadNodes:
-    """The remembered failures of each node. They are stored in NodeFaults objects if `stores` is true; otherwise they are
-    lost when the process ends. If `acts` is false, no node is avoided. `call` is called with each service to reconcile.
+    """The remembered failures of each node. The failures are stored in NodeFaults objects if `stores` is true; otherwise
+    they are lost when the process ends. If `acts` is false, no node is avoided. `call` is called with each service to
+    reconcile.
     """
 
     def __init__(
@@ -135,8 +136,9 @@ class BadNodes:
             self._call(ref)
 
     def _concerned(self, before: NodesToAvoid, after: NodesToAvoid) -> Iterator[Ref]:
-        """Yield the services to reconcile after the avoided nodes have changed. If nodes were added or removed for a
-        service, it is yielded if it has no pods, a pod on one of these nodes, or a pod that is not ready.
+        """Yield the services to reconcile after the avoided nodes have changed. A service is concerned if nodes were added
+        or removed for it and at least one of these conditions holds: it has no pods, a pod of it is on one of these
+        nodes, or a pod of it is not ready.
         """
         changed = {
             space: before.avoided_in(space).keys() ^ after.avoided_in(space).keys()
@@ -186,8 +188,8 @@ class BadNodes:
             await self._remove(name)
 
     def _lasts(self, known: NodeMemory) -> bool:
-        """Return whether the faults of a node are worth storing. They are if a service has failed on the node more than
-        once, or if the node has reported a fault for some time.
+        """Return whether the faults of a node are worth storing: a service has failed on the node more than once, or the
+        node has reported a fault for at least `LASTS` seconds.
         """
         now = self._wall().timestamp()
         return any(now - fault.first >= LASTS if fault.role is None else fault.times > 1 for fault in known.faults)

@@ -82,7 +82,9 @@ class StatusReconciler(ABC):
         self._queue.forget(ref)
 
     async def reconcile(self, ref: Ref) -> bool:
-        """Reconcile the object with this key. Return True if there was no unexpected error; a KubeError is expected."""
+        """Reconcile the object with this key. Return False only after an unexpected error. After a KubeError, which counts
+        as expected, the reconciliation is repeated, and the result is True.
+        """
         resource = self._cluster.find_resource(ref)
         if resource is None or resource.deleting:
             self.forget(ref)

@@ -82,7 +82,7 @@ class BenchmarkJobReconciler(StatusReconciler):
         return benchmark_status.unreadable_status(resource.status, resource.generation, reason, self._wall())
 
     async def _started(self, resource: Resource) -> tuple[Child | None, ReasonedMessage]:
-        """Create the Job if it may run now, and return it. Otherwise return the reason why the Job may not run."""
+        """Create the Job if it may run now. Return the Job and `NOTHING`, or None and the reason why the Job may not run."""
         if (held := self._cluster.active_hold(resource)) is not None:
             return None, ReasonedMessage(held.reason, f"{held.sentence}; would start its Job; {held.ends}")
         service, names = self._service(resource), list[str]()
@@ -103,7 +103,7 @@ class BenchmarkJobReconciler(StatusReconciler):
             owner = controller(found[0]["metadata"]) or {}
             if owner.get("uid") != resource.uid:
                 return None, _taken(name, owner, resource.ref)
-            body = found[0]  # the watch has not reported it yet
+            body = found[0]  # the Job exists, but the watch has not reported it yet
         except (errors.Invalid, errors.Forbidden) as error:
             return None, ReasonedMessage(type(error).__name__, str(error))
         made = self._handler.handle_written(JOB, body)

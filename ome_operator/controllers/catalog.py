@@ -89,14 +89,16 @@ class CatalogReconciler(StatusReconciler):
             for event in waves_status.events(before, rollout) if held is None or not held.is_observe_mode else ():
                 await kube_events.post_event(self._client, resource, event, self._wall())
         pin = status.get("weights")
-        if self._pinned.get(ref) != pin:  # also after a write whose response was lost
+        if self._pinned.get(ref) != pin:  # compared after every pass, because the response of a write may be lost
             self._pinned[ref] = pin
             for node in self._cluster.holdings(ref):  # node labels depend on the pin
                 self._queue.add(Ref(RECORD, "", node))
         return resync
 
     def _status(self, resource: Resource) -> Status:
-        """Return the status of an object of the catalog, from everything that it depends on."""
+        """Compute the status of a model, a runtime or an accelerator class from the cached objects that the status depends
+        on.
+        """
         now, ref, core = self._wall(), resource.ref, self._core
         if isinstance(resource.parsed, Invalid):
             return self._refused(resource, Reason.INVALID_SPEC, resource.parsed.why)
@@ -117,7 +119,7 @@ class CatalogReconciler(StatusReconciler):
         return core.accelerator_status(resource.parsed, deps.nodes.values(), now)
 
     def _absent(self, resource: Resource) -> list[str]:
-        """Return a sentence about each object that this object refers to and that does not exist."""
+        """Return a sentence for each object to which this object refers and that does not exist."""
         deps, parsed = self._cluster.deps(), resource.parsed
         if isinstance(parsed, Invalid) or not deps.policy.sees_cluster:
             return []

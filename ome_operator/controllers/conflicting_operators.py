@@ -1,8 +1,8 @@
 """Detect other operators of the same class that work on the same objects.
 
-The operator's own Lease prevents this only among processes that use a Lease of the same name in the same namespace. An
-operator with cluster-wide rights lists the Leases of all operators of its class. An operator with rights in some namespaces
-keeps a further Lease (a claim) in each of them, and finds the claims of other operators there.
+The operator's own Lease prevents such conflicts only between processes that use a Lease of the same name in the same
+namespace. An operator with cluster-wide rights lists the Leases of all operators of its class. An operator with rights in
+some namespaces keeps a further Lease (a claim) in each of them, and finds the claims of other operators there.
 """
 
 import contextlib
@@ -113,7 +113,7 @@ class ConflictingOperators:
         except NotFound:
             metadata = {"name": name, "namespace": namespace, "labels": {keys.LEASE_CLASS: self._scope.operator_class}}
             kind: Manifest = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
-            with contextlib.suppress(AlreadyExists):  # the next check finds its holder
+            with contextlib.suppress(AlreadyExists):  # another operator was faster; the next check finds it
                 await self._client.create({**kind, "spec": self._renewed()})
         except Conflict:
             pass

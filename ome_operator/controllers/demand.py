@@ -2,8 +2,8 @@
 
 A reconciliation describes the service and its targets (`core/reconcile/demand.py`). Every ten seconds, the summaries of the
 routers are evaluated, and the pure function of `core/demand/` decides. The next reconciliation writes the decision into the
-status, and the one after that applies it, so that only stored numbers are applied. A new measurement alone causes no write:
-the stored state changes with a decision, and otherwise once an hour.
+status. The following reconciliation applies the decision, so that only stored numbers are applied. A new measurement alone
+causes no write: the stored state changes with a decision, and otherwise once an hour.
 """
 
 import logging
@@ -57,8 +57,8 @@ logger = logging.getLogger(__name__)
 FIRST = 20.0
 """Seconds from the start of the process until the first decision. By then every router has been read once."""
 PAUSE = 60.0
-"""Minimum seconds between two changes of the stored state that concern no size, but only the reason or a sentence of
-`SLOW`."""
+"""Minimum seconds between two changes of the stored state in which the sizes stay the same, and only the reason or a
+sentence of `SLOW` differs."""
 REPEAT = 3600.0
 """Seconds after which the daily sums and the measurements are stored even if nothing was decided."""
 UNUSED = 60.0
@@ -170,7 +170,7 @@ class DemandScaler:
             followed = self._followed.get(uid) or self._restored(service, self._wall().timestamp())
             self._followed[uid] = followed
             planned = await self._planner.predict(ref, asked, followed.state.learned.request)
-            # While the planner works, routers are read and services change. Nothing is awaited from here on.
+            # While the planner works, routers are read and services change. From here on, nothing is awaited.
             service, task, now = self._cluster.find_resource(ref), self._tasks.get(ref), self._wall()
             if service is None or service.uid != uid or service.deleting or task is None:
                 continue
@@ -258,7 +258,7 @@ class DemandScaler:
         return state
 
     def _store(self, ref: Ref, task: DemandTask, followed: _DemandMemory, made: SizeDecision, now: float) -> None:
-        """Let the next reconciliation write the decision if it differs from the stored one, or if the stored one is old."""
+        """Let the next reconciliation write the decision if it is new, or if the stored decision is old."""
         before, after = followed.stored_status or {}, _status(task, followed, made)
         moved = any(before.get(name) != after.get(name) for name in ("mode", "wanted", "applied"))
         differs = before.get("why") != after.get("why")
@@ -268,7 +268,7 @@ class DemandScaler:
         if moved or stated or held or not 0 <= now - followed.at < REPEAT:
             followed.stored_status, followed.at = after, now
             self._changed(ref)
-        elif followed.zero_decided_at == now:  # the groups are still there
+        elif followed.zero_decided_at == now:  # the groups that should be removed still exist
             self._changed(ref)
 
     def fits(self, ref: Ref, task: DemandTask, more: Mapping[str, int], taken: list[Needs], now: datetime) -> Needs | None:

@@ -181,7 +181,7 @@ class Manager:
         """Process the deletion of an object."""
         try:
             self._handler.handle_deleted(kind, from_api.uid(body), from_api.version(body))
-        except Exception:  # the next resync of its kind removes it
+        except Exception:  # the next resync of this kind removes the object
             logger.exception("cannot process a deleted %s", kind)
 
     def handle_relist(self, kind: str, namespace: str = "") -> None:
@@ -232,7 +232,7 @@ class Manager:
     def _enqueue(self, ref: Ref, urgency: Urgency) -> None:
         settings = self._settings
         if urgency == Urgency.SHARED:
-            if self._running:  # until then every service is enqueued anyway
+            if self._running:  # the start enqueues every service anyway
                 self._edits.add(ref, spaced=settings.catalog_delay)
         elif urgency == Urgency.AWAITED:
             self._queue.add(ref, spaced=settings.catalog_delay if ref.kind in CATALOG else 0.0)

@@ -51,9 +51,7 @@ class NodeModelsReconciler:
             self._queue.forget(ref)
             return True
         held = self._cluster.global_hold()
-        if (
-            held is not None and held.is_observe_mode
-        ):  # leaving observe mode takes a new process, which begins with all records
+        if held is not None and held.is_observe_mode:  # observe mode ends only with a new process, which reads all records
             self._queue.forget(ref)
             return True
         wanted = labels_to_apply(
@@ -66,7 +64,7 @@ class NodeModelsReconciler:
             if self._scope.removes_weights:
                 await self._removals.answer(record, self._starting(record, held is not None), frozen=held is not None)
         except NotFound:
-            pass  # the node or its record is gone: events will follow
+            pass  # the node or its record was deleted, and events will follow
         except KubeError as error:
             delay = self._queue.retry(ref, at_least=error.retry_after)
             logger.info("cannot act on the record of node %s (again in %.0f s): %s", ref.name, delay, error)

@@ -42,8 +42,9 @@ class SpeedPlanner:
         """Node selector of an accelerator class -> whether a node has these labels, as found since `begin_round`."""
 
     def begin_round(self, services: Collection[Ref]) -> None:
-        """Discard the predictions for all services except `services`, and the results of the search for nodes of accelerator
-        classes. Such a search takes milliseconds with thousands of nodes, so its result is used for all services of a round.
+        """Discard the predictions for all services except `services`, and the results of the search for nodes of
+        accelerator classes. The result of a search is used for all services of a round, because a search takes
+        milliseconds if there are thousands of nodes.
         """
         self._on_nodes.clear()
         self._kept = {ref: kept for ref, kept in self._kept.items() if ref in services}
@@ -75,7 +76,7 @@ class SpeedPlanner:
             return before[1]
         while len(kept) >= KEPT:
             del kept[next(iter(kept))]
-        kept[key] = model, FAILED  # a prediction that fails would fail again
+        kept[key] = model, FAILED  # the same prediction would fail again
         found = await asyncio.to_thread(_predicted, data, model, hardware, lengths)
         kept[key] = model, found
         return found

@@ -67,7 +67,7 @@ class PodDryRuns:
     async def check_policy(self) -> PolicyState:
         """Test the policy, and return the result. The result is cached unless it is unknown."""
         found = await self._tried()
-        if found.state == BINDS and self._scope.cluster_kinds:  # otherwise there is no right to read cluster-wide objects
+        if found.state == BINDS and self._scope.cluster_kinds:  # without this right, the policy cannot be read
             found = await self._read(found)
         self._last = (self._clock() if found.state != UNKNOWN else float("-inf"), found)
         return found

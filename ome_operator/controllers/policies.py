@@ -125,7 +125,7 @@ class Policies:
         found = {probe.policy: await self._tried(probe) for probe in tried}
         if state := (await self._pods.check_policy()).state:
             found[self._pods.policy] = state
-        if self._scope.cluster_kinds:  # otherwise there is no right to read cluster-wide objects
+        if self._scope.cluster_kinds:  # without this right, the policies cannot be read
             found |= await self._read()
         before, self.found = self.found, found
         if self.found == before:
@@ -158,7 +158,7 @@ class Policies:
         except KubeError:
             return {f"{self._name}-bindings": UNKNOWN}
         found = {f"{self._name}-bindings": await self._stands(f"{self._name}-bindings", user)}
-        if user.startswith("system:serviceaccount:"):  # the right to read them shows that the chart has them
+        if user.startswith("system:serviceaccount:"):  # the chart lets its ServiceAccount read them
             found |= {name: await self._stands(name) for name in OTHERS}
         return {name: state for name, state in found.items() if state}
 

@@ -141,7 +141,7 @@ class ProxiedPages:
             raise UnusableSummary("") from None
         except TooLong:
             raise _too_long() from None
-        except KubeError as error:  # its message may contain text of the pod
+        except KubeError as error:  # the error's message may contain text of the pod
             if error.code:
                 return error.code, b""
             raise UnusableSummary(

@@ -19,8 +19,9 @@ Written = tuple[str, str]
 
 
 def status_differs(resource: Resource, status: Mapping[str, Any], last: Written) -> bool:
-    """Return whether the status has to be written. `last` is the result of the last write. If the server changed a value of
-    that write, the same status is not written again, because this would never end.
+    """Return whether the status has to be written. `last` is the result of the last write. If the server stored the last
+    write with a changed value, the same status is not written again. Otherwise the operator would write the status
+    without end.
     """
     wanted = _digest(status)
     return resource.status_owned != wanted and (wanted, resource.status_owned) != last
@@ -50,7 +51,9 @@ async def write(client: Client, handler: EventHandler, resource: Resource, statu
 
 @memoize_by_identity(64, grows=False)
 def _digest(status: Mapping[str, Any]) -> str:
-    """Return the digest of a status, which is needed before and after it is written."""
+    """Return the digest of a status. The result is cached, because the same status is digested before
+    and after its write.
+    """
     return managed_fields.digest({"status": status})
 
 

@@ -101,9 +101,9 @@ class Telemetry:
     ) -> None:
         self._routers, self._changed, self._wall, self._interval, self._opened = routers, changed, wall, interval, opened
         self._known: dict[str, _Known] = {}
-        self._slots = asyncio.Semaphore(AT_ONCE)  # first come, first served: namespaces take turns
+        self._slots = asyncio.Semaphore(AT_ONCE)  # fair, so that namespaces take turns
         self._busy: dict[str, asyncio.Task[None]] = {}
-        """Namespace -> the task of its round of requests, which has not ended."""
+        """Namespace -> the task of its current round of requests."""
         self._pods: list[Pod] = []
         self._started = wall().timestamp()
         self._look_at = 0.0
@@ -137,7 +137,7 @@ class Telemetry:
         """Begin a round of requests for each namespace that has due routers and whose previous round has ended."""
         self._busy = {name: task for name, task in self._busy.items() if not task.done()}
         now = asyncio.get_running_loop().time()
-        if now >= self._look_at:  # this visits all pods
+        if now >= self._look_at:  # visits all pods, and is therefore done seldom
             self._look_at, self._pods = now + self._interval, self._present()
         due: dict[str, list[Pod]] = {}
         for pod in self._pods:
@@ -228,7 +228,7 @@ class Telemetry:
         """Return the state of a router after a failed request; the last report is kept. `reason` is the reason, or "" if it
         is already logged. Only the second of several failures in a row is logged, and a later one if its reason differs.
         """
-        if reason and reason != before.trouble and before.failures:  # a single failure is a router that starts or ends
+        if reason and reason != before.trouble and before.failures:  # single failures are routers that start or end
             logger.info("the summary of the router %s/%s is not used: %s", pod.namespace, pod.name, reason)
         trouble = reason if before.failures else before.trouble
         return before._replace(failures=before.failures + 1, trouble=trouble)
@@ -333,8 +333,8 @@ class Telemetry:
 
 def _same(before: ForeignWorkers | None, after: ForeignWorkers | None) -> ForeignWorkers | None:
     """Return the foreign workers of a router to store after a response that reports `after`. If their number has not
-    changed, return `before`: the time of the last foreign worker is calculated from its age, and varies by a second or two
-    between responses. If the response contains no foreign workers (None), also return `before`.
+    changed, return `before`: the time of the last foreign worker is calculated from its age, and varies by a second or
+    two between responses. Return `before` also for a response without foreign workers (`after` is None).
     """
     if before is not None and after is not None and before.found == after.found:
         return before

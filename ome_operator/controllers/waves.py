@@ -199,7 +199,7 @@ class WaveRegistry:
 
     def awaited_wave(self, service: Service, pending: Mapping[Ref, Epoch]) -> str:
         """Return a text that names the wave for which a service waits before it rolls out the edits `pending`; "" if the
-        service may begin, or if it has failed and tries again.
+        service may begin, or if the service has failed and may try again.
 
         If several objects were edited, the service follows the waves of the first object in `pending`.
         """
@@ -248,7 +248,7 @@ class WaveRegistry:
     def rollout_status(self, ref: Ref, before: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] | None, float | None]:
         """Return `status.rollout` of an object, and the seconds until the status has to be computed again.
 
-        Until all services that the edit concerns have reported, the status stays as it was `before`.
+        The first value is `before`, the stored value, until all services that the edit concerns have reported.
         """
         shared = self._objects.get(ref)
         if self._unseen or (shared is not None and shared.unseen):

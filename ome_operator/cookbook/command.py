@@ -81,8 +81,8 @@ def _meaning(name: str) -> str:
 
 
 def reasons(plan: PlanProposal) -> str:
-    """Return every flag and variable with its reason: first those of each role, then those that only pods have. A flag
-    that two roles share is listed once.
+    """Return every flag and variable with its reason: first the flags and variables of each role, then those that only pods
+    have. A flag that two roles share is listed once.
     """
     shell, pods = in_shell(plan).launches, in_pods(plan).launches
     out: list[str] = []
@@ -98,7 +98,9 @@ def reasons(plan: PlanProposal) -> str:
 
 
 def _all(launch: Launch) -> tuple[PresetArgument, ...]:
-    """Return every flag and variable of a launch. Those that only nodes without the leader have are last."""
+    """Return every flag and variable of a launch. The flags and variables that only the other nodes than the leader's have
+    are last.
+    """
     return (*launch.env, *launch.flags, *(_all(launch.worker) if launch.worker else ()))
 
 

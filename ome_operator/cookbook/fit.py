@@ -113,7 +113,9 @@ def lacks_memory(served: ServedModel, hardware: Hardware, role: RoleFit, kv_cach
 
 
 def problem(served: ServedModel, hardware: Hardware, role: RoleFit, kv_cache_dtype: str | None) -> str:
-    """Return a clause that states why a role of this form cannot work; "" if it can."""
+    """Return a clause that states why a role of this form cannot work: a part of the model does not divide evenly, or the
+    memory is too small. Return "" if the role can work.
+    """
     return uneven_clause(served, role) or lacks_memory(served, hardware, role, kv_cache_dtype)
 
 

@@ -53,8 +53,8 @@ class PlanProposal:
 
     @property
     def published(self) -> tuple[PublishedResult, ...]:
-        """The published measurements of a recipe with these sizes. There are none if prefill caches prompts or the decode
-        batch differs from the published recipe, because the publications did not measure such a configuration.
+        """The published measurements of a recipe with these sizes. The result is () if prefill caches prompts, or if the
+        decode batch differs from the published recipe, because such configurations were not measured.
         """
         if self.request.prefix_cache or self.request.decode_batch not in (None, self.served.wide_batch):
             return ()

@@ -42,7 +42,7 @@ class ServedModel:
     why: str
     """The reason why the model has no parser of reasoning or tool calls; "" if it has one."""
     strategies: tuple[str, ...]
-    """The strategies for which the model has recipes; empty if it has recipes for all."""
+    """The strategies for which the model has recipes; empty if there are recipes for all strategies."""
     remote_code: bool | None
     """Whether the model's configuration or tokenizer is Python code that is stored with the weights, which engines run only
     with --trust-remote-code; None if it is not known."""
@@ -126,7 +126,7 @@ class Engine:
     format: str
     """Format of the weight files that the engine reads."""
     quantizations: tuple[str, ...]
-    """Quantizations of weights for which the engine has recipes; empty if it has recipes for all."""
+    """Quantizations of weights for which the engine has recipes; empty if there are recipes for all quantizations."""
     ray: bool
     """Whether Ray starts the ranks on the other nodes of a group. If false, each node starts its own ranks."""
     router: bool
@@ -147,12 +147,13 @@ class Library:
     elsewhere: Mapping[str, str]
     """Name (in lower case) of a model without recipes for some strategies → the file of a service that serves the model."""
     aliases: Mapping[str, str] = field(default_factory=dict)
-    """Other name of a model → its key in `models`, both in lower case. The other names are those of the annotation
-    `ome.io/also-known-as`, without the owner of the repository, such as kimi-k2-chat."""
+    """Other name of a model → its key in `models`, both in lower case. The other names come from the annotation
+    `ome.io/also-known-as`. The owner of the repository is removed from each name. An example is kimi-k2-chat."""
 
     def model(self, name: str) -> ServedModel:
-        """Return a model by its name, another name of it, its repository, or the part of its name after the model family,
-        such as Kimi-K2-Base, moonshotai/Kimi-K2-Base or base.
+        """Return the model that `name` identifies. `name` is the name of the model, such as Kimi-K2-Base; another known
+        name of it; its repository, such as moonshotai/Kimi-K2-Base; or the part of the name after the model family, such
+        as base.
 
         Raises RecipeRefused for an unknown or ambiguous name.
         """
@@ -205,7 +206,7 @@ def library(models: Iterable[tuple[Model, str]], classes: Iterable[AcceleratorCl
 
 
 _OTHER_NAMES = {"trtllm": "tensorrt-llm", "trt-llm": "tensorrt-llm"}
-"""Other names of engines, which `ome plan` accepts, too."""
+"""Names of engines that are accepted in addition to their keys, also by `ome plan`."""
 
 
 def engines() -> Mapping[str, tuple[str, ...]]:

@@ -58,13 +58,15 @@ def with_own_model(known: Library, own: OwnModel) -> Library:
 
 def names_code(files: Iterable[Mapping[str, Any]]) -> bool:
     """Return whether a JSON file of a model names Python code for its configuration, model, tokenizer or processor
-    (`auto_map`), including parts of a config such as `text_config`.
+    (`auto_map`). Nested parts of a config, such as `text_config`, are searched, too.
     """
     return any("auto_map" in part for file in files for part in (file, *file.values()) if isinstance(part, Mapping))
 
 
 def _weights(own: OwnModel) -> WeightBytes | None:
-    """Return the bytes of the weights: counted from the config, or else those of the files."""
+    """Return the bytes of the weights, counted from the config if possible, and otherwise from the sizes of the files.
+    Return None if neither is known.
+    """
     counted = weight_bytes(own.config, own.modelopt) if own.config is not None else None
     stored = own.stored_bytes or own.facts.weight_bytes
     return counted or (WeightBytes(0, stored) if stored else None)

@@ -17,9 +17,11 @@ class PublishedResult:
     """The published measurements of a recipe."""
 
     asked: dict[str, str]
-    """The recipe's model, hardware, engine and strategy, under these names."""
+    """The model, hardware, engine and strategy of the recipe, as a mapping with the keys `model`, `hardware`, `engine` and
+    `strategy`.
+    """
     roles: tuple[dict[str, int], ...]
-    """The sizes of each role, as fields of RoleFit by name."""
+    """The sizes of each role: name of a field of RoleFit -> value."""
     load: str
     """The load under which the recipe was measured, as text."""
     figures: tuple[str, ...]

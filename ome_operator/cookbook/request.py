@@ -19,12 +19,12 @@ STRATEGIES = {
 }
 """The known strategies, each with its description."""
 WIDE, SPREAD = "pd", "dp+ep"
-"""The strategies that place complete experts on all GPUs: disaggregation (prefill and decode on different GPUs), and a
-single engine."""
+"""The strategies that place complete experts on all GPUs. `WIDE` is disaggregation (prefill and decode on different GPUs),
+and `SPREAD` is a single engine."""
 PIPELINE = "tp+pp"
 MOST_NODES = 10_000
-"""Upper limit of numbers of nodes and of parallel sizes. Like the other limits of options, it exceeds any real cluster, and
-is low enough for code that loops over each item."""
+"""Upper limit of numbers of nodes and of parallel sizes. The limit exceeds any real cluster, and is low enough for code
+that loops over each node."""
 _NODES = "With --strategy pd: number of nodes of this role."
 _GROUPS = "With --strategy pd: number of groups into which the nodes of this role are divided."
 

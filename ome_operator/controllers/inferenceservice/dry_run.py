@@ -1,9 +1,9 @@
 """Check by a dry run whether the API server accepts the workloads and the pods of a revision, before any serving pod is
 deleted.
 
-A refusal of a new pod is ignored if the same cause refuses the same pod of the revision that serves. Then the edit is not
-the reason: the policy may have been added after the serving pods were created, or it refuses only the operator's requests,
-and accepts the requests of the controllers that create the pods.
+A refusal of a new pod is ignored if the corresponding pod of the serving revision is refused for the same cause. In this
+case, the edit is not the cause. For example, the policy was added after the serving pods were created. Or the policy
+refuses only the operator's requests, and accepts the requests of the controllers that create the pods.
 
 ResourceQuota is the last admission plugin. "exceeded quota" therefore means that everything else accepted the object. This
 refusal is ignored here, because the quota counts the pod of a dry run in addition to the pods that the rollout removes; the
@@ -72,7 +72,7 @@ async def ask(client: Client, pods: PodDryRuns, execution: Execution, check: Che
         memory.store_check(key, DryRun(hash_, result.why, tries, now + retry_delay(tries), remark=result.remark, at=now))
         if result.remark and result.remark != (known.remark if known is not None else ""):
             logger.warning("%s/%s: dry run of revision %s: %s", *execution.service.ref[1:], key, result.remark)
-    execution.result.status_changed = True  # also after an unchanged result: this plan's status lacks it
+    execution.result.status_changed = True  # also after an unchanged result, because the status of this plan lacks it
 
 
 async def _result(client: Client, pods: PodDryRuns, execution: Execution, check: Check) -> Result:
@@ -98,7 +98,7 @@ def _unanswered(execution: Execution, key: str, error: KubeError) -> Result:
     """
     memory, now = execution.memory, execution.clock()
     known = memory.unanswered.get(key)
-    known = known if known is not None and now < known.last + UNANSWERED else None  # else the rollout waited for something
+    known = known if known is not None and now < known.last + UNANSWERED else None  # otherwise the rollout waited meanwhile
     since = known.since if known is not None else now
     if now - since >= UNANSWERED:
         return Result("", f"there was no answer for {UNANSWERED:.0f} s: {error}")
@@ -117,8 +117,8 @@ async def _quotas(client: Client, namespace: str) -> tuple[Sequence[Manifest], s
 
 
 async def _refusal(client: Client, manifests: Iterable[Manifest], *, count_quotas: bool) -> str:
-    """Return the API server's message about the first refused manifest, "" if it accepts all. `count_quotas` is true if the
-    quotas cannot be compared, so that an exceeded quota has to be treated as a refusal.
+    """Return the API server's message about the first manifest that it refuses; "" if it accepts all. `count_quotas` is
+    true if the quotas cannot be compared, so that an exceeded quota has to be treated as a refusal.
     """
     for manifest in manifests:
         try:
@@ -152,8 +152,8 @@ async def _of_pods(client: Client, namespace: str, questions: Iterable[PodQuesti
 
 
 async def _refused(client: Client, pod: Manifest) -> KubeError | None:
-    """Return the API server's refusal of a pod; None if it accepts the pod. An error about an existing pod of the same name,
-    or about an exceeded quota, is no refusal.
+    """Return the API server's refusal of a pod; None if the API server accepts the pod. An error about an existing pod of
+    the same name, or about an exceeded quota, is no refusal.
     """
     try:
         await client.create(pod, dry_run=True)

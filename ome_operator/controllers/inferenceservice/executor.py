@@ -69,10 +69,10 @@ class Executor:
             await self._try(execution, self._apply(execution, apply))
         stored = all(self._stored(execution, apply.manifest) for apply in plan.first)
         if not stored or (plan.first and execution.result.error is not None):
-            return  # slices are created from stored revisions: no workload may exist before its revision
+            return  # slices are created from stored revisions, so the revision has to exist first
         await self._together(execution, (self._secret(execution, secret) for secret in plan.ensure_secret))
         if not all(_settled(execution, secret) for secret in plan.ensure_secret):
-            return  # a pod that cannot mount its Secret would try again only after minutes
+            return  # otherwise the kubelet would try again only after minutes
         first, later = _stages(plan.apply)
         await self._together(execution, (self._apply(execution, apply) for apply in first))
         possible = [apply for apply in later if not apply.after or self._exists(execution, apply.after)]
@@ -125,14 +125,15 @@ class Executor:
         except KubeError as error:
             logger.info("%s/%s: %s", execution.namespace, execution.service.ref.name, error)
             if isinstance(error, Conflict):
-                execution.result.requeue_within(self._guard_delay)  # the next pass reads what the other client wrote
+                execution.result.requeue_within(self._guard_delay)  # the next pass reads the other client's write
             else:
                 execution.result.error = error
 
     # --- applies ----------------------------------------------------------------------------------------------------
 
     async def _apply(self, execution: Execution, apply: Apply) -> None:
-        # The hash contains the UID: a write that was refused for a foreign object is tried at once when the object is ours.
+        # The hash contains the UID. So a write that was refused because of a foreign object is attempted at once when
+        # the object belongs to the service.
         key, hash_ = _key(apply.manifest), _hash(apply.manifest) + apply.uid
         if not execution.is_due(key, hash_) or (not apply.uid and execution.exceeds_quota(key, hash_)):
             return
@@ -246,7 +247,7 @@ class Executor:
         applied = await self._client.apply(status.manifest, child.uid, subresource="status")
         written = self._handler.handle_written(kind, applied.body)
         if isinstance(written, Child) and written.replicas != child.replicas:
-            execution.result.has_written = True  # somebody has just scaled, and that event will be stale
+            execution.result.has_written = True  # somebody has just scaled it, and the event of that write will be stale
 
     async def _patch(self, execution: Execution, patch: Patch, manager: str = "") -> None:
         where = patch.kind, execution.namespace, patch.name
@@ -267,7 +268,8 @@ class Executor:
         except NotFound:
             body = {}
         except Conflict as error:
-            # Not proof that the object is gone. It stays in the cache, to which a removed object would not return.
+            # This does not prove that the object is gone. The object stays in the cache, because a removed object would
+            # not be added again.
             await self._conflict(execution, key, delete.uid, Refusal(Reason.CONFLICT, str(error), delete.uid), delete.uid)
             return
         except REFUSED as error:
@@ -275,7 +277,7 @@ class Executor:
             return
         execution.result.status_changed |= execution.memory.refused.pop(key, None) is not None
         if (body.get("metadata") or {}).get("uid") == delete.uid:
-            self._handler.handle_written(delete.kind, body)  # terminating
+            self._handler.handle_written(delete.kind, body)  # the object is terminating
         else:
             self._handler.handle_deleted(delete.kind, delete.uid)
         execution.result.has_written = True
@@ -321,7 +323,9 @@ def _lacks(metadata: Manifest, manifest: Manifest) -> Manifest:
 
 
 def _settled(execution: Execution, secret: EnsureSecret) -> bool:
-    """Return whether a Secret no longer delays the pods that mount it: it exists, or the status reports its refusal."""
+    """Return whether a Secret no longer delays the pods that mount it: the Secret exists, or the status reports why the
+    Secret was refused.
+    """
     key = _key(secret.manifest)
     refused = execution.memory.refused.get(key)
     return key[1] in execution.memory.secrets or (refused is not None and refused.tries >= PATIENCE)

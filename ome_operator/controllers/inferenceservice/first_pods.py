@@ -1,7 +1,7 @@
 """Check some seconds after the creation of a service whether its workloads lack pods.
 
-While all pods exist, there is nothing to decide before they come to nodes. A service is reconciled again only if pods are
-missing.
+If all pods exist, there is nothing to decide until the pods are bound to nodes. So a service is reconciled again only if
+pods are missing.
 """
 
 import random
@@ -15,7 +15,9 @@ from ome_operator.machinery.workqueue import WorkQueue
 
 
 class FirstPods:
-    """The services that were created in the last `after` seconds. `enqueue` is called for those that lack pods then."""
+    """The services that were created in the last `after` seconds. After these seconds, `enqueue` is called for each service
+    that lacks pods.
+    """
 
     def __init__(
         self,
@@ -29,7 +31,7 @@ class FirstPods:
         self._due: WorkQueue[Ref] = WorkQueue(workers=1, first=after, last=after, jitter=random.random, clock=clock)
 
     def expect(self, ref: Ref, memory: ServiceMemory) -> None:
-        """Check a service whose workloads have just been created after some seconds."""
+        """Schedule a check of a service whose workloads have just been created."""
         self._count(ref, memory)
         self._due.add(ref, self._after)
 

@@ -96,8 +96,8 @@ class Flight:
         return path
 
     def _delete_oldest(self, path: Path) -> None:
-        """Delete the oldest files, so that at most FILES files exist, including the file at `path`, even if that file
-        remains incomplete.
+        """Delete the oldest files, so that at most FILES files exist. The file at `path`, which may remain incomplete, is
+        counted.
         """
         self._files.append(path)
         while len(self._files) > FILES:
@@ -106,10 +106,11 @@ class Flight:
 
 async def _file(path: Path, kept: Mapping[Ref, tuple[Pass, ...]], head: Mapping[str, object]) -> int:
     """Write a file in another process, so that tenants' texts that take long to process do not block this process. Return
-    the number of services in the file. Raises OSError if the process fails. If the task is cancelled, the process is killed.
+    the number of services in the file. Raises OSError if the process fails. If the task is cancelled, the process is
+    killed.
 
-    The process is started without asyncio, because a task that is cancelled while asyncio starts a process may wait for
-    ever (Python 3.11).
+    The process is started without asyncio, because a task that is cancelled while asyncio starts a process may wait forever
+    (Python 3.11).
     """
     process = _start(path)
     try:

@@ -21,7 +21,7 @@ async def guard_applies(client: Client, namespace: str, guard: Guard | NodeLost)
         nodes = await client.list_objects("Node", field_selector=f"metadata.name={guard.node}", limit=1)
         return any(node_facts.node(body).alive for body in nodes)
     field = f"metadata.name={guard.name}" if guard.name else ""
-    for limit in (1, 0):  # one pod decides unless it is a copy, and a slice may have hundreds of large pods
+    for limit in (1, 0):  # one pod is enough unless it is a copy, and a slice may have hundreds of large pods
         found = await client.list_objects("Pod", namespace, label_selector=guard.selector, field_selector=field, limit=limit)
         if not found or any(made_by_workload(from_api.pod(body)) for body in found):
             return bool(found)

@@ -17,9 +17,9 @@ Key = tuple[str, str]
 """Kind and name of an object in the service's namespace."""
 
 SOON, STEP, LONGEST = 1.0, 5.0, 300.0
-"""Seconds until a failed action is attempted again: `STEP` after each of the first `PATIENCE` attempts, then twice as long
-each time, up to `LONGEST`. After fewer than `PATIENCE` conflicts or server errors, the pause is only `SOON` and the error is
-not reported, because most of these errors disappear at once."""
+"""Seconds until a failed action is attempted again. The pause is `STEP` after each of the first `PATIENCE` attempts, and
+then doubles with each attempt, up to `LONGEST`. After fewer than `PATIENCE` conflicts or server errors, the pause is
+only `SOON`, and the error is not reported, because most of these errors disappear at once."""
 CAPACITY_KEPT, CAPACITY_KEPT_LONGEST = 10.0, 60.0
 """Seconds for which the result of a capacity check is valid, and the upper limit of this time. While capacity is missing,
 the time doubles with each check up to the limit."""
@@ -155,9 +155,9 @@ class ServiceMemory:
     """Workload -> how often its Events were read, and when (monotonic) they may be read again."""
     starting: StartingPods = field(default_factory=StartingPods)
     coming: str = ""
-    """Start of the placement attempt for whose pods an autoscaler has reported that it creates nodes; for the replacement of
-    a lost rank, the time at which the rank was lost. "" without such a report. The time has the format RFC 3339, as in the
-    status."""
+    """An autoscaler has reported that it creates nodes for pods of the service. If these are the pods of a placement
+    attempt, this is the start of the attempt. If a pod replaces a lost rank, this is the time at which the rank was
+    lost. Both times are in RFC 3339, as in the status; "" without such a report."""
     secrets: dict[str, float] = field(default_factory=dict)
     """Name of a Secret -> monotonic time after which its creation is attempted again in case it was deleted. The operator
     cannot read Secrets."""
@@ -287,8 +287,8 @@ class Memories:
         return self._found.pop(ref, None) is not None
 
     def child_gone(self, child: Child) -> None:
-        """Permit an immediate attempt at a write that was refused because its object has the name of `child`, which has
-        been deleted.
+        """Permit an immediate attempt at a write that was refused because of the existing object `child`, which has been
+        deleted.
         """
         _, memory = self._found.get(Ref(SERVICE, child.namespace, child.labels.get(keys.SERVICE) or ""), ("", None))
         if memory is not None:

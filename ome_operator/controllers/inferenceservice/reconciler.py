@@ -104,7 +104,7 @@ class InferenceServiceReconciler:
         """Reconcile a service. Return True if there was no unexpected error."""
         resource = self._cluster.find_resource(ref)
         if resource is None or resource.deleting:
-            self._forget(ref)  # owner references delete its objects
+            self._forget(ref)  # the garbage collector deletes the objects that the service owns
             return True
         memory = self._memories.memory_of(resource)
         result, tried = Result(), set[Key]()
@@ -140,8 +140,8 @@ class InferenceServiceReconciler:
     async def _check_capacity(self, ref: Ref, memory: ServiceMemory, plan: Plan, result: Result) -> None:
         """Check the capacity that a plan asks for. The caller executes no effect of this plan.
 
-        A plan that asks for a check keeps every group of the serving revision. If it were executed, it would remove the
-        draining annotation from leaders that are about to be stopped. The plan after the check would set the annotation
+        A plan that asks for a check keeps every group of the serving revision. The execution of such a plan would remove
+        the draining annotation from leaders that are about to be stopped. The plan after the check would set the annotation
         again, the plan with the next check would remove it again, and the rollout would never proceed.
         """
         for check in plan.look:
@@ -187,7 +187,7 @@ class InferenceServiceReconciler:
         return with_hold(plan, resource.status, self._cluster.active_hold(resource), resource.generation, now)
 
     def _newly_held(self, ref: Ref, then: Hold | None) -> bool:
-        """Return whether a freeze or pause applies to the service now that did not apply (`then`) when the plan was made."""
+        """Return whether a freeze or observe mode applies now that did not apply (`then`) when the plan was made."""
         resource = self._cluster.find_resource(ref)
         return resource is not None and (held := self._cluster.active_hold(resource)) is not None and held != then
 
@@ -219,7 +219,7 @@ class InferenceServiceReconciler:
 
     def _replacing(self, resource: Resource) -> bool:
         """Return whether the service has begun to replace its revision: StatefulSets of a revision other than the last
-        complete one exist, or it has rejected a revision and has gone back, so that no further service tries it.
+        complete one exist, or the service has rejected a revision and gone back, so that no further service tries it.
         """
         revisions = {child.labels.get(keys.REVISION) for child in owned_children(self._cluster, "StatefulSet", resource.ref)}
         return bool(resource.status.get("rejected")) or len(revisions | whole_before(resource.status)) > 1
@@ -275,7 +275,7 @@ class InferenceServiceReconciler:
     async def _write_status(self, resource: Resource, memory: ServiceMemory, plan: Plan, result: Result) -> None:
         memory.held_up = cond.is_true(READY, plan.status) and self._unreachable(resource, plan)
         if memory.held_up or not status_writer.status_differs(resource, plan.status, memory.status):
-            return  # objects that could not be created are tried again
+            return  # writes of objects that could not be created are repeated
         numbers = not plan.urgent and only_numbers(resource.status, plan.status)
         wait = 0.0 if plan.urgent else self._counts.seconds_until_write(memory, self._clock(), numbers=numbers)
         if wait > 0:
@@ -328,7 +328,7 @@ class InferenceServiceReconciler:
             self._queue.add(ref, self._settings.child_delay, spaced=self._settings.child_spacing)
         elif result.created:
             self.first_pods.expect(ref, memory)
-        # A status that is held back leaves its plan due at once: without a pause, it would be repeated all the time.
+        # A plan whose status is held back is due at once. Without a pause, it would be repeated all the time.
         soonest = self._settings.guard_delay if memory.held_up else 0.0
         if result.error is not None:
             delay = self._queue.retry(ref, at_least=result.error.retry_after)

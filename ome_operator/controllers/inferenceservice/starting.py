@@ -1,4 +1,4 @@
-"""Determine what keeps nodes from starting the containers of a service's pods."""
+"""Determine why nodes do not start the containers of a service's pods."""
 
 import logging
 from collections.abc import Iterable

@@ -151,8 +151,8 @@ class Gangs:
                 return
 
     def _make_way(self, claim: Claim) -> None:
-        """Wake the services that can yield to `claim`: their pods hold no node and only wait to be scheduled, and these pods
-        could use nodes that `claim` asks for.
+        """Wake the services that can yield to `claim`. These are services that are trying to start and have no pod on a
+        node yet, and whose pods could use nodes that `claim` asks for.
         """
         nodes, answers = self._cluster.deps().nodes, dict[Needs, bool]()
         for ref, each in self._claims.items():
