@@ -1,4 +1,5 @@
-"""The compile caches of engines: which services request one, and the containers that copy it (docs/compile-caches.md).
+"""The compile caches of engines: determine which services request a cache, and render the containers that copy the cache
+(docs/compile-caches.md).
 
 What an engine compiles is code that a later start runs. So a cache belongs to the pods of one role of one service in one
 namespace, with one image, one command line and one hardware, and only the agent of the node can write it (decisions 46).
@@ -44,7 +45,9 @@ def read(value: Any) -> str:
 
 
 def asked(service: InferenceService) -> str:
-    """Return what the service sets for all of its components; "" if it sets nothing valid."""
+    """Return the value of the annotation that the service sets for all of its components. Return "" if the service does not
+    set the annotation, or if its value is not valid.
+    """
     return read(service.annotations.get(keys.COMPILE_CACHE, ""))
 
 
@@ -107,7 +110,7 @@ def with_cache(pod: Manifest, node_directory: str, port: int) -> Manifest:
     """
     main, *others = pod["containers"]
     engine = server(main)
-    assert engine is not None  # `refusal` returns a sentence otherwise
+    assert engine is not None  # otherwise `refusal` has returned a sentence
     own = {"name": OWN_VOLUME, "mountPath": FOLDER}
     variables = [
         {"name": name, "value": "/".join((FOLDER, "cache", *([folder] if folder else [])))}
@@ -126,7 +129,7 @@ def with_cache(pod: Manifest, node_directory: str, port: int) -> Manifest:
     load = _container(main, "load", facts, own)
     seal = _container(main, "seal", facts, {**own, "readOnly": True})
     load = {"name": keys.COMPILE_CACHE_CONTAINER, **load}
-    if main.get("resources"):  # also the GPUs, whose driver it identifies; the pod requests nothing more for it
+    if main.get("resources"):  # also the GPUs, because the program reads their driver; the pod requests no more
         load["resources"] = main["resources"]
     seal = {"name": keys.COMPILE_CACHE_SIDECAR, "restartPolicy": "Always", **seal}
     seal["resources"] = {"requests": dict(SMALL), "limits": dict(SMALL)}
@@ -146,7 +149,9 @@ def with_cache(pod: Manifest, node_directory: str, port: int) -> Manifest:
 
 
 def _container(main: Manifest, step: str, facts: Mapping[str, Any], own: Manifest) -> Manifest:
-    """Return what the two containers have in common: they run a step of the program in the engine's image."""
+    """Return the fields that the init container and the sidecar have in common. Both containers run a step of the program
+    in the engine's image.
+    """
     context = main.get("securityContext") or {}
     env = {
         "OME_COMPILE_CACHE": json.dumps(facts, separators=(",", ":")),

@@ -22,8 +22,8 @@ WORKER_GRACE = 1
 
 
 def by_worth(role: str, size: int, slice_: Slice, leaving: Collection[int] = ()) -> tuple[int, ...]:
-    """Return the numbers of the existing groups of a role, the most valuable group first. `size` is the number of pods of
-    a group. Groups in `leaving` are on nodes that will go away, so they are less valuable than equal groups.
+    """Return the numbers of the existing groups of a role, the most valuable group first. `size` is the number of pods of a
+    group. Groups in `leaving` have to leave their nodes, so they are less valuable than equal groups.
     """
     ready, placed = ready_groups(role, size, slice_), on_nodes(role, size, slice_, True)
     marked = {pod.group for pod in pods(role, slice_) if pod.rank == 0 and pod.draining and not pod.deleting}
@@ -59,7 +59,7 @@ def used_numbers(role: str, slice_: Slice) -> frozenset[int]:
 
 def finishing_groups(role: str, slice_: Slice) -> frozenset[int]:
     """Return the numbers of the groups that have no StatefulSet of a leader any more, and whose leader may still have
-    requests: it is ready, or was drained, or ends with its own grace period while the StatefulSet of its workers is kept.
+    requests. A leader may have requests if it is ready, if it was drained, or if it ends slowly (`_ends_slowly`).
 
     A group that is removed to release its nodes loses both StatefulSets at once, and its pods get the grace period
     `WORKER_GRACE`. Its leader is usually not ready.

@@ -73,8 +73,8 @@ class ServiceFigures(NamedTuple):
     follows: str
     """Reason of the condition FollowsDemand; "" if the service has no such condition."""
     surplus_reason: str
-    """Reason (`HoldReason`) why the service keeps more groups than its demand needs, in the mode Apply; "" if it does
-    not."""
+    """Reason (`HoldReason`) why the service, in the mode Apply, keeps more groups than its demand needs; "" if it does not
+    keep more groups, or has another mode."""
     moved_reason: str
     """Reason of the condition Moved; "" if no group has to leave its node."""
     transfers_fail: bool
@@ -110,7 +110,7 @@ class ServiceFigures(NamedTuple):
 
 def service_figures(status: Mapping[str, Any], pods: Iterable[Pod], roles: Mapping[str, StoredRole]) -> ServiceFigures:
     """Return the numbers and states that a service contributes to the metrics. `roles` contains the stored roles of its
-    desired revision; {} while no revision is stored.
+    desired revision; `roles` is {} while no revision is stored.
     """
     conditions = {each.get("type"): each for each in status.get("conditions") or ()}
     ready, rolled = conditions.get(READY) or {}, conditions.get(ROLLED_OUT) or {}
@@ -151,7 +151,9 @@ def service_figures(status: Mapping[str, Any], pods: Iterable[Pod], roles: Mappi
 
 
 def _surplus(scaling: Mapping[str, Any]) -> str:
-    """Return the reason in `status.scaling` why groups that are not needed stay; "" if there is none."""
+    """Return the reason in `status.scaling` why groups that are not needed stay. Return "" if there is none, or if the mode
+    is not Apply.
+    """
     hold = str(scaling.get("hold") or "")
     return hold if hold in SURPLUS and scaling.get("mode") == APPLY else ""
 
@@ -167,8 +169,8 @@ def _scales(rolled: Mapping[str, Any], components: Mapping[str, Any]) -> bool:
 
 
 def start(created: str, complete_at: str, pods: Iterable[Pod]) -> dict[str, float]:
-    """Return how many seconds each part of the start of a service (`PARTS`) took. They add up to the total; {} if a time is
-    missing.
+    """Return how many seconds each part of the start of a service (`PARTS`) took. The sum of the parts is the duration of
+    the start. Return {} if a time is missing.
 
     A time before the preceding time is treated as equal to it: the clocks of nodes differ, and the API reports whole
     seconds.

@@ -12,9 +12,9 @@ _TAIL_LIMIT = 600
 
 
 def most_informative_line(log: str) -> str:
-    """Return the most informative line of a log: the last line that names an error, as at the end of a Python traceback,
-    or else the last line that says how a process ended, or else the last line that is not about the end of the other
-    processes.
+    """Return the most informative line of a log, or "" for a log without text. The last line of the first of these kinds
+    that occurs is used: a line that names an error, as at the end of a Python traceback; a line that states how a
+    process ended; a line that is not about the end of the other processes; any line.
     """
     lines = [line.strip() for line in _lines(log).splitlines() if line.strip()]
     errors = [line for line in lines if _ERROR.match(line)]

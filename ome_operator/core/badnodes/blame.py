@@ -111,8 +111,8 @@ def _limit(nodes: Mapping[str, Node], memory: Memory) -> int:
 
 def _own(memory: Memory, now: float, limit: int, wrong: dict[str, str]) -> Iterator[_Blame]:
     """Yield the nodes to blame for faults that they report themselves. If more than `limit` nodes report the same kind of
-    fault, none of them is to blame for it, because the reports are probably wrong, or something that all nodes share is
-    broken. These nodes are added to `wrong`, each with the reason.
+    fault, none of these nodes is to blame. In this case, the reports are probably wrong, or something that all nodes
+    share is broken. These nodes are added to `wrong`, each with the reason.
     """
     kinds: dict[str, list[_Blame]] = {}
     for name, known in memory.items():

@@ -68,7 +68,9 @@ def desired_job(
 
 
 def refusal(benchmark: BenchmarkJob) -> str:
-    """Return why the operator would refuse the spec of a BenchmarkJob, whatever its service is; "" if it would not."""
+    """Return why the operator would refuse the spec of a BenchmarkJob regardless of its service; "" if it would accept the
+    spec.
+    """
     images = Images("sglang", "tools")
     try:
         server = ServerUnderTest("http://service", NATIVE, "", benchmark.spec.tokenizer or "/model")
@@ -156,7 +158,7 @@ def _serving(benchmark: BenchmarkJob, server: ServerUnderTest) -> list[str]:
     """Return the arguments that all runs of the serving benchmark have in common."""
     args = ["--backend", server.backend, "--base-url", server.url, "--tokenizer", server.tokenizer, "--disable-tqdm"]
     if server.model or server.backend == NATIVE:
-        # The benchmark loads this name like a tokenizer, so the server's own name of its model would not work.
+        # The benchmark loads a tokenizer by this name, so it cannot be the name that the server has for its model.
         args += ["--model", server.tokenizer]
     if server.model:
         args += ["--served-model-name", server.model]

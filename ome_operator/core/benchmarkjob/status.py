@@ -75,8 +75,8 @@ def _report(text: str) -> BenchmarkReport | None:
 def benchmark_status(
     job: BenchmarkJob, child: Child | None, pods: Iterable[Mapping[str, Any]], why: ReasonedMessage, now: datetime
 ) -> dict[str, Any]:
-    """Return the complete status of a BenchmarkJob. `child` is its Job; `pods` are the pods of this Job as JSON. `why` is
-    the reason why there is no Job, if there is none.
+    """Return the complete status of a BenchmarkJob. `child` is its Job; `pods` are the pods of this Job as JSON. If `child`
+    is None, `why` is the reason why there is no Job.
     """
     before = job.status
     if is_final(before):

@@ -44,7 +44,8 @@ def target(
     named = job.spec.endpoint.inference_service
     where = f"{named.namespace}/{named.name}" if named else ""
     if named is not None and named.namespace != job.namespace and not _lets_in(service, job.namespace):
-        # The same message whether or not the service exists, so that it does not reveal objects of other namespaces.
+        # The message does not depend on whether the service exists, so that it does not reveal objects of other
+        # namespaces.
         raise ProblemError(
             COMPLETE,
             Reason.SERVICE_NOT_FOUND,
@@ -85,8 +86,8 @@ def _lets_in(service: InferenceService | Invalid | None, namespace: str) -> bool
 
 
 def _lacks(service: InferenceService) -> str:
-    """Return why a service cannot be measured yet; "" if it can be. A service that serves with fewer groups than desired
-    would give other results.
+    """Return why a service cannot be measured yet; "" if it can be measured. A service with fewer groups than desired
+    cannot be measured, because its results would differ.
     """
     conditions = {condition.get("type"): condition.get("status") for condition in service.status.get("conditions") or ()}
     if conditions.get(READY) != "True" or not service.status.get("url"):

@@ -106,8 +106,9 @@ def _run(scenario: str, concurrency: int, requests: int, dataset: str) -> Run:
 
 
 def _dataset(dataset: str) -> tuple[tuple[str, ...], Lengths | None]:
-    """Return the arguments for a data set, and None, because the lengths of its prompts are not configured. Without a file
-    (`dataset` is ""), SGLang's benchmark downloads the conversations of ShareGPT from the hub.
+    """Return the arguments for a data set, and None instead of lengths, because the lengths of its prompts are not
+    configured. `dataset` is the path of a file. If it is "", SGLang's benchmark downloads the conversations of ShareGPT
+    from the hub.
     """
     name = "custom" if dataset.endswith(".jsonl") else "sharegpt"
     return ("--dataset-name", name, *(("--dataset-path", dataset) if dataset else ())), None

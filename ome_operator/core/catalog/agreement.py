@@ -21,9 +21,10 @@ from ome_operator.core.weights.mount import AnyModel, split_weights_uri
 from ome_operator.core.weights.node_selection import UnreadableSelection, selects_node
 
 LONE_WAIT = timedelta(minutes=5)
-"""Time after which the report of a single node is used although no second node has confirmed it. It is not used if another
-node reports something else. Agents look up the revision of a new model within a minute, so other nodes have reported by
-then. If the record of the only agent is at least this old, the operator assumes that no other agent is about to start."""
+"""Time after which the report of a single node is used although no second node has confirmed the report, provided that no
+other node reports anything else. Agents look up the revision of a new model within a minute, so other nodes have
+reported by then. If the record of the only agent is at least this old, the operator assumes that no other agent is about
+to start."""
 NAMED = 5
 """Maximum number of nodes that a message names."""
 _COMMIT = re.compile(r"hf://[^@]+@([0-9a-f]{40})|oci://.+@(sha256:[0-9a-f]{64})|(local)://.*")
@@ -157,7 +158,9 @@ def _complete(node_holding: NodeHolding, uri: str, revision: str | None) -> bool
 
 
 def _named_by(uri: str, revisions: Mapping[str, str]) -> str | None:
-    """Return the revision that a URI itself names, once a node has reported this revision; otherwise None."""
+    """Return the revision that the URI itself contains, such as a commit, once a node has reported this revision. Otherwise
+    return None.
+    """
     named = [match for part in split_weights_uri(uri) if part and (match := _COMMIT.fullmatch(part))]
     if len(named) != sum(map(bool, split_weights_uri(uri))):
         return None

@@ -31,10 +31,10 @@ def labels(
     model.
 
     Each model has a label with its state, for users' own selectors, and a label for each complete revision, which pods
-    require; the labels of revisions are kept even if no model names the revision any more. A revision other than the one in
-    `pins` is not Ready, regardless of what the agent reports. Namespaced models are labeled only if they
-    are Ready, with at most `LABEL_LIMIT` labels: first the models that services use (`used`), and last the directories that
-    no model names (`unused`).
+    require. The label of a revision is kept even if no model names the revision any more. A revision other than the one in
+    `pins` is not Ready, regardless of what the agent reports. Namespaced models are labeled only if they are Ready, with at
+    most `LABEL_LIMIT` labels. Models that services use (`used`) have the highest precedence, and directories that no model
+    names (`unused`) the lowest.
     """
     ordered = sorted(holdings, key=lambda item: (bool(item.ref.namespace) and not used(item.ref), item.ref))
     wanted = [(holding.ref.namespace, _of_model(holding, pins)) for holding in ordered]

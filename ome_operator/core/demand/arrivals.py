@@ -12,18 +12,18 @@ POINTS = 5
 """Number of windows to which a trend is fitted."""
 FEW, UNSURE = 3, 2.0
 """If there are fewer than `FEW` windows, for example after a restart of the operator, `UNSURE` standard errors are
-subtracted from the estimated rate of arrivals, so that no group is added by chance. Groups are still added because of
-waiting requests."""
+subtracted from the estimated rate of arrivals, so that no group is added because of a chance deviation. Waiting requests
+still cause groups to be added."""
 SIGNIFICANT = 4.0
 """Number of standard errors by which a slope has to differ from 0 to be treated as a trend, and not as chance."""
 STEP = 4.5
-"""Number of standard errors by which the newest arrivals have to deviate to be treated as a step of the load. With thousands
-of decisions a day, a limit of 3 would report several steps a day for a constant load.
+"""Number of standard errors by which the newest arrivals have to deviate to be treated as a step of the load. Thousands of
+decisions are made each day, so a limit of 3 would report several steps a day for a constant load.
 """
 UNLIKELY = 25.9
 """Limit of the sum of squared deviations of the rates from a fitted line, in units of the variance. A load that is constant
-or grows linearly exceeds it once in 100,000 windows (chi-squared distribution with 3 degrees of freedom). A day has 1,440
-windows."""
+or grows linearly exceeds this limit once in 100,000 windows (chi-squared distribution with 3 degrees of freedom). A day
+has 1,440 windows."""
 RECENT = 20.0
 """Length in seconds of the period before now that is compared with the time before it to detect a step."""
 FASTEST = 10.0
@@ -119,7 +119,9 @@ def _recent(samples: Sequence[DemandSample], length: float) -> float | None:
 
 
 def _at(samples: Sequence[DemandSample], at: float) -> float | None:
-    """Return the rate of arrivals in the sample nearest to the time `at`; None if it is unknown."""
+    """Return the rate of arrivals in the sample nearest to the time `at`. Return None if there is no such sample, or if its
+    rate is unknown.
+    """
     near = nearest_sample(samples, at)
     return near.arrivals if near is not None else None
 
@@ -127,7 +129,7 @@ def _at(samples: Sequence[DemandSample], at: float) -> float | None:
 def oldest_wait(samples: Sequence[DemandSample]) -> float | None:
     """Return the seconds for which the oldest waiting request has waited; None if it is unknown.
 
-    Requests are served in the order of their arrival, so the waiting requests are the last ones that arrived. Arrivals are
+    Requests are served in the order of their arrival, so the waiting requests are those that arrived last. Arrivals are
     therefore added up, from the newest backwards, until their sum is the number of waiting requests.
     """
     if not samples or samples[-1].waiting is None or samples[-1].arrivals is None:

@@ -1,8 +1,8 @@
 """Store measured speeds with the configuration of the groups that were measured (docs/demand.md).
 
-After a rollout to another image, other arguments or other GPUs, the groups may have another speed. The measurements of the
-former groups are then stored separately. Like a prediction, these measurements can cause a group to be added, but not to be
-removed. After a rollback they are again the measurements of the present groups.
+A rollout to another image, other arguments or other GPUs may change the speed of the groups. After such a rollout, the
+measurements of the former groups are stored separately. Like a prediction, these measurements can cause a group to be
+added, but not to be removed. After a rollback, the separate measurements are used again for the present groups.
 """
 
 from itertools import combinations
@@ -14,8 +14,8 @@ from ome_operator.core.demand.facts import GROUPS, PREFILL, SPEED, Configuration
 def bind_measurements(state: ScalingState, fleet: Fleet, now: float) -> ScalingState:
     """Return the state with the measurements of each role that belong to the configuration of its groups at the time `now`.
 
-    While groups of several configurations serve, and while a role has no groups, the measurements stay as they are. If it is
-    not known which configuration was measured, as in a state that an earlier version of the operator has stored, the oldest
+    While groups of several configurations serve, and while a role has no groups, the measurements stay as they are. A state
+    that an earlier version of the operator stored does not contain the measured configuration. For such a state, the oldest
     existing configuration is assumed.
     """
     for place, role in enumerate(GROUPS):

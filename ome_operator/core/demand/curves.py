@@ -16,8 +16,8 @@ number of requests is at most this fraction of the target."""
 
 
 def make_monotonic(curve: Curve) -> Curve:
-    """Return the curve with times that never decrease: if a point has a shorter time than a point with fewer requests, which
-    is due to noise, it gets the longer time.
+    """Return the curve with times that never decrease. If a point has a shorter time than a point with fewer requests, the
+    difference is noise, and the point gets the longer time.
     """
     found = list[tuple[float, float]]()
     for x, y in curve:
@@ -37,11 +37,12 @@ def seconds_at(curve: Curve, batch: float) -> float:
 
 def extend_curve(measured: Curve, planned: Curve) -> Curve:
     """Return the measured curve, continued to smaller and larger numbers of requests in the shape of the planned curve: a
-    planned time is multiplied by the ratio of measured to planned time at the nearest measured point. If one of the curves
-    is empty, return the other.
+    planned time is multiplied by the ratio of measured to planned time at the nearest measured point. If one of the
+    curves is empty, return the other curve.
 
-    The planned point of a full KV cache (`FULL`) is a limit and not a part of the shape. It is kept if it has more requests
-    than every measured point; otherwise the measurements have shown that the cache holds more than was planned.
+    The planned point of a full KV cache (`FULL`) is a limit and not a part of the shape. The point is kept if it has more
+    requests than every measured point. Otherwise it is dropped, because the measurements have shown that the cache holds
+    more than was planned.
     """
     shape = tuple((x, y) for x, y in planned if y < FULL)
     if not measured or not shape:
@@ -49,7 +50,7 @@ def extend_curve(measured: Curve, planned: Curve) -> Curve:
     (low, first), (high, last) = measured[0], measured[-1]
     below, above = first / seconds_at(shape, low), last / seconds_at(shape, high)
     limits = tuple((x, y) for x, y in planned if y >= FULL and x > high)
-    # the number of requests at which the KV cache is full: it stays a point of the curve, however near it is to `high`
+    # The number of requests at which the KV cache is full stays a point of the curve, even if it is close to `high`.
     most = shape[-1][0] if limits else math.inf
     return (
         *((x, y * below) for x, y in shape if STEP * x <= low),
@@ -64,12 +65,12 @@ def batch_within(curve: Curve, target: float) -> float:
     number of requests is fast enough.
 
     `curve` is not empty, and its times rise (`make_monotonic`). Between points the time is interpolated. Below the first
-    point and above the last point a line is extended: the line through this point and the nearest point whose number of
-    requests differs by at least the factor `STEP`, because noise determines the slope between points that are nearer. If
-    there is no such point, the most distant one is used. A time without load cannot be negative, so an extended line is
+    point and above the last point, a line is extended. It runs through this point and the nearest point whose number of
+    requests differs by at least the factor `STEP`, because noise determines the slope between closer points. If there is no
+    such point, the line runs through the most distant point. A time without load cannot be negative, so an extended line is
     never steeper than the line from the origin to its point. A curve with a single point is extended along the line from
-    the origin. The result is then a lower bound if the target is above the time of this point, and an upper bound if it is
-    below.
+    the origin. In this case, the result is a lower bound if the target is above the time of the point, and an upper bound
+    if the target is below that time.
     """
     (x0, y0), (x1, y1) = curve[0], curve[-1]
     if len(curve) == 1:

@@ -203,9 +203,9 @@ def _lower_since(
 
 
 def _smaller(state: ScalingState, present: Size, routers: int) -> Size:
-    """Return the present size with one group less, of the role for which fewer groups have been enough for the longest time.
-    If both roles need all of their groups, return the present size with one router less, or unchanged if all of the routers
-    are needed (`routers` is the needed number).
+    """Return the present size with one group less, taken from the role for which fewer groups have been enough for the
+    longest time. If both roles need all of their groups, return the present size with one router less. If all routers
+    are needed, too, return the present size unchanged. `routers` is the needed number of routers.
     """
     prefill, decode, _ = present
     since = {role: at for role, at in zip(GROUPS, state.lower_since, strict=True) if at is not None}
@@ -241,9 +241,10 @@ def keep_size(state: ScalingState, now: float, size: Size, hold: str, reason: st
 
 
 def _recorded(last: Sequence[SizeDecision], size_decision: SizeDecision) -> tuple[SizeDecision, ...]:
-    """Return the decisions `last` and after them `size_decision`, at most `DECISIONS`. If there are more, the oldest one is
-    removed, with two exceptions: the last decision with a size other than the present size, to which `ome scale --undo`
-    goes back, and the decision after it. A decision in which a number is 0 is not considered for these exceptions.
+    """Return the decisions `last` and after them `size_decision`, at most `DECISIONS`. If there are more, the oldest
+    decision is removed that is not one of two exceptions. The exceptions are the last decision with a size other than
+    the present size, to which `ome scale --undo` goes back, and the decision after that one. A decision in which a
+    number is 0 is not considered for these exceptions.
     """
     every = (*last[-DECISIONS:], size_decision)
     if len(every) <= DECISIONS:

@@ -33,10 +33,10 @@ CLEARED = 0.5
 """Time in which new groups, once they serve, have to work off a backlog, as a fraction of the duration of a start. A backlog
 is thus gone at most two durations of a start after it began."""
 ENOUGH = 4
-"""Minimum number of windows for an estimate of how much the lengths of prompts vary. To search for a change of the mean
-length, more windows than this are needed."""
+"""Minimum number of windows for an estimate of how much the lengths of prompts vary. The search for a change of the mean
+length needs more than this number of windows."""
 MEDIAN = 0.455
-"""Median of the square of a normal variable with the variance 1 (chi-squared distribution with 1 degree of freedom)."""
+"""Median of the square of a standard normal variable (chi-squared distribution with 1 degree of freedom)."""
 OTHER, SURPRISE = 1.2, 6.0
 """The mean length of prompts is considered changed at a time if the means before and after this time differ by more than the
 factor `OTHER`, and by more than `SURPRISE` standard errors."""
@@ -113,7 +113,7 @@ class DemandEstimate(NamedTuple):
 
     def curve_for(self, targets: Targets) -> Curve:
         """Return the curve from which the needed number of decode groups is computed: `curve`, or `measured` if the target
-        cannot be met according to `curve`. Only measurements prove that no group can meet the target.
+        cannot be met according to `curve`. The reason is that only measurements prove that no group can meet the target.
         """
         predicted = self.measured and curves.batch_within(self.curve, targets.tbt) < 1
         return self.measured if predicted else self.curve
@@ -160,7 +160,7 @@ class DemandEstimate(NamedTuple):
             return arrive
         high, room = targets.bounds[PREFILL].high, self.room
         most = min(prefill, high if room is None else min(high, room))
-        # The speed may be underestimated, but what is passed on now is known.
+        # The estimated speed may be too low, but the rate that prefill passes on now is known.
         return min(arrive, max(most / self.service, self.prefill_rate if most < prefill else 0.0))
 
     def _decode(self, targets: Targets, tokens: float, curve: Curve) -> int | None:

@@ -14,9 +14,9 @@ COMPONENT_OF = {PREFILL: keys.ENGINE, DECODE: keys.DECODER, ROUTER: keys.ROUTER}
 KEPT = 600.0
 """Length in seconds of the period whose samples a decision uses."""
 BEFORE = 3.0
-"""The first sample also stands for earlier times, but only for times at most this many seconds before it. A sample is a mean
-over `WINDOW` seconds. If it were used for a much earlier time, the same requests would be counted in two windows, and a rate
-that increases would be estimated too high."""
+"""Number of seconds before the first sample for which the first sample is also used. A sample is a mean over `WINDOW`
+seconds. If it were used for a much earlier time, the same requests would be counted in two windows, and a rate that
+increases would be estimated too high."""
 STALE = 20.0
 """Age in seconds from which a sample is not used any more. A longer pause between two samples is a gap, in which the load
 is unknown."""
@@ -75,9 +75,9 @@ class DemandSample(NamedTuple):
 
 
 def nearest_sample(samples: Sequence[DemandSample], at: float) -> DemandSample | None:
-    """Return the sample nearest to the time `at`; None if there is none within half of `STALE`, or if the time is more than
-    `BEFORE` earlier than the first sample. The distance between two samples varies: it is the pause between two rounds of
-    decisions, plus the duration of a round.
+    """Return the sample nearest to the time `at`. Return None if no sample is within half of `STALE`, or if `at` is more
+    than `BEFORE` seconds before the first sample. The distance between two samples varies: it is the pause between two
+    rounds of decisions, plus the duration of a round.
     """
     found = min(samples, key=lambda one: abs(one.at - at), default=None)
     is_known = found is not None and abs(found.at - at) <= STALE / 2 and at >= samples[0].at - BEFORE
@@ -103,9 +103,9 @@ class Configuration(NamedTuple):
         return (not self.template or not other.template or self.template == other.template) and self.same_gpus(other)
 
     def same_gpus(self, other: "Configuration") -> bool:
-        """Return whether groups of both configurations have equally many GPUs, and have a GPU product in common. If the
-        groups of a role run on different products, the measurements of the role thus stay valid when the groups on one
-        product become unready, are removed, or come back.
+        """Return whether groups of both configurations have equally many GPUs, and have a GPU product in common. So if the
+        groups of a role run on different products, the measurements of the role stay valid when the groups on one of the
+        products become unready, are removed, or come back.
         """
         (number, _, products), (others, _, theirs) = (one.hardware.partition("x ") for one in (self, other))
         shared = not {*products.split(", ")}.isdisjoint(theirs.split(", "))
@@ -124,8 +124,8 @@ class RoleFleet(NamedTuple):
     room: int | None = None
     """Largest number of groups of the role that the nodes of the cluster can hold; None if this is not known."""
     configurations: tuple[Configuration, ...] = ()
-    """The configurations of the groups that serve or, if none serves, of those that exist, without repetitions. That of the
-    oldest revision comes first. There are several during a rollout; () if there are no groups."""
+    """The configurations, without repetitions, of the groups that serve; if none serves, those of the existing groups. The
+    configuration of the oldest revision comes first. There are several during a rollout; () if there are no groups."""
 
     @property
     def existing_groups(self) -> int:
@@ -222,8 +222,8 @@ class PlannedSpeeds(NamedTuple):
     work: PrefillWork | None = None
     """The predicted time for which a request occupies a prefill group; None if there is no prediction."""
     curve: Curve = ()
-    """The time between tokens of decode groups; empty if there is no prediction. A last point with `FULL` seconds is not
-    predicted: it marks a number of requests that is one more than the KV cache of a group holds."""
+    """The time between tokens of decode groups; empty if there is no prediction. If the last point has `FULL` seconds, it
+    is not a prediction. It marks the number of requests that is one more than the KV cache of a group holds."""
     missing: str = ""
     """Why there is no prediction, in a sentence without a full stop; "" if there is one."""
     former: frozenset[str] = frozenset()
@@ -231,8 +231,8 @@ class PlannedSpeeds(NamedTuple):
     (`speeds.expected_speeds`)."""
 
     def basis_of(self, role: str) -> Basis:
-        """Return how the speed of a role whose present groups were not measured is known: by a measurement of groups of the
-        former configuration, or by a prediction of `ome plan`.
+        """Return how the speed of a role whose present groups were not measured is known: `FORMER` if groups of the former
+        configuration were measured, otherwise `PLANNED`.
         """
         return Basis.FORMER if role in self.former else Basis.PLANNED
 

@@ -72,12 +72,10 @@ def follow(
 
 
 def _goes(state: ScalingState, task: DemandTask, samples: Sequence[DemandSample], now: float) -> bool:
-    """Return whether the last decision was to have no groups because of the schedule, and the removal of the groups has not
-    begun.
-    """
+    """Return whether the last decision removes all groups because of the schedule, and the removal has not begun yet."""
     if state.wanted is None or any(state.wanted[:2]) or task.problem or task.fleet.frozen:
         return False
-    # After this time, a service that has groups was woken. It may then be brought to zero by a new decision.
+    # After this time, a service with groups has been woken. A new decision may remove its groups again.
     waits = task.mode != APPLY or now - state.changed < KEPT
     return waits and task.rests_at(now) and is_idle(samples, now)
 

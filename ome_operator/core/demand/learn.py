@@ -43,19 +43,19 @@ def update_measurements(
 ) -> LearnedProperties:
     """Return the measurements, updated with a new sample.
 
-    A prefill group in which requests waited during the whole window was busy all the time. The length of the window, divided
-    by the number of requests that the group completed in it, is therefore the time that a request occupies a group. Before
-    the first such measurement, a group in which requests waited at each reading of the window gives a first estimate. The
-    group may have been idle between two readings, so this estimate may be too slow but not too fast, and only a faster one
-    replaces it. How the time depends on the length of the prompt is taken from `planned`; without it the time is
-    proportional to the prompt.
+    A prefill group in which requests waited during the whole window was busy all the time. The length of the window,
+    divided by the number of requests that the group completed in it, is therefore the time that a request occupies a group.
+    Before the first such measurement, a group in which requests waited at each reading of the window gives a first
+    estimate. The group may have been idle between two readings. So this estimate may be too long but not too short, and
+    only a shorter estimate replaces it. `planned` states how the time depends on the length of the prompt. Without a
+    prediction, the time is assumed to be proportional to the length.
 
     `on_time` is called with a number of groups and a rate in requests per second. It returns the longest time in seconds
     that a request may occupy a group so that these groups serve this rate in time. `on_time` is None if the fleet has
     changed within about a window, or if requests are late but have not been late for minutes. Otherwise `late` is True if
-    requests have been late for minutes, and False if they were in time. If requests were in time, the result of `on_time` is
-    an upper bound of the time of a request, even if no request waits. If they were late, the time is longer than the result,
-    so an earlier bound below the result, for example that of a faster revision, is dropped.
+    requests have been late for minutes, and False if they were in time. If requests were in time, the result of `on_time`
+    is an upper bound of the time of a request, even if no request waits. If requests were late, the time is longer than the
+    result. In this case, an earlier bound below the result, for example from a faster revision, is dropped.
     """
     after = _prefill(before, sample, planned)
     if on_time is not None:
@@ -117,8 +117,8 @@ def contradicts_measurement(
 
 
 def _bound(sample: DemandSample, fleet: Fleet, on_time: Callable[[int, float], float | None]) -> tuple[float, float] | None:
-    """Return the mean number of prompt tokens of a request, and the longest time in seconds that such a request may occupy a
-    prefill group so that it is in time; None if the length or the time is unknown.
+    """Return the mean number of prompt tokens of a request, and the longest time in seconds that such a request may occupy
+    a prefill group without being late. Return None if the length or the time is unknown.
     """
     groups = fleet.role(PREFILL).existing_groups
     if not groups or not sample.requests or not sample.prompt_tokens:

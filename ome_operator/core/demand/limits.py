@@ -10,7 +10,7 @@ from ome_operator.core.demand.holds import HoldReason
 
 def first_steps(need: NeededGroups, fleet: Fleet, roles: Collection[str]) -> NeededGroups:
     """Return the needed groups, limited for each role in `roles` to twice the number of groups that serve now. The estimate
-    for these roles is derived from a single measurement and may be far too large; the added groups provide further
+    for these roles is derived from a single measurement and may be far too large. The added groups provide further
     measurements.
     """
     prefill, decode = (
@@ -39,7 +39,7 @@ def limit_groups(need: NeededGroups, fleet: Fleet, targets: Targets) -> tuple[tu
 
 
 def at_maximum(need: NeededGroups, targets: Targets) -> dict[str, int]:
-    """Return the maximum of each role of which more groups are needed, including spare groups, than the maximum permits."""
+    """Return the maximum of each role whose needed groups, including spare groups, exceed the maximum."""
     wanted = {role: (number or 0) + targets.bounds[role].spare for role, number in zip(GROUPS, need, strict=True)}
     return {role: targets.bounds[role].high for role in GROUPS if wanted[role] > targets.bounds[role].high}
 

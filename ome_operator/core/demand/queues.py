@@ -100,8 +100,8 @@ def _usual(limit: float) -> float:
 
 
 class DecodeGrowth(NamedTuple):
-    """The quantities that determine how fast the number of requests in decode may increase, if nothing is known about loads
-    above the measured ones.
+    """The quantities that determine how fast the number of requests in decode may increase. They are used if nothing is
+    known about loads above the measured ones.
     """
 
     running: float
@@ -118,8 +118,8 @@ def groups_until_full(tokens: float, limit: float, answer: float, filling: Decod
 
     A group with more requests than were measured generates at least as many tokens per second (batching), but how many more
     is unknown. If it generates no more, the number of requests increases by (requested - generated tokens) / answer each
-    second. If it takes longer than the horizon until a group has `limit` requests, a further measurement comes in time, so
-    no group is needed before this measurement.
+    second. If a group reaches `limit` requests only after the horizon, a further measurement comes in time. So no group is
+    needed before this measurement.
     """
     usual, seconds = max(_usual(limit), 1e-9), filling.horizon / answer
     full = (filling.running + tokens * seconds) / (usual + filling.rate * seconds)

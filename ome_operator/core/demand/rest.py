@@ -28,9 +28,9 @@ def decide_by_schedule(
     """Return the decision if the schedule decides: to remove all groups, to keep the service without groups, or to create
     the groups again. Return None if the decision depends on the demand.
 
-    Prefill and decode are removed and created together, because one of them alone serves nothing. They are removed only if
-    no request has arrived for `KEPT` seconds, none is in flight, and there is no other reason to keep groups
-    (`removal_hold`).
+    Prefill and decode are removed and created together, because neither role serves requests without the other. They are
+    removed only if no request has arrived for `KEPT` seconds, none is in flight, and there is no other reason to keep
+    groups (`removal_hold`).
     """
     if task.fleet.frozen:
         return None
@@ -40,8 +40,8 @@ def decide_by_schedule(
         if may_rest:
             return keep_size(state, now, zero, HoldReason.SCHEDULED_ZERO, "the schedule lets the service have no groups now")
         size = (*_size_back(task, now), routers)
-        # The last decision may already have this size, while the groups do not exist yet: in the mode Recommend, or if
-        # writes fail.
+        # The last decision may have this size although the groups do not exist: in the mode Recommend, or if writes
+        # fail.
         act = keep_size if size == state.wanted else change_size
         return act(state, now, size, "", "the scheduled time without groups has ended")
     if not may_rest or not is_idle(samples, now):
@@ -91,8 +91,8 @@ def groups_to_apply(
 
 
 def _size_back(task: DemandTask, now: float) -> tuple[int, int]:
-    """Return the numbers of prefill and decode groups that a service gets again after it had no groups: those that it had
-    before, within the present limits.
+    """Return the numbers of prefill and decode groups that a service gets again after it had no groups: the numbers that it
+    had before, limited by the present bounds.
     """
     targets = task.targets_at(now)
     last = dict(zip(GROUPS, task.back or (1, 1), strict=True))

@@ -16,12 +16,12 @@ from ome_operator.core.demand.facts import (
 
 
 def prefill(known: LearnedProperties, planned: PlannedSpeeds, tokens: float) -> tuple[float, Basis] | None:
-    """Return the seconds that a prompt of `tokens` tokens takes in a prefill group, and how they are known; None if they are
-    unknown.
+    """Return the seconds that a prompt of `tokens` tokens takes in a prefill group, and how they are known; None if they
+    are unknown.
 
-    Until a saturated group was measured, every known time is an upper bound, so the shortest one is used.
-    `LearnedProperties.shown` is used only together with another bound, because it is far too long if it was measured under a
-    low load.
+    Until a saturated group was measured, every known time is an upper bound, so the shortest time is used.
+    `LearnedProperties.shown` is used only together with another bound, because it is far too long if it was measured under
+    a low load.
     """
     seen = measured_prefill_time(known, tokens)
     if planned.work is not None and not (known.work is not None and known.measured):
@@ -54,9 +54,8 @@ def expected_speeds(state: ScalingState, planned: PlannedSpeeds, tokens: float) 
     """Return the speeds that are used until the groups are measured: `planned`, or the measured speeds of the groups of the
     former configuration. `tokens` are the mean prompt tokens of a request.
 
-    A rollout usually changes little about the speed, so what was measured before it is nearer to the truth than a
-    prediction. If the groups run on other GPUs than before, the prediction is preferred, because it takes the GPUs into
-    account.
+    A rollout usually changes the speed little, so measurements from before the rollout are more accurate than a prediction.
+    If the groups run on other GPUs than before, the prediction is preferred, because it takes the GPUs into account.
     """
     former, work, curve = state.former, planned.work, planned.curve
     before = None if state.doubted else _former_work(former, planned, tokens)

@@ -63,7 +63,7 @@ class DemandTask(NamedTuple):
     """Whether new groups are assumed to fit on the nodes, so that this is not checked."""
     starts: tuple[MeasuredStart, ...] = ()
     roles: Mapping[str, str] = {}
-    """Maps the roles that are scaled to the names of their components."""
+    """Maps each role that is scaled to the name of its component."""
     undone: tuple[int, int, int] | None = None
     """The size that somebody restored with `ome scale --undo`. It stays until somebody lets the demand decide again. None if
     nobody has restored a size."""

@@ -34,8 +34,8 @@ def size_of(written: str) -> Size | None:
 
 
 def size_before(decisions: Sequence[Mapping[str, Any]], wanted: Mapping[str, Any]) -> tuple[Size, str] | None:
-    """Return the size before the last decision, and the time of the newest decision that had this size; None if this size is
-    not known.
+    """Return the size before the last decision, and the time of the newest decision that had this size; None if the size
+    before the last decision is not known.
 
     `decisions` and `wanted` are the fields of `status.scaling`; the newest decision is the last. Decisions with the present
     size are skipped, because they changed only the reason. Sizes that contain a 0 are also skipped.

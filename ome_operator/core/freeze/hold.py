@@ -82,8 +82,8 @@ def freeze_text(annotations: Mapping[str, str]) -> str:
 
 
 def _on(value: str) -> bool:
-    """Return whether the value of an annotation switches a mode on. Any text except "" and "false" does, so that nobody has
-    to remember the exact value in an emergency.
+    """Return whether the value of an annotation switches a mode on. Every text except "" and "false" switches it on, so
+    that nobody has to remember the exact value in an emergency.
     """
     return value.strip().lower() not in _OFF
 

@@ -64,8 +64,8 @@ def _mended(applies: Iterable[Apply], snapshot: Snapshot) -> tuple[Apply, ...]:
 
 def _as_it_was(apply: Apply, snapshot: Snapshot) -> bool:
     """Return whether an apply only restores an object as the operator applied it before: somebody else has changed the
-    object, or the object is missing although pods need it. Return True also for a Service that leads to the registries of
-    routers, if the apply makes it lead to the routers again.
+    object, or the object is missing although pods need it. Also return True if the object is a Service that sends
+    requests to the registries of routers, and the apply makes the Service send requests to the routers again.
     """
     metadata = apply.manifest["metadata"]
     found = snapshot.observed.children.get((apply.kind, metadata["name"]))
@@ -73,7 +73,7 @@ def _as_it_was(apply: Apply, snapshot: Snapshot) -> bool:
         component = (metadata.get("labels") or {}).get(keys.COMPONENT, "")
         return any(component in ("", pod.component) for pod in snapshot.pods)
     if keys.ANSWERED_BY in found.labels and keys.ANSWERED_BY not in metadata["labels"]:
-        # engines are ready, and requests must not get the response 503 for as long as the freeze lasts
+        # Engines are ready, and requests must not be answered with 503 for as long as the freeze lasts.
         return apply.uid == found.uid
     return apply.uid == found.uid and found.hash == metadata["annotations"][keys.HASH]
 
@@ -252,7 +252,8 @@ def with_frozen_condition(
 
 def hold_report(report: Report, hold: Hold, snapshot: Snapshot) -> Report:
     """Return the report for the status of a held service. It contains the present state of the pods, and the stored values
-    of all fields on which later decisions are based. To these values only the proofs are added that groups have served.
+    of all fields on which later decisions are based. Only evidence that groups have served is added to these stored
+    values.
 
     After the freeze, the operator therefore finds the same state as after a restart. A revision that is not stored is not
     named, because nothing was created for it.

@@ -113,11 +113,11 @@ def to_exclude(
     pods: Iterable[Pod], member: Callable[[Pod], str], found: Mapping[str, LeavingCause], nodes: Mapping[str, Node]
 ) -> frozenset[str]:
     """Return the nodes on which no replacement is placed, because a person asked for moves away from them. These nodes have
-    to be excluded, because they may still accept pods. A node that has only a taint or a cordon is not excluded, because it
-    keeps pods away by itself.
+    to be excluded, because they may still accept pods. A node that has only a taint or a cordon is not excluded, because
+    it keeps pods away by itself.
 
     A cordoned node that groups leave without replacements is not excluded either. If no other node is free, the new group
-    has to wait until this node is back, and a group that was created with an exclusion would never use the node again.
+    has to wait until this node is back. A group that was created with an exclusion would never use the node again.
     """
     asked = {name: cause for name, cause in found.items() if cause.is_requested}
     back = {cause.node for cause in asked.values() if cause.now and is_cordoned(nodes[cause.node])}

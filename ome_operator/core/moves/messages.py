@@ -84,11 +84,11 @@ class Progress(NamedTuple):
     replacement: str
     """The word and the number, or the name, of the replacement; "" if it does not exist yet."""
     has_nodes: bool
-    """Whether the replacement does not lack nodes."""
+    """Whether the replacement has nodes, or may still get nodes that are free (see `MoveFacts.lacks_nodes`)."""
     lacks: str
     """The nodes that the replacement lacks, worded so that it can follow "waits for"."""
     goes: bool
-    """Whether the moving group or pod leaves if the phase ends without a replacement."""
+    """Whether the moving group or pod leaves its node if the phase ends without a replacement."""
     nodes: str = ""
     """The nodes on which the replacement starts; "" if they are not shown."""
 

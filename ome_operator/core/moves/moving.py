@@ -97,7 +97,7 @@ def decide_moves(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, froze
         return NO_MOVES
     before = parse_moves(snapshot.service.status)
     if len(step.keep) != 1 or snapshot.slices.keys() - set(step.keep):
-        return Moving(depends_on_nodes=True)  # a rollout replaces all groups anyway
+        return Moving(depends_on_nodes=True)  # not needed, because a rollout replaces all groups
     (revision,) = step.keep
     found = snapshot.slices.get(revision, Slice(revision, (), ()))
     roles = [*_groups(snapshot, intent, found, step), *_routers(snapshot, intent, found)]
@@ -333,7 +333,7 @@ def _unschedulable(pod: Pod) -> bool:
 
 
 def drop_leaving(moving: Moving, revision: str, component: str, order: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the group numbers `order` without the number of the group of the component that a move removes now."""
+    """Return the group numbers `order` without the group of this component that a move removes now."""
     if revision != moving.revision:
         return order
     return tuple(number for number in order if number != moving.goes.get(component))

@@ -43,7 +43,7 @@ class Move(NamedTuple):
     replacement: str = ""
     """Number of the group, or name of the router's pod, that replaces the member that moves; "" if it does not exist yet."""
     alone: bool = False
-    """Whether the group leaves although no replacement serves."""
+    """Whether the group leaves its node although no replacement serves."""
     gone: str = ""
     """Time in RFC 3339 at which the cause disappeared while the replacement was being created or was starting; "" while
     there is a cause."""

@@ -19,9 +19,9 @@ JOIN = 15.0
 """Seconds for which a group has to be ready before another group leaves: the registry lists pods every 3 s, and the router
 has to add the leader to its list."""
 PAUSE = 300.0
-"""Seconds for which no group of the role moves after a move has ended because the node came back. They are also the minimum
-of the seconds for which a group stays before a move that found no nodes is tried again. Both pauses limit how often a
-replacement is created in vain."""
+"""Seconds for which no group of the role moves after a move has ended because the node came back. The same number is the
+minimum pause before a move that found no nodes is tried again. Both pauses limit how often a replacement is created in
+vain."""
 START = 7200.0
 """Seconds within which a replacement that is on nodes has to serve."""
 SCHEDULED = 10.0

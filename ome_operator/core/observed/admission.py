@@ -15,16 +15,16 @@ class GangAdmission(NamedTuple):
     """What the gang waits for, now or after its placement attempt, as a text that completes "waits for …"; "" if it does not
     wait."""
     held: str = ""
-    """While pods of the gang find no node: a text that names the services that hold nodes which these pods could take; "" if
-    unknown."""
+    """A text that names the services whose pods hold nodes that pods of the gang could take. It is set only while pods of
+    the gang find no node; "" if nothing is known."""
     coming: bool = False
     """Whether an autoscaler reported that it creates nodes for the gang's pods."""
     pressed: bool = False
     """Whether another gang that waits would fit on the nodes if this gang released its nodes."""
     gives_way: frozenset[tuple[str, int]] | None = None
-    """The groups of the service that hold nodes without serving and have to release these nodes now for other services. It
-    is empty if no group has to, or if nothing was decided yet. None if, according to its claim, the service has no groups
-    that hold nodes without serving."""
+    """The groups of the service that hold nodes without serving and have to release these nodes now for other services. The
+    set is empty if no group has to release nodes, or if nothing was decided yet. It is None if the claim of the service
+    contains no groups that hold nodes without serving."""
 
 
 NO_ADMISSION = GangAdmission()

@@ -1,6 +1,8 @@
-"""Find HorizontalPodAutoscalers of other clients that scale what the class Demand, or the operator itself, scales already.
+"""Find HorizontalPodAutoscalers of other clients that scale an object which the class Demand or the operator itself already
+scales.
 
-ScaledObjects are not read. KEDA creates a HorizontalPodAutoscaler for each ScaledObject, which is found instead.
+ScaledObjects are not read, because KEDA creates a HorizontalPodAutoscaler for each of them, and this
+HorizontalPodAutoscaler is found.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

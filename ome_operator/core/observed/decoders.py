@@ -15,5 +15,5 @@ NODE = decoders(
     spec=fields("taints", "unschedulable"),
     status=fields("conditions", "allocatable", "capacity"),
 )
-"""The fields of a node. The field `fieldsV1` of each entry of `managedFields` remains undecoded JSON text, because only that
+"""The fields of a node. The field `fieldsV1` of each entry of `managedFields` stays JSON text, because only the `fieldsV1`
 of the operator's entry is read."""

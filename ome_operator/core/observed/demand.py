@@ -1,7 +1,7 @@
 """Reduce the reports of a service's routers (docs/telemetry.md) to a sample of its demand (docs/demand.md).
 
-If a router or an engine does not report a number, this number of the service is unknown, because a sum without it would
-look like less demand.
+If a router or an engine does not report a number, this number is unknown for the service, because a sum of the other
+reports would look like less demand.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ class LeaderQueue(NamedTuple):
     busy_since: float
     """Time since which the leader has been busy without interruption."""
     queue_since: float
-    """Time of the reading since which every reading found requests in the queue."""
+    """Time of the first reading of an uninterrupted series of readings that found requests in the queue."""
 
 
 def sample(

@@ -10,8 +10,8 @@ Entry = Mapping[str, Any]
 Metadata = Mapping[str, Any]
 _NONE: Entry = {}
 HPA = "kube-controller-manager"
-"""The field manager under which HorizontalPodAutoscalers write numbers of replicas, including those that KEDA creates for
-ScaledObjects."""
+"""The field manager under which HorizontalPodAutoscalers write numbers of replicas. It is also the field manager of
+HorizontalPodAutoscalers that KEDA creates for ScaledObjects."""
 
 
 def entries(metadata: Metadata, subresource: str = "") -> Iterator[Entry]:
@@ -30,7 +30,9 @@ def applied_entry(metadata: Metadata, subresource: str = "") -> Entry | None:
 
 
 def writer_of(metadata: Metadata, *path: str) -> Entry:
-    """Return the first entry with a field of the metadata, such as `("annotations", "ome.io/move")`; {} if there is none."""
+    """Return the first entry that lists the metadata field at `path`, such as `("annotations", "ome.io/move")`; {} if there
+    is none.
+    """
     written: Iterable[Entry] = metadata.get("managedFields") or ()
     for entry in written:
         fields: Any = entry.get("fieldsV1") or {}
@@ -44,7 +46,9 @@ def writer_of(metadata: Metadata, *path: str) -> Entry:
 
 
 def replicas_writer(metadata: Metadata) -> str:
-    """Return the field manager that wrote `spec.replicas` last, directly or as scale subresource; "" if it is unknown."""
+    """Return the field manager that wrote `spec.replicas` last, in the object itself or by its subresource `scale`; "" if
+    it is unknown.
+    """
     found = ("", "")
     for entry in metadata.get("managedFields") or ():
         spec = (entry.get("fieldsV1") or {}).get("f:spec") or {}

@@ -31,8 +31,8 @@ NO_NUMBER = -1
 _LABELS = (
     keys.ANSWERED_BY, keys.COMPONENT, keys.GROUP_INDEX, keys.MANAGED_BY, keys.REVISION, keys.SERVICE, keys.WORKER_INDEX,
 )  # fmt: skip
-"""The labels of children that the operator stores. Others are dropped, because anybody may add 1 MB of labels to such an
-object."""
+"""The labels of children that the operator stores. Other labels are dropped, because anybody may add 1 MB of labels to such
+an object."""
 _ANNOTATION = 1000
 """Maximum number of characters that are kept of an annotation. An annotation may have 256 KiB."""
 _STARTING = frozenset({"ContainerCreating", "PodInitializing", ""})
@@ -210,8 +210,8 @@ def _ending(status: Body, main: Body, conditions: Mapping[str, Body]) -> Termina
 def _place(labels: Mapping[str, str], component: str) -> tuple[int, int]:
     """Return the group and the rank of a pod. The group is the value of a label, and the rank is the pod index.
 
-    Only leaders have the worker index 0 as another label. If someone scales a leader's StatefulSet manually, its additional
-    pods have this label but not the pod index 0, so they have no valid rank.
+    Pods of a leader's StatefulSet also have a label with the worker index 0. If someone scales this StatefulSet by hand,
+    the additional pods have this label but another pod index than 0, so they have no valid rank.
     """
     if component == keys.ROUTER:
         return 0, 0
@@ -305,7 +305,7 @@ def _again(container: Body) -> str:
 
 
 def _ran(container: Body) -> bool:
-    """Return whether a container has ever run. If it has, the pod has its volumes and its network."""
+    """Return whether a container has ever run. If a container has run, the pod has its volumes and its network."""
     state, before = container.get("state") or {}, container.get("lastState") or {}
     return bool(state.get("running") or state.get("terminated") or before.get("terminated"))
 

@@ -50,7 +50,7 @@ def digest_of_rendered(manifest: Manifest) -> str:
     content = _content(manifest)
     try:
         return _digest(_with_pods(content, _text_of_pods(content["spec"]["template"]["spec"])))
-    except (KeyError, TypeError):  # no workload, or a text that only `dumps` can write
+    except (KeyError, TypeError):  # not a workload, or a text that only `dumps` can write
         return _digest(content)
 
 
@@ -158,7 +158,9 @@ def _metadata(metadata: Mapping[str, Any]) -> Manifest:
 
 
 def _zeros(value: Any) -> Any:
-    """Return a copy in which every zero value is null. Strings become `str`, and floats `_Float`, for `text`."""
+    """Return a copy in which every zero value is null. Subclasses of str become `str`, and floats become `_Float`, as
+    `text` requires.
+    """
     if not value:
         return None
     if isinstance(value, str):

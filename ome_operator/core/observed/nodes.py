@@ -133,8 +133,8 @@ class Labels(Mapping[str, str]):
         return self._values[self._places[key]]
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return the value of a key, or `default`. This method replaces that of Mapping, which raises and catches an
-        exception and is therefore ten times slower.
+        """Return the value of a key, or `default`. This method replaces the method of Mapping, which raises and catches an
+        exception, and is therefore ten times slower.
         """
         position = self._places.get(key)
         return default if position is None else self._values[position]
@@ -165,7 +165,9 @@ class Labels(Mapping[str, str]):
 
 
 def _labels(labels: Mapping[str, str], node: Node | None) -> Labels:
-    """Return the labels of a node; those of the earlier state `node` if they are equal."""
+    """Return the labels of a node. If they equal the labels of the earlier state `node`, return the object of the earlier
+    state.
+    """
     known = node.labels if node is not None and isinstance(node.labels, Labels) else None
     found = Labels(labels, known)
     return known if known is not None and known == found else found

@@ -57,14 +57,16 @@ class Child(NamedTuple):
     owner: str
     """UID of the controller owner; "" if the object has none."""
     labels: Mapping[str, str]
-    """The labels that the operator reads. Others are not kept."""
+    """The labels that the operator reads. Other labels are not kept."""
     hash: str
     """The operator's hash annotation: the digest of the manifest that was applied last; "" if the object has none."""
     owned: str
-    """Digest of the fields that the operator owns now according to managedFields; "" if it never applied the object."""
+    """Digest of the fields that the operator owns now according to managedFields; "" if the operator never applied the
+    object.
+    """
     deleting: bool
     replicas: int
-    """spec.replicas of a workload or RoleScale; 0 for other kinds."""
+    """Number of replicas in the spec of a workload or RoleScale; 0 for other kinds."""
     message: str
     """Why a Deployment cannot create pods or an autoscaler cannot read metrics; "" if neither is the case."""
     content: Manifest | None
@@ -282,7 +284,7 @@ class Deps:
 
 @dataclass(frozen=True)
 class Observed:
-    """The objects that belong to one service, and the results of earlier reconciliations."""
+    """The objects that belong to one service, and the results of earlier reconciliations of it."""
 
     children: Mapping[tuple[str, str], Child] = field(default_factory=dict)
     """The objects with the operator's labels for this service, by (kind, name)."""

@@ -19,11 +19,11 @@ of a worker to the number of its group."""
 
 
 def original_namespace(revision: Revision, service: str, namespace: str) -> str:
-    """Return the namespace for which a revision was rendered if the revision was restored from another namespace: it was
-    rendered for another namespace than that of the service, and no service owns it. Return "" otherwise.
+    """Return the namespace for which a restored revision was rendered. A revision counts as restored if no service owns it,
+    and if it was rendered for another namespace than `namespace`. Return "" for every other revision.
 
-    A backup is restored without owner references. A revision that the service owns may be serving, so the result is "" for
-    it, whatever its addresses are.
+    A backup is restored without owner references. The service may be serving with a revision that it owns, so the result is
+    "" for such a revision, whatever its addresses are.
     """
     return "" if revision.child.owner else other_namespace(revision, service, namespace)
 

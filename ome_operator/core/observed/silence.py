@@ -1,5 +1,6 @@
-"""Determine from the reports of routers' registries which leaders are silent, which means that they answer no probes of the
-registries, and which are paused (docs/telemetry.md). Recovery uses the result.
+"""Determine from the reports of routers' registries which leaders are silent, and which are paused (docs/telemetry.md). A
+silent leader answers no probes of the registries; a paused leader reports that its generation is paused. Recovery uses
+the result.
 
 The report of a single registry does not suffice, because the network of the registry may have failed. A leader is silent
 only if the registries of all routers of its revision report it as silent, and if none of these reports is old.

@@ -54,10 +54,11 @@ and `_OF_ROUTER` for pods of a router's Deployment."""
 def made_by_workload(pod: Pod) -> bool:
     """Return whether the operator's workload for the role and revision in the labels of a pod created it.
 
-    The result is derived from the names of the pod and of its controller, because the UID of a deleted workload is not known
-    any more, while its pods still hold accelerators. The result is True also for pods of a former service of the same name,
-    and for a pod without a controller whose name has the form that a workload gives. It is False for copies of pods, such as
-    those of `kubectl debug`, and for pods of other controllers, although they may have the labels.
+    The result is derived from the names of the pod and of its controller, because the UID of a deleted workload is not
+    known any more, while its pods still hold accelerators. The result is also True for two other kinds of pods: pods of a
+    former service of the same name, and pods without a controller whose names have the form that a workload gives. The
+    result is False for copies of pods, such as those of `kubectl debug`, and for pods of other controllers, even if these
+    pods have the labels.
     """
     stem = names.object_prefix(pod.service, pod.component, pod.revision)
     if pod.workload:

@@ -55,8 +55,8 @@ class LeaderLoad(NamedTuple):
     in_transfer: int | None = None
     cache_use: float | None = None
     empty_readings: int | None = None
-    """Number of consecutive readings without any request since the router removed the draining leader from its list; None if
-    the engine does not report all numbers of its requests, which are running, waiting or in transfer."""
+    """Number of consecutive readings without any request since the router removed the draining leader from its list; None
+    if the engine does not report all of its numbers of requests (running, waiting, in transfer)."""
 
 
 class LeaderSilence(NamedTuple):
@@ -317,7 +317,7 @@ def _checked(value: Any, name: str) -> float | None:
 
 def is_fresh(at: float, now: float) -> bool:
     """Return whether a number that was read at the time `at` can be used at the time `now`: it is at most `STALE` seconds
-    old. A number with a time in the future is not used, because the clock was set back after the reading.
+    old. A number with a time in the future cannot be used, because the clock was set back after the reading.
     """
     return 0 <= now - at <= STALE
 
@@ -329,7 +329,9 @@ def requests(load: LeaderLoad) -> int | None:
 
 
 def combined_start(starts: Iterable[LeaderStart]) -> LeaderStart | None:
-    """Combine the observations of a start by several registries: the earliest of each time. None if `starts` is empty."""
+    """Combine the observations of a start by several registries. Return the earliest value of each time, or None if
+    `starts` is empty.
+    """
     starts = [*starts]
     moments = ([at for at in found if at is not None] for found in zip(*(start[1:] for start in starts), strict=True))
     parts = max((start.parts for start in starts), key=len, default={})

@@ -158,8 +158,8 @@ def percentile(histograms: Iterable[Buckets], share: float) -> BucketBounds | No
     histograms; None if there are no observations.
 
     A summary contains only the buckets with observations. The lower bounds of all observations are sorted, and the upper
-    bounds as well. The result is the pair of values at the position of the percentile, which is correct also for histograms
-    with different buckets.
+    bounds are sorted separately. The result is the pair of values at the position of the percentile. This method is correct
+    even if the histograms have different buckets.
     """
     lower, upper = list[tuple[float, float]](), list[tuple[float, float]]()
     for buckets in histograms:

@@ -87,12 +87,14 @@ def _excluded(
 ) -> Exclusion:
     """Return the nodes that new groups exclude: the avoided nodes, and the nodes `named` by `ome move`.
 
-    If the groups fit on the cluster only together with these nodes, new groups may use the named nodes and, if these do not
-    suffice, the avoided nodes: a node that will go away is better than a node that may be bad, and a bad node is better than
-    none. A group that moves needs no further node, because it keeps its present nodes until its replacement serves. If a
-    group moves without a replacement (`ome move --now`), only the move makes its role lack a group. New groups therefore
-    exclude the node in every case, unless they are created for a rollout. If more than MOST nodes would be excluded, the
-    avoided nodes come first.
+    If the groups do not fit without these nodes, new groups may use the named nodes. If these do not suffice, new groups
+    may use the avoided nodes, too. The reason is that a node that will be removed is better than a node that may be faulty,
+    and a faulty node is better than none.
+
+    A group that moves needs no further node, because it keeps its present nodes until its replacement serves. If a group
+    moves without a replacement (`ome move --now`), its role lacks a group only because of the move. New groups therefore
+    exclude the named node in every case, unless they are created for a rollout. If more than MOST nodes would be excluded,
+    the avoided nodes take precedence.
     """
     rolls = target not in whole_before(snapshot.service.status) or snapshot.slices.keys() - {target}
     left = {name for name, node in named.items() if node.now and not rolls}
@@ -210,8 +212,8 @@ def _stays(
     """Return whether the pods of the target revision (`asked`) fit on the nodes of the old revisions, `slices`, once the
     pods of the old revisions are gone.
 
-    Return True, too, if a queue or another scheduler places the pods of the target, because the queue or scheduler applies
-    its own rules. If `lasting` is true, the present state of nodes (not ready, cordoned) is ignored.
+    Also return True if a queue or another scheduler, which applies its own rules, places the pods of the target. If
+    `lasting` is true, the present state of nodes (not ready, cordoned) is ignored.
     """
     given: dict[str, Counter[str]] = {}
     for found in slices:
@@ -253,8 +255,9 @@ def _parts(
     role, and `mine` are the objects of the revision.
 
     An existing group excludes the nodes that were avoided when it was created, so a group that serves on a node fits there
-    even if the node is avoided now. New groups exclude the nodes `excluded`, and so do the existing groups whose numbers
-    `bound` contains for their role. If other existing groups exclude nodes of `usable`, this is ignored.
+    even if the node is avoided now. New groups exclude the nodes `excluded`. Existing groups whose numbers are in `bound`
+    for their role also exclude these nodes. Other existing groups are treated as if they did not exclude the nodes in
+    `usable`.
     """
     parts = []
     for name, role in roles.items():

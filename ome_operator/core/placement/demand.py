@@ -20,7 +20,7 @@ HOST_PORT = "host port "
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _NODE_NAME = "metadata.name"
-"""The only field of nodes that a term of node affinity can name."""
+"""The only field of a node that a term of node affinity can select by (`matchFields`)."""
 _HOSTNAME = "kubernetes.io/hostname"
 _OF_A_POD = frozenset({keys.GROUP_INDEX, keys.POD_INDEX, keys.TEMPLATE, "statefulset.kubernetes.io/pod-name"})
 """Labels that pods get only when they are created, so that a label selector on them cannot be evaluated here."""
@@ -71,7 +71,7 @@ class Term(NamedTuple):
         """Return whether a node with the name `name` and the labels `labels` meets the term. A term without expressions
         matches no node.
         """
-        for each in self.labels:  # a loop: called for each of thousands of nodes
+        for each in self.labels:  # a loop, because the method is called for thousands of nodes
             if not each.is_met(labels):
                 return False
         return bool(self.labels or self.name) and all(each.is_met({each.key: name}) for each in self.name)

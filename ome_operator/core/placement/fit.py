@@ -51,7 +51,9 @@ def find_unplaced(needs: Needs, nodes: Nodes, lasting: bool = False) -> tuple[Un
 
 
 def combine_needs(*several: Needs) -> Needs:
-    """Return the needs of several revisions as one tuple. The indices in `Need.apart` are changed to those in this tuple."""
+    """Return the needs of several revisions as one tuple. The indices in `Need.apart` are changed so that they refer to
+    this tuple.
+    """
     found: list[Need] = []
     for needs in several:
         found += [need._replace(apart=tuple(other + len(found) for other in need.apart)) for need in needs]

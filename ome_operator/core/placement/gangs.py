@@ -305,16 +305,16 @@ def _seconds(text: str) -> float:
 
 
 def served_first(placing: GangPlan, component: str, order: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the group numbers of `order`, sorted: groups that have served first, then other groups that are placed, then
-    the rest. The order within these parts stays the same.
+    """Return the group numbers of `order`, sorted: first the groups that have served, then other groups that are placed,
+    then all others. Within each of these parts, the order stays the same.
     """
     served, placed = placing.served.get(component, ()), placing.placed_groups.get(component, ())
     return tuple(sorted(order, key=lambda number: (number not in served, number not in placed)))
 
 
 def without_gangs(placing: GangPlan, component: str, found: Slice) -> Slice:
-    """Return the objects of a revision, `found`. If groups are withheld, the pods of the role's groups that have not served
-    are left out: these pods serve no requests, so they need not be drained from a router before they are removed.
+    """Return the objects of a revision, `found`. If groups are withheld, leave out those pods of the role whose groups have
+    not served: these pods serve no requests, so they need not be drained from a router before they are removed.
     """
     if not placing.withheld:
         return found

@@ -1,5 +1,6 @@
-"""Choose the groups that are replaced by a group with another number: groups that have failed and have a pod on a node that
-is avoided now, and groups that wait for nodes and exclude a node on which a new group could be placed.
+"""Choose the groups that are replaced by a group with another number. These are groups of two kinds: groups that have
+failed and have a pod on a node that is avoided now, and groups that wait for nodes and exclude a node on which a new
+group could be placed.
 """
 
 from collections.abc import Collection, Iterable

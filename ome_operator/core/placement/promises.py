@@ -89,9 +89,9 @@ class Capacity:
         self._less()
 
     def reserve(self, claim: Claim) -> bool:
-        """Reserve capacity for a gang that waits and would fit if no gang were being placed, and return whether capacity was
-        reserved. The present attempts last for a limited time: when they end, either the gang is admitted, or the gangs of
-        these attempts have taken the nodes.
+        """Reserve capacity for a gang that waits and would fit if no gang were being placed, and return whether capacity
+        was reserved. The present attempts last for a limited time. When they end, either the waiting gang is admitted,
+        or the gangs of these attempts have taken the nodes.
         """
         asked, mine = without_role_names(claim.needs), claim is self._keeper
         if not any(_holds(promise, claim) for promise in self._active):
@@ -136,9 +136,9 @@ class Capacity:
 
 
 def _holds(promise: Claim, claim: Claim) -> bool:
-    """Return whether the promise to a gang that is being placed takes precedence over `claim`, a gang that waits. It does,
-    unless the gang in placement has a worse standing than `claim`, or began although `claim` was waiting already
-    (`_jumped`).
+    """Return whether the promise to a gang that is being placed takes precedence over `claim`, a gang that waits. The
+    promise has no precedence if its gang has a worse standing than `claim`, or if its gang began although `claim` was
+    waiting already (`_jumped`).
     """
     return promise.standing <= claim.standing and not _jumped(promise, claim)
 

@@ -1,9 +1,9 @@
-"""Advise the strategy blueGreen for a rollout that interrupts the service although the nodes have capacity for a second copy
-of it.
+"""Advise the strategy blueGreen for a rollout that interrupts the service although the nodes have capacity for a second
+copy of it.
 
-The capacity is read once, live, after every gate has opened and before the first serving group is removed, because the
-removal would free capacity. The result is only used for advice: the rollout does not depend on it, and no capacity is
-promised.
+The capacity is read once, live. It is read after every gate has opened, and before the first serving group is removed,
+because the removal would free capacity. The result is only used for advice: the rollout does not depend on it, and no
+capacity is promised.
 """
 
 from collections.abc import Mapping
@@ -52,7 +52,7 @@ def _interrupts(
     """Return whether the rollout removes a serving revision before the target serves, and blueGreen would prevent this.
 
     Blue-green does not help if the revisions have different roles, because every strategy then removes the old pods first.
-    The result is False if a queue or another scheduler places the pods, because it applies its own rules.
+    The result is False if a queue or another scheduler, which applies its own rules, places the pods.
     """
     if not (snapshot.deps.policy.sees_cluster and snapshot.deps.nodes and counts.bounds.interrupts_serving(groups)):
         return False

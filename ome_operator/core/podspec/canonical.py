@@ -1,8 +1,7 @@
-"""Convert a merged pod spec to canonical form: the form in which the API server stores it, without duplicate list
-entries.
+"""Convert a merged pod spec to canonical form: the form in which the API server stores it, without duplicate list entries.
 
 Server-side apply rejects duplicate keys that a plain create accepts (two env entries of one name, two ports with one
-number). Here the last entry is kept, and the removed one is reported (decisions 13).
+number). This module keeps the last of several entries with the same key, and reports the removed entries (decisions 13).
 """
 
 from collections.abc import Mapping

@@ -25,8 +25,8 @@ ROUTER_SAMPLE = (
     "write a router for the engine into spec.routerConfig of the runtime, for SGLang the router of "
     "config/runtimes/srt/kimi-k2-pd-rt.yaml"
 )
-"""Remedy that a message about a router without a container contains. It names a file of the catalog whose router sends
-requests to prefill and decode engines of SGLang; a router of SGLang does not serve other engines."""
+"""Remedy that a message about a router without a container contains. It names a file of the catalog that contains a router
+for prefill and decode engines of SGLang. A router of SGLang cannot send requests to other engines."""
 
 
 class ComposedPods(NamedTuple):
@@ -43,7 +43,9 @@ class ComposedPods(NamedTuple):
     annotations: dict[str, str]
     worker_labels: dict[str, str]
     worker_annotations: dict[str, str]
-    """Annotations (and labels) of the other ranks, to which the runtime's deprecated `workers` block may add."""
+    """`worker_labels` and `worker_annotations` are those of the other ranks. The runtime's deprecated `workers` block may
+    add entries to both.
+    """
     config: dict[str, str]
     """Environment variables that `config` of a router adds to its container."""
     timeout: int | None

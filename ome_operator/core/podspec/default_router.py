@@ -1,5 +1,5 @@
-"""Configure the default router: the router of a service with `router: {}` if the runtime configures none and the engines run
-SGLang.
+"""Configure the default router. A service gets it if the service sets `router: {}`, the runtime configures no router, and
+the engines run SGLang.
 """
 
 from collections.abc import Mapping
@@ -18,8 +18,8 @@ from ome_operator.util.kubeyaml import document
 from ome_operator.util.memoize import memoize_by_identity
 
 _NEEDS_MORE = frozenset({"--api-key", "--ssl-certfile", "--ssl-keyfile", "--grpc-mode", "--smg-grpc-mode"})
-"""Arguments of SGLang that require a key, certificates or another protocol of each client. The default router has none of
-these, so it cannot reach such an engine."""
+"""Arguments of SGLang with which an engine accepts only clients that have a key or certificates, or that use another
+protocol. The default router is no such client, so it cannot reach the engine."""
 
 
 @memoize_by_identity(512)
@@ -53,7 +53,7 @@ def _port(runtime: RuntimeSpec, name: str, component: Component) -> int | None:
     """Return the port of the leader of a component; None if a default router cannot serve the component."""
     try:
         composed = compose(name, _parts(runtime), component.dump())
-    except ProblemError:  # the condition of the component says what is wrong
+    except ProblemError:  # the condition of the component states the problem
         return None
     container = composed.leader["containers"][0]
     engine = server(container)

@@ -1,7 +1,8 @@
-"""Put the environment variables of containers in an order in which their references can be expanded.
+"""Sort the environment variables of containers so that their references can be expanded.
 
-The kubelet expands `$(NAME)` in the value of a variable only if NAME stands before the variable. A merge keeps the place
-of the lower layer, so a value of the upper layer may refer to a variable that the upper layer adds behind it.
+The kubelet expands `$(NAME)` in the value of a variable only if NAME stands before the variable. When layers are merged, a
+variable of the lower layer keeps its position. So a value from the upper layer may refer to a variable that the upper layer
+adds at the end of the list.
 """
 
 import re
@@ -14,7 +15,7 @@ _REFERENCE = re.compile(r"\$\(([A-Za-z_][\w.-]*)\)")
 
 
 def in_order(pod: Manifest) -> Manifest:
-    """Return the pod spec in which each variable stands behind the variables to which it refers. The order is otherwise
+    """Return the pod spec in which each variable stands after the variables to which it refers. The order is otherwise
     unchanged.
     """
     changed = {}
@@ -31,8 +32,8 @@ def _wrong(box: Any) -> bool:
 
 
 def order_variables(env: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the variables in an order in which every reference to another of the variables can be expanded, unless
-    variables refer to each other in a circle.
+    """Return the variables in an order in which every reference to another of the variables can be expanded. If variables
+    refer to each other in a circle, no such order exists, and some of their references cannot be expanded.
     """
     place = {str(item.get("name")): at for at, item in enumerate(env)}
     wanted = [[place[name] for name in _references(item) if name in place] for item in env]

@@ -1,8 +1,8 @@
 """Strategic merge of pod specs: values of the service replace values of the runtime (docs/architecture.md, "Merge").
 
-Lists whose entries have a merge key are merged by it, in the order of the lower list and followed by new entries. Other
-lists are replaced, maps are merged, and scalars are replaced. There are no templates: a literal `{{ … }}` is copied
-unchanged.
+Lists whose entries have a merge key are merged by this key: entries of the lower list keep their order, and new entries
+follow. Other lists are replaced, maps are merged, and scalars are replaced. There are no templates: a literal `{{ … }}` is
+copied unchanged.
 """
 
 from collections.abc import Iterable, Mapping
@@ -62,7 +62,7 @@ def merge(lower: Any, upper: Any, field: str = "") -> Any:
 
 def _merge_maps(lower: Mapping[str, Any], upper: Mapping[str, Any], field: str) -> Manifest:
     replaced = _ONE_OF.get(field, frozenset())
-    if field == "volumes":  # a volume has one source: another source replaces that of the lower layer
+    if field == "volumes":  # A volume has a single source, so another source replaces the source of the lower layer.
         replaced = frozenset(lower) - {"name"}
     out = dict(lower)
     if replaced & upper.keys() or (field == "volumes" and upper.keys() - {"name"}):

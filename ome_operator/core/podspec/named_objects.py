@@ -1,4 +1,4 @@
-"""Find the objects without which the containers of a pod do not start: claims, Secrets, ConfigMaps."""
+"""Find the claims, Secrets and ConfigMaps without which the containers of a pod do not start."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -29,8 +29,8 @@ def references(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _maps(value: Any, field: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the maps in the list at a field. Values of another form are left out, because a user may have written anything
-    there: the API server refuses the pod, and `ome lint` names the field.
+    """Yield the maps in the list at a field. Other values are left out. A user may have written anything there; in this
+    case, the API server refuses the pod, and `ome lint` names the field.
     """
     found = value.get(field) if isinstance(value, Mapping) else None
     yield from (entry for entry in found if isinstance(entry, Mapping)) if isinstance(found, list | tuple) else ()

@@ -71,7 +71,9 @@ class _Field(NamedTuple):
 
     @property
     def remedy(self) -> str:
-        """What to do about the field: the name or the place that the user probably meant, in the words of `ome lint`."""
+        """An instruction for the user, in the words of `ome lint`. It states the name or the place that the user probably
+        meant.
+        """
         name = self.chain[-1]
         if len(name) > LONGEST:
             return pod_fields.REMOVE
@@ -93,8 +95,8 @@ class _Field(NamedTuple):
 
 
 def misspelled_fields(service: InferenceService, runtime: Runtime | None) -> tuple[str, ...]:
-    """Return a sentence for each field of pods, in a service and its runtime, that does not exist but resembles a valid
-    field or is one in another place.
+    """Return a sentence for each field of pods, in a service and its runtime, that does not exist at its place, but
+    resembles a valid field, or is valid at another place.
     """
     return _misspelled(service.spec, runtime)
 

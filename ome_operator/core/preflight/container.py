@@ -48,8 +48,9 @@ def container(main: Manifest, mode: str, place: Mapping[str, Any]) -> Manifest:
 
 
 def group(service: str, namespace: str, revision: str, component: str, size: int, port: int) -> dict[str, Any]:
-    """Return the data that a check needs about its group, as a dict for JSON. It contains the DNS names of the ranks, with
-    %d in place of the number of a group or a rank. `port` is the port on which rank 0 serves HTTP, 0 if it is unknown.
+    """Return the data that a check needs about its group, as a dict that can be encoded as JSON. The dict contains the DNS
+    names of the ranks, with %d in place of the number of a group or a rank. `port` is the port on which rank 0 serves
+    HTTP, 0 if it is unknown.
     """
     domain = f"{names.headless(service)}.{namespace}"
     prefill = names.object_prefix(service, keys.ENGINE, revision) if component == keys.DECODER else ""

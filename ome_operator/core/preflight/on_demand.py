@@ -106,8 +106,8 @@ def trial(
 
 
 def with_owner_reference(pod: Manifest, headless: Manifest) -> Manifest:
-    """Return the pod with an owner reference to the headless Service of the run, so that it is deleted with the Service.
-    `headless` is the Service as the API server returned it.
+    """Return the pod with an owner reference to the headless Service of the run, so that the pod is deleted with the
+    Service. `headless` is the Service as the API server returned it.
     """
     metadata = headless["metadata"]
     owner = {"apiVersion": "v1", "kind": "Service", "name": metadata["name"], "uid": metadata["uid"]}
@@ -151,7 +151,7 @@ def _pod(template: Manifest, place: RankKey, run: str, rename: Rename, known: Ma
             keys.PREFLIGHT_RUN: run,
         },
     }
-    notes = template["metadata"].get("annotations") or {}  # networks and the like are requested by annotation
+    notes = template["metadata"].get("annotations") or {}  # annotations request networks and other resources of pods
     others = {f"{APPARMOR}{each['name']}" for each in template["spec"]["containers"]} - {f"{APPARMOR}{main['name']}"}
     others |= OF_POD_GROUPS
     if kept := {key: value for key, value in notes.items() if key not in others}:
@@ -172,8 +172,8 @@ def _marked(key: str) -> str:
 
 
 def _renaming(stems: Mapping[str, str], headless: str, name: str) -> Rename:
-    """Return a function that replaces the names of the service's pods and of its headless Service by those of this run, in
-    all texts of a container.
+    """Return a function for all texts of a container. It replaces the names of the service's pods and of its headless
+    Service by the names of this run.
     """
     known = {**stems, headless: name}
     words = "|".join(map(re.escape, sorted(known, key=len, reverse=True)))

@@ -58,8 +58,8 @@ class CheckResult(NamedTuple):
 
 
 def parse_result(status: Body) -> CheckResult | None:
-    """Return the result of the check from a pod's status; None if there was no check, or if it found nothing. While the
-    check runs again, its last result is returned, so that the status does not alternate.
+    """Return the result of the check from a pod's status; None if there was no check, or if it found nothing. While a check
+    is repeated, the result of its previous run is returned, so that the status does not alternate.
     """
     box = _box(status, "initContainerStatuses", keys.PREFLIGHT_CONTAINER)
     ended = (box.get("state") or {}).get("terminated") or (box.get("lastState") or {}).get("terminated")

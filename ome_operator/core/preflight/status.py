@@ -44,8 +44,8 @@ def findings_of_groups(pods: Collection[Pod]) -> dict[str, GroupChecked]:
 
 
 def merge_findings(said: Mapping[int, CheckResult | None]) -> list[PreflightFinding]:
-    """Return the findings about a group, each once, even if several ranks report it. `said` maps ranks to their results. In
-    the returned findings, `rank` is never `OWN`.
+    """Return the findings about a group without duplicates: several ranks may report the same finding. `said` maps ranks to
+    their results. In the returned findings, `rank` is never `OWN`.
     """
     out: dict[tuple[int, str, str], PreflightFinding] = {}
     for number, checked in sorted(said.items()):
