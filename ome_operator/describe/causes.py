@@ -136,7 +136,7 @@ def _conditions(tree: Tree, conditions: Iterable[Mapping[str, Any]], shell: Comm
     for finding in found.findings:
         if finding.condition == ROLLED_OUT and _replaces(finding.reason):
             continue
-        if finding.reason == Reason.FROZEN and finding.condition != FROZEN:  # each condition repeats it
+        if finding.reason == Reason.FROZEN and finding.condition != FROZEN:  # every condition repeats this reason
             continue
         prose, command = shell.step(finding.next)
         links = head, Link("condition", finding.condition, ""), Link("reason", finding.reason, "")

@@ -80,13 +80,14 @@ class ServiceTrouble:
     pin: str = ""
     """The revision to which the service is pinned; "" if it is not pinned."""
     late: str = ""
-    """A sentence which states that no operator has renewed its Lease in time; "" if an operator has, or if that is unknown.
+    """A sentence which states that no operator has renewed its Lease in time; "" if an operator has renewed it, or if this
+    is unknown.
     """
     next: str = ""
     """What to do if the reason of the service is `Outdated` and `late` is "". In all other cases "", because `findings`,
     `pods` or `late` contain the next step."""
     back: str = ""
-    """The step back to the last complete revision; "" unless pods of a newer revision need a person's action."""
+    """How to return to the last complete revision; "" unless pods of a newer revision need a person's action."""
 
 
 def find_trouble(

@@ -58,7 +58,7 @@ class FitAnswer:
     """The nodes whose pods would have to leave, if the service fits on the nodes of the cluster only without some pods that
     run there now."""
     groups: Mapping[str, int] = field(default_factory=dict)
-    """Maps each role to the number of groups that were counted."""
+    """Maps each role to the number of its groups that the check has counted."""
 
 
 def fit_on_nodes(

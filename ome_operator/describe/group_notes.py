@@ -60,7 +60,9 @@ def group_notes(component: str, revision: str, status: Mapping[str, Any], now: d
 
 
 def _moves(component: str, revision: str, status: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
-    """Yield the number of each group of a component that moves, or that replaces a moving one, with a note about it."""
+    """Yield a note for each group of a component that moves, and for each group that replaces a moving group. Each note is
+    a pair of the group's number and a text.
+    """
     move = parse_moves(status).get(component)
     if move is None or move.revision != revision or move.phase is Phase.RETURNED:
         return

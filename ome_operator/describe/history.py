@@ -38,8 +38,9 @@ def history_entries(known: list[Revision], aim: TargetRevision, slices: Iterable
 
 
 def undo_target(known: list[Revision], aim: TargetRevision) -> str:
-    """Return the revision to which an undo would return: the last complete revision. If there is none, return the newest
-    revision that is older than the requested one and was not rejected; "" if there is none either.
+    """Return the revision to which an undo would return. This is the last complete revision. If no revision was complete,
+    it is the newest revision that is older than the requested revision and was not rejected. Return "" if there is no
+    such revision.
     """
     rejected = {item["revision"] for item in aim.rejected}
     older = itertools.takewhile(lambda item: item.name != aim.wish, known)

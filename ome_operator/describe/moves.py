@@ -30,12 +30,14 @@ class MoveView(NamedTuple):
     until: str
     """Time at which the phase ends if nothing else happens before, in RFC 3339; "" if only an event ends it."""
     node: str
-    """The node that causes the move: the group leaves all of its nodes, because it has to leave this one."""
+    """The node that causes the move. The group leaves all of its nodes, because it has to leave this node."""
     cause: str
     nodes: tuple[str, ...]
     """The nodes that the group leaves."""
     replacement: str
-    """The group or router's pod that replaces the moving one, in the form of `place`; "" if it does not exist yet."""
+    """The group or router's pod that replaces the moving group or pod, in the form of `place`; "" if
+    it does not exist yet.
+    """
     replacement_nodes: tuple[str, ...]
     said: str
     """What the move waits for, as human-readable text."""

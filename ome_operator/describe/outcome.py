@@ -185,7 +185,7 @@ def _problems(conditions: Mapping[str, Mapping[str, Any]]) -> list[str]:
     if not failing and ready["reason"] not in _PATIENCE and ready["status"] == "False":
         failing = [ready]
     messages = dict.fromkeys(item["message"] for item in failing)
-    # RolledOut repeats the message of a component for which the revision waits.
+    # RolledOut repeats the message of the component for which the revision waits.
     return [text for text in messages if not any(text.endswith(f": {other}") for other in messages)]
 
 

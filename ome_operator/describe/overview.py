@@ -68,7 +68,7 @@ def row(tree: Tree, body: Mapping[str, Any]) -> Row:
     conditions = (body.get("status") or {}).get("conditions") or ()
     state = states.service_state(tree, conditions)
     found = causes(tree, conditions, CommandBuilder()) if state is not State.READY else []
-    dead = tree.late and tree.reason == OUTDATED  # nobody will act on the reasons of the pods
+    dead = tree.late and tree.reason == OUTDATED  # no operator acts on the reasons of the pods
     worst = None if dead else next((cause for cause in found if cause.pods), None)
     rolled = (
         condition for condition in conditions if condition.get("type") == ROLLED_OUT and condition.get("status") == "False"

@@ -80,7 +80,7 @@ def _remedy(record: ReasonRecord) -> str:
 
 
 def _remedy_text(printed: str) -> str:
-    """Return a remedy that commands print in Markdown."""
+    """Convert a remedy that commands print (`ReasonRecord.printed`) to Markdown."""
     prose, command = CommandBuilder().step(printed.format_map(_NAMES))
     return ": ".join(filter(None, (prose, f"`{command}`" if command else "")))
 

@@ -42,8 +42,8 @@ def plots(samples: Sequence[TopRow]) -> list[Plot]:
 
 
 def _times(title: str, samples: Sequence[TopRow], of: Callable[[TopRow], Mapping[str, Mapping[str, float]]]) -> Plot:
-    """Return the plot of a duration that is known by a lower and an upper bound. The plot shows the upper bounds, or a lower
-    bound where there is no upper one. The newest value is shown with both bounds.
+    """Return the plot of a duration that is known by a lower and an upper bound. The plot shows the upper bounds. Where
+    there is no upper bound, it shows the lower bound. The newest value is shown with both bounds.
     """
     bounds = [of(row).get("p95") for row in samples]
     made = plot(title, " s", [None if each is None else each.get("upTo", each["above"]) for each in bounds])

@@ -50,8 +50,8 @@ def operator_class(body: Mapping[str, Any]) -> str:
 
 def missing_operator(leases: Iterable[Mapping[str, Any]], now: datetime) -> str:
     """Return a sentence which states that no operator has renewed its Lease in time (core/observed/leases.py). Return "" if
-    one has, or if no Lease was ever renewed, for example because the operators run without leader election. `leases` are the
-    Leases of all operators that may handle the service.
+    an operator has renewed its Lease, or if no Lease was ever renewed, for example because the operators run without
+    leader election. `leases` are the Leases of all operators that may handle the service.
     """
     known = [(when, lease) for lease in leases if (when := renewal_time(lease)) is not None]
     if not known or any(is_alive(lease, now) for _, lease in known):
@@ -67,8 +67,8 @@ def missing_operator(leases: Iterable[Mapping[str, Any]], now: datetime) -> str:
 
 def with_late_operator(tree: "Tree", late: str) -> "Tree":
     """Return the tree of a service with its field `late` set. `late` is the sentence which states that no operator has
-    renewed its Lease; "" if one has. If `late` is not "", a service whose pods contradict its condition Ready is shown as
-    not ready.
+    renewed its Lease; it is "" if an operator has. If `late` is not "", a service whose pods contradict its condition
+    Ready is shown as not ready.
     """
     if late and tree.ready and (roles := _down(tree)):
         message = f"the condition Ready is True, but no pod of {' and '.join(roles)} is ready"

@@ -40,7 +40,7 @@ class ScalingView(NamedTuple):
     """The explanation of the reason in `hold`."""
     why: str
     speeds: Mapping[str, str]
-    """Maps each role to a text that states on what the speed of its groups is based, such as on measurements."""
+    """Maps each role to a text that states how the speed of its groups is known, for example from measurements."""
     writers: Mapping[str, str]
     """Maps the name of each RoleScale in `by_hand` to the field manager that wrote its number, such as kubectl."""
     by_hand: tuple[str, ...]

@@ -40,7 +40,7 @@ def explain(service: InferenceService, deps: Deps, *, draft: bool = False) -> It
 
 def _tie(best: Candidate, other: Candidate) -> str:
     """Return the end of a message about a runtime with the same weight and priority as the chosen runtime: why the chosen
-    one is preferred. Return "" if the weights or priorities differ.
+    runtime is preferred. Return "" if the weights or priorities differ.
     """
     assert best.score is not None and other.score is not None
     if best.score.minus_weight != other.score.minus_weight:

@@ -75,7 +75,7 @@ NAME = "name"
 
 
 def sort_top_rows(rows: Iterable[TopRow], column: str) -> list[TopRow]:
-    """Return the rows sorted by a column, or by `NAME`: the largest numbers first, unknown ones last."""
+    """Return the rows sorted by a column, or by `NAME`: the largest numbers first, unknown numbers last."""
     by_name = sorted(rows, key=lambda row: (row.namespace, row.name, row.group))
     if column == NAME:
         return by_name

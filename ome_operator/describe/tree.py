@@ -141,7 +141,8 @@ class Tree:
     """The revision to which `spec.rollout.revision` pins the service, so that edits are not rolled out; "" if it is not
     pinned."""
     late: str = ""
-    """A sentence which states that no operator has renewed its Lease in time; "" if an operator has, or if that is unknown.
+    """A sentence which states that no operator has renewed its Lease in time; "" if an operator has renewed it, or if this
+    is unknown.
     """
 
     def groups(self) -> Iterator[tuple[SliceView, RoleView, GroupView]]:

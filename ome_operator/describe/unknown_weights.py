@@ -40,7 +40,7 @@ def unknown_weights(
     denied    Whether the user may not read NodeModels.
     """
     reported = {body["metadata"]["name"] for body in records}
-    # A pod that is Ready takes precedence over a pod of the same node that is not.
+    # Of several pods on a node, a pod that is Ready takes precedence.
     ordered = sorted(agents, key=lambda body: _not_ready(body) is None)
     running = {(body.get("spec") or {}).get("nodeName"): body for body in ordered}
     found = {}

@@ -106,7 +106,7 @@ def _case(kind: str) -> re.RegexFlag:
 
 
 def is_json(word: str) -> bool:
-    """Return whether a word is valid JSON. Flags whose values are parsed as JSON require this."""
+    """Return whether a word is valid JSON. It has to be valid JSON for flags whose values programs parse as JSON."""
     try:
         json.loads(word)
     except ValueError:
@@ -147,8 +147,8 @@ class Versions:
         return tuple(sorted((version for version in versions if version[:1].isdigit()), key=numbers))
 
     def nearest_version(self, engine: str, version: str) -> str:
-        """Return the oldest version of an engine that is not older than `version`. If there is none, return the newest
-        version, or "" if the engine has no data.
+        """Return the oldest version of an engine for which data exists and that is not older than `version`. If there is no
+        such version, return the newest version with data, or "" if the engine has no data.
         """
         known = self.versions_of(engine)
         later = (candidate for candidate in known if version and numbers(candidate) >= numbers(version))

@@ -9,13 +9,13 @@ from ome_operator.engines.routers import parts, value
 from ome_operator.engines.servers import server
 
 WITHOUT = (0, 5, 23)
-"""The newest version of SGLang that is known not to let a recreated pod join its group again: a process of this version can
+"""The newest version of SGLang that is known not to let a recreated pod join its group again. A process of this version can
 rejoin only if it is started with other arguments (--elastic-ep-join-mode)."""
 
 
 def why_not(container: Mapping[str, Any], annotations: Mapping[str, str]) -> str:
-    """Return the reason why the engine of a container does not keep serving after it has lost a rank; "" if it possibly
-    does, and for an unknown engine. `annotations` are the annotations of the pod.
+    """Return the reason why the engine of a container does not keep serving after it has lost a rank. Return "" if the
+    engine may keep serving, or if the engine is unknown. `annotations` are the annotations of the pod.
     """
     engine = server(container)
     if engine is None or engine.name != "sglang":

@@ -185,7 +185,9 @@ def starts_engines(program: str, subcommand: str) -> bool:
 
 
 def is_smg(image: str, program: str) -> bool:
-    """Return whether a router is smg. The command `smg` is also in the package sglang-router, so then the image decides."""
+    """Return whether a router is smg. The package sglang-router also contains the command `smg`, so for this command the
+    image decides.
+    """
     name = program.rpartition("/")[2]
     return _SMG_MODULE.fullmatch(name) is not None or (name == SMG and _version(image)[0] == SMG)
 
@@ -203,7 +205,7 @@ def program(word: str, after: str, image: str) -> str | None:
 
 def of_image(container: Mapping[str, Any]) -> str:
     """Return the name of the router that an image starts without a command; "" if the container has a command, or if the
-    image is not known to be that of a router.
+    image is not known to be an image of a router.
     """
     name, _ = _version(str(container.get("image", "")))
     if container.get("command") or name not in WITH_CONTROL_KEYS:

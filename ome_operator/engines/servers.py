@@ -60,8 +60,8 @@ class Server(NamedTuple):
     env: tuple[Variable, ...]
     """Environment variables that every rank gets."""
     caches: Mapping[str, str]
-    """Maps the environment variables that determine where the engine keeps what it compiles to the folder of each below the
-    directory of a compile cache, "" for the directory itself."""
+    """Maps environment variables to folders. Each variable determines where the engine keeps a part of what it compiles.
+    Its folder is relative to the directory of a compile cache; "" stands for the directory itself."""
 
 
 @memoize_by_identity(2048)
@@ -183,8 +183,8 @@ def probes(engine: Server, port: int) -> dict[str, Any]:
 
 def with_variables(engine: Server, container: Mapping[str, Any]) -> dict[str, Any]:
     """Return the container with the variables of the engine, after those of the user. A variable is not added if the
-    container's variables or its command mention it or one of its `unless`, or if an object that cannot be read here may do
-    so (`envFrom`).
+    container's variables or command mention the variable, or one of the variables in its `unless`. It is not added
+    either if the container takes variables from an object that cannot be read here (`envFrom`).
     """
     own = container.get("env") or []
     mentioned = " ".join([*parts(container), *(str(variable["name"]) for variable in own)])

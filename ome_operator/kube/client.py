@@ -56,8 +56,8 @@ class ApplyResult(NamedTuple):
 class Client:
     """A client of the API server with one identity. It limits the number of connections, and each request has a timeout.
 
-    `may_write` is called right before each write; if it returns False, the write is not sent, and Transient is raised.
-    With `only_statuses` every write except that of a status is refused.
+    `may_write` is called right before each write; if it returns False, the write is not sent, and Transient is raised. With
+    `only_statuses`, every write is refused except writes of statuses.
     """
 
     def __init__(
@@ -89,7 +89,9 @@ class Client:
         return body
 
     async def get_metadata(self, kind: str, namespace: str, name: str) -> Manifest:
-        """Return the `metadata` of the live object, by a consistent read. No other data of the object is sent."""
+        """Return the `metadata` of the live object, by a consistent read. The API server sends no
+        other data of the object.
+        """
         where, asked = path(kind, namespace, name), (RESOURCES[kind].plural, name)
         answer = await self._exchange("get", kind, where, None, None, {"Accept": METADATA})
         metadata: Manifest = _decoded(f"GET {where}", *answer, asked)["metadata"]
@@ -190,7 +192,7 @@ class Client:
         self, kind: str, namespace: str, name: str, uid: str, patch: Manifest, manager: str = ""
     ) -> Manifest:
         """Apply a JSON merge patch to the object with this UID, and to no other object of the same name. `manager` is the
-        field manager; by default that of the client.
+        field manager; "" stands for the field manager of the client.
         """
         body = {**patch, "metadata": {**patch.get("metadata", {}), "uid": uid}}
         where, query = path(kind, namespace, name), {"fieldManager": manager or self._manager}
@@ -280,7 +282,7 @@ class Client:
                     return code, read, response.headers
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 if isinstance(error.__cause__, errors.Transient):
-                    raise error.__cause__ from None  # raised by the fence
+                    raise error.__cause__ from None  # `_fence` has raised the error
                 raise errors.unanswered(f"{method} {where}", error, code) from error
             finally:
                 if self._count is not None:

@@ -62,10 +62,11 @@ class Connection:
         except files.KubeconfigMistake as mistake:
             raise NoConnection(str(mistake)) from mistake
         except (loading.ConfigException, OSError) as error:
-            message = str(error).rstrip(".")  # the caller that prints the message ends the sentence
+            message = str(error).rstrip(".")  # the caller that prints the message adds the full stop
             raise NoConnection(f"{kubeconfig or 'the ServiceAccount of this pod'}: {message}") from error
         except Exception as error:
-            # What the module kubeconfig does not know (auth-provider) leads to whatever the client library raises.
+            # The module kubeconfig does not check an auth-provider, so any exception of the client library may be
+            # raised here.
             if kubeconfig is None or isinstance(error, NoConnection):
                 raise
             why = " ".join(f"{type(error).__name__}: {error}".split())
@@ -94,7 +95,9 @@ class Connection:
         return out
 
     async def _load(self) -> str:
-        """Load the credentials. Return the file and the field that declare the plugin for credentials; "" if none does."""
+        """Load the credentials. Return the file and the field that declare the plugin for credentials; "" if the
+        credentials come from no plugin.
+        """
         fresh, plugin = Configuration(), ""
         if self._kubeconfig is None:
             loading.load_incluster_config(fresh)
@@ -113,7 +116,9 @@ class Connection:
         return self._token, self._context_of_tls
 
     async def _renew(self, refused: tuple[str, ssl.SSLContext | bool]) -> bool:
-        """Load the credentials again unless another request has just done so. Return whether there are new ones."""
+        """Load the credentials again, unless another request has just loaded them. `refused` are the credentials that the
+        API server has refused. Return whether other credentials are loaded now.
+        """
         async with self._loading:
             if self._credentials == refused:
                 try:

@@ -158,6 +158,6 @@ def _causes(status: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _details(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the details of a `Status`; answers of proxies may have anything else in a field of this name."""
+    """Return the details of a `Status`; {} if the field `details` is not a map, which happens in answers of proxies."""
     details = status.get("details")
     return details if isinstance(details, dict) else {}

@@ -159,7 +159,7 @@ class Election:
             return
         try:
             async with asyncio.timeout(3.0):
-                # Read it again: a renewal that was cut off may have reached the server.
+                # Read the Lease again, because a renewal that was cut off may have reached the server.
                 if not await self._reread() or self._lease is None:
                     return
                 spec = {**self._lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
@@ -168,8 +168,8 @@ class Election:
             logger.warning("cannot release the Lease: %s", error or type(error).__name__)
 
     async def _try(self) -> bool:
-        """Claim or renew the Lease; return False if another operator holds it. Errors are raised to the caller only while
-        this process is the leader.
+        """Claim or renew the Lease; return False if another operator holds it. Errors are raised only while this process is
+        the leader.
         """
         settings, wall = self._settings, self._wall()
         leading = self._lease is not None

@@ -45,7 +45,8 @@ async def why_unwatchable(client: Client, namespace: str) -> str:
     """Return the reason why a namespace cannot be watched; "" if it exists and the operator has rights there. Raises
     KubeError if the answer is not known.
 
-    To an operator with rights in some namespaces only, an absent namespace looks like a namespace without rights.
+    An operator with rights in some namespaces only cannot distinguish an absent namespace from a namespace in which it has
+    no rights.
     """
     try:
         await client.get("Namespace", "", namespace)

@@ -54,9 +54,9 @@ RESOURCES: dict[str, ApiResource] = {
     "Job": ApiResource("batch/v1", "jobs", namespaced=True),
     "Service": ApiResource("v1", "services", namespaced=True),
     "ConfigMap": ApiResource("v1", "configmaps", namespaced=True),
-    "Secret": ApiResource("v1", "secrets", namespaced=True),  # created, never read
+    "Secret": ApiResource("v1", "secrets", namespaced=True),  # objects of this kind are created and never read
     "ServiceAccount": ApiResource("v1", "serviceaccounts", namespaced=True),
-    # `ome diff` asks whether a claim exists, with the rights of its user.
+    # `ome diff` checks with the rights of its user whether a claim exists
     "PersistentVolumeClaim": ApiResource("v1", "persistentvolumeclaims", namespaced=True),
     "Pod": ApiResource("v1", "pods", namespaced=True),
     "ResourceQuota": ApiResource("v1", "resourcequotas", namespaced=True),
@@ -120,7 +120,7 @@ def kind_of_resource(kind: str) -> str:
 
 def path(kind: str, namespace: str = "", name: str = "", subresource: str = "") -> str:
     """Return the path of an object or a list, below the server's address. A namespaced kind without a namespace means all
-    namespaces. Raises Invalid for a namespace or name that no object can have because the path would be that of something
+    namespaces. Raises Invalid for a namespace or name that no object can have, because the path would lead to something
     else.
     """
     for part in (namespace, name):

@@ -36,7 +36,7 @@ VENDORS: Mapping[str, Vendor] = {
 }
 """Maps the name of a vendor, or of a line of its devices, to how software for these devices is recognized."""
 _GPUS = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/xe", "gpu.intel.com/i915", "habana.ai/gaudi")
-"""Names of extended resources for GPUs. Other names are compared with them to find misspelled ones."""
+"""Names of extended resources for GPUs. Other names are compared with these names to find misspelled names."""
 _OTHER_DEVICES = (
     r"google\.com/tpu|aws\.amazon\.com/neuron(core|device)?|cambricon\.com/.+|metax-tech\.com/.+|mthreads\.com/.+"
 )

@@ -24,7 +24,7 @@ from ome_operator.util.memoize import memoize_by_identity
 
 @memoize_by_identity(512)
 def model_facts(model: Model, well_known: WellKnown) -> ModelFacts:
-    """Return everything that is known of a model. The result is cached by identity of the arguments."""
+    """Return all known facts about a model. The result is cached by identity of the arguments."""
     config = config_of(model)
     if config is None:
         return ModelFacts(model.name, _stated(model, facts_of(model, well_known)[0]), None, ())
@@ -35,17 +35,17 @@ def model_facts(model: Model, well_known: WellKnown) -> ModelFacts:
 
 
 def _stated(model: Model, read: Facts) -> Facts:
-    """Return the facts that were read from a model's files. If they contain no architecture, the one in the model's spec is
-    added.
+    """Return the facts that were read from a model's files. If these facts contain no architecture, the architecture in the
+    model's spec is added.
     """
     written = model.spec.model_architecture
     return read if read.architecture or not written else read.model_copy(update={"architecture": written})
 
 
 def _stored(model: Model, seen: Facts) -> Quantization | None:
-    """Return the quantization of the stored weights if the config.json does not state it. This is the quantization that was
-    read from other files of the model, such as hf_quant_config.json. If none was read, it is the one that the spec names,
-    unless the config.json in the spec states a quantization or is missing. In all other cases, return None.
+    """Return the quantization of the stored weights if the config.json does not state it; otherwise None. The quantization
+    is taken from other files of the model that were read, such as hf_quant_config.json. If none of these files states
+    it, it is taken from the model's spec, provided that the spec contains a config.json which states no quantization.
     """
     if seen.quantization is not None:
         return seen.quantization
@@ -55,8 +55,8 @@ def _stored(model: Model, seen: Facts) -> Quantization | None:
 
 
 def config_of(model: Model) -> Mapping[str, Any] | None:
-    """Return the config.json of a model. It is the configuration in the model's spec, or the published one if a recipe
-    contains the model. Return None if there is neither.
+    """Return the config.json of a model. It is the configuration in the model's spec. If the spec contains none, it is the
+    published configuration, provided that a recipe contains the model. Return None if there is neither.
     """
     own = model.spec.model_configuration
     if isinstance(own, Mapping) and text_part(own).get("num_hidden_layers"):

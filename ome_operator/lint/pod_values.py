@@ -132,7 +132,7 @@ def _missing(value: Manifest, type_: str) -> Iterator[tuple[str, str]]:
 
 
 def _value(value: Any, form: str, path: tuple[str, ...], location: str) -> Iterator[RefusedValue]:
-    """Yield what is wrong with a value that must have the form `form`, one of those in `pod_fields.field_forms`."""
+    """Yield what is wrong with a value that must have the form `form`, one of the forms in `pod_fields.field_forms`."""
     if form.startswith("[]") and isinstance(value, list):
         for number, entry in enumerate(value):
             yield from _value(entry, form[2:], path, f"{location}[{number}]")

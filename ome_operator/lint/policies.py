@@ -23,8 +23,8 @@ def _policy(start: Launch, role: str) -> str:
 
 
 def _has_choice(role: Role, start: Launch) -> bool:
-    """Return whether it matters which group of this role gets a request: its groups cache prefixes, and there may be
-    several of them.
+    """Return whether the router has a choice that matters between the groups of this role: the groups cache prefixes, and
+    there may be several groups.
     """
     several = [max(part.min_replicas or 0, part.max_replicas or 0) for _, _, part in role.written]
     groups = next((number for number in several if number), 0)

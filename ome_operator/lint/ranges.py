@@ -99,8 +99,9 @@ _UNLESS: Mapping[str, Mapping[str, Range]] = {
     },
     "": {"--request-timeout-secs": _POSITIVE, "--max-payload-size": _POSITIVE, "--worker-startup-timeout-secs": _POSITIVE},
 }
-"""Maps a switch of sglang-router to flags and their values: the configuration check of the router requires these values
-while the switch is off. The key "" has the flags whose values are always checked (sgl-router/src/config/validation.rs)."""
+"""Maps a switch of sglang-router to flags and their permitted values. The configuration check of the router requires these
+values while the switch is off. The flags below the key "" are checked in every case
+(sgl-router/src/config/validation.rs)."""
 _CACHE_AWARE = {
     "--cache-threshold": Range(minimum=0, most=1),
     "--balance-rel-threshold": Range(minimum=1),

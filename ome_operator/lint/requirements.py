@@ -58,7 +58,7 @@ class _Server(NamedTuple):
             return self.architecture
         flag = self.flag(name)
         text = (self.found.backend or "none") if flag == _BACKEND else self.start.text(flag)
-        return None if "$" in text else text.upper() if name == _ALGORITHM else text  # SGLang ignores its case
+        return None if "$" in text else text.upper() if name == _ALGORITHM else text  # SGLang ignores the case of this value
 
     def condition_holds(self, name: str, condition: Condition) -> bool | None:
         """Return whether a condition holds; None if that is unknown."""

@@ -86,7 +86,8 @@ def commands(script: str, known: Mapping[str, str], depth: int = 0) -> list[Comm
             words, function = [], True  # NAME() { … }
         else:
             for command in _flush(words, (before, part), opened, variables, function):
-                # A shell inherits only variables of the environment. Which of the new ones are exported is unknown.
+                # A shell inherits only the variables of the environment. It is unknown which of the new variables are
+                # exported.
                 inherited = {name: value for name, value in known.items() if variables.get(name) == value}
                 found += [command, *_inner(command, inherited, depth)]
             function = function and not words

@@ -34,7 +34,9 @@ class Role:
     """How the pod of rank 0 starts its program; None for an unknown program, and for a script that cannot be read with
     certainty."""
     others: Launch | None
-    """How the pods of the other ranks start their program; None as for `launch`, and if there are no other ranks."""
+    """How the pods of the other ranks start their program. None if there are no other ranks, and under the conditions of
+    `launch`.
+    """
     partly: tuple[Launch, ...]
     """The programs that scripts start if their arguments cannot be read with certainty. Only rules about single arguments
     check them."""

@@ -179,8 +179,8 @@ def certain_part(looked_at: Subject) -> Subject:
 def _ends(rule: Rule, hit: RuleHit) -> bool:
     """Return whether SGLang's parser rejects the argument of this hit.
 
-    The parser accepts the arguments of one kind of hits: the rule `flag-joined` also reports values that contain flags,
-    which may be intended. Hits of this rule without a fix are treated as if they were of this kind.
+    The result is False only for hits of the rule `flag-joined` without a fix. This rule also reports values that contain
+    flags. Such a value may be intended, and the parser accepts it.
     """
     return rule is not arguments.flag_joined or hit.fix is not None
 

@@ -18,8 +18,8 @@ _FORMS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "boolean": (lambda value: isinstance(value, bool), "write true or false without quotes"),
     "quantity": (quantity.is_valid, "write an amount such as 8, 500m or 80Gi"),
 }
-"""Maps each form of a value to a function that returns whether a value has this form, and to what to write if it does
-not."""
+"""Maps each form of a value to a pair: a function that returns whether a value has this form, and what to write if a value
+does not have it."""
 _TEXTS = {
     "ConfigMapVolumeSource": "name",
     "EmptyDirVolumeSource": "medium",
@@ -27,15 +27,15 @@ _TEXTS = {
     "PersistentVolumeClaimVolumeSource": "claimName",
     "SecretVolumeSource": "secretName",
 }
-"""Maps a type to the field in which a text probably belongs that a user writes in the place of an object of this type. For
-types that are not in this map, this is the field `name`, if the type has it."""
+"""Users sometimes write a text in place of an object. This maps the type of the object to the field in which the text
+probably belongs. For types that are not in this map, it is the field `name`, if the type has this field."""
 _LONGEST = 60
 """Maximum number of characters of a text that a remedy repeats."""
 
 
 def correction(value: Any, form: str) -> str:
     """Return what to write instead of a value that does not have the form `form`; "" if it has this form. `form` is one of
-    those in `pod_fields.field_forms`.
+    the forms in `pod_fields.field_forms`.
     """
     kind = "list" if form.startswith("[]") else "map" if form[:1].isupper() or form.startswith("{}") else form
     fine, remedy = _FORMS[kind]

@@ -38,7 +38,7 @@ not known."""
 
 
 class NamespacedSink(Sink, Protocol):
-    """Receives the objects and events of watches, and is told which namespace they are about."""
+    """Receives the objects and events of watches. The methods get the namespace to which the objects or events belong."""
 
     def handle_relist(self, kind: str, namespace: str = "") -> None:
         """Called when a list of this kind was repeated, so that objects may have been deleted unnoticed."""

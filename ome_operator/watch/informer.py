@@ -32,8 +32,8 @@ BACKOFFS = (0.2, 0.5, *[1.0] * 10, *[2.0] * 10, *[5.0] * 20)
 """Seconds between two attempts at a request. They last two minutes in all, because an API server that restarts answers
 403, 404 and 503 for some seconds. After the last attempt the error ends the process, and its restart costs only lists."""
 NOT_SERVED_TRIES = 12
-"""Number of attempts to list or watch a kind that is not served. After about ten seconds the kind is considered gone,
-because its CRD was deleted."""
+"""Number of attempts to list or watch a kind that is not served. After these attempts, which take about ten seconds, the
+CRD of the kind is considered deleted."""
 PAGE = 500
 """Number of objects per page of a list."""
 SILENCE = 70.0
@@ -42,7 +42,7 @@ there is a newer version, so a longer silence means that the connection is dead,
 PAUSE = 0.1
 """Seconds between two watches, in case each watch is ended at once."""
 HEALTHY_AFTER = 60.0
-"""Seconds after which a watch is considered healthy, so that a later failure is a new one."""
+"""Seconds after which a watch is considered healthy. A failure after this time counts as a new failure."""
 
 
 class _Again(OmeError):

@@ -131,8 +131,9 @@ class KopfEvents:
             self._watchers.add(task)
 
     async def end(self) -> None:
-        """End the tasks of kopf that still watch. When one of them fails, kopf forgets the others and closes their
-        session; they would then wait for another session without end, and kopf for them (1.45.2).
+        """End the tasks of kopf that still watch. If one of these tasks fails, kopf 1.45.2 forgets the other tasks and
+        closes their session. Without this method, the other tasks would wait for a new session without end, and kopf
+        would wait for these tasks.
         """
         for task in self._watchers:
             task.cancel()
@@ -145,8 +146,8 @@ class KopfEvents:
     def process_response(self, path: str, query: Mapping[str, str], content: aiohttp.StreamReader) -> None:
         """Process a request of kopf that was answered with 200.
 
-        An opened watch is no sign of life: kopf opens it again when it was silent, and a proxy between the operator and the
-        API server may hold all its events back.
+        That a watch is opened does not show that it works. kopf also opens a silent watch again, and a proxy between the
+        operator and the API server may hold back all events.
         """
         kind = self._kind(path)
         if kind is None:

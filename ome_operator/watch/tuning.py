@@ -25,11 +25,12 @@ def kopf_settings(server_timeout: int) -> kopf.OperatorSettings:
     settings.watching.inactivity_timeout = SILENCE
     settings.watching.reconnect_backoff = 0.1
     settings.watching.chunk_size = PAGE
-    settings.process.ultimate_exiting_timeout = 60.0  # SIGKILL, if kopf ends with an error and then hangs
+    settings.process.ultimate_exiting_timeout = 60.0  # seconds until SIGKILL, if kopf ends with an error and then hangs
     settings.scanning.disabled = True  # the chart grants no rights on CRDs and namespaces
     settings.posting.enabled = False
     settings.persistence.diffbase_storage = NoDiffStorage()
-    # kopf removes its finalizer from every object that has it. No object can have this name: it has no domain.
+    # kopf removes its finalizer from every object that has it. No object can have this finalizer, because its name has
+    # no domain.
     settings.persistence.finalizer = "no finalizer"
     return settings
 
@@ -40,7 +41,7 @@ class NoDiffStorage(kopf.DiffBaseStorage):
     """
 
     def build(self, *, body: kopf.Body, extra_fields: Iterable[Any] | None = None) -> kopf.BodyEssence:
-        """Return an empty essence."""
+        """Return an empty essence (kopf's term for the part of an object that it compares)."""
         return kopf.BodyEssence()
 
     def fetch(self, *, body: kopf.Body) -> kopf.BodyEssence | None:
@@ -77,6 +78,6 @@ class _Sentences(logging.Handler):
             return
         if (
             record.levelno == logging.ERROR and _RETRIED in record.getMessage()
-        ):  # such as right after the CRDs were installed
+        ):  # for example right after the CRDs were installed
             record.levelno, record.levelname = logging.WARNING, logging.getLevelName(logging.WARNING)
         logging.root.handle(record)

@@ -61,9 +61,7 @@ class Child(NamedTuple):
     hash: str
     """The operator's hash annotation: the digest of the manifest that was applied last; "" if the object has none."""
     owned: str
-    """Digest of the fields that the operator owns now according to managedFields; "" if the operator never applied the
-    object.
-    """
+    """Digest of the fields that the operator owns now according to managedFields; "" if there was no apply."""
     deleting: bool
     replicas: int
     """Number of replicas in the spec of a workload or RoleScale; 0 for other kinds."""

@@ -329,9 +329,7 @@ def requests(load: LeaderLoad) -> int | None:
 
 
 def combined_start(starts: Iterable[LeaderStart]) -> LeaderStart | None:
-    """Combine the observations of a start by several registries. Return the earliest value of each time, or None if
-    `starts` is empty.
-    """
+    """Return the earliest value of each time that registries observed of a start; None if `starts` is empty."""
     starts = [*starts]
     moments = ([at for at in found if at is not None] for found in zip(*(start[1:] for start in starts), strict=True))
     parts = max((start.parts for start in starts), key=len, default={})

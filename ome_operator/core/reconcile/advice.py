@@ -86,7 +86,8 @@ def cluster_warnings(
     messages += second_budgets(snapshot.observed.budgets, manifests, namespace)
     applied = [name for name, one in intent.policies.items() if demand_applies(snapshot.service, one)]
     demanded = {names.component(intent.owner.name, name): name for name in applied}
-    # The autoscalers of a namespace are read only for services of the class Demand, so those of other services are outdated.
+    # The autoscalers of a namespace are read only for services of the class Demand. Those that other services see are
+    # outdated.
     others = snapshot.observed.autoscalers if any(one.demand for one in intent.policies.values()) else ()
     messages += second_autoscalers(others, demanded, manifests, intent.owner.name, namespace)
     messages += snapshot.observed.warnings

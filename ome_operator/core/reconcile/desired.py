@@ -139,7 +139,7 @@ def _shared(snapshot: Snapshot, intent: Intent, ports: Mapping[str, int], front:
 
 
 def _outside(snapshot: Snapshot, intent: Intent, front: str, traffic: TrafficSplit | None = None) -> list[Manifest]:
-    """Return the objects that expose the component `front` outside the cluster. `traffic` has an HTTPRoute's weights."""
+    """Return the objects that expose the component `front` outside the cluster. `traffic` is the HTTPRoute's split."""
     how, notes = snapshot.deps.policy.exposure, tuple(sorted(snapshot.service.annotations.items()))
     weights = tuple(traffic.weights.items()) if traffic else ()
     return exposure.manifests(intent.owner, front, how, notes, weights) if how.kind else []
@@ -250,7 +250,7 @@ def _hidden(snapshot: Snapshot, intent: Intent, revision: str, counts: ReplicaCo
 
 def _engines(snapshot: Snapshot, intent: Intent, revision: str, held: Held) -> list[Manifest]:
     """Return the StatefulSets of a kept revision, written from the stored templates, and their disruption budgets. A group
-    excludes the nodes that were avoided, or had to be left, when it was created.
+    excludes the nodes that were avoided when the group was created, and the nodes that groups had to leave at that time.
     """
     out: list[Manifest] = []
     found = snapshot.slices.get(revision, Slice(revision, (), ()))
@@ -265,8 +265,8 @@ def _engines(snapshot: Snapshot, intent: Intent, revision: str, held: Held) -> l
 
 
 def _allowed_disruptions(snapshot: Snapshot, policy: ReplicaPolicy, replicas: int) -> int:
-    """Return how many pods of a role may be evicted at the same time. It is 0 if the operator moves groups of the service,
-    because it removes such groups itself (decisions 14).
+    """Return how many pods of a role may be evicted at the same time. The result is 0 if the operator moves groups of the
+    service, because the operator removes such groups itself (decisions 14).
     """
     return 0 if moves_enabled(snapshot) else scaling.allowed_disruptions(policy, replicas)
 

@@ -279,10 +279,11 @@ def _rejected(decided: PassDecisions) -> tuple[Mapping[str, Any], ...]:
 def _refused(plan: Plan, snapshot: Snapshot, intent: Intent) -> tuple[Problem, ...]:
     """Return a problem for each write that the API server refused. Problems with objects of a component are reported under
     the condition of the component. Problems with objects of the whole service are reported under RolledOut, because the
-    service may serve without the write, or under Ready if the URL needs the object and the object does not exist.
+    service may serve without the write. If the URL needs the object, and the object does not exist, the problem is
+    reported under Ready.
 
-    Refusals of writes that the plan no longer contains are left out: such a write may have succeeded without a response, and
-    may have been refused only when it was repeated.
+    Refusals of writes that the plan no longer contains are left out: such a write may have succeeded at the first attempt
+    without a response, so that only its repetition was refused.
     """
     out = []
     applied = [one.manifest for one in (*plan.first, *plan.apply)]

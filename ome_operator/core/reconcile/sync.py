@@ -45,7 +45,7 @@ ANOTHER_RETRY = 60.0
 
 def sync(service: InferenceService, deps: Deps, observed: Observed, now: datetime) -> Plan:
     """Return the plan of one reconciliation pass over a service."""
-    if service.deleting:  # owner references remove everything: there is nothing to do and nothing to report
+    if service.deleting:  # The garbage collector removes all objects of the service, so there is nothing to do or to report.
         return Plan(status=dict(service.status))
     held = active_hold(deps, service.namespace, service.name, service.annotations)
     snapshot = Snapshot(_in_present_form(service), deps, observed, now)
@@ -162,7 +162,8 @@ def _with_status(decided: PassDecisions, work: Plan, new_status: dict[str, Any])
     """Add to the plan `work` the `new_status`, and the data that other parts of the operator need about the rollout."""
     snapshot, intent, step, recovery = decided.snapshot, decided.intent, decided.step, decided.recovery
     before = snapshot.service.status
-    # Computed from the new status: our own status write triggers no event, and other services wait for this one to finish.
+    # Computed from the new status, because our own status write triggers no event, and other services wait for this
+    # service.
     waits = _pending(snapshot, intent, new_status)
     failed = intent.aim.rejection is not None or decided.clock.left == 0 or _refused(new_status)
     earlier = snapshot.slices.keys() | shared_edits.whole_before(new_status)

@@ -24,8 +24,9 @@ _PLAIN = frozenset({"Error", "Completed"})
 
 
 def find_failure(group: Group, record: GroupRecord, lost: Callable[[str], bool], now: datetime) -> Failure | None:
-    """Return the failure to store: the container that ended first since the recorded start or, if none has ended, the
-    failure that is visible from outside or that was stored before. None if there is no failure.
+    """Return the failure to store. This is the container that ended first since the recorded start. If no container has
+    ended, it is the stored failure, unless the group became ready after it. Otherwise it is a failure that is visible
+    from outside or, without one, the older stored failure. Return None if there is no failure.
     """
     known = record.failure
     current = known if known is not None and known.get("time", "") >= record.ready_since else None
@@ -55,8 +56,8 @@ def sentence(failure: Failure) -> str:
 
 
 def start_failure(group: Group, message: str, now: datetime) -> Failure:
-    """Return why a group does not become ready: the latest exit of a container of its pods or, if there is none, a
-    failure with the message `message`.
+    """Return why a group does not become ready: the latest exit of a container of its pods. If no container has ended, the
+    result is a failure with the message `message`.
     """
     endings = [one for pod in group.pods.values() if (one := _ended(pod, now)) is not None]
     return max(endings, key=lambda one: str(one["time"]), default=group_failure(group, LATE, message, now))

@@ -27,7 +27,8 @@ class Group(NamedTuple):
     template of their revision does not."""
     settled: bool = True
     """False while a StatefulSet of the group does not have the template of the group's revision. If the group becomes ready
-    in this time, its start is recorded only if it is the first one, or if the policy does not recycle groups."""
+    in this time, its start is recorded only in two cases: it is the first start of the group, or the policy does not
+    recycle groups."""
 
     @property
     def leader(self) -> Pod | None:

@@ -12,8 +12,8 @@ from ome_operator.quantity import seconds
 from ome_operator.util.memoize import memoize_by_identity
 
 SELF_HEAL = 60.0
-"""Default of `RecoveryPolicy.self_heal`, in seconds. Ranks of SGLang that were restarted in place form a group again after
-40 to 48 s (measured)."""
+"""Default of `RecoveryPolicy.self_heal`, in seconds. Measured: ranks of SGLang that were restarted in place form a group
+again after 40 to 48 s."""
 HANG = 60.0
 """Default of `RecoveryPolicy.hang`, in seconds. The time begins when the probes of the leader have failed for 15 s. It is
 long enough that a pause of the engine is not mistaken for a hang: after a recycle, a terabyte may have to be loaded."""

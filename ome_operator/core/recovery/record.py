@@ -125,12 +125,12 @@ def format_records(records: Iterable[GroupRecord]) -> list[dict[str, Any]]:
 
 def with_first_starts(stored: Sequence[dict[str, Any]], groups: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
     """Return the entries of `status.groups` that are stored during a freeze. These are the entries `stored`, which the
-    freeze keeps. Only the entry of a group whose first start is not stored yet is taken from `groups`, which contains the
-    entries that would be stored without a freeze.
+    freeze keeps. Only the entry of a group whose first start is not stored yet is taken from `groups`, which contains
+    the entries that would be stored without a freeze.
 
     The first start of a group is the only proof that the group has ever served, and it can only be observed while all ranks
-    run. To store this start announces no recycle: the group is recycled only if it fails, like a group that served before
-    the freeze.
+    run. Storing this start does not announce a recycle: the group is recycled only if it fails, like a group that served
+    before the freeze.
     """
     known = {one["name"] for one in stored if one.get("incarnation")}
     first = {one["name"]: one for one in groups if one.get("incarnation") and one["name"] not in known}

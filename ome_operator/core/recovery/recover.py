@@ -211,8 +211,8 @@ def _groups(snapshot: Snapshot, role: RoleGroups) -> list[Group]:
 
 
 def _recycling(service: str, group: Group, role: RoleGroups, record: GroupRecord) -> GroupRecycle:
-    """Return the recycle of a group: the deletions of its recorded pods, and the condition under which they may be carried
-    out, which is that the group still has the state that this pass has seen.
+    """Return the recycle of a group: the deletions of its recorded pods, and the condition for carrying them out: the group
+    still has the state that this pass has seen.
     """
     labels = {**meta.labels(service, group.component, group.revision), keys.GROUP_INDEX: str(group.number)}
     return GroupRecycle(

@@ -71,7 +71,7 @@ def with_start(
     if not record.start:
         return record
     if record.start.get("time") != leader.times.ready or leader_start is None:
-        return record  # the leader was unready meanwhile, which is no start
+        return record  # the leader was unready for a while, which is not a start
     return replace(record, start=_completed(record.start, leader, leader_start))
 
 
@@ -160,7 +160,7 @@ def _of_engine(leader: Pod, leader_start: LeaderStart) -> dict[str, float | None
 
 def start_duration(start: Mapping[str, Any]) -> float:
     """Return the duration of a start in seconds. The start ends when the leader is ready and a router can send requests to
-    the leader. If it is unknown when a router can do so, the start ends when the leader is ready. The part firstToken is not
+    the leader. If this second time is unknown, the start ends when the leader is ready. The part firstToken is not
     included.
     """
     listed = next((part["seconds"] for part in start.get("parts") or () if part.get("name") == "listed"), 0.0)

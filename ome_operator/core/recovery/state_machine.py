@@ -99,12 +99,12 @@ def advance(group: Group, record: GroupRecord, ground: GroupInputs) -> Transitio
 
 def _met(group: Group, record: GroupRecord, start_comparison: StartComparison, spare: int) -> bool:
     """Return whether a leader other than the recorded leader is ready, so that a new start of the group is recorded. If the
-    leader has probes, its readiness proves that every rank has joined it, including ranks whose start is the recorded one.
-    The readiness of a leader without probes does not show whether such ranks have joined it.
+    leader has probes, its readiness proves that every rank has joined it, including ranks whose start is the recorded
+    start. The readiness of a leader without probes does not show whether such ranks have joined it.
 
-    The start of a rank can be the recorded one and belong to the new start of the group, too. This happens if the rank was
-    recorded just after it had restarted, because the old leader notices a restart only some seconds later. Before a group is
-    ready for the first time, its pods may come from any template, except for restored pods, which contact the ranks of
+    A rank whose start is the recorded start can also belong to the new start of the group. This happens if the rank was
+    recorded just after it had restarted, because the old leader notices a restart only some seconds later. Before a group
+    is ready for the first time, its pods may come from any template, except for restored pods, which contact the ranks of
     another namespace.
     """
     if (

@@ -32,8 +32,8 @@ def manifests(
     annotations: tuple[tuple[str, str], ...],
     weights: tuple[tuple[str, int], ...] = (),
 ) -> list[Manifest]:
-    """Return a list of the Ingress or the HTTPRoute of the service. The list is empty if none is requested, if no host is
-    known or permitted, or if any host is invalid.
+    """Return the Ingress or the HTTPRoute of the service, as a list of one manifest. The list is empty if neither is
+    requested, if no host is known or permitted, or if any host is invalid.
 
     `front` is the component behind the service's URL. `weights` are the Services that an HTTPRoute refers to, each with its
     weight; () stands for the service's main Service alone.

@@ -44,9 +44,9 @@ def name(owner: meta.Owner, revision: str, node: str, image: str) -> str:
 def job(owner: meta.Owner, revision: str, node: str, template: Manifest, seconds: float) -> Manifest:
     """Return the Job that pulls the image of the main container of a pod template onto a node within `seconds`.
 
-    If the image does not contain the command, the container exits with a code other than 0 on containerd, so the Job fails
-    with the reason PodFailurePolicy, which means that the image was pulled. A pod that is evicted or refused by the kubelet
-    has no exit code; the Job then fails with BackoffLimitExceeded.
+    If the image does not contain the command, the container exits on containerd with a code other than 0. The Job then
+    fails with the reason PodFailurePolicy, which means that the image was pulled. A pod that is evicted, or refused by the
+    kubelet, has no exit code. In this case, the Job fails with BackoffLimitExceeded.
     """
     main = template["spec"]["containers"][0]
     box: Manifest = {
@@ -71,7 +71,8 @@ def job(owner: meta.Owner, revision: str, node: str, template: Manifest, seconds
         "containers": [box],
         **{key: template["spec"][key] for key in _KEPT if template["spec"].get(key)},
     }
-    # None of the service's labels: no Service, budget, NetworkPolicy or router selects this pod. A proxy would not end.
+    # The pod has none of the service's labels, so that no Service, budget, NetworkPolicy or router selects it. A proxy
+    # is not injected, because it would keep the pod from ending.
     labels = {keys.IMAGE_PULL: revision, "sidecar.istio.io/inject": "false"}
     spec = {
         "backoffLimit": 0,

@@ -75,8 +75,8 @@ class RankContext(NamedTuple):
 
 
 PodFeature = Callable[[Manifest, RankContext], Manifest]
-"""A function that returns the pod spec of a rank with an extension, for example with probes. It does not modify the spec
-that it gets, and returns it unchanged if the rank does not need the extension."""
+"""A function that returns the pod spec of a rank with an extension, for example with probes. The function does not modify
+its argument, and returns the argument itself if the rank does not need the extension."""
 
 
 def leader(context: Context, composed: ComposedPods) -> Manifest:
@@ -226,7 +226,7 @@ FEATURES: tuple[PodFeature, ...] = (
     _probes,
     _traces,
     _compile_cache,
-    _preflight,  # must be last: its container is a copy of the engine container
+    _preflight,  # must be last, because its container is a copy of the engine container
 )
 """The functions that extend the pod spec of every engine pod beyond what runtime and service specify, in the order in which
 they are applied."""
@@ -298,8 +298,8 @@ def add_env(container: Manifest, ours: list[Manifest]) -> Manifest:
     can refer to them. A variable that the user set keeps the user's value.
 
     The kubelet expands a reference only if the variable stands earlier in the list, and the variables in `ours` refer to
-    each other. A user's variable with the same name as one of `ours` is therefore moved to the place of the latter, unless
-    its value contains references.
+    each other. A user's variable with the same name as a variable in `ours` therefore takes the place of that variable,
+    unless its value contains references.
     """
     theirs = {variable["name"]: variable for variable in container.get("env") or ()}
     first = {variable["name"]: variable for variable in ours}

@@ -1,5 +1,5 @@
-"""Add a shared process namespace, environment variables and probes to the pods of known engines, so that the container ends
-soon after its engine has died, and an engine that starts slowly is not killed.
+"""Add a shared process namespace, environment variables and probes to the pods of known engines. With these additions, a
+container ends soon after its engine has died, and an engine that starts slowly is not killed.
 """
 
 from ome_operator.core.observed.objects import Manifest

@@ -116,7 +116,7 @@ def _container(owner: meta.Owner, revision: str, router: SglangRouter, settings:
         "ports": [{"name": NAME, "containerPort": keys.REGISTRY_PORT, "protocol": "TCP"}],
         "startupProbe": {**probe, "periodSeconds": 1, "failureThreshold": 60},
         "livenessProbe": {**probe, "periodSeconds": 10, "failureThreshold": 6},
-        # Measured: 49 MiB with 3 pods, 58 MiB with 128.
+        # Measured memory of the registry: 49 MiB with 3 pods, 58 MiB with 128 pods.
         "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
         "securityContext": {
             "runAsNonRoot": True,

@@ -140,7 +140,7 @@ def replacement(above: Component | None, below: Component | None) -> Manifest:
     bounds = strategy.rolling_update if strategy is not None else None
     surge = 1 if bounds is None or bounds.max_surge is None else bounds.max_surge
     unavailable = bounds.max_unavailable if bounds is not None else None
-    if unavailable is None:  # the API server rejects a strategy in which both are zero
+    if unavailable is None:  # the API server rejects a strategy in which both values are zero
         unavailable = 1 if quantity.share_of(surge, 100, up=True) == 0 else 0
     elif quantity.share_of(unavailable, 100, up=True) == 0 == quantity.share_of(surge, 100, up=True):
         surge = 1
@@ -245,7 +245,7 @@ def _scoped(words: list[str], ours: str) -> list[str]:
         elif word.startswith("-"):
             inside = False
             word = f"{word} {ours}" if word.partition("=")[0] in SELECTORS else word
-        elif inside and after.startswith("-"):  # the last value of a selector
+        elif inside and after.startswith("-"):  # the word is the last value of a selector
             scoped += [f"{word} {ours}"] if " " in word else [word, ours]
             continue
         scoped.append(word)

@@ -140,7 +140,7 @@ def _autoscaler_advice(component: str, policy: ReplicaPolicy) -> Iterator[str]:
     field = f"spec.{component}"
     if policy.low >= policy.high or policy.scaler not in ("hpa", ""):
         return
-    if policy.scaler == "":  # by hand (docs/scaling.md)
+    if policy.scaler == "":  # manual scaling (docs/scaling.md)
         if policy.scale_target:
             yield f"{field}.scaleTarget has no effect without scaleMetric: set scaleMetric, or remove it"
     elif not policy.autoscaled:

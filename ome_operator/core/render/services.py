@@ -40,7 +40,8 @@ def services(
 @memoize_by_identity(1024)
 def slice_service(owner: meta.Owner, revision: str, port: int, answered: bool = False) -> Manifest:
     """Return the Service of a revision's routers, for a route with weights. The Service has the name of the routers'
-    Deployment. With `answered`, it leads to the registries beside the routers, which answer while no engine runs.
+    Deployment. With `answered`, the Service leads to the registries beside the routers, which answer requests while no
+    engine runs.
     """
     labels = meta.labels(owner.name, keys.ROUTER, revision)
     spec = {"type": "ClusterIP", "selector": labels, "ports": [_port("http", keys.SERVICE_PORT, port)]}

@@ -29,8 +29,8 @@ from ome_operator.engines import servers
 from ome_operator.util.memoize import memoize_by_identity
 
 RENDER = 3
-"""Version of the format in which `workloads` stores templates and `stamp` reads them. CONTRIBUTING.md says when it has to be
-raised. A change of the contents of new templates does not require that."""
+"""Version of the format in which `workloads` stores templates and `stamp` reads them. CONTRIBUTING.md states when the
+version has to be raised. A change of the contents of new templates is no reason to raise it."""
 OLDEST = 3
 """Oldest version of the renderer whose stored templates can still be used. Older versions rendered one StatefulSet for all
 leaders of a role."""

@@ -1,9 +1,9 @@
 """Check durations of a service and of its runtime: whether they are too short to be used, or so long that they hardly have
 an effect.
 
-A duration that is too short is not used. With 0s in `hangTimeout`, a group would be recycled as soon as its leader fails one
-readiness probe; with 0s in `instanceReadyTimeout`, before it can start; and with 0s in `rollout.readyTimeout`, every new
-revision would fail at once.
+A duration that is too short is not used. With 0s in `hangTimeout`, a group would be recycled as soon as its leader fails
+one readiness probe. With 0s in `instanceReadyTimeout`, a group would be recycled before it can start. With 0s in
+`rollout.readyTimeout`, every new revision would fail at once.
 """
 
 from collections.abc import Iterator, Mapping
@@ -42,7 +42,7 @@ COOL_DOWN = DurationLimits(0.0, "", "no group is removed before")
 
 
 def usable_seconds(written: str | None, limits: DurationLimits) -> float | None:
-    """Return the duration `written` in seconds; None if it is unset, or shorter than `limits.minimum`."""
+    """Return the duration `written` in seconds; None if `written` is None, or shorter than `limits.minimum`."""
     found = None if written is None else quantity.seconds(written)
     return found if found is not None and found >= limits.minimum else None
 

@@ -1,7 +1,7 @@
 """Decide whether two sets of revision inputs are equivalent.
 
-The contents are compared, not hashes, which differ between operator versions: the running code parses both sides and leaves
-out unset fields, so neither a new default nor a new renderer triggers a rollout (decisions 2).
+The contents are compared instead of hashes, because hashes differ between operator versions. The running code parses both
+sets and leaves out unset fields. So neither a new default nor a new renderer triggers a rollout (decisions 2).
 """
 
 from collections.abc import Mapping

@@ -300,8 +300,8 @@ def _kept(service: InferenceService, model: Model, deps: Deps, before: Mapping[s
 
 
 def _where(refs: tuple[Ref, ...], existing: Mapping[Ref, object]) -> str:
-    """Return the kind, name and namespace of an object for messages: of the first object in `refs` that exists or, if none
-    exists, of the last object in `refs`, which has the cluster-wide kind if several kinds are possible.
+    """Return the kind, name and namespace of an object for messages. It is the first object in `refs` that exists. If none
+    exists, it is the last object in `refs`, which has the cluster-wide kind if several kinds are possible.
     """
     ref = next((candidate for candidate in refs if candidate in existing), refs[-1])
     return f"{ref.kind} {ref.name}" + (f" in namespace {ref.namespace}" if ref.namespace else "")
@@ -328,8 +328,9 @@ def _of_other_kind(
 
 
 def _similar(refs: tuple[Ref, ...], existing: Mapping[Ref, object], used: Mapping[str, Any] | None) -> str:
-    """Return a question for a message if an object that the service may use has a similar name, otherwise "". There is no
-    question about the name of the object that the service has used so far (`used`), because it was deleted, not misspelled.
+    """Return a question for a message if an object that the service may use has a similar name, otherwise "". If the
+    service has used an object of this name so far (`used`), there is no question, because the object was deleted and its
+    name is not misspelled.
     """
     if used and used.get("name") == refs[0].name:
         return ""

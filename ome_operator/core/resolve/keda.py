@@ -14,7 +14,7 @@ class KedaSettings(NamedTuple):
     more: tuple[tuple[str, Any], ...] = ()
     """Other fields of the ScaledObject's spec."""
     incomplete: bool = False
-    """Whether `kedaConfig` lacks a field without which it makes no trigger."""
+    """Whether `kedaConfig` lacks a field that a trigger needs, so that it results in no trigger."""
 
 
 NO_KEDA = KedaSettings()

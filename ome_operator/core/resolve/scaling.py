@@ -167,8 +167,8 @@ def _policy(
     high = low if value["max_replicas"] is None else max(low, value["max_replicas"])
     scaler = value["autoscaler"]
     hpa = dict((scaler.hpa if scaler else None) or {})
-    # Without a class, a metric or enableKeda implies that an autoscaler is wanted; a difference between the two counts alone
-    # does not.
+    # Without a class, a metric or enableKeda implies that an autoscaler is wanted. Different values of minReplicas and
+    # maxReplicas alone do not.
     config = (above.keda_config if above else None) or of_service or value["keda_config"]
     implied = "keda" if config and config.enable_keda and low < high else "hpa" if value["scale_metric"] else ""
     scaler_class = ((scaler.class_ if scaler else None) or annotated or implied).lower()

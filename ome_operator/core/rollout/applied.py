@@ -56,9 +56,9 @@ def stored_groups(status: Mapping[str, Any]) -> dict[str, int]:
 
 
 def applied_groups(snapshot: Snapshot, component: str) -> int | None:
-    """Return the number of groups that the class Demand has decided for a component. Return None if it has decided none, or
-    if somebody has set the number of the RoleScale. Return None for a stored 0, too: a 0 was copied from a RoleScale that
-    requested no groups, and the number of this RoleScale changes when the service is woken.
+    """Return the number of groups that the class Demand has decided for a component. Return None if the class has decided
+    no number, or if somebody has set the number of the RoleScale. Also return None for a stored 0, because a 0 was
+    copied from a RoleScale that requested no groups, and the number of this RoleScale changes when the service is woken.
     """
     return None if by_hand(snapshot, component) else stored_groups(snapshot.service.status).get(component) or None
 

@@ -139,9 +139,9 @@ def _routers(policy: DemandPolicy, policies: Mapping[str, ReplicaPolicy]) -> Ite
 
 
 def _spare(policy: DemandPolicy, policies: Mapping[str, ReplicaPolicy]) -> Iterator[str]:
-    """Yield a sentence for each role with spare groups that does not follow the demand, and for each role that always has
-    the maximum number of groups, because its spare groups and one more group, the least that the demand needs, reach this
-    maximum.
+    """Yield a sentence for each role with spare groups that does not follow the demand. Also yield a sentence for each role
+    that always has its maximum number of groups. This is the case if the spare groups, together with the one group that
+    every demand needs, reach the maximum.
     """
     written = {name: groups for name, groups in _numbers(policy.spare).items() if groups and name in policies}
     for name, groups in written.items():

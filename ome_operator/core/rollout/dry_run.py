@@ -118,7 +118,7 @@ def _pods(snapshot: Snapshot, revision: str) -> Iterator[Pod]:
 
 
 def _with_account(snapshot: Snapshot, pod: Manifest) -> Manifest:
-    """Return the router's pod without its ServiceAccount if the operator has yet to create this account."""
+    """Return the router's pod. If the operator still has to create the ServiceAccount of the pod, it is left out."""
     account = names.component(snapshot.service.name, keys.ROUTER)
     if pod["spec"].get("serviceAccountName") != account or ("ServiceAccount", account) in snapshot.observed.children:
         return pod

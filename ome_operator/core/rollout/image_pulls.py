@@ -61,7 +61,7 @@ def pulled_first(snapshot: Snapshot, intent: Intent, counts: ReplicaCounts, *, b
     """
     jobs, now = _jobs(snapshot), snapshot.now
     failures = tuple(_failures(snapshot, jobs, intent.target))
-    if jobs or failures:  # hardly ever
+    if jobs or failures:  # seldom true
         intent = replace(intent, pulls=ImagePulls(active=_active(jobs, now)), advice=(*intent.advice, *failures))
     serving = _replaced(snapshot, intent, counts) if begins and snapshot.deps.policy.image_pulls else None
     if serving is None:
@@ -119,7 +119,8 @@ def _replaced(snapshot: Snapshot, intent: Intent, counts: ReplicaCounts) -> Slic
     """Return the slice whose groups the rollout would begin to remove now, before new groups serve. Return None if there is
     no such slice, or if it is incomplete or already being changed.
 
-    Return None for a rollback or a pinned revision, too. It may be a repair, so its rollout does not wait for images.
+    Also return None for a rollback or a pinned revision. Such a revision may be a repair, so its rollout does not wait for
+    images.
     """
     bounds, others = counts.bounds, [found for name, found in snapshot.slices.items() if name != intent.target]
     ends = bounds.alone or any(bounds.unavailable.values())

@@ -217,12 +217,13 @@ def _policies(service: InferenceService, resolved: ResolvedService) -> dict[str,
 
 
 def _groups(snapshot: Snapshot, component: str, counts: ReplicaPolicy) -> int:
-    """Return the desired number of groups of a component (for the router, of replicas): the number that the class Demand has
-    decided, or the number of its RoleScale, limited to the range from minReplicas to maxReplicas.
+    """Return the desired number of groups of a component or, for the router, of replicas. It is the number that the class
+    Demand has decided, or otherwise the number of the component's RoleScale, limited to the range from minReplicas to
+    maxReplicas.
 
-    If neither number exists, the number of existing groups takes their place and is limited to the same range, because a
-    backup may have been restored without the RoleScale, or the RoleScale may be restored later. After a request has woken
-    the service, its groups are kept for a while even if the RoleScale requests none.
+    If neither number exists, the number of existing groups is used and limited to the same range. The reason is that a
+    backup may have been restored without the RoleScale, or that the RoleScale may be restored later. After a request has
+    woken the service, its groups are kept for a while even if the RoleScale requests none.
 
     A component of the class Demand without a maximum keeps the last number that the class has decided, and has at least
     minReplicas.

@@ -30,8 +30,8 @@ class Clock(NamedTuple):
     status_fields: dict[str, Any]
     """The fields `revision`, `readyPods` and `since`, as in the status; empty while the clock does not run."""
     left: float | None = None
-    """Seconds until the deadline; 0 if the deadline has passed, so that the revision has failed; None while the clock does
-    not run."""
+    """Seconds until the deadline. The value is 0 if the deadline has passed, so that the revision has failed, and None
+    while the clock does not run."""
     back: bool = False
     """Whether the last complete revision is restored when the revision fails: the user asks for it, and such a revision
     exists."""

@@ -73,7 +73,7 @@ def record(
             if new is not None:
                 data[name], numbers[name] = new, number
                 write = (manifest(owner, name, number, new),)
-        elif matched.name != known[-1].name:  # a return to an older revision: it becomes the newest again
+        elif matched.name != known[-1].name:  # a return to an older revision, which becomes the newest again
             numbers[matched.name] = number
             write = (manifest(owner, matched.name, number, matched.data),)
         else:

@@ -78,14 +78,14 @@ def decide_step(
     Once it is open, they are removed step by step. `ahead` describes the wave that this service waits for; "" if the service
     may proceed. The function is stateless, so an operator that restarts during a rollout continues it.
     """
-    if not target:  # nothing can be rendered and nothing is stored: what runs stays as it is
+    if not target:  # nothing can be rendered and nothing is stored, so the running objects stay
         return RolloutStep({}, reason=gate.reason or Reason.NOTHING_TO_RUN, message=gate.message)
     others = [one for name, one in present.items() if name != target]
     running = target in present and has_started(present[target])
     if not others:
         return _alone(target, target in present and bool(present[target].workloads), gate, numbers)
     if not running and gate.reason:
-        pulls = gate.reason == Reason.PULLING_IMAGES  # then the service has begun its turn, and keeps it
+        pulls = gate.reason == Reason.PULLING_IMAGES  # the service has begun its wave, and stays in it
         return replace(_waiting(others, gate, numbers), reason=gate.reason, message=gate.message, rolls=pulls)
     if not running and ahead:
         return replace(_waiting(others, gate, numbers), reason=Reason.WAITING_FOR_TURN, message=ahead, rolls=True)

@@ -33,7 +33,7 @@ MOST = 1_000_000
 
 
 class TrafficSplit(NamedTuple):
-    """The desired destinations of the HTTPRoute of a service."""
+    """The desired destinations of the HTTPRoute of a service, and when they change."""
 
     weights: Mapping[str, int]
     """The weight of each Service, by name. The Service of a revision that should get no requests has the weight 0, so that a

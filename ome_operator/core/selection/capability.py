@@ -100,7 +100,8 @@ def _order(accelerator: AcceleratorClass, policy: str, want: AcceleratorNeeds) -
         return -float(speed), -float(memory(accelerator) or 0), -bandwidth
     if policy == "FirstAvailable":
         return ()
-    # BestFit: the smallest memory that holds the weights with headroom; if no class has that much, the largest memory.
+    # BestFit prefers the smallest memory that holds the weights with headroom. If no class has so much memory, it
+    # prefers the largest.
     available, need = memory(accelerator), want.bytes_each
     if available is None:
         return math.inf, 0.0

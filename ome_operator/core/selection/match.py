@@ -18,8 +18,8 @@ class Violation(NamedTuple):
     """A clause that compares a value of the runtime with a value of the model or service. Messages put the name of the
     runtime before the clause."""
     sure: bool = True
-    """Whether both the model and the runtime state the value. If one does not, the runtime is not selected automatically,
-    but a user who names this runtime is not warned."""
+    """Whether both the model and the runtime state the value. If the value is unknown on one side, the runtime is not
+    selected automatically, but a user who names this runtime is not warned."""
     write: str = ""
     """The field of the model's spec that would satisfy the rule, with its value; "" if the model states another value, or
     the rule is not about the model.

@@ -83,7 +83,9 @@ class Selection:
 
 
 def _listed(clauses: Iterable[str], count: int) -> str:
-    """Return the first clauses, up to NAMED characters, and how many of `count` candidates they do not name."""
+    """Return the first of `clauses`, up to NAMED characters, followed by the number of candidates that they do not name.
+    `count` is the number of all candidates.
+    """
     named: list[str] = []
     for text in clauses:
         if named and len("; ".join(named)) + len(text) > NAMED:
@@ -154,8 +156,8 @@ def _candidate(
 
 
 def still_matches(runtime: Runtime, service: InferenceService, model: ModelProfile) -> bool:
-    """Return whether a runtime that was selected earlier stays selected. It does unless it violates a rule for which the
-    values of both the model and the runtime are known.
+    """Return whether a runtime that was selected earlier stays selected. The runtime is replaced only if it violates a rule
+    for which the values of both the model and the runtime are known.
     """
     rules = (*violations(runtime, model, chosen=True), *_components(runtime, service))
     return not any(rule.sure for rule in rules)

@@ -30,8 +30,8 @@ def mirrored_status(
     """Return the status of an object of sglang.ai. It is built from `made`, the status of the object that was created for
     it, or from the reason why there is no such object.
 
-    `current` is false if `made` describes an older generation of the created object. The status then describes the
-    generation before the last edit, so that nobody takes the state from before the edit for its result.
+    `current` is false if `made` describes an older generation of the created object. The status then names the generation
+    before the last edit, so that its state is not mistaken for the result of that edit.
     """
     shared = {name: made[name] for name in _COPIED if made and made.get(name)}
     shared = {name: value for name, value in shared.items() if (name == "state") == isinstance(short, SglangModel)}

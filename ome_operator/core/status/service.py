@@ -302,8 +302,8 @@ def _causes(report: Report, others: Mapping[str, cond.Condition]) -> list[cond.C
 
 
 def _unready(report: Report, others: Mapping[str, cond.Condition]) -> list[cond.Condition]:
-    """Return the conditions of the components with missing groups. If a new revision has failed, the condition of the
-    rollout is more specific, and replaces them.
+    """Return the conditions of the components with missing groups. If a new revision has failed, return the condition of
+    the rollout instead, because it is more specific.
     """
     rollout = others.get(ROLLED_OUT)
     if rollout is not None and rollout.reason == Reason.PROGRESS_DEADLINE_EXCEEDED:

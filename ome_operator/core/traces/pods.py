@@ -26,7 +26,7 @@ class SpanOrigin(NamedTuple):
 def add_trace_arguments(container: Manifest, endpoint: str, place: SpanOrigin) -> Manifest:
     """Return the container with arguments and variables that make it send its spans to `endpoint`.
 
-    The operator's variables come after all others, because they refer to them. Resource attributes of the user come after
+    The operator's variables come after all other variables, to which they refer. Resource attributes of the user come after
     those of the operator, and take precedence.
     """
     attributes = {

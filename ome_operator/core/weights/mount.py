@@ -181,7 +181,7 @@ def place_of(directory: str) -> str:
     return rest.partition("/")[0] if separator else ""
 
 
-@lru_cache(4096)  # agents call it in every pass, several times for each model
+@lru_cache(4096)  # agents call this function in every pass, several times for each model
 def root_of(path: str, roots: tuple[str, ...]) -> str:
     """Return the root that contains a path, or ""; for nested roots, the innermost."""
     above = set(map(str, PurePosixPath(path).parents))
