@@ -126,7 +126,7 @@ class CompileStore:
     @contextlib.contextmanager
     def load(self, place: CachePlace, hardware: str) -> Iterator[tuple[BinaryIO, int]]:
         """Open the archive of a place for this hardware after it was verified, and count the load. Yield the file and its
-        size. Raises CacheRefused and OSError.
+        size. Raises CacheRefused if there is no usable archive, and OSError if a file cannot be read or written.
         """
         path = _named(place, hardware, _CACHE)
         try:

@@ -22,14 +22,16 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def memory(meminfo: Path = MEMINFO, cgroup: Path = CGROUP) -> MemoryState:
-    """Return the memory of the node and of this container. Raises OSError, KeyError or ValueError."""
+    """Return the memory of the node and of this container. Raises OSError, KeyError or ValueError if the files of the
+    kernel cannot be read or parsed.
+    """
     return node_memory(meminfo.read_text(), container(cgroup))
 
 
 def container(cgroup: Path = CGROUP) -> ContainerMemory | None:
     """Return the memory of this container, or None if it has no memory limit. `cgroup` is the mount point of cgroups, at
-    which a container sees its own cgroup: of version 2, or of version 1 with a directory `memory`. Raises OSError, KeyError
-    or ValueError.
+    which a container sees its own cgroup: of version 2, or of version 1 with a directory `memory`. Raises OSError,
+    KeyError or ValueError if the files of the cgroup cannot be read or parsed.
     """
     versions = (
         (cgroup, ("memory.max", "memory.current", "memory.stat"), "inactive_file"),
@@ -73,7 +75,9 @@ def tells_residency(descriptor: int) -> bool:
 
 
 def cached_bytes(descriptor: int, length: int, start: int = 0) -> int:
-    """Return how many of `length` bytes from offset `start`, a multiple of `CHUNK`, are cached. Raises OSError."""
+    """Return how many of `length` bytes from offset `start`, a multiple of `CHUNK`, are cached. Raises OSError if mincore
+    fails.
+    """
     total = 0
     for at in range(start, start + length, BLOCK):
         size = min(BLOCK, start + length - at)
@@ -97,7 +101,7 @@ def request_readahead(descriptor: int, start: int, length: int) -> None:
 
 def read_block(descriptor: int, start: int, length: int, buffer: bytearray, took: Callable[[int], bool]) -> int:
     """Read up to `length` bytes from offset `start`, and return how many were read. `took` is called with the number of
-    bytes of each chunk; the reading ends when it returns false. Raises OSError.
+    bytes of each chunk; the reading ends when it returns false. Raises OSError if the file cannot be read.
     """
     at = start
     while at < start + length:

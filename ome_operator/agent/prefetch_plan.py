@@ -133,8 +133,9 @@ def node_memory(meminfo: str, container: ContainerMemory | None) -> MemoryState:
 def container_memory(limit: str, used: str, stat: str, inactive: str) -> ContainerMemory | None:
     """Return the memory of a container from the texts of its cgroup's files; None if it has no limit.
 
-    Pages of files are charged to the cgroup that reads them first. At the limit, the kernel drops the oldest inactive
-    pages of this cgroup; other pages stay. `inactive` is the key of these pages in `stat`. Raises KeyError or ValueError.
+    Pages of files are charged to the cgroup that reads them first. At the limit, the kernel drops the oldest inactive pages
+    of this cgroup; other pages stay. `inactive` is the key of these pages in `stat`. Raises KeyError or ValueError for
+    invalid texts.
     """
     if not limit.strip().isdigit():  # The text is "max" if the container has no limit.
         return None

@@ -208,7 +208,9 @@ class Work:
         return None
 
     def _source(self) -> Source:
-        """Return the source of the files. Raises RequestRefused."""
+        """Return the source of the files. Raises RequestRefused if the URI, the Secret or the settings do not allow a
+        download.
+        """
         storage = self.model.spec.storage
         settings, namespace, key = self._settings, self.model.namespace, storage.key or ""
         secret = _secret(settings.secrets, key) if key in settings.trust.secrets else {}

@@ -21,7 +21,9 @@ TRIES = 4
 
 
 def prepare(plan: Json, work: Path, secrets: Path) -> None:
-    """Copy the programs for the image of the benchmark, and download the data set. Raises SourceError."""
+    """Copy the programs for the image of the benchmark, and download the data set. Raises SourceError if the data set
+    cannot be downloaded.
+    """
     for program in (inside, inside_genai):
         shutil.copy(str(program.__file__), work)
     dataset = plan["dataset"]

@@ -103,8 +103,8 @@ def _default() -> Path:
 async def open_client(
     kubeconfig: Path | None, context: str | None, manager: str = MANAGER, read_only: bool = False
 ) -> "AsyncIterator[Client]":
-    """Yield a client of the cluster, and close it at the end. Raises NoConnection. With `read_only`, only GET requests
-    are sent.
+    """Yield a client of the cluster, and close it at the end. If `read_only` is true, only GET requests are sent. Raises
+    NoConnection if there is no usable kubeconfig.
     """
     from ome_operator.kube.client import Client
     from ome_operator.kube.connection import Connection, NoConnection

@@ -97,8 +97,8 @@ _FOR_A_BOUND = (
 
 
 def _json_object(path: Path, kind: str) -> dict[str, Any]:
-    """Return the JSON object in one of the small files of a model. `kind` is the usual name of the file. Raises
-    PlanRefused.
+    """Return the JSON object in one of the small files of a model. `kind` is the usual name of the file. Raises PlanRefused
+    if the file cannot be read or parsed.
     """
     from ome_operator.modelinfo.extract import MEMORY
     from ome_operator.sizing.errors import PlanRefused
@@ -121,7 +121,9 @@ def models_beside(file: Path) -> "Callable[[str, str], Shape]":
 
 
 def hardware(text: str) -> "list[Gpu]":
-    """Return the GPUs of the option --hardware: names and hardware files, separated by commas. Raises PlanRefused."""
+    """Return the GPUs of the option --hardware: names and hardware files, separated by commas. Raises PlanRefused for an
+    unknown GPU, a repeated GPU or an invalid file.
+    """
     from ome_operator.sizing.errors import PlanRefused
     from ome_operator.sizing.gpus import from_file, gpu
 
@@ -134,7 +136,8 @@ def hardware(text: str) -> "list[Gpu]":
 
 def parse_workloads(text: str, hit: float) -> "tuple[Load, ...]":
     """Return the workloads of the option --workload: `text` is IN/OUT in tokens, or the path of a workload file. `hit` is
-    the value of --prefix-hit. Raises PlanRefused.
+    the value of --prefix-hit. Raises PlanRefused for an invalid workload, and if `hit` is not 0 although a file is
+    given.
     """
     from ome_operator.sizing.errors import PlanRefused
     from ome_operator.sizing.workloads import parse_workload, workload

@@ -92,7 +92,7 @@ class DirectPages:
         await self._session.close()
 
     async def read_page(self, pod: Pod, page: str) -> tuple[int, bytes]:
-        """Return status and content of a page. Raises UnusableSummary."""
+        """Return the HTTP status and the content of a page. Raises UnusableSummary if the page is too long."""
         url = f"http://{f'[{pod.ip}]' if ':' in pod.ip else pod.ip}:{self._port}/{page}"
         async with self._session.get(url, allow_redirects=False) as answer:
             data = await content(answer.content.iter_any(), PAGE)
@@ -123,8 +123,8 @@ class ProxiedPages:
         await self._pages.close()
 
     async def read_page(self, pod: Pod, page: str) -> tuple[int, bytes]:
-        """Return the HTTP status and the content of a page. Raises UnusableSummary. If the operator has no right to read
-        pages, this is logged only once, because it concerns all routers.
+        """Return the HTTP status and the content of a page. Raises UnusableSummary if the page cannot be read. A missing
+        right to read pages is logged only once, because it concerns all routers.
         """
         try:
             return 200, await self._pages.content(pod.namespace, pod.name, keys.REGISTRY_PORT, page)

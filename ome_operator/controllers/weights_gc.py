@@ -28,7 +28,7 @@ class WeightsGC:
     async def answer(self, record: NodeRecord, starting: tuple[str, ...] = (), *, frozen: bool = False) -> None:
         """Write into the spec of an agent's record which of the offered directories may be deleted now, and the directories
         `starting`, whose weights the agent should read into the page cache. If `frozen` is true, no directory may be
-        deleted, and earlier permissions are withdrawn. Raises KubeError.
+        deleted, and earlier permissions are withdrawn. Raises KubeError if a request fails.
 
         Pods are read live, because a file that a pod has open cannot be restored. Stored revisions are read from the cache,
         because a wrong answer about a revision costs only a download.

@@ -55,7 +55,9 @@ class Connection:
 
     @classmethod
     async def open(cls, kubeconfig: Path | None, context: str | None = None) -> "Connection":
-        """Load a kubeconfig; if there is none, load the ServiceAccount of this process's pod. Raises NoConnection."""
+        """Load a kubeconfig; if there is none, load the ServiceAccount of this process's pod. Raises NoConnection if
+        neither is usable.
+        """
         connection = cls(kubeconfig, context)
         try:
             plugin = await connection._load()

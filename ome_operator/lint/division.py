@@ -17,9 +17,7 @@ from ome_operator.util.wording import count
 STARTS_NOT = "The engine exits with an AssertionError while it starts, and its group is recycled repeatedly."
 _PROGRAM = "sglang"
 _CHUNKS = (2048, 4096, 8192, 16384)
-"""Defaults of --chunked-prefill-size, among which SGLang chooses by the memory of the GPU (SGLang
-0.5.23, memory_hook.py).
-"""
+"""Defaults of --chunked-prefill-size; the GPU's memory decides (SGLang 0.5.23, memory_hook.py)."""
 
 
 def engines(subject: Subject) -> Iterator[tuple[Role, Launch, Sizes]]:

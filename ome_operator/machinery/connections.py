@@ -54,7 +54,7 @@ class BoundedRunner(web.AppRunner):
             transport = idle.transport
             idle.force_close()
             if transport is not None:
-                transport.abort()  # closing it would wait for a client that does not read its response
+                transport.abort()  # closing would wait for a client that does not read its response
         connection = made()
         self._open[connection] = now + YOUNG
         return connection

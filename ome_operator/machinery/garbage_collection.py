@@ -24,8 +24,9 @@ FREEZE_EVERY = 240
 IDLE_INTERVALS = 20
 """Number of consecutive intervals in which the process must be idle before a full collection is considered."""
 GROWTH = 1.1
-"""A full collection takes place only if the number of memory blocks is larger by this factor than its lowest value since the
-last one. A full collection is necessary at times, because the permanent generation may contain reference cycles."""
+"""A full collection takes place only if the number of memory blocks is larger by this factor than its lowest value since
+the last full collection. A full collection is sometimes necessary, because the permanent generation may contain
+reference cycles."""
 
 
 def collect_rarely() -> None:

@@ -25,8 +25,8 @@ class Quota:
         self._where: dict[str, tuple[str, Entry]] = {}
 
     def update_member(self, group: str, entry: Entry) -> list[str]:
-        """Add or update a member. Return the keys of the other members that this moves across the limit of their group, in
-        either direction.
+        """Add or update a member. Return the keys of the other members that the change moves across the limit of their
+        group, in either direction.
         """
         if self._where.get(entry.key) == (group, entry):
             return []
@@ -39,7 +39,9 @@ class Quota:
         return changed + pushed
 
     def remove_member(self, key: str) -> list[str]:
-        """Remove a member. Return the keys of the members that were beyond the limit and are now within it."""
+        """Remove a member. Return the keys of the members that exceeded the quota and are within the quota after the
+        removal.
+        """
         if (found := self._where.pop(key, None)) is None:
             return []
         group, entry = found

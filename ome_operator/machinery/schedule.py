@@ -170,7 +170,7 @@ class Schedule(Generic[K]):
             del self._turns[group]
             if (key := self._take(group)) is None:
                 continue
-            self._turns[group] = None  # behind the other groups
+            self._turns[group] = None  # the group comes behind the other groups
             self._backlog.discard(key)
             self._rest_at = now
             return self._begin(key, now)

@@ -93,7 +93,7 @@ class Store(Generic[T, G]):
         return self._put(item)
 
     def store_written(self, item: T) -> bool:
-        """Store a fact from the response to one of the operator's writes. Return whether it is newer than the stored
+        """Store a fact from the response to one of the operator's writes. Return whether this fact is newer than the stored
         fact.
         """
         known = self._items.get(item.uid)

@@ -112,8 +112,8 @@ class Watchdog:
         self._ask, self._stack, self._cpu, self._clock, self._wait = ask, stack, cpu, clock, wait
         self._stalled, self._dead, self._patience, self._lag, self._garbage = stalled, dead, patience, lag, garbage
         self.silent = 0.0
-        """Seconds for which the loop has not responded. Time during which the watchdog's thread did not run either is left
-        out: the complete process was then suspended, and the loop is not the cause."""
+        """Seconds for which the loop has not responded. Time during which the watchdog's own thread did not run is left
+        out, because the complete process was suspended at that time, and the loop is not the cause."""
 
     def probe_loop(self) -> None:
         """Probe the loop, and return when the loop has responded. `dead` is called once if the loop does not respond for

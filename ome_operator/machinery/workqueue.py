@@ -72,7 +72,7 @@ class WorkQueue(Generic[K]):
         """
         now = self._clock()
         if self._schedule.add(key, now, after, spaced=spaced) <= max(self._wakes, now):
-            self._changed.set()  # rarely: most keys are due at that time anyway
+            self._changed.set()  # seldom true, because most keys are due at that time anyway
 
     def add_shared(self, key: K) -> None:
         """Mark a key as dirty because of an edit of a shared object. A key with no other reason to be dirty can wait."""
@@ -90,7 +90,7 @@ class WorkQueue(Generic[K]):
         return delay
 
     def reset_backoff(self, key: K) -> None:
-        """Let the delay after the next failure of a key be that after a first failure."""
+        """Reset the backoff of a key, so that the delay after its next failure is the delay after a first failure."""
         self._failures.pop(key, None)
 
     def forget(self, key: K) -> None:

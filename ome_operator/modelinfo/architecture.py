@@ -44,7 +44,7 @@ _TIED = frozenset({"gemma4", "gemma4_text"})
 _CORRECTED = frozenset(
     {"gpt_oss", "glm4_moe", "glm4v_moe_text", "minimax_m2", "nemotron_h", "deepseek_v4", "kimi_linear", *_MINIMAX_M3}
 )
-"""Families whose routers always have a bias for each expert. In other families, the config states whether they have it."""
+"""Families whose routers always have a bias for each expert. In other families, the config states whether they do."""
 _CHUNK = 8192
 """The window of Llama 4 in tokens if its config does not contain `attention_chunk_size`."""
 _Decide = Callable[[bool, bool], bool]
@@ -155,8 +155,8 @@ def has_tied_embedding(config: Config) -> bool | None:
 def count_parameters(
     text: Config, attention_shape: Attention | None, mixture: Experts | None, tied: bool | None
 ) -> Count | None:
-    """Return the numbers of parameters, calculated from the shapes of the tensors; None for an unknown family, a missing
-    size, and experts that are not known. `tied` is the result of the function of this name.
+    """Return the numbers of parameters, calculated from the shapes of the tensors; None for an unknown family, for a
+    missing size, and for a model whose experts are not known. `tied` is the result of `has_tied_embedding`.
     """
     hidden, layers = whole_number(text, "hidden_size"), layer_count(text)
     vocabulary, intermediate = whole_number(text, "vocab_size"), whole_number(text, "intermediate_size")
@@ -186,7 +186,7 @@ def count_parameters(
         shared = mixture.layers * _shared_experts(text, kind, hidden, wide, mixture)
         routed, chosen = mixture.layers * mixture.routed * expert, mixture.layers * mixture.per_token * expert
         rest += mixture.layers * _router(text, kind, hidden, mixture) - _uncorrected(text, mixture) + shared
-    # Every token uses the matrix before the last softmax, also where that matrix is the embedding itself.
+    # Every token uses the matrix before the last softmax, even if this matrix is the embedding.
     return Count(
         total=embedding + head + tables + rest + routed,
         lookups=tables + (0 if tied else embedding),
@@ -298,8 +298,8 @@ def _attention(text: Config, kind: str, hidden: int, seen: Attention) -> tuple[i
 
 
 def _router(text: Config, kind: str, hidden: int, mixture: Experts) -> int:
-    """Return the number of parameters of one layer's router, including the gate of a shared expert and the matrices between
-    the model and experts that work in a space of their own.
+    """Return the number of parameters of one layer's router. They include the gate of a shared expert, and the matrices
+    between the vector width of the model and another width of its experts.
     """
     corrected = kind in _CORRECTED or text.get("topk_method") == "noaux_tc" or text.get("use_moe_router_bias")
     gate = hidden if whole_number(text, "shared_expert_intermediate_size") else 0

@@ -68,7 +68,9 @@ def experts(text: Config) -> Experts | None:
 
 
 def unknown_experts(text: Config) -> str:
-    """Return a clause that states why the experts of a text model are not known; "" if they are, and for a dense model."""
+    """Return a clause that states why the experts of a text model are not known. Return "" if the experts are known, and
+    for a dense model.
+    """
     text = _with_nested(text)
     if is_dense(text) or experts(text) is not None:
         return ""

@@ -59,7 +59,9 @@ def _qwen(size: ConfigSizes, layers: int) -> Sequence[Layers]:
 
 
 def _mimo(size: ConfigSizes, layers: int) -> Sequence[Layers]:
-    """Return the layers of MiMo V2: windowed layers with heads of their own, and a sink for each of these heads."""
+    """Return the layers of MiMo V2: windowed layers, which have their own number of heads and a sink for each of these
+    heads, and other layers.
+    """
     pattern, hidden = size.text.get("hybrid_layer_pattern"), size("hidden_size")
     if not isinstance(pattern, list) or len(pattern) < layers:
         raise KeyError("hybrid_layer_pattern")
@@ -144,8 +146,8 @@ _BLOCKS, _BLOCK = 16, 128
 
 
 def _minimax_m3(size: ConfigSizes, layers: int) -> Sequence[Layers]:
-    """Return the layers of MiniMax M3: in most layers, an indexer chooses blocks of tokens, and attention reads only these.
-    The chosen blocks include that of the token itself (SGLang 0.5.23, kernels/ops/attention/minimax_sparse).
+    """Return the layers of MiniMax M3: in most layers, an indexer chooses blocks of tokens, and attention reads only the
+    chosen blocks. They include the block of the token itself (SGLang 0.5.23, kernels/ops/attention/minimax_sparse).
     """
     hidden, key = size("hidden_size"), size("head_dim")
     sparse = ConfigSizes(section(size.text, "sparse_attention_config"))

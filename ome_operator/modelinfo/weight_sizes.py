@@ -76,10 +76,10 @@ def weight_bytes(
     number of bits.
 
     `modelopt` is the content of NVIDIA's hf_quant_config.json if it exists. `quantized` replaces the quantization that the
-    files state. Modules that the files list as unchanged have 2 bytes for each weight. Without a list, 8-bit formats include
-    every matrix except the embeddings and the output layer; so do 4-bit formats, except that MXFP4 and NVIDIA's formats
-    include only the routed experts of an MoE model. Scales of groups are included. Scales of blocks (1 byte in 4,096) are
-    not included.
+    files state. Modules that the files list as unchanged have 2 bytes for each weight. Without a list, 4-bit and 8-bit
+    formats include every matrix except the embeddings and the output layer. There is one exception: in an MoE model, MXFP4
+    and NVIDIA's formats include only the routed experts. Scales of groups are included. Scales of blocks (1 byte in 4,096)
+    are not included.
     """
     text, stored = text_part(config), quantized or quantization(config, modelopt)
     attention, mixture = architecture.attention_shape(text), experts(text)
@@ -172,8 +172,8 @@ def _unchanged_layers(names: Iterable[str]) -> dict[str, set[int]]:
     """Return a mapping from each of `_PARTS` to the numbers of the layers in which the module names `names` exclude this
     part from quantization. The number -1 stands for all layers.
 
-    Names may be regular expressions or patterns of different libraries. They are untrusted, so they are only searched for
-    the words in them.
+    Names may be regular expressions or patterns of different libraries. Because names are untrusted, they are not evaluated
+    as patterns, but only searched for known words.
     """
     found: dict[str, set[int]] = {}
     for name in names:
@@ -190,7 +190,7 @@ def _parts_named(name: str, one_layer: bool) -> tuple[str, ...]:
     """
     if one_layer and not name.strip(".*"):
         return _PARTS
-    if "norm" in name or "index" in name:  # indexers are small
+    if "norm" in name or "index" in name:  # indexers are small, and are ignored
         return ()
     if not one_layer and name.strip("*.").endswith("lm_head"):
         return ("head",)

@@ -85,7 +85,7 @@ def decision_json(decided: Decision) -> dict[str, Any]:
 
 def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Return the differences between two decisions in JSON; [] if they are equal. The conditions Stalled and Reconciling
-    are not compared, because they are derived from the others, and older recordings do not contain them.
+    are not compared, because they are derived from the other conditions, and are missing in older recordings.
     """
     nothing: dict[str, Any] = {"steps": [], "events": []}
     return list(_differ("", {**nothing, **_without_summary(then)}, {**nothing, **_without_summary(_renamed(now, then))}))

@@ -20,7 +20,9 @@ class UnreadableRecording(OmeError):
 
 
 def fact_json(value: Any) -> Any:
-    """Return a fact as JSON. Fields with default values are left out, so that facts of an older version can be read."""
+    """Return a fact as JSON. A field of a named tuple is left out if it has its default value; `convert` then inserts the
+    default.
+    """
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         defaults: Mapping[str, Any] = type(value)._field_defaults  # type: ignore[attr-defined]
         values = ((name, getattr(value, name)) for name in value._fields)

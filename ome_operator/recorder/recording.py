@@ -60,7 +60,9 @@ def file_header(version: str, reason: str, now: datetime) -> dict[str, Any]:
 
 
 def passes_as_json(service: str, passes: list[Pass]) -> dict[str, Any]:
-    """Return the passes of the service `namespace/name` as JSON for `redaction.redact_passes`, with all values."""
+    """Return the passes of the service `namespace/name` as JSON for `redaction.redact_passes`. The JSON contains all
+    values, including secret ones.
+    """
     inputs = [sections.tables(made) for made in passes]
     steps = [
         {
@@ -105,7 +107,9 @@ def decode(content: bytes) -> Recording:
 
 
 def parse_json(content: bytes) -> dict[str, Any]:
-    """Return the JSON of a file in this format. Raises UnreadableRecording."""
+    """Return the JSON of a file. Raises UnreadableRecording if the file is not a recording, or has
+    another format version.
+    """
     data = _json(_unpacked(content))
     if not isinstance(data, dict) or "recording" not in data:
         raise UnreadableRecording("it is not a recording: only `ome record` and the operator write recordings")

@@ -93,8 +93,9 @@ class Redaction:
         return "".join((*parts, text[done:])) if parts else text
 
     def _walk(self, value: Any, name: str, elsewhere: Callable[[str], str], below: bool = False) -> Any:
-        """Return a copy of the value in which each secret is replaced. `name` is the key of the value in its map, and
-        `below` states whether the key of a map above it suggests a secret.
+        """Return a copy of the value in which each secret is replaced. `name` is the key of the value in its map. `below`
+        states whether the key of an enclosing map suggests a secret. `elsewhere` maps every remaining text to its
+        replacement.
         """
         if isinstance(value, Mapping):
             out = {
@@ -116,8 +117,8 @@ class Redaction:
         return elsewhere(self._texts[value])
 
     def _item(self, value: Any, name: str, before: Any, elsewhere: Callable[[str], str], below: bool) -> Any:
-        """Return a redacted item of a list. `before` is the previous item: if it is a flag, `value` may be the value of the
-        flag.
+        """Return a redacted item of a list. If the previous item, `before`, is a flag, `value` may be the value of this
+        flag. The other parameters are those of `_walk`.
         """
         if not isinstance(value, str) or not isinstance(before, str) or below:
             return self._walk(value, name, elsewhere, below)
@@ -132,9 +133,9 @@ class Redaction:
         return self._walk(value, name, elsewhere)
 
     def _ours(self, name: str, value: str) -> bool:
-        """Return whether the operator may have set the value of a variable: it is a name in the cluster, an address that
-        consists of such names, a path, a number, or references to variables. A user may set a variable of the same name to
-        something else.
+        """Return whether the operator may have set a variable to this value: a name in the cluster, an address that
+        consists of such names, a path, a number, or references to variables. A user may set a variable of the same name
+        to another value.
         """
         if name not in OURS:
             return False
@@ -162,8 +163,8 @@ def redact_passes(service: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _holds(key: str, value: Any) -> bool:
-    """Return whether the key of a map or list suggests that all values in it are secret. A volume made of a Secret, and a
-    ServiceAccount's token as a volume, contain only names and paths.
+    """Return whether the key of a map or list suggests that all values in it are secret. The result is False for a volume
+    from a Secret or a ServiceAccount's token: the volume's fields contain only names and paths.
     """
     if not isinstance(value, Mapping | list | tuple) or not sounds_secret(key) or is_harmless(key, "a"):
         return False

@@ -18,8 +18,8 @@ _SOUNDS = re.compile(
 _ENDS = re.compile(r"(?:^|[-_.])(?:pass|pwd|auth|cookie|creds?)$", re.IGNORECASE)
 _ENDS_IN_CAPITALS = re.compile(r"[a-z0-9](?:Pass|Pwd|Auth|Cookie|Creds?)$")
 _ENDS_AS_KEY = re.compile(r"(?:^|[-_.])key$", re.IGNORECASE)
-"""Pattern of names of flags, variables and query parameters that suggest a secret. Keys of maps often end so without a
-secret, such as `topologyKey`."""
+"""Pattern of names of flags, variables and query parameters that suggest a secret. A key of a map may have such a name
+although its value is not secret, such as `topologyKey`."""
 _HEADERS = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie"})
 """Headers whose value may consist of several words, such as `Token abc`."""
 
@@ -124,7 +124,7 @@ def split_argument(text: str) -> tuple[str, str] | None:
 
 
 def text_values(text: str, mark: Mark) -> str:
-    """Return the text with each value that may be secret replaced by what `mark` returns for it."""
+    """Return the text after each value that may be secret was replaced by the result of `mark(value)`."""
     for pattern in _FORMATS:
         text = pattern.sub(lambda found: found["before"] + mark(found["value"]), text)
     text = _HOOK.sub(lambda found: mark(found["other"]) if found["other"] else found["before"] + mark(found["value"]), text)
@@ -186,7 +186,7 @@ def _value(text: str, found: re.Match[str]) -> tuple[int, int, int]:
 
 
 def _closing(text: str, at: int, opening: re.Match[str]) -> int:
-    """Return the position of the quotation mark that closes the one that `opening` matched, or the end of the text. A mark
+    """Return the position of the quotation mark that closes the quotation mark at `opening`, or the end of the text. A mark
     with more backslashes belongs to the value.
     """
     for found in _QUOTE.finditer(text, at):

@@ -156,8 +156,8 @@ def _change(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, An
 
 
 def apply_changes(before: Tables, change: Mapping[str, Any], location: str) -> Tables:
-    """Return the tables of a pass: those of the previous pass (`before`) with the differences `change`. `location` names the
-    pass in messages. Raises UnreadableRecording.
+    """Return the tables of a pass: the tables of the previous pass (`before`) with the differences `change`. `location`
+    names the pass in messages. Raises UnreadableRecording if the differences are not valid.
     """
     after = dict(before)
     for name, differences in change.items():
@@ -170,7 +170,9 @@ def apply_changes(before: Tables, change: Mapping[str, Any], location: str) -> T
 
 
 def make_pass(tables_: Tables, now: datetime, decided: Decision, location: str) -> Pass:
-    """Return the pass that the tables describe. `location` names the pass in messages. Raises UnreadableRecording."""
+    """Return the pass that the tables describe. `location` names the pass in messages. Raises UnreadableRecording if a
+    table is not valid.
+    """
     service = InferenceService.parse({"apiVersion": InferenceService.API_VERSION, **tables_.get("service", {})})
     if isinstance(service, Invalid):
         raise UnreadableRecording(f"{location}.service cannot be read: {service.why}")
@@ -270,7 +272,9 @@ def _split(key: str, parts: int, location: str) -> tuple[str, ...]:
 
 
 def read_decision(data: Any, location: str) -> Decision:
-    """Parse the decision of a pass in a file. `location` names the pass in messages. Raises UnreadableRecording."""
+    """Parse the decision of a pass in a file. `location` names the pass in messages. Raises UnreadableRecording if the
+    decision is not valid.
+    """
     return convert(Decision, data, location)  # type: ignore[no-any-return]
 
 

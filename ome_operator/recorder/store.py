@@ -58,8 +58,9 @@ class _Service:
 class Recorder:
     """The recorded passes of all services, with at most `most` bytes; 0 means that nothing is kept.
 
-    Above the limit, the oldest pass of a service that uses more than its share is dropped. If no service uses more than its
-    share, the oldest pass of the service that has been idle for the longest time is dropped.
+    If a new pass exceeds the limit, old passes are dropped. If the pass's service uses more than an equal share of the
+    limit, its own oldest pass is dropped. Otherwise, the oldest pass of the service that has been idle for the longest time
+    is dropped.
     """
 
     def __init__(self, most: int, passes: int = PASSES) -> None:
@@ -165,7 +166,9 @@ def _shared(pass_: Pass, before: Pass) -> Pass:
 
 
 def _common(new: Any, old: Any) -> Any:
-    """Return the new value, with equal parts replaced by those of the old value, so that they are stored once."""
+    """Return the new value. Parts that are equal in the old value are replaced by the old objects, so that they are stored
+    once.
+    """
     if new == old:
         return old
     if isinstance(new, dict) and isinstance(old, dict):

@@ -20,14 +20,15 @@ LARGEST = 12 * 2**20
 """When a file has reached this size in bytes, no further service is written to it. The chart's volume (64 MiB) has space
 for the four files of this size that the operator keeps."""
 MEMORY = 512 * 2**20
-"""Bytes of address space that the process may use, because its memory is part of that of the operator's container. A service
-whose passes are 16 MB of JSON needed 200 MiB."""
+"""Bytes of address space that the process may use, because the memory limit of the operator's container includes this
+process. A service whose passes are 16 MB of JSON needed 200 MiB."""
 SECONDS = 600
-"""Processor time that the process may use."""
+"""Seconds of processor time that the process may use."""
 
 
 def write(path: Path, lines: Iterable[bytes], largest: int = LARGEST) -> int:
-    """Write a file that only this user can read. Return the number of services in the file. Raises OSError.
+    """Write a file that only this user can read. Return the number of services in the file. Raises OSError if the file
+    cannot be written.
 
     A service that needs more memory or deeper nesting than the limits permit is left out, so that a tenant cannot prevent
     the recording of all other services.

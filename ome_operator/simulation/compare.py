@@ -26,7 +26,7 @@ OURS, NEW, ORACLE, PATIENT = "ours", "ours, nothing measured before", "oracle", 
 FIXED, CPU, KEDA = "fixed at the peak", "HPA on CPU", "KEDA on queue length"
 
 Task = tuple[str, str, tuple[float, ...]]
-"""(trace, controller, point of the oracle's grid or nothing)."""
+"""(trace, controller, point of the oracle's grid). The point is () for controllers that are not oracles."""
 
 
 class TraceOutcome(NamedTuple):

@@ -86,10 +86,14 @@ class FixedController:
 
 
 class Queue:
-    """A controller that scales as KEDA does, by the requests that the engines report: 8 waiting requests for each prefill
-    group, and 600 running requests for each decode group, whose queue is nearly always empty. The rules are those of the
-    HorizontalPodAutoscaler that KEDA creates: a tolerance of 10 %; within 15 s the size at most doubles or grows by four,
-    whichever is more; and it shrinks only to the largest size that was recommended in the last five minutes.
+    """A controller that scales as KEDA does, by the requests that the engines report.
+
+    A prefill group is planned for 8 waiting requests. A decode group is planned for 600 running requests, because its queue
+    is nearly always empty.
+
+    The rules are those of the HorizontalPodAutoscaler that KEDA creates. Its tolerance is 10 %. Within 15 s, the size at
+    most doubles or grows by four, whichever is more. The size shrinks only to the largest size that was recommended in the
+    last five minutes.
     """
 
     THRESHOLDS, PAUSE, STABLE = (8.0, 600.0), 30.0, 300.0
@@ -123,14 +127,16 @@ class Queue:
 
 
 class Oracle:
-    """A controller that knows the true rates and service times until now, but not the future. Comparisons use the controller
+    """A controller that knows the true rates and service times until now, but not the future. Comparisons use the oracle
     with the best result in a grid of parameters.
     """
 
     def __init__(self, trace: Trace, busy: float, ahead: float, keep: float, clear: float, late: float = 0.0) -> None:
-        """Initialize the controller. `busy` is the planned utilization, `ahead` the seconds for which the present slope is
-        continued, `keep` the seconds for which a larger number is kept, `clear` the seconds in which a backlog should be
-        served (0: ignore it), `late` the seconds after which the controller learns how long requests are.
+        """Initialize the controller.
+
+        `busy` is the planned utilization. The following parameters are in seconds: the present slope of the rate is assumed
+        to continue for `ahead`; a larger number of groups is kept for `keep`; a backlog should be served within `clear` (0:
+        the backlog is ignored); the controller learns the lengths of requests after `late`.
         """
         self._trace, self._busy, self._ahead, self._keep, self._clear = trace, busy, ahead, keep, clear
         self._late = late
@@ -188,13 +194,14 @@ class OneByOneController:
 
 
 BUSY, AHEAD, KEEP, CLEAR = (0.8, 0.9, 1.0), (0.0, 60.0, 120.0), (0.0, 300.0), (0.0, 60.0)
-"""The values of the grid of oracles."""
+"""Values of the parameters of `Oracle` in the grid."""
 
 
 def grid(trace: Trace) -> tuple[tuple[float, float, float, float], ...]:
-    """Return (busy, ahead, keep, clear) of each point of the grid for a trace, without points that differ only in a value
-    that has no effect on this trace: a load without slopes needs no look ahead, and a constant load has no backlog and no
-    peaks.
+    """Return (busy, ahead, keep, clear) of each point of the grid for a trace.
+
+    A parameter without effect on this trace has only its first value: a load without slopes needs no look ahead, and a
+    constant load has no backlog and no peaks.
     """
     if trace.constant:
         return tuple(product(BUSY, AHEAD[:1], KEEP[:1], CLEAR[:1]))

@@ -18,19 +18,20 @@ OVERHEAD = 0.2
 `c4_cfg455`: 564 ms, less the prefill of its prompt."""
 PREFILL = ((100.0, 0.0629), (1000.0, 0.0943), (7373.0, 0.3395), (8000.0, 0.3658), (50000.0, 3.0100))
 """(prompt tokens, seconds) of a prefill group `1x(tp8 dp1 etp1 ep8)`, which computes one prompt after the other. Measured:
-2,714 tokens per second and GPU with prompts of 7,373 tokens (row `c64_cfg453`, in which prefill was saturated). The other
-lengths have the ratio to this time of the planner's fit that docs/demand.md names (`sizing/steps.py:prefill`), because no
-row has them."""
+2,714 tokens per second and GPU with prompts of 7,373 tokens (row `c64_cfg453`, in which prefill was saturated). No row
+has the other lengths: this time is scaled to them with the planner's fit that docs/demand.md names
+(`sizing/steps.py:prefill`)."""
 DECODE = ((71.2, 0.02635), (135.6, 0.02927), (170.9, 0.03091), (398.2, 0.03850), (834.1, 0.05358))
 """(requests in a decode group `1x(tp1 dp8 etp1 ep8)`, seconds between two tokens of a request). The requests follow from the
 rows `c288_cfg649`, `c160_cfg641`, `c288_cfg641`, `c512_cfg654` and `c1024_cfg655` by Little's law. Between the points, and
 beyond them, the curve is linear."""
 SLOTS = 1024
-"""Largest number of requests in a decode group: that of row `c1024_cfg655`."""
+"""Largest number of requests in a decode group (row `c1024_cfg655`)."""
 _WORK = PrefillWork(0.0663, 4.141e-05)
 PLANNED = PlannedSpeeds(_WORK, ((71.2, 0.03152), (834.1, 0.05711)))
-"""The prediction of `ome plan` for these engines, with times that are increased by its error bar (`sizing/speeds.py`). It
-is made with the fit that docs/demand.md names. For prefill it is a line through the times for 100 and 7,373 tokens."""
+"""The prediction of `ome plan` for these engines, with times that are increased by its error bar (`sizing/speeds.py`). The
+prediction uses the fit that docs/demand.md names. The time of prefill is a line through the times for 100 and 7,373
+tokens."""
 
 
 MEASURED = LearnedProperties(
@@ -48,7 +49,7 @@ def interpolate(points: tuple[tuple[float, float], ...], x: float) -> float:
 
 
 def prefill_seconds(tokens: float) -> float:
-    """Return for how many seconds a prompt occupies a prefill group."""
+    """Return the seconds for which a prompt occupies a prefill group."""
     return interpolate(PREFILL, tokens)
 
 

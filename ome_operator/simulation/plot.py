@@ -43,7 +43,7 @@ def _thinned(moments: Sequence[PlotMoment]) -> Sequence[PlotMoment]:
 
 
 def _corners(moments: Sequence[PlotMoment], value: Callable[[PlotMoment], float]) -> list[tuple[float, float]]:
-    """Return the points of a line with steps, without those in the middle of a horizontal piece."""
+    """Return the points of a line with steps, without the points inside a horizontal part."""
     out = list[tuple[float, float]]()
     for one in moments:
         now = value(one)

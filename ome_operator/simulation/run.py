@@ -147,7 +147,9 @@ class Simulation:
         self._written = 0.0
         self._running = deque[int]()
         self._seen = deque[tuple[float, bool]]()
-        """The first tokens of the last window: for each, the time, and whether the token was later than the bound."""
+        """The first tokens of the last window: for each, the time, and whether the request's time to the first token
+        exceeded `_bound`.
+        """
         self._bound = bound_below(trace.ttft)
         self._samples = deque[DemandSample]()
         self._busy = 0.0

@@ -21,7 +21,7 @@ from ome_operator.simulation.traces import trace_by_name
 
 SEEDS = 20
 LATE = 60.0
-"""Seconds by which one of the oracles learns the lengths of requests late: the operator knows only means over 60 s."""
+"""Seconds after which one of the oracles learns the lengths of requests. The operator knows only means over 60 s."""
 
 
 class SeedOutcome(NamedTuple):
@@ -32,8 +32,8 @@ class SeedOutcome(NamedTuple):
     """Share of the requests that met both targets with the operator's decision."""
     oracle_good: float
     ratios: tuple[float, float, float]
-    """GPU-hours of the operator's decision, divided by those of the oracle, of the oracle that removes groups as the
-    operator does, and of this oracle if it also learns the lengths of requests `LATE` seconds late."""
+    """Ratios of the GPU-hours of the operator's decision to the GPU-hours of three oracles: the oracle; an oracle that
+    removes groups as the operator does; and the second oracle if it learns the lengths of requests `LATE` seconds late."""
     backlog: float
     """Longest time in seconds from a step of the load until its backlog was gone; 0 without steps."""
 

@@ -144,7 +144,9 @@ TRACES: dict[str, Callable[[], Trace]] = {
 
 
 def trace_by_name(name: str) -> Trace:
-    """Return the trace of this name, or that of the CSV file of this name. Raises UserError."""
+    """Return the trace of this name in TRACES, or the trace of the CSV file of this name. Raises UserError if neither
+    exists, or if the file is invalid.
+    """
     if name in TRACES:
         return TRACES[name]()
     path = Path(name)
@@ -158,8 +160,9 @@ def trace_by_name(name: str) -> Trace:
 
 
 def parse_trace(text: str, name: str) -> Trace:
-    """Return the trace of a CSV file with the columns `seconds`, `rate`, `prompt` and `answer`. Each row is valid for its
-    number of seconds: requests per second, tokens in and tokens out of a request. Raises UserError.
+    """Return the trace of a CSV file with the columns `seconds`, `rate`, `prompt` and `answer`. A row applies for its
+    number of seconds, and states the requests per second and the input and output tokens of a request. Raises UserError
+    if the file is invalid.
     """
     rows = list[tuple[float, RequestKind]]()
     ends = list[float]()
@@ -187,7 +190,7 @@ def parse_trace(text: str, name: str) -> Trace:
 
 
 def _numbers(text: str, name: str) -> Iterator[tuple[float, ...]]:
-    """Yield the numbers of each row of a CSV file in the order of `COLUMNS`. Raises UserError."""
+    """Yield the numbers of each row of a CSV file in the order of `COLUMNS`. Raises UserError if the file is invalid."""
     reader = csv.DictReader(text.removeprefix("\ufeff").splitlines(), skipinitialspace=True)
     columns = ", ".join(COLUMNS)
     try:

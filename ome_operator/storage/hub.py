@@ -78,7 +78,9 @@ class Hub(HttpSource):
         return await asyncio.to_thread(self.read_description, raw)
 
     def read_description(self, raw: bytes) -> Listing:
-        """Return the files in the hub's JSON description of a model. Raises RequestRefused or SourceUnreachable."""
+        """Return the files in the hub's JSON description of a model. Raises RequestRefused if the description is too large,
+        and SourceUnreachable if it is invalid.
+        """
         try:
             files, commit = parsed(raw, "its description", memory=MEMORY, take=_description)
         except TooLarge as error:

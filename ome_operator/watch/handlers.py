@@ -119,8 +119,8 @@ async def event(memo: HandlerMemo, event: kopf.RawEvent, resource: kopf.Resource
 async def run_operator(
     process: Process, stop: asyncio.Event, server_timeout: int = 600, namespaces: Sequence[str] = ()
 ) -> None:
-    """Run the operator under kopf until `stop` is set or a signal arrives. Raises the error that made it impossible to
-    watch. `namespaces` are the namespaces to watch; () for all.
+    """Run the operator under kopf until `stop` is set or a signal arrives. `namespaces` are the namespaces to watch; () for
+    all. Raises the error if a kind cannot be watched any more.
     """
     tuning.suppress_tracebacks()
     registry = kopf.OperatorRegistry()

@@ -28,7 +28,7 @@ ENDED = ("Succeeded", "Failed")
 async def services_that_fit(client: Client, given: Sequence[Manifest]) -> tuple[list[FitAnswer], list[str]]:
     """Return whether each service of these objects would fit now, and a sentence for each service that cannot be rendered.
     Models, runtimes and accelerator classes that are not among the objects are read from the cluster. If a service
-    exists, its RoleScales determine the numbers of its groups. Raises KubeError.
+    exists, its RoleScales determine the numbers of its groups. Raises KubeError if a request fails.
     """
     referred = await list_all(client, (SERVICE, *CATALOG, *SHORT, "Node", RECORD), optional=(RECORD,))
     lasting = await list_all(client, SURVIVES, selector=OURS, optional=SURVIVES)

@@ -32,7 +32,7 @@ class ServicesWithNumbers(NamedTuple):
 
 
 async def nodes(client: Client) -> Nodes:
-    """Return the nodes. Raises KubeError."""
+    """Return the nodes; no nodes if the user may not list them. Raises KubeError if the request fails for another reason."""
     try:
         bodies = await client.list_objects("Node")
     except Forbidden:

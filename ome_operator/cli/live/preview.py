@@ -45,7 +45,7 @@ async def preview(
 ) -> Preview:
     """Return the effect of applying these objects. `made` names the namespaces that the same files create, and `others` the
     objects of other kinds. Each object that would be refused results in a problem. The rest of the result is computed as
-    if the files did not contain the object. Raises KubeError.
+    if the files did not contain the object. Raises KubeError if a request fails.
     """
     referred = await list_all(client, (SERVICE, *CATALOG, *SHORT, "Node", RECORD), optional=("Node", RECORD))
     lasting = await list_all(client, SURVIVES, selector=OURS)

@@ -38,7 +38,7 @@ async def of_files(
     client: Client, given: Sequence[Manifest], roles: Collection[str], within: int
 ) -> tuple[list[Trial], list[str]]:
     """Return a trial for all groups of each service in these files, and a sentence for each service whose pods could not
-    start. Raises KubeError.
+    start. Raises KubeError if a request fails.
     """
     spaces = {body["metadata"].get("namespace", "") for body in given if body["kind"] in (SERVICE, *SHORT)} - {""}
     cluster = await _read(client, spaces, given)

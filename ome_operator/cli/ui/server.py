@@ -222,7 +222,9 @@ class Address(NamedTuple):
 
 @asynccontextmanager
 async def serve_site(site: ClusterSite, port: int) -> AsyncIterator[Address]:
-    """Serve the pages and poll the cluster inside the `with` block, and yield the addresses. Raises PortTaken."""
+    """Serve the pages and poll the cluster inside the `with` block, and yield the addresses. Raises PortTaken if the
+    process cannot listen on the port.
+    """
     runner, guard = await _listen(site, port)
     looking = asyncio.create_task(site.feed.run())
     try:

@@ -15,7 +15,7 @@ from ome_operator.kube.errors import NotFound
 
 async def guard_applies(client: Client, namespace: str, guard: Guard | NodeLost) -> bool:
     """Return whether a guard forbids its effect: a pod exists that must not exist, or a node is alive although it was
-    considered lost. Raises KubeError.
+    considered lost. Raises KubeError if a request fails.
     """
     if isinstance(guard, NodeLost):
         nodes = await client.list_objects("Node", field_selector=f"metadata.name={guard.node}", limit=1)
@@ -30,7 +30,7 @@ async def guard_applies(client: Client, namespace: str, guard: Guard | NodeLost)
 
 async def as_seen(client: Client, handler: EventHandler, namespace: str, recycle: GroupRecycle) -> bool:
     """Return whether the live pods and the live scale match those on which the decision to recycle was based. Store the
-    live objects in the cache. Raises KubeError.
+    live objects in the cache. Raises KubeError if a request fails.
     """
     bodies = await client.list_objects("Pod", namespace, label_selector=recycle.selector)
     pods = [pod for pod in map(from_api.pod, bodies) if made_by_workload(pod)]

@@ -148,8 +148,8 @@ class DrainReport(NamedTuple):
 
 
 def parse(body: Any, slice_mark: str, now: float) -> RouterReport:
-    """Return the report in a summary that was received at the time `now`. `slice_mark` is the mark of the slice whose router
-    was asked. Raises UnusableSummary.
+    """Return the report in a summary that was received at the time `now`. `slice_mark` is the mark of the slice whose
+    router was asked. Raises UnusableSummary for an invalid summary.
     """
     top = _map(body, "the summary")
     if _count(top, "version") < 1:
@@ -175,7 +175,7 @@ def parse(body: Any, slice_mark: str, now: float) -> RouterReport:
 
 
 def parse_report(text: str | bytes, slice_mark: str, now: float) -> RouterReport:
-    """Return the report in the text of a summary, as `parse` does. Raises UnusableSummary."""
+    """Return the report in the text of a summary, as `parse` does. Raises UnusableSummary for an invalid summary."""
     try:
         return parsed(text, "the summary", memory=MEMORY, take=lambda body: parse(body, slice_mark, now))
     except ValueError as error:

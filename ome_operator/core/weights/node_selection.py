@@ -17,7 +17,7 @@ class UnreadableSelection(OmeError):
 def selects_node(model: AnyModel, node: str, labels: Mapping[str, str]) -> bool:
     """Return whether a model's storage selects this node: both the node selector and the node affinity must match.
 
-    Raises UnreadableSelection.
+    Raises UnreadableSelection if the node affinity is invalid.
     """
     storage = model.spec.storage
     if any(labels.get(key) != value for key, value in (storage.node_selector or {}).items()):
