@@ -122,8 +122,8 @@ def _bars(rows: Mapping[str, Row], ratios: Mapping[str, Mapping[str, float]]) ->
 
 
 def _below_roofline(rows: Iterable[Row]) -> Aim:
-    """Return the number of predicted decode steps that are shorter than the rates of the data sheet permit for their bytes,
-    operations or messages.
+    """Return the aim that no predicted decode step is shorter than the rates of the data sheet permit for its bytes,
+    operations and messages, and the number of steps that miss the aim.
     """
     below = every = 0
     for row in rows:

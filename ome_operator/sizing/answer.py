@@ -20,8 +20,8 @@ NAMES = {"ttft": "ttft", "tpot": "tpot", "tokens": "throughput"}
 
 
 def document(request: PlanRequest, layout: Layout, price: Price | None, shelf: Library) -> dict[str, Any]:
-    """Return the document of one layout, as an element of `layouts` in `ome plan -o json`. `shelf` is the cookbook, with
-    which `ome generate` can write manifests of the layout.
+    """Return the document of one layout, as an element of `layouts` in `ome plan -o json`. `shelf` is the cookbook, which
+    is searched for a recipe of the layout.
     """
     state, load = layout.state, mean_load(request.loads)
     reads = layout.prefill or layout.decode

@@ -174,7 +174,7 @@ def row(fields: Fields, models: Models = shapes.shape) -> Row:
     precision = fields["precision"].lower()
     precision = _PRECISIONS.get(precision, precision)
     if precision == "fp4" and models(fields["model"], "").precision == "mxfp4":
-        precision = "mxfp4"  # published runs name both kinds of four bits FP4
+        precision = "mxfp4"  # published runs use the name FP4 for both MXFP4 and NVFP4
     place = ServingStack(
         models(fields["model"], precision), gpus.gpu(fields["gpu"]), engine(fields["engine"]), fields["version"]
     )

@@ -20,7 +20,7 @@ _LATENCIES = {"ttft": "ttftSeconds", "tpot": "tpotMs"}
 
 
 class GpuChoice(NamedTuple):
-    """A GPU with its best layout, or with the reason why it has none."""
+    """A GPU with its best layout, or with the reason why it has no layout."""
 
     gpu: Gpu
     request: PlanRequest | None
@@ -30,9 +30,11 @@ class GpuChoice(NamedTuple):
 
 
 def compare_gpus(choices: Sequence[GpuChoice], by: str = "price") -> list[dict[str, Any]]:
-    """Return a document for each GPU. `by` is the figure by which the GPUs are sorted: `price` of output tokens,
-    `throughput` for each GPU, `ttft` or `tpot`; the best GPU is first. For `price`, GPUs without a price follow, sorted by
-    throughput. GPUs without an answer, such as those that do not meet the bounds of the request, come last.
+    """Return a document for each GPU, sorted by the figure `by`; the best GPU is first. `by` is `price` (of output tokens),
+    `throughput` (for each GPU), `ttft` or `tpot`.
+
+    For `price`, GPUs without a price follow, sorted by throughput. GPUs without a layout, for example because no layout
+    meets the bounds of the request, come last.
     """
     documents = [_document(each) for each in choices]
     return sorted(documents, key=lambda each: _rank(each, by))

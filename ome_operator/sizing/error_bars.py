@@ -63,8 +63,8 @@ def class_of_row(row: Row) -> str:
 
 @cache
 def held_out_predictions() -> tuple[HeldOutPrediction, ...]:
-    """Return all predictions of the cross-validation. Each row has four: with constants that were fitted without the rows of
-    its deployment, of its GPU, of its engine, and of its model family.
+    """Return all predictions of the cross-validation. There are four for each row, made with constants that were fitted
+    without the rows of its deployment, of its GPU, of its engine, and of its model family.
     """
     text = package_data.text("ome_operator.sizing", "crossvalidated.csv")
     return tuple(
@@ -106,9 +106,9 @@ def by_class() -> Mapping[str, Mapping[str, Bar]]:
 
 @cache
 def left_out(grouping: str, together: bool | None = None) -> Mapping[str, Bar]:
-    """Return the error bar of each figure over all rows, from the fits that left out the rows of some groups. `grouping`
-    is the kind of the groups: DEPLOYMENT, GPU, ENGINE or MODEL. `together` selects rows whose engines do both prefill and
-    decode, or the others.
+    """Return the error bar of each figure over all rows, from the fits that left out the rows of some groups. `grouping` is
+    the kind of the groups: DEPLOYMENT, GPU, ENGINE or MODEL. If `together` is true, only rows whose engines do both
+    prefill and decode are used; if it is false, only the other rows.
     """
     rows = _rows()
     return bars(
@@ -184,9 +184,9 @@ def _gpu_and_precision(place: ServingStack) -> tuple[str, str]:
 
 
 def _left_out(place: ServingStack, here: Sequence[Row]) -> tuple[tuple[str, ...], str]:
-    """Return which rows a fit must have left out so that its errors are representative of this prediction, as kinds of
-    groups (DEPLOYMENT, GPU or MODEL). Also return a text that states which rows are missing from `here`, such as rows with
-    the GPU of the prediction; "" if `here` contains its GPU and its model.
+    """Return the kinds of groups (DEPLOYMENT, GPU or MODEL) that a fit must have left out so that its errors are
+    representative of this prediction. Also return a text that states which rows `here` lacks: rows with the GPU, or rows
+    with the model, of the prediction. The text is "" if `here` contains both.
     """
     why = {}
     if place.gpu.name not in {row.place.gpu.name for row in here}:
@@ -207,7 +207,7 @@ def _described(rows: Sequence[Row]) -> str:
 
 
 def _span(ordered: Sequence[str]) -> str:
-    """Return the first and the last of several ordered texts as `A to B`, or the only one of them."""
+    """Return `A to B` for the first and the last of several ordered texts, or the text if both are equal."""
     return " to ".join(dict.fromkeys((ordered[0], ordered[-1])))
 
 

@@ -26,7 +26,7 @@ from ome_operator.sizing.row_arrays import Array, Rows
 DATA = Path(__file__).parent / "data"
 ROUNDS, ENOUGH = 40, 2e-4
 """Maximum number of iterations of a fit, and a fraction of the cost: the fit ends when an iteration reduces the cost by
-less."""
+less than this fraction."""
 FOLDS = 12
 """Number of parts into which cross-validation divides the deployments. A fit leaves out all deployments of a part."""
 _WEIGHTS = np.array([WEIGHT[name] for name in FIGURES])
@@ -96,8 +96,8 @@ def left_out(row: Row, grouping: str) -> str:
 
 
 def parts(rows: Sequence[Row], grouping: str) -> list[set[str]]:
-    """Return the sets of groups that are left out together: FOLDS parts of all deployments, or individual groups of the
-    other kinds. `grouping` is DEPLOYMENT, GPU, ENGINE or MODEL.
+    """Return the sets of groups that are left out together: FOLDS sets of deployments, or a set for each group of the other
+    kinds. `grouping` is DEPLOYMENT, GPU, ENGINE or MODEL.
     """
     groups = list(dict.fromkeys(left_out(row, grouping) for row in rows))
     return [set(groups[part::FOLDS]) for part in range(FOLDS)] if grouping == DEPLOYMENT else [{group} for group in groups]

@@ -68,7 +68,9 @@ def _side(request: PlanRequest, option: str, text: str, stage: str) -> Side:
 
 
 def _instead(place: ServingStack, role: Role, stage: str) -> str:
-    """Return a sentence that names a layout on as many GPUs that can run, for the end of a message; "" if there is none."""
+    """Return a sentence that names a layout that can run on the same number of GPUs, for the end of a message; "" if there
+    is none.
+    """
     for kind, worker in _alternatives(role.worker, place.shape.experts):
         if find_uneven(place.shape, worker) is not None:
             continue
@@ -79,8 +81,8 @@ def _instead(place: ServingStack, role: Role, stage: str) -> str:
 
 
 def _alternatives(worker: Worker, experts: int) -> Iterator[tuple[str, Worker]]:
-    """Yield workers on the GPUs of a worker that could replace it, the most similar ones first. Each comes with its name in
-    texts of layouts, such as TEP.
+    """Yield workers that could replace a worker on its GPUs, most similar first. Each worker comes with its name in texts
+    of layouts, such as TEP.
     """
     gpus = worker.gpus
     if 1 < gpus <= experts:

@@ -116,9 +116,13 @@ def _both(request: PlanRequest, c: Constants) -> Iterator[Layout]:
 
 def _rank(request: PlanRequest, layout: Layout) -> tuple[float, ...]:
     """Return the sort key of a layout; better layouts have smaller keys. At a given request rate, layouts with fewer GPUs
-    are better, otherwise layouts with a higher request rate. Two kinds of layouts follow all others: layouts whose engines
-    do both prefill and decode with more than NARROW GPUs, because no calibration row has such an engine, and, in a closed
-    loop, layouts with more attention ranks than requests, because some ranks are always idle.
+    are better, otherwise layouts with a higher request rate.
+
+    Two kinds of layouts follow all others:
+
+    * layouts whose engines do both prefill and decode with more than NARROW GPUs, because no calibration row has such an
+      engine;
+    * in a closed loop, layouts with more attention ranks than requests, because some ranks are always idle.
     """
     state, role = layout.state, layout.decode.role
     behind = layout.prefill is None and role.worker.gpus > NARROW

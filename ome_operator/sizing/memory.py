@@ -50,7 +50,7 @@ def compute_fit(shape: Shape, gpu: Gpu, worker: Worker, stage: str, share: float
 
     `share` is the smallest fraction of GPU memory to use for weights and KV cache. If the rank does not fit, larger
     fractions of SHARES are used. `spare` is the number of redundant experts on each GPU of a decode worker; if memory is
-    short, fewer are used. If no combination fits, the result is that of the last combination, whose `missing` is above 0.
+    short, fewer are used. If no combination fits, the result for the last combination is returned, with `missing` above 0.
     """
     tries = [
         (copies, part) for copies in range(spare, -1, -1) for part in (share, *(more for more in SHARES if more > share))

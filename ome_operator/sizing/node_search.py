@@ -12,8 +12,8 @@ STEPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96
 
 
 def found_layouts(request: PlanRequest, nodes: int | None, c: Constants) -> tuple[PlanRequest, Sequence[Layout]]:
-    """Return the request with its number of nodes, and its layouts, best first. If `nodes` is None, the number is the
-    smallest one that has a layout.
+    """Return the request with its number of nodes, and its layouts, best first. If `nodes` is None, the smallest number of
+    nodes that has a layout is used.
 
     Raises PlanRefused with the reason if there is no layout.
     """
@@ -27,7 +27,7 @@ def smallest_request(request: PlanRequest, c: Constants) -> tuple[PlanRequest, S
     """Return the request with the smallest number of nodes in STEPS that has a layout within the bounds, and its layouts,
     best first.
 
-    Raises PlanRefused if no number of nodes has such a layout. The reason in the message is that for the largest number.
+    Raises PlanRefused if no number of nodes has such a layout. The message states the reason for the largest number.
     """
     most = request.place.shape.experts or 256
     check(request, c)

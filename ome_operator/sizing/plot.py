@@ -14,7 +14,9 @@ _LABELS = {True: "prefill and decode on different nodes", False: "engines that d
 
 
 def pareto_frontier(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the points (TPOT, throughput) to which no other point is preferable in both, by ascending TPOT."""
+    """Return the points (TPOT, throughput) for which no other point has both a lower or equal TPOT and a higher or equal
+    throughput. The points are sorted by ascending TPOT.
+    """
     out: list[tuple[float, float]] = []
     for tpot, tokens in sorted(points, key=lambda point: (point[0], -point[1])):
         if not out or tokens > out[-1][1]:

@@ -20,8 +20,8 @@ def _sizes(gpus: int, node: int) -> tuple[int, ...]:
 
 
 def possible_workers(place: ServingStack, gpus: int) -> Iterator[Worker]:
-    """Yield every way to divide the model over a worker of at most `gpus` GPUs, whether it fits into memory or not. A worker
-    without data-parallel attention has at most as many nodes as a copy of the model that `ome generate` sizes.
+    """Yield every way to divide the model over a worker of at most `gpus` GPUs, whether it fits into memory or not. A
+    worker without data-parallel attention has at most MOST_NODES nodes, as in the cookbook.
     """
     shape, gpu = place.shape, place.gpu
     for size in _sizes(gpus, gpu.node):
@@ -35,19 +35,19 @@ def possible_workers(place: ServingStack, gpus: int) -> Iterator[Worker]:
 
 
 def _tensor_parallel(shape: Shape, size: int) -> Worker | None:
-    """Return the worker whose `size` GPUs share the attention of each token. Its experts are divided among all GPUs or, if
-    they cannot be, distributed over the GPUs. Return None if neither is possible.
+    """Return the worker whose `size` GPUs share the attention of each token. Each expert is divided among all GPUs if this
+    is possible; otherwise, complete experts are distributed over the GPUs. Return None if neither is possible.
     """
     possible = (Worker(size, 1, ep) for ep in ((1, size) if shape.experts else (1,)))
     return next((worker for worker in possible if find_uneven(shape, worker) is None), None)
 
 
 def find_uneven(shape: Shape, worker: Worker) -> UnevenDivision | None:
-    """Return the first size of a model that does not divide evenly among the GPUs of a worker; None if all do. The rules are
-    those of `ome generate`.
+    """Return the first size of a model that does not divide evenly among the GPUs of a worker; None if all sizes do. The
+    rules are those of `ome generate`.
 
-    With data-parallel attention over all GPUs that have experts, the number of experts is not checked, because the engine
-    then adds copies of experts until their number divides evenly; and the other matrices are not cut.
+    With data-parallel attention over all GPUs that have experts, only the attention heads are checked. The engine adds
+    copies of experts until their number divides evenly, and does not divide the other matrices.
     """
     model = shape.known
     if worker.kind == "dep":

@@ -43,7 +43,7 @@ def predict(row: Row, c: Constants) -> Prediction:
     """Predict the figures of a row from its layout, the lengths of its requests and its concurrency. Its measured values
     are not used.
 
-    Raises PlanRefused for a row that has decode alone and no concurrency, and for an unknown family of GPUs.
+    Raises PlanRefused for an unknown family of GPUs, and for a row without prefill and without a concurrency.
     """
     check_known(row.place, c)
     load = row.load

@@ -20,9 +20,9 @@ BURST = 0.1
 """Waiting time that is caused by the initial burst of requests, averaged over all requests of a run. The unit is the time
 that prefill needs for all concurrent requests. A fitted factor multiplies the constant."""
 ACCEPTED = 0.8
-"""Fraction of the draft tokens that follow an accepted token and are accepted, if the user states none. Source: the
-DeepSeek-V3 report, section 5.4.3 (85 to 90 % of second tokens accepted, 1.8 times the speed). No calibration row states
-that multi-token prediction was on."""
+"""Probability that a draft token is accepted if all draft tokens before it are accepted; used if the user states no number.
+Source: the DeepSeek-V3 report, section 5.4.3 (85 to 90 % of second tokens accepted, 1.8 times the speed). No calibration
+row states that multi-token prediction was on."""
 BUSY = 0.9
 """Largest planned utilization of prefill if the request gives no request rate. As the utilization approaches 1, the
 waiting time grows without limit."""
@@ -95,8 +95,8 @@ def expected_drafts(tokens: int) -> Drafts:
 
 
 def poisson_percentile(mean: float, part: float) -> float:
-    """Return the number that a Poisson variable does not exceed with the probability `part`. Above a mean of 100, the number
-    is the one of the normal distribution with the same mean and variance.
+    """Return the number that a Poisson variable does not exceed with the probability `part`. Above a mean of 100, the
+    normal distribution with the same mean and variance is used.
     """
     if mean > _NORMAL:
         return NormalDist(mean, math.sqrt(mean)).inv_cdf(part)
@@ -158,12 +158,12 @@ class SteadyState:
 
 
 def slots(place: ServingStack, role: Role, c: Constants) -> float:
-    """Return the time that a request waits for a free slot in decode, as a fraction of the time that the request spends
-    in decode.
+    """Return the time that a request waits for a free slot in decode, as a fraction of the time that the request spends in
+    decode.
 
-    The fraction is that of a load of one request per worker; `closed` divides it by the square root of the requests per
-    worker. The waiting time exists because the router assigns requests to workers at random, so that some requests wait at a
-    full worker while another worker has free slots. A deployment with a single worker has no such waiting time.
+    The fraction applies to a load of one request per worker; `closed` divides it by the square root of the requests per
+    worker. The waiting time exists because the router assigns requests to workers at random, so that some requests wait at
+    a full worker while another worker has free slots. A deployment with a single worker has no such waiting time.
     """
     return c.factor(*slots_keys(place, role.worker)) * (1 - 1 / role.copies)
 

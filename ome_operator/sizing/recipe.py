@@ -20,8 +20,8 @@ _ENGINES = {"trtllm": "tensorrt-llm"}
 _PRECISIONS = {"fp8": "fp8", "int4": "int4", "mxfp4": "mxfp4", "nvfp4": "fp4", "": "bf16"}
 """Maps the name of a model's quantization in the cookbook to the precision in `ome plan`."""
 _BATCH, _STEP = 480, 8
-"""Largest batch of a decode rank for which CUDA graphs are captured, as in the published recipe, and the step of batches: a
-batch is rounded up to a multiple of it."""
+"""Largest batch of a decode rank for which CUDA graphs are captured, as in the published recipe, and the number to a
+multiple of which batches are rounded up."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ _TITLES = {"ttft": "TTFT", "tpot": "TPOT", "tokens": "throughput"}
 
 
 def plan_text(request: PlanRequest, layouts: Sequence[Layout], price: Price | None, shelf: Library) -> str:
-    """Return the text of a plan. It contains a table of the best layouts and the details of the first one."""
+    """Return the text of a plan. It contains a table of the best layouts and the details of the first layout."""
     load = mean_load(request.loads)
     documents = [document(request, layout, price, shelf) for layout in layouts[:SHOWN]]
     head = (

@@ -91,8 +91,8 @@ def drafts(tokens: int, accepted: float | None) -> Drafts:
 
 
 def part_of_node(gpu: Gpu, gpus: int) -> tuple[Gpu, int]:
-    """Return the GPU and the number of nodes for --gpus. A node of the result has only the GPUs that are asked for, if
-    these are a part of a node.
+    """Return the GPU and the number of nodes for --gpus. If --gpus is a part of a node, a node of the result has only this
+    number of GPUs.
 
     Raises PlanRefused if the number is neither a part of a node nor complete nodes.
     """
@@ -107,8 +107,8 @@ def part_of_node(gpu: Gpu, gpus: int) -> tuple[Gpu, int]:
 
 
 def gpu_price(place: ServingStack, usd: float | None) -> Price | None:
-    """Return the price of a GPU for an hour. This is `usd` if it is given, otherwise the published price, or None if
-    there is no published price.
+    """Return the price of a GPU for an hour: `usd` if it is given, otherwise the published price; None if there is no
+    published price. Raises PlanRefused for a price that is not above 0.
     """
     _check_positive("--price", usd)
     return place.gpu.price if usd is None else Price(usd, "as given", "--price")

@@ -141,7 +141,7 @@ def _chance(row: Row) -> float:
 
 
 def _terms(row: Row, phase: str) -> dict[str, tuple[float, ...] | float]:
-    """Return how many seconds each term of a phase of a row takes: four numbers for decode (see `Rows.terms`), one for
+    """Return the seconds of each term of a phase of a row: four numbers for decode (see `Rows.terms`), a single number for
     prefill.
     """
     role = priors.phases(row).get(phase)

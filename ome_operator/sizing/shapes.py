@@ -110,7 +110,7 @@ def shape(name: str, precision: str = "") -> Shape:
 
 
 def _spelled(precision: str) -> str:
-    """Return a precision in the spelling of `_QUANTIZED`."""
+    """Return the name of a precision as it is spelled in `_QUANTIZED`."""
     return _ALIASES.get(precision.lower(), precision.lower())
 
 
@@ -176,13 +176,13 @@ def from_config(
     stored = quantization_settings(config, modelopt) if not precision else _QUANTIZED[wanted] or {}
     one_part = {**text, "tie_word_embeddings": architecture.has_tied_embedding(config), "quantization_config": stored}
     if precision:
-        one_part.pop("expert_dtype", None)  # states a precision beside quantization_config
+        one_part.pop("expert_dtype", None)  # this field also states a precision
     return shape_of(name, one_part, wanted)
 
 
 def check_sizes(name: str, text: Mapping[str, Any]) -> None:
     """Raise PlanRefused if the config of a text model states a size that is not a whole number above 0, or more than
-    MOST_LAYERS layers. A size that is missing or null is no error here, because families differ in what they state.
+    MOST_LAYERS layers. A missing or null size is accepted, because not every family states all sizes.
     """
     if wrong := wrong_size(text):
         raise PlanRefused(f"{name} {wrong}: check config.json.")

@@ -1,8 +1,8 @@
 """Predict how fast the groups of a service are, until their speed has been measured (docs/demand.md).
 
-The prediction is that of `ome plan` for the layout, the GPUs and the lengths of requests of the service. The predicted times
-are increased by the error bar of the prediction: nine of ten calibration rows that are similar to the service are not slower
-than the increased times.
+The prediction is computed as by `ome plan` from the layout, the GPUs and the lengths of requests of the service. The
+predicted times are increased by the error bar of the prediction: nine of ten calibration rows that are similar to the
+service are not slower than the increased times.
 """
 
 from collections.abc import Mapping, Set

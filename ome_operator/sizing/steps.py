@@ -150,17 +150,17 @@ def decode_terms(place: ServingStack, worker: Worker, batch: float, context: flo
 
 
 def _all_reduce_latency(gpu: Gpu, gpus: int) -> float:
-    """Return the seconds of an all-reduce without data. Between link domains, they grow as in the trees of NCCL 2.4."""
+    """Return the seconds of an all-reduce without data. Between link domains, the time grows as in NCCL's trees (2.4)."""
     domains = -(-gpus // gpu.domain)
     return HOP if domains == 1 else FAR * math.log2(domains)
 
 
 def _all_reduce(place: ServingStack, worker: Worker, tokens: float) -> dict[str, float]:
-    """Return the seconds, by term, of the two all-reduces of each layer, for `tokens` tokens, at the bandwidth of the links.
+    """Return the seconds, by term, of the two all-reduces of each layer, for `tokens` tokens, at the links' bandwidth.
 
-    A GPU sends its data once over the links of its domain, because a switch can add up (NVLink SHARP). Between n domains, it
-    sends 2 (n - 1) / n of its share of the sums of its domain, because every GPU has its own network adapter (hierarchical
-    all-reduce; the formula is that of the performance notes of nccl-tests).
+    A GPU sends its data once over the links of its domain, because a switch adds the numbers (NVLink SHARP). Between n
+    domains, it sends 2 (n - 1) / n of its share of the sums of its domain, because every GPU has its own network adapter
+    (hierarchical all-reduce; the formula is that of the performance notes of nccl-tests).
     """
     shape, gpu, gpus = place.shape, place.gpu, worker.gpus
     sent = 2 * shape.layers * tokens * shape.hidden * RETURNED
@@ -182,7 +182,7 @@ def rest_seconds(place: ServingStack) -> float:
 
 def head_seconds(place: ServingStack) -> float:
     """Return how many seconds the output projection to the vocabulary (LM head) takes for one token at the peak rate.
-    Prefill computes it only for the last token of a prompt. It is in BF16, except in the few checkpoints that quantize it.
+    Prefill computes it only for the last token of a prompt. The projection is in BF16 unless a checkpoint quantizes it.
     """
     shape, gpu = place.shape, place.gpu
     plain = shape.rest_flops.get("bf16", 0.0) >= shape.head_flops
@@ -237,7 +237,7 @@ def pairs(length: float, prompt: float, every: int, most: int) -> float:
 
 def _wire(place: ServingStack, gpus: int) -> str:
     """Return the first word of the name of the term for the data of messages: `wire` over the links of a domain, such as
-    NVLink, and `far` over the network. Both reach different shares of their bandwidth.
+    NVLink, and `far` over the network. Links and network reach different fractions of their bandwidth.
     """
     return "wire" if gpus <= place.gpu.domain else "far"
 

@@ -29,7 +29,7 @@ def workload(text: str, cached: float = 0.0) -> Load:
 
 def parse_workload(data: Any, name: str) -> tuple[Load, ...]:
     """Return the loads of a workload file. The file contains a list of maps with the fields `in`, `out`, `share` and, for
-    prompts with a cached prefix, `parse_hit_rate`. `name` is the name of the file for messages.
+    prompts with a cached prefix, `hit`. `name` is the name of the file for messages.
     """
     if not isinstance(data, list) or not data or not all(isinstance(each, Mapping) for each in data):
         raise PlanRefused(f"{name} is not a list of workloads: write, for example, - {{in: 2000, out: 100, share: 1}}.")
