@@ -32,7 +32,7 @@ class Request:
 
     @property
     def is_write(self) -> bool:
-        """Whether the verb is a write, even if the request was denied or changed nothing."""
+        """Whether the verb is a write. Requests that were denied, or that changed nothing, are included."""
         return self.verb in WRITES
 
 

@@ -54,7 +54,7 @@ _ROW: ContextVar[Row | None] = ContextVar("row", default=None)
 
 
 def row() -> Row | None:
-    """Return the row of the part that the calling thread runs; None if it runs none."""
+    """Return the row of the part that the calling thread runs; None if the thread runs no part."""
     return _ROW.get()
 
 

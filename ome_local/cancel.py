@@ -132,7 +132,8 @@ def _end(child: "subprocess.Popen[str]") -> None:
 
 def side_by_side(do: Callable[[_Thing], _Made], things: Sequence[_Thing], lanes: int = 8) -> list[_Made]:
     """Call `do` for each item of `things` in up to `lanes` threads that carry the caller's Cancel object. Return the
-    results in the order of the items. Raises the first failure after all calls have ended.
+    results in the order of the items. If calls fail, the exception of the first item among them is raised after all
+    calls have ended.
     """
     if not things:
         return []

@@ -48,8 +48,8 @@ def programs() -> None:
 
 
 def define(api: KubeApi) -> None:
-    """Create KEDA's kinds, its namespace and its Service, unless they exist, and wait until the API server serves the kinds.
-    This is necessary because KEDA exits if its kinds are not served.
+    """Create KEDA's kinds, its namespace and its Service, unless they exist, and wait until the API server serves the
+    kinds. KEDA would exit if its kinds were not served.
     """
     api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
     spec = {"type": "ExternalName", "externalName": "localhost"}

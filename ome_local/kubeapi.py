@@ -59,7 +59,7 @@ class KubeApi:
     def request(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> Any:
         """Send a request, and return the parsed response body, or its text if it is not JSON. `kind` is the content type of
         `body`. If the connection fails, the request is sent once more on a new connection, except after a refused
-        connection or a timeout. Raises ApiError and ApiUnreachable.
+        connection or a timeout. Raises ApiError if the response is an error, and ApiUnreachable if there is no response.
         """
         content = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": kind, "Accept": "application/json"}

@@ -28,7 +28,7 @@ NAMESPACE = "kueue-system"
 GROUP = "kueue.x-k8s.io"
 """API group of Kueue's kinds."""
 FRAMEWORKS = ("batch/job", "pod", "deployment", "statefulset")
-"""The kinds that Kueue manages: those of Kueue's own default configuration that every API server has."""
+"""The kinds that Kueue manages: the kinds in Kueue's default configuration that every API server has."""
 _DEFINED_WITHIN_S = 60.0
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _WEBHOOKS = "/apis/admissionregistration.k8s.io/v1"
@@ -43,8 +43,8 @@ def program() -> Path:
 
 
 def define(api: KubeApi, at: Layout, cluster_file: ClusterFile) -> None:
-    """Create Kueue's kinds and its namespace, unless they exist, and wait until the API server serves them. This is
-    necessary because Kueue exits if its kinds are not served.
+    """Create Kueue's kinds and its namespace, unless they exist, and wait until the API server serves them. Kueue would
+    exit if its kinds were not served.
     """
     api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
     for crd in _documents("config/components/crd/bases/"):

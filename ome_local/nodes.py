@@ -61,7 +61,7 @@ MACHINES = {
 
 
 def machine(accelerator: str) -> Machine:
-    """Return the machine type of this name. Raises UserError with the existing names."""
+    """Return the machine type of this name. Raises UserError, which lists the existing names, for an unknown name."""
     if accelerator not in MACHINES:
         raise UserError(f"Unknown accelerator {accelerator!r}: use one of {', '.join(sorted(MACHINES))}.")
     return MACHINES[accelerator]

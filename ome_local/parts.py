@@ -30,7 +30,7 @@ class Part:
 
 
 def run(parts: Sequence[Part], board: ProgressBoard) -> None:
-    """Run all parts. Raises the first error after all other parts have ended."""
+    """Run all parts. If a part fails, the other parts are cancelled, and the error is raised after they have ended."""
     by_name = {part.name: part for part in parts}
     order = TopologicalSorter({part.name: part.needs for part in parts})
     order.prepare()
@@ -56,8 +56,8 @@ def _do(part: Part, board: ProgressBoard, called_off: cancel.Cancel) -> None:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Make SIGTERM and SIGHUP end a run in the same way as Ctrl-C inside the `with` block, so that the programs that the run
-    has started are stopped, too.
+    """Make SIGTERM and SIGHUP end a run as Ctrl-C does, until the `with` block ends. The programs that the run has started
+    are then stopped, too.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

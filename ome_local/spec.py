@@ -32,8 +32,8 @@ class Spec:
     kind: bool = False
     """Whether kind runs the control plane in Docker."""
     workers: int = 0
-    """Number of kind's worker nodes. If it is 0, the control plane node is the real node; otherwise the control plane
-    node runs no pods of services."""
+    """Number of kind's worker nodes. If this number is 0, the control plane node is the real node; otherwise the control
+    plane node runs no pods of services."""
     real_node: bool = False
     """Whether a kubelet on this machine joins the cluster as the node real-0. The API server then listens on every
     address, so that pods can reach it."""
@@ -52,7 +52,7 @@ class Spec:
     @property
     def version(self) -> str:
         """Kubernetes version of the cluster, including clusters of earlier versions of this package, which did not store
-        it.
+        the version.
         """
         return self.kubernetes or KUBERNETES
 

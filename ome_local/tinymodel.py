@@ -118,7 +118,7 @@ def files() -> dict[str, bytes]:
 
 
 def texts() -> dict[str, bytes]:
-    """Return file name -> content of every file except the weights."""
+    """Return a map from file name to content, for every file except the weights."""
     ends = [CONFIG["eos_token_id"], _WORDS + SPECIAL.index("[EOS]")]
     return {
         "config.json": _json(CONFIG),
@@ -182,7 +182,7 @@ def _is_ours(folder: Path, wanted: Mapping[str, bytes]) -> bool:
 
 
 def shapes() -> dict[str, tuple[int, ...]]:
-    """Return name of a weight in DeepSeek V3 -> shape. Matrices have the shape (outputs, inputs)."""
+    """Return a map from the name of a weight in DeepSeek V3 to its shape. Matrices have the shape (outputs, inputs)."""
     hidden, heads, words = CONFIG["hidden_size"], CONFIG["num_attention_heads"], CONFIG["vocab_size"]
     found: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (words, hidden), "model.norm.weight": (hidden,)}
     for layer in range(CONFIG["num_hidden_layers"]):

@@ -1,5 +1,5 @@
-"""Prometheus and promtool: the programs that are installed on this machine, otherwise those of Debian's package, whose
-signature apt verifies.
+"""Prometheus and promtool: the programs that are installed on this machine, otherwise the programs of Debian's package,
+whose signature apt verifies.
 """
 
 import shutil
@@ -20,7 +20,7 @@ _UNPACKED = {**{name: Path("usr/bin", name) for name in PROGRAMS}, PAGES: Path("
 
 def prometheus() -> dict[str, Path]:
     """Return the paths of both programs, and of PAGES if the programs do not find their web pages by themselves. Raises
-    Unavailable.
+    Unavailable if the package cannot be downloaded.
     """
     if found := _here():
         return found

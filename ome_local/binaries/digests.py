@@ -15,7 +15,7 @@ LINE = re.compile(r"([0-9a-f]{64})  (\S+)")
 
 
 def read_digests() -> dict[str, str]:
-    """Return path of a release file -> digest."""
+    """Return a map from the path of a release file to its digest."""
     lines = (LINE.fullmatch(line) for line in FILE.read_text(encoding="utf-8").splitlines())
     return {found[2]: found[1] for found in lines if found}
 

@@ -79,7 +79,9 @@ def _get(tools: list[Tool], target: Target, more_to_come: bool) -> None:
 
 
 def _fetch(tools: Sequence[Tool], target: Target, beside: Path) -> dict[str, releases.Unavailable]:
-    """Download releases into the cache, several at a time. Return program name -> reason for each unavailable release."""
+    """Download releases into the cache, several at a time. Return a map from program name to reason for each unavailable
+    release.
+    """
 
     def fetch(tool: Tool) -> releases.Unavailable | None:
         try:

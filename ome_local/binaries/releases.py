@@ -37,7 +37,7 @@ class Unavailable(UserError):
 
 
 def fetch(tool: Tool, target: Target, into: Path) -> None:
-    """Download the program to `into` and verify it. Raises Unavailable with the reason.
+    """Download the program to `into` and verify it. Raises Unavailable if this is not possible.
 
     The digest from the host itself is not used, because it would match any file that the host serves.
     """
@@ -59,8 +59,8 @@ def fetch(tool: Tool, target: Target, into: Path) -> None:
 
 
 def published_digest(tool: Tool, target: Target) -> str:
-    """Return the digest that the release host publishes. The digest does not prove that a file of the same host is right:
-    see `checksums.py`.
+    """Return the digest that the release host publishes. A digest from the same host does not prove that a file is right
+    (see `checksums.py`).
     """
     archive = tool.fill(tool.archive, target)
     with _opened(tool.address(), tool.fill(tool.checksums, target)) as reply:
@@ -72,8 +72,8 @@ def published_digest(tool: Tool, target: Target) -> str:
 
 
 def digest_of(text: str, file: str) -> str | None:
-    """Return the digest of `file` from the text of a checksum file, or None. The text is a digest alone, or lines of
-    `digest name`.
+    """Return the digest of `file` from the text of a checksum file; None if the text does not contain one. The text is a
+    digest alone, or lines of `digest name`.
     """
     for words in (line.split() for line in text.splitlines()):
         named = words[1].lstrip("*") if len(words) > 1 else file

@@ -51,8 +51,8 @@ class Tool:
     gomods: Path = GOMODS
     """Folder that contains the folder of the Go module."""
     files: tuple[str, ...] = ()
-    """Paths in the source of the program's module, of files or of folders with `/` at the end. The files are kept next to
-    the program."""
+    """Paths of files and folders in the source of the program's module. The path of a folder ends with `/`. The files are
+    kept next to the program."""
 
     def fill(self, pattern: str, target: "Target") -> str:
         """Return the pattern with the version, and the os and arch of `target`, filled in."""
@@ -73,7 +73,7 @@ class Target:
 
 def this_machine(*, clients_only: bool = False) -> Target:
     """Return the platform of this machine. Only Linux on amd64 and arm64 is supported, because kube-apiserver is released
-    for no other system; if `clients_only` is true, macOS is supported too. Raises UserError.
+    for no other system; if `clients_only` is true, macOS is supported too. Raises UserError on any other platform.
     """
     arch = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}.get(platform.machine().lower())
     if arch and (sys.platform == "linux" or (clients_only and sys.platform == "darwin")):
@@ -87,7 +87,9 @@ def this_machine(*, clients_only: bool = False) -> Target:
 
 
 def kubernetes(asked: str) -> str:
-    """Return the full Kubernetes version for a minor version or a full version. Raises UserError if it is not supported."""
+    """Return the full Kubernetes version for a minor version or a full version. Raises UserError if the version is not
+    supported.
+    """
     known = sorted((KUBERNETES, *OTHERS))
     for version in known:
         if asked.removeprefix("v") in (version, version.rpartition(".")[0]):
@@ -212,7 +214,8 @@ PATCHES = {
         "metav1.InitialEventsListBlueprintAnnotationKey",
         '"kubernetes.io/initial-events-list-blueprint"',
     ),
-    # Without its own management of certificates, Kueue reads those of its metrics from a fixed folder of the machine.
+    # Without its own management of certificates, Kueue reads the certificates of its metrics server from a fixed
+    # folder.
     "kueue": Patch(
         "sigs.k8s.io/kueue",
         "cmd/kueue/main.go",

@@ -56,8 +56,8 @@ def remove(name: str = CLUSTER) -> None:
 
 
 def check_ours(name: str) -> None:
-    """Raise UserError if the cluster was created by the demo of another installation or not by a demo. Such a cluster may
-    contain a user's work.
+    """Raise UserError unless the cluster was created by the demo of this installation. Any other cluster may contain a
+    user's work.
     """
     kept = spec.load(layout.layout(name))
     if kept is None or kept.spec.demo == installation():

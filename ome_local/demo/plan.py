@@ -1,7 +1,8 @@
 """The parts of the demo and their dependencies. All parts that can run in parallel do so.
 
-The control plane and Kimi K2 need no real node, so they come first. Their compilation gets the processors before the images,
-which mostly wait for downloads of packages, and before the compilation of the real node's programs.
+The control plane and Kimi K2 need no real node, so they come first. The compilation of the control plane's programs has a
+higher CPU priority than the images, which mostly wait for downloads of packages, and than the compilation of the real
+node's programs.
 """
 
 from collections.abc import Collection, Sequence
@@ -27,8 +28,8 @@ IMAGES = ("engine-cpu", "router", "operator")
 START_DELAY_S = 2.5
 """Seconds from the binding of a simulated pod until it is Ready."""
 _IMAGES_NICE, _LATER_NICE = 10, 15
-"""Niceness of the images' parts and of the later parts. After Kimi K2, the images take the longest time, so the programs
-of the real node yield to them."""
+"""Niceness of the parts that build images, and of the later parts. After Kimi K2, the images take the longest time, so the
+programs of the real node yield to them."""
 
 
 PROGRAMS, NODE_PROGRAMS = "programs of the control plane", "programs of the real node"

@@ -43,11 +43,15 @@ class View:
     """Message about what is missing while the service does not serve with all of its groups; "" otherwise."""
 
     def counts(self) -> str:
-        """Return all lines except the URL as one line: for a component its number of ready groups, for others their mark."""
+        """Return all lines except the URL as one line: the number of ready groups of each component, and a mark for each
+        other line.
+        """
         return "  ".join(f"{line.what} {line.how if '/' in line.how else line.mark}" for line in self.lines[:-1])
 
     def missing_items(self) -> list[str]:
-        """Return the names of what is missing. The URL is left out, because it exists only after everything else."""
+        """Return the name and the state of each line that is not met. The URL is left out, because it exists only after
+        everything else.
+        """
         return [f"{line.what} {line.how}" for line in self.lines[:-1] if line.mark != DONE]
 
 

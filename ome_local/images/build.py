@@ -40,8 +40,8 @@ _COPY = re.compile(r"^COPY (?!--)(.+) \S+$", re.MULTILINE)
 
 
 def build(names: Iterable[str] = SERVING) -> dict[str, Path]:
-    """Return image name -> path of the docker-archive, after building the images that are not cached. Building needs root
-    on Linux amd64, or Docker.
+    """Return a map from image name to the path of the docker-archive, after building the images that are not cached.
+    Building needs root on Linux amd64, or Docker.
     """
     root, made = checkout(), {}
     for name in names:

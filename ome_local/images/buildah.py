@@ -52,8 +52,8 @@ def why_not() -> str | None:
 
 
 def run(*words: str, log: Path | None = None) -> str:
-    """Run buildah, and return its output. If `log` is given, all output is also appended to that file. Raises UserError
-    with the last line of the output.
+    """Run buildah, and return its output. If `log` is given, all output is also appended to that file. Raises UserError,
+    with the last line of the output, if buildah fails.
     """
     place = storage()
     own = ["--root", str(place / "root"), "--runroot", str(place / "run"), "--storage-driver", "overlay"]
@@ -188,8 +188,8 @@ def _images(*words: str) -> list[dict[str, Any]]:
 
 @contextmanager
 def _settings() -> Iterator[dict[str, str]]:
-    """Yield file on this machine -> path in the image, for the files with this machine's settings of apt and pip; nothing
-    if the machine has no such settings.
+    """Yield a map from file on this machine to path in the image, for the files with this machine's settings of apt and
+    pip; {} if the machine has no such settings.
     """
     pip = {name: os.environ[name] for name in _PIP if name in os.environ}
     bundle = ssl.get_default_verify_paths().cafile if {"SSL_CERT_FILE", "PIP_CERT"} & os.environ.keys() else None

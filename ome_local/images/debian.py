@@ -47,7 +47,9 @@ def apt_settings() -> str:
 
 
 def _logged(command: list[str], log: Path, environment: Mapping[str, str]) -> None:
-    """Run a command and append its output to the log. Raises UserError with the last line of the output."""
+    """Run a command and append its output to the log. Raises UserError, with the last line of the output, if the command
+    fails.
+    """
     with log.open("ab") as file:
         done = cancel.run(command, env=environment, output=file)
     if done.returncode:

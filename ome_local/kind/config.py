@@ -17,7 +17,7 @@ _KUBEADM = "kubeadm.k8s.io"
 _GRACE = "node-monitor-grace-period"
 _KINDS_OWN = {"name": "enable-hostpath-provisioner", "value": "true"}
 """An argument of the controller-manager that kind itself writes into the list `extraArgs`. Older versions of kind replace
-this list by that of the patch, so the patch must repeat the argument; newer versions merge lists by name.
+this list by the list of the patch, so the patch must repeat the argument; newer versions merge lists by name.
 """
 
 

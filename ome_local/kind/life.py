@@ -103,8 +103,8 @@ def is_ours(at: Layout) -> bool:
 
 
 def require_removal(at: Layout) -> None:
-    """Raise UserError if the kind cluster cannot be removed now, so that a removal would leave its containers behind. The
-    function is called before anything is removed.
+    """Raise UserError if the kind cluster cannot be removed now, because removing only the files would leave its containers
+    behind. The function is called before anything is removed.
     """
     if reason := why_not():
         raise UserError(

@@ -22,8 +22,8 @@ def hierarchies(mounts: str | None = None) -> list[Path]:
 def make(name: str) -> None:
     """Create the group in every hierarchy. In version 2, the group's controllers are delegated to the groups below it.
 
-    Raises OSError if the group does not get the controllers that a kubelet needs, for example in a container that shares its
-    own group.
+    Raises OSError if the group does not get the controllers that a kubelet needs, for example in a container whose own
+    group holds processes.
     """
     tops = hierarchies()
     for top in tops:

@@ -14,8 +14,8 @@ and the operator. The pods of the node can use the rest.
 
 
 def files(node: RealNode, plugins: str, memory: int) -> dict[str, str]:
-    """Return file name -> content of every configuration file. `plugins` is the folder of the CNI plugins, and `memory` is
-    the memory of the machine in bytes.
+    """Return a map from file name to content, for every configuration file. `plugins` is the folder of the CNI plugins, and
+    `memory` is the memory of the machine in bytes.
     """
     return {
         "containerd.toml": containerd(node, plugins),
@@ -75,9 +75,10 @@ def cni(node: RealNode) -> dict[str, Any]:
 
 
 def kubelet(node: RealNode, memory: int) -> dict[str, Any]:
-    """Return the kubelet's configuration. With it, the kubelet needs neither the capability to raise limits nor systemd,
-    and evicts pods only if resources are nearly exhausted. All pods together may use the memory of the machine (`memory`, in
-    bytes) less a reserve, so that a pod without a memory limit cannot take the memory of the control plane.
+    """Return the kubelet's configuration. With this configuration, the kubelet needs neither the capability to raise limits
+    nor systemd. It evicts pods only if resources are nearly exhausted. All pods together may use the memory of the
+    machine (`memory`, in bytes) less a reserve, so that a pod without a memory limit cannot take the memory of the
+    control plane.
     """
     pki = node.at.pki
     return {
@@ -134,8 +135,8 @@ def kube_proxy(node: RealNode) -> dict[str, Any]:
 
 
 def corefile(node: RealNode) -> str:
-    """Return CoreDNS' configuration. It answers only for names of the cluster, because pods cannot reach other networks.
-    It has two blocks, because in one block `template` would answer before `kubernetes`.
+    """Return CoreDNS' configuration. CoreDNS answers only for names of the cluster, because pods cannot reach other
+    networks. The file has two blocks, because in a single block `template` would answer before `kubernetes`.
     """
     return f"""\
 cluster.local in-addr.arpa {{

@@ -138,7 +138,8 @@ def _inside(node: RealNode) -> str:
         "mount --make-rshared /",
         *binds,
         "ip link set lo up",
-        # A fixed address, because a bridge would take that of its newest port, and neighbors would remember the old one.
+        # A fixed address: a bridge would take the address of its newest port, and neighbors would remember the old
+        # address.
         f"ip link add cni0 address 02:00:0a:f4:{node.network.number:02x}:01 type bridge",
         f"ip address add {node.gateway}/24 dev cni0",
         "ip link set cni0 up",

@@ -67,7 +67,7 @@ def require() -> None:
 
 
 def missing_packages() -> list[str]:
-    """Return the Debian packages whose programs are missing, wherever the existing programs come from."""
+    """Return the Debian packages whose programs are missing. A program that was installed in another way is not missing."""
     packages = [package for program, package in _PROGRAMS.items() if shutil.which(program, path=PATH) is None]
     return list(dict.fromkeys([*packages, *([] if plugins() else [_PLUGINS_PACKAGE])]))
 

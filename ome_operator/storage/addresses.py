@@ -71,13 +71,17 @@ def host_listed(hosts: Collection[str], name: str, port: int | None) -> bool:
 
 
 def region(rest: str, parameters: Mapping[str, str]) -> str:
-    """Return the region of an S3 bucket: the region in `bucket@region`, otherwise the parameter `region`."""
+    """Return the region of an S3 bucket: the region in `bucket@region`, otherwise the parameter `region`, otherwise
+    `us-east-1`. Raises RequestRefused if the region cannot be part of a host name.
+    """
     named = rest.partition("/")[0].partition("@")[2]
     return _part("spec.storage.parameters.region", named or parameters.get("region", "us-east-1"))
 
 
 def oracle_address(uri: str, parameters: Mapping[str, str]) -> str:
-    """Return the address of `oci://n/<namespace>/b/<bucket>/o/<path>` in the region of the parameters."""
+    """Return the address of `oci://n/<namespace>/b/<bucket>/o/<path>` in the region of the parameters. Raises
+    RequestRefused if the parameters contain no region.
+    """
     if not parameters.get("region"):
         raise RequestRefused(f"spec.storage.storageUri {uri} needs a region: set spec.storage.parameters.region")
     namespace = _part("the namespace of spec.storage.storageUri", parse_oracle(uri).namespace)

@@ -22,7 +22,9 @@ class CombinedSource:
         """Names of the files that are read from the second source."""
 
     async def listing(self, revision: str) -> Listing:
-        """Return the files of both sources. `revision` contains the revisions of both sources."""
+        """Return the files of both sources. `revision` consists of the revisions of both sources, or is "" for their newest
+        revisions.
+        """
         first_revision, _, other_revision = revision.partition(_AND)
         first_files, other_files = await self._first.listing(first_revision), await self._other.listing(other_revision)
         taken = {file.name for file in first_files.files}

@@ -34,8 +34,8 @@ class SecretGrant(BaseModel):
     def permits(self, uri: str) -> bool:
         """Return whether `uris` permits a single storage URI, which may contain a revision or a region.
 
-        A URI with a component that clients or servers would rewrite is not covered, because it would be compared with the
-        list in another form than it is requested in.
+        A URI with a component that clients or servers would rewrite is not permitted, because the requested URI would
+        differ from the URI that was compared with the list.
         """
         if not self.uris:
             return True
@@ -83,7 +83,7 @@ class ModelGrant(NamedTuple):
     key: str
     """Name of the Secret in `spec.storage.key`."""
     uri: str
-    """The URI of one source. A model with `filesFrom` has two sources, which need a permission each."""
+    """The URI of one source. A model with `filesFrom` has two sources, each of which needs its own permission."""
 
     def check_secret(self, address: str) -> None:
         """Raise RequestRefused if the model's Secret may not be sent to this address. The message contains the setting that

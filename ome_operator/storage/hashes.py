@@ -2,7 +2,7 @@
 
 A file is verified by the strongest hash that its source publishes: SHA-256 (LFS and Xet objects, layers, files in
 SHA256SUMS), git's blob id (SHA-1 over a header and the bytes), MD5, or the MD5 of the parts' MD5s that S3 publishes for
-multipart uploads. Without any of these only the size can be verified, and the manifest records that.
+multipart uploads. If none of these is published, only the size is verified, and the manifest records this.
 """
 
 import hashlib
@@ -70,7 +70,9 @@ class Checker:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all bytes were received and have the expected hash. Read it only when no more bytes will follow."""
+        """Whether all bytes were received and have the expected hash. Read this property only when no more bytes will
+        follow.
+        """
         right = not self._hashes or any(hasher.hexdigest() == self._wanted.value for hasher in self._hashes)
         return self.count == self._size and right
 

@@ -89,11 +89,12 @@ async def read_range(
     *,
     redirects: bool = True,
 ) -> AsyncIterator[bytes]:
-    """Iterate over the bytes from `start` up to, and excluding, `end` of a file of `size` bytes. Raises RequestRefused or
-    SourceUnreachable.
+    """Iterate over the bytes from `start` up to, and excluding, `end` of a file of `size` bytes. Raises RequestRefused if
+    the source rejects the request, and SourceUnreachable if the source fails.
 
     Redirects are followed, unless `redirects` is false; the credential is sent to the original host only. Messages do not
-    contain the URL, because a hub redirects to a signed URL, with which every reader of the message could download the file.
+    contain the URL, because a hub redirects to a signed URL, with which every reader of the message could download the
+    file.
     """
     headers = {"Range": f"bytes={start}-{end - 1}"} if start or end < size else NO_HEADERS
     try:
@@ -118,7 +119,9 @@ async def read_range(
 async def read_all(
     session: aiohttp.ClientSession, url: str, headers: Mapping[str, str] = NO_HEADERS, credential: Credential | None = None
 ) -> AsyncIterator[bytes]:
-    """Iterate over all bytes of a file of unknown size. Raises RequestRefused or SourceUnreachable."""
+    """Iterate over all bytes of a file of unknown size. Raises RequestRefused if the source rejects the request, and
+    SourceUnreachable if the source fails.
+    """
     try:
         async with _get(session, url, headers, credential) as response:
             _check(response)
@@ -135,8 +138,8 @@ async def read_small(
     headers: Mapping[str, str] = NO_HEADERS,
     credential: Credential | None = None,
 ) -> bytes:
-    """Return all bytes of a short response. Raises SourceUnreachable, and RequestRefused; RequestRefused is also raised if
-    the response is longer than `limit` bytes.
+    """Return all bytes of a short response. Raises SourceUnreachable if the source fails, and RequestRefused if the source
+    rejects the request or the response is longer than `limit` bytes.
     """
     received = await content(read_all(session, url, headers, credential), limit)
     if received is None:
@@ -151,7 +154,7 @@ def _get(
     credential: Credential | None,
     redirects: bool = True,
 ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-    """Send a request. Raises RequestRefused if the URL must not receive the credential.
+    """Send a request. Raises RequestRefused if the URL contains a password, or must not receive the credential.
 
     The client normalizes a URL before it sends the request, so the normalized URL is compared with the permissions.
     """

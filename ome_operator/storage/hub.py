@@ -105,7 +105,9 @@ class Hub(HttpSource):
 
 
 def _description(value: Any) -> tuple[list[RemoteFile], str]:
-    """Return the files and the commit in the description of a model. Raises one of PARSE_ERRORS."""
+    """Return the files and the commit in the description of a model. Raises one of PARSE_ERRORS if a field is missing or
+    invalid.
+    """
     return [_file(item) for item in islice(value["siblings"], MAX_FILES + 1)], text(value["sha"])
 
 

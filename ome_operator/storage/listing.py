@@ -39,9 +39,9 @@ class Listing(NamedTuple):
     """Commit of a hub, or a digest of the listing if the source has no revisions."""
     files: tuple[RemoteFile, ...]
     shared_directory: bool = False
-    """Whether a directory that contains all files of the model (including the files of archives) is itself used as the
-    model's directory, so that its name is removed from their paths. This is the case for artifacts of registries, because
-    the tools that create them pack a directory under its name."""
+    """Whether the name of a directory that contains all files of the model (including the files of archives) is removed
+    from their paths. This is necessary for artifacts of registries, because the tools that create them pack a directory
+    under its name."""
 
     @property
     def size(self) -> int:
@@ -82,11 +82,13 @@ class Source(Protocol):
     """The interface that all sources of files implement."""
 
     async def listing(self, revision: str) -> Listing:
-        """Return all files at the given revision, or at the newest revision if `revision` is "". Raises SourceError."""
+        """Return all files at the given revision, or at the newest revision if `revision` is "". Raises SourceError if the
+        source cannot be listed.
+        """
 
     def read(self, listing: Listing, file: RemoteFile, start: int, end: int) -> AsyncIterator[bytes]:
-        """Iterate over the file's bytes from `start` up to, and excluding, `end`. Raises SourceError. The iteration may
-        end before `end`.
+        """Iterate over the file's bytes from `start` up to, and excluding, `end`. The iteration may end before `end`.
+        Raises SourceError if the bytes cannot be read.
         """
 
     def report_wrong_hash(self, file: RemoteFile) -> None:
@@ -104,7 +106,7 @@ def is_inside(name: str) -> bool:
 
 def is_plain(path: str) -> bool:
     """Return whether a path has no empty component and no component `.` or `..`. Clients and servers rewrite other paths,
-    so that a request asks for something else than what was written.
+    so that another path would be requested.
     """
     return not {"", ".", ".."} & set(unquote(path).replace("\\", "/").split("/"))
 

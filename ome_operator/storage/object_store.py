@@ -1,10 +1,9 @@
-"""Clients of object stores: `s3://` and compatible stores, `gs://`, `az://`, and `oci://n/…` through its S3-compatible
-API.
+"""Clients of object stores: `s3://` and compatible stores, `gs://`, `az://`, and `oci://n/…` through its S3-compatible API.
 
-The library is obstore. The clients of fsspec are not used, because s3fs requires a botocore whose python-dateutil is older
-than the version that the kubernetes client requires, so that both cannot be installed together. Credentials come from the
-files of the Secret if there is one, otherwise from the pod (workload identity). Of the store's checksums, obstore returns
-only the ETag, and neither a CRC nor Content-MD5.
+The library is obstore. The clients of fsspec are not used: s3fs cannot be installed together with the kubernetes client,
+because its botocore requires an older python-dateutil. Credentials come from the files of the Secret if there is one,
+otherwise from the pod (workload identity). Of the store's checksums, obstore returns only the ETag, and neither a CRC nor
+Content-MD5.
 """
 
 import asyncio
@@ -180,7 +179,9 @@ class ObjectStore:
         return f"{self._prefix}/{file.name}" if self._prefix.rpartition("/")[2] != file.name else self._prefix
 
     async def write(self, name: str, data: bytes) -> None:
-        """Write an object with this name below the prefix. Raises RequestRefused or SourceUnreachable."""
+        """Write an object with this name below the prefix. Raises RequestRefused if the store rejects the request, and
+        SourceUnreachable if the store fails.
+        """
         from obstore import put_async
 
         try:

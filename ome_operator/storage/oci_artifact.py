@@ -60,7 +60,7 @@ def is_revision(text: str) -> bool:
 
 
 def artifact_files(manifest: Mapping[str, Any]) -> list[RemoteFile]:
-    """Return the files and archives of an artifact. Raises RequestRefused if the manifest is not that of a supported
+    """Return the files and archives of an artifact. Raises RequestRefused if the manifest does not describe a supported
     artifact.
     """
     media_type = manifest.get("mediaType") or MANIFESTS[0]

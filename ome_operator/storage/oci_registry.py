@@ -153,5 +153,5 @@ class OciRegistry(HttpSource):
 
 
 def _token(answer: Any) -> str:
-    """Return the token in the response of a token server. Raises one of PARSE_ERRORS."""
+    """Return the token in the response of a token server. Raises one of PARSE_ERRORS if the response contains no token."""
     return text(answer.get("token") or answer["access_token"])

@@ -99,7 +99,7 @@ def _host_and_port(proxy: str) -> str:
 
 
 def connector(reach: HostRules | None) -> TCPConnector:
-    """Return a connector for large files; None permits every address."""
+    """Return a connector for large files. `reach` states which addresses may be contacted; None permits every address."""
     if reach is None:
         return TCPConnector(limit=0, keepalive_timeout=30)
     gate = AddressFilter(reach)

@@ -118,9 +118,9 @@ def open_bucket(uri: str, access: Access) -> "ObjectStore":
 def _permissions(uri: str, access: Access) -> tuple[Mapping[str, str], str]:
     """Return the parameters, and the only address that may be contacted.
 
-    The parameters contain `anonymous` if the store must not receive an identity. The address is "" if any address may be
-    contacted, because an identity requires requests to other hosts that only the store's client can determine. Raises
-    RequestRefused for an address or a Secret that is not permitted.
+    The parameters contain `anonymous` if the store must not receive an identity. The address is "" if the identity of the
+    pod may be used, because the store's client then also contacts hosts that only this client can determine. The address is
+    also "" for an access without restrictions. Raises RequestRefused for an address or a Secret that is not permitted.
     """
     parameters, guard = access.parameters, access.guard
     if guard is None:

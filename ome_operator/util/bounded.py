@@ -4,8 +4,8 @@ from collections.abc import AsyncIterable
 
 
 async def content(chunks: AsyncIterable[bytes], most: int) -> bytes | None:
-    """Return the joined chunks of a response; None as soon as they are longer than `most` bytes together. No chunk is read
-    after that.
+    """Return the joined chunks of a response. If they have more than `most` bytes, return None without reading further
+    chunks.
     """
     received = bytearray()
     async for chunk in chunks:

@@ -1,5 +1,5 @@
-"""Locate the files other than Python code that are installed with `ome`. In a checkout they are next to the package, in a
-wheel inside it.
+"""Locate the files other than Python code that are installed with `ome`. In a checkout they are next to the package; in a
+wheel they are inside the package.
 """
 
 from pathlib import Path

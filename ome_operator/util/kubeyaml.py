@@ -137,7 +137,7 @@ class _Loader(_Values, yaml.SafeLoader):
 def _quick() -> Any:
     """Return a loader whose scanner and parser are written in C; None if PyYAML does not have them.
 
-    The composer of this loader is the one in Python, because recursion in the composer in C is not limited and crashes the
+    The composer of this loader is written in Python. Recursion in the composer in C has no limit, and would crash the
     process.
     """
     if not yaml.__with_libyaml__:

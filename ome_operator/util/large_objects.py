@@ -25,9 +25,9 @@ NEEDS = "needs"
 """Field of a reduced object that contains the memory, in bytes, that its values would need. No stored object has this field,
 because the API server drops fields that a CRD does not define."""
 _EXAMINED = 8 * LARGEST
-"""A text is examined only if its `memory_of`, which is never smaller than its `memory`, exceeds this value. It is a multiple
-of `LARGEST`, so that lists of ordinary objects are not examined; a large object in such a text is reduced when it is
-stored."""
+"""A text is examined only if its `memory_of`, which is never smaller than its `memory`, exceeds this value. The value is a
+multiple of `LARGEST`, so that lists of ordinary objects are not examined. A large object in a text that is not examined
+is reduced when the object is stored."""
 _STRING, _WIDE, _MAP, _ENTRY, _LIST, _ITEM, _NUMBER = 50, 4, 64, 100, 56, 8, 32
 """Bytes of a value in CPython beside its content, and bytes of a character beyond ASCII."""
 _IDENTITY = (

@@ -10,9 +10,11 @@ _MOST_COMPARED = 2_000
 _NEAREST = 5
 """Number of names that are compared thoroughly: those that share most pairs of neighboring characters with the name."""
 _LONGEST = 64
-"""Number of characters of a name that are compared, because the time of a thorough comparison grows with their square."""
+"""Number of characters of a name that are compared, because the time of a thorough comparison grows with the square of this
+number.
+"""
 _SHARE = 0.75
-"""Least share of equal characters of two similar names."""
+"""Minimum share of equal characters of two similar names."""
 
 
 def most_similar(name: str, names: Iterable[str]) -> str:
@@ -37,6 +39,8 @@ def _of_similar_length(word: str, other: str) -> bool:
 
 
 def suggestion(name: str, names: Iterable[str]) -> str:
-    """Return a question about the most similar name, to which a remedy in lower case is appended; "" if none is similar."""
+    """Return a text such as `did you mean NAME? Otherwise `, which precedes a remedy in lower case; "" if no name is
+    similar.
+    """
     found = most_similar(name, names)
     return f"did you mean {found}? Otherwise " if found else ""

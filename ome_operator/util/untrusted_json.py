@@ -14,8 +14,8 @@ def text(value: Any) -> str:
 
 
 def texts(value: Any) -> tuple[str, ...]:
-    """Return a tuple of the strings in a list; () if the list is absent. Raises an exception of PARSE_ERRORS for any
-    other value.
+    """Return a tuple of the strings in a list; () if `value` is None. Raises an exception of PARSE_ERRORS for any other
+    value.
     """
     return tuple(map(text, value or ()))
 

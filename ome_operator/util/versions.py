@@ -3,7 +3,7 @@
 import re
 
 _DIGITS = 18
-"""Largest number of digits of a number. A longer number is read as one that is larger than all shorter ones."""
+"""Largest number of digits of a number. A longer number is read as a number that is larger than all shorter numbers."""
 
 
 def numbers(text: str) -> tuple[int, ...]:
