@@ -149,7 +149,7 @@ def _activations(shape: ParallelShape, options: EngineOptions) -> float:
 
 def _decode_buffers(options: EngineOptions) -> tuple[float, float]:
     """Return the bytes of CUDA graphs and the bytes of DeepEP's buffers. CUDA graphs need 2 MiB for each request, by a
-    formula in the same file of SGLang; DeepEP's buffers are explained in docs/gpu.md.
+    formula in the same file of SGLang. DeepEP's buffers are assumed to need 2 GiB.
 
     Both are 0 for prefill and for DeepEP's `normal` kernels, which run without CUDA graphs.
     """

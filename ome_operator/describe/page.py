@@ -24,11 +24,11 @@ with this reason:
   a new one.
 * InProgress: the object has the condition `Reconciling`. It proceeds by itself, or as soon as something else changes: a
   model or a runtime is created, nodes become free, an agent has downloaded files, or somebody ends a freeze.
-* Current: the object has neither condition. With the reasons ScaledToZero, Disabled and Incomplete it also has neither,
-  but kstatus interprets `Ready=False` as InProgress.
+* Current: the object has neither of these conditions. An object with the reason ScaledToZero, Disabled or Incomplete has
+  neither of them, too, but it is InProgress, because kstatus interprets `Ready=False` in this way.
 
-`Stalled` or `Reconciling` is the first entry of `status.conditions`. It has the reason and the message of the condition
-because of which it exists. At most one of the two exists.
+An object has at most one of the conditions `Stalled` and `Reconciling`. It is the first entry of `status.conditions`, and
+has the reason and the message of the condition that caused it.
 """
 _WORDS_HEAD = """### Words of commands
 

@@ -12,9 +12,7 @@ from ome_operator.lint.launch import ROUTERS, Argument, Launch, closest_flag, jo
 from ome_operator.lint.shell import has_unknown_value, names_in
 from ome_operator.lint.subject import Role, Subject
 
-PARSER = (
-    "The argument parser of that engine version, which `ome_operator/engines/extract.py` reads; `make e2e` compares the two."
-)
+PARSER = "The argument parser of this version. `ome_operator/engines/extract.py` reads its flags; `make e2e` verifies them."
 ENDS = "The engine exits at once with code 2 and `unrecognized arguments`, and its group is recycled."
 
 
@@ -65,8 +63,8 @@ def script_unread(subject: Subject) -> Iterator[RuleHit]:
     "The flags of the image's version are unknown",
     ignored="Flags are not checked, so no wrong or removed flag is found.",
     evidence=(
-        "The version comes from the tag of the image or the annotation `ome.io/engine-version`, its flags from the "
-        "files in ome_operator/engines/data."
+        "The version comes from the tag of the image or from the annotation `ome.io/engine-version`. The files in "
+        "ome_operator/engines/data contain the flags of each version."
     ),
 )
 def version_unknown(subject: Subject) -> Iterator[RuleHit]:
@@ -200,7 +198,7 @@ def _value_remedy(argument: Argument) -> str:
 @rule(
     "flag-joined",
     Severity.ERROR,
-    "A flag and its value, or several flags, are written in one argument with a space between them",
+    "A flag and its value, or several flags, are written in a single argument with a space between them",
     ignored="The engine reads the argument as a single unknown word, and exits with code 2.",
     evidence="argparse does not recognize a word with a space as a flag. SGLang 0.5.23 exits at `--tp 8` (`make e2e` "
     "verifies this with its parser).",

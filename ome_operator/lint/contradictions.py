@@ -96,10 +96,10 @@ _PAIRS = (
 @rule(
     "flags-contradict",
     Severity.ERROR,
-    "Arguments that the engine rejects together",
+    "The engine rejects a combination of arguments",
     ignored="The engine rejects its arguments and exits, so the group is recycled repeatedly.",
-    evidence="SGLang 0.5.23, arg_groups: kv_cache_hook.py, validation_hook.py, lora_hook.py, parallel_hook.py and "
-    "speculative_hook.py reject them.",
+    evidence="SGLang 0.5.23, arg_groups: functions in kv_cache_hook.py, validation_hook.py, lora_hook.py, "
+    "parallel_hook.py and speculative_hook.py reject these combinations.",
 )
 def flags_contradict(subject: Subject) -> Iterator[RuleHit]:
     for role, start, found in engines(subject):

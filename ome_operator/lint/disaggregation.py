@@ -99,7 +99,8 @@ def transfer_differs(subject: Subject) -> Iterator[RuleHit]:
         "attention head"
     ),
     ignored=(
-        "KV caches are divided and sent head by head, which is slower. Failures of both roles under load have been reported."
+        "SGLang divides the KV caches and sends them head by head, which is slower. Failures of both roles under "
+        "load have been reported."
     ),
     evidence="https://github.com/sgl-project/sglang/issues/15674; models with latent attention (DeepSeek, Kimi K2) "
     "are not affected.",
@@ -183,7 +184,7 @@ def prefill_pipeline(subject: Subject) -> Iterator[RuleHit]:
     Severity.WARNING,
     "The context length of prefill is shorter than the context length of decode",
     ignored="Prefill rejects long requests that decode would accept.",
-    evidence="SGLang rejects requests longer than --context-length, and each request passes both roles.",
+    evidence="SGLang rejects requests longer than --context-length, and each request passes through both roles.",
 )
 def contexts_differ(subject: Subject) -> Iterator[RuleHit]:
     if subject.apart is None:

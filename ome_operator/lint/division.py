@@ -93,7 +93,7 @@ def ranks_differ(subject: Subject) -> Iterator[RuleHit]:
     "ranks-limits-differ",
     Severity.WARNING,
     "Ranks of a group have different limits",
-    ignored="All ranks use the smallest cache among them, or one rank rejects a request that another rank accepts.",
+    ignored="All ranks use the size of the smallest cache, or one rank rejects a request that another rank accepts.",
     evidence="SGLang: all ranks of a server need the same arguments except --node-rank.",
 )
 def ranks_limits_differ(subject: Subject) -> Iterator[RuleHit]:
@@ -152,7 +152,7 @@ def gpus_too_few(subject: Subject) -> Iterator[RuleHit]:
     "gpus-idle",
     Severity.WARNING,
     "A group has more GPUs than its engine uses",
-    ignored="Allocated GPUs stay idle.",
+    ignored="The additional GPUs are allocated to the pods, but stay idle.",
     evidence="SGLang starts TP × PP ranks for each copy, each on its own GPU.",
 )
 def gpus_idle(subject: Subject) -> Iterator[RuleHit]:
@@ -252,10 +252,11 @@ def dp_both(subject: Subject) -> Iterator[RuleHit]:
 @rule(
     "heads-divide",
     Severity.ERROR,
-    "The GPUs that share attention cannot have equally many attention heads, or key-value heads",
+    "Attention heads or key-value heads cannot be divided evenly among the GPUs that share attention",
     ignored=STARTS_NOT,
     evidence="SGLang 0.5.23, models/deepseek_v2.py and models/qwen3_moe.py: `num_heads % attn_tp_size == 0`; "
-    "layers/linear.py, QKVParallelLinear, divides the number of key-value heads by that of the GPUs, or the reverse.",
+    "layers/linear.py, QKVParallelLinear: the number of key-value heads divides the number of GPUs evenly, or "
+    "the reverse.",
 )
 def heads_divide(subject: Subject) -> Iterator[RuleHit]:
     attention = subject.model.facts.attention if subject.model is not None else None

@@ -138,7 +138,7 @@ def redundant_alone(subject: Subject) -> Iterator[RuleHit]:
     "eplb-without-exchange",
     Severity.WARNING,
     "Experts are balanced or copied without an all-to-all backend",
-    ignored="Every rank computes all tokens, so balanced experts gain little for the memory that they cost.",
+    ignored="Every rank computes all tokens, so balancing the experts gains little for the memory that their copies cost.",
     evidence="SGLang 0.5.23, arg_groups/parallel_hook.py, handle_eplb_and_dispatch: without an all-to-all backend, "
     "all ranks must select the same copies of the experts.",
 )
@@ -224,7 +224,7 @@ def lost_ranks_fatal(subject: Subject) -> Iterator[RuleHit]:
     "toleratedLostRanks is set for an engine that is not known to survive the loss of a rank",
     ignored="If the engine does not survive the loss, the group waits for the lost rank instead of being recycled, and its "
     "requests fail meanwhile.",
-    evidence="Only for SGLang is it known when an engine keeps serving without a rank (docs/recovery.md).",
+    evidence="It is known only for SGLang under which conditions an engine keeps serving without a rank (docs/recovery.md).",
 )
 def lost_ranks_unknown(subject: Subject) -> Iterator[RuleHit]:
     for role in subject.roles:

@@ -144,7 +144,7 @@ def _shell_names(text: str) -> frozenset[str]:
 @rule(
     "names-unresolved",
     Severity.ERROR,
-    "Pods in the network of their node do not resolve cluster DNS names",
+    "Pods that use the network of their node (hostNetwork) do not resolve cluster DNS names",
     ignored="Ranks cannot resolve the name of rank 0, and wait until a time-out ends them.",
     evidence="Kubernetes: with hostNetwork the policy ClusterFirst means the node's own DNS; "
     "https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/",
@@ -163,7 +163,7 @@ def names_unresolved(subject: Subject) -> Iterator[RuleHit]:
 @rule(
     "ports-shared",
     Severity.WARNING,
-    "Pods in the network of their node may use the same port",
+    "Pods that use the network of their node (hostNetwork) may use the same port",
     ignored="If two pods with hostNetwork are scheduled to one node, the second engine exits with `address already in use`.",
     evidence=(
         "https://github.com/ome-projects/ome/issues/236; the scheduler keeps two pods off the same node only if both "
@@ -225,7 +225,7 @@ _SMALLEST = 1024**2
 @rule(
     "size-without-unit",
     Severity.WARNING,
-    "A container requests or may use less than a mebibyte of memory or storage",
+    "A request or limit of memory or storage is less than one mebibyte",
     ignored="With such a limit the container is killed at its start, or the node evicts its pod. Such a request reserves "
     "nothing.",
     evidence="https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/ (a number without a unit is in "

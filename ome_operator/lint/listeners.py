@@ -120,8 +120,8 @@ def _listening(role: Role, start: Launch, *, leads: bool) -> Iterator[Listener]:
     "Two containers beside the engine declare the same port",
     ignored="If both containers listen on the port, the second exits with `address already in use` and is restarted "
     "repeatedly.",
-    evidence="A port can be bound once in a pod, because its containers share a network. What a container declares is not "
-    "certainly what it listens on.",
+    evidence="A port can be bound once in a pod, because its containers share a network. A container does not necessarily "
+    "listen on the ports that it declares.",
 )
 def port_declared_twice(subject: Subject) -> Iterator[RuleHit]:
     for role in subject.roles:

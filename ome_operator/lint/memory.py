@@ -131,8 +131,8 @@ def _change(model: ModelFacts, rank: _Rank) -> str:
     Severity.WARNING,
     "Buffers and CUDA graphs do not fit into the memory that weights and cache leave",
     ignored="The engine runs out of memory when it captures CUDA graphs, or under load.",
-    evidence="SGLang 0.5.23, arg_groups/memory_hook.py: the formulas by which it computes the default share;  docs/gpu.md "
-    "for DeepEP's buffers.",
+    evidence="SGLang 0.5.23, arg_groups/memory_hook.py: the formulas by which it computes the default share. DeepEP's "
+    "buffers are assumed to need 2 GiB.",
 )
 def memory_beside(subject: Subject) -> Iterator[RuleHit]:
     for rank in _ranks(subject):
@@ -166,10 +166,10 @@ def _pool(start: Launch) -> str:
     "The memory limit of the container leaves no host memory for the KV cache",
     ignored="The engine exits with `No host memory is left for HiCache` or `Not enough host memory` after it has loaded its "
     "weights, and its group is recycled repeatedly.",
-    evidence="SGLang 0.5.23, mem_cache/pool_host/base.py: the pools of all ranks of a container share its memory limit less "
-    "10 GiB; seen with a limit of 4 GiB. Engines without --enable-hierarchical-cache and "
-    "--disaggregation-decode-retraction-backup=host_pool are not checked, because SGLang then chooses by the model's cache "
-    "whether decode keeps a backup there.",
+    evidence="SGLang 0.5.23, mem_cache/pool_host/base.py: the pools of all ranks of a container share its memory limit "
+    "less 10 GiB; seen with a limit of 4 GiB. The rule applies only with --enable-hierarchical-cache or "
+    "--disaggregation-decode-retraction-backup=host_pool. Without these flags, the type of the model's cache "
+    "decides whether SGLang keeps a backup in host memory.",
 )
 def host_memory_short(subject: Subject) -> Iterator[RuleHit]:
     for role, start, _ in engines(subject):

@@ -69,7 +69,7 @@ def _mounted(role: Role, path: str) -> bool:
     Severity.ERROR,
     "The context length is larger than the model supports",
     ignored="The engine exits with `greater than the derived context_length` after it has read config.json.",
-    evidence=f"SGLang 0.5.23, configs/model_config.py, _derive_context_length: a ValueError; {_LONGER}=1 allows it.",
+    evidence=f"SGLang 0.5.23, configs/model_config.py, _derive_context_length: a ValueError, unless {_LONGER}=1 is set.",
 )
 def context_beyond(subject: Subject) -> Iterator[RuleHit]:
     whole = subject.model.facts.context_length if subject.model is not None else None
@@ -110,9 +110,9 @@ def quantization_differs(subject: Subject) -> Iterator[RuleHit]:
     Severity.WARNING,
     "The model's tokenizer or configuration is Python code, which the engine is not allowed to run",
     ignored="The engine exits with `contains custom code which must be executed` when it loads the tokenizer or the config.",
-    evidence="config/runtimes/srt/kimi-k2-pd-rt.yaml; the deployment guide of Kimi K2. transformers 5.19 (auto_factory.py) "
-    "runs code of the model only if it has no class of its own; tests/support/model_types.py lists the types with such a "
-    "class, and those of SGLang.",
+    evidence="config/runtimes/srt/kimi-k2-pd-rt.yaml; the deployment guide of Kimi K2. transformers 5.19 "
+    "(auto_factory.py) runs code of the model only if transformers has no class for this type of model; "
+    "tests/support/model_types.py lists the types for which transformers or SGLang has a class.",
 )
 def code_refused(subject: Subject) -> Iterator[RuleHit]:
     kind = subject.model.facts.model_type if subject.model is not None else None
@@ -137,7 +137,7 @@ def _types() -> frozenset[str]:
     "draft-missing",
     Severity.WARNING,
     "Speculative decoding is enabled without a draft model",
-    ignored="The engine uses the model itself as its draft model, and exits while it loads it.",
+    ignored="The engine uses the model itself as its draft model, and exits while it loads the draft model.",
     evidence="SGLang 0.5.23, arg_groups/speculative_hook.py: only some architectures include a draft model.",
 )
 def draft_missing(subject: Subject) -> Iterator[RuleHit]:

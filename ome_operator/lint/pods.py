@@ -155,7 +155,7 @@ def _tiny(role: Role) -> str:
 @rule(
     "port-differs",
     Severity.ERROR,
-    "The program listens on a port other than the one its container declares",
+    "The program does not listen on the port that its container declares",
     ignored="The Service and the probes use a port on which nothing listens, so the pod never becomes ready.",
     evidence="The operator uses the port named http, or else the first port, of the main container of rank 0 "
     "(docs/engines.md).",
@@ -198,7 +198,7 @@ def router_port_differs(subject: Subject) -> Iterator[RuleHit]:
     "liveness-blind",
     Severity.WARNING,
     "A liveness probe requests a path that answers 200 even if the engine hangs",
-    ignored="The probe detects no hang. A slow answer under load makes it restart a rank, which ends the group.",
+    ignored="The probe detects no hang. If an answer is slow under load, the kubelet restarts a rank, which ends the group.",
     evidence="Our own measurement: SGLang's ranks above 0 answer /health whatever happens; sglang-router answers /health "
     "and /liveness without workers; "
     "vLLM's /health stays 200 when a worker is killed (docs/engines.md).",

@@ -37,8 +37,8 @@ def _has_choice(role: Role, start: Launch) -> bool:
     "The router chooses prefill at random, although its policy is cache_aware",
     ignored="The next turn of a conversation often reaches another prefill group, which computes the whole prompt again.",
     evidence="Our own measurement with sglang-router 0.3.2 and SGLang on CPUs (docs/engines.md), and with simulated "
-    "engines behind 0.1.9, 0.2.2, 0.2.4, 0.3.0 and 0.3.1: the routers keep no prefix tree for the policies of prefill and "
-    "decode, and report this only in the debug log.",
+    "engines behind the versions 0.1.9, 0.2.2, 0.2.4, 0.3.0 and 0.3.1: these routers keep no prefix tree for the "
+    "policies of prefill and decode, and report this only in the debug log.",
 )
 def cache_aware_random(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched(SGLANG_ROUTER):

@@ -150,7 +150,7 @@ def _number(text: str) -> float | None:
     Severity.ERROR,
     "The buckets of a metric do not have the form that the engine reads",
     ignored="The engine rejects its arguments and exits, so the group is recycled repeatedly.",
-    evidence="SGLang 0.5.23, arg_groups/validation_hook.py, validate_buckets_rule: an AssertionError.",
+    evidence="SGLang 0.5.23, arg_groups/validation_hook.py: validate_buckets_rule raises an AssertionError.",
 )
 def buckets_invalid(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched("sglang"):

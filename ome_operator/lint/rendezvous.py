@@ -17,7 +17,7 @@ _PORTLESS = re.compile(r"(?:\$\((?:LWS_\w+|POD_NAME|POD_IP|HOSTNAME|NAMESPACE)\)
 @rule(
     "address-own",
     Severity.ERROR,
-    "Ranks above 0 connect to their own address instead of that of rank 0",
+    "Ranks above 0 connect to their own address instead of the address of rank 0",
     ignored="The ranks wait until a time-out ends them, and the group is recycled repeatedly.",
     evidence="The ranks of SGLang meet at --dist-init-addr, which is 127.0.0.1 by default; "
     "https://github.com/sgl-project/sglang/issues/836",
@@ -43,7 +43,7 @@ def address_own(subject: Subject) -> Iterator[RuleHit]:
     "rank-fixed",
     Severity.ERROR,
     "Several pods of a group have the same rank",
-    ignored="The group never forms, because a rank exists twice and another is missing.",
+    ignored="The ranks never connect to each other, because one rank exists twice and another rank is missing.",
     evidence="SGLang requires each of the --nnodes ranks exactly once; "
     "https://github.com/modelplaneai/modelplane/issues/377",
 )
@@ -84,8 +84,8 @@ def address_portless(subject: Subject) -> Iterator[RuleHit]:
     "rank-of-name",
     Severity.WARNING,
     "The rank is derived from the name of the pod",
-    ignored="The last number in the name of a leader is 0 in every group, and that of a worker is its rank; names "
-    "of pods may change with the version of the operator.",
+    ignored="The rank is wrong for leaders: the last number in the name of a leader is 0 in every group, and only in the "
+    "name of a worker it is the rank. Names of pods may change with the version of the operator.",
     evidence="docs/migrate.md; a LeaderWorkerSet names its pods in another way.",
 )
 def rank_of_name(subject: Subject) -> Iterator[RuleHit]:

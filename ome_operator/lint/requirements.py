@@ -169,10 +169,10 @@ def _message_and_remedy(server: _Server, row: Requirement, name: str, condition:
 @rule(
     "requirement-missing",
     Severity.ERROR,
-    "A flag requires or excludes another one",
+    "A flag requires or excludes another flag",
     ignored="The engine rejects its arguments and exits, so the group is recycled repeatedly.",
     evidence="SGLang 0.5.23, arg_groups: each row of ome_operator/engines/data/requirements.yaml names the function that "
-    "rejects it.",
+    "rejects the combination.",
 )
 def requirement_missing(subject: Subject) -> Iterator[RuleHit]:
     for role, start, found in engines(subject):
@@ -286,7 +286,8 @@ _REPLACED = (
     Severity.WARNING,
     "The engine replaces a value without a message",
     ignored="The engine runs with another setting than the arguments state, and its log does not say so.",
-    evidence="SGLang 0.5.23, arg_groups: parallel_hook.py and pd_disaggregation_hook.py; checked with its own resolver.",
+    evidence="SGLang 0.5.23, arg_groups: parallel_hook.py and pd_disaggregation_hook.py; checked with SGLang's own code "
+    "that resolves arguments.",
 )
 def value_replaced(subject: Subject) -> Iterator[RuleHit]:
     for role, start, found in engines(subject):

@@ -36,7 +36,7 @@ def mode_alone(subject: Subject) -> Iterator[RuleHit]:
 @rule(
     "selector-misses",
     Severity.ERROR,
-    "The router selects engines by labels that they do not have",
+    "The router selects engines by labels that the engines do not have",
     ignored="The router finds no worker, and answers every request with 503.",
     evidence="Labels of pods: docs/architecture.md. The operator adds the revision to selectors, so pods of another "
     "service never match; https://github.com/vllm-project/aibrix/issues/1350 shows a router without workers.",
@@ -139,7 +139,7 @@ _OPEN_AT_MOST_S = 10
 @rule(
     "circuits-open",
     Severity.WARNING,
-    "The router sends an engine nothing for a long time after ten failed requests in a row",
+    "After ten failed requests in a row, the router sends no requests to an engine for a long time",
     ignored="If the requests of all engines fail for a second, the router answers every request with 503 for a minute. "
     "If prefill and decode are separate, a failed request counts against both of its engines.",
     evidence="Our own measurement with sglang-router 0.3.2 and smg 1.13.0 and simulated engines (docs/engines.md); "

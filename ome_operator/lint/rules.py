@@ -105,7 +105,8 @@ def advice(subject: Subject) -> Iterator[RuleHit]:
     "model-dependent",
     Severity.NOTE,
     "A runtime that no service uses has a finding, but only with some of the models that fit it",
-    ignored="The runtime may still be right for the other models.",
+    ignored="With these models, the service has the problem that the finding describes. The runtime may be right for the "
+    "other models.",
     evidence="The runtime is checked with each model that its supportedModelFormats admit. A finding that "
     "occurs with all of these models is reported under the rule that it violates.",
 )
@@ -138,7 +139,7 @@ def _by_model(subject: Subject, names: Collection[str]) -> dict[str, dict[str, R
 @rule(
     "runtime-elsewhere",
     Severity.WARNING,
-    "No runtime in the files or in the catalog fits a service that names none",
+    "A service names no runtime, and no runtime in the files or in the catalog fits it",
     ignored="Unless a runtime on the cluster fits, no pods are created, and the condition RuntimeReady states why.",
     evidence="The operator selects among the runtimes of the cluster (docs/choosing.md), which a check of files does not "
     "know.",

@@ -12,7 +12,7 @@ from ome_operator.lint.subject import Subject
     Severity.WARNING,
     "The spec does not allow the operator to scale the service with its demand",
     ignored="The number of groups never changes, and the condition FollowsDemand has the reason DemandIgnored.",
-    evidence="docs/demand.md: the decision needs prefill, decode, routers and targets that can be judged.",
+    evidence="The decision needs prefill, decode, routers, and targets that can be evaluated (docs/demand.md).",
 )
 def demand_unusable(subject: Subject) -> Iterator[RuleHit]:
     """Yield the reason why the service cannot be scaled with its demand. The operator itself would report the same reason in
@@ -27,9 +27,9 @@ def demand_unusable(subject: Subject) -> Iterator[RuleHit]:
 @rule(
     "keda-missing",
     Severity.WARNING,
-    "An autoscaler of the class KEDA, on a cluster without KEDA",
+    "A component has an autoscaler of the class KEDA, but the cluster has no KEDA",
     ignored="Nothing scales the component: it keeps the number of its RoleScale.",
-    evidence="The cluster's API server, which serves no ScaledObjects. The rule is not applied to services in files.",
+    evidence="The API server of the cluster serves no ScaledObjects. The rule is not applied to services in files.",
 )
 def keda_missing(subject: Subject) -> Iterator[RuleHit]:
     """Yield the components with the autoscaler class KEDA if the cluster is known not to have KEDA."""

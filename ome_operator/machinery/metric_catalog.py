@@ -32,10 +32,10 @@ FAMILIES: Mapping[str, tuple[Family, ...]] = MappingProxyType(
     {
         "The process": (
             Family("ome_leader", GAUGE, "1 while this process is the leader"),
-            Family("ome_passes_total", COUNTER, "Reconciliations; result: ok or error", ("kind", "result")),
+            Family("ome_passes_total", COUNTER, "Reconciliations by result: ok or error", ("kind", "result")),
             Family("ome_pass_seconds", HISTOGRAM, "Seconds that a reconciliation took", ("kind",), _PASS),
             Family("ome_queue_depth", GAUGE, (
-                "Objects that are due for reconciliation (waiting), or are being reconciled (busy)"
+                "Queued objects by state: they wait for their reconciliation (waiting), or are being reconciled (busy)"
             ), ("state",)),
             Family("ome_queue_oldest_seconds", GAUGE, "Seconds for which the oldest queued object has been due"),
             Family(
@@ -53,11 +53,11 @@ FAMILIES: Mapping[str, tuple[Family, ...]] = MappingProxyType(
         ),
         "The API server and the cluster": (
             Family(
-                "ome_api_requests_total", COUNTER, "Requests to the API server; code 0: no response",
+                "ome_api_requests_total", COUNTER, "Requests to the API server by status code; 0: no response",
                 ("verb", "kind", "code")
             ),
             Family("ome_api_request_seconds", HISTOGRAM, "Seconds that a request to the API server took", ("verb",), _PASS),
-            Family("ome_watch_events_total", COUNTER, "Watch events", ("kind",)),
+            Family("ome_watch_events_total", COUNTER, "Watch events that were received", ("kind",)),
             Family(
                 "ome_watch_event_age_seconds", GAUGE,
                 (
@@ -70,8 +70,8 @@ FAMILIES: Mapping[str, tuple[Family, ...]] = MappingProxyType(
             Family(
                 "ome_namespace_watched", GAUGE,
                 (
-                    "If watchNamespaces is set: 1 while a namespace is watched, 0 while it does not exist or grants "
-                    "the operator no permissions"
+                    "1 while a namespace of watchNamespaces is watched, 0 while it does not exist or grants the operator "
+                    "no permissions"
                 ),
                 ("namespace",),
             ),
@@ -90,8 +90,8 @@ FAMILIES: Mapping[str, tuple[Family, ...]] = MappingProxyType(
             Family(
                 "ome_routers", GAUGE,
                 (
-                    "Routers by the state of their reports about requests: the report is fresh (fresh), there is none "
-                    "because the registry has an old version (old), or the router does not answer (silent)"
+                    "Routers by the state of their registry's summary: it is fresh (fresh), the version of the registry "
+                    "has no summary (old), or the router does not answer (silent)"
                 ), ("state",),
             ),
         ),
@@ -193,7 +193,7 @@ FAMILIES: Mapping[str, tuple[Family, ...]] = MappingProxyType(
                 "1 if a service is Ready and all of its desired groups are ready; with empty labels, the number of these "
                 "services", _OWN,
             ),
-            Family("ome_service_groups", GAUGE, "Groups of a service", (*_OWN, "role", "phase")),
+            Family("ome_service_groups", GAUGE, "Groups of a service by role and phase", (*_OWN, "role", "phase")),
             Family("ome_service_gpus_wanted", GAUGE, "GPUs of all desired groups of a service", _OWN),
             Family("ome_service_gpus_held", GAUGE, "GPUs that a service holds", _OWN),
             Family("ome_service_gpus_wasted", GAUGE, "GPUs that the failed groups of a service hold", _OWN),
