@@ -7,7 +7,7 @@
 # arrays.py, "Usage") shows three spellings of the key; the first is 'kopf.dev/kopfexamples'. Below, an operator starts with
 # each of three spellings, and the stub of an API server prints what the list and the watch ask for.
 #
-# Expected: all three send the same labelSelector. An unknown spelling is an error, as it is for a key of another type.
+# Expected: all three spellings send the same labelSelector. An unknown spelling is an error, like a key of another type.
 # Seen: the text with a slash is parsed as the kind `kopf` of the group `dev/kopfexamples`, which no resource matches. The
 # operator starts without a warning, lists every object of the kind, and handles those that it was told to leave out. Output:
 #
@@ -16,7 +16,7 @@
 #   'widgets.example.com'           list asks for labelSelector=mine%3Dtrue
 #
 # What helps: write the tuple, and look at one request of the operator before you trust the filter.
-# Exit code 0: as described. 1: the behavior is another.
+# Exit code 0: the behavior is as described. 1: the behavior has changed.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

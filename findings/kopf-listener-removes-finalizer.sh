@@ -7,14 +7,14 @@
 # kopf's default finalizer. The second, which runs below, has nothing but `@kopf.on.event`, kopf's handler for "silent spies".
 #
 # Expected: the second operator only reads. A finalizer belongs to the controller that added it.
-# Seen: it removes the finalizer of every object that is listed to it, because kopf recognizes the finalizer by its name and
+# Seen: the second operator removes the finalizer of every object that it lists, because kopf recognizes the finalizer by its name and
 # "there are no handlers requiring it" in this process. The first operator's clean-up then never runs. Output:
 #
 #   heard of widget w
 #   PATCH /apis/example.com/v1/namespaces/default/widgets/w [{'op': 'test', 'path': '/metadata/resourceVersion', 'value': '1'}, {'op': 'remove', 'path': '/metadata/finalizers'}]
 #
 # What helps: set `settings.persistence.finalizer` to a name of your own in every operator, the listeners included.
-# Exit code 0: as described. 1: the behavior is another.
+# Exit code 0: the behavior is as described. 1: the behavior has changed.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# The router's --health-check-endpoint is used only for workers that it has accepted: it accepts no worker whose /health does not answer 200.
+# The router uses --health-check-endpoint only for workers that it has accepted, and it accepts only workers whose /health answers 200.
 #
 # Software: sglang-router 0.3.2, Python 3.11, Linux.
 #
 # A stub of a worker stands behind a real router that is started with --health-check-endpoint /ready. The stub answers /ready and requests with
-# 200. In a first run it answers /health with 200, too, in a second run with 404, as a server does that has no such page. The script lists
-# which of both pages the router requests within 15 s, and the status of a request at the end.
+# 200. In the first run it answers /health with 200, too. In the second run it answers /health with 404, like a server without this page. The
+# script lists which of the two pages the router requests within 15 s, and the status of a request at the end.
 #
 # Expected: the router requests /ready from the beginning, and never /health, so both runs end with 200.
 # Seen: the first check, which decides whether the worker is accepted, is always /health; /ready replaces it in the checks that follow. A worker
@@ -16,7 +16,7 @@
 #
 # What helps: a worker behind this router needs a page /health that answers 200 when it can take requests; --health-check-endpoint may
 # make the later checks cheaper.
-# Exit code 0: as described. 1: the behavior differs.
+# Exit code 0: the behavior is as described. 1: the behavior has changed.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

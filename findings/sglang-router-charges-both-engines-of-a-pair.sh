@@ -3,9 +3,9 @@
 #
 # Software: sglang-router 0.3.2, Python 3.11, Linux.
 #
-# A stub of an SGLang prefill server and one of a decode server stand behind a real router. The prefill server answers every request with
+# A stub of an SGLang prefill server and a stub of a decode server stand behind a real router. The prefill server answers every request with
 # 200. The decode server answers twelve requests with 500, as SGLang does when a transfer of a KV cache fails, and from then on with 200.
-# Ten seconds later a request is sent; the router's metrics say what it has counted against each server.
+# Ten seconds later a request is sent. The router's metrics show the failures that it has counted against each server.
 #
 # Expected: retries or, at worst, a short pause for the decode server; no failure is counted against the prefill server.
 # Seen: each failure is counted against both servers. After ten in a row, the circuits of both are open, and the router answers 503
@@ -15,7 +15,7 @@
 #   --cb-timeout-duration-secs 1       failures of prefill, which never failed: 10    ten seconds later: 200
 #
 # What helps: --cb-timeout-duration-secs 1 --cb-success-threshold 1.
-# Exit code 0: as described. 1: the behavior differs.
+# Exit code 0: the behavior is as described. 1: the behavior has changed.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -3,7 +3,7 @@
 #
 # Software: sglang-router 0.3.2, Python 3.11, Linux.
 #
-# Three stubs of SGLang prefill servers and one of a decode server stand behind a real router. Eight conversations of four turns
+# Three stubs of SGLang prefill servers and a stub of a decode server stand behind a real router. Eight conversations of four turns
 # are sent; the prompt of each turn begins with the prompts of all turns before it. The script counts the conversations that reached
 # more than one prefill server: with --prefill-policy cache_aware (which is also the default), and with manual and the header
 # X-SMG-Routing-Key.
@@ -17,7 +17,7 @@
 #   manual with the header    0 of 8 conversations reached more than one prefill server
 #
 # What helps: --prefill-policy manual with X-SMG-Routing-Key, or smg 1.13.0, the successor, where cache_aware keeps conversations.
-# Exit code 0: as described. 1: the behavior is another.
+# Exit code 0: the behavior is as described. 1: the behavior has changed.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -6,7 +6,7 @@
 # A stub of a worker, which holds requests until it is told to answer, stands behind a real router. The script reads the gauge from the
 # router's metrics in four situations: without clients; with 20 clients that have sent a request, have its answer, and keep their connection
 # open (keep-alive); with three requests in progress beside them; and after these requests have been answered. The kernel's number of
-# established connections to the router's port stands beside the gauge.
+# established connections to the router's port is printed next to the gauge.
 #
 # Expected: a gauge of active connections is 20 with 20 open connections, and 23 with three more.
 # Seen: it is 0 with 20 open connections, 3 while three requests are in progress, and 0 again afterwards. Output:
@@ -18,7 +18,7 @@
 #
 # What helps: use the gauge as the number of requests in progress. It cannot show that a router is near its limit of connections or
 # file descriptors; for this, count the sockets of its process.
-# Exit code 0: as described. 1: the behavior differs.
+# Exit code 0: the behavior is as described. 1: the behavior has changed.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

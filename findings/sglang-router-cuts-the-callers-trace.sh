@@ -10,14 +10,14 @@
 # Expected: a router that traces adds its span to the caller's trace, so trace-id stays and parent-id changes. Without tracing
 # the engine is the root of its own trace, or the header passes through.
 # Seen: without tracing the header passes through, and spans of client and engine are a single trace. With --enable-trace the
-# router never reads the header: it begins a new trace for each request, and the engine joins that. Output (ids are random):
+# router never reads the header: it begins a new trace for each request, and the engine joins it. Output (ids are random):
 #
 #   the caller sends          00-00000000000000000000000000000abc-0000000000000001-01
 #   the worker gets           00-00000000000000000000000000000abc-0000000000000001-01
 #   ... with --enable-trace   00-fc53db28128379a122e0ab10f086c374-7b13203fb9c6b5cb-01
 #
 # What helps: look for a request by another attribute than its trace-id, or leave tracing off where the caller's trace counts.
-# Exit code 0: as described. 1: the behavior is another.
+# Exit code 0: the behavior is as described. 1: the behavior has changed.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

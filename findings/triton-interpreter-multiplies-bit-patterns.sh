@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Triton's interpreter multiplies the bit patterns of BF16 numbers in `tl.dot`, and reports no error.
 #
-# Software: Triton 3.9.0 with NumPy 2.3.5, Python 3.11. The same with Triton 3.6.0.
+# Software: Triton 3.9.0 with NumPy 2.3.5, Python 3.11. Triton 3.6.0 behaves in the same way.
 #
 # TRITON_INTERPRET=1 runs kernels on a CPU, so that they can be tested without a GPU. NumPy has no BF16, so the interpreter
 # keeps such numbers as 16-bit integers with the same bits. `tl.dot` passes these integers to the matrix product of NumPy
@@ -9,7 +9,7 @@
 # 16 x 16 ones in three types.
 #
 # Expected: each element of the product is 16, in every type. A type that the interpreter cannot compute is refused.
-# Seen: BF16 gives 16 * 16256 * 16256, for the bits of 1.0 in BF16 are the integer 16256. Sums, products of elements and
+# Seen: BF16 gives 16 * 16256 * 16256, because the bits of 1.0 in BF16 are the integer 16256. Sums, products of elements and
 # conversions of BF16 are right, so the rest of a kernel looks sound. Output:
 #
 #   fp32  16
@@ -18,7 +18,7 @@
 #
 # What helps: convert the operands of `tl.dot` to FP32 when the kernel is interpreted, by a constant of the kernel
 # (tests/gpu/kernels/triton_kernels.py, `widen`).
-# Exit code 0: as described. 1: the behavior is another.
+# Exit code 0: the behavior is as described. 1: the behavior has changed.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

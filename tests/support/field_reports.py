@@ -20,15 +20,20 @@ SOURCES = {
 
 HEAD = """# Reports from the field, row by row
 
-In November 2026, four people tried this project from the outside: with 48 public reports from users of similar projects
-(R), as a user in the first week (W), with 110 published model configurations (M), and with routers beside real engines
-(G). Each report is treated as an example of a kind of fault. A row contains the kind, the *siblings* (other places that
-had the same fault), the behavior before and now, and the tests that cover the whole kind. A row without a test is marked
-"open", and describes what is left to do.
+In November 2026, four people tried this project without knowledge of its code. Their reports have these letters:
+
+* R: 48 public reports of users of similar projects, tried here
+* W: a user's first week with this project
+* M: 110 published model configurations
+* G: routers beside real engines
+
+Each report is treated as an example of a kind of fault. A row contains the kind, the *siblings* (other places that had the
+same fault), the behavior before and now, and the tests that cover the whole kind. A row without a test is marked "open",
+and describes what is left to do.
 
 R1 to R15, W1 to W25 and G1 to G7 have the numbers of the reports. The reports about published models have the numbers P1
-to P10, and the rows M1 to M9 group them by kind. Reports that another row covers are in parentheses behind its ID. W26 to
-W58 and M10 are kinds that were found later, in the same way.
+to P10, and the rows M1 to M9 group them by kind. If a row covers further reports, their numbers are in parentheses after
+its ID. W26 to W58 and M10 are kinds that were found later, in the same way.
 
 `tests/docs/test_field_reports.py` checks that each of these tests exists, and that every report has a row. The rows are in
 [field_reports.yaml](../tests/data/field_reports.yaml), from which `pytest tests/docs/test_field_reports.py

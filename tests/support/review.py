@@ -18,12 +18,15 @@ HEAD = """# A security review, finding by finding
 On 2026-11-24 a security review attacked this project with the permissions of a tenant, with the operator's token, and with
 an agent's token. The review had 25 findings, S1 to S25. A finding with several attacks has a row for each of them. Each row
 names the tests that repeat the attack and fail without the fix. A row without a test is marked "open", and describes what is
-left to do. A second review, on 2026-11-27, had the findings T1 to T19.
-Neither review looked at `ome adopt`, at calibration files, at BenchmarkJobs, or at what agents send to each other: the
-attacks on these are U1 to U7. On 2026-11-28 the newest code was attacked: the summaries of routers,
-`ome generate --from`, the process of the recorder, the reading of folders, and floods of services, Events and
-budgets (U8 to U12), and then objects of 1 MB, the autoscaler of the class Demand, the memory of
-bad nodes, annotations that are parsed, and connections to registries (U13 to U17).
+left to do. Further attacks followed:
+
+* T1 to T19 are the findings of a second review, on 2026-11-27.
+* U1 to U7 are attacks on `ome adopt`, calibration files, BenchmarkJobs, and the requests between agents, which neither
+  review had examined.
+* U8 to U12 are attacks of 2026-11-28 on code that was new then: the summaries of routers, `ome generate --from`, the
+  process of the recorder, the reading of folders, and floods of services, Events and disruption budgets.
+* U13 to U17 are attacks of the same day on further new code: objects of 1 MB, the autoscaler of the class Demand, the record
+  of bad nodes, annotations that are parsed, and connections to registries.
 
 `tests/docs/test_security_review.py` checks that each of these tests exists, and that no attempt of the review is missing.
 The tests in `tests/controlplane` send their requests to a real API server, those in `tests/router` use a real router, and
@@ -31,7 +34,7 @@ those in `tests/agent` use real hubs, registries and stores on loopback. The row
 [review.yaml](../tests/data/review.yaml), from which `pytest tests/docs/test_security_review.py --update-golden` generates
 this page.
 
-The present behavior is described in [security](security.md) and in [who trusts whom](tenancy.md).
+[Security](security.md) and [tenancy](tenancy.md) describe the present behavior.
 """
 
 

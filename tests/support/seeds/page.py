@@ -15,13 +15,17 @@ This project began with four texts about serving Kimi K2: the announcement of a 
 about this deployment, the deployment guide of the model's authors, and the model's page in SGLang's cookbook. Each command,
 flag, variable and claim of these texts has a row here.
 
-* **works**: it has the same effect here, and a test of this project shows this. A flag works if the engine's own parser
-  accepts it, `ome generate` writes it, the operator renders it in pods (if the row's proof names pods), and a server in
-  the tests has run with it, on CPUs or on one GPU, with a value that fits the machine of the tests.
-* **written**: it is generated, parsed and rendered in the same way, but it has never run, because this project has no
-  machine with the GPUs, the network or the engine for it. Its documentation alone says that it has the same effect.
+Each row has one of these results:
+
+* **works**: the item has the same effect here, and a test of this project shows this. A flag works if the engine's own
+  parser accepts it, `ome generate` writes it, the operator renders it in pods (if the row's proof names pods), and a server
+  in the tests has run with it, on CPUs or on one GPU, with a value that fits the machine of the tests.
+* **written**: the item is generated, parsed and rendered in the same way, but it has never run, because this project has no
+  machine with the GPUs, the network or the engine for it. Only its documentation states that it has the same effect.
 * **differs**: something else has the same effect; the row describes the difference and its reason.
 * **missing**: nothing here has this effect.
+
+If a section begins with a command, the flags of its rows are compared with the output of this command.
 
 The column *proof* names what the test of a row examines: the *command* that `ome generate` prints, the *pods* or other
 *objects* that the operator renders, the *facts* that are computed from the files of the model, the *sizes* of the layout
@@ -73,7 +77,7 @@ def _section(section: Section) -> Iterator[str]:
     yield f"### {section.title}"
     yield ""
     if section.command:
-        yield f"`ome generate {section.command}`"
+        yield f"Command: `ome generate {section.command}`"
         yield ""
     yield "| row | result | reason, or the spelling of the newest version | proof |"
     yield "|---|---|---|---|"
