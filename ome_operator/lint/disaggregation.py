@@ -143,8 +143,8 @@ def drafts_apart(subject: Subject) -> Iterator[RuleHit]:
     Severity.WARNING,
     "Prefill and decode use different speculative decoding",
     ignored="The draft data that prefill sends does not fit decode: drafts are rejected, or answers are wrong.",
-    evidence="SGLang sends the draft's hidden states and cache with the transfer (disaggregation/common/conn.py); "
-    "https://github.com/sgl-project/sglang/pull/23918",
+    evidence="SGLang sends the draft model's hidden states and cache with the transfer (disaggregation/common/conn.py); "
+    "https://github.com/sgl-project/sglang/pull/23918.",
 )
 def drafts_differ(subject: Subject) -> Iterator[RuleHit]:
     for flag in ("--speculative-algorithm", "--speculative-draft-model-path", "--speculative-num-draft-tokens"):
@@ -251,7 +251,7 @@ def bootstrap_port(subject: Subject) -> Iterator[RuleHit]:
         "The client gets an error when the router gives up, but GPUs continue to process the request until decode's "
         "own time-out."
     ),
-    evidence="SGLang 0.5.23, environ.py: 300 s when unset; sglang-router: --request-timeout-secs.",
+    evidence="SGLang 0.5.23, environ.py: decode waits for 300 s by default; sglang-router: --request-timeout-secs.",
 )
 def waiting_longer(subject: Subject) -> Iterator[RuleHit]:
     routers = [

@@ -274,7 +274,7 @@ def heads_divide(subject: Subject) -> Iterator[RuleHit]:
     Severity.ERROR,
     "TP is not a multiple of EP",
     ignored=STARTS_NOT,
-    evidence="SGLang 0.5.23, distributed/parallel_state.py: groups of EP × MoE-TP ranks are formed from TP, and remaining "
+    evidence="SGLang 0.5.23, distributed/parallel_state.py: TP is divided into groups of EP × MoE-TP ranks, and remaining "
     "ranks belong to no group.",
 )
 def ep_divides_tp(subject: Subject) -> Iterator[RuleHit]:
@@ -307,7 +307,7 @@ def experts_divide(subject: Subject) -> Iterator[RuleHit]:
     Severity.ERROR,
     "Dense layers have a parallel size that the engine does not accept",
     ignored="The engine rejects its arguments and exits.",
-    evidence="SGLang 0.5.23, arg_groups/validation_hook.py, check_server_args: moe_dense_tp_size is 1 or TP.",
+    evidence="SGLang 0.5.23, arg_groups/validation_hook.py, check_server_args: moe_dense_tp_size must be 1 or equal to TP.",
 )
 def dense_tp(subject: Subject) -> Iterator[RuleHit]:
     for role, start, found in engines(subject):

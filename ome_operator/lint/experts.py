@@ -33,8 +33,8 @@ def _tokens(value: str) -> int | None:
         "The engine exits at the first full step, because the assertion `x.size(0) <= "
         "num_max_dispatch_tokens_per_rank` fails in DeepEP."
     ),
-    evidence="https://github.com/deepseek-ai/DeepEP/issues/165; SGLang 0.5.23, environ.py (128 when unset) and "
-    "layers/moe/token_dispatcher/deepep.py.",
+    evidence="https://github.com/deepseek-ai/DeepEP/issues/165; SGLang 0.5.23, environ.py (the limit is 128 by default) "
+    "and layers/moe/token_dispatcher/deepep.py.",
 )
 def dispatch_tokens(subject: Subject) -> Iterator[RuleHit]:
     for role, start, found in engines(subject):
@@ -75,10 +75,10 @@ def dispatch_most(subject: Subject) -> Iterator[RuleHit]:
     "prefill-low-latency",
     Severity.ERROR,
     "Prefill uses DeepEP's low-latency kernels",
-    ignored="A chunk of a prompt has thousands of tokens, but a rank may send only a few hundred: the engine exits at "
-    "the first prompt.",
-    evidence="https://github.com/deepseek-ai/DeepEP/issues/165; SGLang's --deepep-mode: normal for prefill, "
-    "low_latency for decode.",
+    ignored="The engine exits at the first prompt: a chunk of a prompt has thousands of tokens, but a rank may send only "
+    "a few hundred tokens.",
+    evidence="https://github.com/deepseek-ai/DeepEP/issues/165. SGLang's --deepep-mode has the value normal for prefill, "
+    "and low_latency for decode.",
 )
 def prefill_low_latency(subject: Subject) -> Iterator[RuleHit]:
     for role, start, found in engines(subject):
@@ -188,7 +188,7 @@ def overlap_alone(subject: Subject) -> Iterator[RuleHit]:
     Severity.WARNING,
     "Decode captures large batches as CUDA graphs with FlashInfer's all-to-all",
     ignored="Users have reported that engines crash with an illegal memory access at batches above 450 requests per rank.",
-    evidence="Reports of users; no report is known for smaller batches.",
+    evidence="Reports of users with large batches; no such report is known for smaller batches.",
 )
 def flashinfer_batch(subject: Subject) -> Iterator[RuleHit]:
     for role, start, found in engines(subject):

@@ -146,8 +146,8 @@ def _shell_names(text: str) -> frozenset[str]:
     Severity.ERROR,
     "Pods that use the network of their node (hostNetwork) do not resolve cluster DNS names",
     ignored="Ranks cannot resolve the name of rank 0, and wait until a time-out ends them.",
-    evidence="Kubernetes: with hostNetwork the policy ClusterFirst means the node's own DNS; "
-    "https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/",
+    evidence="Kubernetes: with hostNetwork, the DNS policy ClusterFirst uses the node's own DNS; "
+    "https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/.",
 )
 def names_unresolved(subject: Subject) -> Iterator[RuleHit]:
     for role in subject.roles:
@@ -262,7 +262,7 @@ def _shared(role: Role) -> Any:
     Severity.ERROR,
     "The engine listens only on the loopback address",
     ignored="Connections of probes and of the Service are refused, so the pod never becomes ready.",
-    evidence="SGLang's --host is 127.0.0.1 when unset; https://github.com/ai-dynamo/modelexpress/pull/401",
+    evidence="SGLang's --host is 127.0.0.1 by default; https://github.com/ai-dynamo/modelexpress/pull/401.",
 )
 def host_loopback(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched("sglang"):

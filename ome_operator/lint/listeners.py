@@ -29,7 +29,7 @@ class Listener(NamedTuple):
     Severity.ERROR,
     "Two listeners of a pod use the same port",
     ignored="The second listener exits with `address already in use`, and the group is recycled.",
-    evidence="A port can be bound once in a pod, because its containers share a network; rank 0 of SGLang listens on "
+    evidence="A port can be bound once in a pod, because its containers share a network. Rank 0 of SGLang listens on "
     "--port, on --nccl-port or the port of --dist-init-addr, and in prefill on --disaggregation-bootstrap-port.",
 )
 def port_twice(subject: Subject) -> Iterator[RuleHit]:

@@ -72,11 +72,11 @@ def cache_over_tcp(subject: Subject) -> Iterator[RuleHit]:
     Severity.WARNING,
     "The network devices of Mooncake are not named",
     ignored=(
-        "Mooncake selects a device itself, possibly one of the storage network or one whose link is down, or falls "
-        "back to TCP."
+        "Mooncake selects a device itself. It may choose a device of the storage network or a device whose link is "
+        "down, or fall back to TCP."
     ),
-    evidence="SGLang 0.5.23, arg_groups/validation_hook.py, validate_ib_devices: without a device it falls back to "
-    "its own discovery.",
+    evidence="SGLang 0.5.23, arg_groups/validation_hook.py, validate_ib_devices: without a named device, Mooncake "
+    "searches for devices itself.",
 )
 def ib_device_missing(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched("sglang"):
@@ -91,9 +91,8 @@ def ib_device_missing(subject: Subject) -> Iterator[RuleHit]:
     "RDMA is needed, but the pod has no device for it",
     ignored="NCCL and Mooncake silently fall back to TCP, which is many times slower; if devices are named, the "
     "engine exits.",
-    evidence="Containers can access /dev/infiniband only through a device plugin's resource, a hostPath volume, or as "
-    "privileged; "
-    "config/runtimes/srt/kimi-k2-pd-rt.yaml.",
+    evidence="A container can access /dev/infiniband only if it has a resource of a device plugin or a hostPath volume, "
+    "or is privileged; config/runtimes/srt/kimi-k2-pd-rt.yaml.",
 )
 def rdma_missing(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched("sglang"):
@@ -177,7 +176,7 @@ def port_differs(subject: Subject) -> Iterator[RuleHit]:
     Severity.ERROR,
     "The router connects to engines on a port on which the engines do not listen",
     ignored="The router finds no healthy worker, and answers every request with 503.",
-    evidence="sglang-router 0.3.2: --service-discovery-port, which is 80 when unset, is the port of every worker.",
+    evidence="sglang-router 0.3.2: --service-discovery-port (80 by default) is the port of every worker.",
 )
 def router_port_differs(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched(*ROUTERS):
@@ -252,7 +251,7 @@ def probe_port(subject: Subject) -> Iterator[RuleHit]:
     Severity.NOTE,
     "No setting tells NCCL which network to use between nodes",
     ignored="NCCL may use the management network.",
-    evidence="docs/gpu.md; profiles of rdma.ome.io/auto-inject set interfaces and devices.",
+    evidence="docs/gpu.md; the profiles of the annotation rdma.ome.io/auto-inject set interfaces and devices.",
 )
 def network_unnamed(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched("sglang", "vllm"):

@@ -86,7 +86,7 @@ def address_portless(subject: Subject) -> Iterator[RuleHit]:
     "The rank is derived from the name of the pod",
     ignored="The rank is wrong for leaders: the last number in the name of a leader is 0 in every group, and only in the "
     "name of a worker it is the rank. Names of pods may change with the version of the operator.",
-    evidence="docs/migrate.md; a LeaderWorkerSet names its pods in another way.",
+    evidence="docs/migrate.md describes the names of pods. A LeaderWorkerSet names its pods in another way.",
 )
 def rank_of_name(subject: Subject) -> Iterator[RuleHit]:
     for role, start, _ in engines(subject):

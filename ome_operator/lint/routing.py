@@ -142,8 +142,8 @@ _OPEN_AT_MOST_S = 10
     "After ten failed requests in a row, the router sends no requests to an engine for a long time",
     ignored="If the requests of all engines fail for a second, the router answers every request with 503 for a minute. "
     "If prefill and decode are separate, a failed request counts against both of its engines.",
-    evidence="Our own measurement with sglang-router 0.3.2 and smg 1.13.0 and simulated engines (docs/engines.md); "
-    "https://github.com/sgl-project/sglang/issues/12355 and /issues/13894.",
+    evidence="Our own measurement with sglang-router 0.3.2 and smg 1.13.0, and with simulated engines (docs/engines.md); "
+    "https://github.com/sgl-project/sglang/issues/12355 and https://github.com/sgl-project/sglang/issues/13894.",
 )
 def circuits_open(subject: Subject) -> Iterator[RuleHit]:
     flag = "--cb-timeout-duration-secs"

@@ -92,7 +92,7 @@ def source_unsupported(subject: Subject) -> Iterator[RuleHit]:
     "The operator itself reports advice about the service",
     ignored="The setting has no effect, or not the effect that its name suggests; the condition Advice shows the message of "
     "this finding.",
-    evidence="docs/troubleshooting.md, and the pages that the message names.",
+    evidence="docs/troubleshooting.md and the pages that the message names describe the advice.",
 )
 def advice(subject: Subject) -> Iterator[RuleHit]:
     """Yield a hit for each advice that the operator itself reports in the service's condition Advice."""

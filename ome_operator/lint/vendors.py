@@ -58,7 +58,7 @@ def _requested(box: Manifest) -> str:
     "vendors-two",
     Severity.ERROR,
     "A pod requests GPUs of two vendors",
-    ignored="No node has both, so the pod is never scheduled.",
+    ignored="No node has GPUs of both vendors, so the pod is never scheduled.",
     evidence="A limit of the runtime stays if the service sets a limit of another name (docs/architecture.md, Merge).",
 )
 def vendors_two(subject: Subject) -> Iterator[RuleHit]:
