@@ -19,36 +19,42 @@ _HEAD = """# Alerts
 
 The chart value `metrics.alerts.enabled` installs these alerts as a PrometheusRule for the Prometheus Operator.
 `metrics.alerts.disabled` lists alerts to leave out, and `metrics.alerts.runbooks` is the URL of this page for the people on
-call. Without the Prometheus Operator, use the rule file `charts/ome-resources/files/alerts.yaml` in Prometheus' own format,
-which a cluster of `ome local up --with prometheus` loads. Each alert has a promtool unit test: the series of the fault fire
-this alert and no other, and the alert clears when the fault ends.
+call. Without the Prometheus Operator, use the rule file `charts/ome-resources/files/alerts.yaml` in Prometheus' own format.
+A cluster of `ome local up --with prometheus` loads this file.
 
-Real faults also fire the alerts in a real Prometheus, with the times of the rules divided, mostly by ten
-([faults and times](#faults)).
+Each alert was tested in two ways. A promtool unit test shows that the series of a fault fire this alert and no other, and
+that the alert clears when the fault ends. Other tests cause the real faults, which fire the alerts in a real Prometheus. For
+these tests, the durations in the rules are divided, mostly by ten ([faults and times](#faults)).
 
-The metrics are described in [metrics](metrics.md), except those of engines (`sglang:`, `vllm:`) and routers (`smg_`), which
-need `metrics.engines.podMonitor` and `metrics.routers.podMonitor`, and SGLang's `--enable-metrics`. Without them the alerts
-of the part "Engines and routers" never fire.
+[Metrics](metrics.md) describes the metrics of the operator, the agents and the registries. The alerts of the part "Engines
+and routers" use metrics of engines (`sglang:`, `vllm:`) and routers (`smg_`). These alerts never fire without the chart
+values `metrics.engines.podMonitor` and `metrics.routers.podMonitor`, and SGLang's `--enable-metrics`.
 """
 
 _FAULTS = """## Faults
 
-Each fault was run (2026-11-25; OmeServiceIncomplete 2026-11-27; OmeRoutersSilent, OmeDemandUnknown, OmeDemandIgnored,
-OmeMoveWaits, OmeNodesAvoided, OmeGroupsSilent and OmeTransfersFail 2026-11-28) on two cores while other tests ran, with a
-Prometheus that scrapes every second, or every five seconds where engines are real. From the start of a fault until the
-cluster was healthy again, no other alert fired, except OmeRolloutFailed together with OmeWaveStopped.
-The column "fires" has the seconds from the start of the fault until the alert fired, and "clears" the seconds from the end
-of the fault until the alert had cleared. The durations in the rules were shortened for the test: the column "divided by" has
-the divisor.
+Each fault was run on two cores while other tests ran. Prometheus scraped every second, or every five seconds where engines
+are real. From the start of a fault until the cluster was healthy again, no other alert fired, except OmeRolloutFailed
+together with OmeWaveStopped. The faults were run on these days:
 
-`tests/controlplane/alerts/faults/` contains the faults (`make soak`), and names the location of the faults that are
-elsewhere. Two of the faults are bugs that the tests put into the operator, because no real fault is known that would have
-the same effect.
+* OmeServiceIncomplete: 2026-11-27
+* OmeRoutersSilent, OmeDemandUnknown, OmeDemandIgnored, OmeMoveWaits, OmeNodesAvoided, OmeGroupsSilent and OmeTransfersFail:
+  2026-11-28
+* All other alerts: 2026-11-25
 
-Two alerts whose faults use a stand-in for a registry were also fired by real engines (2026-11-29,
-`tests/node/serving/test_silent_alerts.py`, divided by 10). OmeGroupsSilent fired 45 s after the scheduler of a decode engine
-was stopped, with `silence: Observe`, and cleared 10 s after it continued. OmeTransfersFail fired 54 s after the connections
-for KV caches to one of two decode engines were refused, and cleared 44 s after the repair.
+The column "fires" has the seconds from the start of the fault until the alert fired. The column "clears" has the seconds
+from the end of the fault until the alert had cleared. The durations in the rules were shortened for the test; the column
+"divided by" has the divisor.
+
+`tests/controlplane/alerts/faults/` contains the faults, which `make soak` runs, and names the location of the faults that are
+in other folders. Two of the faults are bugs that the tests put into the operator, because no real fault is known that would
+have the same effect.
+
+For OmeGroupsSilent and OmeTransfersFail, the faults in the table use a stand-in for a registry. Real engines have fired both
+alerts, too (2026-11-29, `tests/node/serving/test_silent_alerts.py`, divided by 10). OmeGroupsSilent fired 45 s after the
+scheduler of a decode engine was stopped (with `silence: Observe`), and cleared 10 s after the scheduler continued.
+OmeTransfersFail fired 54 s after the connections for KV caches to one of two decode engines were refused, and cleared 44 s
+after the repair.
 
 | alert | fault | divided by | fires | clears |
 |---|---|---|---|---|
@@ -80,7 +86,7 @@ for KV caches to one of two decode engines were refused, and cleared 44 s after 
 | OmeDemandIgnored | the GPU budget of a service is smaller than a pair of groups | 30 | 31 s | 1 s |
 | OmeDemandStopped | a person writes the RoleScale of a service with the class Demand | 2880 | 31 s | 1 s |
 | OmeDemandSurplus | `changesPerHour: 1` keeps a group that is not needed | 360 | 61 s | 0 s |
-| OmeMoveWaits | a person moves a group whose service may use one node only | 60 | 16 s | 0 s |
+| OmeMoveWaits | a person moves a group whose service may use only a single node | 60 | 16 s | 0 s |
 | OmeBrakeForgotten | a person freezes a service | 2880 | 21 s | 1 s |
 | OmeNodesUnready | a node is cordoned | 60 | 32 s | 1 s |
 | OmeNodesAvoided | a node reports a deadlock of its kernel, which has to last for five minutes | 60 | 320 s | 10 s |
