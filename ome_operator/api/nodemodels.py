@@ -26,7 +26,7 @@ class Removal(Spec):
 
 class NodeModelsSpec(Spec):
     """The directories that the agent of a node may remove, or should read ahead of an engine. This object does not state
-    which models the node has to hold: that follows from the models.
+    which models the node has to hold: the models state it.
     """
 
     remove: Annotated[list[Removal] | None, ATOMIC] = None

@@ -76,7 +76,7 @@ class Step(Spec):
 
 
 class Prometheus(Spec):
-    """The Prometheus server that analyses query."""
+    """The Prometheus server that runs the queries."""
 
     server_address: str | None = None
     """Has no effect yet."""

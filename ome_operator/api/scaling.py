@@ -25,8 +25,8 @@ class KedaConfig(Spec):
     """
 
     enable_keda: bool | None = None
-    """True: the class is KEDA unless autoscaler.class, or the annotation ome.io/autoscalerClass, names another one. False:
-    these settings are not used."""
+    """True: the class is KEDA unless autoscaler.class or the annotation ome.io/autoscalerClass names a class. False: these
+    settings are not used."""
     prom_server_address: str | None = None
     """Address of Prometheus, such as http://prometheus.monitoring:9090."""
     custom_prom_query: str | None = None

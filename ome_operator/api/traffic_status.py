@@ -9,9 +9,9 @@ class TimeBounds(Spec):
     """The bounds of a time in seconds. Engines count times in buckets, so only the bounds of a bucket are known."""
 
     above: float
-    """The time is longer than this."""
+    """Lower bound of the time."""
     up_to: float | None = None
-    """The time is at most this; unset if the engine's last bucket has no upper bound."""
+    """Upper bound of the time; unset if the engine's last bucket has no upper bound."""
 
 
 class TimePercentiles(Spec):

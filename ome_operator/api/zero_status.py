@@ -13,9 +13,9 @@ class Wake(Spec):
     by: Literal["Request", "Scale"] | None = None
     """Request: a request arrived. Scale: the RoleScale was changed, for example by `ome wake`."""
     served_after_seconds: float | None = None
-    """Seconds from that time until the service could answer requests."""
+    """Seconds from `time` until the service could answer requests."""
     first_token_after_seconds: float | None = None
-    """Seconds from that time until the numbers of an engine first showed tokens, which is up to 20 s after the token. Unset
+    """Seconds from `time` until the numbers of an engine first showed tokens, which is up to 20 s after the token. Unset
     without telemetry, or while no request was completed."""
 
 

@@ -11,8 +11,8 @@ from tests.support.fields import bare
 HEAD = """# API reference
 
 This page lists every field of every kind, with the description that `kubectl explain` shows. Fields in bold are required.
-The last chapters list the fields that are accepted but have no effect. The condition `Advice` of an object names those that
-the object sets.
+The last chapters list the fields that are accepted but have no effect. If an object sets such a field, its condition
+`Advice` names the field.
 
 `pytest tests/golden --update-golden` generates this page from the Python models.
 """
