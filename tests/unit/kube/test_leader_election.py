@@ -96,6 +96,7 @@ async def test_conflict_or_failed_read_does_not_lose_the_lease() -> None:
     assert await election._try() and election.is_leader()
 
 
+@pytest.mark.looptime
 async def test_hanging_renewal_is_cancelled_early_enough_for_another() -> None:
     """A renewal that hangs is given up early enough for another one. Observed once: the renewal waited on a closed
     connection, and the process ended although the API server was available again.
@@ -109,12 +110,11 @@ async def test_hanging_renewal_is_cancelled_early_enough_for_another() -> None:
             await asyncio.sleep(3600)
         return await update(manifest, manager)
 
-    settings = ElectionSettings("ns", "lease", "me", duration=0.75, renew=0.5, retry=0.1)
-    election = Election(server, settings, lambda: datetime.now(UTC))
+    election = Election(server, SETTINGS, lambda: NOW, clock=asyncio.get_running_loop().time)
     await election.acquire_lease()
     server.update = hangs_once  # type: ignore[method-assign]
     holding = asyncio.create_task(election.hold_lease())
-    await asyncio.sleep(1.2)
+    await asyncio.sleep(2 * SETTINGS.renew)
     assert hung.is_set() and not holding.done() and election.is_leader()
     holding.cancel()
     await asyncio.gather(holding, return_exceptions=True)
