@@ -7,12 +7,14 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import aiohttp
+import pytest
 from aiohttp import web
 
 import ome_operator
 from ome_operator.machinery import connections, health
 from ome_operator.machinery.connections import CONNECTIONS, BoundedRunner
 
+pytestmark = pytest.mark.looptime
 ADDRESS = "127.0.0.1"
 FEW = 4
 LARGE = 2**24

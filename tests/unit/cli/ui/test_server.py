@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import re
+import time
 from html.parser import HTMLParser
 from typing import Any
 
@@ -309,11 +310,10 @@ async def test_page_with_a_thousand_pods_is_small_and_fast() -> None:
     """
     cluster = console.many(100, 1000)
     async with visit_ui(cluster) as visitor:
-        loop = asyncio.get_running_loop()
         for path in ("/", "/nodes", "/service/team/service-003"):
-            before = loop.time()
+            before = time.process_time()
             text = await visitor.page(path)
-            assert len(text.encode()) < 500_000 and loop.time() - before < 2.0, path
+            assert len(text.encode()) < 500_000 and time.process_time() - before < 2.0, path
         assert (await visitor.page("/")).count('<tr id="r-') == 100
         assert re.search(r"<b>10</b> broken", await visitor.page("/"))
 
@@ -324,6 +324,7 @@ async def test_page_of_a_service_with_a_thousand_pods_is_small() -> None:
         assert 100_000 < len((await visitor.page("/service/team/service-000")).encode()) < 1_000_000
 
 
+@pytest.mark.looptime
 async def test_slow_poll_is_followed_by_a_longer_pause() -> None:
     looks = list[float]()
 

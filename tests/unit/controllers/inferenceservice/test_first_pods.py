@@ -36,18 +36,20 @@ def pod() -> dict[str, Any]:
     return {"kind": "Pod", "metadata": {**metadata, "resourceVersion": "7"}}
 
 
+@pytest.mark.looptime
 @pytest.mark.parametrize("exist", [True, False])
 async def test_a_new_service_is_reconciled_again_only_if_its_pods_are_missing(exist: bool) -> None:
     api = FakeApi({"apply StatefulSet": created})
     handler, queue = makers.cluster({"kind": "InferenceService", **makers.BODY}), makers.queue()
-    settings, core = Settings(failures_after=0.01), Core(sync=lambda *_: Plan(apply=(apply("StatefulSet"),)))
-    services = makers.services(handler, api, queue, core, settings=settings)
+    settings, clock = Settings(failures_after=10.0), asyncio.get_running_loop().time
+    core = Core(sync=lambda *_: Plan(apply=(apply("StatefulSet"),)))
+    services = makers.services(handler, api, queue, core, settings=settings, clock=clock)
     checks = asyncio.create_task(services.first_pods.run())
     await services.reconcile(SERVICE)
     assert queue.due_count == 0
     if exist:
         handler.handle_observed("Pod", pod())
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(30)
     assert queue.due_count == (0 if exist else 1)
     checks.cancel()
     with contextlib.suppress(asyncio.CancelledError):
