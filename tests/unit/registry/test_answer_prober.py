@@ -11,6 +11,8 @@ from ome_operator.registry.answers import QUIET
 from ome_operator.registry.silence import RETRY_SILENT
 from tests.unit.registry.conftest import Engine
 
+pytestmark = pytest.mark.looptime
+
 
 class Mute:
     """An engine whose scheduler works, so that each reading has new numbers, but that returns no token for any request."""

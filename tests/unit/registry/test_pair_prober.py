@@ -18,6 +18,7 @@ from ome_operator.registry.pairs import FAILURES
 from ome_operator.registry.records import LeaderState
 from ome_operator.registry.telemetry import LeaderMemory, WorkReading
 
+pytestmark = pytest.mark.looptime
 FAILS = LeaderMemory(work=(WorkReading(0.0, {"failedTransfers": 1.0}, {}), WorkReading(1.0, {"failedTransfers": 2.0}, {})))
 QUIET = LeaderMemory(work=(WorkReading(0.0, {"failedTransfers": 2.0}, {}), WorkReading(1.0, {"failedTransfers": 2.0}, {})))
 BUSY = LeaderMemory(EngineLoad(running=3.0))

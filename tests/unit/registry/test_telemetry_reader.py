@@ -10,6 +10,7 @@ from ome_operator.registry.silence import QUIET
 from ome_operator.registry.telemetry import Foreign
 from tests.unit.registry.conftest import Engine
 
+pytestmark = pytest.mark.looptime
 LOADS = {"loads": [{"num_running_reqs": 1, "num_waiting_reqs": 2, "token_usage": 0.25, "disaggregation": {"mode": "null"}}]}
 VLLM = "vllm:num_requests_running 5\nvllm:num_requests_waiting 0\nvllm:generation_tokens_total 7\n"
 
