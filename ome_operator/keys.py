@@ -25,8 +25,8 @@ REVISION = f"{GROUP}/revision"
 GROUP_INDEX = f"{GROUP}/group"
 """Label with the number of the group, on every engine pod and its StatefulSet."""
 BENCHMARK = f"{GROUP}/benchmark"
-"""Label with the name of the BenchmarkJob, shortened if it is too long, on the Job and the Job's pods. These have no
-`SERVICE` label."""
+"""Label with the name of the BenchmarkJob, shortened if it is too long, on the Job and the Job's pods. The Job and its pods
+have no `SERVICE` label."""
 
 # --- labels of Kubernetes and LeaderWorkerSet ---------------------------------------------------------------------
 POD_INDEX = "apps.kubernetes.io/pod-index"

@@ -29,7 +29,7 @@ class StepReporter:
         return self._dry_run
 
     def report_unchanged(self, description: str) -> None:
-        """Report something that is already as it should be."""
+        """Report a part of the cluster that already has the desired state."""
         self._report(f"ok     {description}")
 
     def report_note(self, description: str) -> None:

@@ -29,8 +29,8 @@ class ProvenFile(NamedTuple):
 
 
 def find_homes(roots: Iterable[Path]) -> list[Path]:
-    """Return every directory named `.ome` below the roots, at most a few levels deep. A `.ome` directory inside another one
-    is ignored, because a model may contain a file or directory with that name.
+    """Return every directory named `.ome` below the roots, at most a few levels deep. A `.ome` directory inside another
+    `.ome` directory is ignored, because a model may contain a file or directory with that name.
     """
     depths = ("", "*/", "*/*/", f"{NAMESPACES}/*/*/")
     found = {home for root in roots for depth in depths for home in root.glob(f"{depth}{HIDDEN}")}

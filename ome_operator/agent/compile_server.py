@@ -1,4 +1,4 @@
-"""Send stored compile caches to pods of this node, and receive new ones from them (docs/compile-caches.md).
+"""Send stored compile caches to pods of this node, and receive new caches from these pods (docs/compile-caches.md).
 
 The agent listens on a Unix socket in each directory that pods mount. The directory through which a pod connects determines
 which caches the pod gets and may replace. A pod therefore needs no credentials, and cannot reach the caches of other pods.

@@ -46,8 +46,8 @@ def container(cgroup: Path = CGROUP) -> ContainerMemory | None:
 
 @contextlib.contextmanager
 def open_for_reading(path: Path) -> Iterator[int]:
-    """Open a regular file for reading. Raises OSError if this is not possible. Devices and pipes also raise OSError, without
-    waiting.
+    """Open a regular file for reading. Raises OSError if the file cannot be opened. Devices and pipes raise OSError at
+    once.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -59,8 +59,8 @@ def open_for_reading(path: Path) -> Iterator[int]:
 
 
 def block(rate: float) -> int:
-    """Return the size of a block: the number of bytes after which a reader checks whether it should go on. `rate` is the
-    limit in bytes per second; 0 means no limit. The kernel reads two blocks ahead without regard to the rate, so a block has
+    """Return the size of a block: the number of bytes after which a reader checks whether to continue. `rate` is the limit
+    in bytes per second; 0 means no limit. The kernel reads two blocks ahead without regard to the rate, so a block has
     at most half of `rate` bytes, rounded down to whole chunks, but at least one chunk.
     """
     return BLOCK if rate <= 0 else min(BLOCK, max(CHUNK, int(rate / 2) // CHUNK * CHUNK))

@@ -48,6 +48,6 @@ def quota_entry(uid: str, body: Mapping[str, Any]) -> tuple[str, Entry]:
 
 def path_priority(model: AnyModel) -> tuple[int, str, str, str]:
     """Return the sort key that decides which of several models with the same path may use the path: the first in this
-    order. Cluster-scoped models come before others, and older models before newer ones.
+    order. Cluster-scoped models come before namespaced models, and older models before newer models.
     """
     return _RANKS[model.kind], model.created, model.namespace, model.name

@@ -52,7 +52,7 @@ class Prefetcher:
 
     @property
     def enabled(self) -> bool:
-        """Return whether the agent should read anything."""
+        """Whether the agent reads files into the page cache."""
         return self._limit > 0
 
     def follow(self, listed: Collection[Any], complete: Collection[str]) -> None:
@@ -94,7 +94,7 @@ class Prefetcher:
             self._current, self._task = "", None
 
     async def _one(self, place: str) -> CachedWeights:
-        """Read one directory into the page cache. Raises nothing except a cancellation."""
+        """Read one directory into the page cache. Errors are not raised, but stated in the message of the result."""
         began = time.monotonic()
         held = sum(outcome.bytes for outcome in self._outcomes.values())
         try:
@@ -165,7 +165,9 @@ class _Reading:
         return CachedWeights(min(reached, total), total, message)
 
     def _cached(self, names: Sequence[str]) -> dict[str, list[int]]:
-        """Return file name -> bytes of each block that are in the page cache; {} if the kernel does not report them."""
+        """Return a map from file name to the bytes of each block that are in the page cache; {} if the kernel does not
+        report them.
+        """
         found = {}
         for name in names:
             with page_cache.open_for_reading(self._root / name) as descriptor:
@@ -193,7 +195,7 @@ class _Reading:
 
     def _read(self, piece: Piece, following: Piece | None) -> None:
         """Read a piece. If `following` belongs to the same file, let the kernel begin to read `following` in the
-        background. `following` is the next piece, or None after the last one.
+        background. `following` is the next piece, or None after the last piece.
         """
         end = piece.start + piece.length
         ahead = following.length if following and (following.name, following.start) == (piece.name, end) else 0

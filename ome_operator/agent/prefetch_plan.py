@@ -9,7 +9,9 @@ from typing import NamedTuple
 MIB = 1024 * 1024
 GIB = 1024 * MIB
 FORMATS = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
-"""Suffixes of files of weights. Engines read the files of a single format: the first of these that a model has."""
+"""Suffixes of files of weights. Engines read the files of a single format: the first format in this order that the model
+has.
+"""
 SMALL = 64 * MIB
 """Maximum size in bytes of a file without weights, such as a tokenizer. A larger file is not read into the page cache."""
 RESERVE, RESERVED_SHARE = 2 * GIB, 0.1

@@ -116,7 +116,7 @@ class Store:
             path.unlink(missing_ok=True)
 
     def verified_files(self) -> dict[str, VerifiedFile]:
-        """Return file name -> entry of the verified files that are not published yet.
+        """Return a map from file name to entry, for the verified files that are not published yet.
 
         A file without a line in the journal is not included. After a restart, a file with a line is included only if its
         bytes were compared with its hash (see `prepare`).
@@ -124,7 +124,7 @@ class Store:
         return {name: file for name, file in self.files_in_journal().items() if self._seen.get(name) == file}
 
     def files_in_journal(self) -> dict[str, VerifiedFile]:
-        """Return file name -> entry of the files that the journal lists and that exist."""
+        """Return a map from file name to entry, for the files that the journal lists and that exist."""
         found = {}
         for entry in read_journal(self._journal):
             file = self.files / entry.name
@@ -244,8 +244,8 @@ class Store:
         return manifest
 
     def _names(self, listing: Listing) -> Counter[str]:
-        """Return file name -> how often the name occurs among separate files and files in archives. If a name occurs
-        twice, the later file has overwritten the earlier one.
+        """Return how often each file name occurs among separate files and files in archives. If a name occurs twice, the
+        later file has overwritten the earlier one.
         """
         counts = Counter(file.name for file in listing.files if not file.unpack)
         for file in listing.files:

@@ -130,8 +130,8 @@ class Work:
         return record.Report(record.READY, manifest.revision, (self._directory,), size, size, verified_at=at)
 
     async def run(self, over: TurnCheck = lambda: False) -> None:
-        """Run one pass over the model. The pass ends early when `over` returns true. Raises nothing except a
-        cancellation.
+        """Run one pass over the model. The pass ends early when `over` returns true. Errors are not raised, but reported as
+        the state of the model.
         """
         try:
             await self._run(over)

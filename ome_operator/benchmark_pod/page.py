@@ -114,7 +114,7 @@ def _round_up(value: float) -> float:
 
 
 def _without_overlaps(ticks: Sequence[tuple[float, str]], least: float = 26.0) -> tuple[tuple[float, str], ...]:
-    """Return the labels without those that are closer than `least` to the previous label."""
+    """Return the labels, leaving out each label that is closer than `least` to the previous label."""
     kept: list[tuple[float, str]] = []
     for tick in ticks:
         if not kept or tick[0] - kept[-1][0] >= least:

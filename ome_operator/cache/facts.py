@@ -27,8 +27,8 @@ class FactChange(NamedTuple):
     new: Any
     """The fact from the event or the answer; None if the object is gone."""
     matters: bool
-    """For an event: True if anything has changed that a reconciliation reads. For an answer: True if it is newer than the
-    stored fact."""
+    """For an event of a watch: whether anything that a reconciliation reads has changed. For the response to a write:
+    whether the response is newer than the stored fact."""
     requoted: tuple[Resource, ...] = ()
     """BaseModels that this change has brought within, or beyond, the quota of their namespace."""
 

@@ -1,5 +1,5 @@
-"""Index of the node directories that stored revisions mount. It is updated with each change, so that a check of the
-directories that an agent offers to remove is a look-up.
+"""Index of the node directories that stored revisions mount. The index is updated with each change. A check of the
+directories that an agent offers to remove is therefore a look-up.
 
 Every stored revision is included, whoever owns it, because a directory that is kept without need costs disk space, and a
 directory that is removed under a pod costs the service.

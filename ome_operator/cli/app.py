@@ -99,7 +99,7 @@ command and its arguments.
 
 
 def commands() -> list[str]:
-    """Return the names of all commands: those of COMMANDS in its order, then those of other packages."""
+    """Return the names of all commands: the commands in COMMANDS, in this order, then the commands of other packages."""
     return [*COMMANDS, *sorted(entry_points(group=PLUGINS).names - COMMANDS.keys())]
 
 
@@ -114,7 +114,7 @@ class LazyGroup(TyperGroup):
     _listing = False
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names of the commands in the order of COMMANDS, followed by those of other packages."""
+        """Return the names of the commands in the order of COMMANDS, followed by the commands of other packages."""
         return commands()
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:

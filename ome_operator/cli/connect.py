@@ -120,7 +120,8 @@ async def open_client(
 
 
 async def patch_read(client: "Client", kind: str, body: "Manifest", patch: "Manifest") -> "Manifest":
-    """Apply a merge patch that was computed from `body`, the object as it was read. Return the object as it is stored then.
+    """Apply a merge patch that was computed from `body`, the object as it was read. Return the object as it is stored
+    afterwards.
 
     Raises Conflict if the object has changed since it was read, so that an edit never overwrites what the patch does not
     take into account. `retry_on_conflict` repeats such an edit.

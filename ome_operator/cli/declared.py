@@ -61,7 +61,7 @@ def _parameter(declared: Declared) -> inspect.Parameter:
 def read_values(
     options: Iterable[Declared], given: Mapping[str, Any], readers: Readers, where: Where = flag_of
 ) -> dict[tuple[str, ...], Any]:
-    """Return path of a field -> value, for the options that are set.
+    """Return a map from the path of a field to its value, for the options that are set.
 
     `given` maps the parameter name of each option to the value of its flag, or to None if the option is not set. Raises
     UserError for an invalid value.

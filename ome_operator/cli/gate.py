@@ -100,14 +100,14 @@ class FileRefusal(NamedTuple):
 
 
 def describe_mistake(mistake: strict.Mistake) -> tuple[str, str]:
-    """Return what is wrong and the instruction how to correct it, in the words of `ome lint`."""
+    """Return a statement of the mistake, and the instruction that corrects the mistake, in the words of `ome lint`."""
     message, remedy = split_error(mistake.sentence)
     return message, re.sub(r"^did you mean (.+)\?$", r"write \1", remedy) or "correct the value"
 
 
 def refusals(parts: Iterable[WrittenObject], namespace: str) -> Iterator[FileRefusal]:
-    """Yield everything in the objects of files that would be refused. `namespace` is the namespace of objects that name
-    none.
+    """Yield each object and field in files that a cluster would refuse. `namespace` is the namespace of objects that state
+    no namespace.
     """
     seen: dict[tuple[str, str], WrittenObject] = {}
     for part in parts:

@@ -135,8 +135,8 @@ def _own(source: str, request: RecipeRequest, known: Library) -> tuple[Library, 
 
 
 def _check_values(given: dict[str, Any]) -> None:
-    """Raise BadParameter for an option with an empty value, which an unset shell variable produces. Also raise it for the
-    formats json and text of `--output`, because this command would treat them as names of folders.
+    """Raise BadParameter for an option with an empty value, which an unset shell variable produces. Also raise BadParameter
+    for the formats json and text of `--output`, because this command would treat them as names of folders.
     """
     if (wanted := given["output"]) in ("json", "text"):
         message = f"there is no format {wanted}: write yaml, or the name of a folder, such as ./{wanted}"

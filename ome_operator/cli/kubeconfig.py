@@ -108,7 +108,7 @@ def build_kubeconfig(cluster: Mapping[str, Any], user: str, token: str) -> dict[
 
 
 def replaceable(file: Path, user: str) -> None:
-    """Raise UserError if the file exists and contains anything but a kubeconfig of the account `user`."""
+    """Raise UserError if the file exists and contains anything other than a kubeconfig of the account `user`."""
     if not file.exists():
         if not file.parent.is_dir():
             raise UserError(f"--output={file}: the folder {file.parent} does not exist: create it.")

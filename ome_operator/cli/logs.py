@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 TAIL = 100
 _COLOURS = (36, 33, 32, 35, 34, 31, 96, 93, 92, 95, 94, 91)
-"""ANSI color codes. Each rank gets the next code, starting again after the last one."""
+"""ANSI color codes. Each rank gets the next code; after the last code, the first code follows."""
 
 
 @app.command(

@@ -112,8 +112,8 @@ def report_skipped(found: Files) -> None:
 
 
 def left_out(problems: Sequence[str], rest: str) -> str:
-    """Return the message about objects that a command could not judge. `rest` states what happened to the others, such as
-    "The other services are checked"; "" if there are none.
+    """Return the message about objects that a command could not judge. `rest` states what happened to the other objects,
+    such as "The other services are checked". Return "" if every object could be judged.
     """
     number = "it" if len(problems) == 1 else "them"
     return f"{'; '.join(problems)}{f'. {rest} as if the files did not contain {number}' if rest else ''}"
@@ -134,8 +134,9 @@ def report_borrowed(used: Iterable[str], found: Files, catalog: str) -> None:
 
 
 def read_manifests(paths: Iterable[Path], namespace: str) -> list[Manifest]:
-    """Return the objects in these files and folders whose kinds the operator reads, and skip all others. `namespace` is the
-    namespace of objects that name none. Raises QuestionUnanswered for a file that cannot be read or parsed.
+    """Return the objects in these files and folders whose kinds the operator reads, and skip all other objects. `namespace`
+    is the namespace of objects that state no namespace. Raises QuestionUnanswered for a file that cannot be read or
+    parsed.
     """
     found = (part for path in paths for where, item in _documents(path) for part in _parts(where, item))
     return [entry for part in found for entry in _objects(part.source_path, part.body, namespace)]
@@ -229,7 +230,7 @@ def _parts(where: str, found: Document) -> Iterator[gate.WrittenObject]:
 
 def files_in(paths: Iterable[Path]) -> Iterator[Path]:
     """Yield the files in `paths`, and the YAML and JSON files in the folders in `paths`. Links to devices and pipes in a
-    folder, which may be a checkout of somebody else, are left out.
+    folder are left out, because the folder may come from somebody else.
     """
     for path in paths:
         if path.is_dir():

@@ -26,7 +26,9 @@ class Format(StrEnum):
 Output = Annotated[Format | None, typer.Option("--output", "-o", help="Machine-readable output instead of text.")]
 
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-"""YAML writer: the one in C if PyYAML has it, because the writer in Python takes most of the time of `ome render`."""
+"""YAML writer. The writer in C is used if PyYAML has it, because the writer in Python takes most of the time of `ome
+render`.
+"""
 _PLAIN = 10_000
 """Width in columns of output that is not written to a terminal, so that lines in a pipe are not wrapped."""
 

@@ -55,8 +55,8 @@ def _groups(status: "Mapping[str, Any]", role: str) -> int | None:
 
 
 async def _scale(client: "Client", namespace: str, scale: str, role: str, number: int) -> int:
-    """Write the number of groups into a RoleScale, and return it. If somebody else writes a number above zero at the same
-    time, that number is kept and returned. Raises UserError if the RoleScale does not exist.
+    """Write the number of groups into a RoleScale, and return this number. If somebody else writes a number above zero at
+    the same time, that number is kept and returned. Raises UserError if the RoleScale does not exist.
     """
     from ome_operator.core.rollout import zero
     from ome_operator.kube.errors import NotFound

@@ -88,7 +88,7 @@ class BadNodes:
         await repeat("remembering failures of nodes", self.evaluate, lambda: EVERY)
 
     async def evaluate(self) -> None:
-        """Evaluate all pods and nodes once: read the stored failures, add new ones, decide which nodes are avoided, and
+        """Evaluate all pods and nodes once: read the stored failures, add new failures, decide which nodes are avoided, and
         store what has changed. While all services are frozen or observed, nothing is recorded or decided.
         """
         nodes = self._cluster.deps().nodes

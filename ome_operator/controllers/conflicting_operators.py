@@ -23,9 +23,9 @@ logger = logging.getLogger(__name__)
 
 
 EVERY, CLAIM_EVERY = 60.0, 300.0
-"""Seconds between two checks: the first number for an operator with cluster-wide rights, the second one for an operator with
-rights in some namespaces only. A list of all Leases costs the same for any number of namespaces, whereas claims cost two
-requests for each namespace."""
+"""Seconds between two checks: the first number for an operator with cluster-wide rights, the second number for an operator
+with rights in some namespaces only. A list of all Leases costs the same for any number of namespaces, whereas claims
+cost two requests for each namespace."""
 WITHOUT = "without a class, like this operator,"
 
 

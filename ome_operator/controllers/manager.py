@@ -285,7 +285,7 @@ class Manager:
         await asyncio.gather(*self._tasks)
 
     async def stop(self, grace: float) -> None:
-        """Start no more reconciliations, and wait at most `grace` seconds until the running ones have ended."""
+        """Start no more reconciliations, and wait at most `grace` seconds until the running reconciliations have ended."""
         for task in self._tasks:
             task.cancel()
         await self._edits.drain(grace)

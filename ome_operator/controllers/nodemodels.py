@@ -1,5 +1,5 @@
 """Reconcile NodeModels records. Write the labels of nodes, which agents cannot write, and tell agents which directories of
-weights they may delete, and which ones starting pods read.
+weights they may delete, and which directories starting pods read.
 """
 
 import logging

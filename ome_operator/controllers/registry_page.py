@@ -16,8 +16,8 @@ some malformed pages."""
 
 
 def foreign_workers(text: str, now: float) -> ForeignWorkers | None:
-    """Parse the number of foreign workers and the time when the last one was found. Return None if a number is missing, or
-    if there are no foreign workers. A time in the future is replaced by `now`.
+    """Parse the number of foreign workers and the time when the last foreign worker was found. Return None if a number is
+    missing, or if there are no foreign workers. A time in the future is replaced by `now`.
     """
     values = {name: float(number) for name, number in _NUMBER.findall(text)}
     count, at = values.get(f"{keys.FOREIGN_WORKERS}_total", math.nan), values.get(keys.FOREIGN_WORKER_AT, math.nan)

@@ -16,7 +16,7 @@ SELECTORS = dict.fromkeys(LABELLED, SELECTOR) | {"ControllerRevision": f"{SELECT
 """Label selectors by kind. The ControllerRevisions that Kubernetes creates for StatefulSets have the labels of their pods;
 the selector excludes them."""
 WRITTEN = frozenset((SERVICE, *CATALOG, BENCHMARK, *SHORT))
-"""Kinds that people write: kopf watches these, and informers watch all others."""
+"""Kinds that people write: kopf watches these kinds, and informers watch all other kinds."""
 DECODERS = {
     "Pod": decoders.POD,
     "Node": decoders.NODE,

@@ -2,8 +2,8 @@
 agents which directories starting pods read.
 
 An agent can determine which directories no model names. It cannot determine which directories a rollback needs, or which
-ones a pod has open. Therefore an agent offers directories for deletion, and deletes only those that the operator names in
-the spec of the agent's record. The agent cannot write this spec.
+directories a pod has open. Therefore an agent offers directories for deletion, and deletes only those that the operator
+names in the spec of the agent's record. The agent cannot write this spec.
 """
 
 import logging

@@ -81,8 +81,8 @@ def _meaning(name: str) -> str:
 
 
 def reasons(plan: PlanProposal) -> str:
-    """Return every flag and variable with its reason: first the flags and variables of each role, then those that only pods
-    have. A flag that two roles share is listed once.
+    """Return every flag and variable with its reason: first the flags and variables of each role, then the flags and
+    variables that only the pods of a service have. A flag that two roles share is listed once.
     """
     shell, pods = in_shell(plan).launches, in_pods(plan).launches
     out: list[str] = []

@@ -121,7 +121,7 @@ class Engine:
     """Vendor of the GPU → image of the engine."""
     shares: Mapping[str, float]
     """Strategy, or stage of a strategy → fraction of a GPU's memory for weights and KV cache. The entry `default` applies
-    to all others."""
+    to all other strategies and stages."""
     strategies: tuple[str, ...]
     format: str
     """Format of the weight files that the engine reads."""

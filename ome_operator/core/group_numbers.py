@@ -109,7 +109,7 @@ def on_nodes(role: str, size: int, slice_: Slice, ending: bool = False) -> froze
 
 
 def pick_numbers(wanted: int, order: Sequence[int], used: Collection[int]) -> tuple[int, ...]:
-    """Return `wanted` group numbers: first those of `order`, then the lowest numbers that are not in `used`."""
+    """Return `wanted` group numbers: first the numbers in `order`, then the lowest numbers that are not in `used`."""
     kept = order[:wanted]
     free = (number for number in count() if number not in used and number not in kept)
     return tuple(sorted((*kept, *islice(free, wanted - len(kept)))))

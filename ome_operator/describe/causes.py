@@ -21,7 +21,7 @@ OLD = "old"
 _LEAVES = frozenset({MISSING, Reason.TERMINATING})
 """Reasons of ranks that are normal while their slice is being removed."""
 SHOWN = 12
-"""Maximum number of chains that are shown, the worst first. The others are only counted."""
+"""Maximum number of chains that are shown, the worst first. Further chains are only counted."""
 
 
 class Link(NamedTuple):

@@ -18,7 +18,7 @@ from ome_operator.describe.words import OUTDATED, WORDS
 from ome_operator.util.wording import count
 
 EVENTS = 8
-"""Maximum number of events that are shown. They are the newest ones."""
+"""Maximum number of events that are shown. The newest events are shown."""
 
 
 @dataclass(frozen=True)
@@ -236,8 +236,9 @@ def _news(events: Iterable[SeenEvent]) -> list[SeenEvent]:
 
 
 def merge_events(events: Iterable[SeenEvent]) -> list[SeenEvent]:
-    """Return the events, newest first. Events with the same message about several objects are merged into the newest one.
-    Routine events of pods (`ROUTINE`, such as Pulled) are merged if they have the same reason, whatever their messages.
+    """Return the events, newest first. Events with the same message about several objects are merged into the newest of
+    them. Routine events of pods (`ROUTINE`, such as Pulled) are merged if they have the same reason, whatever their
+    messages.
     """
     found: dict[tuple[str, str, str], SeenEvent] = {}
     for item in sorted(events, key=lambda item: item.when):
@@ -300,8 +301,8 @@ def step(reason: str, tree: Tree, which: str = "", role: str = "", part: SliceVi
     condition already contains the step.
 
     `which` contains the options of `ome logs` that select the pods. `role` is the role of the pods, or "" for a condition,
-    and `part` the slice (revision) of the pods. The labels in the step are those that `part` requires of nodes or, if it is
-    None, those that the desired revision requires.
+    and `part` the slice (revision) of the pods. The step names the labels that `part` requires of nodes. If `part` is None,
+    it names the labels that the desired revision requires.
     """
     part = part or next((each for each in tree.slices if each.revision == tree.revision), None)
     labels, fetched = (part.labels, part.fetched) if part is not None else (tree.labels, False)

@@ -37,7 +37,7 @@ class PlacedPods(NamedTuple):
 
 @dataclass(frozen=True)
 class NodeToFree:
-    """A node that the service would need, and what would have to leave the node."""
+    """A node that the service would need, and the pods that would have to leave the node."""
 
     node: str
     holders: tuple[Holder, ...]

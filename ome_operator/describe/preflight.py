@@ -168,7 +168,7 @@ def progress(ranks: Sequence[RankCheck]) -> str:
 
 
 def occupied(why: str) -> bool:
-    """Return whether other pods may be what keeps a pod from getting a node. `why` is the scheduler's message."""
+    """Return whether other pods may be the reason why a pod gets no node. `why` is the scheduler's message."""
     return any(part in why for part in _OCCUPIED)
 
 

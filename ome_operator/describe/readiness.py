@@ -77,7 +77,7 @@ def with_late_operator(tree: "Tree", late: str) -> "Tree":
 
 
 def _down(tree: "Tree") -> list[str]:
-    """Return the roles that should have groups but have no ready group, over all revisions."""
+    """Return the roles that should have groups but have no ready group. The groups of all revisions are counted."""
     wanted: dict[str, int] = {}
     ready: dict[str, int] = {}
     for role in (role for part in tree.slices for role in part.roles):

@@ -91,7 +91,7 @@ def _demanded(body: Mapping[str, Any]) -> list[str]:
 
 def _limits(body: Mapping[str, Any], scales: Mapping[str, Child], written: Collection[str]) -> dict[str, Limit]:
     """Return what limits the number of groups of each component that has the autoscaler class Demand. `scales` are the
-    RoleScales of the service by name, and `written` the names of those whose number somebody has set by hand.
+    RoleScales of the service by name, and `written` the names of the RoleScales whose number somebody has set by hand.
 
     Only a component with maxReplicas has a RoleScale. So a RoleScale shows that a component has maxReplicas, even if the
     runtime sets this field and not the service.

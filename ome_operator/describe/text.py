@@ -36,9 +36,9 @@ def _unpadded(stems: dict[tuple[str, int], list[int]]) -> dict[tuple[str, int], 
     """Regroup the numbers at the ends of names. `stems` maps (stem, width) to numbers: the stem is a name without its
     number, and the width is the count of the digits. Return the groups by (stem, width) as well.
 
-    If no number of a stem has leading zeros, all numbers of the stem form a single group with the width 1, such as those of
-    `n9` and `n10`. Otherwise, numbers of different widths stay in different groups, such as those of `n09` and `n10` (width
-    2) and that of `n100` (width 3).
+    If no number of a stem has leading zeros, all numbers of the stem form a single group with the width 1: 9 and 10 for
+    `n9` and `n10`. Otherwise, numbers of different widths stay in different groups: 9 and 10 with the width 2 for `n09` and
+    `n10`, and 100 with the width 3 for `n100`.
     """
     padded = {stem for (stem, width), ends in stems.items() if width > 1 and min(ends) < 10 ** (width - 1)}
     found: dict[tuple[str, int], list[int]] = {}

@@ -75,7 +75,7 @@ class ServiceWithNumbers(NamedTuple):
 
 
 def service_rows(services: Iterable[ServiceWithNumbers], now: datetime) -> list[TopRow]:
-    """Return a row for each service: its live metrics, or else those of its status."""
+    """Return a row for each service: its live metrics, otherwise the metrics in its status."""
     return [live_row(service, now) or _stored(service, now) for service in services]
 
 

@@ -1,4 +1,6 @@
-"""The requirements of SGLang on combinations of flags, beyond those that its parser checks (data/requirements.yaml)."""
+"""The requirements of SGLang on combinations of flags, beyond the requirements that SGLang's parser checks
+(data/requirements.yaml).
+"""
 
 from collections.abc import Iterator, Mapping
 from functools import cache

@@ -182,7 +182,7 @@ def probes(engine: Server, port: int) -> dict[str, Any]:
 
 
 def with_variables(engine: Server, container: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the container with the variables of the engine, after those of the user. A variable is not added if the
+    """Return the container with the variables of the engine, after the user's variables. A variable is not added if the
     container's variables or command mention the variable, or one of the variables in its `unless`. It is not added
     either if the container takes variables from an object that cannot be read here (`envFrom`).
     """

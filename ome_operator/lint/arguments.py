@@ -187,7 +187,7 @@ def flag_value(subject: Subject) -> Iterator[RuleHit]:
 
 
 def _value_remedy(argument: Argument) -> str:
-    """Return the instruction how to correct the value of a flag, with what the engine says about the flag."""
+    """Return the instruction that corrects the value of a flag, with the engine's description of the flag."""
     assert argument.flag is not None
     if argument.flag.takes == SWITCH:
         return f"write {argument.word} without a value, or remove it"

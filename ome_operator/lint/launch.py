@@ -274,7 +274,7 @@ class _Start(NamedTuple):
 
 
 def _starts(container: Mapping[str, Any], env: Mapping[str, str]) -> list[_Start]:
-    """Return the commands that start a known program: the container's own command, or else those of its shell script."""
+    """Return the commands that start a known program: the container's own command, otherwise commands of its script."""
     image = str(container.get("image", ""))
     if one_word(container):
         return []

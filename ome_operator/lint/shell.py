@@ -64,8 +64,9 @@ class _Compound(NamedTuple):
 
 
 def commands(script: str, known: Mapping[str, str], depth: int = 0) -> list[Command]:
-    """Return the simple commands of a script in order, and those of the scripts that it passes to shells (`bash -c`).
-    `known` maps the variables of the container to their known values. `depth` is the number of scripts around this one.
+    """Return the simple commands of a script in order, including the commands of scripts that the script passes to shells
+    (`bash -c`). `known` maps the variables of the container to their known values. `depth` is the number of scripts that
+    enclose this script.
     """
     if len(script) > LONGEST or depth > _NESTED:
         return []
@@ -171,7 +172,9 @@ def has_unknown_value(word: str) -> bool:
 
 
 def names_in(word: str) -> frozenset[str]:
-    """Return the names in the expansions of a word, such as those of variables, but not those in its literal parts."""
+    """Return the names in the expansions of a word, such as the names of variables. The literal parts of the word are
+    ignored.
+    """
     at, inside = 0, list[str]()
     while at < len(word):
         if word[at] in "$`" or _SUBSTITUTED.match(word, at):

@@ -12,7 +12,7 @@ class ProcessLife:
     """The current activity of a process, whether the process is ready, and the reason for its end.
 
     `expected` are the types of errors that end a process in normal operation, such as a lost Lease. For these errors only
-    the message is logged; for all others, the traceback is logged too.
+    the message is logged; for all other errors, the traceback is logged too.
     """
 
     def __init__(self, *expected: type[BaseException]) -> None:

@@ -163,7 +163,7 @@ class Schedule(Generic[K]):
 
     def _take_turn(self, now: float) -> K | None:
         """Return the next key of the first group that has a due key; None if there is none. Short reconciliations come
-        before long ones.
+        before long reconciliations.
         """
         while self._turns:
             group = next(iter(self._turns))

@@ -25,8 +25,8 @@ def backoff(failures: int, first: float, last: float, jitter: float) -> float:
 
 class WorkQueue(Generic[K]):
     """A schedule of dirty keys with a clock, and a dispatcher that runs a handler for each due key. At most `workers`
-    handlers run at the same time. `first` and `last` are arguments of `backoff`, and `jitter` returns its `jitter`; the
-    other arguments are those of `Schedule`.
+    handlers run at the same time. `first`, `last` and a result of `jitter` are passed to `backoff`; the other arguments
+    are those of `Schedule`.
     """
 
     def __init__(

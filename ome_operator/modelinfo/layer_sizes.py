@@ -59,7 +59,7 @@ class Layers:
     others: int = 0
     """Parameters that are never quantized and belong neither to attention nor to experts: norms, residual paths."""
     wider: int = 0
-    """Parameters of the network without experts, in addition to those that follow from the width in config.json."""
+    """Parameters of the network without experts, in addition to the parameters that follow from the width in config.json."""
     tables: int = 0
     """Parameters of an embedding of the layer. A token needs a single row of it."""
     cached: int = 0

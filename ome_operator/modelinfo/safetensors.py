@@ -62,7 +62,9 @@ def tensors(header: Config, bits: int | None, *, packed_experts: bool = False) -
 
 
 def combine_headers(headers: Iterable[Tensors | None]) -> Tensors | None:
-    """Return the totals over several headers. None if one of them is invalid; the headers after it are not requested."""
+    """Return the totals over several headers. Return None if a header is invalid; the headers after this header are not
+    requested.
+    """
     size: Counter[str] = Counter()
     parameters = 0
     for totals in headers:

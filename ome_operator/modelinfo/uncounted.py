@@ -19,7 +19,7 @@ _LONGEST = 64
 
 def wrong_size(text: Config) -> str:
     """Return a clause about the first size of a text model that is not a whole number above 0; "" if there is none. A size
-    that is missing or null is not wrong, because families differ in what they state.
+    that is missing or null is not wrong, because not every family states all sizes.
     """
     for field in SIZES:
         stated = text.get(field)

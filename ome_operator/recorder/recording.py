@@ -29,7 +29,7 @@ class ReplayedRecording(NamedTuple):
     recorded_decision: dict[str, Any]
     """The recorded decision, as JSON."""
     saw: dict[str, dict[str, Any]]
-    """Inputs of this pass that differ from those of the previous pass: the JSON of each input, by table and name."""
+    """Inputs of this pass that differ from the previous pass: the JSON of each input, by table and name."""
     before: dict[str, dict[str, Any]]
     """All inputs of the previous pass: the JSON of each input, by table and name."""
 
@@ -61,7 +61,7 @@ def file_header(version: str, reason: str, now: datetime) -> dict[str, Any]:
 
 def passes_as_json(service: str, passes: list[Pass]) -> dict[str, Any]:
     """Return the passes of the service `namespace/name` as JSON for `redaction.redact_passes`. The JSON contains all
-    values, including secret ones.
+    values, including secret values.
     """
     inputs = [sections.tables(made) for made in passes]
     steps = [

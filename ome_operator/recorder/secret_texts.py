@@ -85,8 +85,8 @@ def sounds_secret(name: str, *, flag: bool = False) -> bool:
 
 
 def is_harmless(name: str, value: str) -> bool:
-    """Return whether a value only refers to a secret or is about something else, although its name suggests a secret: a
-    path of a `token_file`, the name of a Secret, a number of tokens.
+    """Return whether a value only refers to a secret or is about something else, although its name suggests a secret.
+    Examples are a path of a `token_file`, the name of a Secret, a number of tokens.
     """
     last = name[-64:]
     return any(

@@ -82,7 +82,7 @@ class _Prefill(_Group):
         return self.free
 
     def finish_requests(self, now: float) -> int:
-        """Count the requests that have ended, and return the number of the others."""
+        """Count the requests that have ended, and return the number of requests that have not ended."""
         ends = self.ends
         while ends and ends[0][0] <= now:
             self.total = self.total[0] + 1, self.total[1] + ends.popleft()[1]

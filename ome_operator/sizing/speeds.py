@@ -49,7 +49,7 @@ class DescribedGroup(NamedTuple):
 def predict_speeds(
     groups: Mapping[str, DescribedGroup], model: Model | None, hardware: Set[str], prompt: float, answer: float
 ) -> PlannedSpeeds:
-    """Return the predicted speeds of prefill and decode groups, or why there are none.
+    """Return the predicted speeds of prefill and decode groups, or the reason why there are none.
 
     `groups` has the roles `prefill` and `decode`, `hardware` the models of the GPUs on which the service may run, as
     AcceleratorClasses name them, and `prompt` and `answer` are the mean lengths of requests in tokens.

@@ -49,8 +49,8 @@ class Credential(NamedTuple):
 def session(reach: HostRules | None = None, *, proxies: bool = True) -> aiohttp.ClientSession:
     """Return an HTTP session for large files, which uses the proxy of the environment if `proxies` is true.
 
-    `reach` states which addresses may be contacted; None permits every address. The session keeps no cookies:
-    a server may set one in exchange for a credential, and a cookie is sent to every port of a host, even without TLS.
+    `reach` states which addresses may be contacted; None permits every address. The session keeps no cookies: a server may
+    set a cookie in exchange for a credential, and a cookie is sent to every port of a host, even without TLS.
     """
     connector, jar = private_addresses.connector(reach), aiohttp.DummyCookieJar()
     return aiohttp.ClientSession(

@@ -1,8 +1,8 @@
 """A proxy on the loopback interface that restricts the client of object stores to a single host.
 
 The client follows redirects and sends the header `x-amz-security-token` with them; it has no option that prevents this.
-Therefore the client is configured to use this proxy, which opens connections to the host of the store and rejects all
-others. The proxy does not read TLS traffic; plain HTTP uses one connection per request. The resolved IP addresses are not
+Therefore the client is configured to use this proxy, which opens connections to the host of the store and rejects all other
+hosts. The proxy does not read TLS traffic; plain HTTP uses one connection per request. The resolved IP addresses are not
 checked here, because the permission for the host was checked before (grants.py).
 """
 

@@ -18,7 +18,7 @@ _NAMES = ("org.opencontainers.image.title", "org.cncf.model.filepath")
 """Annotations that contain the file name of a layer, in the OCI image specification and in ModelPack."""
 _UNPACK = "io.deis.oras.content.unpack"
 _PACKED = re.compile(r"application/vnd\.(?!oci\.image\.|docker\.(image|container)\.).*[./]tar(\+gzip)?")
-"""Media types of packed directories: those of ModelPack, KitOps, Docker's models, and other types whose last word is
+"""Media types of packed directories: the types of ModelPack, KitOps, Docker's models, and other types whose last word is
 `tar`."""
 _PACKED_IF_NAMED = "application/vnd.oci.image.layer.v1.tar+gzip"
 """Media type of a layer that is a packed directory if the layer has a name; layers of container images have no name. The

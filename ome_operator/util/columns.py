@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 def lines(rows: Sequence[Sequence[str]], left: int | None = None) -> Iterator[str]:
     """Yield the rows as lines whose columns are as wide as their widest cell, without blanks at the end.
 
-    The first `left` columns are aligned to the left, and the others to the right. If `left` is None, all columns are
+    The first `left` columns are aligned to the left, and the other columns to the right. If `left` is None, all columns are
     aligned to the left.
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -238,8 +238,8 @@ class Informer:
     async def _open(
         self, watched: WatchedKind, query: dict[str, str], limits: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
-        """Return a response with status 200. Temporary errors are tried again; others raise _Again, Unauthorized or
-        CannotWatch.
+        """Return a response with status 200. The request is repeated after a temporary error. Other errors raise _Again,
+        Unauthorized or CannotWatch.
         """
         selector = {"labelSelector": watched.selector} if watched.selector else {}
         url, pauses = self._server + watched.path, iter(BACKOFFS)

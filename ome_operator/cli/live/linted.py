@@ -91,7 +91,8 @@ def _alone(
     runtime: Runtime, models: list[Model], around: list[Manifest], services: list[Ref], versions: Versions
 ) -> Iterator[Subject]:
     """Yield the subject of a runtime with its model. For several models, yield the subject with a model of which nothing is
-    known, then those with each model. `around` contains the other objects, and `services` names the services among them.
+    known, then one subject for each model. `around` contains the other objects, and `services` names the services among
+    them.
     """
     bodies = [_made_up(runtime, models[0])] if len(models) == 1 else [_model(), _made_up(runtime)]
     if len(models) > 1:
@@ -234,11 +235,11 @@ def lines(cluster: ClusterCache, named: Collection[Ref], all_of_it: str, reporte
 
 
 async def on_a_cluster(client: "Client", namespace: str, name: str, versions: Versions) -> list[Subject]:
-    """Return the subject of one service, or those of all services in a namespace ("" for all namespaces). Raises KubeError,
-    and NotFound for the name of a service.
+    """Return the subject of one service or, if `name` is "", the subjects of all services in a namespace ("" for all
+    namespaces). Raises KubeError if a request fails, and NotFound if the named service does not exist.
 
-    Forbidden, a subclass of KubeError, is raised even if the user may not read only one of the kinds. Otherwise a runtime
-    that the user may not read would be reported as missing.
+    Forbidden, a subclass of KubeError, is raised if the user may not read one of the kinds. Otherwise a runtime that the
+    user may not read would be reported as missing.
     """
     # imported here because it loads the package kubernetes, which checks of files do not need
     from ome_operator.cli.live.trees import read_service_object

@@ -17,7 +17,7 @@ from ome_operator.describe.tree import Tree
 
 
 class TrafficSamples:
-    """The newest samples of a service, or why there are none."""
+    """The newest samples of a service, or the reason why there are none."""
 
     def __init__(self) -> None:
         self.samples: deque[TopRow] = deque(maxlen=plots.KEPT)

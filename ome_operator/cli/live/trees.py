@@ -24,8 +24,9 @@ def selector(service: str) -> str:
 
 
 async def trees(client: Client, namespace: str, service: str = "") -> list[Tree]:
-    """Return the tree of one service, or those of all services in a namespace ("" for all namespaces), as the pods and the
-    operator's Lease show them. Raises KubeError, and NotFound for the name of a service.
+    """Return the tree of one service or, if `service` is "", the trees of all services in a namespace ("" for all
+    namespaces). Pods and the operator's Lease are included. Raises KubeError if a request fails, and NotFound if the
+    named service does not exist.
     """
     there = await services(client, namespace, service)
     now = datetime.now(UTC)

@@ -162,8 +162,8 @@ class ClusterSite:
                     number = await self.feed.wait_for_poll(number)
 
     def _news(self, page: Page, sent: dict[str, str]) -> Iterator[tuple[str, Any]]:
-        """Yield each section that differs from the one sent before, and then the state of the last poll. `sent` is updated:
-        section name → digest.
+        """Yield each section that differs from the version that was sent before, and then the state of the last poll.
+        `sent` is updated: section name → digest.
         """
         drawn = self._sections(page)
         for section in drawn:

@@ -116,7 +116,7 @@ class Executor:
                 group.create_task(limited(effect))
 
     async def _try(self, execution: Execution, effect: Coroutine[Any, Any, None]) -> None:
-        """Execute one effect, unless the service is now frozen. An API error ends this effect, but not the others."""
+        """Execute one effect, unless the service is now frozen. An API error ends this effect, but not the other effects."""
         if execution.held():
             effect.close()
             return

@@ -17,8 +17,8 @@ logger = logging.getLogger(__name__)
 
 KEPT = {"budgets": 60.0, "autoscalers": 10.0}
 """Field of `Observed` -> seconds for which the result of one read of a namespace is used for all its services. Only
-reconciliations read, and a service without changes is reconciled every ten minutes. A namespace without changes therefore
-costs one request in ten minutes, and another one if a service has the class Demand."""
+reconciliations read, and a service without changes is reconciled every ten minutes. A namespace without changes
+therefore costs one request in ten minutes, and another request if a service has the class Demand."""
 _FORGOTTEN = 1200.0
 """Seconds after which the result of a read is dropped if the namespace is not read again."""
 _READ: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] = {
@@ -30,9 +30,9 @@ OTHERS = f"{keys.MANAGED_BY}!={keys.MANAGER}"
 
 
 class ForeignReader:
-    """Reads some of the PodDisruptionBudgets and HorizontalPodAutoscalers of a namespace that other clients have created, at
-    most once in `KEPT` seconds. These objects are not watched, because the operator would then keep those of the whole
-    cluster in memory. Autoscalers are read only for services with the class Demand.
+    """Reads some of the PodDisruptionBudgets and HorizontalPodAutoscalers of a namespace that other clients have created,
+    at most once in `KEPT` seconds. These objects are not watched, because the operator would then keep the objects of
+    the whole cluster in memory. Autoscalers are read only for services with the class Demand.
     """
 
     def __init__(self, client: Client, clock: Callable[[], float]) -> None:

@@ -1,5 +1,5 @@
-"""Facts about a service that one reconciliation learns and later ones need. A restart loses them, which costs only a few
-requests.
+"""Facts about a service that one reconciliation learns and later reconciliations need. A restart loses them, which costs
+only a few requests.
 """
 
 from collections import Counter
@@ -90,7 +90,7 @@ class CapacityAnswer(NamedTuple):
 
 
 class StartingPods(NamedTuple):
-    """The pods of a service that are bound to nodes, but none of whose containers has started, and why."""
+    """The pods of a service that are bound to nodes but have no started container, and the reason."""
 
     pods: frozenset[str] = frozenset()
     """UIDs of the pods."""

@@ -9,11 +9,11 @@ from ome_operator import quantity
 
 KIND = "NodeFaults"
 NODES = 200
-"""Largest number of nodes about which anything is remembered."""
+"""Largest number of nodes in a record."""
 FAULTS = 16
-"""Largest number of faults of a node that are remembered."""
+"""Largest number of faults of a node in a record."""
 WORDS = 300
-"""Maximum number of characters of a fault's message that are remembered."""
+"""Maximum number of characters of a fault's message in a record."""
 _MOST_COUNTED = 1000
 
 

@@ -279,7 +279,9 @@ def _with_advice(
 def with_advice(
     status: Mapping[str, Any], about: AnyModel | Runtime | AcceleratorClass, sentences: Iterable[str], now: datetime
 ) -> dict[str, Any]:
-    """Return the status of the object `about` with further sentences in its condition Advice, before those that it has."""
+    """Return the status of the object `about` with further sentences in its condition Advice, before the sentences that the
+    condition already has.
+    """
     found = {one["type"]: one for one in status["conditions"]}
     told = found.get(ADVICE)
     new = cond.advice((*sentences, *([told["message"]] if told else [])))

@@ -103,8 +103,8 @@ def _recent(samples: Sequence[DemandSample], length: float) -> float | None:
     """Return the rate of about the last `length` seconds; None if it is unknown.
 
     The samples contain only means over windows of `WINDOW` seconds. While a window moves on by `length` seconds, its mean
-    changes by (rate of the part that is added − rate of the part that is dropped) · length / WINDOW. The rate of the dropped
-    part is taken from the window that ended when the newest one began.
+    changes by (rate of the part that is added − rate of the part that is dropped) · length / WINDOW. The rate of the
+    dropped part is taken from the window that ended when the newest window began.
     """
     newest, before = samples[-1], nearest_sample(samples[:-1], samples[-1].at - length)
     if newest.arrivals is None or before is None or before.arrivals is None:

@@ -241,10 +241,11 @@ def keep_size(state: ScalingState, now: float, size: Size, hold: str, reason: st
 
 
 def _recorded(last: Sequence[SizeDecision], size_decision: SizeDecision) -> tuple[SizeDecision, ...]:
-    """Return the decisions `last` and after them `size_decision`, at most `DECISIONS`. If there are more, the oldest
-    decision is removed that is not one of two exceptions. The exceptions are the last decision with a size other than
-    the present size, to which `ome scale --undo` goes back, and the decision after that one. A decision in which a
-    number is 0 is not considered for these exceptions.
+    """Return the decisions `last` and after them `size_decision`, at most `DECISIONS`.
+
+    If there are more, the oldest decision is removed, except for two decisions: the last decision with a size other than
+    the present size, to which `ome scale --undo` goes back, and the decision after it. Decisions in which a number is 0 are
+    not among these two.
     """
     every = (*last[-DECISIONS:], size_decision)
     if len(every) <= DECISIONS:

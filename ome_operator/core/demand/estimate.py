@@ -77,8 +77,9 @@ class DemandEstimate(NamedTuple):
     """Mean time for which a request occupies a prefill group, in seconds. The number of groups that the service needs is
     computed from it."""
     longest: float
-    """A more cautious estimate of `service`, which is never shorter. It decides whether fewer groups would be enough. It is
-    computed for prompts of `MeanRequest.fewer` tokens, from measurements or, if nothing was measured, from the prediction.
+    """A cautious estimate of `service`, never shorter than `service`. It decides whether fewer groups would be enough. It
+    is computed for prompts of `MeanRequest.fewer` tokens, from measurements or, if nothing was measured, from the
+    prediction.
     """
     prompt: float
     """Mean number of prompt tokens of a request."""
@@ -151,9 +152,9 @@ class DemandEstimate(NamedTuple):
         return prefill
 
     def _passed_on(self, targets: Targets, prefill: int | None) -> float:
-        """Return the requests per second that reach decode when `prefill` groups serve. If the maximum of prefill or the
-        nodes permit fewer prefill groups, only these are counted, so these limits reduce the needed decode groups, too. If
-        `prefill` is None, all requests reach decode.
+        """Return the requests per second that reach decode when `prefill` groups serve. Groups beyond the maximum of
+        prefill, or beyond the capacity of the nodes, are not counted. These limits therefore reduce the needed decode
+        groups, too. If `prefill` is None, all requests reach decode.
         """
         arrive = self.largest_rate + self.extra
         if prefill is None:
@@ -219,8 +220,8 @@ def estimate(
 
 
 def _filling(sample: DemandSample, known: LearnedProperties, planned: PlannedSpeeds) -> queues.DecodeGrowth | None:
-    """Return how the number of requests in decode may increase; None if loads beyond the measured ones are predicted, or if
-    nothing was measured.
+    """Return how the number of requests in decode may increase; None if loads beyond the measured loads are predicted, or
+    if nothing was measured.
     """
     if planned.curve or not known.curve or sample.running is None or sample.running_now is None:
         return None

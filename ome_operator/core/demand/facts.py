@@ -90,7 +90,7 @@ class Configuration(NamedTuple):
     template: str = ""
     """Digest of the pods and of the weights of a role; "" if they are not known."""
     hardware: str = ""
-    """The GPUs of a group, such as "8x NVIDIA-H200", or "8x NVIDIA-H100, NVIDIA-H200" if groups have different ones; "" if
+    """The GPUs of a group, such as "8x NVIDIA-H200", or "8x NVIDIA-H100, NVIDIA-H200" if the GPUs of groups differ; "" if
     they are not known."""
 
     def __str__(self) -> str:
@@ -98,7 +98,7 @@ class Configuration(NamedTuple):
 
     def is_equally_fast(self, other: "Configuration") -> bool:
         """Return whether groups of both configurations are equally fast. A part that is unknown in one configuration is
-        assumed to be equal to that of the other.
+        assumed to be equal to the part of the other configuration.
         """
         return (not self.template or not other.template or self.template == other.template) and self.same_gpus(other)
 
@@ -208,7 +208,7 @@ class Basis(StrEnum):
     """Prefill: groups were busy for a whole window. Decode: several loads were measured, or a single load was measured and
     the prediction gives the shape of the curve."""
     FIRST = "FirstEstimate"
-    """The groups are at least this fast. Prefill: requests waited at each reading of a window, or groups served more
+    """The known speed is a lower bound. Prefill: requests waited at each reading of a window, or groups served more
     requests in time than the prediction permits. Decode: a single load was measured, and there is no prediction."""
     PLANNED = "Planned"
     """Nothing was measured: the prediction of `ome plan`, slowed by its error."""

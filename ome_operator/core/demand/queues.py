@@ -101,7 +101,7 @@ def _usual(limit: float) -> float:
 
 class DecodeGrowth(NamedTuple):
     """The quantities that determine how fast the number of requests in decode may increase. They are used if nothing is
-    known about loads above the measured ones.
+    known about loads above the measured loads.
     """
 
     running: float

@@ -35,8 +35,8 @@ service is frozen, it is restored."""
 SHOWN = 3
 """Number of names of objects of one kind that the list of suppressed steps shows."""
 MOST = 600
-"""Largest number of characters of the list of suppressed steps. The message must also have space for who froze the
-service and how to end the freeze."""
+"""Largest number of characters of the list of suppressed steps. The message must also state who froze the service and how
+to end the freeze."""
 
 Rule = Callable[[Any, Snapshot], Any]
 

@@ -320,8 +320,8 @@ def _has_joined(pod: Pod, now: datetime) -> bool:
 
 
 def _newest(existing: Iterable[str], created: Mapping[str, str]) -> str:
-    """Return the group or router's pod that was created last. A group without a pod is treated as the newest; of equally new
-    ones, the last in `existing` is returned.
+    """Return the group or router's pod that was created last. A group without a pod is treated as the newest; of equally
+    new groups, the last in `existing` is returned.
     """
     order = list(existing)
     return max(order, key=lambda name: (created.get(name) or "~", order.index(name)), default="")

@@ -155,7 +155,7 @@ class Pod(NamedTuple):
     scale_down: tuple[str, ...] = ()
     """Keys of those annotations of the pod that autoscalers of nodes read."""
     scale_down_mark: str = ""
-    """Those of the keys in `scale_down` that the operator wrote, separated by commas."""
+    """The keys in `scale_down` that the operator wrote, separated by commas."""
     yields: bool = False
     """Whether the operator marked the pod, so that its ReplicaSet deletes it before other pods."""
     contacts: str = ""

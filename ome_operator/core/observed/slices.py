@@ -39,8 +39,8 @@ class Slice:
 
 
 def controlled_or_adoptable(child: Child, uid: str) -> bool:
-    """Return whether the service with this UID controls an object, or may adopt it because the operator applied the
-    object and it has no controller.
+    """Return whether the service with this UID controls an object, or may adopt the object. An object may be adopted if the
+    operator applied it and it has no controller.
     """
     return child.owner == uid or (not child.owner and bool(child.owned))
 

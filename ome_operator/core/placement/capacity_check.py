@@ -42,7 +42,9 @@ class Fitting(NamedTuple):
     excluded: Exclusion = ()
     """The nodes on which no new group of the service is placed."""
     again: float | None = None
-    """Seconds until new groups may again use one of the nodes that `ome move` has named; None if it has named no node."""
+    """Seconds until new groups may again use one of the nodes that `ome move` has named; None if `ome move` has named no
+    node.
+    """
 
     @property
     def sentence(self) -> str:

@@ -193,7 +193,7 @@ def _loads(kinds: Sequence[PodClass], room: Amounts, takes: frozenset[int]) -> I
 
 
 def _maximal(loads: set[Load], budget: _Budget) -> set[Load]:
-    """Return the loads that no other load exceeds. A load exceeds another one if it has at least as many pods of every
+    """Return the loads that no other load exceeds. A load exceeds another load if it has at least as many pods of every
     class.
     """
     budget.spend(len(loads) ** 2)

@@ -16,7 +16,7 @@ from ome_operator.core.placement.promises import promises
 
 MOST = 20
 """Largest number of services that could release nodes, and of services that wait, that one decision compares. If there are
-more services, successive decisions compare different ones."""
+more services, successive decisions compare different services."""
 
 
 def giving_way(claims: Iterable[Claim], nodes: Nodes, now: float, patience: float) -> frozenset[str]:

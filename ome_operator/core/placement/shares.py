@@ -1,5 +1,5 @@
 """Record how much promised capacity services and namespaces did not use. Services that waste promises are admitted after
-others.
+other services.
 """
 
 from ome_operator.core.placement import timing

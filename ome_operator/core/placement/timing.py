@@ -9,9 +9,9 @@ TRY_ON_DEMAND = 1200.0
 """Time limit in seconds of a placement attempt if an autoscaler creates the nodes for its pods: a cloud needs minutes to
 provide a machine with GPUs."""
 IN_QUEUE = 10
-"""Factor by which a placement attempt in a queue of Kueue is longer than others, because pods that Kueue preempts for the
-gang may use their whole grace period. A shorter attempt would end before these pods, and the next attempt would preempt pods
-again.
+"""Factor by which a placement attempt in a queue of Kueue is longer than other attempts, because pods that Kueue preempts
+for the gang may use their whole grace period. A shorter attempt would end before these pods, and the next attempt would
+preempt pods again.
 """
 PAUSES = (timedelta(0), timedelta(minutes=1), timedelta(minutes=2), timedelta(minutes=5))
 """How long a gang that seems to fit waits after failed placement attempts. Only attempts that began when the gang seemed to
@@ -54,5 +54,5 @@ ROTATION = 60.0
 """Seconds for which decisions compare the same subset of services, if there are too many services to compare all of them in
 one decision."""
 RECOVERY_EXPECTED = 1200.0
-"""Seconds after the loss of a rank for which the operator expects the rank to take free capacity. Later it assumes that
-something other than missing capacity keeps the rank from being placed."""
+"""Seconds after the loss of a rank for which the operator expects the rank to take free capacity. Later, the operator
+assumes that something other than missing capacity keeps the rank from being placed."""

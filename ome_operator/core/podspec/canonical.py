@@ -55,8 +55,8 @@ def _text(value: Any) -> str:
 
 
 def _unique(items: list[Any], parts: tuple[str, ...], field: str, dropped: list[str]) -> list[Any]:
-    """Return the items without those that a later item with the same key replaces. `parts` are the fields that form the key.
-    Items that have none of these fields are all kept.
+    """Return the items, leaving out each item that a later item with the same key replaces. `parts` are the fields that
+    form the key. Items that have none of these fields are all kept.
     """
     seen: dict[Any, Any] = {}
     for number, item in enumerate(items):

@@ -43,8 +43,8 @@ class ComposedPods(NamedTuple):
     annotations: dict[str, str]
     worker_labels: dict[str, str]
     worker_annotations: dict[str, str]
-    """`worker_labels` and `worker_annotations` are those of the other ranks. The runtime's deprecated `workers` block may
-    add entries to both.
+    """`worker_labels` and `worker_annotations` are the labels and annotations of the other ranks. The runtime's deprecated
+    `workers` block may add entries to both.
     """
     config: dict[str, str]
     """Environment variables that `config` of a router adds to its container."""
@@ -91,8 +91,8 @@ def compose(component: str, runtime: Mapping[str, Any], written: Mapping[str, An
 
 
 def _read(stored: Mapping[str, Any] | None, component: str, location: str) -> Component:
-    """Parse a stored component. Raises ProblemError if the running code rejects what an older version stored. `location`
-    names the component in messages.
+    """Parse a stored component. Raises ProblemError if the running code rejects data that an older version stored.
+    `location` names the component in messages.
     """
     try:
         return Component.model_validate(stored or {})

@@ -45,7 +45,7 @@ _ONE_OF = {
     "env": frozenset({"value", "valueFrom"}),
 }
 """Maps the name of an object's field to a set of fields of which the object may have only one. If the upper layer sets one
-of these fields, the others are removed from the lower layer."""
+of these fields, the other fields of the set are removed from the lower layer."""
 
 
 def merge(lower: Any, upper: Any, field: str = "") -> Any:

@@ -38,7 +38,9 @@ LONGEST = 64
 
 @cache
 def _known(type_: str, part: type[Spec] | None) -> frozenset[str]:
-    """Return the fields of a type of core/v1, and those of a part of an object that contains the fields of a pod."""
+    """Return the fields of a type of core/v1, and the fields of `part`, a part of an object that contains the fields of a
+    pod.
+    """
     own = part.model_fields.values() if part is not None else ()
     return frozenset(pod_fields.fields(type_)).union(str(field.alias) for field in own)
 

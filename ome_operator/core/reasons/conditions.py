@@ -10,7 +10,7 @@ ROLLED_OUT, READY, ADVICE = "RolledOut", "Ready", "Advice"
 SCALED = "Scaled"
 """Condition that states whether every desired group is ready; Ready only states whether the service answers requests."""
 STALLED, RECONCILING = "Stalled", "Reconciling"
-"""Conditions that summarize the others for kstatus. At most one of them exists, and it is True."""
+"""Conditions that summarize the other conditions for kstatus. At most one of them exists, and it is True."""
 DRIFTED = {"runtime": "RuntimeDrifted", "model": "ModelDrifted"}
 """Maps "runtime" and "model" to the condition which reports that the current object differs from the version that the
 service uses. Only services with `autoSync: false` have the condition."""

@@ -1,4 +1,4 @@
-"""Reasons of pods. Reasons of the kubelet and the scheduler are reported unchanged; those that are not listed here have
+"""Reasons of pods. Reasons of the kubelet and the scheduler are reported unchanged; reasons that are not listed here have
 no record.
 """
 

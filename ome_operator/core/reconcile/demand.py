@@ -46,8 +46,8 @@ NOT_FOLLOWED = {
     HoldReason.FIRST_STEP: (Reason.DEMAND_FIRST_STEP, True),
 }
 """Maps a `HoldReason` to the reason of the condition FollowsDemand, and to whether the message of the condition states the
-size. The map contains every `HoldReason` with which a service may have too few groups. With all others, the service has
-enough groups."""
+size. The map contains every `HoldReason` with which a service may have too few groups. With every other `HoldReason`,
+the service has enough groups."""
 DISTURBED = frozenset({"Silent", "NotReady", "NodeLost", "SystemicFault", "Restarting", "Recycling", "Failed"})
 """Phases of a group during which no group of the service is removed."""
 

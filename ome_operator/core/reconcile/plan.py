@@ -47,8 +47,8 @@ class Apply:
     """UID of the object to change; "" if the object must not exist yet."""
     guard: Guard | None = None
     after: tuple[str, str] | None = None
-    """Kind and name of another object of the service that has to be stored before this one; None if there is none. If that
-    object is a Role, it is also read live before the apply."""
+    """Kind and name of another object of the service that has to be stored before this object; None if there is none. If
+    that object is a Role, it is also read live before the apply."""
 
     @property
     def kind(self) -> str:

@@ -241,7 +241,7 @@ def _former(snapshot: Snapshot) -> str:
 
 
 def _in_present_form(service: InferenceService) -> InferenceService:
-    """Return the service with fields of older API versions converted to those of the present version."""
+    """Return the service with fields of older API versions converted to fields of the present version."""
     spec = migrate(service.spec)
     return service if spec is service.spec else replace(service, spec=spec)  # type: ignore[arg-type]
 

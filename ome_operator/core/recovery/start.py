@@ -2,7 +2,7 @@
 the registries of routers (docs/telemetry.md, "The start of a group"). A part whose duration is unknown is left out.
 
 The API reports whole seconds, and the clocks of nodes and of this process differ a little, so a computed duration may be
-negative. A duration from -`TOLERANCE` to 0 is taken as 0; a smaller one is treated as unknown.
+negative. A duration from -`TOLERANCE` to 0 is taken as 0; a smaller duration is treated as unknown.
 """
 
 from collections.abc import Iterable, Mapping

@@ -2,7 +2,7 @@
 deletions.
 
 A recycle is announced before it happens: the phase RECYCLING, the cause and the count are stored first. Only a pass that
-reads the stored announcement deletes pods. It deletes pods whose start is the recorded one, and never newer pods. A crash
+reads the stored announcement deletes pods. It deletes pods whose start is the recorded start, and never newer pods. A crash
 after any number of deletions therefore changes nothing. The recycle ends when all of these pods are gone.
 """
 

@@ -81,8 +81,8 @@ def with_registry(
 
 
 def _pulled(pod: Manifest, settings: Sidecar) -> Manifest:
-    """Return the field `imagePullSecrets`: the Secrets of the pod, followed by those of the registry, because the kubelet
-    tries them in this order; {} if the registry adds no Secret.
+    """Return the field `imagePullSecrets`: the Secrets of the pod, followed by the Secrets of the registry, because the
+    kubelet tries them in this order; {} if the registry adds no Secret.
     """
     own = pod.get("imagePullSecrets") or []
     names = {secret["name"] for secret in own}

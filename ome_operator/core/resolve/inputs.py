@@ -197,7 +197,7 @@ def identity_fields(component: Component | None, router: bool = False) -> Manife
 
 @memoize_by_identity(512)
 def runtime_parts(spec: RuntimeSpec, router: bool = False) -> Manifest:
-    """Return the parts of a runtime's spec that affect the pods of engine and decoder or, if `router` is True, those of
+    """Return the parts of a runtime's spec that affect the pods of engine and decoder or, if `router` is True, the pods of
     the router.
     """
     if router:

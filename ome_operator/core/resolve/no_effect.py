@@ -1,7 +1,8 @@
 """Fields and annotations that users may write but that have no effect, in one table for all kinds.
 
 `tests/unit/test_silent_fields.py` checks the table in both directions: every field or annotation without effect is listed,
-and every listed field or annotation has no effect. The condition Advice of an object names those that the object sets.
+and every listed field or annotation has no effect. The condition Advice of an object names the fields and annotations of
+the table that the object sets.
 """
 
 from collections.abc import Mapping

@@ -37,7 +37,7 @@ class ReplicaPolicy(NamedTuple):
     """Metrics and behavior of the HorizontalPodAutoscaler (`autoscaler.hpa`)."""
     scaler: str
     """Name of the autoscaler that changes the number of replicas between `low` and `high`: hpa, keda, external or none; ""
-    for manual scaling only (docs/scaling.md). With any other value nothing scales the component."""
+    for manual scaling only (docs/scaling.md). With any other text, nothing scales the component."""
     demand: bool = False
     """Whether the operator decides the number (autoscaler.class Demand). The annotation cannot set this class."""
     node_scale_down: str = ""

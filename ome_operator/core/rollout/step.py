@@ -15,7 +15,7 @@ from ome_operator.core.rollout.retire import Retirement, retire_revision
 
 @dataclass(frozen=True)
 class RolloutGate:
-    """Whether a revision may start to replace the serving revision, or continue to replace it, and why not."""
+    """States whether a revision may start, or continue, to replace the serving revision."""
 
     reason: str
     """The reason why the revision may not start or continue, as a CamelCase word; "" if it may."""

@@ -21,7 +21,7 @@ from ome_operator.core.rollout.revisions import is_former_format
 from ome_operator.names import role_title
 
 MOST_REASONS = 3
-"""Largest number of refusals that a condition lists. Further refusals are listed once these are fixed."""
+"""Largest number of refusals that a condition lists. Further refusals are listed after these refusals are fixed."""
 
 
 def advice(

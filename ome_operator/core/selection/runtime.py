@@ -42,8 +42,8 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Selection:
-    """The result of a selection: the matching candidates, best first, and the excluded ones, those with the fewest
-    violations first.
+    """The result of a selection: the matching candidates, best first, and the excluded candidates,
+    fewest violations first.
     """
 
     candidates: tuple[Candidate, ...]
@@ -56,7 +56,7 @@ class Selection:
 
     def sentence(self, model: str, field: str = "spec.runtime.name") -> str:
         """Return a bounded message about why no runtime matches: the closest candidates with their violations, and the
-        number of others.
+        number of further candidates.
 
         `field` is the field path in which the user can name a runtime.
         """

@@ -57,8 +57,8 @@ def with_summary(
 def _summary(conditions: Iterable[Mapping[str, Any]], ended: bool) -> Condition | None:
     """Return the condition Stalled or Reconciling; None if no condition reports anything that is missing.
 
-    Reason and message are those of the condition that decides. Ready comes first, because it repeats the most important
-    cause, then RolledOut.
+    Reason and message are copied from one condition: from the first that exists in the order of `_DECIDES`. Ready precedes
+    RolledOut, because Ready repeats the most important cause.
     """
     found: dict[Kstatus, list[Mapping[str, Any]]] = {Kstatus.FAILED: [], Kstatus.IN_PROGRESS: [], Kstatus.CURRENT: []}
     for one in conditions:

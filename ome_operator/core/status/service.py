@@ -59,7 +59,7 @@ class Report:
     updated: Mapping[str, int] = field(default_factory=dict)
     """Number of existing groups of the target revision, by component."""
     bounded: bool | None = None
-    """Whether the existing revisions serve together as much as the rollout's bounds require; None if only one exists."""
+    """Whether the existing revisions together serve as much as the bounds require; None if there is only one revision."""
     serves: bool = False
     """Whether requests to the URL are answered now; see `serving.can_serve`."""
     clock: Mapping[str, Any] = field(default_factory=dict)
@@ -246,8 +246,8 @@ def _held(progress: RoleProgress, report: Report) -> str:
 
 
 def _ready(report: Report, causes: list[cond.Condition], problems: list[Problem]) -> cond.Condition:
-    """Return the condition Ready. It is True while requests to the URL are answered, even if groups are missing, which the
-    condition Scaled reports (decisions 12). `causes` explain why groups are missing.
+    """Return the condition Ready. It is True while requests to the URL are answered. Missing groups are then reported only
+    by the condition Scaled (decisions 12). `causes` explain why groups are missing.
     """
     if problems:
         return cond.Condition(READY, False, problems[0].reason, "; ".join(problem.message for problem in problems))
@@ -326,7 +326,7 @@ def is_urgent(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
 
 def _flags(conditions: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, str]]:
     """Return the status of each condition by its type. The message is included only for the condition RuntimeReady, because
-    it contains no counts, and shows the effect of edits of runtimes.
+    this message contains no counts, and shows the effect of edits of runtimes.
     """
     return {
         condition["type"]: (condition["status"], condition["message"] if condition["type"] == RUNTIME_READY else "")

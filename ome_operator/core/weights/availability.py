@@ -1,4 +1,4 @@
-"""Determine how many nodes have the weights of a revision, and how many its groups need."""
+"""Determine how many nodes have the weights of a revision, and how many nodes the groups of the revision need."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet

@@ -52,8 +52,8 @@ class Weights(NamedTuple):
     """Parameters on which the contents depend, as `a=1&b=2`; "" if there are none."""
 
     def identity(self, agents: bool) -> dict[str, str]:
-        """Return the identity as a revision stores it. It includes the source only if agents download the weights,
-        because nothing else uses it.
+        """Return the identity as a revision stores it. It includes the source only if agents download the weights, because
+        only agents use the source.
         """
         stored: dict[str, str] = self._asdict()
         if not (agents and agents_can_download(self.uri)):
