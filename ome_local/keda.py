@@ -19,8 +19,8 @@ from ome_local.spec import ClusterFile
 from ome_operator.errors import UserError
 
 NAME = "keda"
-"""Name of the process of KEDA's operator, of the port on which the adapter sends requests to it, and of KEDA's user at the
-API server."""
+"""Name of the process of KEDA's operator, of the port on which the adapter sends requests to this process, and of KEDA's
+user at the API server."""
 ADAPTER = "keda-adapter"
 """Name of the process of the metrics adapter, and of its port."""
 HEALTH = "keda-health"

@@ -18,7 +18,7 @@ DIRECT = {"NO_PROXY": "*", "no_proxy": "*"}
 
 
 def start(at: Layout, cluster_file: ClusterFile, name: str) -> None:
-    """Start a process unless it is running. If other processes send requests to it, wait until it serves requests."""
+    """Start a process unless it is running. If other processes depend on the process, wait until it serves requests."""
     if name == prometheus.NAME and prometheus.write(at, cluster_file):
         processes.stop_process(at, name)  # Prometheus reads its configuration only at its start
     if processes.find_process(at, name) is None:

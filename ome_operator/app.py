@@ -176,7 +176,7 @@ class OperatorProcess:
 
 
 class KopfProcess:
-    """The part that kopf hosts: it waits for the CRDs and the Lease, creates the leader, and ends it."""
+    """The part of the process that kopf hosts. It waits for the CRDs and the Lease, creates the leader, and ends it."""
 
     def __init__(
         self,

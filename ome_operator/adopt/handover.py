@@ -49,7 +49,7 @@ class OldObject:
 
 async def old_objects(client: Client) -> dict[tuple[str, str], list[OldObject]]:
     """Return (namespace, service UID) -> the objects that the InferenceService controls and that this operator did not
-    create. An object of another namespace may name a service as its owner, too, but does not belong to it.
+    create. An object of another namespace may name a service as its owner, too, but does not belong to the service.
     """
     result: dict[tuple[str, str], list[OldObject]] = {}
     for kind in (*SCALERS, *WORKLOADS, *REST):

@@ -14,7 +14,7 @@ from pathlib import Path
 from ome_operator.agent.prefetch_plan import MIB, ContainerMemory, MemoryState, container_memory, node_memory
 
 BLOCK = 64 * MIB
-"""Number of bytes after which a reader checks whether it should go on, if there is no rate limit (see `block`)."""
+"""Number of bytes after which a reader checks whether to continue, if there is no rate limit (see `block`)."""
 CHUNK = 8 * MIB
 """Number of bytes that one system call reads, which is also the size of the buffer."""
 MEMINFO, CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")

@@ -237,8 +237,8 @@ class ClusterCache:
         return [pod for uid in self._index.on_node(node) if (pod := self.pods.get(uid)) is not None]
 
     def benchmarks(self, kind: str, namespace: str, name: str) -> tuple[Ref, ...]:
-        """Return the BenchmarkJobs that depend on an object, which is their Job or the service that they wait for; () if
-        none does.
+        """Return the BenchmarkJobs that depend on an object, which is their Job or the service that they wait for; () if no
+        BenchmarkJob does.
         """
         return self._index.benchmarks(kind, namespace, name)
 

@@ -57,7 +57,7 @@ class Index:
         return self.deps
 
     def refer(self, ref: Ref, parsed: Any) -> None:
-        """Store a catalog object that was edited; `parsed` is None if it is gone."""
+        """Store a catalog object that was edited; `parsed` is None if the object is gone."""
         if ref.kind in ACCELERATORS:
             _put(self._accelerators, ref.name, None if isinstance(parsed, Invalid) else parsed)
         elif ref.kind == FINE_TUNED:
@@ -66,7 +66,7 @@ class Index:
             _put(self._models if ref.kind in MODELS else self._runtimes, ref, parsed)
 
     def node(self, name: str, now: Node | None) -> None:
-        """Store a node that changed; `now` is None if it is gone."""
+        """Store a node that changed; `now` is None if the node is gone."""
         former = self._nodes.get(name)
         if former is None or now is None or former._replace(version=now.version) != now:
             self._nodes_changed = True
@@ -90,7 +90,7 @@ class Index:
         return moved
 
     def record(self, node: str, now: NodeRecord | None) -> None:
-        """Store the NodeModels record of a node; `now` is None if it is gone."""
+        """Store the NodeModels record of a node; `now` is None if the record is gone."""
         before, after = (
             {each.ref: each for each in (record.holdings if record else ())} for record in (self._records.get(node), now)
         )
@@ -112,8 +112,8 @@ class Index:
                 self._benchmarks.setdefault(key, {})[new.ref] = None
 
     def benchmarks(self, kind: str, namespace: str, name: str) -> tuple[Ref, ...]:
-        """Return the BenchmarkJobs that depend on an object, which is their Job or the service that they wait for; () if
-        none does.
+        """Return the BenchmarkJobs that depend on an object, which is their Job or the service that they wait for; () if no
+        BenchmarkJob does.
         """
         return tuple(self._benchmarks.get((kind, namespace, name), ()))
 

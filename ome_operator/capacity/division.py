@@ -67,7 +67,9 @@ def _blocks(model: ModelFacts, shape: ParallelShape) -> Iterator[UnevenDivision 
 
 
 def attention_groups(tp: int, groups: int) -> UnevenDivision | None:
-    """Check that the TP size is a multiple of the number of data-parallel attention groups. Return None if it is."""
+    """Check that the TP size is a multiple of the number of data-parallel attention groups. Return None if it is a
+    multiple.
+    """
     if tp % groups == 0:
         return None
     message = f"TP {tp} is not a multiple of DP {groups}, the number of groups that divide attention"
@@ -95,7 +97,7 @@ def find_uneven_heads(model: ModelFacts, gpus: int) -> UnevenDivision | None:
 
 
 def expert_groups(tp: int, ep: int) -> UnevenDivision | None:
-    """Check that the TP size `tp` is a multiple of `ep`, the number of expert groups. Return None if it is."""
+    """Check that the TP size `tp` is a multiple of `ep`, the number of expert groups. Return None if it is a multiple."""
     if tp % ep == 0:
         return None
     return UnevenDivision(

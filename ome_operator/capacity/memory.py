@@ -30,8 +30,8 @@ class EngineOptions(NamedTuple):
     chunk: int = 8192
     """Number of tokens of prompts that all attention ranks together compute in a step (--chunked-prefill-size)."""
     graph_batch: int = 0
-    """Largest batch for which decode captures CUDA graphs, in requests; 0 if it captures none or no argument sets the
-    batch."""
+    """Largest batch for which decode captures CUDA graphs, in requests; 0 if decode captures no CUDA graphs, or if no
+    argument sets the batch."""
     all_to_all: str = ""
     """Backend of the all-to-all exchange of tokens between experts; "" if there is none."""
     deepep_mode: str = ""

@@ -1,4 +1,6 @@
-"""`ome fit`: shows whether a service would fit on the nodes of the cluster now, where, and which pods are in the way."""
+"""`ome fit`: shows whether a service would fit on the nodes of the cluster now, on which nodes, and which pods would have
+to end.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -84,8 +84,8 @@ class Files(NamedTuple):
 
 
 def read_files(paths: Iterable[Path], namespace: str) -> Files:
-    """Return the content of these files and folders. `namespace` is the namespace of objects that name none. Raises
-    QuestionUnanswered for a file that cannot be read or parsed.
+    """Return the content of these files and folders. `namespace` is the namespace of objects that state no namespace.
+    Raises QuestionUnanswered for a file that cannot be read or parsed.
     """
     files = {file if file == STDIN else file.resolve(): file for file in files_in(paths)}  # each file once
     parts = [part for file in files.values() for where, found in _documents(file) for part in _parts(where, found)]
@@ -100,7 +100,9 @@ def read_files(paths: Iterable[Path], namespace: str) -> Files:
 
 
 def report_skipped(found: Files) -> None:
-    """Print to stderr which objects of the files the command does not check. Raises QuestionUnanswered if it checks none."""
+    """Print to stderr which objects of the files the command does not check. Raises QuestionUnanswered if the command
+    checks no object.
+    """
     named = ", ".join(found.unchecked[:SHOWN])
     if len(found.unchecked) > SHOWN:
         named += f", and {len(found.unchecked) - SHOWN} more"

@@ -115,7 +115,7 @@ def _json_object(path: Path, kind: str) -> dict[str, Any]:
 
 def models_beside(file: Path) -> "Callable[[str, str], Shape]":
     """Return a function that finds a model by its name, or by the path of its config.json relative to the folder of a
-    calibration file. It reads each file once.
+    calibration file. The function reads each file once.
     """
     return cache(lambda name, precision: model(str(file.parent / name) if name.endswith(".json") else name, precision))
 

@@ -137,7 +137,7 @@ def _print(view: TopView, what: TopSubject, output: Format | None) -> None:
 
 
 def _table(view: TopView, what: TopSubject, height: int | None) -> "Text":
-    """Return the table. With a `height`, it has at most as many lines as a terminal of this height shows."""
+    """Return the table. With a `height`, the table has at most as many lines as a terminal of this height shows."""
     from rich.text import Text
 
     from ome_operator.describe import top_table

@@ -1,7 +1,7 @@
 """Base class of reconcilers whose main output is the status of an object.
 
-A reconciliation reads the object from the cache, computes the status, writes the status if it differs from the stored one,
-and schedules the next reconciliation.
+A reconciliation reads the object from the cache, computes the status, writes the status if it differs from the stored
+status, and schedules the next reconciliation.
 """
 
 import logging
@@ -120,7 +120,7 @@ class StatusReconciler(ABC):
         return status_writer.status_differs(resource, status, self._last.get(resource.ref, ("", "")))
 
     async def write(self, resource: Resource, status: Mapping[str, Any]) -> bool:
-        """Write a status that differs from the stored one. Return whether it was written."""
+        """Write a status that differs from the stored status. Return whether the status was written."""
         if not self.status_differs(resource, status):
             return False
         written = await status_writer.write(self._client, self._handler, resource, status)

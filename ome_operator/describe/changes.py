@@ -31,7 +31,9 @@ class Change(NamedTuple):
     after: tuple[str, ...]
     """Names of the objects after the change; () for removed objects."""
     lines: tuple[str, ...] = ()
-    """A unified diff of the change. The name of the revision is left out of it, because it differs in every object."""
+    """A unified diff of the change. The diff leaves out the name of the revision, because every object of a new revision
+    differs in this name.
+    """
 
     @property
     def title(self) -> str:

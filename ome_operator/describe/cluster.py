@@ -34,7 +34,9 @@ class NodeUse(NamedTuple):
     serves: bool = False
     """Whether all ranks of the group are ready, including those on other nodes."""
     moves: str = ""
-    """Whether the group leaves the node ("leaves"), or which group it replaces ("replaces decode 0"); "" if neither."""
+    """Whether the group leaves the node ("leaves"), or which group it replaces ("replaces decode 0"); "" if the group does
+    not move.
+    """
 
     @property
     def gpu_state(self) -> State:

@@ -59,7 +59,9 @@ def summarize_changes(before: Mapping[str, Any] | None, after: Mapping[str, Any]
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Return every difference between the inputs of two revisions. Each is prefixed with the input that contains it."""
+    """Return every difference between the inputs of two revisions. Each difference is prefixed with the input that contains
+    it.
+    """
     called = {part: (_name(part, before), _name(part, after)) for part in ("runtime", "model")}
     found = [f"{part} {was} → {will}" for part, (was, will) in called.items() if was and will and was != will]
     for part in [*before, *(part for part in after if part not in before)]:

@@ -12,7 +12,7 @@ from ome_operator.util.wording import count
 
 def node_table(rows: Sequence[NodeRow]) -> str:
     """Return a line for each node, the moves under way, and a sentence with the sums of GPUs. A node with groups of several
-    services has a line for each of them.
+    services has a line for each service.
     """
     lines = [line for row in rows for line in _lines(row)]
     head = ("NODE", "STATE", "PRODUCT", "GPUS", "SERVICE", "GROUPS", "WEIGHTS")
@@ -24,7 +24,7 @@ def node_table(rows: Sequence[NodeRow]) -> str:
 
 
 def _moves(rows: Iterable[NodeRow]) -> Iterator[str]:
-    """Yield a sentence for each move of a node. A move that concerns several nodes is yielded for each of them."""
+    """Yield a sentence for each move of a node. A move that concerns several nodes is yielded for each node."""
     return (move.sentence for row in rows for move in (*row.leaving, *row.coming))
 
 

@@ -27,8 +27,8 @@ def is_exact(image: str, version: str) -> bool:
 
 
 def version(image: str, annotations: Mapping[str, str], program: str) -> str:
-    """Return the version of a program in an image. It is taken from the image's tag, or else from the annotation; "" if
-    neither contains it.
+    """Return the version of a program in an image. The version is taken from the image's tag, otherwise from the
+    annotation; "" if neither contains a version.
 
     The tag of an engine's image does not state the version of the router in the image. sglang-router and its successor smg
     have independent version numbers, so their versions are taken only from the tags of their own images.

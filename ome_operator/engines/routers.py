@@ -51,9 +51,11 @@ class SglangRouter(NamedTuple):
     worker_port: int | None
     """Port of every worker; None if the command line does not set it."""
     key: str
-    """The key that the router's API requires; "" if it requires none. The key may contain references to variables."""
+    """The key that the router's API requires; "" if the API requires no key. The key may contain references to variables."""
     worker_key: str = ""
-    """The key that the router sends to its workers; "" if it sends none. The key may contain references to variables."""
+    """The key that the router sends to its workers; "" if the router sends no key. The key may contain references to
+    variables.
+    """
     metrics: str = ""
     """URL of the router's metrics inside the router's own pod; "" if the arguments do not change the default."""
 

@@ -171,8 +171,8 @@ def _numbered(words: Sequence[str], numbers: Mapping[str, int]) -> list[str]:
 def probes(engine: Server, port: int) -> dict[str, Any]:
     """Return the startup and readiness probes of rank 0, which serves HTTP on `port`.
 
-    After the engine has started, up to one period of the startup probe passes until Kubernetes notices it, so this period is
-    short. There is no liveness probe, because restarting a single rank does not repair a group.
+    After the engine has started, up to one period of the startup probe passes until Kubernetes notices this, so the period
+    is short. There is no liveness probe, because restarting a single rank does not repair a group.
     """
     health = {"httpGet": {"path": engine.health, "port": port}, "timeoutSeconds": 5}
     return {

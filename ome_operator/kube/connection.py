@@ -191,8 +191,9 @@ class Connection:
         )
 
     def _tls(self, settings: Configuration) -> ssl.SSLContext | bool:
-        """Return the TLS context with the server's CA and the client certificate. A server without TLS, such as `kubectl
-        proxy`, needs no context, and no certificates are read for it, because that takes 0.05 s. Raises NoConnection.
+        """Return the TLS context with the server's CA and the client certificate. For a server without TLS, such as
+        `kubectl proxy`, no certificates are read, because that takes 0.05 s. Raises NoConnection if a certificate cannot
+        be used.
         """
         if not str(settings.host).startswith("https:"):
             return True

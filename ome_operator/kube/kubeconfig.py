@@ -59,7 +59,7 @@ class Kubeconfig(NamedTuple):
     content: dict[str, Any]
     """A kubeconfig with this context, its cluster and its user alone. The names of files are absolute."""
     namespace: str
-    """Namespace of the context; "" if it names none."""
+    """Namespace of the context; "" if the context names no namespace."""
     plugin: str
     """File and field that declare the plugin for credentials; "" if the context uses no plugin."""
 

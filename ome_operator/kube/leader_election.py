@@ -62,7 +62,7 @@ def may_take(lease: Manifest, sighting: LeaseObservation, identity: str, now: fl
 
 
 def claim_lease(lease: Manifest, settings: ElectionSettings, wall: datetime) -> Manifest:
-    """Return the Lease with this candidate as its holder. The resourceVersion of the Lease makes its write a
+    """Return the Lease with this candidate as its holder. Because of its resourceVersion, the write of the Lease is a
     compare-and-swap.
     """
     old = lease.get("spec") or {}

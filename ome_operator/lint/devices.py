@@ -45,8 +45,8 @@ _OTHER_DEVICES = (
 
 def vendor_of(resource: str) -> str:
     """Return the vendor of the devices that an extended resource stands for. For GPUs of a known vendor, this is a key of
-    VENDORS. For `gpu` of an unknown vendor, and for accelerators of other known vendors, it is the name of the resource. For
-    every other resource it is "".
+    VENDORS. For `gpu` of an unknown vendor, and for accelerators of other known vendors, the result is the name of the
+    resource. For every other resource, the result is "".
     """
     for name, vendor in VENDORS.items():
         if resource.startswith(vendor.prefix):

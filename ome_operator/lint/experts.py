@@ -237,8 +237,8 @@ def lost_ranks_unknown(subject: Subject) -> Iterator[RuleHit]:
 
 
 def _tolerated(role: Role) -> tuple[str, str, int]:
-    """Return (object, field, value) of toleratedLostRanks in the topmost layer of a role that sets it; ("", "", 0) if none
-    does.
+    """Return (object, field, value) of toleratedLostRanks in the topmost layer of a role that sets it; ("", "", 0) if no
+    layer does.
     """
     spares = ((place, path, part.lifecycle.tolerated_lost_ranks) for place, path, part in role.written if part.lifecycle)
     return next(((place, path, spare) for place, path, spare in spares if spare is not None), ("", "", 0))

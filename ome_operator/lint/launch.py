@@ -109,8 +109,8 @@ class Launch:
         return frozenset(line.flags[near].name for word in words if line is not None and (near := closest_flag(word, line)))
 
     def text(self, name: str) -> str:
-        """Return the value of a flag. If it is not given, return the default of the version, or "" if the version has
-        none. If the value contains an expansion that is unknown, note the flag in `doubted`.
+        """Return the value of a flag. If the flag is not given, return its default in the version, or "" if it has no
+        default. If the value contains an expansion that is unknown, note the flag in `doubted`.
         """
         value = self.raw_text(name)
         if has_unknown_value(value) and self.last_argument(name) is not None:
@@ -139,8 +139,8 @@ class Launch:
         return given is not None and not (given.flag is not None and given.word in given.flag.negations)
 
     def variable(self, name: str) -> str:
-        """Return the value of an environment variable. If it is not set, return the default of the version, or "" if the
-        version has none.
+        """Return the value of an environment variable. If the variable is not set, return its default in the version, or ""
+        if it has no default.
         """
         default = self.read_as.variables.get(name) if self.read_as else None
         return self.env.get(name, "" if default is None or name in self.names else str(default))
@@ -161,7 +161,7 @@ def closest_flag(word: str, line: CommandLine) -> str:
 
 
 def joined_flags(argument: Argument) -> str:
-    """Return the flags that the value of an argument contains; "" if it contains none."""
+    """Return the flags that the value of an argument contains; "" if it contains no flags."""
     found = (_INSIDE.search(" " * argument.joined + value) for value in argument.values if argument.word not in _HOLDS_FLAGS)
     return next((item[0].strip() for item in found if item), "")
 

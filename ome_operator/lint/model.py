@@ -55,8 +55,8 @@ def _stored(model: Model, seen: Facts) -> Quantization | None:
 
 
 def config_of(model: Model) -> Mapping[str, Any] | None:
-    """Return the config.json of a model. It is the configuration in the model's spec. If the spec contains none, it is the
-    published configuration, provided that a recipe contains the model. Return None if there is neither.
+    """Return the config.json of a model. It is the configuration in the model's spec. If the spec contains no config.json,
+    the published configuration is returned, provided that a recipe contains the model. Return None if neither exists.
     """
     own = model.spec.model_configuration
     if isinstance(own, Mapping) and text_part(own).get("num_hidden_layers"):

@@ -48,8 +48,8 @@ class _Server(NamedTuple):
         return {_ALL_TO_ALL: _BACKEND, data.ARCHITECTURE: ""}.get(name, name)
 
     def value(self, name: str) -> str | None:
-        """Return the value of a flag or size as text; "" if no flag sets it and it has no default. Return None if the value
-        is unknown, because it depends on a variable.
+        """Return the value of a flag or size as text; "" if no flag sets the value and there is no default. Return None if
+        the value is unknown, because it depends on a variable.
         """
         if name in _SIZES:
             size = _SIZES[name][0](self.found)

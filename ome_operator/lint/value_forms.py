@@ -27,8 +27,8 @@ _TEXTS = {
     "PersistentVolumeClaimVolumeSource": "claimName",
     "SecretVolumeSource": "secretName",
 }
-"""Users sometimes write a text in place of an object. This maps the type of the object to the field in which the text
-probably belongs. For types that are not in this map, it is the field `name`, if the type has this field."""
+"""Users sometimes write a text in place of an object. The table maps the type of the object to the field in which the text
+probably belongs. For other types, this is the field `name`, if the type has this field."""
 _LONGEST = 60
 """Maximum number of characters of a text that a remedy repeats."""
 

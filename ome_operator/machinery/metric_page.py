@@ -6,7 +6,7 @@ from ome_operator.machinery.metric_catalog import FAMILIES, Family
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
 MARK = "## All metrics of the operator\n"
-"""Heading after which the page is generated. The text above it is written by hand."""
+"""Heading after which the page is generated. The text above this heading is written by hand."""
 
 
 def text() -> str:

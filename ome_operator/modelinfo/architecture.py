@@ -31,7 +31,7 @@ _HEADS_SHARE_NOTHING = frozenset({"llama", "deepseek_v2"})
 _HEAD_DIM: Mapping[str, int] = MappingProxyType(
     {"qwen3": 128, "qwen3_vl_text": 128, "gpt_oss": 64, "minimax_m2": 128, "llama4_text": 128}
 )
-"""Maps families to the dimension of a head if the config does not contain it. In families that are not listed, it is the
+"""Maps families to the dimension of a head if the config does not contain it. In other families, the dimension is the
 hidden size divided by the number of heads."""
 _BIASED = frozenset({"glm4v_moe_text", "gpt_oss"})
 """Families in which the attention has biases if the config does not contain `attention_bias`."""

@@ -27,9 +27,9 @@ class CacheEntries:
     operations: int = 0
     """Number of operations for each pair of a token and an entry that it reads."""
     of_prompts: int = 0
-    """Number of operations for each pair of a token and an entry in prefill, if all earlier tokens of the prompt are read; 0
-    if it is the same as `operations`. With latent attention (MLA), it is smaller, because only decode computes on the latent
-    vectors."""
+    """Number of operations for each pair of a token and an entry in prefill, if all earlier tokens of the prompt are read;
+    0 if the number is the same as `operations`. With latent attention (MLA), the number is smaller, because only decode
+    computes on the latent vectors."""
     heads: int = 0
     """Largest number of GPUs among which tensor parallelism divides the operations; 0 if all GPUs of tensor parallelism
     divide them."""

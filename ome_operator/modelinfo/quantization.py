@@ -146,8 +146,8 @@ def _plain(settings: Config, method: str) -> Quantization | None:
 
 def _compressed(settings: Config) -> Quantization | None:
     """Return the quantization in the format of compressed-tensors. The format has groups of modules with different types of
-    weights. If the groups differ, the quantization is that of the group of routed experts, which are most of the weights.
-    Return None if there is no such group.
+    weights. If the groups differ, the quantization of the group of routed experts is returned, because these are most of
+    the weights. Return None if there is no such group.
     """
     groups = [group for group in section(settings, "config_groups").values() if isinstance(group, dict)]
     stored = [group for group in groups if section(group, "weights")]

@@ -15,8 +15,8 @@ from ome_operator.modelinfo.json_fields import Config, string, whole_number
 from ome_operator.modelinfo.layer_sizes import CacheEntries, Layers, latent_attention
 
 _WINDOWED = frozenset({"gpt_oss", "llama4_text"})
-"""Families in which SGLang 0.5.23 (configs/model_config.py) keeps only a window of tokens in the cache of some layers. It
-keeps every token in all layers of the other `FAMILIES`."""
+"""Families in which SGLang 0.5.23 (configs/model_config.py) keeps only a window of tokens in the cache of some layers. For
+the other `FAMILIES`, SGLang keeps every token in all layers."""
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ _ANOTHER_FLAG = re.compile(r"(?:--[a-z][a-z0-9]{0,23}(?:[-_.][a-z0-9]{1,23})*|-[
 parts."""
 _ARGUMENT = re.compile(r"(?P<head>(?P<name>[-\w.]++)(?:=|:\s++))(?P<value>.+)", re.DOTALL)
 _USER = frozenset({"-u", "--user", "--proxy-user"})
-"""Flags whose value contains a password if it contains a colon."""
+"""Flags whose value contains a password if the value contains a colon."""
 
 _NAMED = re.compile(r"(?<![-\w.])(?P<name>[-\w.]++)(?P<gap>(?:\\*+[\"'])?+\s*+[=:]\s*+|\s++)")
 """Pattern of a name with the text that separates it from its value."""

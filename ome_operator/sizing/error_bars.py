@@ -95,7 +95,9 @@ def bar(errors: Sequence[float]) -> Bar:
 
 @cache
 def by_class() -> Mapping[str, Mapping[str, Bar]]:
-    """Return the error bars by class, and in each class by figure. They come from the fits that left out deployments."""
+    """Return the error bars by class, and in each class by figure. The errors come from the fits that
+    left out deployments.
+    """
     rows = _rows()
     found: dict[str, list[Mapping[str, float]]] = {}
     for each in held_out_predictions():
@@ -140,9 +142,9 @@ class Trust:
 def trust(place: ServingStack, prefill: Role | None, decode: Role | None, load: Load) -> Trust:
     """Return the error bars of the prediction for a deployment with the roles `prefill` and `decode` under the load `load`.
 
-    They are computed from the calibration rows with the same engine, family of GPUs, and mode (prefill and decode on the
-    same GPUs or on different GPUs). Each row was predicted by several fits, each without the rows of one group of the row.
-    One of these fits determines the error of the row:
+    The error bars are computed from the calibration rows with the same engine, family of GPUs, and mode (prefill and decode
+    on the same GPUs or on different GPUs). Each row was predicted by several fits, each without the rows of one group of
+    the row. One of these fits determines the error of the row:
 
     * usually, the fit without the rows of its deployment,
     * if no row has the GPU (or the model) of the prediction, the fit without the rows of its GPU (or model),

@@ -219,8 +219,8 @@ def requests_that_fit(request: PlanRequest, side: Side) -> float:
 
 
 def steady_state(request: PlanRequest, prefill: Side | None, decode: Side, c: Constants) -> SteadyState | None:
-    """Return the steady state of a layout under the load of the request; None if it cannot serve the load. If the engines do
-    both prefill and decode, they are passed as `decode`, and `prefill` is None.
+    """Return the steady state of a layout under the load of the request; None if the layout cannot serve the load. If the
+    engines do both prefill and decode, they are passed as `decode`, and `prefill` is None.
     """
     room = requests_that_fit(request, decode)
     if room < 1:

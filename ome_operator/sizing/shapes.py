@@ -90,8 +90,8 @@ class Shape:
 
 @cache
 def shape(name: str, precision: str = "") -> Shape:
-    """Return the Shape of a known model by the model's name or repository. If `precision` is empty, it is the precision
-    of the published weights.
+    """Return the Shape of a known model by the model's name or repository. If `precision` is "", the precision of the
+    published weights is used.
 
     Raises PlanRefused for an unknown model or precision.
     """
@@ -161,7 +161,7 @@ def _known() -> Mapping[str, dict[str, Any]]:
 def from_config(
     name: str, config: Mapping[str, Any], precision: str = "", modelopt: Mapping[str, Any] | None = None
 ) -> Shape:
-    """Return the Shape of a model from its config.json. If `precision` is empty, it is the precision of the stored weights.
+    """Return the Shape of a model from its config.json. If `precision` is "", the precision of the stored weights is used.
     `modelopt` is the content of NVIDIA's hf_quant_config.json, if it exists.
 
     Raises PlanRefused for an unknown precision or model family, and for too many layers.

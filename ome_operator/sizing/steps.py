@@ -56,7 +56,7 @@ class ServingStack:
     def phase_keys(self, phase: str, worker: Worker, mode: str) -> tuple[str, ...]:
         """Return the names of the constants whose product multiplies all terms of `phase` (prefill or decode).
 
-        None of them names a GPU: two GPUs of a family differ only in the numbers of their data sheets. So a GPU that is
+        No such constant names a GPU: two GPUs of a family differ only in the numbers of their data sheets. So a GPU that is
         better in every number is never predicted to be slower than another GPU of its family.
         """
         engine, family, precision = self.engine, self.gpu.family, self.shape.precision
@@ -191,8 +191,8 @@ def head_seconds(place: ServingStack) -> float:
 
 def attention_seconds(place: ServingStack, worker: Worker, context: float) -> tuple[float, float]:
     """Return two times of a GPU for the attention of one token of a decode step, in seconds at peak rates: the time to read
-    the cache, and the time to compute. The first includes the states of linear attention, which a step reads and writes.
-    `context` is the number of earlier tokens.
+    the cache, and the time to compute. The first time includes the states of linear attention, which a step reads and
+    writes. `context` is the number of earlier tokens.
     """
     shape, seconds = place.shape, 0.0
     heads, read = min(worker.tp, shape.cache_heads), 2.0 * shape.state / min(worker.tp, shape.state_heads)

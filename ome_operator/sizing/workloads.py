@@ -55,8 +55,8 @@ def _load(facts: Mapping[str, Any]) -> Load:
 
 
 def parse_hit_rate(value: Any, title: str = "The hit") -> float:
-    """Return the hit rate as a number from 0 to below 1. It is the fraction of the prompt tokens that the prefix cache
-    holds. `title` names the field or the option for messages.
+    """Return the hit rate as a number from 0 to below 1. The hit rate is the fraction of the prompt tokens that the prefix
+    cache holds. `title` names the field or the option for messages.
     """
     found = _share(value, title)
     if found >= 1:

@@ -73,7 +73,7 @@ def _single(uri: str, access: Access) -> Source:
 
 
 def _unrestricted(address: str) -> None:
-    """Permit a Secret for every address, because it belongs to the caller."""
+    """Permit a Secret for every address, because the Secret belongs to the caller."""
 
 
 def _reach(access: Access, endpoint: str) -> HostRules | None:

@@ -150,8 +150,8 @@ class DepthLimitedContent:
         return getattr(self._content, name)
 
     async def read(self, n: int = -1) -> bytes:
-        """Return the content of a list response. Its large objects are reduced in a thread, because this takes seconds for a
-        page of them.
+        """Return the content of a list response. Its large objects are reduced in a thread, because reducing a page of
+        large objects takes seconds.
         """
         return shallow(await asyncio.to_thread(reduce_large_objects, await self._content.read(n)))
 

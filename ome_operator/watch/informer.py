@@ -29,8 +29,9 @@ from ome_operator.watch.sink import CannotWatch, Sink, WatchedKind
 logger = logging.getLogger(__name__)
 
 BACKOFFS = (0.2, 0.5, *[1.0] * 10, *[2.0] * 10, *[5.0] * 20)
-"""Seconds between two attempts at a request. They last two minutes in all, because an API server that restarts answers
-403, 404 and 503 for some seconds. After the last attempt the error ends the process, and its restart costs only lists."""
+"""Seconds between two attempts at a request. The attempts last two minutes in all, because an API server that restarts
+answers 403, 404 and 503 for some seconds. After the last attempt the error ends the process, and its restart costs only
+lists."""
 NOT_SERVED_TRIES = 12
 """Number of attempts to list or watch a kind that is not served. After these attempts, which take about ten seconds, the
 CRD of the kind is considered deleted."""

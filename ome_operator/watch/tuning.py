@@ -61,7 +61,7 @@ def suppress_tracebacks() -> None:
 
 
 def expect_an_early_end() -> None:
-    """Suppress kopf's warning that its `startup` handler was cancelled, because this is how a standby is stopped."""
+    """Suppress kopf's warning that its `startup` handler was cancelled, because a standby is stopped in this way."""
     logging.getLogger("kopf").setLevel(logging.ERROR)
 
 

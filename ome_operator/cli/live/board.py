@@ -51,7 +51,7 @@ class ClusterState:
 
     at: datetime
     namespace: str
-    """The namespace that is shown; "" for all."""
+    """The namespace that is shown; "" for all namespaces."""
     bodies: Mapping[Key, Manifest] = field(default_factory=dict)
     """Services as the API server returned them."""
     trees: Mapping[Key, Tree] = field(default_factory=dict)

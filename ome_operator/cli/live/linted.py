@@ -179,7 +179,7 @@ it."""
 
 
 def on_machine(looked_at: list[Subject], accelerator: str) -> list[Subject]:
-    """Return the subjects as if `accelerator` were the only accelerator class. Raises QuestionUnanswered if none of them may
+    """Return the subjects as if `accelerator` were the only accelerator class. Raises QuestionUnanswered if no subject may
     run on its GPUs.
     """
     known = sorted({name for each in looked_at for name in each.memory})

@@ -80,7 +80,7 @@ class TokenGuard:
         return await handler(request)
 
     def has_session(self, request: web.Request) -> bool:
-        """Return whether the session of a request exists. It may end while the request is answered."""
+        """Return whether the session of a request exists. The session may end while the request is answered."""
         return request.cookies.get(self.cookie, "") in self._sessions
 
     def ticket(self) -> str:

@@ -219,7 +219,8 @@ class InferenceServiceReconciler:
 
     def _replacing(self, resource: Resource) -> bool:
         """Return whether the service has begun to replace its revision: StatefulSets of a revision other than the last
-        complete one exist, or the service has rejected a revision and gone back, so that no further service tries it.
+        complete revision exist, or the service has rejected a revision and gone back, so that no further service tries
+        it.
         """
         revisions = {child.labels.get(keys.REVISION) for child in owned_children(self._cluster, "StatefulSet", resource.ref)}
         return bool(resource.status.get("rejected")) or len(revisions | whole_before(resource.status)) > 1

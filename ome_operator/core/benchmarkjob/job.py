@@ -278,8 +278,9 @@ def _volumes(benchmark: BenchmarkJob, server: ServerUnderTest, data: PodPath | N
 
 
 def _where(benchmark: BenchmarkJob, server: ServerUnderTest, more: Manifest) -> Manifest:
-    """Return the node selector, affinity and tolerations of the pod. It selects nodes that have the model and the locations
-    of the data set and the results. `more` is the value of spec.podOverride, whose labels and affinity take precedence.
+    """Return the node selector, affinity and tolerations of the pod. They select nodes that have the model and the
+    locations of the data set and the results. `more` is the value of spec.podOverride, whose labels and affinity take
+    precedence.
     """
     places = [place for place in (benchmark.spec.dataset, benchmark.spec.output_location) if place is not None]
     selector: dict[str, str] = {}

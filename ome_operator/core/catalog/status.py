@@ -45,10 +45,10 @@ def model_status(
 ) -> dict[str, Any]:
     """Return the status of a model, or of fine-tuned weights.
 
-    `users` are the services (`namespace/name`) that use it. `nodes_ready` are the nodes that have it according to their
-    labels; None if the operator does not read nodes. `holdings` maps nodes to the records of their agents. `witnesses` are
-    the nodes whose records can be used for all nodes; None for the nodes in `holdings`. `agent` states whether model
-    agents run.
+    `users` are the services (`namespace/name`) that use the model. `nodes_ready` are the nodes that have the model
+    according to their labels; None if the operator does not read nodes. `holdings` maps nodes to the records of their
+    agents. `witnesses` are the nodes whose records can be used for all nodes; None for the nodes in `holdings`. `agent`
+    states whether model agents run.
     """
     identity = weights(model)
     uri = identity.uri

@@ -326,8 +326,8 @@ def _rolled_out(report: Report, hold: Hold, new: bool, snapshot: Snapshot) -> co
 
 
 def _held_back(item: cond.Condition | None, hold: Hold) -> cond.Condition | None:
-    """Return the condition Recovered or Moved. If groups have failed or have to leave their nodes, its reason is that of
-    the hold, because they are neither restarted nor moved now.
+    """Return the condition Recovered or Moved. If groups have failed or have to leave their nodes, its reason is the reason
+    of the hold, because they are neither restarted nor moved now.
     """
     if item is None or item.status:
         return item

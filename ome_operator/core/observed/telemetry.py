@@ -118,7 +118,7 @@ class RouterReport(NamedTuple):
     leaders: Mapping[str, LeaderReport]
     """The reports about leaders, by the mark of the leader's UID (`names.public_digest`)."""
     up_for: float | None = None
-    """Seconds since the registry started; None if it does not report that."""
+    """Seconds since the registry started; None if the registry does not report this."""
     unserved_at: float | None = None
     """Time of the last request that arrived while the router had no engine to send it to; None if there was none."""
     pairs: tuple[FailingPair, ...] = ()

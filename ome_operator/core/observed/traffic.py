@@ -33,8 +33,8 @@ class LeaderNumbers(NamedTuple):
 
 
 class CombinedMetrics(NamedTuple):
-    """The metrics of several leaders together. A sum covers only the leaders that reported the metric; it is None if no
-    leader reported it.
+    """The metrics of several leaders together. A sum covers only the leaders that reported the metric; the sum is None if
+    no leader reported the metric.
     """
 
     leaders: int = 0

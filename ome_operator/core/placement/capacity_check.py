@@ -230,7 +230,7 @@ def _stays(
 
 
 def _beside(mine: Slice, role: str, avoided: Exclusion) -> frozenset[int]:
-    """Return the numbers of the groups of a role that have pods, none of them on an avoided node."""
+    """Return the numbers of the groups of a role that have pods, but no pod on an avoided node."""
     nodes: dict[int, set[str]] = {}
     for pod in group_numbers.pods(role, mine):
         nodes.setdefault(pod.group, set()).add(pod.node)

@@ -27,7 +27,7 @@ class Usage(NamedTuple):
     best_effort: bool = False
     """Whether the pod requests no CPU and no memory, and has no limits of either."""
     priority: str = ""
-    """Name of the PriorityClass of the pod; "" if it names none."""
+    """Name of the PriorityClass of the pod; "" if the pod names no PriorityClass."""
 
 
 class QuotaChange(NamedTuple):

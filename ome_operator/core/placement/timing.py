@@ -33,7 +33,7 @@ NARROWED = timedelta(minutes=5)
 not exclude."""
 SPECULATION = timedelta(seconds=45)
 """Length of the part of each period in which gangs are admitted although they probably do not fit. It is longer than the
-interval between two passes over a waiting gang (`RECHECK`), so that each gang has a pass in it.
+interval between two passes over a waiting gang (`RECHECK`), so that each gang has a pass in this part.
 """
 MEMORY = timedelta(minutes=5)
 """Half-life of the time for which capacity was promised and not used. After a single failed attempt, the standing of a gang

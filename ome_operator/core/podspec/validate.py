@@ -74,7 +74,9 @@ def _wrong_map(value: Mapping[str, Any], location: str, field: str) -> str:
 
 
 def _wrong_one(value: Any, location: str, field: str) -> str:
-    """Return a message about a scalar value that has the wrong type; "" if its type is right. `location` is its path."""
+    """Return a message about a scalar value that has the wrong type; "" if the type is right. `location` is the path of the
+    value.
+    """
     if field in _MAPS:
         return f"{location} must be a map"
     if field in _TEXTS and not isinstance(value, str):

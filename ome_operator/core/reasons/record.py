@@ -12,7 +12,7 @@ POD = "Pod"
 
 
 class State(StrEnum):
-    """The state of a service, a group or a rank. `ome status` sorts by it, the worst state first."""
+    """The state of a service, a group or a rank. `ome status` sorts by the state, worst first."""
 
     BROKEN = "broken"
     """Action is required."""
@@ -69,14 +69,17 @@ class Kstatus(StrEnum):
     IN_PROGRESS = "InProgress"
     """Reconciling: the object makes progress without action, or as soon as something outside of the object changes."""
     FAILED = "Failed"
-    """Stalled: the object makes progress only after an edit of this object. A BenchmarkJob that has failed makes none."""
+    """Stalled: the object makes progress only after an edit of this object. A BenchmarkJob that has failed makes no
+    progress.
+    """
 
 
 class ReasonRecord(str):
     """A reason: a string with the word that conditions and JSON contain, and attributes that describe it.
 
-    It compares, hashes and serializes like the word, and a copy or pickle of it is the plain word. It is not a dataclass,
-    because code that serializes dataclasses field by field, such as the flight recorder, has to write the word.
+    The record compares, hashes and serializes like the word, and a copy or pickle of the record is the plain word. It is
+    not a dataclass, because code that serializes dataclasses field by field, such as the flight recorder, has to write the
+    word.
     """
 
     word: str

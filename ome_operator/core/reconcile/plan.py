@@ -248,8 +248,8 @@ class Plan:
     pulls: int = 0
     """Number of Jobs that pull images for the service, including those that this plan creates."""
     rolls: bool = False
-    """Whether the service is rolling out an edit of a shared object, or would be if it did not have to wait for other
-    services. False once the rollout is complete."""
+    """Whether the service is rolling out an edit of a shared object, or waits for other services before it may do so. False
+    once the rollout is complete."""
     stands: Mapping[Ref, EditStand] = field(default_factory=dict)
     """The state of the service in the rollout of the last edit of each shared object; empty if no edits of shared objects
     are rolled out to the service."""

@@ -15,8 +15,9 @@ SELF_HEAL = 60.0
 """Default of `RecoveryPolicy.self_heal`, in seconds. Measured: ranks of SGLang that were restarted in place form a group
 again after 40 to 48 s."""
 HANG = 60.0
-"""Default of `RecoveryPolicy.hang`, in seconds. The time begins when the probes of the leader have failed for 15 s. It is
-long enough that a pause of the engine is not mistaken for a hang: after a recycle, a terabyte may have to be loaded."""
+"""Default of `RecoveryPolicy.hang`, in seconds. The time begins when the probes of the leader have failed for 15 s. The
+time is long enough that a pause of the engine is not mistaken for a hang: after a recycle, a terabyte may have to be
+loaded."""
 START = 75 * 60.0
 """Default of `RecoveryPolicy.start`, in seconds: somewhat more than the hour that the start-up probes of engines allow."""
 FIRST, LAST = 10.0, 300.0

@@ -71,7 +71,7 @@ class GroupRecord:
     failure: dict[str, Any] | None = None
     """The last failure, in the format of `status.groups[].lastFailure`."""
     start: dict[str, Any] | None = None
-    """The last start, in the format of `status.groups[].start`; None if it was not seen."""
+    """The last start, in the format of `status.groups[].start`; None if no start was observed."""
 
     def in_phase(self, phase: str, now: datetime) -> "GroupRecord":
         """Return the record with the phase `phase`. `since` changes only if the phase changes."""

@@ -55,7 +55,7 @@ class RoleGroups(NamedTuple):
     statefulset_prefix: str
     """Common prefix of the names of the StatefulSets of these groups."""
     scale: tuple[str, int] | None
-    """Name and replicas of the RoleScale of the component; None if it has none."""
+    """Name and replicas of the RoleScale of the component; None if the component has no RoleScale."""
 
 
 @dataclass(frozen=True)

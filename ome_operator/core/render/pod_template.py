@@ -51,8 +51,8 @@ class Context(NamedTuple):
     preflight: str = OFF
     """The mode of the preflight check that runs before the engine starts."""
     caches: str = ""
-    """Root directory of the agents' compile caches; "" if the pods get none. Set it only if
-    `compile_caches.refusal` returns ""."""
+    """Root directory of the agents' compile caches; "" if the pods get no cache. Set it only if `compile_caches.refusal`
+    returns ""."""
 
 
 class RankContext(NamedTuple):

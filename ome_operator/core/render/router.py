@@ -53,7 +53,7 @@ class RouterSettings(NamedTuple):
     """The user's choice whether the router's control plane gets a key: the value of an annotation, which
     `accepts_control_key` parses."""
     collector: str = ""
-    """HOST:PORT of the collector to which the router sends its spans; "" if it sends none."""
+    """HOST:PORT of the collector to which the router sends its spans; "" if the router sends no spans."""
 
 
 @memoize_by_identity(1024)

@@ -28,7 +28,7 @@ def services(
     `ports` lists the existing components with the port where their leaders or routers serve HTTP. `front` is the component
     behind the URL: the router, or the engine if there is no router. `address` is the IP address to request for a
     LoadBalancer. The external Service comes first: it has priority over another service's component Service of the same
-    name. With `answered`, Services of routers lead to the registries beside the routers, as in `slice_service`.
+    name. If `answered` is true, the Services of routers lead to the registries beside the routers, as in `slice_service`.
     """
     external = _external(owner, front, dict(ports)[front], service_type, address)
     out = [_answered(external) if answered else external, _headless(owner, ports[0][1])]
@@ -40,8 +40,8 @@ def services(
 @memoize_by_identity(1024)
 def slice_service(owner: meta.Owner, revision: str, port: int, answered: bool = False) -> Manifest:
     """Return the Service of a revision's routers, for a route with weights. The Service has the name of the routers'
-    Deployment. With `answered`, the Service leads to the registries beside the routers, which answer requests while no
-    engine runs.
+    Deployment. If `answered` is true, the Service leads to the registries beside the routers, which answer requests
+    while no engine runs.
     """
     labels = meta.labels(owner.name, keys.ROUTER, revision)
     spec = {"type": "ClusterIP", "selector": labels, "ports": [_port("http", keys.SERVICE_PORT, port)]}

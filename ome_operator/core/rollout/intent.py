@@ -84,9 +84,9 @@ class Intent:
     warnings: tuple[str, ...] = ()
     """Sentences of the condition Advice about the answers of the API server to the dry run of the revision."""
     check: tuple[Check, ...] = ()
-    """The dry run that the gate waits for; () if it waits for none."""
+    """The dry run that the gate waits for; () if the gate waits for no dry run."""
     capacity_checks: tuple[CapacityCheck, ...] = ()
-    """The live read of free capacity that the gate waits for; () if it waits for none."""
+    """The live read of free capacity that the gate waits for; () if the gate waits for no read."""
     pulls: ImagePulls = NO_PULLS
 
     @property
@@ -114,7 +114,7 @@ class Intent:
         return {name: gpus(role) for name, role in self.roles(self.target).items()}
 
     def collector(self, revision: str) -> str:
-        """Return the address to which the router of a revision sends its spans; "" if it sends none."""
+        """Return the address to which the router of a revision sends its spans; "" if the router sends no spans."""
         inputs = (self.data.get(revision) or {}).get("inputs") or {}
         return traces_collector.of_router(inputs, *self.resolved.router) if self.resolved.router is not None else ""
 

@@ -50,7 +50,7 @@ def strategy(service: InferenceService, runtime: Runtime | None) -> Strategy:
 
 
 def _named(block: Rollout | RolloutGroup) -> Strategy | None:
-    """Return the strategy that a block names; None if it names none."""
+    """Return the strategy that a block names; None if the block names no strategy."""
     if block.blue_green is not None:
         return Strategy(BLUE_GREEN)
     if block.recreate is not None:

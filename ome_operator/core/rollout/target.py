@@ -24,7 +24,7 @@ class TargetRevision(NamedTuple):
     wish: str
     """The revision that the user asks for: the pinned revision, or the newest revision."""
     pin: str
-    """The stored revision that the spec pins; "" if it pins none."""
+    """The stored revision that the spec pins; "" if the spec pins no revision."""
     back: str
     """The revision that is restored if the revision `wish` is rejected: the newest of the other revisions that were complete
     most recently and are not rejected; "" if there is none."""

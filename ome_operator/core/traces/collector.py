@@ -38,15 +38,18 @@ def endpoint_of_service(service: InferenceService) -> str:
 
 
 def endpoint(inputs: Mapping[str, Any], component: str) -> str:
-    """Return the endpoint to which a component of a revision sends its spans, as HOST:PORT; "" if it sends none."""
+    """Return the endpoint to which a component of a revision sends its spans, as HOST:PORT; "" if the component sends no
+    spans.
+    """
     setting = layers.effective_value(inputs, component, keys.TRACES, STORED, parse_endpoint)
     return "" if setting == OFF else setting
 
 
 @memoize_by_identity(1024)
 def of_router(inputs: Mapping[str, Any], config: Mapping[str, Any], written: Mapping[str, Any]) -> str:
-    """Return the endpoint to which the router of a revision sends its spans, as HOST:PORT; "" if it sends none. `config` and
-    `written` are the router's current definitions in the runtime and in the service (`ResolvedService.router`).
+    """Return the endpoint to which the router of a revision sends its spans, as HOST:PORT; "" if the router sends no spans.
+    `config` and `written` are the router's current definitions in the runtime and in the service
+    (`ResolvedService.router`).
     """
     runtime = {**(inputs.get("runtime") or {}), **config}
     return endpoint({**inputs, "runtime": runtime, keys.ROUTER: written}, keys.ROUTER)
