@@ -17,7 +17,8 @@ def text() -> str:
 def tables() -> str:
     """Return a table for each part of the catalog."""
     parts = [
-        "\n`python -m ome_operator.machinery.metric_page` generates this from `ome_operator/machinery/metric_catalog.py`.\n"
+        "\n`python -m ome_operator.machinery.metric_page` generates these tables from "
+        "`ome_operator/machinery/metric_catalog.py`.\n"
     ]
     for title, families in FAMILIES.items():
         rows = "\n".join(map(_row, families))
