@@ -38,8 +38,8 @@ lint-refuse: false
 
 Flags take precedence over environment variables, environment variables over the file, and the file over the defaults.
 The keys are the names of the flags, and not the chart's values, because every option has a flag: some values of the
-chart set several options, and some options have no value there. A key that is not known or is written twice, a wrong
-type and a value out of bounds are refused before anything starts, with the file, the key and what to write.
+chart set several options, and some options have no value there. If a key is unknown or written twice, or if a value
+has a wrong type or is out of bounds, the operator does not start. Its message names the file, the key and what to write.
 
 An option that accepts `true` or `false` is switched off by `--no-…` (`--no-lint-refuse`); an option with a list is a
 flag that can be repeated. *by* before a chart value means that this value sets the option and also has another effect.
