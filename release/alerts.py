@@ -26,7 +26,7 @@ Each alert was tested in two ways. A promtool unit test shows that the series of
 that the alert clears when the fault ends. Other tests cause the real faults, which fire the alerts in a real Prometheus. For
 these tests, the durations in the rules are divided, mostly by ten ([faults and times](#faults)).
 
-[Metrics](metrics.md) describes the metrics of the operator, the agents and the registries. The alerts of the part "Engines
+[Metrics](metrics.md) describes the metrics of the operator (`ome_`). The alerts of the part "Engines
 and routers" use metrics of engines (`sglang:`, `vllm:`) and routers (`smg_`). These alerts never fire without the chart
 values `metrics.engines.podMonitor` and `metrics.routers.podMonitor`, and SGLang's `--enable-metrics`.
 """
