@@ -18,7 +18,8 @@ from ome_operator.core.observed.slices import Slice, group_number, is_leader_set
 from ome_operator.util.memoize import memoize_by_identity
 
 WORKER_GRACE = 1
-"""Grace period in seconds of a rank above 0 whose leader is gone, and of all ranks of a group that releases its nodes."""
+"""Grace period in seconds for each rank above 0 whose leader is gone, and for all ranks of a group that releases its
+nodes."""
 
 
 def by_worth(role: str, size: int, slice_: Slice, leaving: Collection[int] = ()) -> tuple[int, ...]:

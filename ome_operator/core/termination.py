@@ -6,7 +6,7 @@ _ERROR = re.compile(r"[\w.]*(Error|Exception|Interrupt)\b")
 _DEATH = re.compile(r"crashed with exit code|exit code: ?-?\d|terminated with -?\d|hit an exception|[Ss]egmentation fault")
 """Lines in which a parent process says that one of its processes has ended."""
 _AFTERWARDS = re.compile(r"kill_process_tree called|Received sigquit from a child")
-"""Lines that an engine writes while it ends its other processes; they name no cause."""
+"""Lines that an engine writes while it ends its other processes. Such lines name no cause."""
 _LINE_LIMIT = 400
 _TAIL_LIMIT = 600
 

@@ -12,14 +12,13 @@ from ome_operator.core.observed.objects import Node
 FAILURES = 3
 """Number of failures of a role on a node after which the node may be to blame."""
 TIMES = 3
-"""A node can be to blame for the failures of a role only if it has at least TIMES as many of these failures as any other
-node."""
+"""A node is to blame for the failures of a role only if it has at least `TIMES` times as many of these failures as any
+other node."""
 LASTS = 300.0
-"""Seconds for which a node has to report a fault of its own before it is to blame. (A device plugin that restarts reports no
-GPUs for a moment.)
-"""
+"""Seconds for which a node has to report a fault before the node is to blame. The wait is necessary because a device
+plugin that restarts reports no GPUs for a moment."""
 PART = 10
-"""Denominator of the largest fraction of the nodes that is avoided: 10 stands for a tenth of the nodes."""
+"""At most one of `PART` nodes is avoided: with 10, a tenth of the nodes."""
 
 
 class NodesToAvoid(NamedTuple):
@@ -30,8 +29,8 @@ class NodesToAvoid(NamedTuple):
     namespaces: Mapping[str, Mapping[str, str]]
     """Maps each namespace to the nodes that only the services of this namespace avoid, each with the reason."""
     ignored: Mapping[str, str]
-    """Maps each node whose faults are ignored to the reason. A node that reports an ignored fault may still be in
-    `namespaces`, because services of a namespace failed there."""
+    """Maps each node whose faults are ignored to the reason. Such a node may still be in `namespaces`, if services of a
+    namespace failed on it."""
 
     def avoided_in(self, namespace: str) -> dict[str, str]:
         """Return all nodes that the services of a namespace avoid, each with the reason."""
@@ -89,7 +88,7 @@ def choose_avoided_nodes(memory: Memory, nodes: Mapping[str, Node], now: float) 
         if len(blames) > 1:
             since = sorted(blame.since for blame in blames.values())[1]
             # Users of all namespaces can read this text, so it names no namespace.
-            common.append(_Blame(since, name, f"services of {len(blames)} namespaces failed there"))
+            common.append(_Blame(since, name, f"services of {len(blames)} namespaces failed on this node"))
     everybody |= _first([blame for blame in common if blame.node not in everybody], limit - len(everybody), beyond)
     namespaces: dict[str, dict[str, str]] = {}
     for space in sorted({space for blames in by_node.values() for space in blames}):
@@ -152,4 +151,7 @@ def _why(memory: Memory, role: Role, name: str) -> str:
     mine = [fault for fault in memory[name].faults if fault.role == role]
     count, last = sum(fault.times for fault in mine), max(mine, key=lambda fault: fault.last)
     words = f": {last.message}" if last.message else ""
-    return f"{role.component} of {role.namespace}/{role.service} failed there {count} times, last with {last.kind}{words}"
+    return (
+        f"{role.component} of {role.namespace}/{role.service} failed on this node {count} times, last with "
+        f"{last.kind}{words}"
+    )

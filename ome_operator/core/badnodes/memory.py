@@ -15,12 +15,11 @@ EXPIRES = 24 * 3600.0
 CLEARED = 600.0
 """A fault that the node itself reported is forgotten when the node has not reported it for this many seconds."""
 REFRESH = 300.0
-"""While a node continues to report a fault, the stored time of the last report is updated at this interval, in seconds. A
-shorter interval would write the NodeFaults object more often.
-"""
+"""Seconds between two updates of the stored time of the last report, while a node continues to report a fault. A shorter
+interval would write the NodeFaults object more often."""
 PROVEN = 600.0
-"""Seconds for which a group of the same role has to be ready on other nodes to prove that a node is to blame for failures.
-"""
+"""Seconds for which a group of the same role has to be ready on other nodes. This proves that a node is to blame for the
+failures on it."""
 
 
 def remember(

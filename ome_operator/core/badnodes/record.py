@@ -39,9 +39,8 @@ class RememberedFault(NamedTuple):
     """Role whose groups failed; None for a fault that the node itself reports."""
     message: str = ""
     confirmed: bool = False
-    """Whether the role has worked on other nodes since. If so, this node is to blame even if the role fails on other nodes,
-    too.
-    """
+    """Whether the role has worked on other nodes since. If so, this node is to blame even if the role also fails on other
+    nodes."""
 
 
 class NodeMemory(NamedTuple):

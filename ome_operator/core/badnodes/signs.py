@@ -9,19 +9,18 @@ from ome_operator.core.observed.objects import Pod
 from ome_operator.core.termination import most_informative_line
 
 ROUND = 60.0
-"""Seconds after a failure of a group during which further exits of its containers are considered consequences of this
-failure: if one rank ends, the other ranks end, too."""
+"""Seconds after a failure of a group during which further exits of its containers count as consequences of this failure.
+If one rank ends, the other ranks end, too."""
 HANGS = frozenset({"NotReady", "Silent", "NotReadyInTime"})
 """Reasons of recycles for which it is unknown which rank of the group caused the failure."""
 _OF_THE_KUBELET = frozenset({"UnexpectedAdmissionError"})
-"""Reasons of failed pods that prove a fault of the node although no container has an exit code. All other reasons without an
-exit code are evictions, preemptions and shutdowns.
-"""
+"""Reasons of failed pods that prove a fault of the node although no container has an exit code. All other reasons without
+an exit code are evictions, preemptions or shutdowns."""
 
 GroupKey = tuple[str, str, int]
 """Component, revision and number of a group."""
 Counted = Mapping[GroupKey, float]
-"""For each group, the time up to which its failures have been counted already, in seconds since the epoch."""
+"""For each group, the time in seconds since the epoch up to which the failures of the group have been counted."""
 
 
 class FailureSign(NamedTuple):

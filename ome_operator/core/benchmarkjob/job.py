@@ -32,8 +32,9 @@ EACH_S = 120
 """Seconds that each run may take in addition to its configured time, for preparing prompts and counting tokens."""
 SECRETS = "/ome/secrets"
 _NO_TOOLS = (
-    "the operator was started without --tools-image, the image that downloads data sets and writes reports: build "
-    "images/agent, push it, and start the operator with --tools-image=REGISTRY/ome-agent:TAG, as the chart does"
+    "the operator has no image that downloads data sets and writes reports, because it was started without --tools-image: "
+    "build images/agent, push it, and start the operator with --tools-image=REGISTRY/ome-agent:TAG, as the chart "
+    "does"
 )
 _USER = 65532
 _OF_QUESTIONS = ("num_shots", "max_new_tokens", "temperature")
@@ -46,7 +47,7 @@ class Images(NamedTuple):
     sglang: str
     """The image of the container that runs the benchmark. Any image with SGLang's serving benchmark works."""
     tools: str
-    """Our image with clients of object stores (images/agent); "" if the operator has no such image."""
+    """The image of this project with clients of object stores (images/agent); "" if the operator has no such image."""
     pull_secrets: tuple[str, ...] = ()
     """Names of the image pull Secrets in the job's namespace."""
 

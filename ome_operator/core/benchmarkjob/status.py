@@ -17,8 +17,8 @@ from ome_operator.core.status import conditions as cond
 from ome_operator.util.wording import count
 
 LARGEST = 2**63
-"""Integers have to be below this number, because the API server does not accept larger ones. The numbers of requests are
-reported by a pod of the tenant, so they may be arbitrarily large."""
+"""Limit for integers in the status: they have to be below this number, because the API server rejects larger integers.
+The numbers of requests come from a pod of the tenant, so they may be arbitrarily large."""
 COMPLETED, FAILED, RUNNING, PENDING = "Completed", "Failed", "Running", "Pending"
 
 
@@ -90,7 +90,7 @@ def benchmark_status(
         )
         return _ended(job, {"startedGeneration": before.get("startedGeneration")}, FAILED, Reason.JOB_DELETED, message, now)
     if child is None:
-        reason, message = why if why.reason else (Reason.CREATING, "the Job is about to be created")
+        reason, message = why if why.reason else (Reason.CREATING, "the Job of this BenchmarkJob is about to be created")
         return _status(job, {"state": PENDING}, False, reason, message, now)
     return _of_job(job, child, pod_progress(pods), why, now)
 
@@ -124,7 +124,10 @@ def _of_job(job: BenchmarkJob, child: Child, progress: PodProgress, why: Reasone
         message = (
             _summary(report)
             if report
-            else ("the pod of the Job was deleted, so its summary is lost: see the output location")
+            else (
+                "the pod of the Job was deleted, so the summary of the results is lost: read the results in the output "
+                "location of the BenchmarkJob"
+            )
         )
         return _ended(job, shared, COMPLETED, Reason.COMPLETED, message, now)
     if report is not None:
@@ -165,7 +168,8 @@ def _whole(job: BenchmarkJob, shared: Mapping[str, Any], conditions: list[dict[s
     advice = cond.advice(ignored_field_messages(job))
     if started and started != job.generation:
         message = (
-            "spec was edited after the job had started, but a job runs only once: delete the BenchmarkJob and apply it again"
+            "spec was edited after the Job had started, but a BenchmarkJob runs only once, so the edit has no effect: "
+            "delete the BenchmarkJob and apply it again"
         )
         advice = [
             cond.Condition(

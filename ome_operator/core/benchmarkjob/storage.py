@@ -20,7 +20,7 @@ class PodPath(NamedTuple):
     """The location of a file or directory in the pod."""
 
     path: str
-    """Path in the pod. For results in an object store it is the directory in which they are written before the upload."""
+    """Path in the pod. Results for an object store are first written to this directory, and then uploaded."""
     remote: str = ""
     """URI from which a data set is downloaded, or to which results are uploaded; "" if the path is on a mounted volume."""
     volume: Manifest | None = None
@@ -51,7 +51,8 @@ def output(storage: Storage, folder: str, namespace: str) -> PodPath:
     field, uri = "spec.outputLocation.storageUri", storage.storage_uri
     if PurePosixPath(folder).is_absolute() or ".." in PurePosixPath(folder).parts:
         raise _refused(
-            f"spec.resultFolderName {folder} is outside of the output location: write a name without slashes and dots"
+            f"spec.resultFolderName {folder} names a folder outside of the output location: write a name without slashes "
+            "and dots"
         )
     scheme = uri.partition("://")[0]
     if scheme in STORES:

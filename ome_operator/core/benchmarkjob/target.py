@@ -14,8 +14,8 @@ from ome_operator.core.weights.mount import Mount, directory, mount, weights
 from ome_operator.util.similar import suggestion
 
 NATIVE, CHAT = "sglang", "vllm-chat"
-"""Backends of SGLang's benchmark. The first sends requests to `/generate` of SGLang, the second to `/v1/chat/completions` of
-any server."""
+"""Backends of SGLang's benchmark: the first backend sends requests to `/generate` of SGLang, and the second backend to
+`/v1/chat/completions` of any server."""
 _FORMATS = {"sglang": NATIVE, "openai": CHAT}
 _CHATS = ("vllm", "tgi")
 
@@ -26,7 +26,7 @@ class ServerUnderTest(NamedTuple):
     url: str
     backend: str
     model: str
-    """Name of the model for the server; "" if the benchmark has to query the name from the server."""
+    """Name of the model for the server; "" if the benchmark has to ask the server for the name."""
     tokenizer: str
     """Name of a tokenizer on the hub, or a path in the pod."""
     weights: Mount | None = None
@@ -66,7 +66,10 @@ def target(
         return ServerUnderTest(url, backend, "", job.spec.tokenizer)
     model = next((item for ref in object_refs(service) if isinstance(item := deps.models.get(ref), Model)), None)
     if model is None:
-        message = f"the model of InferenceService {where} does not exist: name a tokenizer in spec.tokenizer"
+        message = (
+            f"the model of InferenceService {where} does not exist, so its tokenizer is unknown: name a tokenizer in "
+            "spec.tokenizer"
+        )
         raise ProblemError(COMPLETE, Reason.NO_TOKENIZER, message)
     identity = weights(model).identity(deps.policy.model_agent)
     model_mount = mount(
@@ -92,7 +95,7 @@ def _lacks(service: InferenceService) -> str:
     conditions = {condition.get("type"): condition.get("status") for condition in service.status.get("conditions") or ()}
     if conditions.get(READY) != "True" or not service.status.get("url"):
         return "is not Ready"
-    return "serves, but not all of its groups are ready" if conditions.get(SCALED) == "False" else ""
+    return "serves, but not all of its groups are ready yet" if conditions.get(SCALED) == "False" else ""
 
 
 def _endpoint(job: BenchmarkJob) -> ServerUnderTest:

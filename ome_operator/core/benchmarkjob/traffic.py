@@ -15,7 +15,7 @@ from ome_operator.core.reasons import COMPLETE, Reason
 from ome_operator.util.json_limits import deeper
 
 SCENARIOS = ("N(480,240)/(300,150)", "D(100,100)", "D(100,1000)", "D(2000,200)", "D(7800,200)")
-"""Scenarios that are used if the spec names none and there is no data set, as in genai-bench."""
+"""Scenarios that are used if the spec names no scenario and no data set, as in genai-bench."""
 CONCURRENCY = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 """Numbers of concurrent requests that are used if the spec names none, as in genai-bench."""
 DATASET, GSM8K = "dataset", "gsm8k"
@@ -78,15 +78,15 @@ def runs(spec: BenchmarkSpec, dataset: str) -> tuple[Run, ...]:
     if spec.task != "text-to-text":
         raise _refused(f"spec.task {spec.task} is not supported: this benchmark measures text-to-text")
     if spec.max_requests_per_iteration < 1 or spec.max_time_per_iteration < 1:
-        raise _refused("spec.maxRequestsPerIteration or spec.maxTimePerIteration (minutes) is 0: write 1 or more")
+        raise _refused("spec.maxRequestsPerIteration or spec.maxTimePerIteration (in minutes) is 0: write 1 or more")
     in_flight = tuple(spec.num_concurrency or CONCURRENCY)
     if len(scenarios) * len(in_flight) > MOST_RUNS:
         raise _refused(
-            f"spec.trafficScenarios and spec.numConcurrency: {len(scenarios)} scenarios at {len(in_flight)} numbers of "
-            f"concurrent requests are more than {MOST_RUNS} runs: divide them among several BenchmarkJobs"
+            f"spec.trafficScenarios and spec.numConcurrency together define {len(scenarios)} times {len(in_flight)} runs, "
+            f"but a BenchmarkJob has at most {MOST_RUNS} runs: divide the runs among several BenchmarkJobs"
         )
     if any(number < 1 for number in in_flight):
-        raise _refused("spec.numConcurrency has a number below 1: write numbers of 1 or more")
+        raise _refused("spec.numConcurrency contains a number below 1: write numbers of 1 or more")
     result = []
     for scenario in scenarios:
         result += [_run(scenario.strip(), number, spec.max_requests_per_iteration, dataset) for number in in_flight]
@@ -123,12 +123,12 @@ def _shaped(scenario: str, requests: int) -> tuple[tuple[str, ...], Lengths | No
     field = f"spec.trafficScenarios has {_cut(scenario)!r}, which"
     if match is None or len(scenario) - len(scenario.replace(" ", "")) > BLANKS:
         raise _refused(
-            f"{field} is not supported: write D(in,out), N(mean,sd)/(mean,sd), "
-            "U(min,max)/(min,max), P(prefix,suffix)/out, dataset or gsm8k"
+            f"{field} is not a supported scenario: write D(in,out), N(mean,sd)/(mean,sd), U(min,max)/(min,max), "
+            "P(prefix,suffix)/out, dataset or gsm8k"
         )
     digits = [text for text in match.groups() if text is not None]
     if any(len(text) > DIGITS for text in digits):
-        raise _refused(f"{field} has a number of more than {DIGITS} digits: write a lower one")
+        raise _refused(f"{field} contains a number of more than {DIGITS} digits: write a lower number")
     numbers = [int(text) for text in digits]
     if form == "P":
         prefix, suffix, answer = (str(text) for text in numbers)

@@ -28,7 +28,7 @@ to start."""
 NAMED = 5
 """Maximum number of nodes that a message names."""
 _COMMIT = re.compile(r"hf://[^@]+@([0-9a-f]{40})|oci://.+@(sha256:[0-9a-f]{64})|(local)://.*")
-"""Matches URIs that contain their revision: a commit or a digest. For `local://`, the revision is the word `local`."""
+"""Matches URIs that contain their revision: a commit or a digest. The revision of a `local://` URI is the word `local`."""
 
 
 class Pin(NamedTuple):
@@ -46,9 +46,9 @@ class ReportingNodes(NamedTuple):
     trusted: frozenset[str] = frozenset()
     """Nodes that an administrator named (`agent.pinFrom`)."""
     others: bool = False
-    """Whether the model also selects nodes whose agents do not report now but may report later. These are nodes whose agents
-    have a record but whose kubelets do not report. While the record of any agent is younger than `LONE_WAIT`, as in a new
-    cluster, they also include nodes without a record."""
+    """Whether the model also selects nodes whose agents do not report now but may report later. These are the nodes whose
+    agents have a record although their kubelets do not report. While the record of any agent is younger than `LONE_WAIT`,
+    as in a new cluster, nodes without a record are counted, too."""
 
     def confirmed_report(self, words: Mapping[str, str], waited: timedelta) -> str | None:
         """Return the report that is used, or None if none is confirmed yet. `words` maps nodes to their reports (a revision,
@@ -187,12 +187,14 @@ def _about(topic: str, words: Mapping[str, str], counts: str | None, since: date
         return cond.Condition(NODES_AGREE, False, Reason.NODES_DISAGREE, f"{reports}; all nodes use {shown}")
     if len(holders) > 1 or any(len(nodes) > 1 for nodes in holders.values()):
         message = (
-            f"{reports}; no report is used until two nodes agree. To decide now, name a revision in the URI, or nodes in "
-            "agent.pinFrom of the chart"
+            f"{reports}; no report is used until two nodes agree. To decide now, name a revision in the URI of the model, "
+            "or name the nodes that decide in agent.pinFrom of the chart"
         )
         return cond.Condition(NODES_AGREE, False, Reason.NODES_DISAGREE, message)
     until = (since + LONE_WAIT).strftime("%H:%M:%S")
-    message = f"{reports}; it is used when a second node confirms it, or at {until} UTC if no node reports anything else"
+    message = (
+        f"{reports}; this report is used when a second node confirms it, or at {until} UTC if no node reports anything else"
+    )
     return cond.Condition(NODES_AGREE, None, Reason.UNCONFIRMED, message)
 
 

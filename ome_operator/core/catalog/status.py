@@ -59,7 +59,10 @@ def model_status(
     condition, state = _model_ready(model, uri, len(nodes_ready), holdings, verdict.unpinned_reason, agent, identity.digest)
     if not known_nodes and condition.reason == Reason.ON_NO_NODE:
         label = node_label(model.kind, model.namespace, model.name)
-        text = f"this operator reads no nodes (clusterWideKinds is false): pods wait for a node with the label {label}=Ready"
+        text = (
+            "this operator reads no nodes (clusterWideKinds is false), so it cannot state whether any node holds the "
+            f"model: pods wait for a node with the label {label}=Ready"
+        )
         condition = cond.Condition(READY, None, Reason.NODES_UNKNOWN, text)
     from_records = node_models.status(verdict, identity.digest, holdings)
     return {
@@ -93,7 +96,9 @@ def _model_ready(
             ("spec.disabled is true: running services continue, but no new service may use this object"),
         ), state
     if claim(uri) is not None:
-        return cond.Condition(READY, True, Reason.CLAIM, "the weights are in a PersistentVolumeClaim"), "Ready"
+        return cond.Condition(
+            READY, True, Reason.CLAIM, "the weights are in a PersistentVolumeClaim, so no node has to hold them"
+        ), "Ready"
     if number:
         silent = _by_hand(model, digest) if agent and agents_can_download(uri) and not holdings else ""
         return cond.Condition(READY, True, Reason.ON_NODES, f"{_hold(number)} the {noun}{silent}"), state
@@ -103,7 +108,7 @@ def _model_ready(
         if unpinned:
             return cond.Condition(READY, False, Reason.UNCONFIRMED, unpinned), state
         if states == {keys.MODEL_READY}:
-            message = f"{_hold(len(holdings))} the {noun}, but no node has its label yet{_crowded(model)}"
+            message = f"{_hold(len(holdings))} the {noun}, but no node has the label of the model yet{_crowded(model)}"
         else:
             message = f"agents download the files: {node_models.summary(0, holdings.values())}"
         return cond.Condition(READY, False, Reason.DOWNLOADING, message), state
@@ -111,7 +116,7 @@ def _model_ready(
         node, first = min((node, holding) for node, holding in holdings.items() if holding.state == keys.MODEL_FAILED)
         return cond.Condition(READY, False, Reason.DOWNLOAD_FAILED, f"node {node}: {first.message}"), state
     label = node_label(model.kind, model.namespace, model.name)
-    message = f"no node holds the {noun} (label {label}={keys.MODEL_READY}): pods that need it stay Pending"
+    message = f"no node holds the {noun} (label {label}={keys.MODEL_READY}), so pods that need this model stay Pending"
     if agent and needs_agent(model):
         message += f". No model agent reports it. {SILENT_AGENTS}"
     elif not agent and not uri.startswith("local://"):
@@ -129,8 +134,8 @@ def _by_hand(model: AnyModel, digest: str) -> str:
     """
     ref = model.kind, model.namespace, model.name
     return (
-        f" according to the label {node_label(*ref)}, but no model agent reports it. New revisions of services wait for an "
-        f"agent to set the label {names.revision_label(*ref, digest)}. To list the agents: {AGENT_PODS}"
+        f" according to the label {node_label(*ref)}, but no model agent reports the model. New revisions of services wait "
+        f"until an agent sets the label {names.revision_label(*ref, digest)}. To list the agents: {AGENT_PODS}"
     )
 
 
@@ -144,7 +149,7 @@ def _crowded(model: AnyModel) -> str:
     """
     most = node_models.LABEL_LIMIT
     return (
-        (f"; a node gets at most {most} labels of BaseModels, and BaseModels that services use come first")
+        (f"; a node gets the labels of at most {most} BaseModels, and BaseModels that services use come first")
         if model.namespace
         else ""
     )

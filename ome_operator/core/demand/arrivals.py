@@ -15,7 +15,8 @@ FEW, UNSURE = 3, 2.0
 subtracted from the estimated rate of arrivals, so that no group is added because of a chance deviation. Waiting requests
 still cause groups to be added."""
 SIGNIFICANT = 4.0
-"""Number of standard errors by which a slope has to differ from 0 to be treated as a trend, and not as chance."""
+"""Number of standard errors by which a slope has to differ from 0 to be treated as a trend. A smaller slope is treated as
+chance."""
 STEP = 4.5
 """Number of standard errors by which the newest arrivals have to deviate to be treated as a step of the load. Thousands of
 decisions are made each day, so a limit of 3 would report several steps a day for a constant load.
@@ -27,8 +28,8 @@ has 1,440 windows."""
 RECENT = 20.0
 """Length in seconds of the period before now that is compared with the time before it to detect a step."""
 FASTEST = 10.0
-"""Length in seconds of another, shorter period before now. It is used like `RECENT`, but only to detect an increase of the
-load: a large increase is significant after this short time already."""
+"""Length in seconds of a second, shorter period before now. The period is used like `RECENT`, but only to detect an
+increase of the load, because a large increase is significant after this short time already."""
 
 
 class ArrivalForecast(NamedTuple):

@@ -24,12 +24,12 @@ from ome_operator.core.demand.removal_holds import HOUR, at_cap, removal_hold
 DECISIONS, CHANGES = 10, 100
 """How many of the last decisions, and of the times of the last changes, are kept in the state."""
 LASTING = tuple(reason for reason in HoldReason if reason not in SURPLUS)
-"""Reasons whose beginning and end are recorded in the list of the last decisions. The other reasons only delay the removal
-of a group. They begin and end so often that they would fill the list."""
+"""Reasons whose beginning and end are recorded in the list of the last decisions. All other reasons only delay the
+removal of a group, and change so often that they would fill the list."""
 
 LATE_FOR = 300.0
-"""If too many requests are late for this many seconds without a change of the size, the groups are assumed to be slower than
-measured before. Chance or a step of the load can make requests late for a shorter time."""
+"""If too many requests are late for this many seconds without a change of the size, the groups are assumed to be slower
+than measured before. For a shorter time, chance or a step of the load can make requests late."""
 
 Size = tuple[int, int, int]
 """The numbers of prefill groups, decode groups and routers."""
@@ -53,12 +53,17 @@ def decide_size(
         return keep_size(state, now, present, HoldReason.FROZEN, fleet.frozen)
     newest = samples[-1] if samples else None
     if newest is None or not 0 <= now - newest.at <= STALE or newest.arrivals is None or newest.waiting is None:
-        return keep_size(state, now, present, HoldReason.UNKNOWN, "the arrivals or the waiting requests are unknown")
+        return keep_size(
+            state, now, present, HoldReason.UNKNOWN, "the operator does not know how many requests arrive, or how many wait"
+        )
     state, planned = _taught(samples, fleet, targets, configurations.bind_measurements(state, fleet, now), now, planned)
     demand, routers = estimate(samples, fleet, state, now, planned), limits.routers(samples, targets, present[2])
     if demand is None:
         known = state.learned.request is not None and planned.missing
-        why = f"the lengths of requests or the speed of the groups are unknown{f': {planned.missing}' if known else ''}"
+        why = (
+            "the operator does not know the lengths of requests or the speed of the "
+            f"groups{f': {planned.missing}' if known else ''}"
+        )
         return _groups_stay(targets, state, now, present, routers, HoldReason.UNMEASURED, why)
     needs = demand.groups_to_add(targets)
     if None in needs:

@@ -30,8 +30,8 @@ MARGIN = 0.08
 CERTAIN = 2.0
 """Number of standard errors that are added to the estimated demand before it is decided whether a group can be removed."""
 CLEARED = 0.5
-"""Time in which new groups, once they serve, have to work off a backlog, as a fraction of the duration of a start. A backlog
-is thus gone at most two durations of a start after it began."""
+"""Time in which new groups have to work off a backlog once they serve, as a fraction of the duration of a start. A
+backlog is thus gone at most two durations of a start after it began."""
 ENOUGH = 4
 """Minimum number of windows for an estimate of how much the lengths of prompts vary. The search for a change of the mean
 length needs more than this number of windows."""

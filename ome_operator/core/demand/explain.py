@@ -23,16 +23,19 @@ def explain_demand(demand: DemandEstimate, targets: Targets, need: NeededGroups)
     kept = f", and {spare} spare" if spare else ""
     step = "; this first step at most doubles the groups that serve" if need != demand.groups_to_add(targets) else ""
     return (
-        f"{demand.forecast.now:.1f} requests/s arrive{ahead}{behind}; a prefill group serves {serves[0]}"
-        f"{1 / demand.service:.2f} requests/s{serves[1]}, a decode group holds {holds[0]}{batch:.0f} requests of "
-        f"{demand.answer:.0f} tokens within the target{holds[1]}: this needs {need.prefill} prefill and {need.decode} "
-        f"decode groups{kept}{step}"
+        f"{demand.forecast.now:.1f} requests/s arrive{ahead}{behind}; a prefill group serves "
+        f"{serves[0]}{1 / demand.service:.2f} requests/s{serves[1]}, and a decode group holds {holds[0]}{batch:.0f} "
+        f"requests of {demand.answer:.0f} tokens within the target{holds[1]}: the service needs {need.prefill} prefill and "
+        f"{need.decode} decode groups{kept}{step}"
     )
 
 
 def explain_change_limit(targets: Targets) -> str:
     """Return the end of a sentence about a demand for which no further change is permitted within this hour."""
-    return f"; the limit of {targets.changes_an_hour} changes within an hour (changesPerHour) is reached"
+    return (
+        f"; no further change is permitted now, because there were {targets.changes_an_hour} changes within an hour "
+        "(changesPerHour)"
+    )
 
 
 _SERVES = {

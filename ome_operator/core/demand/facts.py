@@ -65,11 +65,11 @@ class DemandSample(NamedTuple):
     requests.
     """
     saturated: CompletedWork = CompletedWork()
-    """The work of the prefill groups that were busy during the whole window: at each reading, at least as many requests
-    waited as the group completed until the next reading."""
+    """The rates of those prefill groups that were busy during the whole window: at each reading, at least as many
+    requests waited as the group completed until the next reading."""
     queued: CompletedWork = CompletedWork()
-    """The work of the prefill groups in which requests waited at each reading of the window. These groups may have been idle
-    between two readings."""
+    """The rates of those prefill groups in which requests waited at each reading of the window. These groups may have
+    been idle between two readings."""
     in_flight: int | None = None
     """Number of requests in flight now, in all routers together."""
 
@@ -227,7 +227,7 @@ class PlannedSpeeds(NamedTuple):
     missing: str = ""
     """Why there is no prediction, in a sentence without a full stop; "" if there is one."""
     former: frozenset[str] = frozenset()
-    """Roles whose speed here is not a prediction, but was measured on groups of the former configuration
+    """Roles whose speed here is not a prediction, but was measured on the groups of the previous configuration
     (`speeds.expected_speeds`)."""
 
     def basis_of(self, role: str) -> Basis:
@@ -249,12 +249,12 @@ class LearnedProperties(NamedTuple):
     scale: float = 1.0
     """Measured time for which requests occupied prefill groups, divided by the time according to `work`."""
     measured: int = 0
-    """Number of measurements of saturated groups from which `scale` was computed; 0 if only a first estimate is known, which
-    comes from a queue."""
+    """Number of measurements of saturated groups from which `scale` was computed; 0 if `scale` is only a first estimate
+    from a queue."""
     shown: tuple[float, float] | None = None
-    """A pair (prompt tokens, seconds): a request of this mean length occupies a prefill group for at most this time, because
-    otherwise the groups could not have served the observed load in time. None if no such bound is known. Only the shortest
-    time is kept."""
+    """A pair (prompt tokens, seconds): a request of this mean length occupies a prefill group for at most this time.
+    Otherwise the groups could not have served the observed load in time. None if no such bound is known. Only the pair
+    with the shortest time is kept."""
     curve: Curve = ()
     """Measured time between tokens in a decode group; empty if nothing was measured yet."""
     request: tuple[float, float] | None = None
@@ -303,18 +303,18 @@ class ScalingState(NamedTuple):
     """The measurements of the groups of each role from before the last change of their configuration: only the fields in
     `SPEED`, and `configurations`."""
     configured: tuple[float, float] = (0.0, 0.0)
-    """Times in seconds since the epoch since which all prefill groups, and all decode groups, have had the configuration in
-    `learned`, as far as this process has observed it; 0 if it has observed no other configuration."""
+    """Two times in seconds since the epoch: since when all prefill groups, and since when all decode groups, have had the
+    configuration in `learned`, as far as this process has observed it; 0 if it has observed no other configuration."""
     doubted: bool = False
-    """Whether requests were late for minutes under a load that the former prefill groups would have served in time. If so,
-    the measured speed of the former groups is not used any more. This field is not stored."""
+    """Whether requests were late for minutes under a load that the previous prefill groups would have served in time. If
+    so, the speed that was measured on the previous groups is not used any more. This field is not stored."""
     wanted: tuple[int, int, int] | None = None
     """Prefill groups, decode groups and routers of the last decision; None before the first decision."""
     changed: float = 0.0
     """Time of the last change of the size, in seconds since the epoch; 0 before the first change."""
     lower_since: tuple[float | None, float | None] = (None, None)
-    """Times, in seconds since the epoch, from which on fewer prefill groups and fewer decode groups have been enough. A role
-    that needs all of its groups has None instead."""
+    """Two times in seconds since the epoch: since when fewer prefill groups, and since when fewer decode groups, have
+    been enough. A role that needs all of its groups has None instead."""
     changes: tuple[float, ...] = ()
     """Times of the changes of the size within the last hour, in seconds since the epoch."""
     last: tuple[SizeDecision, ...] = ()

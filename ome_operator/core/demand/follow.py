@@ -47,7 +47,7 @@ def follow(
     if task.problem:
         return keep_size(state, now, before, HoldReason.INVALID, task.problem)
     if task.undone is not None and not task.fleet.frozen:
-        size, why = limit_to_bounds(task.undone, task), "somebody went back to this size"
+        size, why = limit_to_bounds(task.undone, task), "somebody went back to this size with `ome scale --undo`"
         act = keep_size if size == before else change_size
         return act(state._replace(lower_since=(None, None)), now, size, HoldReason.UNDONE, why)
     if (resting := decide_by_schedule(samples, task, state, now)) is not None:

@@ -43,21 +43,21 @@ SURPLUS = (
     HoldReason.CAP,
     HoldReason.PLANNED,
 )
-"""Reasons why a service keeps more groups than its demand needs. With any other reason, the service may have too few groups,
-or none at all."""
+"""Reasons why a service keeps more groups than its demand needs. With any other reason, the service may have too few
+groups or no groups."""
 
 HOLDS: dict[str, str] = {
     HoldReason.INVALID: "The spec does not allow the operator to scale the service with its demand. Nothing changes.",
     HoldReason.FROZEN: "The service is frozen or paused. Nothing changes.",
     HoldReason.SCHEDULED_ZERO: "The schedule lets the service have no groups now, and no request has arrived for ten "
     "minutes. The groups come back when the scheduled time ends.",
-    HoldReason.UNDONE: "Somebody has undone the last decision with `ome scale SERVICE --undo`. The former size does not "
-    "change until somebody runs `ome scale SERVICE --resume`.",
+    HoldReason.UNDONE: "Somebody has undone the last decision with `ome scale SERVICE --undo`. The service keeps the "
+    "previous size until somebody runs `ome scale SERVICE --resume`.",
     HoldReason.UNHEARD: "The operator does not read the load from the routers, because its option `router-watch` is 0: set "
     "it to 5 (only possible inside the cluster). Nothing changes.",
-    HoldReason.UNKNOWN: "The newest numbers of the load are missing or older than 20 s. Nothing changes.",
-    HoldReason.UNMEASURED: "The lengths of requests or the speed of the groups are not known yet: `ome plan` has no "
-    "prediction with which a group meets the targets, and requests have not waited in any group for a whole minute. The "
+    HoldReason.UNKNOWN: "The latest readings of the load are missing or older than 20 s. Nothing changes.",
+    HoldReason.UNMEASURED: "The lengths of requests or the speed of the groups are not known yet. `ome plan` has "
+    "no prediction with which a group meets the targets, and no requests have waited in a group for a whole minute. The "
     "numbers of groups do not change.",
     HoldReason.UNREACHABLE: "A request that does not wait is already slower than the target, so no number of groups meets "
     "it. The numbers of groups do not change.",
@@ -67,13 +67,15 @@ HOLDS: dict[str, str] = {
     HoldReason.CAPPED: "The demand needs more groups or routers, but the number of changes within this hour has reached its "
     "limit (`changesPerHour`). Groups are added only to a role that has fewer than its minimum.",
     HoldReason.FIRST_STEP: "The demand may need more groups, but the speed of a group is known from a single measurement. "
-    "The number of groups that serve is at most doubled; the new groups show whether more are needed.",
+    "The number of groups that serve is therefore at most doubled. The new groups then show "
+    "whether the demand needs more.",
     HoldReason.STARTING: "Fewer groups would be enough, but a group is still starting.",
     HoldReason.BUSY: "Fewer groups would be enough, but a rollout, a recycle, a move or a drain is in progress.",
-    HoldReason.HOLE: "Fewer groups would be enough, but numbers of the load are missing within the last ten minutes.",
+    HoldReason.HOLE: "Fewer groups would be enough, but readings of the load are missing within the last ten minutes.",
     HoldReason.LATE: "Fewer groups would be enough, but too many requests miss the target now.",
     HoldReason.ERRORS: "Fewer groups would be enough, but the share of failed requests rises.",
-    HoldReason.COOL_DOWN: "Fewer groups would be enough, but not for long enough yet, or the last change is too recent.",
+    HoldReason.COOL_DOWN: "Fewer groups would be enough, but they have not been enough for long enough yet, or the last "
+    "change is too recent.",
     HoldReason.CAP: "Fewer groups would be enough, but the number of changes within this hour has reached its limit.",
     HoldReason.PLANNED: "Fewer groups would be enough according to `ome plan`, or to measurements from before the "
     "groups changed, but the speed of the present groups was not measured.",
@@ -87,7 +89,7 @@ class Limit(Enum):
     MAX_REPLICAS = auto()
     """The field maxReplicas."""
     UNSET = auto()
-    """Nothing: maxReplicas is not set, so the class does not scale the role."""
+    """No field sets a maximum: maxReplicas is not set, so the class Demand does not scale the role."""
     BY_HAND = auto()
     """The number that somebody has written to the RoleScale."""
 
@@ -107,7 +109,11 @@ def describe_hold(hold: str, at_maximum: Any = None, limits: Mapping[str, Limit]
     if not most:
         return HOLDS.get(hold, "")
     words = " ".join(_maximum(role, number, COMPONENT_OF[role], limits) for role, number in most.items())
-    return f"{words} Decode gets no more groups than prefill can feed." if PREFILL in most else words
+    return (
+        f"{words} The number of decode groups is limited to those that the prefill groups can keep busy."
+        if PREFILL in most
+        else words
+    )
 
 
 def _maximum(role: str, number: int, component: str, limits: Mapping[str, Limit]) -> str:
@@ -121,7 +127,7 @@ def _maximum(role: str, number: int, component: str, limits: Mapping[str, Limit]
     if limit is Limit.UNSET:
         return f"{beyond} {role} has no maximum, so it is not scaled: set spec.{component}.maxReplicas."
     if limit is Limit.BY_HAND:
-        return f"{beyond} this number was written into its RoleScale: run `ome scale SERVICE --resume`."
+        return f"{beyond} somebody has set this number in its RoleScale: run `ome scale SERVICE --resume`."
     return (
         f"{beyond} {role} is not scaled with the demand: add groups, or write Demand into spec.{component}.autoscaler.class."
     )

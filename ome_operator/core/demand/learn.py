@@ -29,8 +29,8 @@ FIRST_START = 300.0
 """Assumed duration of a start in seconds until the first start was measured. The value is high, so that the first decision
 looks far ahead."""
 STABLE = 0.1
-"""A window is used as a measurement only if the present number of requests in decode differs from its mean by at most this
-fraction of the mean. Little's law holds only for a steady load."""
+"""A window is used as a measurement only if the present number of requests in decode differs from its mean by at most
+this fraction of the mean, because Little's law holds only for a steady load."""
 
 
 def update_measurements(

@@ -8,8 +8,8 @@ from ome_operator.core.demand import curves
 from ome_operator.core.demand.facts import Curve
 
 MOST = 512
-"""In the search for the needed number of prefill groups, waits are computed only for fewer groups than this number. For a
-larger load, the groups that the load keeps busy are enough, because hardly any request waits if there are so many groups."""
+"""In the search for the needed number of prefill groups, waits are computed only for fewer groups than this number. With
+so many groups, hardly any request waits, so the groups that the load keeps busy are enough."""
 
 HALVINGS = 12
 """Number of steps of a search by bisection, after which its result is exact to 0.03 % of the searched interval."""

@@ -60,20 +60,19 @@ class DemandTask(NamedTuple):
     revision: str = ""
     """Name of the desired revision, to which new groups would belong."""
     fits: bool = False
-    """Whether new groups are assumed to fit on the nodes, so that this is not checked."""
+    """Whether the operator assumes that new groups fit on the nodes, and does not check it."""
     starts: tuple[MeasuredStart, ...] = ()
     roles: Mapping[str, str] = {}
     """Maps each role that is scaled to the name of its component."""
     undone: tuple[int, int, int] | None = None
-    """The size that somebody restored with `ome scale --undo`. It stays until somebody lets the demand decide again. None if
-    nobody has restored a size."""
+    """The size that somebody restored with `ome scale --undo`. The service keeps it until somebody runs `ome scale
+    --resume`. None if nobody has restored a size."""
     back: tuple[int, int] | None = None
     """Numbers of prefill and decode groups that the service had before its schedule removed all groups; None if the
     schedule has not done so."""
     problem: str = ""
-    """Why the service cannot be scaled with its demand, with a remedy; "" if it can. A service with a problem keeps its
-    size.
-    """
+    """Why the service cannot be scaled with its demand, with a remedy; "" if it can be. A service that cannot be scaled
+    keeps its size."""
 
     def rests_at(self, now: float) -> bool:
         """Return whether the schedule permits at the time `now`, in seconds since the epoch, that the service has no groups:

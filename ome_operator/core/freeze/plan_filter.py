@@ -30,8 +30,8 @@ from ome_operator.core.status.service import Report
 from ome_operator.core.waves.shared_edits import whole_before
 
 MENDED = frozenset({"Service", "ServiceAccount", "Role", "RoleBinding"})
-"""Kinds of objects that lead requests to pods and create no pods. If somebody changes or deletes such an object while the
-service is frozen, it is restored."""
+"""Kinds of objects that route requests to pods and create no pods. If somebody changes or deletes such an object while
+the service is frozen, the operator restores the object."""
 SHOWN = 3
 """Number of names of objects of one kind that the list of suppressed steps shows."""
 MOST = 600
@@ -298,7 +298,13 @@ def _unreachable(report: Report, hold: Hold, snapshot: Snapshot) -> tuple[Proble
     name = snapshot.service.name
     if not hold.is_observe_mode or not report.serves or snapshot.controlled("Service", name) is not None:
         return ()
-    return (Problem(READY, hold.reason, f"{hold.sentence}; the Service {name} does not exist, and is not created now"),)
+    return (
+        Problem(
+            READY,
+            hold.reason,
+            f"{hold.sentence}; the Service {name} does not exist, and the operator does not create it now",
+        ),
+    )
 
 
 def _far(item: RoleProgress, hold: Hold, snapshot: Snapshot) -> RoleProgress:

@@ -9,8 +9,8 @@ from ome_operator.core.observed.move_requests import is_cordoned, node_request
 from ome_operator.core.observed.objects import Node, Pod, Taint
 
 NODE_STATES = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
-"""Prefixes of the taints with which Kubernetes describes the state of a node. They announce no removal: the recovery of
-failed groups handles nodes that do not report, and a cordon is handled separately."""
+"""Prefixes of the taints with which Kubernetes describes the state of a node. These taints announce no removal. The
+recovery of failed groups handles nodes that do not report, and the operator handles cordoned nodes separately."""
 REQUESTS = 2000
 """Maximum number of entries of the annotation of a service that are read: one for each group that a service may have."""
 
@@ -26,7 +26,7 @@ class LeavingCause(NamedTuple):
     now: bool = False
     """Whether the group leaves without a replacement."""
     of_group: bool = False
-    """Whether the request names the group and not its node. The replacement is then placed on none of the group's nodes."""
+    """Whether the request names the group and not a node. The replacement is then placed on none of the group's nodes."""
 
     @property
     def precedence(self) -> tuple[bool, bool]:
@@ -37,7 +37,7 @@ class LeavingCause(NamedTuple):
 
 
 NO_PRECEDENCE = (False, False)
-"""The lowest value of `LeavingCause.precedence`, which is also used if there is no cause."""
+"""The lowest value of `LeavingCause.precedence`, and the value for a group without a cause."""
 
 
 def group_requests(text: str, now: datetime) -> Mapping[tuple[str, str], datetime]:

@@ -46,7 +46,7 @@ class Moving(NamedTuple):
     status_moves: tuple[dict[str, Any], ...] = ()
     """The new `status.moves`."""
     extra: Mapping[str, int] = MappingProxyType({})
-    """Number of groups, or routers, to run in addition to the desired number, by component."""
+    """Number of additional groups or routers, beyond the desired number, by component."""
     goes: Mapping[str, int] = MappingProxyType({})
     """The number of the group that is removed now, by component."""
     leaving: Mapping[str, frozenset[int]] = MappingProxyType({})

@@ -24,7 +24,7 @@ class Phase(StrEnum):
     STAYING = "Staying"
     """No replacement became ready, so the group still serves on its node. The move is tried again later."""
     RETURNED = "Returned"
-    """The node came back before the replacement served. For a while no group of the role moves."""
+    """The node came back before the replacement served. No other group of the role moves for a while."""
 
 
 class Move(NamedTuple):

@@ -14,10 +14,11 @@ from ome_operator.core.moves.record import Move, Phase, age
 from ome_operator.core.observed.move_requests import TIMEOUT
 
 SETTLE = 15.0
-"""Seconds for which a cause has to last before a move begins, and for which it has to be gone before a move ends."""
+"""Seconds for which a cause has to last before a move begins. The cause also has to be gone for this time before a move
+ends."""
 JOIN = 15.0
-"""Seconds for which a group has to be ready before another group leaves: the registry lists pods every 3 s, and the router
-has to add the leader to its list."""
+"""Seconds for which a group has to be ready before another group leaves. Within this time, the registry, which lists pods
+every 3 s, finds the leader, and the router adds the leader to its list."""
 PAUSE = 300.0
 """Seconds for which no group of the role moves after a move has ended because the node came back. The same number is the
 minimum pause before a move that found no nodes is tried again. Both pauses limit how often a replacement is created in
@@ -73,10 +74,10 @@ class WaitCondition(NamedTuple):
     """A condition for which a move has to wait, such as the end of a rollout."""
 
     text: str = ""
-    """What the move waits for, worded so that it can follow "waits for"; "" if it need not wait."""
+    """The event that the move waits for, worded so that it can follow "waits for"; "" if the move need not wait."""
     ends: bool = False
-    """Whether a move whose replacement is already starting gives up this replacement. Otherwise such a move only waits
-    before its next step."""
+    """Whether a move that has to wait removes its replacement if the replacement is already starting. Otherwise the move
+    keeps the replacement and waits before its next step."""
 
 
 NOTHING_FIRST = WaitCondition()

@@ -7,8 +7,8 @@ class GangAdmission(NamedTuple):
     """The admission decision for a gang that waits for nodes (core/placement/admission.py)."""
 
     sure: bool | None = None
-    """True if the gang is admitted to a placement attempt and probably fits on the nodes; False if it is admitted although
-    it probably does not fit; None if it is not admitted now."""
+    """True if the gang is admitted to a placement attempt and probably fits on the nodes; False if it is admitted
+    although it probably does not fit; None if it is not admitted."""
     rivals: tuple[Any, ...] = ()
     """The claims (`core/placement/claims.py:Claim`) of other services that compete for nodes."""
     waits: str = ""

@@ -80,12 +80,13 @@ def second_autoscalers(
         if kind == "RoleScale" and (component := demanded.get(target)):
             yield (
                 f"{one.title} and the class Demand both scale {component}: a number that {one.title} writes into RoleScale "
-                f"{target} applies instead of the demand. Keep one of them: {one.deletion(namespace)} and then `ome scale "
-                f"{service} -n {namespace} --resume`, or write External into spec.{component}.autoscaler.class"
+                f"{target} replaces the number of the class Demand. To keep the class Demand, {one.deletion(namespace)} "
+                f"and then `ome scale {service} -n {namespace} --resume`. To keep {one.title}, write External into "
+                f"spec.{component}.autoscaler.class"
             )
         elif kind in ("StatefulSet", "Deployment") and one.target in workloads:
             yield (
-                f"{one.title} scales {kind} {target}, whose number of pods the operator sets, so each of them "
-                f"overwrites the number of the other: {one.deletion(namespace)}, and scale the service with its RoleScales "
+                f"{one.title} scales {kind} {target}, whose number of pods the operator sets, too, so the two overwrite "
+                f"each other's number: {one.deletion(namespace)}, and scale the service with its RoleScales "
                 "(docs/scaling.md)"
             )

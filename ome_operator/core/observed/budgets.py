@@ -49,9 +49,9 @@ def second_budgets(budgets: Iterable[Budget], manifests: Iterable[Mapping[str, A
         plural = len(names) > 1
         yield (
             f"PodDisruptionBudget{'s' if plural else ''} {shown} also select{'' if plural else 's'} pods of {component}, "
-            "which have a budget of the operator: a pod with two budgets cannot be evicted, so each drain of its node "
-            f"fails. Exclude pods with the label {keys.MANAGED_BY}={keys.MANAGER} from the selector, or run `kubectl delete "
-            f"pdb {names[0]} -n {namespace}`"
+            "for which the operator has a budget already. Kubernetes evicts no pod that has two budgets, so each drain of "
+            f"its node fails. Exclude pods with the label {keys.MANAGED_BY}={keys.MANAGER} from the selector, or run "
+            f"`kubectl delete pdb {names[0]} -n {namespace}`"
         )
 
 

@@ -20,7 +20,7 @@ class LeaderQueue(NamedTuple):
     at: float
     waiting: int
     busy_since: float
-    """Time since which the leader has been busy without interruption."""
+    """Time since which the leader has had work without interruption."""
     queue_since: float
     """Time of the first reading of an uninterrupted series of readings that found requests in the queue."""
 

@@ -3,8 +3,8 @@
 import re
 
 MOST = 64
-"""Largest number of nodes that a group excludes. Each name may have 253 characters, and the names are in every pod of the
-group."""
+"""Largest number of nodes that a group excludes. The number is limited because a name may have 253 characters, and each
+pod of the group contains all names."""
 OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 
 Exclusion = tuple[str, ...]

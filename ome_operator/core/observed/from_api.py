@@ -26,7 +26,8 @@ from ome_operator.quantity import gpus
 Body = Mapping[str, Any]
 
 NO_NUMBER = -1
-"""Group or rank of a pod whose labels contain no number. Such a pod belongs to no group of the operator."""
+"""Value for the group or the rank of a pod whose labels contain no number. Such a pod belongs to no group of the
+operator."""
 
 _LABELS = (
     keys.ANSWERED_BY, keys.COMPONENT, keys.GROUP_INDEX, keys.MANAGED_BY, keys.REVISION, keys.SERVICE, keys.WORKER_INDEX,

@@ -15,7 +15,7 @@ OLDEST = timedelta(minutes=20)
 """Age after which an Event is ignored because its cause is over. Controllers repeat the Event of a persistent failure at
 least every 17 minutes."""
 FRESH = timedelta(minutes=12)
-"""Age after which an Event of a kubelet is ignored. A kubelet tries a mount every two minutes, and after 25 reports still
+"""Age after which an Event of a kubelet is ignored. A kubelet tries a mount every two minutes. After 25 reports, it still
 reports the failure at least every five minutes."""
 FREQUENT = ("Scheduled", "FailedScheduling", "Pulled", "Created", "Started", "Killing", "Unhealthy", "BackOff")
 """Reasons of the most frequent Events about pods. They do not state why a pod has not started on its node."""

@@ -8,8 +8,8 @@ from ome_operator import quantity
 
 LIVES = 3
 """A holder is considered gone if it has not renewed its Lease for this many times the duration of the Lease
-(`leaseDurationSeconds`). Candidates of the election wait for a single duration, which each measures with its own clock.
-Readers compare the holder's time of the renewal with their own clocks, so they need a margin."""
+(`leaseDurationSeconds`). Candidates of the election wait for a single duration, because each of them measures with its
+own clock. Readers compare the holder's time with their own clocks, so they need a margin."""
 
 
 def renewal_time(lease: Mapping[str, Any]) -> datetime | None:

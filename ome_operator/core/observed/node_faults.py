@@ -13,9 +13,9 @@ FAULTY = {
     "XfsShutdown": "True",
     "AcceleratedHardwareReady": "False",
 }
-"""Maps the type of a node's condition to the status that reports a fault. The first four conditions are set by
-node-problem-detector for faults that do not end by themselves, the last by the monitoring agent of EKS. Kubernetes' own
-conditions are left out, because a node with such a condition has a taint and gets no pods."""
+"""Maps the type of a node's condition to the status that reports a fault. node-problem-detector sets the first four
+conditions for faults that do not end by themselves; the monitoring agent of EKS sets the last. Kubernetes' own conditions
+are left out, because a node with such a condition has a taint and gets no pods."""
 GPU_MISSING = "GPUMissing"
 WORDS = 160
 
@@ -39,5 +39,5 @@ def reported_faults(status: Mapping[str, Any], taints: Iterable[Taint]) -> Itera
         if name.endswith("/gpu") and name in allocatable:
             here, whole = quantity.units(name, allocatable[name]), quantity.units(name, value)
             if here < whole:
-                found[GPU_MISSING] = f"{here} of {whole} {name} are allocatable"
+                found[GPU_MISSING] = f"only {here} of {whole} {name} are allocatable"
     yield from sorted(found.items())

@@ -66,7 +66,7 @@ class Child(NamedTuple):
     replicas: int
     """Number of replicas in the spec of a workload or RoleScale; 0 for other kinds."""
     message: str
-    """Why a Deployment cannot create pods or an autoscaler cannot read metrics; "" if neither is the case."""
+    """Why a Deployment cannot create pods, or why an autoscaler cannot read metrics; "" if neither is the case."""
     content: Manifest | None
     """The part of the object that the operator reads, which depends on the kind. ControllerRevision: `{"revision": int,
     "data": {...}}`. RoleScale: its status. Job: `{"status": {...}, "generation": int}`. HTTPRoute: the result of
@@ -133,7 +133,7 @@ class Pod(NamedTuple):
     """UID of the controller owner. It is necessary because a pod of a deleted workload can have the same names and labels
     as a pod of the workload that replaced it."""
     running: bool = True
-    """Whether the main container runs. The condition Ready does not cover ranks above 0."""
+    """Whether the main container runs. It is stored because the condition Ready does not cover ranks above 0."""
     probed: bool = False
     """Whether the main container has a readiness or startup probe; without one, Ready means that the container runs."""
     over: bool = False
@@ -184,7 +184,7 @@ class Node(NamedTuple):
     ours: frozenset[str] = frozenset()
     """Keys of those labels of the node that the operator applied."""
     alive: bool = True
-    """Whether the kubelet reports its status, even if the node is not schedulable."""
+    """Whether the kubelet reports its status. It may report even if the node is not schedulable."""
     taints: tuple[Taint, ...] = ()
     """The node's taints, sorted, without taints that only affect the scheduler's preferences."""
     room: tuple[tuple[str, int], ...] = ()
@@ -254,7 +254,7 @@ class Refusal(NamedTuple):
 
 
 NO_POLICY = Policy(router_keys=False, agent_roots=(), gang_timeout=0.0, models_per_namespace=0)
-"""Settings for callers without an operator's settings: nothing is limited, and nothing optional is created."""
+"""Settings for callers that do not have the operator's settings: no limit applies, and no optional object is created."""
 
 
 @dataclass(frozen=True)
@@ -290,13 +290,13 @@ class Observed:
     refusals: Mapping[tuple[str, str], Refusal] = field(default_factory=dict)
     """The reason why the last write of an object failed, by (kind, name) of the object."""
     accepted: Mapping[str, str] = field(default_factory=dict)
-    """Maps the UID of an object to its `Child.owned` after the operator's last apply, if that differs from the hash. Values
-    of users that the API server normalizes (`1000m` becomes `1`) must not be considered drift."""
+    """Maps the UID of an object to the value of `Child.owned` after the operator's last apply, if it differs from the hash.
+    The API server normalizes some values of users (`1000m` becomes `1`), which must not count as drift."""
     checks: Mapping[str, str] = field(default_factory=dict)
-    """Maps the key of a check to "" if the check succeeded, else to a message. A check is a dry run of a revision's
-    workloads by the API server, or a check whether the nodes have the capacity for a revision's pods."""
+    """Maps the key of a check to "" if the check succeeded, otherwise to a message. A check is a dry run of a revision's
+    workloads by the API server, or a comparison of the nodes' capacity with a revision's pods."""
     remarks: Mapping[str, str] = field(default_factory=dict)
-    """Maps a revision to a text about its dry run: why it has no result yet, or why its result does not cover every pod."""
+    """Maps a revision to the reason why its dry run has no result yet, or why the result does not cover every pod."""
     failures: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """The message of the newest FailedCreate Event about each workload with missing pods, by (kind, name)."""
     warnings: tuple[str, ...] = ()
@@ -309,7 +309,7 @@ class Observed:
     drains: Mapping[str, tuple[DrainReport, ...]] = field(default_factory=dict)
     """Maps the UID of a draining leader to the reports of routers' registries about its requests."""
     silences: Mapping[str, Silence] = field(default_factory=dict)
-    """Maps the UID of a leader that answers no probes, or that is paused, to a summary of registries' reports about it."""
+    """Maps the UID of a leader that answers no probes, or whose engine is paused, to a summary of registries' reports."""
     transfers: Transfers = field(default_factory=dict)
     """Maps the UID of a router's pod to the pairs of leaders whose transfers fail, according to its registry."""
     starts: Mapping[str, LeaderStart] = field(default_factory=dict)

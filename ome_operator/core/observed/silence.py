@@ -15,7 +15,7 @@ from ome_operator.core.observed.telemetry import RouterReport, is_fresh
 JUST_STARTED = 60.0
 """Seconds after the start of a registry or of the operator in which reports that a leader is silent are ignored."""
 AT_ONCE = 60.0
-"""Seconds within which leaders of many services have to become silent so that a common cause is assumed."""
+"""Seconds within which leaders of many services have to become silent for the operator to assume a common cause."""
 SERVICES, SHARE = 3, 0.1
 """A common cause is assumed if leaders of more than `SERVICES` services, and of at least the share `SHARE` of all services,
 become silent within `AT_ONCE` seconds."""
@@ -25,8 +25,8 @@ class Silence(NamedTuple):
     """What is known about a leader that answers no probes of the registries, or whose token generation is paused."""
 
     since: float | None
-    """Time since which no registry has had an answer from the leader, in seconds since the epoch; None if the leader is not
-    silent, but paused."""
+    """Time since which no registry has had an answer from the leader, in seconds since the epoch; None if the leader
+    answers but its token generation is paused."""
     requests_fail: bool = False
     """Whether a router of the revision has answered requests with a status of 500 or more in the last minute."""
     hold: str = ""
@@ -61,12 +61,12 @@ def hold_reason(silent: Collection[Collection[float]], up_for: float) -> str:
     number of seconds since the operator began to request summaries from the routers.
     """
     if up_for < JUST_STARTED:
-        return f"the operator has been asking the routers for less than {JUST_STARTED:.0f} s"
+        return f"the operator has been requesting the routers' reports for less than {JUST_STARTED:.0f} s"
     most = max((_within(silent, since) for since in chain.from_iterable(silent)), default=0)
     if most > SERVICES and most >= SHARE * len(silent):
         return (
-            f"leaders of {most} of {len(silent)} services stopped answering within {AT_ONCE:.0f} s: check what they share, "
-            "such as the network"
+            f"leaders of {most} of {len(silent)} services stopped answering within {AT_ONCE:.0f} s, so a common cause is "
+            "likely: check what these services share, such as the network"
         )
     return ""
 

@@ -47,8 +47,8 @@ def controlled_or_adoptable(child: Child, uid: str) -> bool:
 
 _OF_SET = re.compile(r"(\d{1,5}(-w)?-)?\d+")
 _OF_ROUTER = re.compile(r"[a-z0-9]{1,63}-[a-z0-9]{1,63}")
-"""`_OF_SET` and `_OF_ROUTER` match the rest of a pod's name after the stem of the role: `_OF_SET` for pods of a StatefulSet,
-and `_OF_ROUTER` for pods of a router's Deployment."""
+"""`_OF_SET` matches the rest of the name of a StatefulSet's pod after the stem of the role. `_OF_ROUTER` matches the rest
+of the name of a pod of a router's Deployment."""
 
 
 def made_by_workload(pod: Pod) -> bool:

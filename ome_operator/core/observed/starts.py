@@ -10,8 +10,8 @@ MOUNTS = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume"})
 FAILED = MOUNTS | {"FailedCreatePodSandBox"}
 """Reasons of Events that report failures before the first container of a pod can start."""
 VAGUE = "Unable to attach or mount volumes"
-"""Start of the kubelet's message that summarizes failed mounts. The kubelet sends it every two minutes, in addition to
-more detailed messages about single volumes."""
+"""Start of the message with which the kubelet summarizes failed mounts. The kubelet sends this message every two minutes,
+in addition to more detailed messages about single volumes."""
 
 
 def waits_for_start(pod: Pod) -> bool:

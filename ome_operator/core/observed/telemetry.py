@@ -23,8 +23,9 @@ STATES = ("serving", "adding", "waiting", "draining", "silent")
 ROLES = ("prefill", "decode", "regular")
 RATES = ("requests", "promptTokens", "outputTokens", "failedTransfers", "errors")
 START_PARTS = ("own", "weights", "cache", "graphs")
-"""The names of the durations that an engine reports about its start: of the whole start as the engine measures it (own), of
-the loading of the weights, of the allocation of the KV cache (cache), and of the capture of CUDA graphs (graphs)."""
+"""The names of the durations that an engine reports about its start: of the whole start as the engine measures it (own),
+of the loading of the weights (weights), of the allocation of the KV cache (cache), and of the capture of CUDA graphs
+(graphs)."""
 HISTOGRAMS = ("firstToken", "betweenTokens")
 
 Buckets = tuple[tuple[float, float], ...]
@@ -42,7 +43,7 @@ class WorkRates(NamedTuple):
     """Time of the reading, in seconds since the epoch, by the clock of this process."""
     window: float
     rates: Mapping[str, float]
-    """Maps names from `RATES` to a number per second; unknown rates are missing."""
+    """Maps names from `RATES` to a number per second. Unknown rates are left out."""
     histograms: Mapping[str, Buckets]
 
 
@@ -80,7 +81,7 @@ class LeaderStart(NamedTuple):
     healthy_at: float | None = None
     """Time at which the engine first called itself healthy."""
     listed_at: float | None = None
-    """Time at which a router first listed the leader."""
+    """Time at which a router first listed the leader as a worker."""
     succeeded_at: float | None = None
     """Time at which a registry first read that its router had counted an answer of the leader to a request."""
 

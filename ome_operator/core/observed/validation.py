@@ -37,8 +37,8 @@ class RevisionUnderTest(NamedTuple):
     accelerators: Mapping[str, AcceleratorClass]
     well_known: WellKnown
     refusals_only: bool = False
-    """Whether only `ValidationResult.refused` is needed. The rules that refuse a revision take a small part of the time of
-    all rules."""
+    """Whether the caller needs only `ValidationResult.refused`. Only the rules that refuse a revision are then applied,
+    which take a small part of the time of all rules."""
 
 
 class Objection(NamedTuple):

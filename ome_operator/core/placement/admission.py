@@ -106,7 +106,8 @@ def _behind(claim: Claim, passed: Sequence[Claim], nodes: Nodes) -> bool:
 def _why(claim: Claim, fit: bool, before: Sequence[str], keeper: Claim | None, granted: Mapping[str, bool]) -> str:
     if fit:
         return (
-            "its pods could not be scheduled although capacity seemed sufficient; the next attempt is made in a few minutes"
+            "its pods could not be scheduled although capacity seemed sufficient; the operator makes the next attempt in "
+            "a few minutes"
         )
     if keeper is not None and keeper is not claim:
         return f"nodes are reserved for {keeper.key} at present"

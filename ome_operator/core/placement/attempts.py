@@ -23,23 +23,23 @@ class Record(NamedTuple):
     waiting: Numbers
     """Number of groups by role that are not created for now."""
     since: str
-    """When the present placement attempt, or the wait for the next attempt, began, in RFC 3339. "" if the time limit of the
-    attempt has passed and no pod of the gang has a node. In this case the pods are kept, visible to autoscalers and
+    """Time in RFC 3339 at which the present placement attempt, or the wait for the next attempt, began. "" if the time
+    limit of the attempt has passed and no pod of the gang has a node. The pods are then kept, visible to autoscalers and
     preemption, until other gangs need the nodes."""
     tries: int = 0
     """Number of consecutive placement attempts that failed although the gang had seemed to fit when they began."""
     first: str = ""
-    """When the gang began to wait for nodes, with or without pods, in RFC 3339; "" if the gang has never waited. Later
-    placement attempts do not change this time."""
+    """Time in RFC 3339 at which the gang began to wait for nodes, with or without pods; "" if the gang has never waited.
+    Later placement attempts do not change this time."""
     trying: bool = True
-    """True while the pods of a gang exist and are not all bound to nodes, False while the gang waits for admission."""
+    """True while the pods of the gang exist and are not all bound to nodes. False while the gang waits for admission."""
     sure: bool = False
     """Whether the gang seemed to fit when the present placement attempt began."""
     priority: int = 0
     """The priority of the gang's pods, as the API server set it. The value is kept while there are no pods."""
     refused: str = ""
-    """Why pods could not be created when the last placement attempt failed, for example because of a quota. Stored here
-    because the StatefulSets that reported the reason no longer exist."""
+    """Why pods could not be created when the last placement attempt failed, for example because of a quota. The reason is
+    stored here because the StatefulSets that reported it no longer exist."""
     anew: bool = False
     """Whether the service has not served since its first placement attempt, or since all of its groups were removed to
     release nodes. A service serves once every role has a ready group at the same time; a ready group of a single role
@@ -56,9 +56,9 @@ class SeenGroups(NamedTuple):
     """Number of groups, by role, that have served before, whether or not they are complete now. A failed placement attempt
     does not remove these groups."""
     half: bool = True
-    """Whether a pod of a group that may still be removed is on a node. A group that has served may not be removed to release
-    its nodes. If every role has a group that is complete on nodes or has served, no group that is complete on nodes may be
-    removed."""
+    """Whether a pod of a group that may still be removed is on a node. A group that has served may not be removed to
+    release its nodes. A group that is complete on nodes may not be removed either, if every role has a group that is
+    complete on nodes or has served."""
 
 
 class Decision(NamedTuple):
@@ -67,7 +67,7 @@ class Decision(NamedTuple):
     record: Record | None
     """The state to store; None if the service is placed completely."""
     again: float | None = None
-    """Seconds until the passing of time alone can change the decision; None if only an event can change it."""
+    """Seconds until the decision can change without an event; None if only an event can change it."""
     failed: bool = False
     """Whether a placement attempt failed in this pass."""
 

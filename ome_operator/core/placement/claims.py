@@ -8,9 +8,9 @@ from ome_operator.core.placement.fit import Needs, Nodes, accepts_any, merge_nee
 from ome_operator.core.placement.packing import most_pods
 
 Standing = tuple[int, int]
-"""For how long promised capacity was recently not used, as two numbers in quarters of the time limit of a placement attempt.
-The first number is the sum over all gangs in the namespace, the second is the number of the gang itself. Gangs with smaller
-numbers are considered earlier."""
+"""For how long promised capacity was recently not used, as two numbers. The unit is a quarter of the time limit of a
+placement attempt. The first number is the sum over all gangs in the namespace, and the second is the number of the gang
+itself. Gangs with smaller numbers are considered earlier."""
 GOOD: Standing = (0, 0)
 Amounts = tuple[tuple[str, int], ...]
 Member = tuple[str, int]
@@ -31,8 +31,8 @@ class IdleNodes(NamedTuple):
     the pods that one group lacks or, if the service serves no requests at all, the pods that one group of every role
     lacks."""
     units: tuple[Needs, ...]
-    """The sets of `missing`, each extended to all pods of its groups, including the pods that are on nodes already; ()
-    unless several groups hold nodes. Only several groups can keep each other from being complete."""
+    """The sets of `missing`, each extended to all pods of its groups, including the pods that are on nodes already. ()
+    unless several groups hold nodes, because only several groups can keep each other from being complete."""
     since: float
     """When the first of the groups in `goes` lost its rank, in seconds since the epoch."""
 
@@ -56,8 +56,8 @@ class Claim(NamedTuple):
     """Whether the pause after the last failed placement attempt is over."""
     priority_class: str = ""
     serves: bool = False
-    """True for a service that already serves, and that makes the claimed capacity available itself, because a rollout, a
-    recycle or a recovery removes its old pods. Such a claim is never withdrawn because of a timeout."""
+    """True for a service that already serves and makes the claimed capacity available itself, because a rollout, a
+    recycle or a recovery removes its old pods. A timeout never withdraws such a claim."""
     failed: bool = False
     """Whether a placement attempt of the gang failed in this pass."""
     idle: IdleNodes | None = None
@@ -66,8 +66,8 @@ class Claim(NamedTuple):
     missing: Needs = ()
     """While the gang is being placed: the pods in `needs` that are on no node; () if none of the pods is on a node."""
     refused: bool = False
-    """Whether pods of the gang could not be created, for example because of a quota: in the present placement attempt or,
-    if the gang waits, in the last one."""
+    """Whether pods of the gang could not be created, for example because of a quota. The value is about the present
+    placement attempt or, if the gang waits, about the last one."""
     standing: Standing = GOOD
     unused: bool = False
     """Whether the pods of a service that serves could have taken the capacity that is promised to them for the time limit

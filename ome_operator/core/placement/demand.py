@@ -23,7 +23,7 @@ _NODE_NAME = "metadata.name"
 """The only field of a node that a term of node affinity can select by (`matchFields`)."""
 _HOSTNAME = "kubernetes.io/hostname"
 _OF_A_POD = frozenset({keys.GROUP_INDEX, keys.POD_INDEX, keys.TEMPLATE, "statefulset.kubernetes.io/pod-name"})
-"""Labels that pods get only when they are created, so that a label selector on them cannot be evaluated here."""
+"""Labels that pods get only when they are created. A label selector on such a label cannot be evaluated before."""
 _OF_A_WHOLE_POD = ("cpu", "memory", "hugepages-")
 """Names (or prefixes of names) of the resources that `spec.resources` of a pod may request in place of its containers."""
 

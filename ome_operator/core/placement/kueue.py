@@ -18,8 +18,8 @@ from ome_operator.core.placement.demand import placed_by_other, scheduled_elsewh
 from ome_operator.core.render.statefulsets import StoredRole
 
 WAITS = (
-    "its queue: Kueue admitted only some of the pods that have to run together, so the nodes were released; all pods are "
-    "created again within minutes"
+    "its queue: Kueue admitted only some of the pods that have to run together, so the operator released their nodes; it "
+    "creates all pods again within minutes"
 )
 """What a gang in a queue of Kueue waits for between two placement attempts, worded so that it can follow "waits for"."""
 

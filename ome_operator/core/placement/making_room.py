@@ -44,7 +44,10 @@ def with_capacity(snapshot: Snapshot, intent: Intent, bounds: Bounds) -> Intent:
     key = f"{target}.room.{digest(repr(needs))}"
     answer = snapshot.observed.checks.get(key)
     if answer is None:
-        gate = RolloutGate(Reason.CHECKING, f"revision {target}: checking the free capacity of the nodes that it needs")
+        gate = RolloutGate(
+            Reason.CHECKING,
+            f"revision {target} waits until the operator has read the free capacity of the nodes that it needs",
+        )
         return replace(intent, gate=gate, capacity_checks=(CapacityCheck(key, needs),))
     if not answer:
         return intent

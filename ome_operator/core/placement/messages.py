@@ -23,7 +23,7 @@ NAMED = 3
 """Largest number of services that a message names as holders of nodes. Further services are only counted."""
 OTHERS = "others"
 HELD = "that its pods could take"
-"""Part of the text that `held_by_services` returns. A condition that contains this part is known to contain the text."""
+"""Part of the text that `held_by_services` returns. A condition whose message contains this part contains the text."""
 Holders = Callable[[str], Sequence[str]]
 """A function that returns, for the name of a node, the services that hold its capacity, each with a remark, the largest
 holder first."""

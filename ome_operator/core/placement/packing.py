@@ -14,7 +14,7 @@ from ome_operator.core.placement.demand import HOST_PORT
 from ome_operator.errors import OmeError
 
 STEPS = 100_000
-"""Number of comparisons after which the search stops, and all pods are assumed to fit. These comparisons take less than a
+"""Number of comparisons after which the search stops and assumes that all pods fit. These comparisons take less than a
 tenth of a second."""
 
 MANY = 5

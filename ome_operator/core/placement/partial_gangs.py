@@ -183,7 +183,7 @@ class _Pending(NamedTuple):
     revision: str
     since: datetime
     leader: str
-    """The first characters of the UID of the leader with which the group served; "" if it was not recorded."""
+    """The first characters of the UID of the leader with which the group served; "" if the UID was not recorded."""
 
 
 def _pending(status: Mapping[str, Any], now: datetime) -> Iterator[_Pending]:

@@ -78,9 +78,10 @@ def _short(quota: Mapping[str, Any], change: QuotaChange) -> Iterable[str]:
         left = units(kind, limit) - taken + released
         if wanted > left:
             yield (
-                f"ResourceQuota {quota['metadata']['name']}: the new revision needs {_amount(kind, wanted)} {resource}, "
-                f"and {_amount(kind, max(0, left))} would be available (hard {limit}, used {used.get(resource, '0')}, "
-                f"of which the old revision releases {_amount(kind, released)})"
+                f"ResourceQuota {quota['metadata']['name']} has too little left: the new revision needs "
+                f"{_amount(kind, wanted)} {resource}, but only {_amount(kind, max(0, left))} would be available (hard "
+                f"{limit}, used {used.get(resource, '0')}, of which the old revision releases "
+                f"{_amount(kind, released)})"
             )
 
 

@@ -21,8 +21,9 @@ from ome_operator.core.rollout.step import RolloutGate
 from ome_operator.names import digest
 
 SENTENCE = (
-    "the rollout of revision {} interrupts the service, although the nodes have free capacity for a second copy: with "
-    "spec.rollout.blueGreen the old pods serve until the new pods are ready, if ResourceQuotas allow both"
+    "the rollout of revision {} interrupts the service. The nodes have free capacity for a second copy: set "
+    "spec.rollout.blueGreen, and the old pods serve until the new pods are ready, if ResourceQuotas allow both "
+    "copies"
 )
 
 
@@ -40,7 +41,9 @@ def add_second_copy_advice(snapshot: Snapshot, intent: Intent, counts: ReplicaCo
     answer = snapshot.observed.checks.get(key)
     if answer is None and not snapshot.has_engines(target):
         gate = RolloutGate(
-            Reason.CHECKING, f"revision {target}: checking the free capacity for a second copy of the service"
+            Reason.CHECKING,
+            f"revision {target} waits until the operator has read whether the nodes have free capacity "
+            "for a second copy of the service",
         )
         return replace(intent, gate=gate, capacity_checks=(CapacityCheck(key, asked, second_copy=True),))
     return replace(intent, advice=(*intent.advice, SENTENCE.format(target))) if answer == "" else intent

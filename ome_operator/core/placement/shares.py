@@ -6,9 +6,8 @@ from ome_operator.core.placement import timing
 from ome_operator.core.placement.claims import GOOD, Claim, Standing
 
 UNIT = 0.25
-"""Unit of the times in a standing, as a fraction of the time limit of a placement attempt. A wasted time below half of a
-unit is forgotten.
-"""
+"""Unit of the times in a standing, as a fraction of the time limit of a placement attempt. A wasted time of less than
+half a unit is forgotten."""
 
 
 class Shares:

@@ -14,30 +14,29 @@ for the gang may use their whole grace period. A shorter attempt would end befor
 preempt pods again.
 """
 PAUSES = (timedelta(0), timedelta(minutes=1), timedelta(minutes=2), timedelta(minutes=5))
-"""How long a gang that seems to fit waits after failed placement attempts. Only attempts that began when the gang seemed to
-fit are counted, because their failure shows that the known capacity was wrong. The index is the number of such attempts in a
-row."""
+"""How long a gang that seems to fit waits after failed placement attempts. The index is the number of such attempts in a
+row. Only attempts of gangs that seemed to fit are counted, because their failure shows that the known capacity was wrong."""
 QUEUE_JITTER = 60.0
-"""Largest number of seconds that is added to the pause of a service in a queue of Kueue. The added number differs between
-services, so that two services that have released their nodes at the same time do not try again at the same time."""
+"""Largest number of seconds that is added to the pause of a service in a queue of Kueue. Each service gets another
+number, so that two services that have released their nodes at the same time try again at different times."""
 RECHECK = 30.0
 """Seconds until a service whose gang waits is reconciled again if no event triggers a pass before."""
 FIRST_ANSWER = 1.0
 """Seconds until a service whose claim has just offered nodes for release is reconciled again to read the decision about
 these nodes."""
 RETRY_REGARDLESS = timedelta(minutes=5)
-"""How long a gang waits before it is admitted regardless of the known capacity: an autoscaler has to see its pods from
-time to time."""
+"""How long a gang waits before it is admitted regardless of the known capacity. The admission is necessary because an
+autoscaler has to see the pods of the gang from time to time."""
 NARROWED = timedelta(minutes=5)
-"""How long a pod of a group waits for a node before the group is replaced because it excludes a node that a new group would
-not exclude."""
+"""How long a pod of a group waits for a node before the operator replaces the group. The operator does so only if the
+group excludes a node that a new group would not exclude."""
 SPECULATION = timedelta(seconds=45)
 """Length of the part of each period in which gangs are admitted although they probably do not fit. It is longer than the
 interval between two passes over a waiting gang (`RECHECK`), so that each gang has a pass in this part.
 """
 MEMORY = timedelta(minutes=5)
-"""Half-life of the time for which capacity was promised and not used. After a single failed attempt, the standing of a gang
-is good again after three half-lives."""
+"""Half-life of the time for which capacity was promised and not used. The effect of a single failed attempt on the
+standing of a gang is gone after three half-lives."""
 
 RESERVE_AFTER = timedelta(minutes=30)
 """How long a gang has to wait, while smaller gangs overtake it, before nodes may be kept free for it."""
@@ -48,8 +47,8 @@ periods of this length."""
 REDECIDE = 5
 """Seconds for which an admission decision stays valid if no claim and no node changes."""
 REDECIDE_AFTER_RELEASE = 15
-"""Smallest number of seconds between a release of nodes and the decision about the next release: the released pods have to
-end, and other pods have to be bound to the nodes."""
+"""Smallest number of seconds between a release of nodes and the decision about the next release. In this time the
+released pods end, and other pods are bound to the nodes."""
 ROTATION = 60.0
 """Seconds for which decisions compare the same subset of services, if there are too many services to compare all of them in
 one decision."""

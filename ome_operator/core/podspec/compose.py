@@ -22,7 +22,7 @@ from ome_operator.core.problem import ProblemError
 from ome_operator.core.reasons import CONDITION, Reason
 
 ROUTER_SAMPLE = (
-    "write a router for the engine into spec.routerConfig of the runtime, for SGLang the router of "
+    "write a router for the engine into spec.routerConfig of the runtime; for SGLang, copy the router of "
     "config/runtimes/srt/kimi-k2-pd-rt.yaml"
 )
 """Remedy that a message about a router without a container contains. It names a file of the catalog that contains a router

@@ -29,8 +29,8 @@ _MAPS = frozenset(
         "tcpSocket", "grpc", "sleep",
     }
 )  # fmt: skip
-"""Names of fields that must be maps. If a name has two meanings, the name of the parent precedes it, because for example
-the required terms of pod affinity are a list."""
+"""Names of fields that must be maps. If a name has two meanings, the name of the parent precedes it: for example, the
+required terms of pod affinity are a list."""
 _LISTS_OF_TEXTS = frozenset({"command", "args", "add", "drop", "values", "namespaces"})
 _TEXTS = frozenset(
     {

@@ -20,8 +20,8 @@ from ome_operator.core.render.statefulsets import StoredRole, statefulset_prefix
 KEPT = (keys.KUEUE_LABEL, keys.VOLCANO_LABEL, "sidecar.istio.io/inject")
 """Labels of the service's pods that the pods of a check keep, because they determine whether and how a pod is admitted."""
 OF_POD_GROUPS = frozenset({keys.KUEUE_COUNT, keys.KUEUE_SERVING, keys.KUEUE_PARENT})
-"""Annotations of the service's pods that the pods of a check do not get. A check is not part of a pod group of Kueue, and
-Kueue refuses pods with these annotations that name no group."""
+"""Annotations of the service's pods that the pods of a check do not get. They belong to a pod group of Kueue, and a check
+is not part of such a group. Kueue refuses pods that have these annotations and name no group."""
 ANOTHERS = frozenset(
     {"initContainers", "ephemeralContainers", "readinessGates", "priorityClassName", "priority", "preemptionPolicy"}
 )
@@ -30,7 +30,7 @@ is never ready."""
 APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
 """Prefix of AppArmor annotations. Each of them names a container of the pod, which has to exist."""
 GRACE, MARGIN = 1, 120
-"""Grace period of a pod in seconds, and the seconds by which its lifetime exceeds that of the command that created it."""
+"""Grace period of a pod in seconds, and the number of seconds by which a pod outlives the command that created it."""
 _REQUIRED, _PREFERRED = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
 _LABEL = re.compile(r"metadata\.labels\['(.+)'\]")
 
@@ -52,7 +52,8 @@ class Trial(NamedTuple):
     namespace: str
     run: str
     headless: Manifest
-    """The headless Service that gives the pods their DNS names and owns them. Its deletion removes all pods."""
+    """The headless Service that gives the pods their DNS names and owns the pods. The deletion of this Service removes
+    all pods."""
     pods: Mapping[RankKey, Manifest]
     is_disaggregated: bool
 

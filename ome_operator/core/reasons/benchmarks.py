@@ -11,7 +11,7 @@ class BenchmarkReasons:
         "ServiceNotFound", of=(COMPLETE,), kstatus=Kstatus.IN_PROGRESS, state=State.WAITING,
         meaning="the service that the job measures does not exist, or does not allow jobs of this namespace; the job "
         "waits",
-        remedy="apply the service. A service of another namespace must name the job's namespace in its annotation "
+        remedy="apply the service. A service of another namespace must name the namespace of the job in its annotation "
                "`ome.io/benchmark-namespaces`",
     )  # fmt: skip
     SERVICE_NOT_READY = ReasonRecord(
@@ -57,16 +57,16 @@ class BenchmarkReasons:
     )  # fmt: skip
     JOB_DELETED = ReasonRecord(
         "JobDeleted", of=(COMPLETE,), kstatus=Kstatus.FAILED,
-        meaning="its Job was deleted while it ran",
+        meaning="the Job was deleted while it ran",
         remedy="delete the BenchmarkJob and apply it again",
     )  # fmt: skip
     FAILED = ReasonRecord(
         "Failed", of=(COMPLETE,), kstatus=Kstatus.FAILED,
-        meaning="its Job failed, and Kubernetes gave no other reason",
+        meaning="the Job failed, and Kubernetes gave no other reason",
         remedy="the message states how the pod of the Job ended; delete the BenchmarkJob and apply it again",
     )  # fmt: skip
     EDITED_AFTER_START = ReasonRecord(
         "EditedAfterStart", of=(ADVICE,), kstatus=Kstatus.CURRENT,
-        meaning="the edit came after the start and has no effect",
+        meaning="the BenchmarkJob was edited after its start, so the edit has no effect",
         remedy="delete the BenchmarkJob and apply it again",
     )  # fmt: skip

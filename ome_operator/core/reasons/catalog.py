@@ -27,13 +27,14 @@ class CatalogReasons:
     DOWNLOAD_FAILED = ReasonRecord(
         "DownloadFailed", of=(READY,), kstatus=IN_PROGRESS,
         meaning="no node has the model, and no node is downloading it",
-        remedy="the message names a node and its reason; agents try again by themselves",
+        remedy="the message names a node and the reason; agents try again by themselves",
     )  # fmt: skip
     UNCONFIRMED = ReasonRecord(
         "Unconfirmed", of=(READY, NODES_AGREE), kstatus=IN_PROGRESS, state=State.WAITING,
         meaning="a node reports the revision or the facts of the model, and no second node has confirmed them",
-        remedy="wait: without another report, this one is used after five minutes. If nodes disagree, name the commit in "
-        "the URI (`hf://org/model@COMMIT`), or list the nodes whose reports decide in the chart value `agent.pinFrom`",
+        remedy="wait: without another report, the report of this node is used after five minutes. If nodes disagree, name "
+               "the commit in the URI (`hf://org/model@COMMIT`), or list the nodes whose reports decide in the chart "
+               "value `agent.pinFrom`",
     )  # fmt: skip
     NODES_DISAGREE = ReasonRecord(
         "NodesDisagree", of=(NODES_AGREE,), kstatus=CURRENT,
@@ -52,8 +53,8 @@ class CatalogReasons:
         "TooManyModels", of=(READY,), kstatus=IN_PROGRESS,
         meaning="the namespace has more BaseModels than `modelsPerNamespace` of the chart (100). The oldest are used; "
         "the operator and its agents ignore this BaseModel",
-        remedy="delete BaseModels that are not needed, make it a ClusterBaseModel, or ask an administrator to raise the "
-        "value",
+        remedy="delete BaseModels that are not needed, make this BaseModel a ClusterBaseModel, or ask an administrator to "
+               "raise the value",
     )  # fmt: skip
     INCOMPLETE = ReasonRecord(
         "Incomplete", of=(READY,), kstatus=CURRENT,

@@ -11,8 +11,8 @@ class DemandReasons:
 
     FOLLOWED = ReasonRecord(
         "Followed", of=_OF, kstatus=_CURRENT, state=State.READY,
-        meaning="the service has the groups that its demand needs. It may have more groups; `ome scale NAME` shows "
-                "why they stay",
+        meaning="the service has at least the groups that its demand needs. If it has more, `ome scale NAME` shows why "
+                "they stay",
     )  # fmt: skip
     DEMAND_IGNORED = ReasonRecord(
         "DemandIgnored", of=_OF, kstatus=_CURRENT,
@@ -28,14 +28,14 @@ class DemandReasons:
     )  # fmt: skip
     DEMAND_UNKNOWN = ReasonRecord(
         "DemandUnknown", of=_OF, kstatus=_CURRENT, state=State.WAITING,
-        meaning="numbers of the routers or engines are missing, so the size stays",
-        remedy="`ome scale NAME` shows which numbers are missing; `--enable-metrics` of SGLang, the registry of the "
-               "routers, and the operator's option `router-watch` are necessary ([telemetry](telemetry.md))",
+        meaning="readings of the load of routers or engines are missing, so the size stays",
+        remedy="`ome scale NAME` shows which readings are missing. They need `--enable-metrics` of SGLang, the registry "
+               "of the routers, and the operator's option `router-watch` ([telemetry](telemetry.md))",
     )  # fmt: skip
     DEMAND_UNMEASURED = ReasonRecord(
         "DemandUnmeasured", of=_OF, kstatus=_CURRENT, state=State.WAITING,
-        meaning="`ome plan` has no prediction for the service, and no requests have waited for a whole minute yet, so the "
-                "speed of a group is unknown, and no number changes",
+        meaning="`ome plan` has no prediction for the service, and no requests have waited for a whole minute yet. The "
+                "speed of a group is therefore unknown, and no number changes",
         remedy="nothing: the speed is measured when requests wait for the first time. Until then, `minReplicas` must "
                "suffice. `ome scale NAME` shows why there is no prediction",
     )  # fmt: skip
@@ -43,26 +43,27 @@ class DemandReasons:
         "DemandFirstStep", of=_OF, kstatus=_CURRENT, state=State.WAITING,
         meaning="the demand may need more groups, but the speed of a group is known from a single measurement, so the "
                 "number of groups is at most doubled",
-        remedy="nothing: the new groups show whether more are needed. With `mode: Recommend`, add them yourself",
+        remedy="nothing: the new groups show whether the demand needs more. With `mode: Recommend`, add the groups "
+               "yourself",
     )  # fmt: skip
     DEMAND_FROZEN = ReasonRecord(
         "DemandFrozen", of=_OF, kstatus=_CURRENT, state=State.WAITING,
-        meaning="the service is frozen or paused, so its size stays, whatever its demand needs",
-        remedy="nothing: the number follows the demand again when the freeze or the pause ends",
+        meaning="the service is frozen or paused, so its size does not follow the demand",
+        remedy="nothing: the size follows the demand again when the freeze or the pause ends",
     )  # fmt: skip
     DEMAND_UNDONE = ReasonRecord(
         "DemandUndone", of=_OF, kstatus=_CURRENT, state=State.WAITING,
-        meaning="somebody has undone the last decision with `ome scale NAME --undo`; the service keeps the former size, "
-                "whatever its demand needs",
+        meaning="somebody has undone the last decision with `ome scale NAME --undo`; the service keeps the previous size "
+                "and does not follow its demand",
         remedy="`ome scale NAME --resume`",
     )  # fmt: skip
     SCALED_BY_HAND = ReasonRecord(
         "ScaledByHand", of=_OF, kstatus=_CURRENT, state=State.WAITING,
-        meaning="the number of a RoleScale was set by hand, and applies instead of the demand",
+        meaning="somebody has set the number of a RoleScale by hand, and this number applies instead of the demand",
         remedy="`ome scale NAME --resume`",
     )  # fmt: skip
     RECOMMENDED = ReasonRecord(
         "Recommended", of=_OF, kstatus=_CURRENT, state=State.READY,
         meaning="the demand needs another size, and the mode is Recommend, so nothing changes. `ome scale NAME` shows the "
-                "size and why; `mode: Apply` lets the operator use it",
+                "size and the reason; `mode: Apply` lets the operator use the size",
     )  # fmt: skip

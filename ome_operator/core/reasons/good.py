@@ -15,9 +15,9 @@ class GoodReasons:
     READY = _good(
         "Ready",
         (*on.COMPONENTS, on.MODEL_READY, on.READY),
-        "every pod of every wanted group is ready; under `ModelReady`: enough nodes hold the model",
+        "every pod of every desired group is ready; under `ModelReady`: enough nodes hold the model",
     )
-    FOUND = _good("Found", (on.RUNTIME_READY, on.READY), "the runtime, or nodes with the accelerator, exist")
+    FOUND = _good("Found", (on.RUNTIME_READY, on.READY), "the runtime exists, or nodes with the accelerator exist")
     CLAIM = _good(
         "Claim",
         (on.MODEL_READY, on.READY),
@@ -26,15 +26,17 @@ class GoodReasons:
     COMPLETE = _good(
         "Complete",
         (on.ROLLED_OUT, on.SCALED),
-        "the wanted revision is complete, and no other revision exists; under `Scaled`: every wanted group is ready, "
+        "the desired revision is complete, and no other revision exists; under `Scaled`: every desired group is ready, "
         "or, while two revisions exist, as many groups as the rollout requires",
     )
     COMPLETED = _good("Completed", (on.COMPLETE,), "the benchmark has ended, and no request failed")
-    SERVING = _good("Serving", (on.READY,), "requests to the URL are answered: a group of each role and a router are ready")
+    SERVING = _good(
+        "Serving", (on.READY,), "requests to the URL are answered, because a group of each role and a router are ready"
+    )
     RECOVERED = _good("Recovered", (on.RECOVERED,), "every group that failed is ready again")
     IN_SYNC = _good("InSync", tuple(on.DRIFTED.values()), "the runtime or model equals the version that the service uses")
     ON_NODES = _good("OnNodes", (on.READY,), "nodes hold the model; the message states how many")
     USABLE = _good("Usable", (on.READY,), "services can use the runtime")
     VIRTUAL_DEPLOYMENT = _good(
-        "VirtualDeployment", (on.READY,), ("the service is not served by this operator, so it has no pods")
+        "VirtualDeployment", (on.READY,), ("this operator does not serve the service, so the service has no pods")
     )

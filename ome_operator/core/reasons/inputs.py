@@ -27,15 +27,16 @@ class InputReasons:
     )  # fmt: skip
     NOT_SEEN = ReasonRecord(
         "NotSeen", of=(READY, COMPLETE), kstatus=IN_PROGRESS, state=State.WAITING, passing=True,
-        meaning="no operator has processed the object yet. The CRD has this status as its default",
-        remedy="wait some seconds. If nothing changes, check that the operator runs, that it watches the object's namespace "
-        "([namespaces](namespaces.md)), and that it is of the class that the object's label `ome.io/operator-class` names",
+        meaning="no operator has processed the object yet; the CRD sets this status as its default",
+        remedy="wait some seconds. If nothing changes, check three things: the operator runs; it watches the namespace of "
+               "the object ([namespaces](namespaces.md)); and it has the class that the object's label "
+               "`ome.io/operator-class` names",
     )  # fmt: skip
     FORMER_SHAPE = ReasonRecord(
         "FormerShape", of=(READY,), kstatus=IN_PROGRESS,
-        meaning="the running objects were created by an older version, which had one StatefulSet for all leaders of a "
-        "role. Nothing of the service is changed or deleted",
-        remedy="run that version again; or delete the InferenceService, which ends its pods, and apply it again",
+        meaning="the running objects were created by an older version of the operator, which had one StatefulSet for all "
+                "leaders of a role. Nothing of the service is changed or deleted",
+        remedy="run the older version again; or delete the InferenceService, which ends its pods, and apply it again",
     )  # fmt: skip
     MODEL_NOT_NAMED = ReasonRecord(
         "ModelNotNamed", of=(MODEL_READY,), kstatus=FAILED,
@@ -55,12 +56,12 @@ class InputReasons:
     NO_CONTAINER = ReasonRecord(
         "NoContainer", of=COMPONENTS, kstatus=IN_PROGRESS,
         meaning="a component has no container to run",
-        remedy="give the runtime or the service a runner for it",
+        remedy="give the runtime or the service a runner for the component",
     )  # fmt: skip
     INVALID_POD = ReasonRecord(
         "InvalidPod", of=(*COMPONENTS, READY, COMPLETE), kstatus=IN_PROGRESS,
         meaning="a part of a pod spec has the wrong shape, or is not a field of a pod",
-        remedy="correct the field that the message names; the message also names the field that it resembles",
+        remedy="correct the field that the message names; the message also names a valid field with a similar name",
     )  # fmt: skip
     SCALED_TO_ZERO = ReasonRecord(
         "ScaledToZero", of=(READY,), kstatus=CURRENT, state=State.OFF,
@@ -69,8 +70,8 @@ class InputReasons:
     )  # fmt: skip
     BASE_MODEL_NOT_FOUND = ReasonRecord(
         "BaseModelNotFound", of=(MODEL_READY, READY), kstatus=IN_PROGRESS,
-        meaning="the model does not exist, or not yet",
-        remedy="apply it, or correct the name or the `kind`",
+        meaning="the model does not exist, or does not exist yet",
+        remedy="apply the model, or correct the name or the `kind`",
     )  # fmt: skip
     INVALID_MODEL = ReasonRecord(
         "InvalidModel", of=(MODEL_READY,), kstatus=IN_PROGRESS,
@@ -80,7 +81,7 @@ class InputReasons:
     MODEL_DISABLED = ReasonRecord(
         "ModelDisabled", of=(MODEL_READY,), kstatus=IN_PROGRESS,
         meaning="`spec.disabled` of the model is true",
-        remedy="enable it, or use another model",
+        remedy="enable the model, or use another model",
     )  # fmt: skip
     MODEL_UNKNOWN = ReasonRecord(
         "ModelUnknown", of=(RUNTIME_READY,), kstatus=IN_PROGRESS,
@@ -90,7 +91,7 @@ class InputReasons:
     FINE_TUNED_WEIGHT_NOT_FOUND = ReasonRecord(
         "FineTunedWeightNotFound", of=(MODEL_READY,), kstatus=IN_PROGRESS,
         meaning="`spec.model.fineTunedWeights` names a FineTunedWeight that does not exist",
-        remedy="apply it, or correct the name",
+        remedy="apply the FineTunedWeight, or correct the name",
     )  # fmt: skip
     INVALID_FINE_TUNED_WEIGHT = ReasonRecord(
         "InvalidFineTunedWeight", of=(MODEL_READY,), kstatus=IN_PROGRESS,
@@ -119,8 +120,8 @@ class InputReasons:
     )  # fmt: skip
     RUNTIME_NOT_FOUND = ReasonRecord(
         "RuntimeNotFound", of=(RUNTIME_READY,), kstatus=IN_PROGRESS,
-        meaning="the runtime does not exist, or not yet",
-        remedy="apply it, or correct the name or the `kind`",
+        meaning="the runtime does not exist, or does not exist yet",
+        remedy="apply the runtime, or correct the name or the `kind`",
     )  # fmt: skip
     INVALID_RUNTIME = ReasonRecord(
         "InvalidRuntime", of=(RUNTIME_READY,), kstatus=IN_PROGRESS,
@@ -130,24 +131,24 @@ class InputReasons:
     RUNTIME_DISABLED = ReasonRecord(
         "RuntimeDisabled", of=(RUNTIME_READY,), kstatus=IN_PROGRESS,
         meaning="`spec.disabled` of the runtime is true",
-        remedy="enable it, or use another runtime",
+        remedy="enable the runtime, or use another runtime",
     )  # fmt: skip
     NO_RUNTIME_FITS = ReasonRecord(
         "NoRuntimeFits", of=(RUNTIME_READY, READY), kstatus=IN_PROGRESS,
-        meaning="no runtime is named, and none fits the model; the message names the rules that exclude each runtime, the "
-        "closest first",
+        meaning="no runtime is named, and no runtime fits the model; the message names the rules that exclude each "
+                "runtime, the closest runtime first",
         remedy="`ome explain runtime -f FILE` lists all runtimes with the rules that exclude them",
         see="See [choosing](choosing.md)",
     )  # fmt: skip
     ACCELERATOR_NOT_FOUND = ReasonRecord(
         "AcceleratorNotFound", of=(RUNTIME_READY,), kstatus=IN_PROGRESS,
         meaning="the named AcceleratorClass does not exist",
-        remedy="apply it (`config/accelerators`), or correct the name",
+        remedy="apply the AcceleratorClass (`config/accelerators`), or correct the name",
     )  # fmt: skip
     NO_ACCELERATOR_FITS = ReasonRecord(
         "NoAcceleratorFits", of=(RUNTIME_READY,), kstatus=IN_PROGRESS,
-        meaning="no AcceleratorClass has what `acceleratorSelector` and the runtime ask for",
-        remedy="ask for less, or name a class",
+        meaning="no AcceleratorClass meets the requirements of `acceleratorSelector` and of the runtime",
+        remedy="lower the requirements, or name a class",
     )  # fmt: skip
     REVISION_NOT_FOUND = ReasonRecord(
         "RevisionNotFound", of=(MODEL_READY, RUNTIME_READY, ROLLED_OUT), kstatus=FAILED,
@@ -162,16 +163,17 @@ class InputReasons:
     )  # fmt: skip
     CONFIGURATION_REFUSED = ReasonRecord(
         "ConfigurationRefused", of=(ROLLED_OUT,), kstatus=IN_PROGRESS, loud=True,
-        meaning="SGLang's own argument parser would exit at the flags that the message names, on every GPU. The edit "
-                "is neither rolled out nor stored; the serving revision continues to serve and scale. Stored revisions "
-                "are never refused",
-        remedy="write what the message names, and see `ome lint NAME` ([lint](lint.md#what-the-operator-refuses)). Where "
-        "the message is wrong: `kubectl annotate isvc NAME ome.io/lint-ignore=RULE` with the rule of the message",
+        meaning="SGLang's own argument parser would exit at the flags that the message names, on every GPU. The operator "
+                "neither stores nor rolls out the edit; the serving revision continues to serve and scale. The operator "
+                "never refuses stored revisions",
+        remedy="write what the message names, and see `ome lint NAME` ([lint](lint.md#what-the-operator-refuses)). If the "
+               "message is wrong, run `kubectl annotate isvc NAME ome.io/lint-ignore=RULE` with the rule that the message "
+               "names",
     )  # fmt: skip
     WAITING_FOR_NODES = ReasonRecord(
         "WaitingForNodes", of=(MODEL_READY,), kstatus=IN_PROGRESS, state=State.WAITING, stage=RolloutStage.WEIGHTS,
         passing=True, printed=True,
-        meaning="fewer nodes hold the model than the service needs, and some of its pods wait for another such node",
+        meaning="fewer nodes hold the model than the service needs, so some of its pods wait for a further node",
         remedy="the nodes that hold the model: kubectl get nodes{holders}",
         see='See "Nodes" below',
     )  # fmt: skip
@@ -183,46 +185,47 @@ class InputReasons:
     )  # fmt: skip
     LINT_ERRORS = ReasonRecord(
         "LintErrors", of=(ADVICE,), kstatus=CURRENT,
-        meaning="a rule of `ome lint` of the severity error is violated: with these arguments engines end, or requests "
-        "fail. The service is not refused, because a rule may be wrong",
+        meaning="the service violates a rule of `ome lint` of the severity error: with these arguments engines end, or "
+                "requests fail. The operator does not refuse the service, because a rule may be wrong",
         remedy="follow the message, or disable the rule with `ome.io/lint-ignore`; `ome lint NAME` shows all findings",
         see="See [rules](rules.md)",
     )  # fmt: skip
     LINT_WARNINGS = ReasonRecord(
         "LintWarnings", of=(ADVICE,), kstatus=CURRENT,
-        meaning="a rule of `ome lint` of the severity warning is violated, and none of the severity error",
+        meaning="the service violates a rule of `ome lint` of the severity warning, and no rule of the severity "
+                "error",
         remedy="follow the message; `ome lint NAME` shows all findings",
         see="See [rules](rules.md)",
     )  # fmt: skip
     CLUSTER_WARNINGS = ReasonRecord(
         "ClusterWarnings", of=(ADVICE,), kstatus=CURRENT,
         meaning="the API server warns about objects of the service, for example that the Pod Security level of the "
-        "namespace does not allow its pods, or another object of the cluster disturbs the service, such as a second "
-        "PodDisruptionBudget. No rule of `ome lint` of the severity error is violated",
+                "namespace does not allow its pods. Or another object of the cluster disturbs the service, such as a "
+                "second PodDisruptionBudget. The service violates no rule of `ome lint` of the severity error",
         remedy="follow the message, which contains the API server's words",
     )  # fmt: skip
     NO_EFFECT = ReasonRecord(
         "NoEffect", of=(ADVICE,), kstatus=CURRENT,
-        meaning="a field or annotation has no effect, or the operator has a hint, and no rule of `ome lint` is violated. "
-        "The row Advice of the table of conditions lists the possible hints",
-        remedy="follow the message, which names the field, or ignore it: the service does not wait",
+        meaning="a field or annotation has no effect, or the operator has a hint; the service violates no rule of `ome "
+                "lint`. The row Advice of the table of conditions lists the possible hints",
+        remedy="follow the message, which names the field, or ignore it, because the service does not wait for you",
     )  # fmt: skip
     REVISION_MISMATCH = ReasonRecord(
         "RevisionMismatch", of=tuple(DRIFTED.values()), kstatus=CURRENT,
         meaning=(
-            "with `autoSync: false`: the runtime or model has been edited since the service adopted it, and the "
-            "service keeps the former version"
+            "with `autoSync: false`: the runtime or model was edited after the service had adopted it, and the service "
+            "keeps the previous version"
         ),
-        remedy="follow the message, and the service adopts the edit ([revisions](revisions.md))",
+        remedy="follow the message, so that the service adopts the edit ([revisions](revisions.md))",
     )  # fmt: skip
     FOREIGN_MANAGER = ReasonRecord(
         "ForeignManager", of=(ANOTHER,), kstatus=IN_PROGRESS,
-        meaning="another operator writes this service's status, so this operator changes nothing until five minutes "
-                "after the last write of the other",
-        remedy="stop one of the two ([coming from OME](migrate.md))",
+        meaning="another operator writes the status of this service, so this operator changes nothing until five minutes "
+                "after the last write of the other operator",
+        remedy="stop one of the two operators ([coming from OME](migrate.md))",
     )  # fmt: skip
     INTERNAL_ERROR = ReasonRecord(
         "InternalError", of=(READY, ROLLED_OUT, COMPLETE), kstatus=IN_PROGRESS, printed=True,
-        meaning="a bug of the operator; other services are not affected",
-        remedy="a bug of the operator: report it with the traceback in its log",
+        meaning="the operator failed because of a bug; other services are not affected",
+        remedy="report the bug with the traceback in the log of the operator",
     )  # fmt: skip

@@ -16,7 +16,7 @@ from ome_operator.core.reasons.record import POD, Kstatus, ReasonRecord, Rollout
 
 CURRENT, IN_PROGRESS = Kstatus.CURRENT, Kstatus.IN_PROGRESS
 FREE_GPUS, LABEL_NODES = "free GPUs (who holds them: ome nodes), ", "label nodes, or "
-"""Two parts of the remedy for pods that find no node. They help only if nodes have too little free capacity."""
+"""The first two parts of the remedy for pods that find no node. They help only if nodes have too little free capacity."""
 _PULL = "check the image's name and tag, and the pull secret of the pods' ServiceAccount"
 
 
@@ -31,7 +31,7 @@ class PodReasons:
     PROGRESSING = ReasonRecord(
         "Progressing", of=(*COMPONENTS, ROLLED_OUT, READY), kstatus=IN_PROGRESS, state=State.STARTING,
         stage=RolloutStage.READY, passing=True,
-        meaning="pods start; loading a terabyte of weights takes its time",
+        meaning="pods start; an engine takes many minutes to load a terabyte of weights",
         remedy="wait; the message has the counts",
     )  # fmt: skip
     PENDING = ReasonRecord(
@@ -75,14 +75,14 @@ class PodReasons:
     )  # fmt: skip
     NODE_LOST = ReasonRecord(
         "NodeLost", of=(POD, *COMPONENTS), kstatus=IN_PROGRESS, printed=True,
-        meaning="the pod's node does not report",
+        meaning="the node of the pod does not report its status",
         remedy="check the node: kubectl get nodes",
     )  # fmt: skip
     UNSCHEDULABLE = ReasonRecord(
         "Unschedulable", of=COMPONENTS, kstatus=IN_PROGRESS, state=State.WAITING, gravity=4, pods="unschedulable",
         printed=True,
-        meaning="no node fits the pod; the condition has the scheduler's message, and names the services that hold suitable "
-                "nodes",
+        meaning="no node fits the pod; the condition contains the scheduler's message, and names the services that hold "
+                "suitable nodes",
         remedy=f"{FREE_GPUS}{LABEL_NODES}check taints and requests; the labels of nodes: kubectl get nodes{{columns}}",
         router_remedy="free the resources that the message names, or check taints and requests: kubectl describe nodes",
     )  # fmt: skip
@@ -98,9 +98,9 @@ class PodReasons:
     )  # fmt: skip
     CRASH_LOOP_BACK_OFF = ReasonRecord(
         "CrashLoopBackOff", of=COMPONENTS, kstatus=IN_PROGRESS, gravity=0, pods="crash again and again", printed=True,
-        meaning="the container exits repeatedly; the message contains its last log lines. While the container runs "
-                "again, these lines stay in the message, but the reason is the one for which the container ended "
-                "(Error, OOMKilled)",
+        meaning="the container exits repeatedly; the message contains its last log lines. The message keeps these lines "
+                "while the container runs again, but the reason is then the cause for which the container ended (Error, "
+                "OOMKilled)",
         remedy="ome logs {service}{which} --previous",
     )  # fmt: skip
     PODS_REFUSED = ReasonRecord(
@@ -112,15 +112,16 @@ class PodReasons:
     PREFLIGHT_FAILED = ReasonRecord(
         "PreflightFailed", of=(*COMPONENTS, PREFLIGHT, RECOVERED), kstatus=IN_PROGRESS, gravity=50,
         pods="held by their preflight", printed=True,
-        meaning="the [preflight](preflight.md) check of a rank found a problem, and the mode is Require: the group "
-                "waits and is not recycled. In the condition `Recovered`: a recycled group waits because of such a problem",
-        remedy="correct what the message names: the preflight runs again within 5 minutes, and at once when the pods are "
-        "deleted. To start the engine anyway, which makes a new revision: kubectl annotate isvc {service} --overwrite "
-        "ome.io/preflight=Warn",
+        meaning="the [preflight](preflight.md) check of a rank found a problem, and the mode is Require, so the group "
+                "waits and is not recycled. In the condition `Recovered`: a recycled group waits because of such a "
+                "problem",
+        remedy="correct what the message names: the preflight check runs again within 5 minutes, or at once when the pods "
+               "are deleted. To start the engine anyway, which makes a new revision: kubectl annotate isvc {service} "
+               "--overwrite ome.io/preflight=Warn",
     )  # fmt: skip
     PREFLIGHT_FINDINGS = ReasonRecord(
         "PreflightFindings", of=(PREFLIGHT,), kstatus=CURRENT, printed=True,
-        meaning="the [preflight](preflight.md) check of a rank found a problem, and the mode is Warn: the engine "
+        meaning="the [preflight](preflight.md) check of a rank found a problem, and the mode is Warn, so the engine "
                 "starts anyway",
         remedy="the engine starts anyway; correct what the message names. All findings: ome logs {service}{which} -c "
         "ome-preflight",
@@ -132,7 +133,8 @@ class PodReasons:
     )  # fmt: skip
     TRANSFERS_FAIL = ReasonRecord(
         "TransfersFail", of=(TRANSFERS_WORK,), kstatus=CURRENT, printed=True,
-        meaning="a prefill engine cannot transfer KV caches to a decode engine, and a part of the requests fails",
+        meaning="a prefill engine cannot transfer KV caches to a decode engine, so a part of the requests fails",
         remedy="check the network between the nodes of the two pods. An engine that was taken out of the router gets "
-        "requests again when its pairs work; to read the logs of the engines: ome logs {service}{which}",
+               "requests again when its transfers succeed; to read the logs of the engines: ome logs "
+               "{service}{which}",
     )  # fmt: skip

@@ -104,7 +104,7 @@ class ReasonRecord(str):
     stage: RolloutStage | None
     """The stage that a rollout has not passed while the condition RolledOut has this reason; None for other reasons."""
     passing: bool
-    """Whether the state ends without action. No Event warns of such a state."""
+    """Whether the state ends without action. The operator writes no Warning Event about such a state."""
     loud: bool
     """Whether an Event of type Warning is written if the condition RolledOut has the reason. For other conditions, such an
     Event is written for every reason that is not `passing`."""

@@ -13,7 +13,7 @@ class ObjectReasons:
 
     NAME_TAKEN = ReasonRecord(
         "NameTaken", of=(*COMPONENTS, READY, COMPLETE), kstatus=IN_PROGRESS,
-        meaning="an object of that name exists and does not belong to this service",
+        meaning="an object of the required name exists and does not belong to this service",
         remedy="rename the object that the message names, or the service. If OME made the object, run `ome adopt service "
         "NAMESPACE/NAME` ([coming from OME](migrate.md))",
     )  # fmt: skip
@@ -38,16 +38,16 @@ class ObjectReasons:
         "Conflict", of=_REFUSALS, kstatus=IN_PROGRESS, loud=True,
         meaning="the API server repeatedly answers 409 when the operator changes or deletes the object that the "
                 "message names",
-        remedy="wait: the operator tries again by itself. If the conflict lasts, read the answer in the condition's "
-               "message: it may come from a webhook or a proxy",
+        remedy="wait, because the operator tries again. If the conflict lasts, read the answer in the condition's "
+               "message: a webhook or a proxy may have sent it",
     )  # fmt: skip
     SERVER_ERROR = ReasonRecord(
         "ServerError", of=_REFUSALS, kstatus=IN_PROGRESS,
         meaning=(
-            "the API server repeatedly answers 5xx for the object that the message names, mostly because a webhook "
-            "does not answer"
+            "the API server repeatedly answers 5xx for the object that the message names, mostly because a webhook does "
+            "not answer"
         ),
-        remedy="the message names the webhook: repair it, or exempt the namespace. The operator tries again by itself",
+        remedy="repair the webhook that the message names, or exempt the namespace from it. The operator tries again",
     )  # fmt: skip
 
 
@@ -56,7 +56,8 @@ class RolloutReasons:
 
     NOTHING_TO_RUN = ReasonRecord(
         "NothingToRun", of=(ROLLED_OUT,), kstatus=IN_PROGRESS,
-        meaning="nothing can be rendered for the service, and it has no stored revision; running pods are kept",
+        meaning="the operator can render nothing for the service, which has no stored revision; running pods are "
+                "kept",
         remedy="read the other conditions",
     )  # fmt: skip
     PAUSED = ReasonRecord(
@@ -66,9 +67,9 @@ class RolloutReasons:
     )  # fmt: skip
     FROZEN = ReasonRecord(
         "Frozen", of=_HOLDS, kstatus=IN_PROGRESS, state=State.HELD, stage=RolloutStage.RELEASED,
-        meaning="a user has frozen the service, or all services ([observe and freeze](observe-freeze.md)). A "
-        "BenchmarkJob that is frozen starts after the thaw",
-        remedy="`ome thaw NAME`, or `ome thaw --all`; the message names the command",
+        meaning="a user has frozen the service, or all services ([observe and freeze](observe-freeze.md)). A frozen "
+                "BenchmarkJob starts after the thaw",
+        remedy="run `ome thaw NAME`, or `ome thaw --all`; the message names the command",
     )  # fmt: skip
     OBSERVED = ReasonRecord(
         "Observed", of=(*_HOLDS, READY), kstatus=IN_PROGRESS, state=State.HELD, stage=RolloutStage.RELEASED,
@@ -78,15 +79,15 @@ class RolloutReasons:
     )  # fmt: skip
     WAITING_FOR_MODEL = ReasonRecord(
         "WaitingForModel", of=(ROLLED_OUT,), kstatus=IN_PROGRESS, state=State.WAITING, stage=RolloutStage.WEIGHTS,
-        meaning="too few nodes hold the model of the new revision; the old revision serves meanwhile",
+        meaning="too few nodes hold the model of the new revision, so the old revision serves meanwhile",
         remedy='wait, or see "Nodes" below',
     )  # fmt: skip
     DOES_NOT_FIT = ReasonRecord(
         "DoesNotFit", of=(ROLLED_OUT, *COMPONENTS), kstatus=IN_PROGRESS, state=State.WAITING, stage=RolloutStage.CAPACITY,
         loud=True, stops=True, printed=True,
-        meaning="the nodes that exist, even if they were empty, cannot hold all groups; the message names the label, "
-                "taint or amount that is missing. If a serving revision would be replaced, the new revision waits and "
-                "the old one stays; the pods of a new service are created",
+        meaning="the existing nodes could not hold all groups even if they were empty; the message names the label, taint "
+                "or amount that is missing. A new revision that would replace a serving revision waits, and the serving "
+                "revision stays. The pods of a new service are created",
         remedy="add or label such nodes, or request less; the rollout then continues by itself. If nodes are added on "
                "demand: kubectl annotate isvc {service} ome.io/ignore-fit=true",
         see="See [placement](placement.md)",
@@ -95,39 +96,39 @@ class RolloutReasons:
         "WaitingForRoom", of=(ROLLED_OUT, *COMPONENTS), kstatus=IN_PROGRESS, state=State.WAITING,
         stage=RolloutStage.CAPACITY, loud=True, printed=True,
         meaning="nodes have too little free capacity now. If the groups of a component did not all get nodes in time, "
-                "they have released the nodes that they had, and are queued for admission. If a new revision would "
-                "replace a serving one, it waits, and the serving revision stays. The message states how much of the "
-                "required capacity is free, which services hold the rest, and why pods could not be created, for "
-                "example because of a quota",
+                "they have released their nodes and are queued for admission. A new revision that would replace a serving "
+                "revision waits, and the serving revision stays. The message states how much of the required capacity is "
+                "free, which services hold the rest, and why pods could not be created, for example because of a "
+                "quota",
         remedy=(
-            "free the resources that the message names, or wait: a new attempt is made when capacity seems sufficient, "
-            "and every five minutes"
+            "free the resources that the message names, or wait: the operator makes a new attempt when capacity seems "
+            "sufficient, and every five minutes"
         ),
         see="See [placement](placement.md#no-partial-gangs)",
     )  # fmt: skip
     CHECKING = ReasonRecord(
         "Checking", of=(ROLLED_OUT,), kstatus=IN_PROGRESS, state=State.STARTING, stage=RolloutStage.ACCEPTED,
-        meaning="the API server is asked to validate the new workloads and their pods (a dry run), or free capacity is "
-        "being read; the old revision serves meanwhile",
-        remedy="wait. If the message has an error, repair what it names, such as a webhook: the dry run of the pods is "
-        "repeated for five minutes, and then the rollout goes on without it",
+        meaning="the operator asks the API server to validate the new workloads and their pods (a dry run), or reads the "
+                "free capacity; the old revision serves meanwhile",
+        remedy="wait. If the message contains an error, repair what the message names, such as a webhook: the operator "
+               "repeats the dry run of the pods for five minutes, and then continues the rollout without it",
     )  # fmt: skip
     DRY_RUN_REFUSED = ReasonRecord(
         "DryRunRefused", of=(ROLLED_OUT,), kstatus=IN_PROGRESS, stage=RolloutStage.ACCEPTED,
-        meaning="the API server refuses the new workloads or their pods in a dry run (an admission policy, Pod Security, a "
-        "LimitRange), or a quota has too little left for the new pods after the old ones are gone; the old revision serves "
-        "meanwhile",
-        remedy="correct what the message names; the dry run is repeated within five minutes. To ignore quotas: kubectl "
-        "annotate isvc NAME ome.io/ignore-fit=true",
+        meaning="the API server refuses the new workloads or their pods in a dry run (an admission policy, Pod Security, "
+                "a LimitRange), or a quota would have too little left for the new pods after the old pods are gone. The "
+                "old revision serves meanwhile",
+        remedy="correct what the message names; the operator repeats the dry run within five minutes. To ignore quotas: "
+               "kubectl annotate isvc NAME ome.io/ignore-fit=true",
     )  # fmt: skip
     WAITING_FOR_TURN = ReasonRecord(
         "WaitingForTurn", of=(ROLLED_OUT,), kstatus=IN_PROGRESS, state=State.WAITING, stage=RolloutStage.WAVE,
         passing=True, printed=True,
         meaning="an edit of a runtime, a model or an accelerator class reaches its services in waves "
         "([rollouts](rollouts.md#waves)); the message names the wave and the object",
-        remedy="wait until the bake time of the previous wave has passed; if a service of that wave failed, correct "
-               "the edit or this service. For larger waves, annotate the object with ome.io/rollout-waves=50%. Its "
-               "status shows the progress",
+        remedy="wait until the bake time of the previous wave has passed; if a service of that wave failed, correct the "
+               "edit or this service. For larger waves, annotate the object with ome.io/rollout-waves=50%. The status of "
+               "the object shows the progress",
     )  # fmt: skip
     PULLING_IMAGES = ReasonRecord(
         "PullingImages", of=(ROLLED_OUT,), kstatus=IN_PROGRESS, state=State.STARTING, stage=RolloutStage.READY,
@@ -140,14 +141,14 @@ class RolloutReasons:
         "RollingOut", of=(ROLLED_OUT,), kstatus=IN_PROGRESS, state=State.STARTING, stage=RolloutStage.READY,
         meaning="two revisions serve; the message states the new groups that are ready and the old groups that are "
                 "ending ([rollouts](rollouts.md))",
-        remedy="wait. If there is no progress, new groups do not become ready, or pods of old groups do not end and still "
-               "hold accelerators",
+        remedy="wait. If there is no progress, either new groups do not become ready, or pods of old groups do not end "
+               "and still hold accelerators",
     )  # fmt: skip
     RETIRING_OLD_SLICE = ReasonRecord(
         "RetiringOldSlice", of=(ROLLED_OUT,), kstatus=IN_PROGRESS, state=State.STARTING, stage=RolloutStage.ALONE,
         passing=True,
         meaning="pods of the old revision end first",
-        remedy="wait; a pod that stays Terminating is on a lost node, or uses its grace period",
+        remedy="wait; a pod that stays Terminating is on a lost node, or still uses its grace period",
     )  # fmt: skip
     PROGRESS_DEADLINE_EXCEEDED = ReasonRecord(
         "ProgressDeadlineExceeded", of=(ROLLED_OUT,), kstatus=IN_PROGRESS, stage=RolloutStage.READY, loud=True,
@@ -157,7 +158,7 @@ class RolloutReasons:
     )  # fmt: skip
     ROLLED_BACK = ReasonRecord(
         "RolledBack", of=(ROLLED_OUT,), kstatus=FAILED, loud=True,
-        meaning="with `spec.rollout.onFailure: Rollback`: the new revision failed, and the revision before it serves "
-        "again; `status.rejected` has the reason",
-        remedy="correct the cause and edit the service, or `ome retry NAME`",
+        meaning="with `spec.rollout.onFailure: Rollback`: the new revision failed, and the previous revision serves "
+                "again; `status.rejected` contains the reason",
+        remedy="correct the cause and edit the service, or run `ome retry NAME`",
     )  # fmt: skip

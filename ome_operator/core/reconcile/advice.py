@@ -97,8 +97,9 @@ def cluster_warnings(
 def _overridden(snapshot: Snapshot, component: str) -> str:
     name, namespace = snapshot.service.name, snapshot.service.namespace
     return (
-        f"RoleScale {names.component(name, component)} was set by hand, so {component} has this number and does not follow "
-        f"the demand: `ome scale {name} -n {namespace} --resume` lets it follow the demand again"
+        f"the number of {component} does not follow the demand, because somebody has set RoleScale "
+        f"{names.component(name, component)} by hand: `ome scale {name} -n {namespace} --resume` lets the number follow "
+        "the demand again"
     )
 
 
@@ -108,11 +109,11 @@ def _avoided(snapshot: Snapshot, intent: Intent) -> Iterator[str]:
     excluded = {node for child in own for node in child.excluded}
     near = sorted(({pod.node for pod in snapshot.pods} | excluded) & snapshot.observed.avoided.keys())
     for node in near[:AVOIDED]:
-        used = "" if node in intent.fit.excluded else ", but is used now because the groups fit on no other nodes"
+        used = "" if node in intent.fit.excluded else ", but they are now, because they fit on no other nodes"
         why = snapshot.observed.avoided[node]
-        yield f"node {node} is avoided for new groups{used}: {why} (to use it again: ome nodes forgive {node})"
+        yield (f"new groups are not placed on node {node}{used}: {why} (to use the node again: ome nodes forgive {node})")
     if (more := len(near) - AVOIDED) > 0:
-        yield f"{count(more, 'other node')} {'is' if more == 1 else 'are'} avoided for new groups: `ome nodes` lists them"
+        yield f"new groups are not placed on {count(more, 'other node')} either: `ome nodes` lists the avoided nodes"
 
 
 def _restored(snapshot: Snapshot, intent: Intent) -> Iterator[str]:
@@ -124,14 +125,14 @@ def _restored(snapshot: Snapshot, intent: Intent) -> Iterator[str]:
         stored = names.revision_object(name, revision)
         yield (
             f"revision {revision} was restored from a backup of namespace {place}, and its pods would contact the ranks "
-            f"there: it is not used, and its pods and workloads are deleted. Delete it when you no longer need its history: "
-            f"`kubectl delete controllerrevision {stored} -n {namespace}`"
+            "there, so the operator does not use the revision and deletes its pods and workloads. Delete the revision "
+            f"when you no longer need its history: `kubectl delete controllerrevision {stored} -n {namespace}`"
         )
     for one in snapshot.revisions:
         if one.name == intent.target and (place := other_namespace(one, name, namespace)):
             yield (
-                f"revision {one.name} was made in namespace {place}, and its pods contact the ranks there: "
-                f"`ome restart {name} -n {namespace}` makes a revision with addresses of this namespace"
+                f"revision {one.name} was made in namespace {place}, and its pods contact the ranks there: run `ome "
+                f"restart {name} -n {namespace}`, which makes a revision with the addresses of this namespace"
             )
 
 

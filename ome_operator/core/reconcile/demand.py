@@ -91,7 +91,10 @@ def problem(decided: PassDecisions) -> str:
         return ""
     found = demand_fields.problem(decided.snapshot.service, intent.policies, intent.gpus)
     if not found and not intent.target:
-        return "no revision of the service can run yet, so the GPUs of a group are unknown: see the other conditions"
+        return (
+            "no revision of the service can run yet, so the GPUs of a group are unknown: see the other conditions of "
+            "the service"
+        )
     return found
 
 

@@ -45,11 +45,11 @@ class Desired:
     manifests: tuple[Manifest, ...]
     create: tuple[Create, ...]
     secrets: tuple[EnsureSecret, ...]
-    """The Secrets that pods may be waiting for, because these pods are not ready."""
+    """The Secrets for which pods that are not ready may wait."""
     scale_status: tuple[ApplyStatus, ...]
     is_complete: bool
-    """False while an input of rendering is missing, or while a revision with other roles is kept. In this case nothing is
-    pruned."""
+    """False while an input of rendering is missing, or while a revision with other roles is kept. The operator then
+    deletes no objects that are not desired."""
     ports: Mapping[str, int]
     front: str
     """The component that the URL of the service leads to."""

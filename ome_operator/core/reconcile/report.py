@@ -141,8 +141,8 @@ def _left_out(recovery: Recovery) -> Iterator[str]:
     if recovery.left_out:
         groups = len(recovery.groups)
         yield (
-            f"status.groups can hold only {groups} of {groups + recovery.left_out} groups, and the other groups are not "
-            "recycled when they lose a rank: divide the service into several services"
+            f"status.groups has space for only {groups} of {groups + recovery.left_out} groups, and the operator does not "
+            "recycle the other groups when they lose a rank: divide the service into several services"
         )
 
 
@@ -225,8 +225,8 @@ def _rollout(decided: PassDecisions) -> cond.Condition | None:
         comes = "serves" if whole and not waits else f"is being restored{waits}"
         message = f"{rejection.get('message')}: the revision was rejected, and revision {intent.target} {comes}"
         remedy = (
-            f"Correct the cause and edit the service, or try the rejected revision again: `ome retry {service.name} -n "
-            f"{service.namespace}`"
+            "To continue, correct the cause and edit the service, or try the rejected revision again: `ome retry "
+            f"{service.name} -n {service.namespace}`"
         )
         return cond.Condition(ROLLED_OUT, False, Reason.ROLLED_BACK, f"{message}. {remedy}")
     if clock.left == 0:
@@ -235,9 +235,7 @@ def _rollout(decided: PassDecisions) -> cond.Condition | None:
     if step.reason:
         return cond.Condition(ROLLED_OUT, False, step.reason, rollout.progress_message(intent.target, step, decided.counts))
     if whole:
-        pinned = (
-            ("; the service is pinned to it by spec.rollout.revision, so edits are not rolled out") if intent.aim.pin else ""
-        )
+        pinned = "; spec.rollout.revision pins the service to it, so edits are not rolled out" if intent.aim.pin else ""
         return cond.Condition(
             ROLLED_OUT,
             True,
@@ -335,7 +333,7 @@ def _waiting(placing: GangPlan, want: Desired) -> Iterator[Problem]:
     for each in want.progress:
         groups = placing.withheld.get(each.role.component, 0)
         if groups and not each.is_complete:
-            why = placing.waits or "admission, because the service has just released nodes or others are ahead of it"
+            why = placing.waits or "admission, because the service has just released nodes or other services come first"
             of = f" ({groups} of {each.role.groups} groups)" if each.role.groups > 1 else ""
             before = f"; at the last attempt, pods could not be created: {placing.refused}" if placing.refused else ""
             message = f"{each.role.title}{of} waits for {why}{before}"

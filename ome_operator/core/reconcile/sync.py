@@ -234,8 +234,8 @@ def _former(snapshot: Snapshot) -> str:
     if not found:
         return ""
     return (
-        f"revision {', '.join(sorted(found))} was created by an older version of this operator, which had one "
-        "StatefulSet for all leaders, so nothing of this service is changed. Run that version again, or delete the "
+        f"revision {', '.join(sorted(found))} was created by an older version of this operator, which had one StatefulSet "
+        "for all leaders, so nothing of this service is changed. Run the older version again, or delete the "
         "InferenceService, which ends its pods, and apply it again"
     )
 
@@ -291,8 +291,9 @@ def refuse_spec(
 
 def _another(service: InferenceService, manager: str, now: datetime) -> Plan:
     why = (
-        f"{manager} also writes the status of this service, so two operators act on it. Stop one of them "
-        "(docs/migrate.md); nothing is changed until five minutes after its last write"
+        f"another operator ({manager}) also writes the status of this service: stop one of the two operators "
+        "(docs/migrate.md). This operator changes nothing until five minutes after the last write of the other "
+        "operator"
     )
     stored = service.status.get("conditions") or ()
     wanted = [cond.Condition(ANOTHER, True, Reason.FOREIGN_MANAGER, why)]

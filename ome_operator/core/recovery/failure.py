@@ -18,8 +18,8 @@ Failure = dict[str, Any]
 DELETED, REPLACED, MISSING = "PodDeleted", "PodReplaced", "PodMissing"
 HUNG, QUIET, LATE, DRIFTED = "NotReady", "Silent", "NotReadyInTime", "TemplateDrift"
 _WEAK = frozenset({DELETED, REPLACED, MISSING, HUNG, QUIET})
-"""Reasons of failures that are visible only from outside a container. If a container has ended, its exit is stronger
-evidence."""
+"""Reasons of failures that are visible only from outside of a container. The exit of a container is stronger evidence
+than such a reason."""
 _PLAIN = frozenset({"Error", "Completed"})
 
 
@@ -93,4 +93,6 @@ def _seen(group: Group, record: GroupRecord, lost: Callable[[str], bool], now: d
             where = f" on node {pod.node}, which does not report" if lost(pod.node) else ""
             yield group_failure(group, DELETED, f"it is being deleted{where}", now) | {"podName": pod.name}
         elif uid_of(record, rank) != pod.uid[:UID]:
-            yield group_failure(group, REPLACED, "it was deleted and replaced by a new pod", now) | {"podName": pod.name}
+            yield group_failure(group, REPLACED, "the pod was deleted and replaced by a new pod", now) | {
+                "podName": pod.name
+            }

@@ -23,8 +23,8 @@ class Group(NamedTuple):
     drifted: frozenset[str] = frozenset()
     """UIDs of pods that were created from another template than the present template of their StatefulSet."""
     copied: bool = False
-    """Whether pods were restored from a backup of another namespace and contact ranks in that namespace, although the
-    template of their revision does not."""
+    """Whether pods of the group were restored from a backup of another namespace. Such pods contact ranks in that
+    namespace, although the template of their revision does not."""
     settled: bool = True
     """False while a StatefulSet of the group does not have the template of the group's revision. If the group becomes ready
     in this time, its start is recorded only in two cases: it is the first start of the group, or the policy does not
@@ -78,7 +78,7 @@ class StartComparison(NamedTuple):
     """Whether the leader and the other ranks have been running since the recorded start. Ranks that the engine survives
     losing may be missing."""
     ending: bool
-    """Whether the leader is being deleted by somebody else: it finishes its requests, and all other ranks still work for
+    """Whether somebody else deletes the leader. The leader then finishes its requests, and all other ranks still work for
     it."""
     restarting: bool
     """Whether every rank has a pod, and all pods are the recorded pods. If so, and if the group is not `whole`, main

@@ -63,8 +63,8 @@ def _message(record: GroupRecord, group: Group, policy: RecoveryPolicy, note: st
     cause = f": {failure.sentence(record.failure)}" if record.failure else ""
     title = group.title
     if record.phase == FAILED:
-        how = "read the logs of its pods, then delete these pods to try again, or raise lifecycle.maxRecycles"
-        left = f"{title} was recycled {record.in_a_row} times in a row and is not recycled again{cause}"
+        how = "read the logs of the group's pods, then delete these pods to try again, or raise lifecycle.maxRecycles"
+        left = f"{title} was recycled {record.in_a_row} times in a row, so the operator does not recycle it again{cause}"
         return ReasonedMessage(Reason.RECYCLE_LIMIT, f"{left}; {how}")
     if record.phase == RECYCLING:
         return ReasonedMessage(Reason.RECYCLING, f"{title} {'would be' if frozen else 'is'} recycled{_times(record)}{cause}")
@@ -74,16 +74,18 @@ def _message(record: GroupRecord, group: Group, policy: RecoveryPolicy, note: st
         )
     if record.phase == NODE_LOST:
         node = group.pods[0].node if 0 in group.pods else ""
-        return ReasonedMessage(Reason.NOT_READY, f"{title}: its leader's node {node} does not report")
+        return ReasonedMessage(Reason.NOT_READY, f"{title} is not ready, and node {node} of its leader does not report")
     if note:
         return ReasonedMessage(Reason.NOT_READY, f"{title} {note}")
     if record.phase == NOT_READY and record.members != group.start_marks():
         return ReasonedMessage(Reason.NOT_READY, f"{title} is incomplete{cause}")
     if record.phase == NOT_READY:
-        wait = f": it is recycled after {policy.hang:.0f} s in this state" if policy.recycles and not frozen else ""
+        wait = (
+            f": the operator recycles it after {policy.hang:.0f} s in this state" if policy.recycles and not frozen else ""
+        )
         return ReasonedMessage(Reason.NOT_READY, f"{title} was ready and no longer is{wait}")
     waits = record.phase == RESTARTING and not frozen  # no timeout runs while the service is frozen
-    wait = f"; it is recycled if this takes more than {policy.self_heal:.0f} s" if waits else ""
+    wait = f"; the operator recycles it if this takes more than {policy.self_heal:.0f} s" if waits else ""
     return ReasonedMessage(Reason.RESTARTING, f"{title} is restarting{_times(record)}{cause}{wait}")
 
 

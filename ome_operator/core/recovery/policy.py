@@ -21,8 +21,8 @@ loaded."""
 START = 75 * 60.0
 """Default of `RecoveryPolicy.start`, in seconds: somewhat more than the hour that the start-up probes of engines allow."""
 FIRST, LAST = 10.0, 300.0
-"""First and largest pause, in seconds, between two recycles of a group that does not stay ready. The pause doubles with
-every recycle."""
+"""First and largest pause, in seconds, between two recycles of a group that does not stay ready. Each recycle doubles the
+pause."""
 STABLE = 600.0
 """Seconds for which a group has to be ready to be considered recovered. Recycles before that are no longer counted as
 recycles in a row."""

@@ -35,11 +35,11 @@ from ome_operator.core.status.conditions import Condition
 from ome_operator.names import role_title
 
 READ_BACK = 0.5
-"""Seconds until the next pass after a recycle was announced. That pass finds the announcement in the stored status, and
-deletes pods."""
+"""Seconds until the next pass after a pass has announced a recycle. The next pass finds the announcement in the stored
+status, and deletes pods."""
 OVERDUE = 30.0
-"""A terminating pod on a lost node counts as stuck this many seconds after the end of its grace period. A pod that exceeds
-the time for its forced deletion, but is not on a lost node, is checked again after the same number of seconds."""
+"""Seconds after the end of its grace period from which a terminating pod on a lost node counts as stuck. A pod that is
+not on a lost node, but exceeds the time for its forced deletion, is checked again after the same number of seconds."""
 
 
 class RoleGroups(NamedTuple):
@@ -255,8 +255,8 @@ def _forced(
         if over >= OVERDUE and lost(pod.node):
             leader = names.leader(names.object_prefix(pod.service, pod.component, pod.revision), pod.group)
             how = (
-                "remove the Node object, taint it node.kubernetes.io/out-of-service, or set "
-                f"lifecycle.forceDeleteAfter; or delete StatefulSet {leader}, and another group replaces this one"
+                "remove the Node object, taint it node.kubernetes.io/out-of-service, or set lifecycle.forceDeleteAfter; "
+                f"or delete StatefulSet {leader}, so that another group replaces this group"
             )
             stays = f"pod {pod.name} stays Terminating on node {pod.node}, which does not report"
             stuck.append(ReasonedMessage(Reason.STUCK_TERMINATING, f"{stays}: {how}"))

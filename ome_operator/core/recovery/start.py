@@ -17,7 +17,7 @@ from ome_operator.core.recovery.group import Group
 from ome_operator.core.recovery.record import READY, GroupRecord
 
 AFTER_START = "firstToken"
-"""The only part that does not count for the duration of a start, because it depends on when a client sends a request."""
+"""The only part that does not count for the duration of a start. It depends on when a client sends a request."""
 PARTS = (
     "scheduled",
     "volumes",

@@ -37,9 +37,9 @@ TURN = 5.0
 """Seconds after which a hung group is checked again if another group is being recycled, because no event reports the end
 of that recycle."""
 RARE_TURN = 60.0
-"""Seconds after which a group that answers no probes, or whose token generation is paused, is checked again if it is not
-recycled. A change of the reports triggers a pass, but the end of a cluster-wide stop of such recycles (`silence.hold`) does
-not."""
+"""Seconds after which a group that is not recycled is checked again if it answers no probes, or if its token generation
+is paused. The check is necessary because no event reports the end of a cluster-wide stop of such recycles
+(`silence.hold`). A change of the reports triggers a pass."""
 APART = 300.0
 """Time limit in seconds for a group in which a preflight check holds one rank while the engine of another rank runs. The
 check is repeated within this time, and then finds that the group runs."""
@@ -167,7 +167,7 @@ def _watched(group: Group, record: GroupRecord, ground: GroupInputs) -> Transiti
 def _coming(group: Group, record: GroupRecord, ground: GroupInputs) -> Transition:
     """Return the next state of a group whose new start is not recorded yet."""
     if (record.incarnation or group.copied) and (strange := _drifted(group, record)):
-        why = "it was created from a template that does not belong to the revision of the group"
+        why = "the pod was created from a template that does not belong to the revision of the group"
         failure = {**group_failure(group, DRIFTED, why, ground.now), "podName": strange}
         return _recycle(record, failure, ground, group.start_marks())
     if not group.is_bound:
@@ -220,7 +220,11 @@ def _whole(group: Group, record: GroupRecord, ground: GroupInputs) -> Transition
         return _silent(group, record.in_phase(SILENT, now), ground)
     record = record.in_phase(NOT_READY, now)
     if ground.silence is not None and ground.silence.is_paused:
-        return Transition(record, RARE_TURN, "is not ready, because its token generation is paused, so it is not recycled")
+        return Transition(
+            record,
+            RARE_TURN,
+            "is not ready because its token generation is paused, so the operator does not recycle the group",
+        )
     left = policy.hang - max(seconds_since(record.since, now), _silent_for(record, ground) if not _spared(ground) else 0.0)
     if left > 0 or ground.busy:
         return Transition(record, left if left > 0 else TURN)
@@ -234,10 +238,10 @@ def _silent(group: Group, record: GroupRecord, ground: GroupInputs) -> Transitio
     """Return the next state of a group whose leader is ready, but answers no probe of the routers' registries."""
     seen = "answers no probe of the routers' registries and completes no request"
     if why := _spared(ground):
-        return Transition(record, RARE_TURN, f"{seen}; it is not recycled, because {why}")
+        return Transition(record, RARE_TURN, f"{seen}; the operator does not recycle the group, because {why}")
     left = ground.policy.hang - _silent_for(record, ground)
     if left > 0 or ground.busy:
-        note = f"{seen}; it is recycled after {ground.policy.hang:.0f} s in this state"
+        note = f"{seen}; the operator recycles the group after {ground.policy.hang:.0f} s in this state"
         return Transition(record, left if left > 0 else TURN, note)
     why = f"the leader answered no probe of the routers' registries for {ground.policy.hang:.0f} s and completed no request"
     return _recycle(record, group_failure(group, QUIET, why, ground.now), ground)

@@ -64,8 +64,8 @@ def advance_groups(
         ReasonedMessage(
             Reason.SYSTEMIC_FAULT,
             (
-                f"{message}, although every rank runs, so none is recycled: check what these groups share, such as storage "
-                "or a network"
+                f"{message}, although every rank runs, so the operator recycles none of them: check what these groups "
+                "share, such as storage or a network"
             ),
         )
     ]

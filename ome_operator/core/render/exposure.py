@@ -80,13 +80,13 @@ def advice(owner: meta.Owner, exposure: Exposure, annotations: Mapping[str, str]
     own = f"{owner.namespace}.{exposure.domain or 'DOMAIN'}"
     return [
         *(
-            f"host {host} is not used, because it is outside of {own}: an administrator can permit its domain in "
+            f"host {host} is not used, because it is outside of {own}: ask an administrator to permit its domain in "
             "exposure.domains of the chart"
             for host in found
             if not _permitted(host, owner, exposure)
         ),
         *(
-            f"annotation {name} is not copied to the {exposure.kind}: an administrator can add it to "
+            f"annotation {name} is not copied to the {exposure.kind}: ask an administrator to add it to "
             "exposure.annotations of the chart"
             for name in annotations
             if _for_controllers(name) and not _NOT_COPIED.match(name) and not _copied(name, exposure)
@@ -120,8 +120,8 @@ def _copied(name: str, exposure: Exposure) -> bool:
 def _wrong(service_hosts: list[str], exposure: Exposure) -> Iterator[str]:
     if not service_hosts:
         yield (
-            f"no {exposure.kind} is created, because no domain is known: set exposure.domain of the chart, or "
-            f"{keys.INGRESS_DOMAIN}"
+            f"no {exposure.kind} is created, because its domain is not known: set exposure.domain of the chart, or the "
+            f"annotation {keys.INGRESS_DOMAIN} of the service"
         )
     for host in service_hosts:
         if not _HOST.fullmatch(host):

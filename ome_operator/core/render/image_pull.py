@@ -14,8 +14,8 @@ from ome_operator.core.render import meta
 
 COMMAND = "true"
 KEPT_S = 3600
-"""Seconds for which a Job is kept after its end. The finished Job shows that the image was pulled, so it has to exist for as
-long as the rollout waits for images."""
+"""Seconds for which a Job is kept after its end. The finished Job shows that the image was pulled, so it has to exist
+while the rollout waits for images."""
 ALWAYS, NEVER = "Always", "Never"
 _KEPT = ("imagePullSecrets", "runtimeClassName", "serviceAccountName", "tolerations")
 """Fields of the service's pods that determine whether, how and with which credentials an image may be pulled."""

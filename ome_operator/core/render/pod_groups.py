@@ -10,8 +10,8 @@ from ome_operator import keys
 from ome_operator.core.observed.objects import Manifest
 
 KUEUE = "kueue"
-"""Value of `podGroup` in a stored role whose engine groups are named as pod groups of Kueue. Roles that an earlier version
-of the operator stored have no such value, so their pods get no pod group."""
+"""Value of `podGroup` in a stored role whose engine groups are named as pod groups of Kueue. Earlier versions of the
+operator stored roles without this value, and their pods get no pod group."""
 PARENT = "ome.io/inferenceservice"
 """Value of the annotation `kueue.x-k8s.io/pod-suspending-parent`. It names the controller of the pods by API group and kind,
 as Kueue names its integrations."""

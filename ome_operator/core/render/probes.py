@@ -32,6 +32,6 @@ def advice(worker: Manifest) -> tuple[str, ...]:
     if engine is None or not probes_dummy_page(engine, main):
         return ()
     return (
-        f"a probe of the workers requests {engine.health}, to which ranks above 0 always respond with 200: move the probe "
-        "from runner to leader.runner",
+        f"a probe of the workers requests {engine.health}, but ranks above 0 always respond to this path with 200, so the "
+        "probe finds no failure: move the probe from runner to leader.runner",
     )

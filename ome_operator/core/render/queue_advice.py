@@ -22,7 +22,7 @@ def advice(
     both = keys.DECODER in roles
     if not waiting and keys.KUEUE_LABEL in labels:
         yield (
-            f"the label {keys.KUEUE_LABEL} of the InferenceService has no effect: write it into "
+            f"the label {keys.KUEUE_LABEL} of the InferenceService has no effect: write this label into "
             + " and ".join(f"spec.{name}.labels" for name in roles)
         )
     for name in roles.keys() - waiting.keys() if waiting else ():
@@ -37,13 +37,12 @@ def advice(
         if len(found) > 1:
             yield (
                 f"leader and workers of {role_title(name, both)} do not name the same queue of Kueue, so Kueue does not "
-                "admit "
-                f"a group as a whole: write the label {keys.KUEUE_LABEL} into spec.{name}.labels only"
+                f"admit a group as a whole: write the label {keys.KUEUE_LABEL} into spec.{name}.labels only"
             )
         elif not role.pod_group and role.size > 1 and not pod_groups.has_user_pod_group(role.leader, role.worker):
             yield (
                 f"Kueue admits the pods of {role_title(name, both)} one by one, because an earlier version of the operator "
-                f"rendered revision {revision}: in the next revision Kueue admits each group as a whole"
+                f"rendered revision {revision}: make a new revision, in which Kueue admits each group as a whole"
             )
     yield from _miscounted(roles, groups)
 
@@ -62,7 +61,7 @@ def _miscounted(roles: Mapping[str, StoredRole], groups: Mapping[str, int]) -> I
     for group, count in counts.items():
         if count != str(pods[group]):
             yield (
-                f"the annotation {keys.KUEUE_COUNT} of pod group {group} is {count or 'missing'}, and the service has "
-                f"{pods[group]} of its pods: Kueue admits them only if the numbers are equal. Without the label "
-                f"{keys.KUEUE_GROUP} the operator chooses a pod group for each group"
+                f"the annotation {keys.KUEUE_COUNT} of pod group {group} is {count or 'missing'}, but the service has "
+                f"{pods[group]} of its pods, and Kueue admits them only if the numbers are equal: correct the annotation, "
+                f"or remove the label {keys.KUEUE_GROUP}, so that the operator chooses a pod group for each group"
             )

@@ -167,8 +167,8 @@ def split_cache_warning(composed: ComposedPods, replicas: int) -> list[str]:
     if replicas < 2 or not divides_prefix_tree(composed.leader["containers"][0]):
         return []
     return [
-        f"the policy of the {replicas} routers is cache_aware, and each router knows only the prefixes of the requests that "
-        "it has sent itself, so less of the engines' prefix caches is used than with one router: run as few routers as "
+        f"each of the {replicas} routers with the policy cache_aware knows only the prefixes of the requests that it has "
+        "sent itself, so the service uses less of the engines' prefix caches than with one router: run as few routers as "
         "their load allows"
     ]
 

@@ -15,8 +15,8 @@ from ome_operator.core.resolve.scaling import ReplicaPolicy
 from ome_operator.util.memoize import memoize_by_identity
 
 EXCLUDED_LABELS = "scaledobject.keda.sh/hpa-excluded-labels"
-"""Annotation that lists the labels which KEDA does not copy to its HorizontalPodAutoscaler. With the labels of the operator,
-the HorizontalPodAutoscaler would look as if the operator had created it."""
+"""Annotation that lists the labels which KEDA does not copy to its HorizontalPodAutoscaler. If KEDA copied the labels of
+the operator, the HorizontalPodAutoscaler would look as if the operator had created it."""
 FAILURES = 3
 """Number of consecutive failed reads of a trigger after which the default fallback applies."""
 RESOURCE_TRIGGERS = ("cpu", "memory")

@@ -110,18 +110,19 @@ def advice(
     sentences = []
     if moves and (policy.min_available is not None or policy.max_unavailable is not None):
         sentences.append(
-            f"minAvailable and maxUnavailable of {component} have no effect, because with spec.moves the disruption budgets "
-            "allow no eviction: the operator removes groups itself (docs/moves.md)"
+            f"minAvailable and maxUnavailable of {component} have no effect together with spec.moves, because the "
+            "disruption budgets then allow no eviction, and the operator removes groups itself (docs/moves.md)"
         )
     if groups and not moves and allowed_disruptions(policy, groups) == 0:
         sentences.append(
-            f"the disruption budget of {component} allows no eviction at {count(groups, 'group')}, so node drains never "
-            "finish: lower minAvailable or raise maxUnavailable"
+            f"the disruption budget of {component} allows no eviction at {count(groups, 'group')}, so a drain of its node "
+            "never finishes: lower minAvailable or raise maxUnavailable"
         )
     if policy.waits:
         sentences.append(
-            f"the autoscaler of spec.{component} had no effect in earlier versions of the operator: it is created with the "
-            f"next edit of the service, and then changes the number between {policy.low} and {policy.high}"
+            f"the autoscaler of spec.{component} had no effect in earlier versions of the operator. The operator creates "
+            f"it with the next edit of the service. The autoscaler then changes the number of {component} between "
+            f"{policy.low} and {policy.high}"
         )
         return sentences
     name = names.component(owner.name, component)
@@ -142,7 +143,7 @@ def _autoscaler_advice(component: str, policy: ReplicaPolicy) -> Iterator[str]:
         return
     if policy.scaler == "":  # manual scaling (docs/scaling.md)
         if policy.scale_target:
-            yield f"{field}.scaleTarget has no effect without scaleMetric: set scaleMetric, or remove it"
+            yield (f"{field}.scaleTarget has no effect without scaleMetric: set {field}.scaleMetric, or remove scaleTarget")
     elif not policy.autoscaled:
         yield (
             f"{field}.scaleMetric {policy.scale_metric} cannot be read by a HorizontalPodAutoscaler, so no "
@@ -150,9 +151,12 @@ def _autoscaler_advice(component: str, policy: ReplicaPolicy) -> Iterator[str]:
             "autoscaler.class KEDA or External (docs/scaling.md)"
         )
     elif policy.low == 0:
-        yield f"{field}.minReplicas 0: a HorizontalPodAutoscaler cannot scale up from zero: use kubectl scale to leave zero"
+        yield (
+            f"{field}.minReplicas is 0, but a HorizontalPodAutoscaler cannot scale up from zero: run kubectl scale to "
+            "leave zero"
+        )
     if policy.autoscaled and not policy.scale_metric and not policy.hpa.get("metrics"):
         yield (
-            f"{field} names no metric, so its HorizontalPodAutoscaler reads cpu, which does not reflect the load of GPUs: "
-            "set scaleMetric, or autoscaler.hpa.metrics (docs/scaling.md)"
+            f"{field} names no metric, so its HorizontalPodAutoscaler reads the CPU usage, which does not reflect the load "
+            f"of GPUs: set {field}.scaleMetric or {field}.autoscaler.hpa.metrics (docs/scaling.md)"
         )

@@ -30,7 +30,7 @@ def advice(
         yield _without_registry(registry_sidecar.OFF in (annotations.get(keys.REGISTRY), own.get(keys.REGISTRY)))
     for component, container in engines.items():
         if flag := series.missing_flag(container):
-            lacks = [f"{SHOWN} do not contain its tokens and latencies"] if has_registry else []
+            lacks = [f"{SHOWN} do not contain the tokens and latencies of this engine"] if has_registry else []
             lacks += ["metrics.engines.podMonitor of the chart lets Prometheus scrape an empty page"] if scrapes else []
             if lacks:
                 yield (
@@ -41,7 +41,8 @@ def advice(
             known = " and ".join(sorted(engine_series()))
             yield (
                 f"{component}: {SHOWN} do not contain the requests of {engine.name} engines, because the registry reads "
-                f"only those of {known}; so a group that is removed waits a fixed time for its requests (docs/telemetry.md)"
+                f"only the engines {known}; a group that is removed therefore waits a fixed time for its requests "
+                "(docs/telemetry.md)"
             )
 
 
@@ -61,7 +62,9 @@ def _may_have_one(router: Manifest) -> bool:
 def _without_registry(is_off: bool) -> str:
     lacks = f"so {SHOWN} have no numbers of this service, and a group that is removed waits a fixed time for its requests"
     if is_off:
-        return f'the annotation {keys.REGISTRY}: "{registry_sidecar.OFF}" disables the registry, {lacks}: remove it'
+        return (
+            f'the annotation {keys.REGISTRY}: "{registry_sidecar.OFF}" disables the registry, {lacks}: remove the annotation'
+        )
     return (
         f"the router has no registry, {lacks}: write --service-discovery or --pd-disaggregation into the arguments of the "
         "router, and remove --worker-urls, --prefill and --decode, so that the router discovers its workers "

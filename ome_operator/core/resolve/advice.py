@@ -63,11 +63,11 @@ def unpaired_advice(service: InferenceService, runtime: Runtime) -> tuple[str, .
     if spec.engine is None:
         return ()
     if spec.decoder is not None and spec.router is None:
-        effect = "the URL leads only to prefill, which cannot complete an answer"
+        effect = "the URL leads only to prefill, which generates no answers"
         remedy = "add router: {}"
         if runtime.spec.router_config is None and default_router(runtime.spec, spec) is None:
             remedy += f", and {ROUTER_SAMPLE}, which has no router"
-        return (f"spec.router is missing: nothing pairs prefill and decode, and {effect}; {remedy}",)
+        return (f"spec.router is missing, so nothing pairs prefill and decode, and {effect}; {remedy}",)
     if spec.decoder is None and runtime.spec.decoder_config is not None and not _has_own_command(spec.engine):
         more = "decoder: {}" if spec.router is not None else "decoder: {} and router: {}"
         remedy = f"add {more}, or name a runtime of a single engine"

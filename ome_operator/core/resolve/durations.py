@@ -22,7 +22,7 @@ class DurationLimits(NamedTuple):
     minimum: float
     """Shortest duration that is used; 0 if every duration is used."""
     instead: str
-    """What is used instead of a duration that is shorter than `minimum`."""
+    """The duration that is used instead of a duration that is shorter than `minimum`, as text."""
     late: str
     """Beginning of a clause about a duration of more than a week, which ends with "more than a week has passed"; "" if such
     a duration is a usual choice."""
@@ -92,6 +92,6 @@ def _sentence(field: str, written: str | None, limits: DurationLimits) -> Iterat
         return
     seconds = quantity.seconds(written)
     if seconds < limits.minimum:
-        yield f"{field} is {written}, which is not used because it is too short: {limits.instead} is used, write 1s or more"
+        yield f"{field} is {written}, which is too short, so {limits.instead} is used: write 1s or more"
     elif seconds > WEEK and limits.late:
         yield f"{field} is {written}, so {limits.late} more than a week has passed: write 168h or less"

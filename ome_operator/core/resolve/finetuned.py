@@ -34,8 +34,8 @@ def fine_tuned(
     merged = [weight for weight in weights_found if is_merged(weight)]
     if merged and len(weights_found) > 1:
         message = (
-            f"FineTunedWeight {merged[0].name} contains the complete model: remove the other names from "
-            "spec.model.fineTunedWeights"
+            f"FineTunedWeight {merged[0].name} contains the complete model, so no other weight can be used with it: remove "
+            "the other names from spec.model.fineTunedWeights"
         )
         problems.append(Problem(MODEL_READY, Reason.WEIGHTS_DO_NOT_MIX, message))
     if problems or model is None or not weights_found:

@@ -25,8 +25,8 @@ from ome_operator.util.memoize import memoize_by_identity
 
 NOTHING: frozenset[str] = frozenset()
 OMES = re.compile(r"([a-z-]+\.)?ome\.io/|ome\.oracle\.com/|kueue-enabled$")
-"""Matches annotations in OME's domains. Such an annotation has no effect unless a table lists it as an annotation that is
-read."""
+"""Matches annotations in OME's domains. Such an annotation has no effect unless a table lists it as an annotation that
+the operator reads."""
 LABELS_OF_OPERATOR = frozenset(
     {keys.MANAGED_BY, keys.SERVICE, keys.COMPONENT, keys.REVISION, keys.WORKER_INDEX, keys.GROUP_INDEX}
 )
@@ -75,7 +75,7 @@ def _ignored(kind: str, spec: Spec, annotations: Mapping[str, str], more: frozen
     written, tree = spec.dump(), FIELDS.get(kind, {})
     sentences = list(_annotations(annotations, READ.get(kind, NOTHING) | more, ""))
     if isinstance(spec, ServiceSpec) and written.get("predictor") and migrate(spec) is spec:
-        sentences.append(_sentence("spec.predictor", "spec.model, spec.runtime and spec.engine replace it"))
+        sentences.append(_sentence("spec.predictor", "spec.model, spec.runtime and spec.engine replace this field"))
         del written["predictor"]
     sentences += _fields(written, tree, "spec")
     for name, component in PARTS.items():
@@ -91,7 +91,7 @@ def _ignored(kind: str, spec: Spec, annotations: Mapping[str, str], more: frozen
 
 def _labels(labels: Mapping[str, str], location: str) -> Iterator[str]:
     for name in sorted(labels.keys() & LABELS_OF_OPERATOR):
-        yield _sentence(f"label {name}{location}", "the operator sets it on its pods")
+        yield _sentence(f"label {name}{location}", "the operator sets this value on its pods")
 
 
 def _fields(value: Mapping[str, Any], tree: Tree, location: str) -> Iterator[str]:

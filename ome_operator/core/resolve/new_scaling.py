@@ -12,8 +12,8 @@ from ome_operator.api import InferenceService
 from ome_operator.core.resolve.scaling import ReplicaPolicy
 
 FIELD = "scalingIgnoredAt"
-"""Field of the status with the generation in which the settings have no effect; 0 if they have an effect in every
-generation, and unset if the service does not use such settings."""
+"""Field of the status with the generation of the spec in which the settings have no effect; 0 if they have an effect in
+every generation; unset if the service does not use such settings."""
 
 
 def uses_new_scaling(component: str, policy: ReplicaPolicy) -> bool:

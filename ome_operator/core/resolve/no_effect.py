@@ -44,7 +44,7 @@ _OF_GROUPS = (
 _KEDA: Tree = {"scalingOperator": "triggers of KEDA have no operator"}
 _SCALED: Tree = {
     "canaryTrafficPercent": "use spec.rollout",
-    "containerConcurrency": "the engine's own arguments limit its requests",
+    "containerConcurrency": "the arguments of the engine limit its requests",
     "kedaConfig": _KEDA,
     "topologyKey": _PLACE,
     "topologySpread": "",
@@ -55,10 +55,10 @@ _SCALED: Tree = {
 _ENGINE: Tree = {**_SCALED, "config": "the field applies only to routers: use runner.env"}
 _ROUTER: Tree = {
     **_SCALED,
-    "timeoutSeconds": "the router's own arguments limit the duration of a request",
+    "timeoutSeconds": "the arguments of the router limit the duration of a request",
     "worker": "a router is a single pod",
     "acceleratorOverride": "a router needs no accelerator",
-    "lifecycle": dict.fromkeys(_OF_GROUPS, "only groups of engines are recycled"),
+    "lifecycle": dict.fromkeys(_OF_GROUPS, "the operator recycles only groups of engines"),
 }
 _IN_RUNTIME: Tree = {"acceleratorOverride": "write the field into the service, or use acceleratorRequirements"}
 _PREDICTOR: Tree = {
@@ -67,7 +67,9 @@ _PREDICTOR: Tree = {
 }
 _STORAGE: Tree = {
     "schemaPath": "",
-    "downloadPolicy": NoEffectUnless("ReuseIfExists", "existing files that are correct are kept, others are downloaded"),
+    "downloadPolicy": NoEffectUnless(
+        "ReuseIfExists", "agents keep existing files that are correct, and download the others"
+    ),
     "parameters": ReadKeysOnly(
         frozenset({"endpoint", "region", "account", "verify", "anonymous", "filesFrom"}), "credentials come from key"
     ),
@@ -81,7 +83,7 @@ _MODEL: Tree = {
     "modelFramework": _VERSION,
     "apiCapabilities": _DESCRIBES,
     "diffusionPipeline": _PIPELINE,
-    "modelConfiguration": "the value is read from the files of the model",
+    "modelConfiguration": "the agents read the value from the files of the model",
     "servingMode": "",
     "distribution": NoEffectUnless("PerNode", "every node holds all files"),
     "compartmentID": _DESCRIBES,
@@ -99,14 +101,14 @@ _RUNTIME: Tree = {
         },
     },
     "protocolVersions": NoEffectUnless(["openAI"], "clients use the protocol of the engine"),
-    "acceleratorRequirements": {"preferredPrecisions": "write them into acceleratorSelector.constraints of a service"},
+    "acceleratorRequirements": {"preferredPrecisions": "write the values into acceleratorSelector.constraints of a service"},
     "engineConfig": {**_ENGINE, **_IN_RUNTIME},
     "decoderConfig": {**_ENGINE, **_IN_RUNTIME},
     "routerConfig": _ROUTER,
 }
 _ROLLOUT: Tree = {
     "groups[]": {
-        "canary": "the strategy is not implemented yet: use rollingUpdate or blueGreen",
+        "canary": "the operator does not support this strategy yet: use rollingUpdate or blueGreen",
         "order": "prefill and decode are updated together",
         "soak": "prefill and decode are updated together",
         "maintainRatio": "prefill and decode are updated together",
@@ -167,7 +169,7 @@ _INGRESS = (
     "the operator creates no Ingress: set exposure.kind of the chart, or write an Ingress for the Service of the service"
 )
 _SCALING = "use scaleMetric and scaleTarget of the component"
-_INJECT = "nothing is injected: add the container to the component"
+_INJECT = "the operator injects nothing: add the container to the component"
 _METRICS = "the operator sets no Prometheus annotations: write them into the annotations of the component"
 _OF_MODEL = "the value is derived from the model that the service names"
 _INGRESSES = ("domain", "domain-template", "additional-domains", "disable-creation")
@@ -181,7 +183,9 @@ def _ome(*names: str, hint: str = "") -> dict[str, str]:
 ANNOTATIONS: Mapping[str, str] = {
     **_ome("deploymentMode", hint="the value is derived from the components and their workers"),
     **_ome("metrics", "targetUtilizationPercentage", hint=_SCALING),
-    **_ome("entrypoint-component", hint="the URL leads to the router, or to the engine if there is no router"),
+    **_ome(
+        "entrypoint-component", hint="the URL of the service leads to the router, or to the engine if there is no router"
+    ),
     **_ome("inject-model-init", "inject-serving-sidecar", hint=_INJECT),
     **_ome("inject-fine-tuned-adapter", hint="name the weights in spec.model.fineTunedWeights"),
     **_ome("enable-metric-aggregation", "enable-prometheus-scraping", hint=_METRICS),

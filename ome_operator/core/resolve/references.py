@@ -49,7 +49,7 @@ class _Classes(NamedTuple):
     field: str
     names: Collection[str]
     one_of: bool
-    """Whether it is enough that one of the classes exists."""
+    """Whether a single existing class is enough."""
 
 
 def _classes(spec: Spec) -> Iterator[_Classes]:

@@ -19,8 +19,9 @@ from ome_operator.core.observed.telemetry import DrainReport, is_fresh
 from ome_operator.core.reconcile.plan import Patch
 
 NOTICE = 15.0
-"""Seconds between the marking and the stop of a leader if no registry reports whether the leader has requests. The registry
-lists pods every 3 s, and requests that are already on their way to the leader have to arrive."""
+"""Seconds between the marking and the stop of a leader if no registry reports whether the leader has requests. In this
+time the registry, which lists pods every 3 s, finds the mark, and requests that are already on their way to the leader
+arrive."""
 
 
 EMPTY_READINGS = 2

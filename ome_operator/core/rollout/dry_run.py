@@ -59,7 +59,10 @@ def with_dry_run(snapshot: Snapshot, intent: Intent) -> Intent:
 def _warned(intent: Intent, remark: str) -> Intent:
     if not remark:
         return intent
-    message = f"the dry run did not check every pod of revision {intent.target}, which is rolled out nevertheless: {remark}"
+    message = (
+        f"the dry run did not check every pod of revision {intent.target}, and the revision is rolled out "
+        f"nevertheless: {remark}"
+    )
     return replace(intent, warnings=(*intent.warnings, message))
 
 

@@ -111,7 +111,7 @@ def pull_outcome(job: Child, now: datetime) -> PullOutcome:
 def _gate(target: str, pulled: int, failed: int, wanted: int, seconds: float) -> RolloutGate:
     done = f"{pulled} of {count(wanted, 'image')} {'is' if wanted == 1 else 'are'} on the nodes of the serving groups"
     but = f", {failed} could not be pulled" if failed else ""
-    ends = f"the rollout begins when the others are there, at the latest after {seconds:.0f} s"
+    ends = f"the rollout begins when the other images are there, at the latest after {seconds:.0f} s"
     return RolloutGate(Reason.PULLING_IMAGES, f"revision {target} waits for its images: {done}{but}; {ends}")
 
 
@@ -199,7 +199,9 @@ def _failures(snapshot: Snapshot, jobs: Mapping[str, Child], target: str) -> Ite
         said = "; ".join([f"{name} ({text})" for name, text in why.items()][:SHOWN])
         more = f" and {len(why) - SHOWN} more" if len(why) > SHOWN else ""
         what = "a Job" if len(why) == 1 else f"{len(why)} Jobs"
-        yield f"{what} could not pull an image of revision {target}, whose rollout does not wait for it: {said}{more}"
+        yield (
+            f"{what} could not pull an image of revision {target}, and the rollout does not wait for the image: {said}{more}"
+        )
 
 
 def _jobs(snapshot: Snapshot) -> dict[str, Child]:

@@ -16,8 +16,9 @@ from math import lcm
 from typing import NamedTuple
 
 MOST_ROUTERS = 8
-"""While several revisions serve, a revision may get up to this many routers, although fewer are desired, so that its share
-of all routers equals its share of the requests. This number limits how exact the shares can be."""
+"""While several revisions serve, a revision may get up to this many routers, although fewer are desired. The additional
+routers make the share of the revision in all routers equal to its share of the requests. The limit determines how exact
+the shares can be."""
 
 
 class GroupCounts(NamedTuple):

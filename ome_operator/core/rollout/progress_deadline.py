@@ -33,8 +33,8 @@ class Clock(NamedTuple):
     """Seconds until the deadline. The value is 0 if the deadline has passed, so that the revision has failed, and None
     while the clock does not run."""
     back: bool = False
-    """Whether the last complete revision is restored when the revision fails: the user asks for it, and such a revision
-    exists."""
+    """Whether the last complete revision is restored when the revision fails. This requires that the user asks for it,
+    and that such a revision exists."""
 
     @property
     def seconds_until_pass(self) -> float | None:

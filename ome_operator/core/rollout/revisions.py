@@ -19,8 +19,8 @@ SIZE_LIMIT = 200_000
 """Largest number of bytes of the JSON that a ControllerRevision stores. etcd refuses requests above 1.5 MB, and ten
 revisions are kept."""
 Refuses = Callable[[str, Mapping[str, Any]], Problem | None]
-"""A function that returns why a new revision is refused, from its name and the data that it would store; None if the
-revision is accepted."""
+"""A function that returns why the operator refuses a new revision, from its name and the data that it would store; None
+if the operator accepts the revision."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ class RolloutGate:
     """States whether a revision may start, or continue, to replace the serving revision."""
 
     reason: str
-    """The reason why the revision may not start or continue, as a CamelCase word; "" if it may."""
+    """The reason why the revision may not start or continue, as a CamelCase word; "" if the revision may start or
+    continue."""
     message: str
 
 
@@ -35,7 +36,7 @@ class RolloutStep:
     """The reason why the target is not the only complete revision yet, as a CamelCase word; "" if there is no such
     reason."""
     message: str = ""
-    """The reason as a sentence. If a revision is being replaced, a text about what is being removed."""
+    """The reason as a sentence. While a revision is being replaced, the sentence states what is being removed."""
     rolls: bool = False
     """Whether a revision is being replaced, or waits for permission to be replaced."""
     held: bool = False

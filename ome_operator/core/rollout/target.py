@@ -26,13 +26,13 @@ class TargetRevision(NamedTuple):
     pin: str
     """The stored revision that the spec pins; "" if the spec pins no revision."""
     back: str
-    """The revision that is restored if the revision `wish` is rejected: the newest of the other revisions that were complete
-    most recently and are not rejected; "" if there is none."""
+    """The revision that is restored if the revision `wish` is rejected; "" if there is none. It is the newest of the
+    other revisions that were complete most recently and are not rejected."""
     edit: int
     """Number of the newest revision, which identifies the last edit of the service; 0 if no revision is stored."""
     retry: str
-    """Value of the annotation with which users ask for another attempt of a rejected revision; "" if there is no such
-    annotation."""
+    """Value of the annotation with which users ask for another attempt to roll out a rejected revision; "" if the
+    annotation is missing."""
     rejected: tuple[Mapping[str, Any], ...] = ()
     """Rejections that still apply, in the format of the status."""
     problems: tuple[Problem, ...] = ()
@@ -106,6 +106,7 @@ def _of(revision: str, rejected: Iterable[Mapping[str, Any]]) -> Mapping[str, An
 def _unknown(pin: str, numbers: Mapping[str, int]) -> Problem:
     kept = ", ".join(sorted(numbers)) or "none"
     message = (
-        f"spec.rollout.revision {pin} is not stored (stored: {kept}): name one of the stored revisions, or remove the pin"
+        f"spec.rollout.revision {pin} is not stored (stored: {kept}): name one of the stored revisions, or remove "
+        "spec.rollout.revision"
     )
     return Problem(ROLLED_OUT, Reason.REVISION_NOT_FOUND, message)

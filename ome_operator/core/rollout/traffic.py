@@ -23,8 +23,8 @@ from ome_operator.core.rollout.planner import ReplicaCounts, capacity
 from ome_operator.core.rollout.step import RolloutStep
 
 NOTICE = float(ENDPOINT_LAG)
-"""Seconds between the change of an HTTPRoute away from a revision and the removal of the router of the revision, because
-Gateways may lag that long."""
+"""Seconds between the change of an HTTPRoute away from a revision and the removal of the router of the revision. Gateways
+may apply the change with such a delay."""
 SETTLED = 5.0
 """Seconds for which a router has to be ready before requests are moved to it. Kubernetes adds a ready pod to the endpoints
 of its Service with a delay, which is several seconds on a busy control plane."""
@@ -41,8 +41,8 @@ class TrafficSplit(NamedTuple):
     serving: frozenset[str]
     """Names of the routers of revisions that can answer requests now."""
     again: float | None = None
-    """Seconds until a waiting revision gets its share of the requests, because its router has then been ready for `SETTLED`
-    seconds. With several waiting revisions, the smallest value; None if no revision waits."""
+    """Seconds until a waiting revision gets its share of the requests, because its router has then been ready for
+    `SETTLED` seconds. If several revisions wait, the smallest value is used; None if no revision waits."""
 
 
 class AllowedDeletions(NamedTuple):

@@ -96,8 +96,8 @@ def advice(snapshot: Snapshot, component: str, groups: int, asked: int | None, *
         until = kept_until(stored_zero(service), wakes=True, now=snapshot.now)
         when = "" if until is None else f" until {_text(until)}"
         return [
-            f"RoleScale {names.component(service.name, component)} asks for 0 groups, and {groups} are kept{when}, because "
-            "a request has woken the service: set spec.scalingPolicy.wakeOnRequest to false to end this"
+            f"RoleScale {names.component(service.name, component)} asks for 0 groups, but a request has woken the service, "
+            f"so {groups} are kept{when}: set spec.scalingPolicy.wakeOnRequest to false to remove them"
         ]
     if service.spec.router is None:
         return [

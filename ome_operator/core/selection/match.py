@@ -16,7 +16,7 @@ class Violation(NamedTuple):
 
     sentence: str
     """A clause that compares a value of the runtime with a value of the model or service. Messages put the name of the
-    runtime before the clause."""
+    runtime in front of the clause."""
     sure: bool = True
     """Whether both the model and the runtime state the value. If the value is unknown on one side, the runtime is not
     selected automatically, but a user who names this runtime is not warned."""

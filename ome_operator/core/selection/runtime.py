@@ -37,7 +37,8 @@ class Candidate:
     violations: tuple[str, ...] = ()
     """The rules that exclude the candidate, as clauses for a message; () if it is not excluded."""
     write: tuple[str, ...] = ()
-    """The fields of the model's spec, with their values, that the candidate asks for, if nothing else excludes it."""
+    """The fields of the model's spec, with their values, that the candidate asks for. The candidate is not excluded for
+    any other reason."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +103,11 @@ def remedy_for_unknown_model(model: ModelProfile, deps: Deps) -> str:
     if model.learned or model.architecture:
         return ""
     if deps.policy.model_agent:
-        return ". An agent reads the fields from the model's files: wait until it reports the model, or write them yourself"
-    return f". No agent reads the fields from the model's files: {ENABLE_AGENTS}, or write them yourself"
+        return (
+            ". An agent reads the fields from the model's files: wait until it reports the model, or write the fields "
+            "yourself"
+        )
+    return f". No agent reads the fields from the model's files: {ENABLE_AGENTS}, or write the fields yourself"
 
 
 def runtime_title(ref: Ref) -> str:

@@ -38,7 +38,7 @@ def _model(short: SglangModel) -> tuple[Manifest | None, ReasonedMessage]:
         uri = f"hf://{hub.repo}" + (f"@{hub.revision}" if hub.revision else "")
     if not uri:
         return None, ReasonedMessage(
-            Reason.INVALID_SPEC, "spec.source names no location: set huggingface.repo or storageUri"
+            Reason.INVALID_SPEC, "spec.source names no location of the files: set huggingface.repo or storageUri"
         )
     storage = {"storageUri": uri, **({"path": short.spec.path} if short.spec.path else {})}
     return _manifest(short, "ClusterBaseModel", {}, {"storage": storage}), NOTHING

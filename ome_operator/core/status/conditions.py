@@ -9,8 +9,8 @@ from ome_operator.core.reasons import ADVICE, ANOTHER, READY, RECONCILING, ROLLE
 
 MESSAGE_LIMIT = 1024
 ADVICE_LIMIT = 8 * MESSAGE_LIMIT
-"""Maximum length of the message of the condition Advice. It is larger than for other conditions, because the message has
-one sentence for each finding, and truncation would hide findings."""
+"""Maximum length of the message of the condition Advice. The limit is higher than for other conditions, because the
+message has one sentence for each finding, and a shorter message would hide findings."""
 
 
 class Condition(NamedTuple):
@@ -73,7 +73,8 @@ def _summary(conditions: Iterable[Mapping[str, Any]], ended: bool) -> Condition 
 
 
 _DECIDES = {ANOTHER: 0, READY: 1, ROLLED_OUT: 2}
-"""Maps types of conditions to their rank among the conditions that can decide about the summary; the lowest decides."""
+"""Maps types of conditions to their rank among the conditions that can decide about the summary. The condition with the
+lowest rank decides."""
 
 
 def advice(sentences: Iterable[str], reason: str = Reason.NO_EFFECT) -> list[Condition]:

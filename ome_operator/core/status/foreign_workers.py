@@ -25,8 +25,8 @@ def foreign_workers_condition(reports: Iterable[ForeignWorkers], secret: str, no
     last = datetime.fromtimestamp(max(item.at for item in seen), UTC).strftime("%H:%M:%S UTC")
     remedy = (
         (
-            f"the key of the routers is known to another client: delete the Secret {secret} and the pods of the "
-            "routers, and check who may read the Secret"
+            f"another client knows the key of the routers: delete the Secret {secret} and the pods of the routers, and "
+            "check who may read the Secret"
         )
         if secret
         else "these routers have no key: forward only /v1/ to them, or restrict access to their port "
@@ -34,6 +34,6 @@ def foreign_workers_condition(reports: Iterable[ForeignWorkers], secret: str, no
     )
     message = (
         f"workers that are not pods of this service were registered in its routers ({found} so far, the last at {last}). "
-        f"They were removed within seconds, and may have received prompts until then: {remedy}"
+        f"The registry removed them within seconds, but they may have received prompts until then: {remedy}"
     )
     return Condition(ROUTER_INTACT, False, Reason.STRANGER_IN_ROUTER, message)

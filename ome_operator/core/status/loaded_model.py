@@ -12,7 +12,7 @@ from ome_operator.core.resolve.finetuned import BASE
 from ome_operator.core.status.progress import RoleProgress
 
 FAILED = frozenset({"Failed"})
-"""Phases of a group that has failed and that the operator no longer restarts."""
+"""Phases of a group that has failed and that the operator no longer recycles."""
 
 
 def loaded_model(

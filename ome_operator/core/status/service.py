@@ -66,7 +66,7 @@ class Report:
     """Time since when the new revision has made no progress, in the form of the status; empty if no progress is expected."""
     rejected: tuple[Mapping[str, Any], ...] = ()
     drift: Mapping[str, str | None] = field(default_factory=dict)
-    """For "runtime" and "model": how the stored version differs from the current object; see
+    """Maps "runtime" and "model" to a text that states how the stored version differs from the current object; see
     `resolve.inputs.ResolvedService`."""
     tokens: Mapping[str, str] = field(default_factory=dict)
     """Maps fields of the status to the value of a sync annotation that the operator has acted on."""
@@ -91,8 +91,8 @@ class Report:
     transfers: cond.Condition | None = None
     """Condition that reports pairs of leaders whose transfers fail; None if there are none."""
     zero: Mapping[str, Any] = field(default_factory=dict)
-    """The field `zero` of the status: the state of a service of which a role has or had no groups; empty if every role
-    always had groups."""
+    """The field `zero` of the status: the state of a service of which a role has no groups, or had no groups; empty if
+    every role always had groups."""
     scaling_ignored: int | None = None
     """The value of `new_scaling.FIELD`; None if it is left out."""
     traffic: Mapping[str, Any] | None = None

@@ -20,9 +20,9 @@ PERCENTILES = {"p50": 0.5, "p95": 0.95}
 DIGITS = 3
 """Number of significant digits to which a metric is rounded."""
 PAUSE = 60.0
-"""Minimum seconds between two changes of `status.traffic`."""
+"""Minimum number of seconds between two changes of `status.traffic`."""
 REPEAT = 600.0
-"""Seconds after which the metrics are written although they have hardly changed, so that their time shows that they are
+"""Seconds after which the metrics are written although they have hardly changed. Their time then shows that they are
 current."""
 CHANGE = 0.2
 """Share of the larger value by which a number must have changed to be written before `REPEAT`."""

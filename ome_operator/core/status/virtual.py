@@ -25,7 +25,7 @@ def virtual_status(service: InferenceService, left: bool, now: datetime) -> dict
     objects of the service exist that were created in another mode.
     """
     url = f"http://{service.name}.{service.namespace}.svc.cluster.local"
-    message = f"no pods are created in the mode {VIRTUAL}: another server has to serve {url}"
+    message = f"no pods are created in the deployment mode {VIRTUAL}, so another server has to serve {url}"
     ready = cond.Condition(READY, True, Reason.VIRTUAL_DEPLOYMENT, message)
     wanted = [ready]
     if left:

@@ -90,7 +90,7 @@ def events(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) ->
             Event(
                 "Warning",
                 STOPS,
-                (f"{message}. Correct the cause that the status of this service names, or edit this object again"),
+                (f"{message}. Correct the cause that the status of the failed service names, or edit this object again"),
             )
         )
     elif after["state"] == BAKING and was.get("state") != BAKING:

@@ -15,9 +15,9 @@ from ome_operator.api.values import DURATION, full_match
 _SIZE = re.compile(r"([1-9][0-9]{0,8})(%?)")
 _is_duration = full_match(DURATION)
 LONGEST = 30 * 24 * 3600.0
-"""Longest allowed bake time in seconds: a longer time is a mistake."""
+"""Longest allowed bake time in seconds. A longer time is treated as a mistake."""
 PATIENCE = timedelta(minutes=30)
-"""How long a wave waits for a service whose pods wait for a volume, a quota or a node, which are independent of the edit."""
+"""How long a wave waits for a service whose pods wait for a volume, a quota or a node that does not depend on the edit."""
 _RISE = "such as 1, 5%, 25%, 100%"
 
 

@@ -24,7 +24,7 @@ class LocalWeights(NamedTuple):
     unfetched: str = ""
     """URI of the weights if agents could download them, but no agent runs; "" otherwise."""
     former: bool = False
-    """Whether agents run and could download the weights, but the revision was made without agents."""
+    """Whether agents run and could download the weights, but the revision was made while no agents ran."""
     by_name: str = ""
     """Text that names the label of the model and the number of nodes that have it, if these nodes do not have the label
     `label` of the revision; "" otherwise."""
@@ -68,7 +68,7 @@ class Availability(NamedTuple):
                 uris = " and ".join(unfetched)
                 return f"this operator uses no model agents, so nothing downloads {uris}: {ENABLE_AGENTS}, or {label}"
             if any(part.former for part in parts):
-                return f"{label}. The revision was made without model agents and keeps its storage"
+                return f"{label}. The revision was made without model agents, so its storage does not change"
             return label
         message = (
             f"agents set the label {' and '.join(f'{part.label}=Ready' for part in parts)} on nodes that have the files"

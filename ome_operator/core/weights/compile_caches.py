@@ -5,7 +5,8 @@ from posixpath import join
 from ome_operator.core.weights.mount import NAMESPACES
 
 FOLDER = ".compile"
-"""Directory of a namespace, next to its weights, that contains a directory for each set of pods with the same cache."""
+"""Directory of a namespace, next to its weights. It contains a directory for each set of pods with the same compile
+cache."""
 DIGITS = 32
 """Number of hexadecimal digits in the name of such a directory, and in the digest of a node's hardware."""
 SOCKET = "agent.sock"

@@ -26,7 +26,7 @@ FILES_FROM = "filesFrom"
 SOURCE = "source"
 """Key in the storage identity of downloaded weights: the parameters on which the contents depend."""
 DECIDING = ("account", "endpoint", "region", "verify")
-"""Keys in `spec.storage.parameters` on which the contents of a URI depend. `filesFrom` is not one of them because the
+"""Keys in `spec.storage.parameters` on which the contents of a URI depend. `filesFrom` is not included, because the
 result of `files_uri` contains it."""
 NAMESPACES = ".namespaces"
 """Directory below a root that contains the weights of BaseModels, in one directory per namespace. Agents download them."""

@@ -14,7 +14,7 @@ SYSTEM = (
     "/var/lib/rpm", "/var/lib/systemd", "/var/lock", "/var/log", "/var/run", "/var/spool",
 )  # fmt: skip
 _MEMORY = "/dev/shm/"
-"""A file system in memory. Its directories do not belong to the operating system, so they may contain weights."""
+"""A file system in memory. The operating system does not own its directories, so weights may be stored in them."""
 
 
 def system_directory(path: str) -> str:
