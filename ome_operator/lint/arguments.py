@@ -37,7 +37,7 @@ def all_launches(subject: Subject) -> Iterator[tuple[Role, Launch]]:
     "script-unread",
     Severity.NOTE,
     "The arguments that a shell script passes cannot be read with certainty",
-    ignored="Each flag that can be read is checked on its own. Sizes, ranks, ports and memory are not checked.",
+    ignored="The rule checks each flag that it can read on its own. It does not check sizes, ranks, ports and memory.",
     evidence="A script may start a program in several branches, or pass further arguments in variables.",
 )
 def script_unread(subject: Subject) -> Iterator[RuleHit]:
@@ -61,7 +61,7 @@ def script_unread(subject: Subject) -> Iterator[RuleHit]:
     "version-unknown",
     Severity.NOTE,
     "The flags of the image's version are unknown",
-    ignored="Flags are not checked, so no wrong or removed flag is found.",
+    ignored="The rules do not check flags, so they find no wrong or removed flag.",
     evidence=(
         "The version comes from the tag of the image or from the annotation `ome.io/engine-version`. The files in "
         "ome_operator/engines/data contain the flags of each version."
@@ -113,13 +113,13 @@ def flag_unknown(subject: Subject) -> Iterator[RuleHit]:
         if len(begun) > 1 and start.line.abbreviations:
             yield RuleHit(
                 place,
-                f"{given.word} is ambiguous: it abbreviates {', '.join(begun[:4])}",
-                f"write one of them in full, such as {begun[0]}",
+                f"{given.word} is ambiguous, because it is an abbreviation of {', '.join(begun[:4])}",
+                f"write one of these flags in full, such as {begun[0]}",
             )
             continue
         same = translations(start.engine).get(given.word, "")
         close = closest_flag(given.word, start.line) if not same else ""
-        remedy = f"write {close}" if close else "remove the flag, or use a version that has it"
+        remedy = f"write {close}" if close else "remove the flag, or use a version of the engine that has it"
         remedy = (f"write {same}" if same.startswith("--") else same) or remedy
         fix = AutomaticFix(given.word, close) if close else None
         yield RuleHit(place, f"{start.engine} {start.version} has no flag {given.word}", remedy, fix)
@@ -190,7 +190,7 @@ def _value_remedy(argument: Argument) -> str:
     """Return the instruction that corrects the value of a flag, with the engine's description of the flag."""
     assert argument.flag is not None
     if argument.flag.takes == SWITCH:
-        return f"write {argument.word} without a value, or remove it"
+        return f"write {argument.word} without a value, or remove the flag"
     about = argument.flag.help[:200].rstrip(".")
     return f"correct the value of {argument.word}{f'; the help of the engine describes it: {about}' if about else ''}"
 
@@ -223,7 +223,7 @@ def flag_joined(subject: Subject) -> Iterator[RuleHit]:
     "flag-twice",
     Severity.WARNING,
     "A flag is given twice with different values",
-    ignored="Only the last value is used, although a reader may see the first.",
+    ignored="The engine uses only the last value, although a reader may expect the first value.",
     evidence="argparse keeps the last value of a repeated option.",
 )
 def flag_twice(subject: Subject) -> Iterator[RuleHit]:
@@ -236,7 +236,7 @@ def flag_twice(subject: Subject) -> Iterator[RuleHit]:
             if before is not None and before.values != given.values and not several:
                 message = f"{before.written} and {given.written} are both given"
                 yield RuleHit(
-                    locations.argument(role, given), message, f"remove one of the two; {given.written} is in effect"
+                    locations.argument(role, given), message, f"remove one of the two flags; the engine uses {given.written}"
                 )
             seen[name] = given
 
@@ -291,7 +291,8 @@ def variable_unexpanded(subject: Subject) -> Iterator[RuleHit]:
     Severity.WARNING,
     "An argument contains a template expression `{{ … }}`",
     ignored="Templates are not expanded, so the engine gets the text with the braces.",
-    evidence="docs/architecture.md, Merge; KServe expands templates, this operator and OME do not.",
+    evidence="Nothing expands templates in arguments (docs/architecture.md, Merge); KServe does, but this operator and "
+    "OME do not.",
 )
 def template_left(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched():
@@ -310,7 +311,7 @@ def template_left(subject: Subject) -> Iterator[RuleHit]:
     "This version of the engine does not read a variable of this name",
     ignored="The variable has no effect, without any message.",
     evidence=(
-        "The list of variables that the source code of this version declares or reads, made by "
+        "The names come from the list of variables that the source code of this version declares or reads, made by "
         "`ome_operator/engines/extract.py`."
     ),
 )

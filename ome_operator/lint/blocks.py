@@ -43,7 +43,10 @@ def _whole_experts(tp: int, possible: tuple[int, ...]) -> str:
     """
     fitting = [pieces for pieces in possible if tp % pieces == 0]
     if not fitting:
-        return "no size works: use weights without blocks, such as BF16 weights or weights with a scale for each channel"
+        return (
+            "use weights without blocks, such as BF16 weights or weights with a scale for each channel, because no "
+            "size divides these blocks"
+        )
     return f"write --ep-size={tp // fitting[-1]}: an expert can be cut into {_either(possible)}"
 
 

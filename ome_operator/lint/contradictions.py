@@ -88,7 +88,7 @@ _PAIRS = (
         "--speculative-algorithm",
         _no_steps,
         "--speculative-eagle-topk or --speculative-num-draft-tokens is given without --speculative-num-steps",
-        "write all three flags, or none of them",
+        "write all three flags, or none of the three",
     ),
 )
 

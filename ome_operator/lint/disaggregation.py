@@ -15,8 +15,8 @@ from ome_operator.lint.subject import Role, Subject
 
 _WAITING = "SGLANG_DISAGGREGATION_WAITING_TIMEOUT"
 _PLAIN = frozenset({"", "auto", "bf16", "bfloat16"})
-"""Values of --kv-cache-dtype that usually stand for the same data type. `auto` is the type of the model unless the model's
-files name another type."""
+"""Values of --kv-cache-dtype that usually stand for the same data type. `auto` stands for the data type of the model,
+unless the model's files name another type."""
 _CONN = "SGLang 0.5.23, disaggregation/common/conn.py: decode compares its own value with the value that prefill registered"
 
 
@@ -44,7 +44,9 @@ def cache_types(subject: Subject) -> Iterator[RuleHit]:
         if {here, there} <= _PLAIN:
             return
         message = f"prefill has --kv-cache-dtype {here or 'auto'}, and decode has {there or 'auto'}"
-        yield RuleHit(locate_flag(role, start, "--kv-cache-dtype"), message, "write the same value for both")
+        yield RuleHit(
+            locate_flag(role, start, "--kv-cache-dtype"), message, "write the same value of --kv-cache-dtype for both"
+        )
 
 
 @rule(
@@ -58,7 +60,7 @@ def page_sizes(subject: Subject) -> Iterator[RuleHit]:
     if (found := _differ(subject, "--page-size")) and found[2] and found[3]:
         role, start, here, there = found
         message = f"prefill has --page-size {here}, and decode has {there}"
-        yield RuleHit(locate_flag(role, start, "--page-size"), message, "write the same value for both")
+        yield RuleHit(locate_flag(role, start, "--page-size"), message, "write the same value of --page-size for both")
 
 
 @rule(
@@ -72,7 +74,7 @@ def page_size_alone(subject: Subject) -> Iterator[RuleHit]:
     if (found := _differ(subject, "--page-size")) and bool(found[2]) != bool(found[3]):
         role, start, here, there = found
         message = f"{'prefill' if here else 'decode'} has --page-size {here or there}, but the other role does not set it"
-        yield RuleHit(locate_flag(role, start, "--page-size"), message, "write the same value for both")
+        yield RuleHit(locate_flag(role, start, "--page-size"), message, "write the same value of --page-size for both")
 
 
 @rule(
@@ -87,7 +89,9 @@ def transfer_differs(subject: Subject) -> Iterator[RuleHit]:
         role, start, here, there = found
         message = f"prefill has --disaggregation-transfer-backend {here}, and decode has {there}"
         yield RuleHit(
-            locate_flag(role, start, "--disaggregation-transfer-backend"), message, "write the same value for both"
+            locate_flag(role, start, "write the same value of --disaggregation-transfer-backend for both"),
+            message,
+            "write the same value for both",
         )
 
 
@@ -113,7 +117,7 @@ def attention_tp_differs(subject: Subject) -> Iterator[RuleHit]:
     here, there = sizes(first).attention_tp, sizes(second).attention_tp
     if here and there and here != there:
         message = f"attention is divided over {here} GPUs in prefill and over {there} in decode"
-        yield RuleHit(locate_flag(role, second, "--tp-size"), message, "write the same TP / DP for both")
+        yield RuleHit(locate_flag(role, second, "--tp-size"), message, "write the same ratio of TP to DP for both")
 
 
 @rule(
@@ -121,7 +125,7 @@ def attention_tp_differs(subject: Subject) -> Iterator[RuleHit]:
     Severity.WARNING,
     "Only one of prefill and decode uses speculative decoding",
     ignored="If the model has a KV cache per attention head, SGLang versions from 0.5.2 to the end of 2025 give wrong "
-    "answers. Other versions accept fewer draft tokens.",
+    "answers. Other versions accept fewer draft tokens than configured.",
     evidence="https://github.com/sgl-project/sglang/pull/17212",
 )
 def drafts_apart(subject: Subject) -> Iterator[RuleHit]:
@@ -134,7 +138,7 @@ def drafts_apart(subject: Subject) -> Iterator[RuleHit]:
             yield RuleHit(
                 locate_flag(role, start, "--speculative-algorithm"),
                 message,
-                "write the flag for both roles with the same draft model, or for neither",
+                "write the flag for both roles with the same draft model, or remove it from both",
             )
 
 
@@ -153,7 +157,7 @@ def drafts_differ(subject: Subject) -> Iterator[RuleHit]:
             yield RuleHit(
                 locate_flag(role, start, flag),
                 f"prefill has {flag} {here}, and decode has {there}",
-                "write the same value for both",
+                "write the same value of {flag} for both",
             )
 
 
@@ -162,7 +166,7 @@ def drafts_differ(subject: Subject) -> Iterator[RuleHit]:
     Severity.WARNING,
     "Prefill uses pipeline parallelism, and Mooncake transfers the KV caches",
     ignored="Each pipeline stage sends the cache of its own layers. If decode assigns these parts to the wrong layers, "
-    "answers are wrong although nothing fails: measure the accuracy.",
+    "answers are wrong although nothing fails. Measure the accuracy of the answers.",
     evidence="https://github.com/sgl-project/sglang/issues/8424, https://github.com/sgl-project/sglang/pull/37175 "
     "(layers paired wrongly)",
 )
@@ -197,7 +201,7 @@ def contexts_differ(subject: Subject) -> Iterator[RuleHit]:
         yield RuleHit(
             locate_flag(role, first, "--context-length"),
             message,
-            "write the same value for both, or a larger one for prefill",
+            "write the same value of --context-length for both, or a larger value for prefill",
         )
 
 

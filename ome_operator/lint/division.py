@@ -85,7 +85,7 @@ def ranks_differ(subject: Subject) -> Iterator[RuleHit]:
             yield RuleHit(
                 locations.arguments(role),
                 f"rank 0 and the others have different sizes: {message}",
-                "give all ranks the same arguments",
+                "give all ranks the same sizes",
             )
 
 
@@ -110,7 +110,7 @@ def ranks_limits_differ(subject: Subject) -> Iterator[RuleHit]:
             here, there = start.text(name), role.others.text(name)
             if here != there:
                 message = f"rank 0 has {name} {here or 'unset'}, but the others have {there or 'unset'}"
-                yield RuleHit(locate_flag(role, start, name), message, "give all ranks the same arguments")
+                yield RuleHit(locate_flag(role, start, name), message, "give all ranks the same limits")
 
 
 @rule(
@@ -133,8 +133,8 @@ def tp_divides_nodes(subject: Subject) -> Iterator[RuleHit]:
     "The engine needs more GPUs than its group has",
     ignored="The engine exits with `invalid device ordinal`, or waits for ranks that no pod starts.",
     evidence=(
-        "SGLang starts TP × PP / nnodes ranks in each pod, each on its own GPU, and the same number again for each "
-        "further data-parallel copy."
+        "SGLang starts TP × PP / nnodes ranks in each pod, each on its own GPU. Each further data-parallel copy needs the "
+        "same number of GPUs."
     ),
 )
 def gpus_too_few(subject: Subject) -> Iterator[RuleHit]:

@@ -124,7 +124,7 @@ def eplb_alone(subject: Subject) -> Iterator[RuleHit]:
     Severity.WARNING,
     "Redundant experts are configured with an expert parallel size of 1",
     ignored="Every GPU holds the copies next to their originals, which wastes memory.",
-    evidence="SGLang distributes copies of experts over the EP ranks; with EP 1 each GPU holds a part of every expert.",
+    evidence="SGLang distributes the copies of experts over the EP ranks; with EP 1 each GPU holds a part of every expert.",
 )
 def redundant_alone(subject: Subject) -> Iterator[RuleHit]:
     for role, start, found in engines(subject):
@@ -147,7 +147,7 @@ def eplb_without_exchange(subject: Subject) -> Iterator[RuleHit]:
         asked = [name for name in ("--enable-eplb", "--ep-num-redundant-experts") if start.last_argument(name)]
         if asked and not found.backend and found.ep and found.ep > 1:
             message = f"{asked[0]} is given without an all-to-all backend"
-            yield RuleHit(locate_flag(role, start, asked[0]), message, "add --moe-a2a-backend=deepep, or remove the flag")
+            yield RuleHit(locate_flag(role, start, asked[0]), message, "add --moe-a2a-backend=deepep, or remove {asked[0]}")
 
 
 @rule(
@@ -206,7 +206,7 @@ def flashinfer_batch(subject: Subject) -> Iterator[RuleHit]:
     "lost-ranks-fatal",
     Severity.ERROR,
     "toleratedLostRanks is set, but the engine does not survive the loss of a rank",
-    ignored="The operator treats the field as 0: if a rank is lost, the whole group is recycled.",
+    ignored="The operator uses 0 instead of the value of the field: if a rank is lost, it recycles the whole group.",
     evidence="SGLang 0.5.23: DeepEP has no time-out for a lost rank, --elastic-ep-backend selects "
     "collectives that survive the loss, and a process joins again only with --elastic-ep-join-mode.",
 )

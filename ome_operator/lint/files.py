@@ -88,26 +88,28 @@ RULES: tuple[Rule, ...] = (
         "object-refused",
         "The API server refuses the object",
         ignored="`kubectl apply` fails; with `--validate=false`, the server drops unknown fields without a message.",
-        evidence="The CRDs in crds/, which are generated from the classes that this rule uses; "
-        "tests/controlplane/test_gate.py compares the rule with a real API server for every bound and every CEL rule.",
+        evidence="The rule uses the same classes as the CRDs in crds/, which are generated from them; "
+        "tests/controlplane/test_gate.py compares the rule with a real API server for every bound and every CEL "
+        "rule.",
     ),
     _rule(
         "pod-field-unknown",
         "Kubernetes has no field of this name in a pod",
         ignored="The API server accepts the object, because it does not check the fields of a pod in a component. The "
         "operator reports `InvalidPod` and creates no pods.",
-        evidence="The fields of the package `kubernetes`, which may be older than your cluster: in this case use --ignore.",
+        evidence="The rule knows the fields of the package `kubernetes`, which may be older than your cluster: in this "
+        "case skip the rule with --ignore.",
     ),
     _rule(
         "kind-unknown",
         "The operator does not read objects with this apiVersion and kind",
         ignored="`kubectl apply` fails with `no matches for kind`, or another operator reads the object.",
-        evidence="The kinds of the CRDs in crds/.",
+        evidence="The rule knows the kinds of the CRDs in crds/.",
     ),
     _rule(
         "object-twice",
         "The files contain an object twice",
-        ignored="`kubectl apply` applies both objects, and the last one takes effect without a message.",
+        ignored="`kubectl apply` applies both objects, and the last object takes effect without a message.",
         evidence="`kubectl apply` sends the objects one after the other.",
     ),
     _rule(

@@ -31,10 +31,11 @@ def _pods(subject: Subject) -> Iterator[tuple[Role, Manifest]]:
     Severity.ERROR,
     "The API server rejects the pod",
     ignored=(
-        "No pod of the new revision is created. After an edit, the dry run fails and the service stays unchanged. For a new "
-        "service, its Services and other objects are created without pods. A condition shows the API server's message."
+        "No pod of the new revision is created. After an edit, the dry run fails and the service stays unchanged. For a "
+        "new service, the operator creates Services and other objects, but no pods. A condition shows the API server's "
+        "message."
     ),
-    evidence="The types of the package `kubernetes`, and Kubernetes' validation of pods; "
+    evidence="The rule uses the types of the package `kubernetes`, and the same checks of pods as Kubernetes; "
     "tests/controlplane/test_pod_values.py compares the rule with a real API server.",
 )
 def pod_invalid(subject: Subject) -> Iterator[RuleHit]:
@@ -45,8 +46,9 @@ def pod_invalid(subject: Subject) -> Iterator[RuleHit]:
     "pod-unstartable",
     Severity.ERROR,
     "The API server accepts the pod, but no node can start it",
-    ignored="The pod is created and never starts, because no image, medium or object has such a name; only the pod's events "
-    "report the reason. A capability that does not exist is left out without a message.",
+    ignored="The pod is created and never starts, because no image, medium or object has such a name; only the pod's "
+    "events report the reason. The container runtime ignores a capability that does not exist, without a "
+    "message.",
     evidence="tests/node/test_late_values.py starts a pod with each of these values on a real node.",
 )
 def pod_unstartable(subject: Subject) -> Iterator[RuleHit]:
@@ -75,7 +77,7 @@ def _values(spec: Manifest) -> tuple[RefusedValue, ...]:
     Severity.ERROR,
     "A container refers to a variable that only another container of its pod has",
     ignored="The reference is not expanded: the program gets the text `$(NAME)`, and a shell runs NAME as a command.",
-    evidence="Variables belong to one container; the operator sets its variables in the main container.",
+    evidence="Each variable belongs to one container; the operator sets its variables in the main container.",
 )
 def variable_elsewhere(subject: Subject) -> Iterator[RuleHit]:
     for role in subject.roles:
@@ -103,7 +105,7 @@ _OURS = frozenset(
         "PARALLELISM_SIZE",
     }
 )  # fmt: skip
-"""Variables that the operator sets in the main container, and that no image is likely to set itself."""
+"""Names of the variables that the operator sets in the main container and that images are unlikely to set."""
 _SHELL_REFERENCE = re.compile(r"(?<![\\$])\$(?:\{(\w+)\}|(\w+))")
 """Pattern of a reference to a variable without a default value, in the notation of a shell."""
 
@@ -112,7 +114,7 @@ _SHELL_REFERENCE = re.compile(r"(?<![\\$])\$(?:\{(\w+)\}|(\w+))")
     "variable-misplaced",
     Severity.WARNING,
     "A reference to a variable of the operator in the notation of a shell has no value",
-    ignored="A shell replaces the reference by nothing. In the value of a variable, the reference is not replaced.",
+    ignored="A shell replaces the reference by nothing. In the value of a variable, the reference stays unchanged.",
     evidence="Variables belong to one container; the operator sets its variables in the main container. Kubernetes expands "
     "only references of the form $(NAME) in values of variables.",
 )
@@ -133,7 +135,11 @@ def variable_misplaced(subject: Subject) -> Iterator[RuleHit]:
             for item in items(box, "env"):
                 for name in sorted(_shell_names(str(item.get("value", ""))) & ours):
                     message = f"the variable {item.get('name')} of container {box.get('name')} contains ${{{name}}}"
-                    remedy = f"write $({name})" if name in own else f"write the value itself, or add {name} to the env"
+                    remedy = (
+                        f"write $({name})"
+                        if name in own
+                        else (f"write the value itself, or add {name} to the env of the container")
+                    )
                     yield RuleHit(place, f"{message}, which is not expanded", remedy)
 
 
@@ -182,7 +188,7 @@ def ports_shared(subject: Subject) -> Iterator[RuleHit]:
 @rule(
     "memory-unlocked",
     Severity.WARNING,
-    "A pod mounts its node's RDMA devices but may not lock memory",
+    "A pod mounts its node's RDMA devices but must not lock memory",
     ignored="If the container runtime limits locked memory, registering a KV cache fails with `Cannot allocate memory`.",
     evidence="https://github.com/kvcache-ai/Mooncake/issues/281; IPC_LOCK lifts the limit (docs/security.md).",
 )
@@ -219,7 +225,7 @@ def memory_below_shm(subject: Subject) -> Iterator[RuleHit]:
 
 _SIZES = ("memory", "ephemeral-storage")
 _SMALLEST = 1024**2
-"""Least number of bytes of memory or storage that a container can use: a smaller amount lacks its unit."""
+"""Smallest number of bytes of memory or storage that a container can use. A smaller amount probably lacks its unit."""
 
 
 @rule(

@@ -20,7 +20,7 @@ STRICT = frozenset({"sglang", *ROUTERS})
 """Programs whose parser rejects a word that belongs to no flag. Other programs accept such a word, for example as the
 model."""
 _MOST = {SWITCH: 0, VALUE: 1, OPTIONAL: 1}
-"""Maps each kind of a flag to the maximum number of words that follow the flag."""
+"""Maps each kind of flag to the maximum number of words that follow the flag as its values."""
 _REFERENCE = re.compile(r"\$\(([A-Za-z_][\w.-]*)\)")
 """Pattern of a reference to an environment variable that the kubelet expands."""
 _OFF = frozenset({"", "false", "0", "no", "n"})
@@ -45,7 +45,7 @@ class Argument(NamedTuple):
     flag: Flag | None
     """The definition of the flag in the program's version; None if the version does not define the flag."""
     joined: bool = False
-    """Whether flag and value are in the same word, separated by a space. The program then does not recognize the flag."""
+    """Whether flag and value are in the same word, separated by a space. If so, the program does not recognize the flag."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Launch:
     """Name of the program: sglang, vllm, …, sglang-router, or smg."""
     image: str
     version: str
-    """Version of the program; "" if unknown."""
+    """Version of the program; "" if it is unknown."""
     line: CommandLine | None
     """The command line of exactly the program's version; None if its flags are unknown."""
     read_as: CommandLine | None
@@ -73,8 +73,8 @@ class Launch:
     shell: bool
     """Whether a shell starts the program. A shell may expand variables that are not in `env`."""
     doubted: set[str] = field(default_factory=set, compare=False, repr=False)
-    """Names of the flags with an unknown value, or in a wrong spelling, that were read since the set was cleared. A rule
-    that reads such a flag proves nothing (`rules.py:rule_hits`)."""
+    """Names of the flags with an unknown value, or in a wrong spelling, that were read since the set was last cleared. If
+    a rule reads such a flag, its result is uncertain (`rules.py:rule_hits`)."""
 
     @cached_property
     def arguments(self) -> tuple[Argument, ...]:

@@ -44,7 +44,7 @@ def port_twice(subject: Subject) -> Iterator[RuleHit]:
                 other = ports.setdefault(each.port, each)
                 if other != each and _collide(other, each):
                     message = f"{other.name} and {each.name} are both port {each.port}"
-                    yield RuleHit(_place(role, start, each), message, "use another port for one of them")
+                    yield RuleHit(_place(role, start, each), message, "use another port for one of the two listeners")
             for box in _others(pod):
                 yield from _beside(subject, role, start, ports, box)
 

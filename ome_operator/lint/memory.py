@@ -198,9 +198,10 @@ _BOUNDS = ("--max-total-tokens", "--mem-fraction-static")
     "Nothing bounds the memory that an engine on CPUs takes",
     ignored="The engine reserves nearly all free memory of the node for its KV cache, so other programs on the node, "
     "including the kubelet, run out of memory or respond too late.",
-    evidence="SGLang 0.5.23, utils/common.py (get_free_cpu_memory) and arg_groups/memory_hook.py: on CPUs, the default "
-    "share is computed from the memory of the node, or from the container's limit if it is visible as "
-    "/sys/fs/cgroup/memory.max. Seen: an engine grew to 18.4 GB, and the operator on the same machine lost its Lease.",
+    evidence="SGLang 0.5.23, utils/common.py (get_free_cpu_memory) and arg_groups/memory_hook.py: on CPUs, SGLang "
+    "computes the default share from the memory of the node. It uses the container's limit only if "
+    "/sys/fs/cgroup/memory.max shows it. Seen: an engine grew to 18.4 GB, and the operator on the same machine "
+    "lost its Lease.",
 )
 def cpu_memory_unbounded(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched("sglang"):
@@ -209,9 +210,9 @@ def cpu_memory_unbounded(subject: Subject) -> Iterator[RuleHit]:
         if not all(_limited(pod) for pod in role.pods):
             message = f"{role.title} runs with --device=cpu, but has neither a memory limit nor --max-total-tokens"
             remedy = (
-                "add --max-total-tokens with the number of tokens for which the KV cache has room, such as "
-                "--max-total-tokens=4096, and resources.limits.memory with room for weights, cache and Python, such as 4Gi "
-                "for a tiny model"
+                "add --max-total-tokens with the number of tokens that the KV cache may hold, such as "
+                "--max-total-tokens=4096, and resources.limits.memory with enough memory for weights, cache and Python, "
+                "such as 4Gi for a tiny model"
             )
             yield RuleHit(locations.field(role, "resources"), message, remedy)
 

@@ -46,7 +46,7 @@ def model_missing(subject: Subject) -> Iterator[RuleHit]:
     "model-elsewhere",
     Severity.WARNING,
     "No volume is mounted at the model's path",
-    ignored="Unless the image contains the files, the engine interprets the path as a repository of the hub, and exits.",
+    ignored="Unless the image contains the files, the engine takes the path for a repository of the hub, and exits.",
     evidence="Pods get their model at `storage.path`, which is $(MODEL_PATH) (docs/architecture.md).",
 )
 def model_elsewhere(subject: Subject) -> Iterator[RuleHit]:
@@ -101,7 +101,7 @@ def quantization_differs(subject: Subject) -> Iterator[RuleHit]:
             yield RuleHit(
                 locate_flag(role, start, "--quantization"),
                 message,
-                "remove --quantization, because the engine reads it from config.json",
+                "remove --quantization, because the engine reads the quantization from config.json",
             )
 
 
@@ -121,9 +121,13 @@ def code_refused(subject: Subject) -> Iterator[RuleHit]:
         own = start.engine == "sglang" and named and kind is not None and kind not in _types()
         refused = kind in _TOKENIZERS_OF_CODE and not start.is_on("--skip-tokenizer-init")
         if (own or refused) and not start.is_on("--trust-remote-code"):
-            part = f"config.json names code for the model type {kind}" if own else f"the tokenizer of {kind} is code"
+            part = (
+                f"config.json names Python code for the model type {kind}"
+                if own
+                else (f"the tokenizer of {kind} is Python code")
+            )
             message = f"--trust-remote-code is not given, but {part}, which is stored with the weights"
-            yield RuleHit(locations.arguments(role), message, "read this code, then add --trust-remote-code")
+            yield RuleHit(locations.arguments(role), message, "review this code, then add --trust-remote-code")
 
 
 @cache

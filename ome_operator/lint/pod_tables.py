@@ -105,9 +105,10 @@ IMAGE = Grammar(
     r"(:\w[\w.-]{0,127})?(@[A-Za-z][A-Za-z0-9]*([-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?",
     "write HOST/REPOSITORY:TAG without blanks, with lowercase letters in the repository",
 )
-"""The grammar of github.com/distribution/reference, which Kubernetes uses to parse images, with one difference. The original
-takes a first part with uppercase letters for the name of a registry, even if it has neither a dot nor a port. This grammar
-rejects it, because no registry has such a name, and users write uppercase letters by mistake."""
+"""The grammar of github.com/distribution/reference, which Kubernetes uses to parse images, with one difference. The
+original grammar takes a first part with uppercase letters for the name of a registry, even if this part has neither a dot
+nor a port. This grammar rejects such a part, because no registry has such a name, and users write uppercase letters by
+mistake."""
 PATTERNS: Mapping[tuple[str, str], Grammar] = {
     ("CSIVolumeSource", "driver"): Grammar(
         r"(?=.{1,63}$)[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?(\.[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?)*",
@@ -190,8 +191,8 @@ LATE: Mapping[tuple[str, str], Grammar] = {
     ("TopologySpreadConstraint", "topologyKey"): LABEL_KEY,
 }
 """Maps (type, field) to the form of a value that the API server does not check. If the value has another form, the pod is
-created but never starts, because the scheduler, the kubelet or the container runtime cannot use the value, for example
-because no object, label, medium or image can have such a name."""
+created but never starts, because the scheduler, the kubelet or the container runtime cannot use the value. For example,
+no object, label, medium or image can have such a name."""
 LABELS = frozenset({("PodSpec", "nodeSelector"), ("LabelSelector", "matchLabels")})
 """The fields that contain a map of label keys and values."""
 _ID, MODE, _PORT, _COUNT = (0, 2**31 - 1), (0, 0o777), (1, 65535), (0, 2**31 - 1)

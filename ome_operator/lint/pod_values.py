@@ -36,7 +36,7 @@ class RefusedValue(NamedTuple):
     remedy: str
     """The instruction how to correct the value, without capital letter and full stop."""
     late: bool = False
-    """Whether the API server accepts the value, so that a pod is created, but cannot start."""
+    """Whether the API server accepts the value. If so, the pod is created, but cannot start."""
 
 
 def refusals(spec: Manifest) -> Iterator[RefusedValue]:
@@ -44,7 +44,7 @@ def refusals(spec: Manifest) -> Iterator[RefusedValue]:
     yield from _object(spec, pod_fields.POD, (), "")
     if spec.get("priority") and not spec.get("priorityClassName"):
         message = f"the pod has the priority {spec['priority']}"
-        remedy = "write priorityClassName: the API server computes the number from it"
+        remedy = "write priorityClassName instead, from which the API server computes the priority"
         yield RefusedValue(("priority",), message, remedy, late=True)
     for part in ("initContainers", "containers"):
         for box in items(spec, part):
@@ -114,7 +114,7 @@ def _equals(entries: list[Any], field: tuple[str, str], path: tuple[str, ...], l
             message = (
                 f"{location}[{number}] has the same {' and '.join(UNIQUE[field])} as an entry before it: {', '.join(values)}"
             )
-            yield RefusedValue(path, message, "remove one of the two, or change it")
+            yield RefusedValue(path, message, "remove one of the two entries, or change it")
         seen.add(values)
 
 
@@ -183,7 +183,7 @@ def _pod(spec: Manifest) -> Problems:
                     f"has terminationGracePeriodSeconds {grace}, but the {hook} hook of container {box.get('name')} sleeps "
                     f"for {rest} s"
                 )
-                yield message, "raise terminationGracePeriodSeconds, or write fewer seconds"
+                yield message, "raise terminationGracePeriodSeconds, or lower the seconds of the hook"
     for port in _ports(spec) if spec.get("hostNetwork") else ():
         if port.get("hostPort") not in (None, 0, port.get("containerPort")):
             message = (

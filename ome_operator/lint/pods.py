@@ -123,8 +123,8 @@ def _sees_rdma(pod: Manifest) -> bool:
     Severity.WARNING,
     "A pod with several GPUs has a small /dev/shm, such as the default of 64 MiB",
     ignored="NCCL or the tokenizer's workers exit with a bus error or `No space left on device`, often only under load.",
-    evidence="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html (shared memory); "
-    "containers have 64 MiB unless they mount more.",
+    evidence="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html (shared memory); a container "
+    "has 64 MiB unless it mounts more.",
 )
 def shm_small(subject: Subject) -> Iterator[RuleHit]:
     for role, _ in subject.launched("sglang", "vllm"):
@@ -286,7 +286,7 @@ def command_one_word(subject: Subject) -> Iterator[RuleHit]:
     "The option -m of Python and the module of a program are written as one word",
     ignored="The program starts, but the operator does not recognize it: an engine gets no probes, and a router no registry "
     "of its workers.",
-    evidence="ome_operator/engines/servers.py and ome_operator/engines/routers.py compare whole words.",
+    evidence="ome_operator/engines/servers.py and ome_operator/engines/routers.py compare whole words of the command.",
 )
 def module_joined(subject: Subject) -> Iterator[RuleHit]:
     programs = {start[0] for server in known_servers() for start in server.starts}

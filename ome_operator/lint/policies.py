@@ -13,7 +13,8 @@ from ome_operator.util.versions import numbers
 _RANDOM_UNTIL = (0, 3, 2)
 """Newest version of sglang-router in which the policy cache_aware keeps no prefix tree for prefill and decode workers."""
 _KEYED = frozenset({"manual", "consistent_hashing"})
-"""Policies that send all requests of a conversation to the same engine, by a header of the requests."""
+"""Policies that send all requests of a conversation to the same engine. They recognize a conversation by a header of its
+requests."""
 _KEY = "X-SMG-Routing-Key"
 
 
@@ -60,7 +61,8 @@ def cache_aware_random(subject: Subject) -> Iterator[RuleHit]:
     Severity.NOTE,
     "The router's policy needs a header that clients have to send",
     ignored="Requests without the header are distributed at random, so the turns of a conversation reach different engines.",
-    evidence=f"Our own measurement with sglang-router 0.3.2 and smg 1.13.0: both read the header {_KEY} (docs/engines.md).",
+    evidence=f"Measured by this project with sglang-router 0.3.2 and smg 1.13.0: both read the header {_KEY} "
+    "(docs/engines.md).",
 )
 def routing_key_unchecked(subject: Subject) -> Iterator[RuleHit]:
     for role, start in subject.launched(*ROUTERS):
@@ -78,7 +80,8 @@ def routing_key_unchecked(subject: Subject) -> Iterator[RuleHit]:
     Severity.WARNING,
     "The engines have LoRA adapters, but the router refuses the names of adapters",
     ignored="A request with the model `<model>:<adapter>` gets 404 (with --service-discovery) or 503.",
-    evidence="Our own measurement with smg 1.13.0: it compares the field `model` with the model's own name only.",
+    evidence="Measured by this project with smg 1.13.0: the router compares the field `model` with the model's own name "
+    "only.",
 )
 def adapters_unroutable(subject: Subject) -> Iterator[RuleHit]:
     with_adapters = [

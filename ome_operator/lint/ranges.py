@@ -80,10 +80,10 @@ RANGES: Mapping[str, Mapping[str, Range]] = {
     },
     **{name: {"--port": _PORT, "--prometheus-port": _PORT} for name in ROUTERS},
 }  # fmt: skip
-"""Maps each program to a map from its flags to the values with which the program can work. A flag is listed only if it is
-known that the program cannot work with other values. Sources: SGLang 0.5.23, arg_groups/validation_hook.py, lora_hook.py,
-serving_hook.py, hicache_hook.py, and scheduler_components/metrics_reporter.py, which divides by the interval; vLLM,
-config/scheduler.py and config/cache.py."""
+"""Maps each program to a map from its flags to the values with which the program can work. The map contains a flag only
+if the program is known not to work with other values. Sources: SGLang 0.5.23, arg_groups/validation_hook.py,
+lora_hook.py, serving_hook.py, hicache_hook.py, and scheduler_components/metrics_reporter.py, which divides by the
+interval; vLLM, config/scheduler.py and config/cache.py."""
 _UNLESS: Mapping[str, Mapping[str, Range]] = {
     "--disable-retries": {
         "--retry-max-retries": _POSITIVE,

@@ -11,7 +11,7 @@ _OWN = re.compile(r"(127\.0\.0\.1|localhost|0\.0\.0\.0|\[?::1\]?|\$[({]?(POD_IP|
 """Pattern of the addresses with which each pod reaches only itself."""
 
 _PORTLESS = re.compile(r"(?:\$\((?:LWS_\w+|POD_NAME|POD_IP|HOSTNAME|NAMESPACE)\)|[\w.-])+")
-"""Pattern of addresses without a port. They may contain references to variables whose values contain no port."""
+"""Pattern of addresses without a port. The addresses may contain references to variables, whose values contain no port."""
 
 
 @rule(
@@ -69,7 +69,7 @@ def rank_fixed(subject: Subject) -> Iterator[RuleHit]:
     "address-portless",
     Severity.ERROR,
     "The address of rank 0 has no port",
-    ignored="The engine exits while it starts, because it connects to HOST:PORT.",
+    ignored="The engine exits while it starts, because it needs an address of the form HOST:PORT.",
     evidence="SGLang 0.5.23 splits --dist-init-addr into host and port.",
 )
 def address_portless(subject: Subject) -> Iterator[RuleHit]:

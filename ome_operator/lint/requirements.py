@@ -25,7 +25,7 @@ _ALL_TO_ALL = "all-to-all"
 _BACKEND = "--moe-a2a-backend"
 _ALGORITHM = "--speculative-algorithm"
 _JSON = ("--json-model-override-args", "--model-loader-extra-config", "--kv-events-config")
-"""Flags whose value the parser accepts as text, and which the resolver reads as JSON."""
+"""Flags whose value the parser accepts as any text. SGLang's resolver then reads the text as JSON."""
 
 
 class _Server(NamedTuple):

@@ -110,7 +110,8 @@ def router_whole(subject: Subject) -> Iterator[RuleHit]:
     "router-hurried",
     Severity.WARNING,
     "The router waits for a worker for a shorter time than the worker may take to start",
-    ignored="The router gives up on a worker that is still loading weights, and adds the worker only after its pod changes.",
+    ignored="The router gives up on a worker that is still loading weights. It adds the worker only after the worker's "
+    "pod changes again.",
     evidence="The help of sglang-router 0.3.2 (--worker-startup-timeout-secs); "
     "https://github.com/sgl-project/sglang/issues/2778",
 )

@@ -54,7 +54,7 @@ _FORMS = {
     "must be a map": "write a map of keys and values",
     "must be a whole number": "write a whole number without quotes",
 }
-"""Maps a part of a message about the form of a value to what to write."""
+"""Maps a part of a message about the form of a value to the instruction what to write instead."""
 
 
 def _place(subject: Subject, message: str) -> Location:
@@ -75,8 +75,8 @@ _ELSEWHERE = ("a probe of the workers",)
     "source-unsupported",
     Severity.WARNING,
     "Nothing downloads files from the source of a model",
-    ignored="The model stays in the state `Failed`, and pods that need it stay Pending, unless you copy the files to nodes "
-    "and label these nodes.",
+    ignored="The model stays in the state `Failed`, and pods that need the model stay Pending, unless you copy the files "
+    "to nodes and label these nodes.",
     evidence="docs/models-agent.md lists the sources from which agents download. The API accepts the schemes of OME.",
 )
 def source_unsupported(subject: Subject) -> Iterator[RuleHit]:
@@ -116,7 +116,7 @@ def model_dependent(subject: Subject) -> Iterator[RuleHit]:
     for name, found in by_rule.items():
         if len(found) < count:
             model, hit = next(iter(found.items()))
-            message = f"with {len(found)} of the {count} models that fit it, there is the finding {name}"
+            message = f"with {len(found)} of the {count} models that fit it, the runtime has the finding {name}"
             remedy = "add a service with the model that you serve to the files"
             yield RuleHit(hit.place, f"{message}; with {model}: {hit.says}", remedy)
 
@@ -141,8 +141,8 @@ def _by_model(subject: Subject, names: Collection[str]) -> dict[str, dict[str, R
     Severity.WARNING,
     "A service names no runtime, and no runtime in the files or in the catalog fits it",
     ignored="Unless a runtime on the cluster fits, no pods are created, and the condition RuntimeReady states why.",
-    evidence="The operator selects among the runtimes of the cluster (docs/choosing.md), which a check of files does not "
-    "know.",
+    evidence="The operator selects among the runtimes of the cluster (docs/choosing.md), but a check of files does not "
+    "know these runtimes.",
 )
 def runtime_elsewhere(subject: Subject) -> Iterator[RuleHit]:
     """Yield a hit if only a runtime that is not known here can serve the service."""
@@ -152,8 +152,8 @@ def runtime_elsewhere(subject: Subject) -> Iterator[RuleHit]:
         yield RuleHit(
             locations.service(subject),
             f"{message.rstrip('.')} among the runtimes of these files and of the catalog, but one on your cluster may fit",
-            "add -f with the file of the runtime; if it is on your cluster, `ome diff -f` with the same files finds it there"
-            + known,
+            "add -f with the file of the runtime; if the runtime is on your cluster, `ome diff -f` with the same files "
+            "finds it there" + known,
         )
 
 

@@ -42,8 +42,8 @@ class Command(NamedTuple):
     loose: frozenset[int]
     """Positions of the words that may stand for several words or for none, because they are unquoted unknown expansions."""
     is_certain: bool
-    """Whether the command runs exactly as it is written in every pod; False inside of a branch or a function, after `||`, in
-    a loop over values, and for a command that a loop starts in the background."""
+    """Whether the command runs exactly as it is written in every pod. False for a command in a branch or a function,
+    after `||`, in a loop over values, or for a command that a loop starts in the background."""
 
 
 class _Word(NamedTuple):

@@ -31,15 +31,15 @@ class Role:
     """The pod of rank 0, or the pod of the router."""
     worker: Manifest | None
     launch: Launch | None
-    """How the pod of rank 0 starts its program; None for an unknown program, and for a script that cannot be read with
-    certainty."""
+    """How the pod of rank 0 starts its program. None for an unknown program, and for a script whose arguments cannot be
+    read with certainty."""
     others: Launch | None
     """How the pods of the other ranks start their program. None if there are no other ranks, and under the conditions of
     `launch`.
     """
     partly: tuple[Launch, ...]
     """The programs that scripts start if their arguments cannot be read with certainty. Only rules about single arguments
-    check them."""
+    check these programs."""
     unread: str
     """The reason why the arguments of a program cannot be read with certainty; "" if they can."""
     written: tuple[tuple[str, str, Component], ...]
@@ -140,8 +140,8 @@ class Subject:
     """The references of the object to other objects that are neither in the checked files nor in the catalog. Each reference
     is a pair: path of the field, and sentence that states what to do."""
     source: str = ""
-    """Why nothing downloads the files of a model or of fine-tuned weights; "" if agents or a claim provide them, or if users
-    copy them to the nodes."""
+    """Why nothing downloads the files of a model or of fine-tuned weights; "" if agents download the files, a claim
+    contains them, or users copy them to the nodes."""
     elsewhere: str = ""
     """Why no runtime in the files or in the catalog fits a service that names no runtime. A runtime on the cluster of the
     service may fit nevertheless. "" if a runtime fits, or if the runtimes of the cluster are known."""

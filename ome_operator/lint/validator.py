@@ -37,9 +37,9 @@ ALREADY_REPORTED = frozenset({"refused", "advice"})
 REPORTED = frozenset(name for name, rule in RULES.items() if rule.severity != Severity.NOTE) - ALREADY_REPORTED
 """Rules whose findings are shown in the condition Advice."""
 UNCHECKED = frozenset({arguments.version_unknown.id})
-"""Rules of severity NOTE whose findings are shown in the condition Advice nevertheless. They report that the flags of an
-engine's version are unknown. For routers these findings are not shown, because few images name the version of their
-router."""
+"""Rules of severity NOTE whose findings the condition Advice shows nevertheless. They report that the flags of an
+engine's version are unknown. The condition does not show these findings for routers, because few images name the version
+of their router."""
 _ON_SERVICE = (keys.ENGINE_VERSION, keys.LINT_IGNORE)
 """Annotations of a service that change the result of the validation."""
 
@@ -115,10 +115,13 @@ def _verdict(looked_at: Subject) -> ValidationResult:
     found.sort(key=lambda each: _ORDER.index(each[0].severity))
     messages = list(dict.fromkeys(_sentence(rule, hit) for rule, hit in found))
     name = looked_at.service.rpartition("/")[2]
-    more = [f"{len(messages) - ADVISED} more: `ome lint {name}` lists them"] if len(messages) > ADVISED else []
+    more = [f"{len(messages) - ADVISED} more findings: `ome lint {name}` lists them"] if len(messages) > ADVISED else []
     unknown = sorted(looked_at.ignored - RULES.keys())
     about = (
-        [f"{keys.LINT_IGNORE}names {', '.join(unknown)}, which is not a rule: use the names in docs/rules.md"]
+        [
+            f"annotation {keys.LINT_IGNORE} names {', '.join(unknown)}, but `ome lint` has no such rule: use the names in "
+            "docs/rules.md"
+        ]
         if unknown
         else []
     )

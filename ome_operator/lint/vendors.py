@@ -36,7 +36,7 @@ def image_for(image: str) -> str:
 
 
 _MAY_BE_BESIDE = "Intel"
-"""The vendor whose integrated GPUs may be in nodes that also have GPUs of another vendor."""
+"""The vendor of integrated GPUs that may be in nodes which also have GPUs of another vendor."""
 
 
 def _gpus(box: Manifest) -> dict[str, tuple[str, Any]]:
@@ -71,7 +71,9 @@ def vendors_two(subject: Subject) -> Iterator[RuleHit]:
                 if len(gpus) > 1:
                     limits = " and ".join(f"{amount} {name}" for name, amount in gpus.values())
                     first, second, *_ = (name for name, _ in gpus.values())
-                    remedy = f"remove one of them; a service sets {first}: 0 or {second}: 0 to undo a limit of its runtime"
+                    remedy = (
+                        f"remove one of the limits; a service sets {first}: 0 or {second}: 0 to undo a limit of its runtime"
+                    )
                     message = f"{role.title}: container {box.get('name')} has limits of {limits}"
                     yield RuleHit(locations.field(role, "resources"), message, remedy)
                 elif gpus:
@@ -91,8 +93,9 @@ def vendors_two(subject: Subject) -> Iterator[RuleHit]:
     Severity.ERROR,
     "An image, a backend or a selector is made for devices other than those that the pod requests",
     ignored="The engine finds no GPU or ends at its first kernel, or no node has both the devices and the label.",
-    evidence="The names of the images that engines publish, such as v0.5.23-rocm720-mi30x, and the attention backends that "
-    "SGLang's documentation lists for each device. A name that states no device causes no finding.",
+    evidence="The rule knows the names of the images that engines publish, such as v0.5.23-rocm720-mi30x, and the "
+    "attention backends that SGLang's documentation lists for each device. A name that states no device causes "
+    "no finding.",
 )
 def vendor_other(subject: Subject) -> Iterator[RuleHit]:
     for role in subject.roles:
