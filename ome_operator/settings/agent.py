@@ -135,24 +135,23 @@ class AgentPolicy:
             ge=0,
         ),
     ] = 0.0
-    """The time begins when the last model stops naming the weights there. Weights are kept as long as a kept revision of a
-    service or a pod of the node refers to them (docs/models-agent.md)."""
+    """The time begins when the last model that names the weights stops naming them. The agent keeps weights as long as a
+    kept revision of a service, or a pod of the node, refers to them (docs/models-agent.md)."""
     prefetch_gb: Annotated[
         float,
         Option(
             flag="--prefetch-gb",
             help=(
-                "GB of weights that are read into the page cache while engines that load them start on this node; "
-                "0: none. At most as much as free memory and the container's memory limit permit."
+                "GB of weights that are read into the page cache while engines that load them start on this node; 0: "
+                "none. The free memory and the container's memory limit also limit this amount."
             ),
             value="agent.prefetchGB",
             ge=0,
         ),
     ] = 0.0
-    """The weights of an engine are read from the time at which its pod is on the node, for example while its image is
-    pulled. The memory limit in `agent.resources` has to be 2 GiB above this size, because the cached pages count against it
-    (docs/models-agent.md).
-    """
+    """The agent begins to read the weights of an engine when its pod is on the node, for example while its image is
+    pulled. The memory limit in `agent.resources` has to be 2 GiB above this size, because the cached pages count against
+    it (docs/models-agent.md)."""
     prefetch_mbps: Annotated[
         float,
         Option(
@@ -178,7 +177,7 @@ class AgentPolicy:
         int,
         Option(
             flag="--models-per-namespace",
-            help="Same as the operator's option: maximum number of BaseModels of a namespace that are used; 0: no limit.",
+            help="Maximum number of BaseModels of a namespace that are used, as the operator's option; 0: no limit.",
             part_of="modelsPerNamespace",
             ge=0,
         ),

@@ -7,9 +7,9 @@ from ome_operator import keys
 from ome_operator.settings.option import Form, Option
 
 ENABLE_AGENTS = "set agent.enabled=true (outside of the cluster, the option --model-agent)"
-"""How to switch on `Policy.model_agent`, for messages."""
+"""Instruction how to switch on `Policy.model_agent`, for messages."""
 ENABLE_COMPILE_CACHES = "set agent.enabled=true and agent.compileCacheGB (outside of the cluster, --compile-caches)"
-"""How to switch on `Policy.compile_caches`, for messages."""
+"""Instruction how to switch on `Policy.compile_caches`, for messages."""
 AGENT_PODS = f"kubectl get pods -A -l app.kubernetes.io/name={keys.AGENT}"
 """Command that lists the pods of the chart's model agents, for messages."""
 SILENT_AGENTS = f"kubectl get nodemodels lists the agents that report; if there are none: {AGENT_PODS}"
@@ -86,7 +86,7 @@ class Policy:
         bool,
         Option(
             flag="--cluster-wide-kinds",
-            help="Read cluster-wide models, runtimes and accelerator classes, and nodes.",
+            help="Read cluster-wide models, runtimes, accelerator classes and nodes.",
             value="clusterWideKinds",
         ),
     ] = True
@@ -165,15 +165,15 @@ class Policy:
         int,
         Option(
             flag="--image-pulls",
-            help="How many images of new revisions are pulled onto nodes at the same time before rollouts; 0: none.",
+            help="Number of images of new revisions that are pulled onto nodes at the same time before rollouts; 0: none.",
             value="rollout.imagePulls",
             ge=0,
             le=1000,
         ),
     ] = 0
-    """The number counts over all services. A Job in the service's namespace pulls the image onto each node on which groups
-    would be replaced, and the groups serve meanwhile (docs/rollouts.md). The default is 0 because the nodes need disk space
-    for both images, and the operator then needs permission to create these Jobs."""
+    """The number counts over all services. A Job in the service's namespace pulls the image onto each node on which
+    groups would be replaced, and the groups serve meanwhile (docs/rollouts.md). The default is 0 for two reasons: the
+    nodes need disk space for both images, and the operator needs permission to create these Jobs."""
     image_pull_timeout: Annotated[
         float,
         Option(
@@ -243,8 +243,9 @@ class Policy:
             part_of="keda.enabled",
         ),
     ] = False
-    """The default is off because the operator needs permissions for ScaledObjects, and whoever may write services can then
-    let KEDA read what its triggers name (docs/scaling.md#keda). Without KEDA in the cluster nothing is created."""
+    """The default is off for two reasons: the operator needs permissions for ScaledObjects, and whoever may write
+    services can then let KEDA read what its triggers name (docs/scaling.md#keda). Without KEDA in the cluster, nothing is
+    created."""
     models_per_namespace: Annotated[
         int,
         Option(

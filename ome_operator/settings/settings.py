@@ -74,7 +74,8 @@ class Settings:
         str,
         Option(
             flag="--namespace-of-lease",
-            help="Namespace of the Lease for leader election. If unset: the namespace of the pod, or ome outside a pod.",
+            help="Namespace of the Lease for leader election. If unset: the namespace of the pod, or the namespace ome "
+            "outside of a pod.",
             computed=True,
         ),
     ] = "ome"
@@ -119,8 +120,8 @@ class Settings:
     11 pods, the slowest 2 %: 0.8 s from the last pod to Ready instead of 0.65 s)."""
     long_passes: int = 4
     """Maximum number of workers that at the same time reconcile services which have no objects yet. Each such
-    reconciliation applies a dozen objects, so four keep an API server busy; more only delay status writes (measured:
-    31 s from a service's last pod to Ready with 8 of 8 workers)."""
+    reconciliation applies a dozen objects, so four workers keep an API server busy. More workers only delay status writes
+    (measured: 31 s from a service's last pod to Ready with 8 of 8 workers)."""
     shared_passes: int = 4
     """Maximum number of workers that at the same time do reconciliations which an edit of a shared object caused
     (decisions 37). The other workers stay available, no matter how many services share the object."""
@@ -128,8 +129,8 @@ class Settings:
     """Fraction of the event loop's time that reconciliations after an edit of a shared object may use while there is
     other work."""
     child_delay: float = 0.1
-    """Seconds between a pod event and the reconciliation, so that a burst of events causes one reconciliation. The event
-    of a service's last pod, which makes the service Ready, is not delayed."""
+    """Seconds between a pod event and the reconciliation, so that a burst of events causes a single reconciliation. The
+    event of a service's last pod is not delayed, because this pod makes the service Ready."""
     child_spacing: float = 0.25
     """Minimum seconds between two reconciliations of a key if only events of its children enqueue it."""
     catalog_delay: float = 1.0
@@ -154,7 +155,7 @@ class Settings:
     foreign_writer_pause: float = 300.0
     """Seconds for which a service is not reconciled after a foreign controller wrote its status (decisions 24)."""
     guard_delay: float = 1.0
-    """Seconds until a reconciliation is repeated if a guard finds a pod that must not exist."""
+    """Seconds until a reconciliation is repeated if its guard finds a pod that must not exist."""
     waves: Annotated[
         tuple[str, ...],
         Option(
@@ -195,13 +196,14 @@ class Settings:
             value="placement.avoidBadNodes",
         ),
     ] = True
-    """If false, failures are remembered, and `ome nodes` shows them, but groups come back to these nodes. The default is on
-    because at most a tenth of the nodes are avoided, and a service that fits nowhere else uses them all the same."""
+    """If false, the operator still remembers failures, and `ome nodes` shows them, but groups may be placed on these
+    nodes again. The default is on because at most a tenth of the nodes are avoided, and because a service that fits on no
+    other nodes uses them nevertheless."""
     lint_refuse: Annotated[
         bool,
         Option(
             flag="--lint-refuse",
-            help="Do not roll out new revisions whose flags SGLang's own argument parser refuses (docs/lint.md).",
+            help="Do not roll out new revisions with flags that SGLang's own argument parser refuses (docs/lint.md).",
             value="lint.refuse",
         ),
     ] = True
@@ -212,20 +214,20 @@ class Settings:
 
     # --- freezing (docs/observe-freeze.md) --------------------------------------------------------------------------
     freeze_interval: float = 2.0
-    """Interval in seconds at which the Lease that freezes all services is read, which is a read of a small object."""
+    """Seconds between two reads of the Lease that freezes all services. Each read is a read of a small object."""
 
     # --- rendering --------------------------------------------------------------------------------------------------
     router_watch: Annotated[
         float,
         Option(
             flag="--router-watch",
-            help="Interval in seconds at which the load of each router is requested (only inside the cluster); 0: never.",
+            help="Seconds between two requests for the load of each router (only inside the cluster); 0: never.",
             part_of="registry.enabled",
             ge=0,
         ),
     ] = 0.0
-    """The default is 0 because outside the cluster the operator cannot reach the addresses of router pods, or the addresses
-    belong to other machines. The chart sets 5. Without these requests, foreign workers are not reported, and a
+    """The default is 0 because, outside the cluster, the operator cannot reach the addresses of router pods, or these
+    addresses belong to other machines. The chart sets 5. Without these requests, foreign workers are not reported, and a
     group that is removed waits a fixed time for its requests (docs/telemetry.md)."""
     router_proxy: Annotated[
         bool,
@@ -298,7 +300,7 @@ class Settings:
         int,
         Option(
             flag="--metrics-per-service",
-            help="Maximum number of services with their own metrics; the values of the others are summed.",
+            help="Maximum number of services with their own metrics. The values of all other services are summed.",
             value="metrics.perService",
             ge=0,
         ),
@@ -309,8 +311,8 @@ class Settings:
         Option(
             flag="--recorder-memory",
             help=(
-                "MiB of memory in which the last reconciliations of services are recorded; the signal SIGUSR1 writes "
-                "them to a file. 0: no recording."
+                "MiB of memory in which the last reconciliations of services are recorded; 0: no recording. The signal "
+                "SIGUSR1 writes them to a file."
             ),
             value="operator.recorderMiB",
             ge=0,
