@@ -38,7 +38,7 @@ def adopt(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     dry_run: DryRun = False,
-    release_name: Annotated[str, typer.Option(help="Helm release that will own the CRDs.")] = "ome-crd",
+    release_name: Annotated[str, typer.Option(help="Name of the Helm release that will own the CRDs.")] = "ome-crd",
     release_namespace: Annotated[str, typer.Option(help="Namespace of that Helm release.")] = "ome",
     yes: Annotated[
         bool,
@@ -50,7 +50,7 @@ def adopt(
             ),
         ),
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Continue although OME's controller seems to be running.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Continue even if OME's controller seems to be running.")] = False,
 ) -> None:
     """Take over OME's CRDs: remove OME's webhooks and finalizers, and install the schemas of this operator. Exit code 1:
     something is left to do.
@@ -92,7 +92,7 @@ def service(
         ),
     ] = False,
     timeout: Annotated[
-        float, typer.Option(min=0, help="Seconds that each service's new pods may take to become ready.")
+        float, typer.Option(min=0, help="Seconds within which each service's new pods must become ready.")
     ] = 3600.0,
     dry_run: DryRun = False,
 ) -> None:

@@ -19,7 +19,10 @@ from ome_operator.util.similar import most_similar
 
 COMMANDS = {
     "operator": ("ome_operator.cli.operator", "Run the operator."),
-    "registry": ("ome_operator.cli.registry", "Keep a router's worker list equal to the pods that can serve (its sidecar)."),
+    "registry": (
+        "ome_operator.cli.registry",
+        "Keep the list of workers of a router equal to the pods that can serve (the router's sidecar).",
+    ),
     "generate": ("ome_operator.cli.generate", "Print the launch command and the YAML that serve a model on your hardware."),
     "plan": (
         "ome_operator.cli.plan",
@@ -31,7 +34,10 @@ COMMANDS = {
         "ome_operator.cli.explain",
         ("Show why a service is not ready and what to do, or why a runtime is selected for it."),
     ),
-    "nodes": ("ome_operator.cli.nodes", "Show the nodes with their GPUs, who uses them, and which are avoided."),
+    "nodes": (
+        "ome_operator.cli.nodes",
+        "Show the nodes with their GPUs, the services that use them, and the nodes that are avoided.",
+    ),
     "logs": ("ome_operator.cli.logs", "Show all logs of a group, each line prefixed with its rank."),
     "ui": ("ome_operator.cli.ui.command", "Serve a live page with services, logs and metrics to a browser on this machine."),
     "record": ("ome_operator.cli.record", "Record in a file what the operator observes of a service and decides now."),
@@ -43,7 +49,7 @@ COMMANDS = {
     "render": ("ome_operator.cli.render", "Print what the operator would create, from files and without a cluster."),
     "fit": (
         "ome_operator.cli.fit",
-        "Show whether a service would fit on the nodes now, where, and which pods are in the way.",
+        "Show whether a service would fit on the nodes now, where it would run, and which pods are in the way.",
     ),
     "lint": ("ome_operator.cli.lint", "Find settings that keep a service from starting or make it answer wrongly."),
     "preflight": (
@@ -69,13 +75,13 @@ COMMANDS = {
     ),
     "adopt": ("ome_operator.cli.adopt", "Take over a cluster in which OME has run."),
 }
-"""Name of a command → its module, and the line that `ome --help` shows without loading the module."""
+"""Maps the name of a command to its module, and to the line that `ome --help` shows without loading the module."""
 
 PLUGINS = "ome.commands"
-"""Entry point group of commands. An entry point maps the name of a command to a `typer.Typer` of another package."""
+"""Entry point group of commands. Each entry point maps the name of a command to a `typer.Typer` of another package."""
 LINES = "ome.lines"
-"""Entry point group of help lines. An entry point maps the name of a command to the line that `ome --help` shows. For a
-command without a line, `ome --help` loads the module of the command."""
+"""Entry point group of help lines. Each entry point maps the name of a command to the line that `ome --help` shows. For a
+command without such a line, `ome --help` loads the module of the command."""
 
 
 _MEANT = {

@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from ome_operator.kube.client import Client, Manifest
 
 Kubeconfig = Annotated[
-    Path | None, typer.Option(help="Kubeconfig file; by default the one that kubectl uses.", envvar="KUBECONFIG")
+    Path | None, typer.Option(help="Kubeconfig file; by default the file that kubectl uses.", envvar="KUBECONFIG")
 ]
 Context = Annotated[str | None, typer.Option(help="Context of the kubeconfig.")]
 Namespace = Annotated[
     str,
-    typer.Option("--namespace", "-n", help="Namespace; by default that of the kubeconfig's context.", show_default=False),
+    typer.Option(
+        "--namespace", "-n", help="Namespace; by default the namespace of the kubeconfig's context.", show_default=False
+    ),
 ]
 
 T = TypeVar("T")
@@ -150,8 +152,8 @@ async def retry_on_conflict(attempt: Callable[[], Awaitable[T]]) -> T:
         return await attempt()
     except (AlreadyExists, Conflict) as error:
         raise UserError(
-            f"other clients changed the object each time before this command could write it ({error}): nothing was written; "
-            "run the command again."
+            f"other clients changed the object each time before this command could write it ({error}), so nothing was "
+            "written: run the command again."
         ) from error
 
 
@@ -191,7 +193,7 @@ def resolve_service(client: "Client", service: str, namespace: str) -> tuple[str
         return namespace_or_default(client, namespace), name
     if namespace not in ("", before):
         raise QuestionUnanswered(
-            f"SERVICE {service} is in namespace {before}, but -n is {namespace}: leave out one of them."
+            f"SERVICE {service} is in namespace {before}, but -n is {namespace}: leave out one of the two."
         )
     return before, name
 

@@ -80,13 +80,15 @@ def service(
 
 @app.command(short_help="Show the runtime that a service would get.", epilog="Example: ome explain runtime -f service.yaml")
 def runtime(
-    file: Annotated[Path, typer.Option("--filename", "-f", help="YAML with an InferenceService, or a Serving.")],
+    file: Annotated[Path, typer.Option("--filename", "-f", help="YAML file with an InferenceService, or with a Serving.")],
     files: Annotated[
         list[Path] | None, typer.Option("--files", help="YAML files or folders instead of a cluster; may be repeated.")
     ] = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Namespace of a service that names none.")] = "default",
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", help="Namespace of a service whose YAML names none.")
+    ] = "default",
 ) -> None:
     """Show the runtime that a service would get, and each rule that excludes another runtime. Exit code 1: no runtime
     fits, or there is another problem. 2: an object of the file would be refused, or the answer is unknown.
@@ -103,7 +105,9 @@ def runtime(
     if not asked and refused:
         raise QuestionUnanswered(left_out(refused, ""))
     if not asked:
-        raise QuestionUnanswered(f"{file} contains neither an InferenceService nor a Serving: name a file with one of them.")
+        raise QuestionUnanswered(
+            f"{file} contains neither an InferenceService nor a Serving: name a file that contains such an object."
+        )
     instead = "Use --files to read YAML files instead."
     known = (
         read_manifests(catalog_paths(files), namespace)

@@ -52,7 +52,10 @@ def fit(
     if problems and not found:
         raise QuestionUnanswered(left_out(problems, ""))
     if not found:
-        raise QuestionUnanswered(f"no InferenceService in {', '.join(map(str, files))}: nothing to place.")
+        raise QuestionUnanswered(
+            f"there is no InferenceService in {', '.join(map(str, files))}, so there is nothing to "
+            "place: name a file that contains a service."
+        )
     if output is not None:
         emit(output, found)
     else:

@@ -50,7 +50,7 @@ Class = Annotated[
     ),
 ]
 LOOK = 0.5
-"""Seconds between two checks of whether the operator has confirmed the freeze."""
+"""Seconds between two checks whether the operator has confirmed the freeze."""
 UNSEEN = 2.5 * Settings().freeze_interval
 """Seconds within which every running operator reads its Lease. `ome freeze --all` waits for this time if no service
 exists whose status could confirm the freeze."""
@@ -85,8 +85,8 @@ def freeze(
             if not await client.list_objects("InferenceService", limit=1, label_selector=_selector(of)):
                 await asyncio.sleep(UNSEEN)
                 typer.echo(
-                    "No service exists whose status could confirm the freeze. A running operator has read the "
-                    "annotation by now."
+                    "No service exists whose status could confirm the freeze. Each running operator has read the "
+                    "annotation of its Lease by now."
                 )
                 return True
             return await _confirmed(lambda: _all_say(client, value, of), timeout)
@@ -136,8 +136,8 @@ def _either(service: str, every: bool, namespace: str, of: str) -> None:
         raise UserError("Name a SERVICE, or use --all.")
     if of and not every:
         raise UserError(
-            "--operator-class can be used only with --all, because the class of a SERVICE is read from its label: "
-            "leave out --operator-class."
+            "--operator-class can be used only with --all, because the label of a SERVICE states its class: leave out "
+            "--operator-class."
         )
     if every and namespace:
         raise UserError("--all selects every service of the operator in all namespaces: leave out -n, or name a SERVICE.")

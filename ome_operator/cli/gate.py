@@ -124,14 +124,20 @@ def refusals(parts: Iterable[WrittenObject], namespace: str) -> Iterator[FileRef
         yield from (each for each in found if not any(other.causes(each.says) for other in found))
         for repeat in part.repeats:
             said = f"{repeat.key} is given twice in one map, in lines {repeat.first} and {repeat.last} of {part.source_path}"
-            yield FileRefusal(KEY_TWICE, name, repeat.key, said, f"keep one of them; line {repeat.last} is in effect")
+            yield FileRefusal(
+                KEY_TWICE,
+                name,
+                repeat.key,
+                said,
+                f"keep one of the two values; the value in line {repeat.last} is in effect",
+            )
         if (first := seen.setdefault((kind.group, name), part)) is not part:
             places = (
                 part.source_path
                 if first.source_path == part.source_path
                 else f"{first.source_path} and in {part.source_path}"
             )
-            remedy = "keep one of the two, or rename one; the last is in effect"
+            remedy = "keep one of the two objects, or rename one; the last object is in effect"
             yield FileRefusal(OBJECT_TWICE, name, "metadata.name", f"{name} is written twice, in {places}", remedy)
 
 

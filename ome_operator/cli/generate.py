@@ -25,7 +25,7 @@ from ome_operator.util.kubeyaml import documents
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 YAML = "yaml"
 OWN = "own"
-"""Value that stands for a parser option without a value."""
+"""Value of an option that the user gives without a value."""
 PARSERS = ("--reasoning-parser", "--tool-call-parser")
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _REPOSITORY = re.compile(r"(?:hf://)?([\w.-]+/[\w.-]+)(@[\w.-]+)?")
 """A repository, and its revision."""
 _WITH_CODE = ("tokenizer_config.json", "preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
-"""Files beside config.json that may name Python code that is stored with the weights."""
+"""Files next to config.json that may name Python code that is stored with the weights."""
 _ROOT = "/raid/models"
 """Directory of models on the nodes, as in config/models."""
 
@@ -55,7 +55,7 @@ def _of_files(folder: Path, config: Path | None = None) -> OwnModel:
             "the directory of the original model, or begin with config/samples/isvc/moonshotai/kimi-k2-gguf.yaml"
         )
     if CONFIG not in paths:
-        raise UserError(f"--from {folder}: there is no {CONFIG} in this directory")
+        raise UserError(f"--from {folder}: there is no {CONFIG} in this directory: name a directory that contains this file")
     content = _object(paths[CONFIG])
     modelopt = _object(folder / MODELOPT) if MODELOPT in paths else None
     others = [] if config else [_object(folder / name) for name in _WITH_CODE if (folder / name).is_file()]
@@ -81,7 +81,7 @@ def _object(path: Path) -> Mapping[str, Any]:
     except (OSError, ValueError) as error:
         raise UserError(f"--from {path}: the file cannot be read: {why_unreadable(error)}") from error
     if not isinstance(content, dict):
-        raise UserError(f"--from {path}: the file contains no JSON object")
+        raise UserError(f"--from {path}: the file contains no JSON object: name the config.json of a model")
     return content
 
 

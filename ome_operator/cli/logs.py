@@ -30,18 +30,21 @@ _COLOURS = (36, 33, 32, 35, 34, 31, 96, 93, 92, 95, 94, 91)
 def logs(
     service: Service,
     namespace: Namespace = "",
-    role: Annotated[str | None, typer.Option(help="Only this role: prefill, decode, engine or router.")] = None,
+    role: Annotated[str | None, typer.Option(help="Show only this role: prefill, decode, engine or router.")] = None,
     group: Annotated[int | None, typer.Option(min=0, help="Only this group.")] = None,
-    rank: Annotated[int | None, typer.Option(min=0, help="Only this rank of each group.")] = None,
+    rank: Annotated[int | None, typer.Option(min=0, help="Show only this rank of each group.")] = None,
     following: Annotated[
-        bool, typer.Option("--follow", "-f", help=("Follow the logs, also after restarts of containers, until Ctrl+C."))
+        bool, typer.Option("--follow", "-f", help=("Follow the logs until Ctrl+C, even if containers restart."))
     ] = False,
     since: Annotated[
-        str | None, typer.Option(help="Only lines that are newer than this duration, such as 30s, 5m or 1h.")
+        str | None, typer.Option(help="Show only lines that are newer than this duration, such as 30s, 5m or 1h.")
     ] = None,
     tail: Annotated[
         int | None,
-        typer.Option(min=-1, help=f"Number of last lines of each log; -1: all. By default {TAIL}, or all with --since."),
+        typer.Option(
+            min=-1,
+            help=f"Number of last lines of each log to show; -1: all lines. By default {TAIL}, or all lines with --since.",
+        ),
     ] = None,
     container: Annotated[
         str | None,

@@ -32,10 +32,10 @@ _TEMPLATES = {
     "${": "The file seems to contain variables of a shell: pass the output of `envsubst` instead.",
     "\t": "YAML does not accept tabs for indentation: use spaces.",
 }
-"""Text in a file that is not YAML -> what the file probably is, and what to do."""
+"""Maps a text in a file that is not YAML to a statement of what the file probably is, and what to do."""
 _SERVERS: Mapping[str, type] = {"uid": str, "generation": int, "deletionTimestamp": str}
 """Metadata fields that the API server sets and that the operator reads, each with its type. Owner references and managed
-fields are left out, because they have no meaning without a cluster."""
+fields are left out, because without a cluster they have no meaning."""
 
 
 def catalog_paths(paths: Iterable[Path] | None) -> list[Path]:

@@ -29,7 +29,7 @@ class Item:
 
 
 Read = Callable[[], str]
-"""A function that waits until the user types, and returns one or several typed keys."""
+"""A function that waits until the user types, and returns the keys that the user has typed."""
 
 
 def choose(title: str, items: Sequence[Item], read: Read | None = None, console: Console | None = None) -> str:

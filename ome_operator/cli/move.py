@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 ROLES = {"engine": keys.ENGINE, "prefill": keys.ENGINE, "decode": keys.DECODER, "decoder": keys.DECODER}
-"""Name of a role, as people write it -> component."""
+"""Maps the name of a role, as people write it, to the component."""
 SHOWN = 40
 """Number of characters of a misspelled group that a message repeats."""
 
@@ -45,7 +45,7 @@ def move(
     the progress.
     """
     if group and now:
-        raise UserError("--now moves a node: leave out GROUP and name the NODE, or leave out --now.")
+        raise UserError("--now moves a node: name the NODE and leave out GROUP, or leave out --now.")
     if namespace and not group:
         raise UserError(
             "-n belongs to SERVICE GROUP; nodes have no namespace: leave out -n, or name a GROUP such as decode/2."
@@ -199,7 +199,7 @@ def _refusal(body: Mapping[str, Any], component: str, number: int, group: str) -
         numbers = ", ".join(str(one.get("index") or 0) for one in mine) or "none"
         return f"there is no group {group}; the numbers of its groups are: {numbers}."
     if found.get("phase") == "Recycling":
-        return f"{group} is being recycled, and gets new pods: ask again when it is ready."
+        return f"{group} is being recycled and gets new pods: run the command again when the group is ready."
     if moves is not None and moves.get("group") == number and moves.get("phase") in ("Replacing", "Leaving"):
         return f"{group} moves already ({moves['phase']})."
     return ""

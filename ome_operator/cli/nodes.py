@@ -31,7 +31,8 @@ def nodes() -> None:
 
 
 @app.command(
-    short_help="Show the nodes, their GPUs, and who uses them.", epilog="Examples: ome nodes; ome nodes h200-00 -o json"
+    short_help="Show the nodes, their GPUs, and the services that use them.",
+    epilog="Examples: ome nodes; ome nodes h200-00 -o json",
 )
 def show(
     names: Annotated[

@@ -28,8 +28,8 @@ _OPTIONS = tuple(options(Settings))
 _BY_KEY = {declared.key: declared for declared in _OPTIONS}
 _FLAGS = {declared.path[-1]: declared.option.flag for declared in _OPTIONS}
 _MINE = {"address": "127.0.0.1", "health_port": 18081, "metrics_port": 18080}
-"""Defaults of an operator that runs with --kubeconfig, usually on a developer's machine. It listens on localhost only,
-and not on 8080, because a port-forward to a service usually listens there."""
+"""Defaults of an operator that runs with --kubeconfig, usually on a developer's machine. The operator then listens on
+localhost only. It does not use port 8080, because a port-forward to a service usually listens there."""
 logger = logging.getLogger(__name__)
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -44,7 +44,7 @@ def _from_file(context: typer.Context, path: Path | None) -> Path | None:
 
 
 _CONFIG = typer.Option(
-    help="YAML file with options; the keys are the names of the options without the dashes.",
+    help="YAML file with options. Its keys are the names of the options without the dashes.",
     is_eager=True,
     callback=_from_file,
 )
@@ -128,7 +128,7 @@ def missing_image_features(sidecar_image: str, tools_image: str) -> list[str]:
     """
     found = []
     if not sidecar_image:
-        found.append("--sidecar-image is not set: routers run without the registry sidecar")
+        found.append("--sidecar-image is not set, so routers run without the registry sidecar")
     if not tools_image:
-        found.append("--tools-image is not set: BenchmarkJobs are refused")
+        found.append("--tools-image is not set, so the operator refuses BenchmarkJobs")
     return found

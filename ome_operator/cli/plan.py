@@ -65,18 +65,20 @@ Output = Annotated[Form, typer.Option("--output", "-o", help="text is for people
     epilog="Example: ome plan --model Kimi-K2-Instruct --hardware h200 --nodes 16 --workload 2000/100 --tpot 50",
 )
 def layouts(
-    model: Annotated[str, typer.Option(help="A model such as Kimi-K2-Instruct, or a config.json.")],
+    model: Annotated[str, typer.Option(help="Name of a model, such as Kimi-K2-Instruct, or a config.json.")],
     hardware: Annotated[
-        str, typer.Option(help="A GPU such as h200, several to compare (h200,b200), or a YAML file with the data of a GPU.")
+        str,
+        typer.Option(help="A GPU such as h200, several GPUs to compare (h200,b200), or a YAML file with the data of a GPU."),
     ],
     workload: Annotated[
-        str, typer.Option(help="IN/OUT in tokens, such as 2000/100, or a YAML file with several workloads.")
+        str, typer.Option(help="Tokens of prompt and answer (IN/OUT), such as 2000/100, or a YAML file with workloads.")
     ],
     nodes: Annotated[
-        int | None, typer.Option(min=1, max=MOST_NODES, help="Number of nodes. If unset: the smallest that works.")
+        int | None, typer.Option(min=1, max=MOST_NODES, help="Number of nodes. If unset: the smallest number that works.")
     ] = None,
     gpus: Annotated[
-        int | None, typer.Option(min=1, max=8 * MOST_NODES, help="Number of GPUs, instead of --nodes: 4 is half a node.")
+        int | None,
+        typer.Option(min=1, max=8 * MOST_NODES, help="Number of GPUs, instead of --nodes. For example, 4 is half a node."),
     ] = None,
     requests_per_second: Annotated[float | None, typer.Option(help="Mean rate of requests, which arrive at random.")] = None,
     concurrency: Annotated[float | None, typer.Option(help="Number of requests in progress at all times.")] = None,
@@ -84,17 +86,20 @@ def layouts(
     tpot: Annotated[str | None, typer.Option(help="Maximum mean time per output token, such as 50 (ms) or 0.05s.")] = None,
     prefix_hit: Annotated[float, typer.Option(help="Fraction of the prompt tokens that the prefix cache holds.")] = 0.0,
     price: Annotated[float | None, typer.Option(help="USD per GPU and hour. If unset: a published price.")] = None,
-    engine: Annotated[str, typer.Option(help="Inference engine: sglang, trtllm or vllm.")] = "sglang",
+    engine: Annotated[str, typer.Option(help="Engine for inference: sglang, trtllm or vllm.")] = "sglang",
     engine_version: Annotated[
-        str, typer.Option(help="Version of the engine. If unset: the newest with measured runs.")
+        str, typer.Option(help="Version of the engine. If unset: the newest version with measured runs.")
     ] = "",
     precision: Annotated[
-        str, typer.Option(help="bf16, fp8, fp4, mxfp4 or int4. If unset: that of the published weights.")
+        str, typer.Option(help="bf16, fp8, fp4, mxfp4 or int4. If unset: the precision of the published weights.")
     ] = "",
-    mtp: Annotated[int, typer.Option(min=0, max=16, help="Draft tokens of a step (multi-token prediction).")] = 0,
+    mtp: Annotated[int, typer.Option(min=0, max=16, help="Number of draft tokens of a step (multi-token prediction).")] = 0,
     accepted: Annotated[
         float | None,
-        typer.Option(help="Mean number of accepted draft tokens of a step. If unset: each is accepted with 80 %."),
+        typer.Option(
+            help="Mean number of accepted draft tokens of a step. If unset: each draft token is accepted with a "
+            "probability of 80 %."
+        ),
     ] = None,
     prefill: Annotated[str, typer.Option(help="Predict this layout only: prefill workers, such as 1xDEP32.")] = "",
     decode: Annotated[
@@ -104,7 +109,8 @@ def layouts(
         Path | None, typer.Option(help="File with your own measurements, as docs/sizing.md describes.")
     ] = None,
     by: Annotated[
-        Order, typer.Option(help="With several GPUs, sort by: price of output tokens, throughput per GPU, TTFT or TPOT.")
+        Order,
+        typer.Option(help="With several GPUs, sort them by the price of output tokens, throughput per GPU, TTFT or TPOT."),
     ] = Order.PRICE,
     plot: Annotated[Path | None, typer.Option(help="Draw throughput against TPOT into this SVG file.")] = None,
     chosen: Annotated[int, typer.Option("--layout", min=1, help="Number of the layout that -o yaml writes.")] = 1,
@@ -130,7 +136,7 @@ def layouts(
         if gpus is not None and nodes is not None:
             raise PlanRefused("--gpus and --nodes both state the size: pass only one of them.")
         if (prefill or decode) and (gpus or nodes):
-            raise PlanRefused("--prefill and --decode state the number of GPUs: leave out --nodes and --gpus.")
+            raise PlanRefused("--prefill and --decode already state the number of GPUs: leave out --nodes and --gpus.")
 
         def found_on(machine: "Gpu") -> "tuple[PlanRequest, Sequence[Layout]]":
             machine, count = part_of_node(machine, gpus) if gpus is not None else (machine, nodes)
@@ -144,7 +150,7 @@ def layouts(
             _compare(machines, found_on, price, output, plot, by)
             return
         if by is not Order.PRICE:
-            raise PlanRefused("--by orders several GPUs: pass several to --hardware.")
+            raise PlanRefused("--by sorts several GPUs: pass several GPUs to --hardware, or leave out --by.")
         request, found = found_on(machines[0])
         if plot is not None:
             _draw(request, found, plot)
@@ -170,9 +176,11 @@ def _compare(
     from ome_operator.sizing.request import gpu_price
 
     if output is Form.YAML or plot is not None:
-        raise PlanRefused("-o yaml and --plot are for a single GPU: pass only one GPU to --hardware.")
+        raise PlanRefused("-o yaml and --plot work only for a single GPU: pass one GPU to --hardware.")
     if price is not None:
-        raise PlanRefused("--price is for a single GPU: the comparison uses published prices, or those of hardware files.")
+        raise PlanRefused(
+            "--price works only for a single GPU, because a comparison uses published prices or those of hardware files."
+        )
     choices = []
     for machine in machines:
         try:
@@ -257,18 +265,23 @@ def validate(
 )
 def compare(
     job: Annotated[
-        str, typer.Argument(metavar="JOB", help="A finished BenchmarkJob of the cluster, or a .yaml file with it.")
+        str, typer.Argument(metavar="JOB", help="Name of a finished BenchmarkJob, or a .yaml file that contains it.")
     ],
     model: Annotated[str, typer.Option(help="A model such as Kimi-K2-Instruct.")],
-    decode: Annotated[str, typer.Option(help="Decode workers, or workers that do both: 1xDEP96, 2xTP8.")],
+    decode: Annotated[str, typer.Option(help="Decode workers, or workers that do both prefill and decode: 1xDEP96, 2xTP8.")],
     prefill: Annotated[str, typer.Option(help="Prefill workers, if the service has them.")] = "",
-    hardware: Annotated[str, typer.Option(help="A GPU such as h200. If unset: that of the job's serviceMetadata.")] = "",
-    engine: Annotated[str, typer.Option(help="sglang, trtllm or vllm. If unset: that of the job, or sglang.")] = "",
-    precision: Annotated[str, typer.Option(help="bf16, fp8, fp4, mxfp4 or int4. If unset: as published.")] = "",
+    hardware: Annotated[str, typer.Option(help="A GPU such as h200. If unset: the GPU in the job's serviceMetadata.")] = "",
+    engine: Annotated[str, typer.Option(help="sglang, trtllm or vllm. If unset: the engine of the job, or sglang.")] = "",
+    precision: Annotated[
+        str, typer.Option(help="bf16, fp8, fp4, mxfp4 or int4. If unset: the precision of the published weights.")
+    ] = "",
     prefix_hit: Annotated[float, typer.Option(help="Fraction of the prompt tokens that the prefix cache held.")] = 0.0,
     calibration: Annotated[
         Path | None,
-        typer.Option(help="File with your own measurements, for a better prediction. This job's runs are added."),
+        typer.Option(
+            help="File with your own measurements, which make the prediction more accurate. The runs of this job "
+            "are added to the file."
+        ),
     ] = None,
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = None,

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from ome_operator.sizing.shapes import Shape
 
 LARGEST, LARGEST_YAML = 64 << 20, 2 << 20
-"""Maximum size in bytes of any file, and of a YAML file. The limit for YAML is lower because its parser reads about 200 KB
-per second; no object of an API server is larger."""
+"""Maximum size in bytes of any file, and of a YAML file. The limit for YAML is lower because the YAML parser reads about
+200 KB per second; no object of an API server is larger."""
 
 
 def is_file(text: str) -> bool:
@@ -92,7 +92,7 @@ def model(name: str, precision: str) -> "Shape":
 
 
 _FOR_A_BOUND = (
-    "Its weight files, or their model.safetensors.index.json, next to config.json would give the memory, and a rough speed."
+    "Put the weight files, or their model.safetensors.index.json, next to config.json to get the memory and a rough speed."
 )
 
 

@@ -61,7 +61,9 @@ def preflight(
     timeout: Annotated[
         int,
         typer.Option(
-            min=10, max=3600, help="Seconds within which all ranks must run, including scheduling and image pulls."
+            min=10,
+            max=3600,
+            help="Seconds within which all ranks must run, including the time for scheduling and image pulls.",
         ),
     ] = 180,
     logs: Annotated[
@@ -85,7 +87,7 @@ def preflight(
     """
     refuse_file(service, "preflight")
     if bool(files) == bool(service):
-        raise QuestionUnanswered("name either a SERVICE of the cluster or files with -f.")
+        raise QuestionUnanswered("name either a SERVICE of the cluster, or files with -f.")
     roles = {_COMPONENTS[role]} if role is not None else set[str]()
 
     problems = list[str]()
@@ -128,7 +130,7 @@ async def _trials(
         problems = [*map(str, found.refused), *problems]
         if not trials:
             raise QuestionUnanswered(
-                left_out(problems, "") or "no InferenceService in these files: name a file that has one."
+                left_out(problems, "") or "these files contain no InferenceService: name a file that contains a service."
             )
         return trials, problems
     where, name = resolve_service(client, service, namespace)

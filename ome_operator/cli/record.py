@@ -23,7 +23,7 @@ def record(
     namespace: Namespace = "",
     file: Annotated[
         Path | None,
-        typer.Option("--file", help="File to write; compressed if the name ends in .gz. By default SERVICE.json."),
+        typer.Option("--file", help="File to write, which is compressed if its name ends in .gz; by default SERVICE.json."),
     ] = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,

@@ -52,7 +52,8 @@ def _role(text: str) -> RoleSpec:
     listens, ranks = quantity.whole_number(port), quantity.whole_number(pods)
     if worker_type not in types or listens is None or ranks is None or not stem or text.count(":") != 4:
         raise typer.BadParameter(
-            f"--role {text}: write component:type:port:pods:stem, where type is prefill, decode or regular",
+            f"--role {text} has the wrong form: write component:type:port:pods:stem, where type is prefill, decode or "
+            "regular",
             param_hint="--role",
         )
     return RoleSpec(component, worker_type, listens, ranks, stem)

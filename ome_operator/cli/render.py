@@ -28,22 +28,20 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 _DEFAULTS = Policy()
 
 Sidecar = Annotated[
-    str, typer.Option(help="Same as the operator's option: image of the registry sidecar of routers; empty: no sidecar.")
+    str, typer.Option(help="Image of the registry sidecar of routers, as the operator's option; empty: no sidecar.")
 ]
 Agent = Annotated[
-    bool, typer.Option(help="Same as the operator's option: agents download the weights, and pods mount their directories.")
+    bool, typer.Option(help="Agents download the weights and pods mount their directories, as with the operator's option.")
 ]
-Roots = Annotated[
-    list[str] | None, typer.Option(help="Same as the operator's option: directory in which agents store models.")
-]
+Roots = Annotated[list[str] | None, typer.Option(help="Directory in which agents store models, as the operator's option.")]
 
 Preflight = Annotated[
-    str, typer.Option(help="Same as the operator's option: default mode of preflight checks: Off, Warn or Require.")
+    str, typer.Option(help="Default mode of preflight checks, as the operator's option: Off, Warn or Require.")
 ]
 CompileCaches = Annotated[
     bool,
     typer.Option(
-        help="Same as the operator's option: agents keep the compile caches of engines that request it; needs --model-agent."
+        help="Agents keep the compile caches of engines that request it, as with the operator's option; needs --model-agent."
     ),
 ]
 
@@ -59,7 +57,9 @@ def render(
             "is shipped with ome.",
         ),
     ] = None,
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Namespace of objects that name none.")] = "default",
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", help="Namespace of objects whose YAML names none.")
+    ] = "default",
     output: Annotated[Format, typer.Option("--output", "-o", help="YAML documents, or one List as JSON.")] = Format.YAML,
     sidecar_image: Sidecar = _DEFAULTS.registry_image,
     model_agent: Agent = _DEFAULTS.model_agent,
@@ -111,7 +111,10 @@ def render(
             objects += rendered
         problems += said
     if not objects and not problems:
-        raise QuestionUnanswered(f"no InferenceService in {', '.join(map(str, files))}: nothing to render.")
+        raise QuestionUnanswered(
+            f"there is no InferenceService in {', '.join(map(str, files))}, so there is nothing to "
+            "render: name a file that contains a service."
+        )
     emit_objects(output, objects)
     for sentence in (
         *problems,

@@ -23,7 +23,7 @@ def replay(
     file: Annotated[Path, typer.Argument(help="Recording that `ome record` or an operator wrote.")],
     service: Annotated[str, typer.Option(help="Replay only this service, written as NAMESPACE/NAME.")] = "",
     last: Annotated[
-        int, typer.Option(help=("Replay only this number of the newest passes of each service; 0: all."), min=0)
+        int, typer.Option(help=("Replay only this number of the newest passes of each service; 0: all passes."), min=0)
     ] = 0,
     output: Output = None,
 ) -> None:

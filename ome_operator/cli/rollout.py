@@ -40,7 +40,7 @@ class ServiceRevisions(NamedTuple):
     service: "InferenceService"
     known: "list[Revision]"
     stored_at: dict[str, str]
-    """Name of each revision → the time at which it was stored."""
+    """Maps the name of each revision to the time at which it was stored."""
     target: "TargetRevision"
     body: "Manifest"
     """The service as it was read."""
@@ -80,7 +80,10 @@ def history(service: Service, namespace: Namespace = "", kubeconfig: Kubeconfig 
 def undo(
     service: Service,
     to: Annotated[
-        str, typer.Option(help="Name or number of the revision; by default the last one that worked.", show_default=False)
+        str,
+        typer.Option(
+            help="Name or number of the revision; by default the last revision that was complete.", show_default=False
+        ),
     ] = "",
     off: Annotated[bool, typer.Option("--off", help="Remove the pin: the service follows its spec again.")] = False,
     namespace: Namespace = "",

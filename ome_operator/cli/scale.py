@@ -29,7 +29,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 def scale(
     service: OptionalService = "",
     undo: Annotated[
-        bool, typer.Option("--undo", help="Go back to the size before the last decision, and keep it until --resume.")
+        bool, typer.Option("--undo", help="Go back to the size before the last decision, and keep this size until --resume.")
     ] = False,
     resume: Annotated[
         bool,
@@ -49,7 +49,8 @@ def scale(
     oracle: Annotated[
         bool,
         typer.Option(
-            "--oracle", help="Also simulate an oracle: of a grid of controllers, the one with the fewest GPU-hours."
+            "--oracle",
+            help="Also simulate an oracle: the controller of a grid of controllers that needs the fewest GPU-hours.",
         ),
     ] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw the groups over time into this SVG file; needs --oracle.")] = None,
@@ -86,7 +87,7 @@ def scale(
         )
 
     if undo and resume:
-        raise UserError("--undo fixes a former size, and --resume removes such a fixed size: use only one of them.")
+        raise UserError("--undo keeps a previous size, and --resume ends this: use only one of them.")
     if undo or resume:
         for line in on_cluster(kubeconfig, context, change):
             print_result(line)
@@ -134,8 +135,8 @@ async def _resume(client: "Client", service: str, namespace: str) -> list[str]:
         await client.delete("RoleScale", found.namespace, name, scales[name]["metadata"]["uid"])
     messages = [f"RoleScale {name} is created again, and follows the demand from then on." for name in found.by_hand]
     messages += [
-        f"RoleScale {name} was written by a HorizontalPodAutoscaler. If this still exists, the next number that it writes "
-        "applies instead of the demand again."
+        f"RoleScale {name} was written by a HorizontalPodAutoscaler. If the HorizontalPodAutoscaler still exists, the next "
+        "number that it writes applies instead of the demand again."
         for name, writer in found.writers.items()
         if writer == HPA
     ]
@@ -143,8 +144,8 @@ async def _resume(client: "Client", service: str, namespace: str) -> list[str]:
         # The removal does not depend on what the annotation contains by now.
         patch = {"metadata": {"annotations": {keys.SCALED_BACK: None}}}
         await client.patch_merge("InferenceService", found.namespace, found.service, body["metadata"]["uid"], patch)
-        messages.append(f"{where} is no longer kept at its former size, and follows the demand from this size on.")
-    return messages or [f"No size of {where} was set by hand or by --undo: the service follows the demand already."]
+        messages.append(f"{where} no longer keeps its previous size, and follows the demand from this size on.")
+    return messages or [f"Neither a person nor --undo has set a size of {where}, so the service follows the demand already."]
 
 
 async def _undo(client: "Client", service: str, namespace: str) -> list[str]:
@@ -162,7 +163,7 @@ async def _undo(client: "Client", service: str, namespace: str) -> list[str]:
             f"RoleScale {found.by_hand[0]} was set by hand, and its number applies instead of the demand: {resume} first."
         )
     if _is_set_back(body):
-        raise UserError(f"{where} is kept at a former size already: {resume} lets it follow the demand again.")
+        raise UserError(f"{where} keeps a previous size already: {resume} lets it follow the demand again.")
     if (former := size_before(found.decisions, found.wanted)) is None:
         raise UserError(
             f"the recorded decisions about {where} contain no other size: set a number with `kubectl scale rolescale`."
@@ -185,7 +186,7 @@ def _simulate(simulate: str, oracle: bool, plot: Path | None) -> None:
     from ome_operator.simulation.traces import trace_by_name
 
     if plot is not None and not oracle:
-        raise UserError("--plot draws the oracle, too: add --oracle.")
+        raise UserError("--plot also draws the oracle: add --oracle.")
     if plot is not None and (plot.is_dir() or not plot.parent.is_dir()):
         raise UserError(f"--plot={plot}: write the name of a file in a folder that exists.")
     trace = trace_by_name(simulate)

@@ -38,7 +38,8 @@ def status(
         typer.Argument(
             metavar="[NAME]",
             show_default=False,
-            help=f"After one of the words {', '.join(SHARED)}: show the rollout waves of this object's last edit.",
+            help=f"After one of the words {', '.join(SHARED)}: name of an object. The command shows the rollout waves of "
+            "its last edit.",
         ),
     ] = "",
     namespace: Namespace = "",

@@ -60,14 +60,14 @@ class TopView(NamedTuple):
     epilog="Examples: ome top -A; ome top groups kimi-k2-instruct -n kimi-k2-instruct; ome top nodes -A --sort gpus"
 )
 def top(
-    what: Annotated[TopSubject, typer.Argument(show_default=False, help="What a row shows; services by default.")] = (
+    what: Annotated[TopSubject, typer.Argument(show_default=False, help="Kind of the rows; services by default.")] = (
         TopSubject.SERVICES
     ),
     service: OptionalService = "",
     namespace: Namespace = "",
     everywhere: Annotated[bool, typer.Option("--all-namespaces", "-A", help="Show the services of all namespaces.")] = False,
     sort: Annotated[
-        SortColumn, typer.Option(help="Sort by this column: largest numbers first, unknown numbers last.")
+        SortColumn, typer.Option(help="Sort by this column, with the largest numbers first and unknown numbers last.")
     ] = SortColumn.RUNNING,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep showing the current numbers until Ctrl+C.")] = False,
     output: Output = None,

@@ -39,7 +39,7 @@ async def _wake(client: "Client", body: "Mapping[str, Any]") -> None:
     status = body.get("status") or {}
     empty = [role for role in zero.ROLES if role in body["spec"] and _groups(status, role) == 0]
     if not empty:
-        typer.echo(f"{namespace}/{name} has groups of each role: nothing was changed.")
+        typer.echo(f"{namespace}/{name} has groups of each role already, so nothing was changed.")
         return
     for role in empty:
         number = zero.groups_when_woken(status.get(zero.FIELD) or {}, role)

@@ -9,7 +9,7 @@ from ome_operator import keys
 from ome_operator.describe.tree import Tree
 
 _COMMAND = re.compile(r"\b(?:ome|kubectl) [a-z]")
-"""Matches the beginning of the command in a next step that `describe/diagnosis.py` returns. The command is at the end of a
+"""Matches the beginning of the command in a next step that `describe/diagnosis.py` returns. The command is the end of a
 sentence, and contains no semicolon."""
 
 
@@ -40,7 +40,7 @@ class Action(NamedTuple):
     title: str
     command: str
     edits: bool = False
-    """Whether the command changes an object on the cluster. If false, the command only reads."""
+    """Whether the command changes an object on the cluster. If not, the command only reads."""
 
 
 def of_service(

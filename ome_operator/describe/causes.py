@@ -46,7 +46,7 @@ class Cause:
     lacks: tuple[str, ...]
     """The reasons why the scheduler rejected nodes, the most frequent reason first."""
     advice: str
-    """What to do, as a sentence; "" if `command` is enough or no advice is known."""
+    """What to do, as a sentence; "" if `command` is enough, or if there is no advice."""
     command: str
     """The next command to run; "" if there is none."""
     pods: tuple[str, ...] = ()

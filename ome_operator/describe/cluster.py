@@ -26,7 +26,8 @@ class NodeUse(NamedTuple):
     namespace: str
     service: str
     place: str
-    """The role, the group and the ranks, as text; also the revision, if the service has objects of several revisions."""
+    """The role, the group and the ranks, as text. The text also contains the revision if the service has objects of
+    several revisions."""
     gpus: int
     state: State
     reason: str
@@ -61,9 +62,9 @@ class ModelHolding:
     word: str
     """State of the weights: Ready, Updating or Failed. For all nodes of a model, the text is a summary."""
     part: float
-    """Fraction of the weights' bytes that is present, from 0 to 1."""
+    """Fraction of the weights' bytes that is on the node, from 0 to 1."""
     said: str
-    """The bytes that are present, the speed and the remaining time, or the error."""
+    """The bytes that are on the node, the speed of the download and the remaining time; or the error."""
 
 
 @dataclass(frozen=True)
@@ -80,10 +81,10 @@ class NodeRow:
     uses: tuple[NodeUse, ...]
     weights: tuple[ModelHolding, ...]
     avoided: str = ""
-    """By whom and why the node is excluded from new groups; "" if new groups can be placed on the node."""
+    """Which services exclude the node from new groups, and why; "" if new groups can be placed on the node."""
     unknown: str = ""
-    """If the node's agent does not report: the models in the node's labels, or else why the weights are unknown. "" if the
-    agent reports."""
+    """If the node's agent does not report: the models in the node's labels, or the reason why the weights are unknown. ""
+    if the agent reports."""
 
     leaving: tuple[MoveView, ...] = ()
     """The moves of the groups and routers that leave this node."""
@@ -252,9 +253,9 @@ def _over_nodes(ref: Ref, holdings: list[NodeHolding]) -> ModelHolding:
     return ModelHolding(_called(ref), state, word, _part(have, total) if total else ready / len(holdings), message)
 
 
-FREE = "Free GPUs are those that no pod of these services uses; `ome fit -f FILE` also counts all other pods."
-"""The sentence with which commands and pages state which GPUs they count as free. Pods of other software are not read,
-because a list of the pods of all namespaces is expensive, and a page is updated every few seconds."""
+FREE = "Free GPUs are those that no pod of these services uses; `ome fit -f FILE` also counts the GPUs of all other pods."
+"""The sentence with which commands and pages state which GPUs they count as free. They do not read the pods of other
+software, because a list of the pods of all namespaces is expensive, and a page is updated every few seconds."""
 
 
 @dataclass(frozen=True)

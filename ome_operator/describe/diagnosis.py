@@ -43,7 +43,7 @@ class Symptom:
     reason: str
     message: str
     since: str
-    """Time since which the condition has its status, in RFC 3339; "" if unknown. The reason may be younger."""
+    """Time since which the condition has its status, in RFC 3339; "" if unknown. The reason may be newer than this time."""
     next: str
     """The next step of the user; "" if the message already contains it."""
 
@@ -58,8 +58,8 @@ class StuckPods:
     pods: tuple[str, ...]
     """Names of the pods. A pod that does not exist has the name ""."""
     lacks: tuple[str, ...]
-    """The reasons why the scheduler rejected nodes, in the scheduler's words, the most frequent reason first, followed by
-    who occupies the nodes."""
+    """The reasons why the scheduler rejected nodes, in the scheduler's words, the most frequent reason first. They are
+    followed by the services that occupy the nodes."""
     next: str
 
 
@@ -84,8 +84,8 @@ class ServiceTrouble:
     is unknown.
     """
     next: str = ""
-    """What to do if the reason of the service is `Outdated` and `late` is "". In all other cases "", because `findings`,
-    `pods` or `late` contain the next step."""
+    """What to do if the reason of the service is `Outdated` and `late` is "". Otherwise "", because `findings`, `pods` or
+    `late` then contain the next step."""
     back: str = ""
     """How to return to the last complete revision; "" unless pods of a newer revision need a person's action."""
 
@@ -130,7 +130,7 @@ def _undo(tree: Tree, back: str) -> str:
     bad = (part for part, _, _, rank in _unready(tree) if not rank.draining and _broken(rank))
     if not back or tree.pin or all(part.revision != tree.revision for part in bad):
         return ""
-    return f"revision {back} was complete before; to go back to it: ome undo {tree.name} -n {tree.namespace}"
+    return f"revision {back} was complete before; to go back to this revision: ome undo {tree.name} -n {tree.namespace}"
 
 
 def _broken(rank: Rank) -> bool:
@@ -292,7 +292,7 @@ def _tolerating(message: str, role: str) -> str:
 _TAINT = re.compile(r"untolerated taint(?:\(s\))? \{([^:}]+)|without the taint ([^\s:=]+)")
 _NEEDS = re.compile(r"\b(prefill|decode|engine|router) needs ")
 _NOT_OURS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "node-role.kubernetes.io/")
-"""Prefixes of taints that describe the state of a node, or keep all services away from nodes of the control plane."""
+"""Prefixes of taints that describe the state of a node, or that keep all services away from nodes of the control plane."""
 _INSUFFICIENT = re.compile(r"Insufficient ([a-z][\w./-]*\w)")
 
 

@@ -17,7 +17,7 @@ from ome_operator.core.placement.packing import most_pods
 from ome_operator.util.wording import count
 
 NOTHING = "nothing that holds GPUs"
-NO_NODES = "the cluster has no nodes, or all of them are avoided, which `ome nodes` shows"
+NO_NODES = "the cluster has no nodes, or all of its nodes are avoided (`ome nodes` shows the avoided nodes)"
 
 
 class Holder(NamedTuple):
@@ -55,8 +55,8 @@ class FitAnswer:
     places: tuple[PlacedPods, ...] = ()
     """Where the pods of the service would run. The scheduler may choose other nodes."""
     goes: tuple[NodeToFree, ...] = ()
-    """The nodes whose pods would have to leave, if the service fits on the nodes of the cluster only without some pods that
-    run there now."""
+    """The nodes whose pods would have to leave. Empty unless the service fits on the nodes of the cluster only without
+    some pods that run there now."""
     groups: Mapping[str, int] = field(default_factory=dict)
     """Maps each role to the number of its groups that the check has counted."""
 

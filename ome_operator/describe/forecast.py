@@ -34,11 +34,11 @@ class Forecast:
     gpus: int = 0
     """Number of GPUs in the pods that restart."""
     interrupts: bool = False
-    """Whether the service answers no requests until new pods are ready, although it would answer them with the strategy
-    blueGreen, which keeps the old pods until then."""
+    """Whether the service answers no requests until new pods are ready. With the strategy blueGreen, which keeps the old
+    pods until then, the service would answer them."""
     shared: tuple[Ref, ...] = ()
-    """The shared objects (runtime, model, accelerator classes) whose edits restart groups of the service. The service waits
-    for its wave in the rollout of such an edit (docs/rollouts.md)."""
+    """The shared objects (runtime, model, accelerator classes) whose edits restart groups of the service. For such an
+    edit, the service waits for its wave in the rollout of the edit (docs/rollouts.md)."""
 
 
 def forecast(
@@ -100,7 +100,7 @@ def _sentence(
         router = ["the router's pods are replaced"] if _router(before) != _router(after) else []
         return "; ".join(item for item in [_stays(before, after, held), *router, *scaled, count_changes(made)] if item)
     because = "; ".join(why[:MOST_REASONS]) + (f"; and {len(why) - MOST_REASONS} more" if len(why) > MOST_REASONS else "")
-    what = "no pod runs that would restart"
+    what = "no running pod would restart"
     if restarts:
         verb = "restarts" if len(restarts) == 1 else "restart"
         what = f"{_listed(restarts)} {verb}{_in_all(restarts)}{_how(before, after)}"
@@ -114,11 +114,12 @@ def _stays(before: TargetOutcome, after: TargetOutcome, held: str) -> str:
     """
     if after.refused:
         return (
-            f"the operator would refuse this edit, so nothing rolls out and revision {after.revision} stays: {after.refused}"
+            f"the operator would refuse this edit, so nothing is rolled out and revision {after.revision} stays: "
+            f"{after.refused}"
         )
     if held or before.refused:
-        return f"revision {after.revision} runs already, so no GPU pod restarts"
-    return "no new revision, no GPU pod restarts"
+        return f"revision {after.revision} is running already, so no GPU pod restarts"
+    return "the edit makes no new revision, so no GPU pod restarts"
 
 
 def _how(before: TargetOutcome, after: TargetOutcome) -> str:
@@ -127,7 +128,7 @@ def _how(before: TargetOutcome, after: TargetOutcome) -> str:
     """
     bounds, roles = after.bounds, [role for role in after.roles if role.groups]
     if bounds.alone or not _same_roles(before, after):
-        return ": the old pods end before the new pods start, so nothing serves meanwhile"
+        return ": the old pods end before the new pods start, so the service answers no requests meanwhile"
     if bounds.whole:
         needed = _gpus(_sum(roles), ", with ", " more until the old pods are removed")
         return f": the new pods start next to the old ones{needed}"
@@ -193,6 +194,6 @@ def _scaled(old: Iterable[RoleOutcome], new: Iterable[RoleOutcome]) -> list[str]
             number = abs(more) * role.size
             verb = ("start" if more > 0 else "end") + ("s" if number == 1 else "")
             pods = f"{count(number, 'pod')}{_gpus(abs(more) * role.gpus, ' with ')} {verb}"
-            pods += "" if role.groups else ", so nothing serves until it is scaled up"
+            pods += "" if role.groups else ", so the service answers no requests until it is scaled up"
             messages.append(f"{role.title} {was} → {count(role.groups, 'group')}: {pods}")
     return messages

@@ -33,9 +33,9 @@ class GroupNotes(NamedTuple):
 
     note: str
     """How long the group has been starting, the number of its recycles, and its last failure while that failure is
-    recent. For a group that moves, also the node that it leaves, or the group that it replaces."""
+    recent. For a group that moves, the note also names the node that the group leaves, or the group that it replaces."""
     start: str
-    """How long the last start of the group took, in total and by parts; "" if that is unknown."""
+    """How long the last start of the group took, in total and by parts; "" if the duration is unknown."""
 
 
 NO_NOTES = GroupNotes("", "")

@@ -28,7 +28,7 @@ class MoveView(NamedTuple):
     since: str
     """Time at which the phase began, in RFC 3339."""
     until: str
-    """Time at which the phase ends if nothing else happens before, in RFC 3339; "" if only an event ends it."""
+    """Time at which the phase ends if nothing else happens before, in RFC 3339; "" if only an event ends the phase."""
     node: str
     """The node that causes the move. The group leaves all of its nodes, because it has to leave this node."""
     cause: str
@@ -40,7 +40,7 @@ class MoveView(NamedTuple):
     """
     replacement_nodes: tuple[str, ...]
     said: str
-    """What the move waits for, as human-readable text."""
+    """The event that the move waits for, as human-readable text."""
 
     @property
     def sentence(self) -> str:

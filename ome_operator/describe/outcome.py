@@ -60,15 +60,15 @@ class TargetOutcome:
     inputs: Mapping[str, Any]
     """The inputs of the target revision."""
     manifests: tuple[Manifest, ...]
-    """All objects that the operator writes for the service, in order; empty if a required object is missing. A service whose
-    roles are scaled to zero groups has no StatefulSets among them."""
+    """All objects that the operator writes for the service, in order; empty if a required object is missing. If all roles
+    of a service are scaled to zero groups, the objects contain no StatefulSets."""
     roles: tuple[RoleOutcome, ...]
     """The roles of the components engine and decoder."""
     problems: tuple[str, ...]
     """The reasons why the service cannot start, each with the next step."""
     refused: str = ""
-    """Why the operator refuses to make a new revision from the service, so that an older revision stays the target; "" if it
-    does not refuse, or if there is no validator (`Deps.judge`) to ask."""
+    """Why the operator refuses to make a new revision from the service, so that an older revision stays the target. "" if
+    the operator does not refuse, or if there is no validator (`Deps.judge`) to ask."""
     advice: str = ""
     demand: str = ""
     """Why the spec does not allow the operator to scale the service with its demand; "" if it does, or if no component has

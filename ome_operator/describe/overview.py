@@ -33,7 +33,7 @@ class Row:
     reason: str
     """The reason why the service is not ready or groups are missing; "" if all groups are ready."""
     where: str
-    """The role, group and rank to which `reason` applies; "" if it applies to the whole service."""
+    """The role, group and rank to which `reason` applies; "" if `reason` applies to the whole service."""
     message: str
     roles: tuple[RoleCount, ...]
     gpus: int

@@ -18,7 +18,7 @@ class Plot:
 
     title: str
     now: str
-    """The newest value with its unit; "–" if there is no newest value."""
+    """The newest value with its unit; "–" if there is no value."""
     points: str
     """The points of an SVG polyline; "" if there are fewer than two points."""
     most: str

@@ -31,9 +31,9 @@ class RankCheck(NamedTuple):
     result: CheckResult | None
     """Result of the check; None until the check has ended."""
     runs: bool
-    """Whether the check has started and has not ended."""
+    """Whether the check is running."""
     over: bool
-    """Whether no further result of the check is expected."""
+    """Whether no further result of the check will come."""
     why: str
     """A text about why the check has not started, or about how it went; "" if there is nothing to report."""
 
@@ -70,7 +70,7 @@ class PreflightReport(NamedTuple):
     looked: int
     """Number of ranks whose check has ended."""
     nodes: tuple[str, ...]
-    """Names of the nodes on which the checks that have ended ran."""
+    """Names of the nodes on which checks have ended."""
     findings: tuple[RankFinding, ...]
     missed: tuple[RankWithoutResult, ...]
 
@@ -173,7 +173,7 @@ def occupied(why: str) -> bool:
 
 
 _OCCUPIED = ("Insufficient ", "free ports", "anti-affinity")
-"""Parts of the scheduler's messages about nodes that would take a pod if other pods ended."""
+"""Parts of the scheduler's messages about nodes that could take a pod only if other pods ended."""
 
 
 def in_place(service: str, namespace: str, stored: bool) -> str:
@@ -182,8 +182,8 @@ def in_place(service: str, namespace: str, stored: bool) -> str:
     """
     mode = f"{keys.PREFLIGHT}: Warn"
     held = (
-        "The nodes are in use. The check runs before each engine at its next start if the service has the annotation "
-        f"{mode}."
+        f"Other pods use the nodes. To check the nodes before each engine at its next start, set the annotation {mode} of "
+        "the service."
     )
     if not stored:
         return f"{held} Add it to the metadata of the service, then apply the file."

@@ -36,9 +36,9 @@ class Preview:
     """A sentence for each object in the files that cannot be parsed or would be refused. The other fields leave these
     objects out."""
     lint: tuple[str, ...] = ()
-    """Findings of `ome lint` in the affected services, one sentence each."""
+    """Findings of `ome lint` in the affected services, as one sentence each."""
     waves: tuple[str, ...] = ()
-    """The waves in which each edit of a shared object would reach its services, one sentence for each object."""
+    """The waves in which each edit of a shared object would reach its services, with one sentence for each object."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ class Side:
     services: Mapping[Ref, InferenceService | Invalid]
     deps: Deps
     judged: Deps | None = None
-    """The objects in `deps` together with a validator (`Deps.judge`) that refuses revisions as the operator does; None if
-    nothing is refused."""
+    """The objects in `deps` together with a validator (`Deps.judge`) that refuses revisions as the operator does. None if
+    the operator would refuse nothing."""
 
 
 def compare_versions(ref: Ref, before: Any, after: Any) -> EditedObject | None:
@@ -107,7 +107,7 @@ def waves(services: Iterable[Forecast], notes: Mapping[Ref, Mapping[str, str]]) 
         more = [str(end - start) for start, end in pairwise(ends)]
         head = f"The edit of {ref.kind} {ref.name} restarts groups of {number} services"
         if not more:
-            yield f"{head}, all of them in a single wave"
+            yield f"{head}, which form a single wave"
             continue
         baked = f" for {duration(rules.bake)}" if rules.bake else ""
         whose = f"annotation {keys.WAVES}" if keys.WAVES in own else "default; rollout.waves of the chart may set others"

@@ -33,7 +33,7 @@ def readiness(body: Mapping[str, Any]) -> Readiness:
         message = _unseen(body) if ready or not status else "the service has no condition Ready yet"
         ready = {"status": "Unknown", "reason": str(Reason.NOT_SEEN), "message": message}
     if ready.get("observedGeneration", metadata.get("generation")) != metadata.get("generation"):
-        return Readiness(False, OUTDATED, "the operator has not processed the last edit yet")
+        return Readiness(False, OUTDATED, "the operator has not processed the last edit of the service yet")
     return Readiness(ready["status"] == "True", ready.get("reason") or "", ready.get("message") or "")
 
 

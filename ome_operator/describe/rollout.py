@@ -25,7 +25,7 @@ class Stage(NamedTuple):
     title: str
     progress: StageState
     said: str
-    """Message about the current state of the step; "" if there is none."""
+    """Message about the current state of the step; "" if there is no message."""
 
 
 def steps(body: Mapping[str, Any], tree: Tree) -> list[Stage]:

@@ -25,7 +25,7 @@ class ScalingView(NamedTuple):
     service: str
     namespace: str
     mode: str
-    """Recommend or Apply; "" if the service is not scaled with its demand, or nothing was decided yet."""
+    """Recommend or Apply; "" if the service is not scaled with its demand, or if nothing was decided yet."""
     demanded: bool
     """Whether a component of the service's spec has the autoscaler class Demand."""
     groups: Mapping[str, int]
@@ -33,9 +33,10 @@ class ScalingView(NamedTuple):
     ready: Mapping[str, int]
     """Maps each role to the number of groups, or of routers, that are ready."""
     wanted: Mapping[str, int]
-    """Maps each role to the number of groups, or of routers, that the autoscaler wants; empty before the first decision."""
+    """Maps each role to the number of groups, or of routers, that the autoscaler of the class Demand wants; empty before
+    its first decision."""
     hold: str
-    """The reason why the wanted size differs from the size that the demand needs; "" if it does not differ."""
+    """The reason why the wanted size differs from the size that the demand needs; "" if the two are equal."""
     meaning: str
     """The explanation of the reason in `hold`."""
     why: str
@@ -44,7 +45,7 @@ class ScalingView(NamedTuple):
     writers: Mapping[str, str]
     """Maps the name of each RoleScale in `by_hand` to the field manager that wrote its number, such as kubectl."""
     by_hand: tuple[str, ...]
-    """Names of the RoleScales whose number somebody has set by hand, so that it is used instead of the autoscaler's
+    """Names of the RoleScales whose number somebody has set by hand. This number is used instead of the autoscaler's
     number."""
     traffic: Mapping[str, Any]
     """The field `status.traffic` of the service."""
@@ -124,9 +125,8 @@ def lines(scaling_view: ScalingView) -> Iterator[str]:
     if not scaling_view.mode:
         if scaling_view.demanded:
             yield (
-                f"{where} has the autoscaler class Demand, but nothing was decided yet: `ome explain "
-                f"{scaling_view.service} -n "
-                f"{scaling_view.namespace}` shows what it waits for."
+                f"{where} has the autoscaler class Demand, but the autoscaler has decided nothing yet: `ome explain "
+                f"{scaling_view.service} -n {scaling_view.namespace}` shows what it waits for."
             )
         else:
             yield f"{where} is not scaled with its demand: no component has the autoscaler class Demand (docs/demand.md)."
@@ -145,7 +145,11 @@ def lines(scaling_view: ScalingView) -> Iterator[str]:
             f"`ome scale {scaling_view.service} -n {scaling_view.namespace} --resume`",
         )
         who = "written by a HorizontalPodAutoscaler" if is_hpa else "set by hand"
-        first = f"delete it if it still exists (`kubectl get hpa -n {scaling_view.namespace}`), then " if is_hpa else ""
+        first = (
+            (f"delete the HorizontalPodAutoscaler if it still exists (`kubectl get hpa -n {scaling_view.namespace}`), then ")
+            if is_hpa
+            else ""
+        )
         yield f"RoleScale {name} was {who}, and applies instead of the demand. To follow the demand again: {first}{end}"
     if scaling_view.decisions:
         yield ""

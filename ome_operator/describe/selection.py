@@ -46,10 +46,10 @@ def _tie(best: Candidate, other: Candidate) -> str:
     if best.score.minus_weight != other.score.minus_weight:
         return ""
     if best.ref.namespace != other.ref.namespace:
-        return ", the same as the chosen runtime, which is preferred because it is in the namespace of the service"
+        return ", the same score as the chosen runtime, which is preferred because it is in the namespace of the service"
     narrower = best.score.width != other.score.width
     why = "its range of sizes is narrower" if narrower else "its name is first in the alphabet"
-    return f", the same as the chosen runtime, which is preferred because {why}"
+    return f", the same score as the chosen runtime, which is preferred because {why}"
 
 
 def _problems(service: InferenceService, deps: Deps, quiet: Collection[str]) -> Iterator[str]:

@@ -39,8 +39,8 @@ class TopRow:
     group: str
     """Role and number of the group; "" for services and nodes."""
     source: str
-    """Source of the metrics: `live` if they were requested from the routers now, `status` if they are from status.traffic,
-    "" if no metric is known."""
+    """Source of the metrics: `live` if the routers were asked for them now, `status` if they come from status.traffic, ""
+    if no metric is known."""
     age: Value
     """Age in seconds of the oldest of the metrics."""
     is_part: bool
@@ -58,7 +58,7 @@ class TopRow:
     gpus: int
     """Number of GPUs of the pods."""
     allocatable: int | None = None
-    """Number of allocatable GPUs of a node; None for services and groups, and if it is unknown."""
+    """Number of allocatable GPUs of a node. None for services and groups, and for a node whose number is unknown."""
 
 
 class ServiceWithNumbers(NamedTuple):
@@ -68,7 +68,7 @@ class ServiceWithNumbers(NamedTuple):
     tree: Tree
     pods: tuple[Pod, ...]
     numbers: ServiceNumbers | None
-    """The metrics that the routers reported; None if none were requested, or if no response could be used."""
+    """The metrics that the routers reported. None if no router was asked, or if no response could be used."""
 
 
 # --- rows ---------------------------------------------------------------------------------------------------------------
@@ -250,7 +250,10 @@ def _unread(services: Sequence[ServiceWithNumbers], troubles: Mapping[str, str],
     why = next(iter(troubles.values()))
     silent = [service for service in services if _silent(service) and _has_trouble(service, troubles)]
     if not silent:
-        return f"{count(len(troubles), 'router')} could not be read, so numbers with a + do not include their part: {why}"
+        return (
+            f"{count(len(troubles), 'router')} could not be read, so a number with a + does not include the part of "
+            f"every router: {why}"
+        )
     instead = "their numbers come from status.traffic" if stored else "groups and nodes do not show their numbers"
     return f"the routers of {len(silent)} of {count(len(services), 'service')} could not be read, so {instead}: {why}"
 

@@ -104,7 +104,7 @@ class SliceView:
     labels: tuple[str, ...] = ()
     """Keys of the node labels that must have the value `Ready` on a node of the revision's pods."""
     fetched: bool = False
-    """Whether model agents set the labels in `labels`, so that a label that was set by hand is ignored."""
+    """Whether model agents set the labels in `labels`. If so, the operator ignores a label that was set by hand."""
 
 
 class ShownCondition(NamedTuple):
@@ -135,8 +135,8 @@ class Tree:
     """Keys of the node labels that must have the value `Ready` on a node of the service's pods. There is a label for each
     model and fine-tuned weight."""
     missing: ShownCondition | None = None
-    """The condition Scaled while desired groups are missing; None otherwise. A service is ready before all of its groups
-    are."""
+    """The condition Scaled while desired groups are missing; otherwise None. It is needed because a service is ready
+    before all of its groups are ready."""
     pin: str = ""
     """The revision to which `spec.rollout.revision` pins the service, so that edits are not rolled out; "" if it is not
     pinned."""

@@ -9,7 +9,7 @@ from ome_operator.core.catalog.node_models import duration
 from ome_operator.quantity import moment
 
 NEVER, DENIED = "no agent has reported yet", "they may not be read"
-"""Values of `UnknownWeights.why` for the cases in which it is not known since when the weights on a node are unknown."""
+"""Values of `UnknownWeights.why` if it is not known since when the weights on a node are unknown."""
 Body = Mapping[str, Any]
 
 
@@ -19,8 +19,8 @@ class UnknownWeights(NamedTuple):
     why: str
     """`NEVER`, `DENIED`, or a text that states what has stopped reporting (the node or its agent), and for how long."""
     labelled_models: tuple[str, ...] = ()
-    """The models for which a label of the node has the value `Ready`, each as the key of the label without its prefix. Empty
-    if the node has a NodeModels record. A label of a node without a record was set by hand."""
+    """The models for which a label of the node has the value `Ready`, each as the key of the label without its prefix.
+    Empty if the node has a NodeModels record. If it has none, somebody has set the label by hand."""
 
     @property
     def text(self) -> str:

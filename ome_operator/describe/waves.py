@@ -47,7 +47,7 @@ def rollout_complete(body: Mapping[str, Any]) -> bool:
 def _state(rollout: Mapping[str, Any]) -> str:
     wave = f"wave {rollout['wave']} of {rollout['waves']}"
     if rollout["state"] == STOPPED:
-        return f"stopped in {wave}: no further service starts the rollout"
+        return f"stopped in {wave}, so no further service starts the rollout"
     if rollout["state"] == BAKING:
         return f"{wave} is complete, and its bake time ends at {rollout.get('bakesUntil')}"
-    return "all services have its last edit" if rollout["state"] == COMPLETE else wave
+    return "all services have the last edit of this object" if rollout["state"] == COMPLETE else wave

@@ -22,12 +22,13 @@ class CommandWord(NamedTuple):
 MISSING = "NotCreated"
 """Reason of a rank whose pod does not exist."""
 OUTDATED = "Outdated"
-"""Reason of a service whose status is older than its last edit, or is contradicted by its pods while no operator works."""
+"""Reason of a service whose status is older than its last edit, or whose pods contradict the status while no operator
+works."""
 WORDS: Mapping[str, CommandWord] = {
     OUTDATED: CommandWord(
         "Service",
-        "the status is older than the last edit of the service; or no operator renews its Lease, and the pods contradict "
-        "the condition Ready",
+        "the status is older than the last edit of the service; or no operator renews its Lease, and the state of the "
+        "pods contradicts the condition Ready",
         "wait a few seconds; if the word stays, check that the operator runs: kubectl get pods -A -l "
         "app.kubernetes.io/name=ome-operator",
         state=State.STARTING,
@@ -36,7 +37,7 @@ WORDS: Mapping[str, CommandWord] = {
         "Pod",
         "the pod does not exist (`ome status` and `ome explain` write: not created yet)",
         "wait until its StatefulSet creates the pod; if the pod stays missing, the events show the cause",
-        "wait until its Deployment creates the pod; if it stays missing, the condition RouterReady shows the cause",
+        "wait until its Deployment creates the pod; if the pod stays missing, the condition RouterReady shows the cause",
         State.STARTING,
     ),
     "Error": CommandWord(
@@ -46,7 +47,7 @@ WORDS: Mapping[str, CommandWord] = {
     ),
     "OOMKilled": CommandWord(
         "Pod",
-        "a container was ended because it used more memory than its limit",
+        "the kernel ended a container that used more memory than its limit",
         "the container needs more memory: raise resources.limits.memory of its runner",
     ),
 }

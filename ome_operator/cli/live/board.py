@@ -42,7 +42,7 @@ PERIOD = 15.0
 """Seconds between two reads of the kinds in SELDOM."""
 
 Key = tuple[str, str]
-"""Namespace and name of a service."""
+"""Namespace and name of the service that the board shows."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,9 @@ class ClusterState:
     observed: Mapping[Key, Observed] = field(default_factory=dict)
     """Objects and pods of each service."""
     pods: Mapping[str, Manifest] = field(default_factory=dict)
-    """`namespace/name` of each pod of the operator → its body."""
+    """Maps `namespace/name` of each pod of the operator to the body of the pod."""
     stored: Mapping[str, str] = field(default_factory=dict)
-    """`namespace/name` of each ControllerRevision → its creation time."""
+    """Maps `namespace/name` of each ControllerRevision to its creation time."""
     nodes: tuple[Node, ...] = ()
     records: tuple[NodeRecord, ...] = ()
     unknown: Mapping[str, UnknownWeights] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class ClusterState:
     shared: tuple[Manifest, ...] = ()
     """Runtimes, models and accelerator classes."""
     denied: Mapping[str, str] = field(default_factory=dict)
-    """Plural name of a kind → why it could not be read."""
+    """Maps the plural name of a kind to the reason why the kind could not be read."""
 
     @property
     def late_operator_sentences(self) -> tuple[str, ...]:
@@ -86,7 +86,7 @@ class ClusterPoller:
     def __init__(self, client: Client, namespace: str, fallback: str = "") -> None:
         self._client, self._namespace, self._fallback = client, namespace, fallback
         self._kept: dict[str, tuple[list[Manifest], str]] = {}
-        """Kind → its objects, and why they could not be read ("" if they could)."""
+        """Maps a kind to its objects, and to the reason why they could not be read ("" if they could be read)."""
         self._late: dict[str, str] = {}
         """Class of operators → the sentence that no operator of the class works; "" if an operator works."""
         self._next = 0.0

@@ -102,7 +102,7 @@ class DerivedObject(NamedTuple):
     of: Ref
     manifest: Manifest | None
     why: str
-    """Why nothing can be derived yet; "" if `manifest` is set."""
+    """Why no manifest can be derived yet; "" if `manifest` is set."""
 
 
 def derived_objects(cluster: ClusterCache, kind: str) -> list[DerivedObject]:

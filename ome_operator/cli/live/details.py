@@ -24,7 +24,7 @@ EVENTS = 30
 PATIENCE = 5.0
 """Maximum number of seconds for which one log is read."""
 LONGEST = 400
-"""Maximum number of characters of a line; the rest is cut."""
+"""Maximum number of characters of a line. The rest of the line is left out."""
 
 ReadLog = Callable[[str, str, str, LogWindow], AsyncIterator[LogLine]]
 """Function that yields the lines of a log. Its arguments are namespace, pod, container and the wanted part of the log."""
@@ -50,7 +50,7 @@ class Details:
     denied: str = ""
     """Why there are no events; "" if they could be read."""
     logs: Mapping[str, Log] | None = None
-    """Name of a pod → the end of its log."""
+    """Maps the name of a pod to the end of its log."""
 
 
 async def details(

@@ -14,8 +14,7 @@ from ome_operator.kube.errors import Forbidden, Invalid, KubeError, NotServed, S
 WRITTEN = frozenset((SERVICE, *CATALOG, *SHORT, BENCHMARK))
 """Kinds that users apply."""
 RIGHTS = "cannot patch resource"
-"""Part of the API server's message if the user lacks the right to patch, so that the refusal says nothing about the
-object."""
+"""Part of the API server's message if the user lacks the right to patch. The refusal then says nothing about the object."""
 CREATE_RIGHTS = "cannot create resource"
 """Part of the API server's message if the user lacks the right to create an object, such as a pod."""
 _UNKNOWN = re.compile(r"(?<![^\s:])[^\s:.]*+\.([^\s:]++): field not declared in schema")
@@ -49,7 +48,7 @@ async def _tried(client: Client, body: Manifest, made: Collection[str], namespac
             return ""
         if which.namespace in made:
             return await _tried(client, body, (), _SOME)
-        return f"namespace {which.namespace} does not exist: create it, or name another"
+        return f"namespace {which.namespace} does not exist: create it, or name another namespace"
     except Forbidden as error:
         return "" if RIGHTS in str(error) else str(error)
     except (Invalid, ServerError) as error:

@@ -27,7 +27,7 @@ class Source(NamedTuple):
 
 
 Show = Callable[[str, LogLine], None]
-"""Called with a label and a line."""
+"""A function that is called with a label and a line."""
 Complain = Callable[[str], None]
 
 

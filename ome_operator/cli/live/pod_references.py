@@ -29,7 +29,7 @@ async def absent(
     needed = {Ref(kind, namespace, name) for spec in specs for kind, name in references(spec)}
     return [
         f"{which.kind} {which.name} does not exist in namespace {namespace}, so the pods that name it do not start: create "
-        "it, or name another"
+        f"it, or name another {which.kind}"
         for which in sorted(needed - set(made))
         if not await object_exists(client, which)
     ]

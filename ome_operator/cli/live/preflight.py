@@ -22,14 +22,14 @@ MANY = 64
 SILENCE = 5.0
 """Seconds after which the command prints what it is waiting for."""
 SLACK = 15
-"""Extra seconds for the results at the end of a check to arrive."""
+"""Seconds after the end of the check within which the last results have to arrive."""
 UNREACHED = 60.0
-"""Seconds without an answer of the API server after which the check is given up."""
+"""Seconds without an answer of the API server after which the command ends the check."""
 BUSY_ATTEMPTS, BUSY_WAIT = 8, 5.0
-"""Number of attempts to create an object while the API server refuses requests because it has too many, and the longest
-pause between two of them in seconds."""
+"""Number of attempts to create an object while the API server refuses requests because it has too many of them, and the
+longest pause in seconds between two attempts."""
 REMOVAL = 40.0
-"""Seconds within which pods must be removed. A node that does not respond keeps its pods."""
+"""Seconds within which pods must be removed. A node that does not respond keeps its pods for longer."""
 SILENT = "the API server does not respond"
 ENDS = "because it is being terminated"
 """Part of the API server's message if the namespace of a new object is being deleted."""
@@ -57,7 +57,7 @@ class PreflightRun:
         """
         self._begun = 0.0
         self._ends = False
-        """Whether no further object is created, because the command ends."""
+        """Whether the command creates no further object, because it is about to end."""
         self._simulated: frozenset[str] | None = None
         """Names of simulated nodes; None until a rank has a node."""
 
@@ -170,8 +170,8 @@ class PreflightRun:
         for each, why in zip(self._trials, left, strict=True):
             if why:
                 self._say(
-                    f"some objects of the check may not have been deleted ({why}). Their pods end by themselves. To "
-                    f"delete them:  kubectl delete service,pod -n {each.namespace} -l {each.selector}"
+                    f"some objects of the check may not have been deleted ({why}). Their pods end without action. To "
+                    f"delete the objects:  kubectl delete service,pod -n {each.namespace} -l {each.selector}"
                 )
 
     async def _removed(self, each: Trial) -> str:
@@ -212,9 +212,11 @@ def creation_refused(each: Trial, message: str) -> str:
         return message
     service, namespace = f"{each.namespace}/{each.service}", each.namespace
     if NO_NAMESPACE.search(message):
-        return f"{service}: namespace {namespace} does not exist: create it, or name another"
+        return f"{service}: namespace {namespace} does not exist: create it, or name another namespace"
     if ENDS in message:
-        return f"{service}: namespace {namespace} is being deleted: name another, or create it again when it is gone"
+        return (
+            f"{service}: namespace {namespace} is being deleted: name another namespace, or create it again when it is gone"
+        )
     of = "an object of the check, whose pods have the fields of the service's"
     return f"{service}: the API server refuses {of}: {message}"
 

@@ -5,7 +5,7 @@ from ome_operator.kube.client import Client, Manifest
 from ome_operator.kube.errors import NotFound
 
 KINDS = {"runtime": RUNTIMES, "model": MODELS, "acceleratorclass": ACCELERATORS}
-"""Word on the command line → kinds, the cluster-scoped kind first."""
+"""Maps a word on the command line to kinds; the cluster-scoped kind comes first."""
 
 
 async def find_shared_object(client: Client, word: str, namespace: str, name: str) -> Manifest | None:

@@ -23,7 +23,7 @@ class Summaries(NamedTuple):
     """The reports of routers, and the reasons for which other routers have none."""
 
     reports: dict[str, RouterReport]
-    """UID of a router's pod -> its report."""
+    """Maps the UID of a router's pod to the report of the router."""
     missing_reports: dict[str, str]
     """UID of the pod of a ready router without a report -> the reason why there is no report."""
 

@@ -31,7 +31,7 @@ class _Cluster(NamedTuple):
 
     cache: ClusterCache
     nodes_known: bool
-    """Whether the user may list nodes. Otherwise the cache has no nodes, and only the scheduler knows what fits."""
+    """Whether the user may list nodes. If not, the cache has no nodes, and only the scheduler knows whether pods fit."""
 
 
 async def of_files(

@@ -22,7 +22,8 @@ PORT = 8765
 @app.command(epilog="Examples: ome ui; ome ui -n kimi-k2-instruct --port 9000 --no-open; ome ui --context prod")
 def ui(
     namespace: Annotated[
-        str, typer.Option("--namespace", "-n", help="Only this namespace; by default all of them.", show_default=False)
+        str,
+        typer.Option("--namespace", "-n", help="Show only this namespace; by default all namespaces.", show_default=False),
     ] = "",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0: any free port.")] = PORT,
     open_: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser of this machine.")] = True,

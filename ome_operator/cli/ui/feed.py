@@ -29,7 +29,8 @@ class Feed:
         self._asked, self._news = asyncio.Event(), asyncio.Condition()
         self.board: ClusterState | None = None
         self.problem = ""
-        """Why the last poll failed; "" if it succeeded. After a failure `board` keeps the last successful poll."""
+        """Why the last poll failed; "" if it succeeded. After a failure, `board` keeps the result of the last successful
+        poll."""
         self.failed: datetime | None = None
         """Time of the first failure since the last success; None after a success."""
         self.number = 0

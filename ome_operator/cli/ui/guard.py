@@ -43,7 +43,7 @@ class TokenGuard:
     def __init__(self, port: int) -> None:
         self.token = secrets.token_urlsafe(32)
         self._tickets: dict[str, str] = {}
-        """Ticket -> the session that it started; "" if it has not been used."""
+        """Maps a ticket to the session that it started; "" if nobody has used the ticket."""
         self._sessions = set[str]()
         # Browsers do not separate cookies by port. So the names must differ if two `ome ui` run on the same machine.
         self.cookie = f"ome-ui-{port}"
